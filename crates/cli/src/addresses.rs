@@ -11,7 +11,7 @@ pub fn control(settings: &Resolved) -> Result<Option<(PathBuf, u32)>, Failure> {
     let mode = settings.word("ctl-mode").unwrap_or_default();
     let is_octal = (1..=4).contains(&mode.len());
     let mode = u32::from_str_radix(mode, 8).ok().filter(|_| is_octal).ok_or_else(|| {
-        Failure::usage(format!("--ctl-mode {mode:?}: expected octal digits, as 0600 or 660"))
+        Failure::usage(format!("--ctl-mode {mode:?}: expected octal digits, such as 0600 or 660"))
     })?;
     let word = settings.word("ctl").filter(|word| *word != "none");
     Ok(word.map(|word| (PathBuf::from(word), mode)))
@@ -22,7 +22,9 @@ pub fn metrics(settings: &Resolved) -> Result<Option<SocketAddr>, Failure> {
     let word = settings.word("metrics").filter(|word| *word != "none");
     let parsed = word.map(|word| {
         word.parse().map_err(|_| {
-            Failure::usage(format!("--metrics {word:?}: expected ADDR:PORT, as 127.0.0.1:9953"))
+            Failure::usage(format!(
+                "--metrics {word:?}: expected ADDR:PORT, such as 127.0.0.1:9953"
+            ))
         })
     });
     parsed.transpose()
@@ -41,7 +43,7 @@ pub fn addresses_with(
 /// What to write where an address is expected.
 pub fn not_an_address(name: &str, word: &str) -> Failure {
     Failure::usage(format!(
-        "--{name} {word:?}: expected an address, as 192.0.2.1, 192.0.2.1:5353 or [2001:db8::1]:5353"
+        "--{name} {word:?}: expected an address, such as 192.0.2.1, 192.0.2.1:5353 or [2001:db8::1]:5353"
     ))
 }
 

@@ -130,8 +130,9 @@ pub fn format(word: &str) -> OutputFormat {
 #[allow(clippy::needless_update)]
 fn options(settings: &Resolved) -> Result<Options, Failure> {
     let fits = |name: &str| {
-        usize::try_from(settings.number_or_default(name))
-            .map_err(|_| Failure::usage(format!("--{name}: too large for this machine")))
+        usize::try_from(settings.number_or_default(name)).map_err(|_| {
+            Failure::usage(format!("--{name}: too large for this machine; set a smaller value"))
+        })
     };
     // The table's ranges are below 2^32 for every time.
     let seconds = |name: &str| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
@@ -216,7 +217,7 @@ fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
     let has_log = options.eve.is_some() || options.zeek_log.is_some();
     if is_live && has_log {
         return Err(Failure::usage(
-            "-i with --eve or --zeek-log: a log is annotated by itself; run it apart, with --names-load",
+            "-i with --eve or --zeek-log: a log needs a run of its own; run it without -i and with --names-load",
         ));
     }
     if options.read.is_empty() && !has_log && !is_live {
@@ -231,7 +232,7 @@ fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
         inputs.iter().filter(|input| *input.1 == Endpoint::Pipe).map(|input| input.0).collect();
     if pipes.len() > 1 {
         return Err(Failure::usage(format!(
-            "{} both want standard input; only one can have it, name files for the others",
+            "{} both read standard input; name files for all but one",
             pipes.join(" and ")
         )));
     }
@@ -270,7 +271,7 @@ fn check_readable(flag: &str, path: &Path) -> Result<(), Failure> {
     }
     if metadata.is_file() {
         fs::File::open(path).map_err(|error| {
-            Failure::file(&what, &error, "mend its permissions, or read it as another user")
+            Failure::file(&what, &error, "correct its permissions, or run larder as another user")
         })?;
     }
     Ok(())
@@ -282,7 +283,7 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
     let pipes = outputs.iter().filter(|output| *output.1 == Endpoint::Pipe).count();
     if pipes > 1 {
         return Err(Failure::usage(
-            "-o and -w both want standard output; name a file for one of them",
+            "-o and -w both write to standard output; name a file for one of them",
         ));
     }
     if options.rotation.is_wanted()
@@ -290,7 +291,7 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
         && options.directory.is_none()
     {
         return Err(Failure::usage(
-            "--rotate-size, --rotate-every, --compress and --logs-budget are for files: add -o FILE",
+            "--rotate-size, --rotate-every, --compress and --logs-budget need a log file; add -o FILE",
         ));
     }
     if std::io::stdout().is_terminal() {
@@ -298,7 +299,9 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
             return Err(Failure::usage("-w -: standard output is a terminal; name a file"));
         }
         if options.format == OutputFormat::Parquet && options.output == Endpoint::Pipe {
-            return Err(Failure::usage("--format parquet is not for a terminal; add -o FILE"));
+            return Err(Failure::usage(
+                "--format parquet: standard output is a terminal; add -o FILE",
+            ));
         }
     }
     let mut files: Vec<(&str, &Path)> = Vec::new();
@@ -324,7 +327,7 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
             .find(|(_, other)| is_same_file(other, path) || (other == path && !path.exists()));
         if let Some((other, _)) = before {
             return Err(Failure::usage(format!(
-                "{}: {other} writes there already; name another file",
+                "{}: {other} writes to the same file; name another file",
                 what()
             )));
         }
@@ -343,10 +346,7 @@ fn check_writable_later(path: &Path) -> Result<(), Failure> {
         _ => Path::new("."),
     };
     if !folder.is_dir() {
-        return Err(Failure::usage(format!(
-            "{}: there is no such directory; create it first",
-            what()
-        )));
+        return Err(Failure::usage(format!("{}: no such directory; create it first", what())));
     }
     Ok(())
 }
@@ -454,10 +454,10 @@ mod tests {
         let own = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(refused(&[]).contains("-r FILE"));
         assert!(refused(&["--zeek-dns", own]).contains("no input"), "names alone have no flows");
-        assert!(refused(&["-r", "-", "--eve", "-"]).contains("-r and --eve both want"));
+        assert!(refused(&["-r", "-", "--eve", "-"]).contains("-r and --eve both read"));
         assert!(refused(&["-r", own, "-w", "-"]).contains("-o and -w"));
         assert!(refused(&["-r", own, "-o", own]).contains("this is an input"));
-        assert!(refused(&["-r", own, "-o", "x", "-w", "x"]).contains("-o writes there already"));
+        assert!(refused(&["-r", own, "-o", "x", "-w", "x"]).contains("-o writes to the same file"));
         let twice = ["-r", own, "-o", "/dev/null", "-w", "/dev/null"];
         assert!(check_outputs(&options_of(&twice).expect("sound")).is_ok(), "a device takes all");
         assert!(refused(&["-r", own, "--compress"]).contains("add -o FILE"));

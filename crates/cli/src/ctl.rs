@@ -19,7 +19,9 @@ use serde_json::Value;
 
 /// Runs the command.
 pub fn ctl(settings: &Resolved) -> Outcome {
-    let path = settings.path("socket").ok_or_else(|| Failure::usage("--socket names no path"))?;
+    let path = settings.path("socket").ok_or_else(|| {
+        Failure::usage("--socket: no path; name the socket of the server's --ctl")
+    })?;
     let is_json = settings.switch("json");
     let action = settings.choice("action");
     let line = line(action, settings.word("name"), settings.switch("soft"))?;
@@ -58,7 +60,9 @@ fn line(action: &str, name: Option<&str>, is_soft: bool) -> Result<String, Failu
         Some(name) => drop(request.insert(argument.to_owned(), name.into())),
         None if must => {
             let word = argument.to_uppercase();
-            return Err(Failure::usage(format!("{action} of what? larder ctl {action} {word}")));
+            return Err(Failure::usage(format!(
+                "{action} needs an argument: larder ctl {action} {word}"
+            )));
         }
         None => {}
     }

@@ -87,9 +87,9 @@ fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Sour
 fn origin(settings: &Resolved) -> Result<Origin, Failure> {
     let mut origin = Origin::default();
     for word in settings.list("source") {
-        let address: IpAddr = word
-            .parse()
-            .map_err(|_| Failure::usage(format!("--source {word:?}: not an address")))?;
+        let address: IpAddr = word.parse().map_err(|_| {
+            Failure::usage(format!("--source {word:?}: expected an IP address, such as 192.0.2.1"))
+        })?;
         origin.addresses.push(address);
     }
     Ok(origin)
@@ -200,7 +200,9 @@ fn query_log(settings: &Resolved, path: PathBuf) -> Result<query_log::Options, F
     let prefix = match settings.word("query-log-prefix").filter(|word| *word != "none") {
         None => None,
         Some(word) => Some(parse_prefix(word).ok_or_else(|| {
-            Failure::usage(format!("--query-log-prefix {word:?}: expected bits, as 24 or 24/48"))
+            Failure::usage(format!(
+                "--query-log-prefix {word:?}: expected bits, such as 24 or 24/48"
+            ))
         })?),
     };
     Ok(query_log::Options {
@@ -295,7 +297,7 @@ fn upstreams(
         let found = system_upstreams(Path::new(RESOLV_CONF), listen)?;
         if found.is_empty() {
             return Err(Failure::usage(format!(
-                "{RESOLV_CONF} names no server but this one; say whom to ask with --upstream ADDR"
+                "{RESOLV_CONF}: no server other than this one; name an upstream with --upstream ADDR"
             )));
         }
         found.into_iter().map(Upstream::from).collect()
@@ -309,7 +311,8 @@ fn upstreams(
             && is_own(own)
         {
             return Err(Failure::usage(format!(
-                "--upstream {own} is this server's own address; it would ask itself for ever"
+                "--upstream {own}: the address of this server, to which it would forward its own queries; \
+                 name another"
             )));
         }
     }
@@ -339,7 +342,7 @@ fn upstream(
 /// The nameservers of a resolv.conf, but for ourselves.
 fn system_upstreams(path: &Path, listen: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::file(path.display(), &error, "say whom to ask with --upstream ADDR")
+        Failure::file(path.display(), &error, "name an upstream with --upstream ADDR")
     })?;
     let address = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -358,11 +361,16 @@ fn add_forward(
 ) -> Result<(), Failure> {
     let split = entry.split_once('=');
     let Some((zone, address)) = split else {
-        return Err(Failure::usage(format!("--forward {entry:?}: expected ZONE=ADDR[:PORT]")));
+        return Err(Failure::usage(format!(
+            "--forward {entry:?}: expected ZONE=ADDR[:PORT] or ZONE=URL"
+        )));
     };
     let upstream = upstream(settings, "forward", address, answerers)?;
     let zone = name_to_wire(zone).filter(|_| zone.is_ascii()).ok_or_else(|| {
-        Failure::usage(format!("--forward {entry:?}: {zone:?} is not a domain name in ASCII"))
+        Failure::usage(format!(
+            "--forward {entry:?}: {zone:?} is not a domain name in ASCII; \
+             write it as xn--..."
+        ))
     })?;
     match forwards.iter_mut().find(|forward| forward.zone == zone) {
         Some(forward) => forward.upstreams.push(upstream),

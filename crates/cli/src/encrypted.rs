@@ -67,7 +67,7 @@ fn make(settings: &Resolved, name: &str) -> Result<Arc<dyn Beside>, Failure> {
     let https_path = settings.word("https-path").unwrap_or_default();
     if !https_path.starts_with('/') || https_path.contains(['?', '#']) {
         return Err(Failure::usage(format!(
-            "--https-path {https_path:?}: expected a path, as /dns-query"
+            "--https-path {https_path:?}: expected a path, such as /dns-query"
         )));
     }
     let number = |name| settings.number_or_default(name);
@@ -91,7 +91,7 @@ fn files(settings: &Resolved, name: &str) -> Result<larder_http_encrypted::Files
     let file = |what: &str| {
         let given = settings.word(what).filter(|word| *word != "none");
         given.map(Into::into).ok_or_else(|| {
-            Failure::usage(format!("--{name} needs a certificate: give --{what} FILE, in PEM"))
+            Failure::usage(format!("--{name}: no certificate or key; add --{what} FILE, in PEM"))
         })
     };
     Ok(larder_http_encrypted::Files { certificates: file("tls-cert")?, key: file("tls-key")? })

@@ -59,7 +59,7 @@ pub fn find(settings: &Resolved) -> Outcome {
         }
         Some(endpoint) => Some(open_output(&endpoint, Access::PRIVATE).map_err(failed)?),
         None if follows => {
-            return Err(Failure::usage("--follow: say where packets go: -w FILE or -w -"));
+            return Err(Failure::usage("--follow: no output; add -w FILE or -w -"));
         }
         None => None,
     };
@@ -174,14 +174,14 @@ fn filter_hint(words: &[&str]) -> Option<String> {
         _ => format!("larder find ADDRESS -w - | tcpdump -n -r - '{filter}'"),
     };
     Some(format!(
-        "'{filter}' is a filter of tcpdump; larder find takes names, addresses, networks, flows and Community IDs: {next}"
+        "'{filter}' is a filter of tcpdump; larder find takes names, addresses, networks, flows and Community IDs; use: {next}"
     ))
 }
 
 fn in_folder(directory: &Path, error: &larder_store::StoreError) -> Failure {
     let folder = directory.display().to_string();
     Failure::usage(format!(
-        "{error}; name the folder that larder annotate -w DIR --store SIZE writes with --dir (now: {})",
+        "{error}; name the -w directory of larder annotate with --dir (now: {})",
         folder.escape_debug()
     ))
 }
@@ -198,7 +198,7 @@ fn tell(summary: &Summary, elapsed_s: f64) {
         let numbers: Vec<String> =
             summary.segments_without_index.iter().map(u64::to_string).collect();
         eprint_quietly(&format!(
-            "no sound index for segments {}: they were looked through, and names of flows in them may be missing",
+            "no sound index for segments {}: larder scanned them, and names of their flows may be missing",
             numbers.join(", ")
         ));
     }

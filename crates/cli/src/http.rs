@@ -69,7 +69,7 @@ fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source 
         let options = options(&settings).map_err(|failure| failure.message)?;
         let is_new = |origin: &&OriginAddress| origin.is_secure && !may_be_secure;
         if let Some(origin) = options.origins.iter().find(is_new) {
-            let why = "it is the first over TLS, and that needs a restart";
+            let why = "the first origin over TLS needs a restart";
             return Err(format!("--origin https://{}: {why}", origin.name));
         }
         let mut in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     let origins: Vec<OriginAddress> = words.into_iter().map(origin).collect::<Result<_, _>>()?;
     let beside = encrypted::http(settings, &origins)?;
     if origins.is_empty() {
-        let text = "there is no origin to ask: name one, as --origin http://127.0.0.1:9000";
+        let text = "no origin; add one, such as --origin http://127.0.0.1:9000";
         return Err(Failure::usage(text));
     }
     let memory_bytes = number("memory");
@@ -154,7 +154,7 @@ fn health_checks(settings: &Resolved) -> Result<Option<HealthChecks>, Failure> {
         return Ok(None);
     };
     if !path.starts_with('/') || !path.bytes().all(|octet| octet.is_ascii_graphic()) {
-        let text = format!("--health-check {path:?}: expected a path, as /health");
+        let text = format!("--health-check {path:?}: expected a path, such as /health");
         return Err(Failure::usage(text));
     }
     let every_ms = settings.number_or_default("health-interval").saturating_mul(1_000);
@@ -168,7 +168,7 @@ fn statuses(settings: &Resolved) -> Result<StatusRules, Failure> {
     for word in settings.list("keep-status") {
         let wrong = |what: String| Failure::usage(format!("--keep-status {word:?}: {what}"));
         let Some((status, time)) = word.split_once('=') else {
-            return Err(wrong("expected STATUS=TIME, as 404=10s".to_owned()));
+            return Err(wrong("expected STATUS=TIME, such as 404=10s".to_owned()));
         };
         let status = status.trim().parse().map_err(|it: BadStatuses| wrong(it.to_string()))?;
         match TIME.parse(OsStr::new(time)).map_err(wrong)? {
@@ -200,7 +200,8 @@ fn abandoned(settings: &Resolved) -> Result<Abandoned, Failure> {
 /// Networks.
 fn prefixes(settings: &Resolved, name: &str) -> Result<Vec<Prefix>, Failure> {
     let each = |word: &str| {
-        let what = "expected an address or a network, as 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32";
+        let what =
+            "expected an address or a network, such as 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32";
         word.parse().map_err(|_| Failure::usage(format!("--{name} {word:?}: {what}")))
     };
     settings.list(name).into_iter().map(each).collect()
@@ -236,7 +237,7 @@ fn origin(word: &str) -> Result<OriginAddress, Failure> {
     let authority = secure.or(word.strip_prefix("http://")).unwrap_or(word);
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     if authority.is_empty() || authority.contains(['/', '?', '#', '@']) {
-        return Err(expected("a path, or no host"));
+        return Err(expected("it has a path, or no host"));
     }
     let after_bracket = authority.rsplit(']').next().unwrap_or(authority);
     let full = match after_bracket.contains(':') {

@@ -28,7 +28,9 @@ pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
     }
     let filter = settings.words("filter").join(" ");
     if !settings.paths("read").is_empty() {
-        return Err(Failure::usage("-i and -r: capture, or read files; not both in one run"));
+        return Err(Failure::usage(
+            "-i and -r: one run captures or reads files, not both; remove one of them",
+        ));
     }
     let number32 = |name| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
     Ok(Some(Input {
@@ -58,7 +60,7 @@ pub fn read(settings: &Resolved) -> Result<(Vec<Endpoint>, String), Failure> {
     }
     if files.is_empty() && !apart.is_empty() {
         let text = format!(
-            "{apart:?}: a filter is for packets; name a capture with -r FILE, or an interface with -i IFACE"
+            "{apart:?}: the filter has no input; name a capture with -r FILE, or an interface with -i IFACE"
         );
         return Err(Failure::usage(text));
     }
@@ -68,7 +70,7 @@ pub fn read(settings: &Resolved) -> Result<(Vec<Endpoint>, String), Failure> {
     let filter = match (apart.is_empty(), behind.is_empty()) {
         (false, false) => {
             return Err(Failure::usage(format!(
-                "{behind:?} and {apart:?}: write the filter in one place, behind the files of -r or at the end"
+                "{behind:?} and {apart:?}: two filters; write one, after the files of -r or at the end"
             )));
         }
         (_, false) => behind,
@@ -112,13 +114,13 @@ pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failu
     let directory = match settings.path("write").map(Endpoint::from) {
         Some(Endpoint::Path(path)) => path,
         _ => {
-            let text = "--store: name the folder for the packets with -w DIR";
+            let text = "--store: no directory for the packets; add -w DIR";
             return Err(Failure::usage(text));
         }
     };
     if directory.exists() && !directory.is_dir() {
         return Err(Failure::usage(format!(
-            "-w {}: is no folder; with --store -w names one",
+            "-w {}: not a directory; with --store, -w names the directory of the packets",
             directory.display()
         )));
     }
@@ -154,26 +156,29 @@ pub fn serve(settings: &Resolved) -> Result<Option<serve::Options>, Failure> {
         if hosts.is_empty() && given("serve-token").is_none() {
             return Ok(None);
         }
-        let text = "--serve-hosts and --serve-token are for --serve: add --serve ADDR:PORT";
+        let text =
+            "--serve-hosts and --serve-token have no effect without --serve; add --serve ADDR:PORT";
         return Err(Failure::usage(text));
     };
     if settings.number("store").is_none() {
-        return Err(Failure::usage("--serve is for stored packets: add -w DIR --store SIZE"));
+        return Err(Failure::usage("--serve: no packet store; add -w DIR --store BYTES"));
     }
     let listen = match word.strip_prefix("unix:") {
         Some("") => {
-            return Err(Failure::usage("--serve unix: names no path; as unix:/run/larder/packets"));
+            return Err(Failure::usage(
+                "--serve unix: no path; expected unix:PATH, such as unix:/run/larder/packets",
+            ));
         }
         Some(path) => Listen::Unix(path.into()),
         None => Listen::Tcp(word.parse().map_err(|_| {
             Failure::usage(format!(
-                "--serve {word:?}: expected ADDR:PORT or unix:PATH, as 127.0.0.1:8053"
+                "--serve {word:?}: expected ADDR:PORT or unix:PATH, such as 127.0.0.1:8053"
             ))
         })?),
     };
     if let Some(host) = hosts.iter().find(|host| host.contains([':', '/', '*'])) {
         return Err(Failure::usage(format!(
-            "--serve-hosts {host:?}: expected names of hosts without scheme and port, as tap.example.com"
+            "--serve-hosts {host:?}: expected a host name without scheme and port, such as tap.example.com"
         )));
     }
     let token = given("serve-token").map(|path| token(Path::new(path))).transpose()?;
@@ -184,7 +189,7 @@ pub fn serve(settings: &Resolved) -> Result<Option<serve::Options>, Failure> {
 /// Reads the token: one line without spaces.
 fn token(path: &Path) -> Result<Vec<u8>, Failure> {
     let what = format!("--serve-token {}", path.display());
-    let next = "head -c 32 /dev/urandom | base64 makes one";
+    let next = "create a token with: head -c 32 /dev/urandom | base64";
     let mut text = Vec::new();
     let file = fs::File::open(path);
     file.and_then(|file| file.take(TOKEN_BYTES_MAX + 1).read_to_end(&mut text))
@@ -212,7 +217,7 @@ pub fn access(settings: &Resolved) -> Result<Access, Failure> {
 pub fn join(access: Access) -> Result<(), Failure> {
     let Some(group) = access.group() else { return Ok(()) };
     larder_io::privileges::join_group(group).map_err(|error| {
-        let next = "run as root or as a member of the group, or leave --group out";
+        let next = "run as root or as a member of the group, or remove --group";
         Failure::file(format!("--group {group}"), &error, next)
     })
 }
@@ -221,7 +226,7 @@ pub fn join(access: Access) -> Result<(), Failure> {
 pub fn pins(settings: &Resolved) -> Result<Vec<usize>, Failure> {
     let numbers = settings.list("pin").into_iter().map(|word| {
         let expected =
-            || Failure::usage(format!("--pin {word:?}: expected numbers of cores, as 2,3"));
+            || Failure::usage(format!("--pin {word:?}: expected core numbers, such as 2,3"));
         word.parse().map_err(|_| expected())
     });
     numbers.collect()
@@ -254,9 +259,8 @@ pub fn plan(input: &Input, options: &Options) -> String {
 /// Reads the key of pseudonyms.
 fn key(path: PathBuf) -> Result<[u8; 32], Failure> {
     let what = format!("--store-pseudonyms {}", path.display());
-    let next = "head -c 32 /dev/urandom makes one";
-    let octets = fs::read(&path).map_err(|error| Failure::file(&what, &error, next))?;
-    <[u8; 32]>::try_from(octets.as_slice()).map_err(|_| {
-        Failure::usage(format!("{what}: {} octets instead of 32; {next}", octets.len()))
-    })
+    let next = "create a key with: head -c 32 /dev/urandom";
+    let bytes = fs::read(&path).map_err(|error| Failure::file(&what, &error, next))?;
+    <[u8; 32]>::try_from(bytes.as_slice())
+        .map_err(|_| Failure::usage(format!("{what}: {} bytes instead of 32; {next}", bytes.len())))
 }

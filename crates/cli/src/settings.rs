@@ -15,6 +15,7 @@ mod http;
 mod live;
 mod logs;
 mod other;
+mod servers;
 
 use larder_settings::table::Program;
 
@@ -33,13 +34,13 @@ pub static PROGRAM: Program = Program {
     name: "larder",
     version: env!("CARGO_PKG_VERSION"),
     changed: "2026-11-21",
-    about: "A multicore cache for programs on the network, and the programs that need one",
-    long_about: "larder keeps names in a multicore cache and puts them where they are \
-missing: larder annotate reads captured packets, learns which name each address was looked up under, \
-and writes a log in which every flow carries names.
+    about: "Names for IP traffic, a DNS server and an HTTP cache, on one multicore cache",
+    long_about: "larder annotate reads captured packets, learns the names under which clients looked up \
+each address, and writes a log in which each flow has names. larder dns is a caching DNS server, and \
+larder http an HTTP cache.
 
-Results go to standard output, everything else to standard error. Settings also come from the \
-environment (LARDER_ANNOTATE_CORES=2) and from a file (see larder show-config).
+Results are written to standard output, everything else to standard error. Settings come from flags, \
+environment variables (LARDER_ANNOTATE_CORES=2) and a configuration file (see larder show-config).
 
 First steps:
   larder demo
@@ -68,9 +69,9 @@ First steps:
         Generated from the table in `crates/cli/src/settings.rs`; a test keeps it so\n\
         (`UPDATE_DOCS=1 cargo test -p larder-cli` rewrites it).\n\n\
         A setting with a variable can also stand in `larder.toml`, in the table of its command, with\n\
-        `_` for `-`. The first that speaks wins: flag, environment, file, default.\n\
-        `larder show-config` says which one did. What is marked *live* is changed by a reload, while \
-        the server runs.\n",
+        `_` for `-`. In order of precedence: flag, environment variable, file, default.\n\
+        `larder show-config` prints the source of each value. A reload applies changes of *Live*\n\
+        settings; other changes need a restart.\n",
 };
 
 /// The page that is made of the table.

@@ -33,7 +33,9 @@ enum By {
 
 /// Runs the command.
 pub fn top(settings: &Resolved) -> Outcome {
-    let path = settings.path("socket").ok_or_else(|| Failure::usage("--socket names no path"))?;
+    let path = settings.path("socket").ok_or_else(|| {
+        Failure::usage("--socket: no path; name the socket of larder annotate --ctl")
+    })?;
     let mut by = if settings.choice("by") == "flows" { By::Flows } else { By::Names };
     let ask = || ask(&path);
     let first = ask()?;

@@ -85,7 +85,7 @@ fn usage_errors_help() {
     scratch.run("annotate -r x --format jsn").refused(&["ecs", "zeek"]);
     scratch.run("annotate -r x --names-budget 1").refused(&["from 1MiB"]);
     scratch.run("annotate -r x --names dsn").refused(&["did you mean 'dns'?"]);
-    scratch.run("annotate -r x --tcp-idle 5ms").refused(&["a time from 1s"]);
+    scratch.run("annotate -r x --tcp-idle 5ms").refused(&["a duration from 1s"]);
     scratch.run("annotate -r").refused(&["-r", "value"]);
 }
 
@@ -102,7 +102,7 @@ fn live_input_is_refused_before_output() {
     scratch.run("annotate -i nowhere0 -o out").refused(&["nowhere0", "lo"]);
     scratch.run("annotate -i lo -r a.pcap -o out").refused(&["not both"]);
     scratch.run("annotate -r a.pcap --store 1GiB -o out").refused(&["-w DIR"]);
-    scratch.run("annotate -o out -- port 53").refused(&["a filter is for packets", "-r FILE"]);
+    scratch.run("annotate -o out -- port 53").refused(&["the filter has no input", "-r FILE"]);
     scratch.run("annotate -i lo -o out port nowhere").refused(&["nowhere"]);
     scratch.run("annotate -i lo --serve 127.0.0.1:1 -o out").refused(&["--store"]);
     assert!(!scratch.path("out").exists());
@@ -137,7 +137,7 @@ fn a_filter_stands_behind_the_files() {
     scratch.run("annotate -r a.pcap missing.pcap -o out").refused(both);
     scratch.run("annotate -r a.pcap udp port nowhere -o out").refused(both);
     scratch.run("annotate -r missing.pcap udp -o out").refused(&["missing.pcap", "no such file"]);
-    scratch.run("annotate -r a.pcap udp -o out port 53").refused(&["in one place"]);
+    scratch.run("annotate -r a.pcap udp -o out port 53").refused(&["two filters"]);
     assert!(!scratch.path("out").exists());
 }
 
@@ -235,7 +235,7 @@ fn words_of_http_are_checked() {
         ("--keep-status 404", "expected STATUS=TIME"),
         ("--keep-status 404=10s,600=1s", "\"600=1s\": neither a status"),
         ("--keep-status 401=1s", "for one request alone"),
-        ("--keep-status 4xx=1ms", "expected a time"),
+        ("--keep-status 4xx=1ms", "expected a duration"),
         ("--abandoned maybe", "expected finish, drop or a size"),
     ] {
         scratch.run(&format!("http --origin http://127.0.0.1:9 {setting}")).refused(&[said]);

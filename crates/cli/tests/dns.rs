@@ -607,7 +607,7 @@ fn a_trial_beside_another() {
     assert!(other.err.contains("nobody is served"), "{other:?}");
     for (words, says) in [
         ("--shadow here", "expected an address"),
-        ("--shadow 192.0.2.1 --upstream 192.0.2.1", "could not be told"),
+        ("--shadow 192.0.2.1 --upstream 192.0.2.1", "told from those of clients"),
         ("--shadow 192.0.2.1 --upstream 192.0.2.2 --shadow-from none", "check the path"),
         ("--shadow 192.0.2.1 --upstream 192.0.2.2", "the file is empty"),
     ] {

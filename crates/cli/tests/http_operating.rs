@@ -743,7 +743,7 @@ fn reloads() {
         ("[http]\norigin = 'https://127.0.0.1:9'", first_secure),
         ("[http]\norigins = 'http://127.0.0.1'", "did you mean 'origin'"),
         ("[http", "larder show-config --template"),
-        ("", "there is no origin to ask"),
+        ("", "no origin; add one"),
     ] {
         scratch.write("larder.toml", text);
         server.signal("-HUP");

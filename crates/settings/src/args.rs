@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, Command as Clap};
 
+use crate::amounts::grouped;
 use crate::table::{Command, Program, Reach, Setting};
 use crate::value::{Kind, Value};
 
@@ -31,8 +32,10 @@ pub fn clap(program: &'static Program) -> Clap {
                 .value_name("FILE")
                 .global(true)
                 .value_parser(clap::value_parser!(std::path::PathBuf))
-                .help(
-                    "Configuration file [default: the first found, see larder show-config --help]",
+                .help("Read settings from this configuration file")
+                .long_help(
+                    "Read settings from this configuration file. Default: the first file of the list in \
+                     larder show-config --help.",
                 ),
         );
     }
@@ -77,8 +80,8 @@ fn argument(setting: &'static Setting) -> Arg {
         .try_map(move |text: OsString| kind.parse(&text).map_err(WrongValue));
     let arg = Arg::new(setting.name)
         .required(setting.required)
-        .help(help(setting))
-        .long_help(format!("{}. {}", help(setting), setting.why));
+        .help(setting.help)
+        .long_help(long_help(setting));
     let arg = if setting.positional {
         arg.value_name(setting.value_name)
     } else {
@@ -126,28 +129,22 @@ fn argument(setting: &'static Setting) -> Arg {
     })
 }
 
-/// One line of help: what it does, range, default.
-fn help(setting: &Setting) -> String {
-    let mut notes = Vec::new();
-    if matches!(
-        setting.kind,
-        Kind::Bytes { .. }
-            | Kind::Count { .. }
-            | Kind::Seconds { .. }
-            | Kind::Cores
-            | Kind::Choice(_)
-            | Kind::Set { .. }
-    ) {
-        notes.push(setting.kind.range());
+/// Long help: what it means, default and range, and why.
+fn long_help(setting: &Setting) -> String {
+    let mut sentences = vec![format!("{}.", setting.help), setting.more.to_owned()];
+    let is_off = matches!((setting.kind, setting.default), (Kind::Switch, "false"));
+    if !setting.default.is_empty() && !is_off {
+        let shown = setting.kind.shown(setting.default);
+        let shown = match (setting.kind, shown.parse()) {
+            (Kind::Count { .. }, Ok(number)) => grouped(number),
+            _ => shown,
+        };
+        sentences.push(format!("Default: {shown}."));
     }
-    if !setting.default.is_empty() && !matches!(setting.kind, Kind::Switch) {
-        notes.push(format!("default: {}", setting.default));
-    }
-    if notes.is_empty() {
-        setting.help.to_owned()
-    } else {
-        format!("{} [{}]", setting.help, notes.join("; "))
-    }
+    sentences.extend(setting.kind.accepted());
+    sentences.push(setting.why.to_owned());
+    sentences.retain(|sentence| !sentence.is_empty());
+    sentences.join(" ")
 }
 
 /// Wraps a clause of [`Kind::parse`], so that clap prints it after the value it refuses.

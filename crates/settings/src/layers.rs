@@ -21,7 +21,7 @@ use crate::nearest;
 use crate::table::{Command, Program, Reach, Setting};
 use crate::value::{Form, Kind, Space, Value, cores};
 
-/// Longest configuration file that is read, octets.
+/// Longest configuration file that is read, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const FILE_NAME: &str = "larder.toml";
@@ -296,7 +296,7 @@ impl File {
             .map_err(|error| failed(&error))?;
         if text.len() as u64 > FILE_BYTES_MAX {
             return Err(Failure::usage(format!(
-                "configuration file {path:?}: longer than 1 MiB; is it the right file?"
+                "configuration file {path:?}: longer than 1 MiB; name the right file with --config"
             )));
         }
         File::parse(program, path, &text)
@@ -306,10 +306,10 @@ impl File {
     pub fn parse(program: &Program, path: &Path, text: &str) -> Result<File, Failure> {
         let fail = |why: String| Failure::usage(format!("configuration file {path:?}: {why}"));
         let document: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-            fail(format!(
-                "{}; larder show-config --template prints a sound one",
-                error.to_string().trim_end()
-            ))
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            let what = error.message().replace('\n', ", ");
+            fail(format!("line {line}: {what}; larder show-config --template prints a valid file"))
         })?;
         let mut entries = Vec::new();
         for (table, content) in &document {
@@ -323,7 +323,7 @@ impl File {
                 )));
             };
             let Some(content) = content.as_table() else {
-                return Err(fail(format!("'{table}' is a table; write [{table}]")));
+                return Err(fail(format!("'{table}' must be a table; write [{table}]")));
             };
             for (key, value) in content {
                 let Some(setting) = command.lasting().find(|setting| setting.key() == *key) else {
@@ -347,7 +347,10 @@ impl File {
 fn unknown_key(command: &Command, key: &str) -> String {
     let known: Vec<String> = command.lasting().map(Setting::key).collect();
     if let Some(setting) = command.settings.iter().find(|setting| setting.key() == key) {
-        return format!("{key} belongs to one run and cannot be in a file; use --{}", setting.name);
+        return format!(
+            "'{key}' applies to one run and cannot be in a file; use --{}",
+            setting.name
+        );
     }
     match nearest::nearest(key, known.iter().map(String::as_str)) {
         Some(name) => format!("unknown key '{key}'; did you mean '{name}'?"),

@@ -27,7 +27,7 @@ pub fn write_manual(program: &'static Program, directory: Option<&Path>) -> Outc
     };
     let failed = |error: io::Error| {
         let what = format!("manual in {directory:?}");
-        Failure::file(what, &error, "name a directory that exists and can be written to")
+        Failure::file(what, &error, "name a directory that exists and is writable")
     };
     for (name, page) in pages(program).map_err(failed)? {
         std::fs::write(directory.join(name), page).map_err(failed)?;

@@ -112,11 +112,32 @@ impl Asked {
     }
 }
 
-/// Prints help and version to standard output (0), usage errors to standard error (2).
+/// Prints help and version to standard output (0), usage errors to standard error (2): one line, or
+/// the help of a command that was named without what it needs.
 fn say_usage(error: &clap::Error) -> Outcome {
+    if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Err(Failure::usage(one_line(&error.render().to_string())));
+    }
     match error.print() {
         Err(closed) if !error.use_stderr() => return Err(Failure::stdout(&closed)),
         _ => {}
     }
     Ok(if error.use_stderr() { exit::FAILED } else { exit::DONE })
+}
+
+/// clap's text of an error in one line, without the usage that follows it.
+fn one_line(text: &str) -> String {
+    let is_fact = |part: &&str| !part.starts_with("Usage:") && !part.starts_with("For more");
+    let lines = text.split("\n\n").filter(is_fact).flat_map(str::lines).map(str::trim);
+    let mut line = String::new();
+    for part in lines.filter(|part| !part.is_empty()) {
+        let part = part.strip_prefix("error: ").or(part.strip_prefix("tip: ")).unwrap_or(part);
+        match line.chars().last() {
+            None => {}
+            Some(':') => line.push(' '),
+            Some(_) => line.push_str("; "),
+        }
+        line.extend(part.chars().map(|c| if c.is_control() { '?' } else { c }));
+    }
+    line + "; try --help"
 }

@@ -7,9 +7,11 @@ pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 pub const TIB: u64 = 1 << 40;
+pub const PIB: u64 = 1 << 50;
+pub const EIB: u64 = 1 << 60;
 
 /// Suffixes of sizes, lower case. A single letter is binary, as in `split` and `dd`.
-const BYTE_SUFFIXES: [(&str, u64); 14] = [
+const BYTE_SUFFIXES: [(&str, u64); 20] = [
     ("", 1),
     ("b", 1),
     ("k", KIB),
@@ -24,6 +26,12 @@ const BYTE_SUFFIXES: [(&str, u64); 14] = [
     ("t", TIB),
     ("tib", TIB),
     ("tb", 1_000_000_000_000),
+    ("p", PIB),
+    ("pib", PIB),
+    ("pb", 1_000_000_000_000_000),
+    ("e", EIB),
+    ("eib", EIB),
+    ("eb", 1_000_000_000_000_000_000),
 ];
 
 const COUNT_SUFFIXES: [(&str, u64); 4] =
@@ -48,21 +56,20 @@ pub struct Scale {
     suffixes: &'static [(&'static str, u64)],
     /// What the value is counted in, in units of the suffixes.
     unit: u64,
-    /// What it is too fine for if it is no whole number of these.
-    unit_name: &'static str,
+    /// Behind "not a whole number", for what is too fine.
+    whole: &'static str,
     /// Several terms make a sum: `1h30m`.
     adds: bool,
 }
 
 /// Sizes in bytes.
 pub const BYTES: Scale =
-    Scale { suffixes: &BYTE_SUFFIXES, unit: 1, unit_name: "a byte", adds: false };
+    Scale { suffixes: &BYTE_SUFFIXES, unit: 1, whole: " of bytes", adds: false };
 /// Plain counts.
-pub const COUNTS: Scale =
-    Scale { suffixes: &COUNT_SUFFIXES, unit: 1, unit_name: "one", adds: false };
+pub const COUNTS: Scale = Scale { suffixes: &COUNT_SUFFIXES, unit: 1, whole: "", adds: false };
 /// Times in whole seconds.
 pub const SECONDS: Scale =
-    Scale { suffixes: &TIME_SUFFIXES, unit: SECOND_US, unit_name: "a second", adds: true };
+    Scale { suffixes: &TIME_SUFFIXES, unit: SECOND_US, whole: " of seconds", adds: true };
 
 /// Why a scaled number is refused.
 pub enum Slip {
@@ -94,7 +101,7 @@ impl Scale {
         }
         match sum % self.unit {
             0 => Ok(sum / self.unit),
-            _ => Err(Slip::TooFine(self.unit_name)),
+            _ => Err(Slip::TooFine(self.whole)),
         }
     }
 
@@ -122,13 +129,12 @@ impl Scale {
         let scale = known.ok_or(Slip::Form)?.1;
         // 10 to the power of the digits behind the point.
         let fraction = fraction.trim_end_matches('0');
-        let parts =
-            10u128.checked_pow(fraction.len() as u32).ok_or(Slip::TooFine(self.unit_name))?;
+        let parts = 10u128.checked_pow(fraction.len() as u32).ok_or(Slip::TooFine(self.whole))?;
         let digits = format!("{whole}{fraction}");
         let digits: u128 = digits.parse().map_err(|_| Slip::TooLarge)?;
         let scaled = digits.checked_mul(scale.into()).ok_or(Slip::TooLarge)?;
         if !scaled.is_multiple_of(parts) {
-            return Err(Slip::TooFine(self.unit_name));
+            return Err(Slip::TooFine(self.whole));
         }
         let number = u64::try_from(scaled / parts).map_err(|_| Slip::TooLarge)?;
         Ok((number, scale, !suffix.is_empty(), rest.trim_start()))
@@ -137,7 +143,8 @@ impl Scale {
 
 /// A size with the largest unit that divides it: 268435456 is `256MiB`.
 pub fn show_bytes(bytes: u64) -> String {
-    for (unit, name) in [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")] {
+    let units = [EIB, PIB, TIB, GIB, MIB, KIB];
+    for (unit, name) in units.into_iter().zip(["EiB", "PiB", "TiB", "GiB", "MiB", "KiB"]) {
         if bytes != 0 && bytes.is_multiple_of(unit) {
             return format!("{}{name}", bytes / unit);
         }

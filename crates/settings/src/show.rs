@@ -49,10 +49,10 @@ fn assignment(setting: &Setting, values: &[Value]) -> String {
 /// A file with every lasting setting at its default, commented: the list of defaults.
 pub fn template(program: &Program) -> String {
     let mut text = String::from(
-        "# Settings of larder, at their defaults. Put this file at ./larder.toml,\n\
+        "# Settings of larder, at their defaults. Copy this file to ./larder.toml,\n\
          # ~/.config/larder/larder.toml or /etc/larder/larder.toml, or name it with --config.\n\
-         # A flag or an environment variable (LARDER_ANNOTATE_CORES=2) overrules it;\n\
-         # `larder show-config` says which layer won.\n",
+         # A flag or an environment variable (LARDER_ANNOTATE_CORES=2) overrides it;\n\
+         # `larder show-config` prints which layer each value came from.\n",
     );
     for command in program.configurable() {
         let _ = writeln!(text, "\n[{}]", command.table());
@@ -60,7 +60,9 @@ pub fn template(program: &Program) -> String {
             let value = setting.kind.parse(setting.default.as_ref());
             let value = value.expect("a test parses every default");
             let _ = writeln!(text, "\n# {}: {}.", setting.help, setting.kind.range());
-            let _ = writeln!(text, "# {}", setting.why);
+            for sentences in [setting.more, setting.why].iter().filter(|it| !it.is_empty()) {
+                let _ = writeln!(text, "# {sentences}");
+            }
             let _ = writeln!(text, "{}", assignment(setting, &[value]));
         }
     }
@@ -73,7 +75,7 @@ pub fn guide(program: &Program) -> String {
     for command in program.commands {
         let path = command.path.join(" ");
         let _ = writeln!(text, "\n## {} {path}\n\n{}.", program.name, command.about);
-        text.push_str("\n| flag | value | unit | default | environment | what, why |\n");
+        text.push_str("\n| flag | value | unit | default | environment | description |\n");
         text.push_str("|---|---|---|---|---|---|\n");
         for setting in command.settings {
             let variable = match setting.reach {
@@ -82,7 +84,7 @@ pub fn guide(program: &Program) -> String {
             };
             let default = match setting.default {
                 "" => String::new(),
-                text => format!("`{text}`"),
+                text => format!("`{}`", setting.kind.shown(text)),
             };
             let cells = [
                 format!("`{}`", setting.usage()),
@@ -90,7 +92,7 @@ pub fn guide(program: &Program) -> String {
                 setting.kind.unit().to_owned(),
                 default,
                 variable,
-                format!("{}. {}{}", setting.help, setting.why, live(setting)),
+                description(setting),
             ];
             let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
             let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -99,9 +101,15 @@ pub fn guide(program: &Program) -> String {
     text
 }
 
-/// What is to be said of a reload.
-fn live(setting: &Setting) -> &'static str {
-    if setting.is_live { " *Live*." } else { "" }
+/// What a setting means, why, and whether a reload changes it.
+fn description(setting: &Setting) -> String {
+    let mut text = format!("{}.", setting.help);
+    let live = if setting.is_live { "*Live*." } else { "" };
+    for sentences in [setting.more, setting.why, live].iter().filter(|it| !it.is_empty()) {
+        text.push(' ');
+        text.push_str(sentences);
+    }
+    text
 }
 
 #[cfg(test)]

@@ -42,9 +42,11 @@ pub struct Setting {
     pub is_live: bool,
     /// Heading in help.
     pub group: &'static str,
-    /// What it does, one line, no full stop.
+    /// What it does: an imperative of at most 60 characters without a full stop, for `-h`.
     pub help: &'static str,
-    /// Why the default is what it is, or when to change it. A sentence.
+    /// The rest of the meaning, in sentences, for `--help`; may be empty.
+    pub more: &'static str,
+    /// Why the default is what it is, or when to change it, in sentences; may be empty.
     pub why: &'static str,
 }
 
@@ -148,6 +150,7 @@ pub const ROW: Setting = Setting {
     is_live: false,
     group: "Options",
     help: "",
+    more: "",
     why: "",
 };
 

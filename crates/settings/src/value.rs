@@ -169,7 +169,7 @@ impl Kind {
                 match list.clone().find(|word| !is_known(word)) {
                     Some(word) => {
                         let hint = crate::nearest::hint(word, words.iter().copied());
-                        Err(format!("'{word}' is no {item}; {}{hint}", expected()))
+                        Err(format!("'{word}' is not a {item}; {}{hint}", expected()))
                     }
                     None if list.next().is_none() => Err(expected()),
                     None => Ok(Value::Word(text.to_owned())),
@@ -206,8 +206,8 @@ impl Kind {
         match scale.parse(text) {
             Ok(number) => self.within(number, min, max),
             Err(Slip::Form) => Err(format!("expected {}", self.range())),
-            Err(Slip::TooFine(unit)) => {
-                Err(format!("finer than {unit}; expected {}", self.range()))
+            Err(Slip::TooFine(whole)) => {
+                Err(format!("not a whole number{whole}; expected {}", self.range()))
             }
             Err(Slip::TooLarge) => Err(format!("out of range; expected {}", self.range())),
         }
@@ -221,29 +221,56 @@ impl Kind {
         }
     }
 
-    /// The range in words, for help, manual, template and error texts.
+    /// The least and the most; `None` for kinds without a range.
+    fn limits(&self) -> Option<String> {
+        Some(match *self {
+            Kind::Bytes { min, max } => format!("{} to {}", show_bytes(min), show_bytes(max)),
+            Kind::Count { min, max: u64::MAX } => grouped(min),
+            Kind::Count { min, max } => format!("{} to {}", grouped(min), grouped(max)),
+            Kind::Seconds { min, max } => format!("{} to {}", show_seconds(min), show_seconds(max)),
+            Kind::Cores => format!("1 to {CORES_MAX}"),
+            _ => return None,
+        })
+    }
+
+    /// What long help says of the values that are accepted; `None` where there is nothing to say.
+    pub fn accepted(&self) -> Option<String> {
+        match *self {
+            Kind::Choice(words) => Some(format!("Values: {}.", words.join(", "))),
+            Kind::Set { words, .. } => {
+                Some(format!("Values: all, or some of {}.", words.join(",")))
+            }
+            Kind::Cores => Some(format!("Range: all, or {}.", self.limits()?)),
+            Kind::Count { max: u64::MAX, .. } => Some(format!("Range: from {}.", self.limits()?)),
+            _ => Some(format!("Range: {}.", self.limits()?)),
+        }
+    }
+
+    /// A default as people write it: `7d` for `604800s`.
+    pub fn shown(&self, text: &str) -> String {
+        match self.parse(OsStr::new(text)) {
+            Ok(value) => self.show(&value).to_string_lossy().into_owned(),
+            Err(_) => text.to_owned(),
+        }
+    }
+
+    /// The range in words, for the guide, the template and error texts.
     pub fn range(&self) -> String {
+        let limits = self.limits().unwrap_or_default();
         match *self {
             Kind::Switch => "true or false".to_owned(),
-            Kind::Bytes { min, max } => {
-                format!("a size from {} to {}", show_bytes(min), show_bytes(max))
-            }
-            Kind::Count { min, max: u64::MAX } => format!("a number from {}", grouped(min)),
-            Kind::Count { min, max } => {
-                format!("a number from {} to {}", grouped(min), grouped(max))
-            }
-            Kind::Seconds { min, max } => {
-                format!("a time from {} to {}", show_seconds(min), show_seconds(max))
-            }
-            Kind::Cores => format!("'all' or a number from 1 to {CORES_MAX}"),
+            Kind::Bytes { .. } => format!("a size from {limits}"),
+            Kind::Count { .. } => format!("a number from {limits}"),
+            Kind::Seconds { .. } => format!("a duration from {limits}"),
+            Kind::Cores => format!("'all' or a number from {limits}"),
             Kind::Seed => "a 64-bit number, decimal or 0x…".to_owned(),
             Kind::Choice(words) => words.join(", "),
-            Kind::Set { words, .. } => format!("'all' or a list of {}", words.join(",")),
+            Kind::Set { words, .. } => format!("'all' or some of {}", words.join(",")),
             Kind::Path => "a path".to_owned(),
-            Kind::Endpoint => "a path, or - for a pipe".to_owned(),
+            Kind::Endpoint => "a path, or - for standard input or output".to_owned(),
             Kind::Word => "a word".to_owned(),
-            Kind::List => "'none' or words with commas between".to_owned(),
-            Kind::Space => "a size, or a part of the disk from 0% to 99%".to_owned(),
+            Kind::List => "'none' or words separated by commas".to_owned(),
+            Kind::Space => "a size, or a share of the disk from 0% to 99%".to_owned(),
             Kind::Time(_) => {
                 "a time: 2026-01-31T12:00:00Z, 1769860800.5, or -15m before now".to_owned()
             }
@@ -253,7 +280,7 @@ impl Kind {
     /// The unit, as the tables print it; empty where there is none.
     pub fn unit(&self) -> &'static str {
         match self {
-            Kind::Bytes { .. } => "octets",
+            Kind::Bytes { .. } => "bytes",
             Kind::Seconds { .. } => "seconds",
             Kind::Cores => "threads",
             _ => "",
@@ -353,7 +380,10 @@ mod tests {
             assert_eq!(number(kind, text), None, "{text}");
         }
         let slip = |text| kind.parse(OsStr::new(text)).unwrap_err();
-        assert!(slip("1024.5").starts_with("finer than a byte; expected a size from 1KiB to 1TiB"));
+        assert!(
+            slip("1024.5")
+                .starts_with("not a whole number of bytes; expected a size from 1KiB to 1TiB")
+        );
         assert!(slip("18446744073709551615T").starts_with("out of range; expected"));
         assert_eq!(number(kind, "18446744073709551615T"), None, "the product overflows");
     }
@@ -390,9 +420,18 @@ mod tests {
             assert_eq!(number(week, text), None, "{text}");
         }
         let slip = |text| week.parse(OsStr::new(text)).unwrap_err();
-        assert_eq!(slip("500ms"), "finer than a second; expected a time from 0s to 7d");
-        assert_eq!(slip("1.5s"), "finer than a second; expected a time from 0s to 7d");
-        assert_eq!(slip("18446744073709551615w"), "out of range; expected a time from 0s to 7d");
+        assert_eq!(
+            slip("500ms"),
+            "not a whole number of seconds; expected a duration from 0s to 7d"
+        );
+        assert_eq!(
+            slip("1.5s"),
+            "not a whole number of seconds; expected a duration from 0s to 7d"
+        );
+        assert_eq!(
+            slip("18446744073709551615w"),
+            "out of range; expected a duration from 0s to 7d"
+        );
         assert_eq!(number(kind, "0"), None);
         assert_eq!(number(kind, "2d"), None);
     }
@@ -406,7 +445,10 @@ mod tests {
             assert!(SOURCES.parse(OsStr::new(text)).is_ok(), "{text}");
         }
         let error = SOURCES.parse(OsStr::new("dns,snni")).unwrap_err();
-        assert!(error.starts_with("'snni' is no name source; expected 'all' or a list"), "{error}");
+        assert!(
+            error.starts_with("'snni' is not a name source; expected 'all' or some of"),
+            "{error}"
+        );
         assert!(error.contains("did you mean 'sni'"), "{error}");
         for text in ["", ","] {
             assert!(SOURCES.parse(OsStr::new(text)).is_err(), "no word at all is a slip");
@@ -426,6 +468,7 @@ mod tests {
             (Kind::Switch, "true"),
             (Kind::Bytes { min: 0, max: any }, "256MiB"),
             (Kind::Bytes { min: 0, max: any }, "1000"),
+            (Kind::Bytes { min: 0, max: any }, "3EiB"),
             (Kind::Count { min: 0, max: any }, "1M"),
             (Kind::Seconds { min: 0, max: any }, "5m"),
             (Kind::Cores, "all"),

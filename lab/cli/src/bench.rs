@@ -253,9 +253,9 @@ fn tshark(files: &[PathBuf], packets: u64) -> Result<u64, Failure> {
         .args(files.first())
         .stderr(Stdio::null())
         .output()
-        .map_err(|error| Failure::file("tshark", &error, "or leave it out: --tshark-packets 0"))?;
+        .map_err(|error| Failure::file("tshark", &error, "skip it with --tshark-packets 0"))?;
     if !output.status.success() {
-        return Err(Failure::usage("tshark failed on this file; leave it out: --tshark-packets 0"));
+        return Err(Failure::usage("tshark failed on this file; skip it with --tshark-packets 0"));
     }
     Ok(output.stdout.iter().filter(|octet| **octet == b'\n').count() as u64)
 }

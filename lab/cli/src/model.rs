@@ -84,7 +84,7 @@ fn given(settings: &Resolved) -> Result<Vec<Case>, Failure> {
 /// Hit ratios of a trace, and the exit code: 1 where some of it could not be read. No case at all where it was stopped before there was any.
 fn traced(settings: &Resolved, name: &str, spec: &Spec) -> Result<(Vec<Case>, u8), Failure> {
     if is_given(settings, "hit-ratio") {
-        return Err(Failure::usage("--hit-ratio and --trace both say what r is; give one of them"));
+        return Err(Failure::usage("--hit-ratio and --trace exclude each other; give one of them"));
     }
     let format: Format = settings.choice("trace-format").parse().map_err(usage)?;
     let seed = settings.number_or_default("seed");

@@ -13,12 +13,11 @@ pub static PROGRAM: Program = Program {
     name: "larder-lab",
     version: env!("CARGO_PKG_VERSION"),
     changed: "2026-11-24",
-    about: "Measure larder, simulate caches, make inputs for both",
-    long_about: "larder-lab measures larder beside other programs and the limits of the machine, \
-and says what a cache is worth before one is bought: hit ratios on traces, and what they mean to a \
-server.
+    about: "Measure larder, simulate caches, generate inputs for both",
+    long_about: "larder-lab measures larder, other programs and the limits of the machine. It \
+simulates hit ratios on traces, and estimates what they mean to a server.
 
-Results go to standard output, everything else to standard error.
+Results are written to standard output, everything else to standard error.
 
 First steps:
   larder-lab sim hit-ratio --trace zipf:0.9
@@ -39,7 +38,7 @@ First steps:
     ],
     families: &[
         ("bench", "Measure larder on this machine"),
-        ("gen", "Make inputs for measuring"),
+        ("gen", "Generate inputs for measurements"),
         ("sim", "Simulate caches on traces"),
     ],
     shown: None,
@@ -48,7 +47,7 @@ First steps:
         Generated from the table in `lab/cli/src/settings.rs`; a test keeps it so\n\
         (`UPDATE_DOCS=1 cargo test -p larder-lab` rewrites it).\n\n\
         `larder-lab` measures and simulates. `cargo build --release -p larder-lab` builds it.\n\
-        All its settings belong to one run: no file and no variable has them.\n",
+        All its settings apply to one run: they are flags only.\n",
 };
 
 /// The page that is made of the table.

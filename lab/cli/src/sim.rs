@@ -80,7 +80,7 @@ impl FromStr for Share {
             (None, None) => number(text),
         };
         share.filter(|share| (0.0..=1.0).contains(share)).map(Share).ok_or_else(|| {
-            format!("{text:?} is no share; expected a number from 0 to 1, as 0.125, 1/8 or 12.5%")
+            format!("{text:?} is not a share; expected a number from 0 to 1, such as 0.125, 1/8 or 12.5%")
         })
     }
 }

@@ -159,7 +159,7 @@ fn the_experiment_is_run() {
     let scratch = Scratch::new();
     for (words, says) in [
         ("--hit-ratio 100%", "whole percentages from 1 to 99"),
-        ("--q1 2 --q2 1", "--measure finds by itself"),
+        ("--q1 2 --q2 1", "--measure measures the value of --q1"),
         ("--measure-servers unbond", "unbound"),
     ] {
         let run = scratch.run(&format!("model --measure {words}"));

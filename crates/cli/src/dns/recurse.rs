@@ -17,8 +17,7 @@ type Recursor = (Forward, Arc<dyn Answerer>);
 pub fn recursor(settings: &Resolved) -> Result<Recursor, Failure> {
     if settings.list("upstream") != ["system"] {
         return Err(Failure::usage(
-            "--recurse asks name servers itself, and --upstream names others to ask: leave one of them out, \
-             or forward single zones with --forward",
+            "--recurse and --upstream exclude each other; remove one, or forward single zones with --forward",
         ));
     }
     made(settings)
@@ -51,8 +50,8 @@ fn made(settings: &Resolved) -> Result<Recursor, Failure> {
 #[cfg(not(feature = "recurse"))]
 fn validating(_: &Resolved) -> Result<Recursor, Failure> {
     Err(Failure::usage(
-        "--recurse validates signatures unless told otherwise, and this build cannot: --dnssec off or --dnssec pass, \
-         or cargo build --release --features recurse, or name servers that validate with --upstream",
+        "--recurse validates by default, and this build cannot; set --dnssec off or --dnssec pass, \
+         or build with --features recurse, or name validating servers with --upstream",
     ))
 }
 
@@ -112,7 +111,7 @@ fn parsed<T>(
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::file(file.display(), &error, "leave the setting out for what is built in")
+        Failure::file(file.display(), &error, "remove the setting to use the built-in data")
     })?;
     parse(&text).map_err(|why| Failure::usage(format!("{}: {why}", file.display())))
 }

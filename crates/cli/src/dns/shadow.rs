@@ -50,7 +50,7 @@ pub fn upstreams(
         settings.list("upstream").into_iter().map(each).collect::<Result<_, _>>()?
     };
     if upstreams.is_empty() && !settings.list("forward").iter().any(|it| it.starts_with(".=")) {
-        let text = "there is nobody to ask: name a server with --upstream ADDR";
+        let text = "no upstream; name a server with --upstream ADDR";
         return Err(Failure::usage(text));
     }
     Ok((!upstreams.is_empty()).then(|| Forward { zone: vec![0], upstreams }))
@@ -119,9 +119,9 @@ fn own_addresses(options: &mut Options, resolvers: &[SocketAddr]) -> Result<Vec<
             IpAddr::V4(v4) if v4.is_loopback() => options.origin.addresses.push(OWN.into()),
             _ => {
                 return Err(Failure::usage(format!(
-                    "--shadow {upstream}: larder would ask this resolver itself, and its questions could not be told \
-                     from those of clients; name other servers with --upstream, or with --source an address of this \
-                     machine that no client asks from"
+                    "--shadow {upstream}: larder would query this resolver itself, and its queries could not be \
+                     told from those of clients; name other servers with --upstream, or with --source an \
+                     address of this machine that no client uses"
                 )));
             }
         }

@@ -2,10 +2,10 @@
 
 use larder_settings::table::{Command, INPUT, Kind, OUTPUT, ROW, Reach, SWITCH, Setting};
 
-use super::{live, logs};
+use super::{live, logs, servers};
 
-/// Words that `--names` takes beside `all`. [`larder_annotate::options::NameSources::parse`] decides; a test holds the two
-/// together.
+/// Words that `--names` takes besides `all`. [`larder_annotate::options::NameSources::parse`]
+/// decides; a test compares the two.
 pub const SOURCE_WORDS: [&str; 9] =
     ["dns", "sni", "quic", "http", "mdns", "llmnr", "nbns", "dhcp", "ptr"];
 
@@ -16,15 +16,17 @@ const CHOICE: Setting = Setting { group: "Output", reach: Reach::Lasting, ..ROW 
 /// `larder annotate`.
 pub const ANNOTATE: Command = Command {
     path: &["annotate"],
-    about: "Put the domain name beside every IP address in captured traffic",
-    long:
-        "Reads packets, learns which name each address was looked up under (DNS answers, TLS and \
-QUIC server names, HTTP hosts, mDNS, LLMNR, NetBIOS, DHCP), and writes a log in which every flow \
-carries names. It only reads: it never sends a packet.
+    about: "Add domain names to the IP addresses in captured traffic",
+    long: "Reads packets from capture files or live interfaces, and learns the names under which clients \
+looked up each address. Sources are DNS responses, TLS and QUIC server names, HTTP hosts, mDNS, \
+LLMNR, NetBIOS and DHCP. Writes a log in which each flow has names. larder annotate never sends \
+a packet.
 
-The log goes to standard output, progress and summary go to standard error. Exit status: 0 done; \
-1 done, but the input was damaged or cut short (2 with --strict); 2 usage, input or output, \
-configuration; 130 interrupted, what was read is written; 141 standard output was closed.
+The log is written to standard output, progress and summary to standard error.
+
+Exit status: 0 done; 1 done, but the input was damaged or cut short (2 with --strict); 2 usage, \
+input, output or configuration error; 130 interrupted, the records so far are written; 141 \
+standard output was closed.
 
 Examples:
   larder annotate -r trace.pcapng
@@ -38,8 +40,9 @@ Examples:
             name: "read",
             letter: Some('r'),
             many: true,
-            help: "Captures to read: pcap or pcapng, also .gz .zst .xz",
-            why: "Several files are read as one, in time order, and names carry over; - reads standard input. A filter may follow.",
+            help: "Read these capture files (- is standard input)",
+            more: "Formats: pcap and pcapng, also compressed as .gz, .zst or .xz. larder merges \
+                several files by time, and names carry over. A filter may follow the last file.",
             ..INPUT
         },
         live::INTERFACE,
@@ -50,48 +53,54 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: u64::MAX },
             help: "Stop after this many packets",
-            why: "As in tcpdump; all packets are read unless told otherwise.",
+            why: "Without it larder reads all packets, as tcpdump does.",
             ..INPUT
         },
         Setting {
             name: "eve",
-            help: "A Suricata EVE log: every line comes out unchanged, with larder's keys added",
-            why: "Names come from --names-load, --zeek-dns and --dnstap. To use names of a capture, first run -r with --names-save.",
+            help: "Add names to each line of this Suricata EVE log",
+            more: "larder writes each line unchanged and adds its keys. Names come from \
+                --names-load, --zeek-dns and --dnstap.",
+            why: "To use the names of a capture, first run -r with --names-save.",
             ..INPUT
         },
         Setting {
             name: "zeek-log",
-            help: "A Zeek log: every line comes out with larder's columns added",
-            why: "Names come from --names-load, --zeek-dns and --dnstap. To use names of a capture, first run -r with --names-save.",
+            help: "Add name columns to this Zeek log",
+            more: "Names come from --names-load, --zeek-dns and --dnstap.",
+            why: "To use the names of a capture, first run -r with --names-save.",
             ..INPUT
         },
         Setting {
             name: "zeek-dns",
             many: true,
-            help: "Zeek dns.log files to learn names from",
-            why: "For sites that keep logs and not packets.",
+            help: "Learn names from these Zeek dns.log files",
+            why: "Use it where logs exist but packets do not.",
             ..INPUT
         },
         Setting {
             name: "dnstap",
             value_name: "FILE|SOCKET",
-            help: "A dnstap file or socket to learn names from",
-            why: "For sites whose resolver knows what the wire does not show (encrypted DNS).",
+            help: "Learn names from this dnstap file or socket",
+            why: "Use it where DNS is encrypted: the resolver has names that packets do not show.",
             ..INPUT
         },
         Setting {
             name: "output",
             letter: Some('o'),
             default: "-",
-            help: "Where the log goes",
-            why: "Standard output, so that it can be piped.",
+            help: "Write the flow log to this file (- is standard output)",
+            why: "The default lets you pipe the log into another program.",
             ..OUTPUT
         },
         Setting {
             name: "write",
             letter: Some('w'),
-            help: "Write the packets again, as pcapng with Name Resolution Blocks; with --store: the folder they are kept in",
-            why: "Wireshark and tshark -N n then show the names; readers that read the file twice show an address's latest name.",
+            help: "Write the packets as pcapng with names",
+            more: "The file has Name Resolution Blocks. With --store this is the directory of the \
+                packet store.",
+            why: "Wireshark and tshark -N n show the names. Programs that read the file twice \
+                show the latest name of an address.",
             ..OUTPUT
         },
         Setting {
@@ -99,8 +108,9 @@ Examples:
             letter: Some('d'),
             value_name: "DIR",
             kind: Kind::Path,
-            help: "Also write dns.log (each answer), names.log (what is known at the end), stats.json",
-            why: "Nothing beside the log unless asked.",
+            help: "Also write dns.log, names.log and stats.json here",
+            more: "dns.log has each DNS response, names.log the names known at the end, and \
+                stats.json the counters.",
             ..OUTPUT
         },
         Setting {
@@ -108,8 +118,9 @@ Examples:
             value_name: "FORMAT",
             kind: Kind::Choice(&["text", "ecs", "zeek", "csv", "parquet"]),
             default: "text",
-            help: "Format of the log",
-            why: "Aligned text is for eyes; programs read ecs (JSON lines), zeek, csv or parquet (a build with the feature).",
+            help: "Choose the log format",
+            more: "ecs is JSON lines. parquet needs a build with the feature parquet.",
+            why: "Aligned text is for people; programs read the other formats.",
             ..CHOICE
         },
         Setting {
@@ -117,8 +128,8 @@ Examples:
             value_name: "ORDER",
             kind: Kind::Choice(&["end", "start"]),
             default: "end",
-            help: "Order of the records: as flows end, or by their first packet",
-            why: "The order of ends needs no memory; the order of starts spills to disk.",
+            help: "Order records by the end or the start of their flow",
+            why: "end needs no memory. start spills to disk.",
             ..CHOICE
         },
         Setting {
@@ -136,32 +147,35 @@ Examples:
             kind: Kind::Choice(&["false", "true", "all"]),
             default: "false",
             bare: "true",
-            help: "Write only flows to destinations without a lookup",
-            why: "--unresolved lists flows whose destination no lookup gave, whatever name the flow states (reason no_lookup_seen); --unresolved=all lists every flow without a name. Neither lists the lookups themselves (DNS, mDNS, LLMNR, NetBIOS, DHCP).",
+            help: "Write only flows whose destination has no lookup",
+            more: "The bare flag lists flows whose destination no lookup supports (reason \
+                no_lookup_seen), whatever name the flow states. all lists each flow without a \
+                name. Neither lists the lookups themselves (DNS, mDNS, LLMNR, NetBIOS, DHCP).",
             ..CHOICE
         },
         Setting {
             name: "quiet",
             group: "Output",
             reach: Reach::Lasting,
-            help: "No progress, no summary; errors only",
-            why: "The summary says what to doubt, so it is printed unless asked not to.",
+            help: "Print errors only, without progress and summary",
+            why: "The summary lists doubtful results, so larder prints it by default.",
             ..SWITCH
         },
         Setting {
             name: "no-progress",
             group: "Output",
             reach: Reach::Lasting,
-            help: "No progress bar on a terminal",
-            why: "The bar is never drawn elsewhere, nor where the log itself goes to the terminal.",
+            help: "Do not draw a progress bar",
+            why: "larder draws the bar only on a terminal, and only if the log has another destination.",
             ..SWITCH
         },
         Setting {
             name: "strict",
             group: "Output",
             reach: Reach::Lasting,
-            help: "Exit 2 instead of 1 when the input was damaged or cut short",
-            why: "Captures that end in the middle of a packet are everyday; scripts that cannot bear them ask for this.",
+            help: "Exit with 2 instead of 1 if the input is damaged",
+            more: "Input that is cut short counts as damaged.",
+            why: "Captures often end in the middle of a packet, so the default status is 1.",
             ..SWITCH
         },
         Setting {
@@ -169,8 +183,9 @@ Examples:
             value_name: "LIST",
             kind: Kind::Set { words: &SOURCE_WORDS, item: "name source" },
             default: "all",
-            help: "Sources of names that are believed",
-            why: "Each flow says which source named it, so more sources do no harm; 'dns' is what was asked, without what flows say of themselves.",
+            help: "Accept names from these sources",
+            more: "dns uses lookups only and ignores the names that flows state.",
+            why: "Each record states the source of its name, so more sources do no harm.",
             ..NAMES
         },
         Setting {
@@ -178,8 +193,11 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 8 },
             default: "8",
-            help: "Names kept for one address, newest first",
-            why: "A fifth to a third of named flows have rivals. On 89 real clients the right name is among four for 96.7 % of the flows, among eight for 97.8 %.",
+            help: "Limit the candidate names of an address",
+            more: "Candidates are ordered newest first.",
+            why: "A fifth to a third of named flows have rival names. For 89 real clients the \
+                right name is among four candidates for 96.7 % of flows, and among eight for 97.8 \
+                %.",
             ..NAMES
         },
         Setting {
@@ -187,8 +205,8 @@ Examples:
             kind: Kind::Path,
             value_name: "FILE",
             reach: Reach::Run,
-            help: "Names known before the first packet, from --names-save",
-            why: "A capture cut after the lookups still gets its names.",
+            help: "Load names that --names-save wrote",
+            why: "A capture that begins after the lookups still gets its names.",
             ..NAMES
         },
         Setting {
@@ -196,17 +214,18 @@ Examples:
             kind: Kind::Path,
             value_name: "FILE",
             reach: Reach::Run,
-            help: "Save the names known at the end",
-            why: "For the next capture's --names-load.",
+            help: "Save the known names at the end of the run",
+            why: "The next run loads them with --names-load.",
             ..NAMES
         },
         Setting {
             name: "ignore-vlan",
             kind: Kind::Switch,
             default: "false",
-            help: "Do not separate flows and names by VLAN and VNI",
-            why: "By default VLAN IDs, VNIs of VXLAN and Geneve, and GRE keys are part of flows and of the names of private \
-                  addresses. A tap may see the two directions of a flow in different VLANs; this joins them.",
+            help: "Do not separate flows and names by VLAN, VNI or GRE key",
+            more: "By default VLAN IDs, VNIs of VXLAN and Geneve, and GRE keys distinguish flows \
+                and the names of private addresses.",
+            why: "Use it if a tap shows the two directions of a flow in different VLANs.",
             ..NAMES
         },
         Setting {
@@ -214,7 +233,7 @@ Examples:
             value_name: "PER",
             kind: Kind::Choice(&["flow", "packet"]),
             default: "flow",
-            help: "Look names up once a flow, or for every packet",
+            help: "Look names up once per flow, or for each packet",
             why: "The output is the same; packet is for measuring the cache.",
             ..NAMES
         },
@@ -223,17 +242,17 @@ Examples:
             value_name: "N",
             kind: Kind::Cores,
             default: "all",
-            help: "Worker threads",
-            why: "The output is the same bytes whatever the number.",
+            help: "Set the number of worker threads",
+            why: "The output is the same for any number.",
             ..LIMIT
         },
         Setting {
             name: "names-budget",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 1 << 20, max: 1 << 40 },
             default: "256MiB",
-            help: "Memory for all that is known of names",
-            why: "When it is full the least used names leave, and their flows say 'evicted'.",
+            help: "Limit the memory for names",
+            more: "When it is full, larder evicts the least-used names. Their flows have the reason evicted.",
             ..LIMIT
         },
         Setting {
@@ -241,44 +260,47 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1_000, max: 1_000_000_000 },
             default: "1000000",
-            help: "Flows open at one time",
-            why: "When it is full the longest idle flow ends, and is counted as evicted.",
+            help: "Limit the number of open flows",
+            more: "When the table is full, larder ends the flow that is idle for longest, and \
+                counts it as evicted.",
             ..LIMIT
         },
         Setting {
             name: "reassembly-budget",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 1 << 20, max: 1 << 40 },
             default: "64MiB",
-            help: "Memory for TCP reassembly and IP fragments together",
-            why: "Only name-bearing beginnings are put together; what does not fit is skipped and counted.",
+            help: "Limit the memory for TCP reassembly and IP fragments",
+            more: "larder reassembles only beginnings that can carry names. It skips and counts \
+                data that does not fit.",
             ..LIMIT
         },
         Setting {
             name: "tcp-idle",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 604_800 },
             default: "300s",
-            help: "A TCP flow ends after this long without a packet",
-            why: "All times are the packets' own, never the machine's.",
+            help: "End a TCP flow after this idle time",
+            why: "larder uses packet times and not the clock of the machine.",
             ..LIMIT
         },
         Setting {
             name: "udp-idle",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 604_800 },
             default: "60s",
-            help: "Any other flow ends after this long without a packet",
-            why: "UDP has no end of its own; a minute joins a question to its answer and keeps the table small.",
+            help: "End any other flow after this idle time",
+            why: "UDP has no end of its own. One minute joins a query and its response, and \
+                limits the size of the table.",
             ..LIMIT
         },
         Setting {
             name: "linger",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 0, max: 3_600 },
             default: "5s",
-            help: "A closed TCP flow still takes its last packets for this long",
-            why: "Late acknowledgements after FIN or RST belong to the flow they close.",
+            help: "Accept late packets of a closed TCP flow for this long",
+            why: "Late acknowledgments after FIN or RST belong to the flow that they close.",
             ..LIMIT
         },
         live::ACTIVE,
@@ -287,8 +309,9 @@ Examples:
             value_name: "N",
             kind: Kind::Seed,
             default: "0x1a2de2c0ffee5eed",
-            help: "Seed of the hash functions",
-            why: "Fixed, so that a file always gives the same bytes; choose another against traffic made to collide.",
+            help: "Set the seed of the hash functions",
+            why: "The fixed default makes output reproducible. Choose another seed against \
+                traffic that is made to collide.",
             ..LIMIT
         },
         logs::ROTATE_SIZE,
@@ -319,7 +342,7 @@ Examples:
         live::SERVE_TOKEN,
         live::GROUP,
         live::CTL_SOCKET,
-        live::CTL_MODE,
-        live::METRICS,
+        servers::CTL_MODE,
+        servers::METRICS,
     ],
 };

@@ -7,6 +7,8 @@ mod shadow;
 
 use larder_settings::table::{Command, Kind, ROW, Reach, SWITCH, Setting, joined};
 
+use super::servers;
+
 const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
 const SERVER: Setting = Setting { group: "Server", ..LASTING };
 const UPSTREAM: Setting = Setting { group: "Upstreams", ..LASTING };
@@ -26,33 +28,40 @@ const ROWS: [Setting;
 /// `larder dns`.
 pub const DNS: Command = Command {
     path: &["dns"],
-    about: "Answer DNS from a cache, and ask other servers for the rest",
-    long: "Answers questions of clients over UDP and TCP. What is held is answered from finished \
-responses; the rest is asked from the upstreams, once for all who ask the same. It forwards: the servers it \
-asks must recurse, and DNSSEC is passed through, not validated here. With --recurse it finds \
-answers from the root on; to validate them, which is what it does unless --dnssec says otherwise, takes a build with the \
-feature recurse.
+    about: "Serve DNS from a cache, and forward or recurse on a miss",
+    long: "Serves clients over UDP and TCP, and by feature over TLS, HTTPS and QUIC. Cached responses are \
+sent as they are stored. On a miss larder queries an upstream, once for all clients with the \
+same query. It forwards by default: upstreams must recurse, and DNSSEC is passed through without \
+validation. With --recurse larder resolves names from the root. It then validates unless \
+--dnssec is set otherwise, which needs a build with the feature recurse.
 
-Clients of local networks are served unless --access says otherwise. Files of --hosts, --local-data, --blocklist, \
---allowlist and --rpz are for all clients, or for those of some views: 'kids+guests:FILE'. SIGHUP and larder ctl reload read \
-them and the configuration file anew and keep the cache; settings of the policy change while it runs, others are named as needing a \
-restart.
+Clients of local networks are served by default; see --access. Files of --hosts, --local-data, \
+--blocklist, --allowlist and --rpz apply to all clients, or to those of some views: \
+'kids+guests:FILE'. SIGHUP and larder ctl reload read these files and the configuration file \
+again, and preserve the cache. Policy settings change while the server runs; larder names other \
+changed settings as needing a restart.
 
-It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it answers what it has begun, for two \
-seconds at most, saves the cache (--snapshot), and prints what it did. A second signal does not cut this short, except Ctrl-C a second or more after the first: it ends at once. It tells \
-systemd when it answers and ends, and takes its sockets (socket activation) instead of --listen: with as many sockets \
-of an address as cores, each core has one; else the first core has them all.
+The server runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop. It then completes \
+the queries in progress for at most two seconds, saves the cache (--snapshot), and prints a \
+summary. A second signal has no effect, except Ctrl-C a second or more after the first: it ends \
+the process at once. The server notifies systemd, and uses the sockets of socket activation \
+instead of --listen. With as many sockets per address as cores, each core has one socket; \
+otherwise the first core has all.
 
-With --shadow it serves nobody: it takes a copy of a running resolver's traffic, answers the same questions to itself, and \
-reports differences in answers and TTLs, times and hit ratio when the copy ends or at Ctrl-C. Sockets, --ctl, --metrics, \
---snapshot, --dnstap and --cores have no effect then. Exit status: 0 ended as asked; 2 usage, \
-configuration, an address that cannot be had; 130 ended at once.
+With --shadow it serves no clients: it reads a copy of a running resolver's traffic and resolves \
+the same queries. At the end of the copy or at Ctrl-C it reports differences in responses, TTLs, \
+times and hit ratio. Sockets, --ctl, --metrics, --snapshot, --dnstap and --cores have no effect \
+then.
+
+Exit status: 0 ended as requested; 2 usage or configuration error, or an address is not \
+available; 130 ended at once.
 
 Examples:
   larder dns --listen 127.0.0.1:5353
   larder dns --listen 192.0.2.1,[2001:db8::1] --upstream 9.9.9.9,149.112.112.112
   larder dns --upstream 9.9.9.9 --forward corp.example=10.0.0.1,corp.example=10.0.0.2
   larder dns --hosts /etc/hosts --blocklist ads.txt --view 10.7.0.0/16=kids --blocklist kids:games.txt
+  mkdir -p /run/larder /var/cache/larder
   larder dns --ctl /run/larder/ctl --metrics 127.0.0.1:9953 --snapshot /var/cache/larder/dns
   tcpdump -i any -U -s 0 -w - port 53 | larder dns --shadow 192.0.2.1 --upstream 9.9.9.9",
     settings: &ROWS,
@@ -67,25 +76,19 @@ const SERVING: [Setting; 31] = [
         kind: Kind::List,
         many: true,
         default: "127.0.0.1:53",
-        help: "Addresses to answer at; port 53 where none is given",
-        why: "Only this machine is served unless told otherwise.",
+        help: "Listen on these addresses (default port 53)",
+        why: "By default only this machine is served.",
         ..SERVER
     },
-    Setting {
-        name: "reuse-port",
-        help: "Share the addresses with other processes of this user",
-        why: "For a hand-over: start the new server with this, then stop the old one, which needs two --cores or this setting itself. \
-Otherwise a second server at a taken address is refused.",
-        group: "Server",
-        ..ON_OFF
-    },
+    servers::REUSE_PORT,
     Setting {
         name: "listen-tls",
         value_name: "ADDR[:PORT]",
         kind: Kind::List,
         many: true,
-        help: "Addresses to answer DNS over TLS at; port 853 where none is given",
-        why: "Needs --tls-cert and --tls-key, and a build with the feature 'encrypted', as have the next two.",
+        help: "Serve DNS over TLS on these addresses (default port 853)",
+        more: "Needs --tls-cert, --tls-key and a build with the feature encrypted, as do \
+            --listen-https and --listen-quic.",
         ..ENCRYPTED
     },
     Setting {
@@ -93,8 +96,9 @@ Otherwise a second server at a taken address is refused.",
         value_name: "ADDR[:PORT]",
         kind: Kind::List,
         many: true,
-        help: "Addresses to answer DNS over HTTPS at, by HTTP/2; port 443 where none is given",
-        why: "Browsers ask so.",
+        help: "Serve DNS over HTTPS on these addresses (default port 443)",
+        more: "The server uses HTTP/2.",
+        why: "Browsers send queries this way.",
         ..ENCRYPTED
     },
     Setting {
@@ -102,7 +106,7 @@ Otherwise a second server at a taken address is refused.",
         value_name: "ADDR[:PORT]",
         kind: Kind::List,
         many: true,
-        help: "Addresses to answer DNS over QUIC at; UDP port 853 where none is given",
+        help: "Serve DNS over QUIC on these addresses (default port 853)",
         why: "A client that moves or loses packets waits less than over TLS.",
         ..ENCRYPTED
     },
@@ -111,33 +115,21 @@ Otherwise a second server at a taken address is refused.",
         value_name: "PATH",
         kind: Kind::Word,
         default: "/dns-query",
-        help: "The path that DNS over HTTPS is asked at; others are not found",
-        why: "Clients that are told only a name try this one.",
+        help: "Serve DNS over HTTPS at this path",
+        more: "Other paths get 404.",
+        why: "Clients that are configured with a name only try this path.",
         ..ENCRYPTED
     },
-    Setting {
-        name: "tls-cert",
-        value_name: "FILE",
-        kind: Kind::Word,
-        help: "The certificate of encrypted transports, and those that it was issued by, in PEM",
-        why: "SIGHUP reads it and the key anew; connections that stand are left alone.",
-        ..ENCRYPTED
-    },
-    Setting {
-        name: "tls-key",
-        value_name: "FILE",
-        kind: Kind::Word,
-        help: "The private key of that certificate, in PEM",
-        why: "Only the server's user should be able to read it.",
-        ..ENCRYPTED
-    },
+    Setting { group: ENCRYPTED.group, ..servers::TLS_CERT },
+    Setting { group: ENCRYPTED.group, ..servers::TLS_KEY },
     Setting {
         name: "encrypted-max",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "4096",
-        help: "Connections of clients over encrypted transports",
-        why: "Each takes some 30 kB, and a descriptor but over QUIC; beyond it new ones are closed.",
+        help: "Limit the connections of clients over encrypted transports",
+        more: "larder closes new connections above the limit.",
+        why: "A connection takes about 30 kB and, except over QUIC, a file descriptor.",
         ..ENCRYPTED
     },
     Setting {
@@ -145,8 +137,9 @@ Otherwise a second server at a taken address is refused.",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "64",
-        help: "Of those, connections of one client (an IPv4 address, a /64)",
-        why: "So that one client cannot take them all.",
+        help: "Limit the encrypted connections per client",
+        more: "A client is an IPv4 address or an IPv6 /64.",
+        why: "One client cannot take all connections.",
         ..ENCRYPTED
     },
     Setting {
@@ -155,17 +148,19 @@ Otherwise a second server at a taken address is refused.",
         kind: Kind::List,
         many: true,
         default: "none",
-        help: "Take questions from these network interfaces by AF_XDP; sockets take the rest",
-        why: "More answers a second; no firewall sees these questions. By feature xdp, with CAP_NET_ADMIN, CAP_BPF and \
-              CAP_NET_RAW.",
+        help: "Receive queries from these interfaces with AF_XDP",
+        more: "Needs the feature xdp, CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW. Sockets serve the \
+            other queries.",
+        why: "AF_XDP serves more queries per second, but the firewall does not filter them.",
         ..SERVER
     },
     Setting {
         name: "xdp-fallback",
         group: "Server",
         default: "true",
-        help: "Serve by sockets where XDP cannot be had; false ends with the reason",
-        why: "A server that is slower than it could be still serves; a line says so at the start.",
+        help: "Serve with sockets if XDP is not available",
+        more: "With false larder exits and reports the reason.",
+        why: "A slower server still serves, and larder reports the fallback at the start.",
         ..ON_OFF
     },
     Setting {
@@ -175,8 +170,10 @@ Otherwise a second server at a taken address is refused.",
         kind: Kind::List,
         many: true,
         default: "system",
-        help: "Servers to ask; 'system' stands for the nameservers of /etc/resolv.conf",
-        why: "URLs are tls://ADDR#NAME, https://ADDR/dns-query#NAME and quic://ADDR#NAME, in a build with 'encrypted'.",
+        help: "Forward queries to these servers",
+        more: "system stands for the nameservers of /etc/resolv.conf. URLs are tls://ADDR#NAME, \
+            https://ADDR/dns-query#NAME and quic://ADDR#NAME; they need a build with the feature \
+            encrypted.",
         ..UPSTREAM
     },
     Setting {
@@ -184,8 +181,9 @@ Otherwise a second server at a taken address is refused.",
         value_name: "FILE",
         kind: Kind::Word,
         default: "system",
-        help: "Who vouches for servers asked over TLS, HTTPS or QUIC: certificates in PEM, or 'system'",
-        why: "A file counts instead of the system's authorities, for servers of one's own.",
+        help: "Trust these CA certificates (PEM) for encrypted upstreams",
+        more: "system stands for the authorities of the system. A file replaces them.",
+        why: "Use a file for servers with a private CA.",
         ..UPSTREAM
     },
     Setting {
@@ -194,8 +192,8 @@ Otherwise a second server at a taken address is refused.",
         kind: Kind::List,
         many: true,
         default: "none",
-        help: "Servers to ask for names in a zone; the longest zone counts",
-        why: "Give a zone several times for several servers.",
+        help: "Forward queries for names in a zone to this server",
+        more: "The longest matching zone applies. Repeat a zone for several servers.",
         ..UPSTREAM
     },
     Setting {
@@ -204,17 +202,17 @@ Otherwise a second server at a taken address is refused.",
         kind: Kind::List,
         many: true,
         default: "none",
-        help: "Addresses to ask from, one of each family",
-        why: "The system chooses unless told otherwise.",
+        help: "Send queries from these addresses, one per family",
+        why: "By default the system chooses the address.",
         ..UPSTREAM
     },
     Setting {
         name: "timeout",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 1, max: 60 },
         default: "5s",
-        help: "Give a question up after this time",
-        why: "Clients ask again after about as long.",
+        help: "Give up a query after this time",
+        why: "Clients retry after about the same time.",
         ..UPSTREAM
     },
     Setting {
@@ -222,36 +220,42 @@ Otherwise a second server at a taken address is refused.",
         value_name: "N",
         kind: Kind::Count { min: 1, max: 8 },
         default: "4",
-        help: "Ask at most so often for one question, over UDP",
-        why: "Answers are waited for until the timeout, so that a slow upstream is not asked for ever.",
+        help: "Limit the attempts for one query over UDP",
+        why: "larder waits for responses until the timeout, so more attempts would not help with \
+            a slow upstream.",
         ..UPSTREAM
     },
     Setting {
         name: "hedge",
         group: "Upstreams",
-        help: "Ask a second server where the first takes longer than it nearly always does",
-        why: "The slowest answers come sooner, for a few questions more.",
+        help: "Query a second upstream if the first is unusually slow",
+        more: "larder sends the second query when the first exceeds its usual tail latency.",
+        why: "The slowest responses arrive sooner, for a few more queries.",
         ..ON_OFF
     },
     Setting {
         name: "randomize-case",
         group: "Upstreams",
-        help: "Send letters in random case and take answers only if they come back so (0x20)",
-        why: "Makes forged answers harder; a few servers do not repeat the case, and are then asked over TCP.",
+        help: "Randomize the letter case of queries (0x20)",
+        more: "larder accepts only responses that repeat the case.",
+        why: "Forged responses are less likely to match. A few servers do not repeat the case, \
+            and larder then queries them over TCP.",
         ..ON_OFF
     },
     Setting {
         name: "trust-ad",
         group: "Upstreams",
-        help: "Believe upstreams that say an answer was validated (AD)",
-        why: "Only over a path that nobody else can write into (RFC 6840, section 5.8).",
+        help: "Trust the AD bit of upstreams (validated response)",
+        why: "Use it only on a path into which no third party can write (RFC 6840, section 5.8).",
         ..ON_OFF
     },
     Setting {
         name: "recurse",
         group: RECURSION.group,
-        help: "Ask name servers from the root on, in the place of --upstream",
-        why: "A forwarder needs somebody who recurses; this is for where there is nobody. To validate, the build needs the feature recurse.",
+        help: "Resolve names from the root instead of forwarding",
+        more: "It excludes --upstream; --forward still applies to its zones. To validate, larder \
+            needs a build with the feature recurse.",
+        why: "Use it where no recursive resolver is available.",
         ..ON_OFF
     },
     Setting {
@@ -259,24 +263,26 @@ Otherwise a second server at a taken address is refused.",
         value_name: "WHAT",
         kind: Kind::Choice(&["validate", "pass", "off"]),
         default: "validate",
-        help: "Validate signatures, pass them on to clients that ask, or do without",
-        why: "What is forged must not be believed; pass is for clients that validate themselves.",
+        help: "Set how --recurse handles DNSSEC signatures",
+        more: "validate checks them. pass sends them to clients that request them. off does without.",
+        why: "Validation rejects forged data. pass is for clients that validate themselves.",
         ..RECURSION
     },
     Setting {
         name: "root-hints",
         value_name: "FILE",
         default: "built-in",
-        help: "The root's servers, as a zone file",
-        why: "IANA's are built in; a network of its own has others.",
+        help: "Read the root servers from this zone file",
+        why: "IANA's servers are built in; a private network may have others.",
         ..RECURSION
     },
     Setting {
         name: "trust-anchor",
         value_name: "FILE",
         default: "built-in",
-        help: "Keys that the root is trusted by, as DNSKEY records",
-        why: "IANA's of 2017 and 2024 are built in; they are not followed when they change (RFC 5011).",
+        help: "Read the trust anchors of the root from this file",
+        more: "The file has DNSKEY records.",
+        why: "IANA's keys of 2017 and 2024 are built in. larder does not follow their rollover (RFC 5011).",
         ..RECURSION
     },
     Setting {
@@ -285,8 +291,9 @@ Otherwise a second server at a taken address is refused.",
         kind: Kind::List,
         many: true,
         default: "none",
-        help: "Networks whose name servers are asked although they are not public",
-        why: "A domain's owner could else have this machine send packets into its own network.",
+        help: "Allow queries to name servers in these private networks",
+        why: "By default larder queries only public addresses. Otherwise the owner of a domain \
+            could make it send packets into its own network.",
         ..RECURSION
     },
     Setting {
@@ -294,17 +301,17 @@ Otherwise a second server at a taken address is refused.",
         value_name: "N|all",
         kind: Kind::Cores,
         default: "all",
-        help: "Threads, each with sockets of its own",
-        why: "Cores share nothing but the cache.",
+        help: "Set the number of threads, each with its own sockets",
+        why: "The threads share only the cache.",
         ..SERVER
     },
     Setting {
         name: "cache",
-        value_name: "SIZE",
+        value_name: "BYTES",
         kind: Kind::Bytes { min: 1 << 20, max: 1 << 44 },
         default: "64MiB",
-        help: "Memory of the cache, everything counted",
-        why: "An answer takes some 150 to 250 octets, so this holds about 300,000.",
+        help: "Set the memory of the cache, including all overhead",
+        why: "A response takes about 150 to 250 bytes, so the default stores about 300,000.",
         ..SERVER
     },
     Setting {
@@ -312,22 +319,22 @@ Otherwise a second server at a taken address is refused.",
         value_name: "N",
         kind: Kind::Count { min: 512, max: 4_096 },
         default: "1232",
-        help: "Octets of the longest answer over UDP, in both directions",
-        why: "Longer ones may be fragmented on the way, and fragments get lost and forged (RFC 9715).",
+        help: "Limit the bytes of a UDP response, in both directions",
+        why: "Longer responses may be fragmented, and fragments are lost and forged (RFC 9715).",
         ..SERVER
     },
     Setting {
         name: "cache-only",
-        help: "Answer only what is held, and refuse the rest",
-        why: "For measuring what a cache by itself can do.",
+        help: "Respond only from the cache, and refuse other queries",
+        why: "It measures the cache alone.",
         ..SWITCH
     },
     Setting {
         name: "minimal",
         group: "Server",
         default: "true",
-        help: "Leave authority and additional records out of answers that need none",
-        why: "Nobody asks for them, and answers get shorter.",
+        help: "Omit authority and additional records that are optional",
+        why: "Responses get shorter, and few clients use these records.",
         ..ON_OFF
     },
 ];

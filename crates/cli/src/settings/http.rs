@@ -2,6 +2,8 @@
 
 use larder_settings::table::{Command, Kind, ROW, Reach, SWITCH, Setting};
 
+use super::servers;
+
 const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
 const SERVER: Setting = Setting { group: "Server", ..LASTING };
 /// What a reload changes.
@@ -16,20 +18,27 @@ const ON_OFF: Setting = Setting { reach: Reach::Lasting, is_live: true, ..SWITCH
 /// `larder http`.
 pub const HTTP: Command = Command {
     path: &["http"],
-    about: "Cache and stream HTTP objects before an origin",
-    long: "Answers HTTP/1.1 requests from memory where RFC 9111 allows it, and asks the origins for the rest: once for all who \
-want the same, and each gets the body while it comes. Ranges and conditions are answered from what is kept, also while it \
-comes. What may not be shared passes through a window of memory, however long it is.
+    about: "Cache HTTP responses in front of origins",
+    long: "Serves HTTP/1.1 requests from memory where RFC 9111 allows it, and fetches other objects from \
+the origins. Concurrent requests for one object share one origin fetch, and each client receives \
+the body as it arrives. Range and conditional requests are served from cached objects, also \
+while these arrive. Responses that cannot be shared are streamed through a bounded buffer, \
+whatever their length.
 
-Clients are served by a few loops, one a core, and none has a thread. Memory for what is kept is fixed at the start; what was not \
-asked for leaves first. An origin that dies in a body resets the connections of those who read it: nobody takes a part for the \
-whole, and nothing half is kept.
+A few event loops serve the clients, one per core; no client has its own thread. The cache \
+memory is fixed at the start, and least-used objects are evicted first. If an origin fails \
+within a body, larder resets the connections of its readers and does not cache the object. No \
+client takes a part for the whole.
 
-It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it takes no new connections, finishes what it has begun, for ten \
-seconds at most, saves what is kept (--snapshot), and prints what it did. A second signal does not cut this short, except Ctrl-C a second or more after the first: it ends at once. SIGHUP and larder ctl reload read the configuration \
-file anew, and larder http goes on with what it says without a connection that ends by it; what needs a restart is told. SIGUSR1 begins the file of \
-the access log anew. Exit status: 0 ended as asked; 2 usage, configuration, \
-an address that cannot be had; 130 ended at once.
+The server runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop. It then accepts no \
+new connections, completes requests for at most ten seconds, saves short objects (--snapshot), \
+and prints a summary. A second signal has no effect, except Ctrl-C a second or more after the \
+first: it ends the process at once. SIGHUP and larder ctl reload read the configuration file \
+again and apply it without closing connections. larder names settings that need a restart. \
+SIGUSR1 reopens the access log.
+
+Exit status: 0 ended as requested; 2 usage or configuration error, or an address is not \
+available; 130 ended at once.
 
 Examples:
   larder http --listen 127.0.0.1:8080 --origin http://127.0.0.1:9000
@@ -43,33 +52,27 @@ Examples:
             kind: Kind::List,
             many: true,
             default: "127.0.0.1:8080",
-            help: "Addresses to serve at; port 80 where none is given",
-            why: "Only this machine is served unless told otherwise.",
+            help: "Listen on these addresses (default port 80)",
+            why: "By default only this machine is served.",
             ..SERVER
         },
-        Setting {
-            name: "reuse-port",
-            help: "Share the addresses with other processes of this user",
-            why: "For a hand-over: start the new server with this, then stop the old one, which needs two --cores or this setting itself. \
-Otherwise a second server at a taken address is refused.",
-            group: "Server",
-            is_live: false,
-            ..ON_OFF
-        },
+        servers::REUSE_PORT,
         Setting {
             name: "cores",
             value_name: "N|all",
             kind: Kind::Cores,
             default: "all",
-            help: "Loops, each with sockets and connections of its own; 64 at most",
-            why: "Loops share nothing but what is kept.",
+            help: "Set the number of event loops",
+            more: "larder starts at most 64. Each event loop has its own sockets and connections.",
+            why: "Event loops share only the cache.",
             ..SERVER
         },
         Setting {
             name: "proxy-protocol",
-            help: "Each connection begins with the PROXY protocol, version 1 or 2, and who does not say it is closed",
-            why: "Behind a proxy of TCP this says who the client is. Anybody who can connect can then say to be anyone: listen where \
-only the proxy reaches.",
+            help: "Require the PROXY protocol on each connection",
+            more: "Versions 1 and 2 are accepted. larder closes connections that begin without it.",
+            why: "Behind a TCP proxy the header has the client's address. Listen only where the \
+                proxy connects: any other client could state a false address.",
             group: "Server",
             ..ON_OFF
         },
@@ -78,8 +81,9 @@ only the proxy reaches.",
             value_name: "WAY",
             kind: Kind::Choice(&["auto", "uring", "epoll"]),
             default: "auto",
-            help: "How to talk to the kernel",
-            why: "io_uring where the kernel has it and lets us; the first line of the log says which it is, and why.",
+            help: "Choose the kernel interface for sockets",
+            more: "auto uses io_uring if the kernel offers and permits it. The first line of the \
+                log has the choice and its reason.",
             ..SERVER
         },
         Setting {
@@ -87,32 +91,20 @@ only the proxy reaches.",
             value_name: "ADDR[:PORT]",
             kind: Kind::List,
             many: true,
-            help: "Addresses to serve at over TLS, by HTTP/2 and HTTP/1.1; port 443 where none is given",
-            why: "Needs --tls-cert and --tls-key, and a build with the feature 'encrypted'.",
+            help: "Listen for TLS on these addresses (default port 443)",
+            more: "Protocols are HTTP/2 and HTTP/1.1. Needs --tls-cert, --tls-key and a build \
+                with the feature encrypted.",
             ..TLS
         },
-        Setting {
-            name: "tls-cert",
-            value_name: "FILE",
-            kind: Kind::Word,
-            help: "The certificate for that, and those that it was issued by, in PEM",
-            why: "SIGHUP reads it and the key anew; connections that stand are left alone.",
-            ..TLS
-        },
-        Setting {
-            name: "tls-key",
-            value_name: "FILE",
-            kind: Kind::Word,
-            help: "The private key of that certificate, in PEM",
-            why: "Only the server's user should be able to read it.",
-            ..TLS
-        },
+        Setting { group: TLS.group, ..servers::TLS_CERT },
+        Setting { group: TLS.group, ..servers::TLS_KEY },
         Setting {
             name: "http2-streams",
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000 },
-            help: "Requests at once on a connection of HTTP/2",
-            why: "Each counts as a connection for --clients-max while it is answered, and takes some 100 kB.",
+            help: "Limit concurrent requests per HTTP/2 connection",
+            more: "A request counts as a connection for --clients-max while it is served.",
+            why: "It takes about 100 kB.",
             default: "128",
             ..TLS
         },
@@ -122,8 +114,10 @@ only the proxy reaches.",
             kind: Kind::List,
             many: true,
             default: "none",
-            help: "Origins that are asked in turn: http://HOST[:PORT] or https://HOST[:PORT]; there must be one",
-            why: "Names are looked up at the start and by a reload; https needs a build with the feature 'encrypted'. An origin that cannot be reached is passed over for two seconds.",
+            help: "Fetch objects from these origins in turn",
+            more: "Origins are http://HOST[:PORT] or https://HOST[:PORT]; at least one is \
+                required. https needs a build with the feature encrypted. larder resolves names \
+                at the start and on a reload. It skips an unreachable origin for two seconds.",
             ..ORIGIN
         },
         Setting {
@@ -131,8 +125,10 @@ only the proxy reaches.",
             value_name: "FILE",
             kind: Kind::Word,
             default: "system",
-            help: "Who vouches for origins over TLS: certificates in PEM, or 'system'",
-            why: "The certificate must be for the host of the origin's URL; one that does not prove itself is not asked.",
+            help: "Trust these CA certificates (PEM) for TLS origins",
+            more: "system stands for the authorities of the system. The certificate must match \
+                the host of the origin's URL.",
+            why: "larder sends no request to an origin without a valid certificate.",
             is_live: false,
             ..ORIGIN
         },
@@ -140,17 +136,19 @@ only the proxy reaches.",
             name: "health-check",
             value_name: "PATH",
             default: "none",
-            help: "Ask each origin for this path now and then, and pass over those that fail",
-            why: "As Varnish's probe: it is down when fewer than 3 of the last 8 checks succeeded, a status of 2xx within two seconds.",
+            help: "Check each origin with this path, and skip failed ones",
+            more: "A check succeeds with a 2xx status within two seconds. An origin is down when \
+                fewer than 3 of its last 8 checks succeeded.",
+            why: "The rule is that of Varnish's probe.",
             ..ORIGIN
         },
         Setting {
             name: "health-interval",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 3_600 },
             default: "5s",
-            help: "How often it is asked",
-            why: "As Varnish has it.",
+            help: "Set the interval of health checks",
+            why: "The default is that of Varnish.",
             ..ORIGIN
         },
         Setting {
@@ -158,44 +156,46 @@ only the proxy reaches.",
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000_000 },
             default: "1000",
-            help: "Connections to an origin",
-            why: "Beyond it requests wait for one that is free.",
+            help: "Limit the connections to an origin",
+            more: "Above the limit requests wait for a free connection.",
             ..ORIGIN
         },
         Setting {
             name: "connect-timeout",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 600 },
             default: "4s",
-            help: "How long a connection to an origin may take",
-            why: "After it the next origin is tried.",
+            help: "Limit the time to connect to an origin",
+            more: "After it larder tries the next origin.",
             ..ORIGIN
         },
         Setting {
             name: "first-byte-timeout",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 86_400 },
             default: "60s",
-            help: "How long an origin may take for the head of its answer",
-            why: "As Varnish has it. After it the client gets 504, or what is stale if it may.",
+            help: "Limit the time until an origin sends response headers",
+            more: "After it the client gets 504, or a stale response if that is allowed.",
+            why: "The default is that of Varnish.",
             ..ORIGIN
         },
         Setting {
             name: "between-bytes-timeout",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 86_400 },
             default: "60s",
-            help: "How long an origin may send nothing of a body",
-            why: "As Varnish has it. After it those who read the body are reset.",
+            help: "Limit the time that an origin may pause within a body",
+            more: "After it larder resets the readers of the body.",
+            why: "The default is that of Varnish.",
             ..ORIGIN
         },
         Setting {
             name: "memory",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 16 << 20, max: 1 << 44 },
             default: "256MiB",
-            help: "Memory for what is kept and what is on its way",
-            why: "Connections take some kilobytes each beside it.",
+            help: "Set the memory for cached and in-flight objects",
+            why: "Connections take a few kilobytes each in addition.",
             is_live: false,
             ..CACHING
         },
@@ -204,18 +204,20 @@ only the proxy reaches.",
             value_name: "PERCENT",
             kind: Kind::Count { min: 5, max: 90 },
             default: "25",
-            help: "Of it the share for heads, and for bodies up to --inline octets",
-            why: "More, where most objects are short.",
+            help: "Set the share of memory for headers and inline bodies",
+            more: "The value is a percentage of --memory. Inline bodies have at most --inline bytes.",
+            why: "Set more if most objects are short.",
             is_live: false,
             ..CACHING
         },
         Setting {
             name: "inline",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 0, max: 24 << 10 },
             default: "16KiB",
-            help: "Longest body that is kept beside its head, and answered with one copy",
-            why: "Longer ones are sent from where they lie.",
+            help: "Store bodies up to this size next to their headers",
+            why: "Responses with inline bodies take one copy. Longer bodies are sent from where \
+                they are stored.",
             ..CACHING
         },
         Setting {
@@ -223,43 +225,46 @@ only the proxy reaches.",
             value_name: "N",
             kind: Kind::Count { min: 0, max: 100 },
             default: "10",
-            help: "Of the time since its last change, the share for which a response is fresh that does not say",
-            why: "RFC 9111, section 4.2.2, suggests a tenth.",
+            help: "Set heuristic freshness, in percent of the object's age",
+            more: "It applies to responses without a stated lifetime. The age is the time since \
+                Last-Modified.",
+            why: "RFC 9111, section 4.2.2, suggests 10 %.",
             ..CACHING
         },
         Setting {
             name: "heuristic-max",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 0, max: 31_536_000 },
             default: "1d",
-            help: "That time at most",
-            why: "A page that was not changed for years may be today.",
+            help: "Limit heuristic freshness to this time",
+            why: "A page that did not change for years may change today.",
             ..CACHING
         },
         Setting {
             name: "heuristic-cookies",
-            help: "Guess freshness also where the request has a Cookie",
-            why: "Without it, a response to such a request that states no lifetime is not shared: it may be one client's own page. larder \
-stores it only if it has an ETag, and validates it for each use.",
+            help: "Use heuristic freshness for requests with Cookie, too",
+            why: "Without it such a response is not shared, because it may be one client's own \
+                page. larder stores it only with an ETag, and validates it for each use.",
             group: "Caching",
             ..ON_OFF
         },
         Setting {
             name: "stale-if-error",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 0, max: 31_536_000 },
             default: "0s",
-            help: "How long what is stale is given while the origin fails, where a response does not say",
-            why: "RFC 5861; responses that forbid it are obeyed.",
+            help: "Serve stale responses for this time if the origin fails",
+            more: "It applies to responses that state nothing else (RFC 5861). larder obeys \
+                responses that forbid it.",
             ..CACHING
         },
         Setting {
             name: "keep",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 0, max: 31_536_000 },
             default: "7d",
-            help: "How long what is stale is kept, so that the origin can be asked whether it has changed",
-            why: "What memory is wanted for leaves before.",
+            help: "Cache stale objects for this time, for revalidation",
+            more: "Eviction may remove them earlier.",
             ..CACHING
         },
         Setting {
@@ -268,50 +273,58 @@ stores it only if it has an ETag, and validates it for each use.",
             kind: Kind::List,
             many: true,
             default: "none",
-            help: "How long a response is fresh that says nothing of it, by status: 404=10s,5xx=1s",
-            why: "What fails is asked for again and again. Who says Cache-Control or Expires is obeyed, and what is private, has cookies or \
-answers credentials is not kept. A hundred leaves out what tells of one request, as 400 or 429.",
+            help: "Set freshness by status, such as 404=10s,5xx=1s",
+            more: "It applies to responses without a stated lifetime. Cache-Control and Expires \
+                take precedence. Responses that are private, set cookies or answer credentials \
+                are not cached. A class such as 4xx excludes statuses of a single request, such \
+                as 400 or 429.",
+            why: "Clients repeat failed requests.",
             ..CACHING
         },
         Setting {
             name: "unshared",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 86_400 },
             default: "120s",
-            help: "How long nobody waits for others, after an answer that could not be shared",
-            why: "Varnish's hit-for-miss: requests for one's own pages must not queue up. Requests with Authorization are noted apart.",
+            help: "Do not coalesce after an uncacheable response (hit-for-miss)",
+            more: "The setting is the time after such a response. Requests with Authorization are \
+                tracked separately.",
+            why: "Requests for personal pages must not wait for one another.",
             ..CACHING
         },
         Setting {
             name: "abandoned",
-            value_name: "finish|drop|SIZE",
+            value_name: "finish|drop|BYTES",
             kind: Kind::Word,
             default: "64MiB",
-            help: "What becomes of a body that may be kept when nobody reads it any more: finished, broken off, or finished if no more is left",
-            why: "The next one wants it; yet not for every long film of which somebody saw the first scene. A body of unknown length is \
-finished. What is one client's own is broken off whenever that one leaves.",
+            help: "Finish or drop cacheable bodies that have no reader",
+            more: "BYTES finishes a body if at most that much is missing. larder finishes bodies \
+                of unknown length, and drops bodies for a single client.",
+            why: "Another client may request the object, but not each long video is worth the fetch.",
             ..CACHING
         },
         Setting {
             name: "window",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 64 << 10, max: 1 << 30 },
             default: "1MiB",
-            help: "How far an answer for one client may be ahead of that client",
-            why: "It bounds what a slow client costs; less memory in use is also faster. Where many answers pass at once, each has its share of a twentieth of the bodies' memory.",
+            help: "Limit the buffer between the origin and one client",
+            more: "It applies to responses for one client only. If many are streamed at once, \
+                each has its share of a twentieth of the memory for bodies.",
+            why: "It bounds the cost of a slow client, and less memory in use is also faster.",
             ..CACHING
         },
         Setting {
             name: "ignore-client-cache-control",
-            help: "Let no client ask for newer than what is kept",
-            why: "Whoever runs a cache before a site often wants that; Varnish does it.",
+            help: "Ignore Cache-Control of requests",
+            why: "Operators of a site often want that clients cannot force a fetch. Varnish does the same.",
             group: "Caching",
             ..ON_OFF
         },
         Setting {
             name: "no-cache-status",
-            help: "Do not say Cache-Status",
-            why: "RFC 9211: it tells whoever looks whether the cache answered, and for how long it may.",
+            help: "Do not send the Cache-Status header (RFC 9211)",
+            why: "The header states whether the cache served the response, and how long it stays fresh.",
             group: "Caching",
             ..ON_OFF
         },
@@ -320,9 +333,10 @@ finished. What is one client's own is broken off whenever that one leaves.",
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000_000 },
             default: "10000",
-            help: "Connections of clients",
-            why: "Beyond it new ones are closed. At the start larder raises the soft limit of open files to the hard one. Where that is too \
-low, clients get fewer connections, so that up to half of the open files are left for origins, and larder writes a line.",
+            help: "Limit the connections of clients",
+            more: "larder closes new connections above the limit. At the start it raises the soft \
+                limit of open files to the hard limit. If that is too low, larder accepts fewer \
+                clients and reports it: up to half of the files are reserved for origins.",
             is_live: false,
             ..LIMIT
         },
@@ -331,62 +345,66 @@ low, clients get fewer connections, so that up to half of the open files are lef
             value_name: "N",
             kind: Kind::Count { min: 0, max: 1_000_000 },
             default: "0",
-            help: "Of them an address may have so many, or 64 bits of an address of IPv6; 0: any number",
-            why: "One client must not take all. Behind a proxy: with --proxy-protocol, or all are one.",
+            help: "Limit the connections per client",
+            more: "0 means no limit. A client is an IPv4 address or an IPv6 /64.",
+            why: "One client cannot take all connections. Behind a proxy use --proxy-protocol, or \
+                all clients count as one.",
             ..LIMIT
         },
         Setting {
             name: "body-max",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 0, max: 1 << 50 },
             default: "0",
-            help: "Longest body of a request; 0: any length",
-            why: "Longer ones are answered with 413. Bodies pass through a window of memory, so length costs none.",
+            help: "Limit the length of request bodies",
+            more: "0 means no limit. Longer bodies get 413.",
+            why: "Bodies are streamed through a bounded buffer, so their length costs no memory.",
             ..LIMIT
         },
         Setting {
             name: "client-hold",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 64 << 10, max: 1 << 30 },
             default: "8MiB",
-            help: "Octets of a body that one client may hold while it takes them",
-            why: "A slow client must not keep a whole object from leaving.",
+            help: "Limit the memory that one client holds while it reads",
+            why: "A slow client must not prevent the eviction of a whole object.",
             ..LIMIT
         },
         Setting {
             name: "head-max",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 1 << 10, max: 1 << 20 },
             default: "32KiB",
-            help: "Longest head of a request or response",
-            why: "Longer ones are answered with 431, or 502.",
+            help: "Limit the size of request and response headers",
+            more: "Longer headers get 431 from clients, and 502 from origins.",
             ..LIMIT
         },
         Setting {
             name: "idle-timeout",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 86_400 },
             default: "60s",
-            help: "How long a connection may be without a request",
-            why: "A connection costs some kilobytes.",
+            help: "Close connections without a request after this time",
+            why: "An idle connection takes a few kilobytes.",
             ..LIMIT
         },
         Setting {
             name: "head-timeout",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 600 },
             default: "10s",
-            help: "How long the head of a request may take, from its first octet on",
-            why: "It ends those who send an octet at a time (slow loris).",
+            help: "Limit the time to receive request headers",
+            more: "The time begins with the first byte.",
+            why: "It ends connections that send single bytes (slow loris).",
             ..LIMIT
         },
         Setting {
             name: "client-timeout",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 1, max: 86_400 },
             default: "60s",
-            help: "How long a client may take nothing of its answer, or send nothing of its body",
-            why: "Then its connection is reset.",
+            help: "Reset connections that make no progress for this time",
+            more: "A client makes no progress if it neither reads its response nor sends its body.",
             ..LIMIT
         },
         Setting {
@@ -394,47 +412,29 @@ low, clients get fewer connections, so that up to half of the open files are lef
             value_name: "ADDR[/BITS]",
             kind: Kind::List,
             many: true,
-            help: "Networks whose clients may ask for a PURGE of a URL or of tags",
-            why: "As Varnish has it; others are told 405. Tags are named by xkey-purge, Surrogate-Key or Cache-Tag.",
+            help: "Allow PURGE requests from these networks",
+            more: "Other clients get 405. Tags are named by xkey-purge, Surrogate-Key or Cache-Tag.",
+            why: "The rules are those of Varnish.",
             is_live: true,
             ..OPERATION
         },
-        Setting {
-            name: "ctl",
-            value_name: "PATH",
-            help: "The Unix socket for larder ctl",
-            why: "larder ctl asks at /run/larder/ctl unless told otherwise; its directory must be there.",
-            ..OPERATION
-        },
-        Setting {
-            name: "ctl-mode",
-            value_name: "OCTAL",
-            default: "0600",
-            help: "File mode of that socket",
-            why: "The file system says who may ask: 0660 lets the group ask too.",
-            ..OPERATION
-        },
-        Setting {
-            name: "metrics",
-            value_name: "ADDR:PORT",
-            help: "Where Prometheus gets metrics, at /metrics over HTTP",
-            why: "There is no password: listen where only those reach who may know.",
-            ..OPERATION
-        },
+        servers::CTL,
+        servers::CTL_MODE,
+        servers::METRICS,
         Setting {
             name: "snapshot",
             value_name: "FILE",
-            help: "Save what is kept beside its head to this file at the end, and load it at the start",
-            why: "A restart then begins warm. Long bodies are not saved. The file is removed when it has been loaded, so that nothing that \
-was purged comes back after a crash.",
+            help: "Save inline objects at the end, and load them at the start",
+            more: "Long bodies are not saved. larder deletes the file after it loads it.",
+            why: "The cache survives a restart. Purged objects cannot return after a crash.",
             ..OPERATION
         },
         Setting {
             name: "access-log",
             value_name: "FILE|-",
-            help: "Write a line for each exchange to a file, or to standard output",
-            why: "A disk that is full or slow costs lines, which are counted, and no client waits. SIGHUP and SIGUSR1 open the file anew, after \
-a rotation.",
+            help: "Write an access log to this file (- is standard output)",
+            more: "SIGHUP and SIGUSR1 reopen the file after a rotation.",
+            why: "If the disk is full or slow, larder drops and counts lines, and clients do not wait.",
             is_live: true,
             ..OPERATION
         },
@@ -443,18 +443,20 @@ a rotation.",
             value_name: "FORMAT",
             kind: Kind::Choice(&["combined", "json"]),
             default: "combined",
-            help: "Lines as Apache and nginx write them, or a JSON object a line",
-            why: "JSON also has the time it took, what the cache did, and how long the origin took.",
+            help: "Choose the format of the access log",
+            more: "combined is the format of Apache and nginx. json has one object per line, with \
+                durations and the cache status.",
             is_live: true,
             ..OPERATION
         },
         Setting {
             name: "access-log-size",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 0, max: 1 << 40 },
             default: "256MiB",
-            help: "Rename the file to FILE.1 when it has so many octets, and begin another; 0 never",
-            why: "A log that nobody looks after must not fill the disk.",
+            help: "Rotate the access log at this size",
+            more: "0 disables it. The file is renamed to FILE.1.",
+            why: "An unattended log must not fill the disk.",
             is_live: true,
             ..OPERATION
         },
@@ -463,8 +465,8 @@ a rotation.",
             value_name: "N",
             kind: Kind::Count { min: 0, max: 1_000 },
             default: "4",
-            help: "Files kept so beside the one that is written",
-            why: "The oldest beyond them is deleted.",
+            help: "Keep this many rotated access logs",
+            more: "larder deletes older ones.",
             is_live: true,
             ..OPERATION
         },

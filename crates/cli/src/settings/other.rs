@@ -5,9 +5,9 @@ use larder_settings::table::{Command, Kind, ROW, SWITCH, Setting};
 /// `larder demo`.
 pub const DEMO: Command = Command {
     path: &["demo"],
-    about: "Annotate a small real capture that is part of the program",
-    long: "Runs annotate on a recording of real programs (a name server, web servers, clients) and \
-explains what the names say.",
+    about: "Annotate a small recording that is part of the program",
+    long: "Runs annotate on a recording of real programs (a name server, web servers, clients), and \
+explains the names in the log.",
     settings: &[
         Setting {
             name: "format",
@@ -15,15 +15,15 @@ explains what the names say.",
             kind: Kind::Choice(&["text", "ecs", "zeek", "csv"]),
             default: "text",
             group: "Output",
-            help: "Format of the log",
-            why: "As in annotate.",
+            help: "Choose the log format",
+            why: "The formats are those of larder annotate.",
             ..ROW
         },
         Setting {
             name: "quiet",
             group: "Output",
-            help: "The log only, without the explanation",
-            why: "The explanation goes to standard error in any case.",
+            help: "Print the log only, without the explanation",
+            why: "The explanation is printed to standard error.",
             ..SWITCH
         },
     ],
@@ -48,19 +48,23 @@ pub const CTL_ACTIONS: [&str; 12] = [
 /// `larder ctl`.
 pub const CTL: Command = Command {
     path: &["ctl"],
-    about: "Ask a running larder dns or larder http: statistics, flush, purge, reload, stop",
-    long: "Speaks to the server over the Unix socket that it was given with --ctl, a line of JSON a request. \
-stats prints counters; stop ends the server.
+    about: "Control a running server: stats, flush, purge, reload, stop",
+    long: "Sends one request to the control socket of a server (its setting --ctl), as a line of JSON. \
+stats prints counters, and stop ends the server.
 
-Of larder dns: dump prints every answer that is kept (--json: as load takes them); load puts entries from \
-standard input into the cache; flush NAME takes out all types of a name, flush-zone ZONE all below it too; \
-snapshot saves the cache to its file; reload reads the configuration again and keeps the cache.
+larder dns: dump prints each cached response, with --json in the form that load reads. load adds \
+entries from standard input to the cache. flush NAME deletes all types of a name, and flush-zone \
+ZONE also the names below it. snapshot saves the cache to its file. reload reads the \
+configuration again and preserves the cache.
 
-Of larder http: purge URL takes out what a URL gives, purge-tag TAG what its origin gave that tag, flush everything; with \
---soft it stays, stale: the origin is asked about it, and it may still be given while the origin fails; reload reads the configuration \
-again, and says what changed and what needs a restart. Exit status: 0 done; 1 loaded, but some lines were no entries; 2 not done.
+larder http: purge URL deletes the objects of a URL, purge-tag TAG those with a tag, and flush \
+all objects. With --soft they stay in the cache as stale: larder revalidates them, and may serve \
+them while the origin fails. reload reads the configuration again, and prints which settings \
+changed and which need a restart.
 
-Of larder annotate: reopen opens its logs anew.
+larder annotate: reopen reopens its logs.
+
+Exit status: 0 done; 1 loaded, but some lines were not entries; 2 not done.
 
 Examples:
   larder ctl stats
@@ -75,22 +79,23 @@ Examples:
             required: true,
             value_name: "ACTION",
             kind: Kind::Choice(&CTL_ACTIONS),
-            help: "What to ask for",
-            why: "As in unbound-control and rndc.",
+            help: "Send this command to the server",
+            why: "The names are those of unbound-control and rndc where these have the command.",
             ..ROW
         },
         Setting {
             name: "name",
             positional: true,
             value_name: "NAME",
-            help: "The name or zone to flush, the URL or tag to purge",
-            why: "The other actions take none.",
+            help: "Flush this name or zone, or purge this URL or tag",
+            more: "flush, flush-zone, purge and purge-tag take it; other actions take no argument.",
             ..ROW
         },
         Setting {
             name: "soft",
-            help: "Leave what is purged as stale",
-            why: "The next who wants it costs the origin a question, and often no body.",
+            help: "Mark purged objects as stale instead of deleting them",
+            why: "The next request then only revalidates the object with the origin, which often \
+                sends no body.",
             ..SWITCH
         },
         Setting {
@@ -99,14 +104,15 @@ Examples:
             value_name: "PATH",
             kind: Kind::Path,
             default: "/run/larder/ctl",
-            help: "The server's socket",
-            why: "The file system says who may ask: the server makes it for its own user alone.",
+            help: "Connect to this control socket",
+            why: "The server creates the socket for its own user, and file permissions decide \
+                which users may connect.",
             ..ROW
         },
         Setting {
             name: "json",
             help: "Print JSON",
-            why: "Columns are for eyes; programs, and load, read JSON.",
+            why: "Columns are for people; programs and load read JSON.",
             ..SWITCH
         },
     ],
@@ -115,15 +121,16 @@ Examples:
 /// `larder show-config`.
 pub const SHOW_CONFIG: Command = Command {
     path: &["show-config"],
-    about: "Print each setting, its value, and which layer gave it",
-    long: "Layers, the first that speaks wins: flag, environment variable, configuration file, \
-default. The file is the first of: --config, $LARDER_CONFIG, ./larder.toml, \
-$XDG_CONFIG_HOME/larder/larder.toml (or ~/.config/larder/larder.toml), /etc/larder/larder.toml. \
-The flags of annotate that a file may set are accepted here too, to show their effect. What it prints \
-can be used as a file.",
+    about: "Print each setting, its value and the source of the value",
+    long: "Sources, in order of precedence: flag, environment variable, configuration file, default. The \
+file is the first of: --config, $LARDER_CONFIG, ./larder.toml, \
+$XDG_CONFIG_HOME/larder/larder.toml (or ~/.config/larder/larder.toml), /etc/larder/larder.toml.
+
+The command also accepts the flags of annotate that a file may set, to show their effect. Its \
+output can be used as a configuration file.",
     settings: &[Setting {
         name: "template",
-        help: "Print a commented file with every setting at its default instead",
+        help: "Print a commented file with all defaults instead",
         why: "The template is the list of defaults.",
         ..SWITCH
     }],
@@ -133,15 +140,15 @@ can be used as a file.",
 pub const COMPLETIONS: Command = Command {
     path: &["completions"],
     about: "Print completions for a shell",
-    long: "For example: larder completions bash > /etc/bash_completion.d/larder",
+    long: "Example: larder completions bash > /etc/bash_completion.d/larder",
     settings: &[Setting {
         name: "shell",
         positional: true,
         required: true,
         value_name: "SHELL",
         kind: Kind::Choice(&["bash", "elvish", "fish", "powershell", "zsh"]),
-        help: "The shell",
-        why: "Made from the same table as the flags.",
+        help: "Print completions for this shell",
+        why: "Completions come from the same table as the flags.",
         ..ROW
     }],
 };
@@ -149,7 +156,7 @@ pub const COMPLETIONS: Command = Command {
 /// `larder man`.
 pub const MAN: Command = Command {
     path: &["man"],
-    about: "Print the manual page, or write one page a command",
+    about: "Print the manual page, or write one page per command",
     long: "Without -o, prints larder(1) as roff: larder man | man -l -",
     settings: &[
         Setting {
@@ -157,14 +164,14 @@ pub const MAN: Command = Command {
             letter: Some('o'),
             value_name: "DIR",
             kind: Kind::Path,
-            help: "Write larder.1, larder-annotate.1, … into this directory",
-            why: "For packages: /usr/share/man/man1.",
+            help: "Write larder.1, larder-annotate.1, … to this directory",
+            why: "Packages use /usr/share/man/man1.",
             ..ROW
         },
         Setting {
             name: "markdown",
             help: "Print the table of all settings as Markdown instead",
-            why: "It is the guide's page of settings.",
+            why: "The guide's page of settings is this table.",
             ..SWITCH
         },
     ],

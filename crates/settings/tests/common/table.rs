@@ -74,7 +74,10 @@ fn rows_are_unique_and_complete() {
                 assert!(letters.insert(letter), "{:?} -{letter} twice", command.path);
             }
             assert!(!setting.help.is_empty() && !setting.help.ends_with('.'));
-            assert!(setting.why.ends_with('.'), "{}: {}", setting.name, setting.why);
+            for sentences in [setting.more, setting.why] {
+                let is_sound = sentences.is_empty() || sentences.ends_with('.');
+                assert!(is_sound, "{}: {sentences}", setting.name);
+            }
             assert!(
                 setting.reach == Reach::Run || !setting.default.is_empty(),
                 "{}: a lasting setting has a default",
@@ -82,6 +85,111 @@ fn rows_are_unique_and_complete() {
             );
         }
     }
+}
+
+/// Words that help does not use, and what it uses instead where that is one word.
+const PLAIN_WORDS: [(&str, &str); 39] = [
+    ("octet", "byte"),
+    ("octets", "bytes"),
+    ("question", "query"),
+    ("questions", "queries"),
+    ("asks", "queries, requests"),
+    ("kept", "cached, stored"),
+    ("departs", "is evicted"),
+    ("goes", "is deleted"),
+    ("leaves", "is evicted"),
+    ("makes way", "is aborted"),
+    ("lives", "lifetime"),
+    ("life of", "lifetime"),
+    ("passed on", "proxied"),
+    ("flight", "in-flight fetch"),
+    ("boards", "joins"),
+    ("told", "reported"),
+    ("says", "states, prints"),
+    ("hears", "receives"),
+    ("heard", "received"),
+    ("knows", "has"),
+    ("believe", "trust, accept"),
+    ("believed", "trusted, accepted"),
+    ("for want of", "without"),
+    ("is lost for", "dropped"),
+    ("broken off", "aborted"),
+    ("anew", "again"),
+    ("beside", "next to, compared with"),
+    ("in the place of", "instead of"),
+    ("likewise", "also"),
+    ("vouch", "certify"),
+    ("vouches", "certifies"),
+    ("dear", "expensive"),
+    ("nobody", "no client"),
+    ("whoever", "the client that"),
+    ("who", "the client that"),
+    ("so many", "N"),
+    ("colour", "color"),
+    ("behaviour", "behavior"),
+    ("licence", "license"),
+];
+
+/// Words of a sentence at most, and characters of a line of `-h`.
+const WORDS_MAX: usize = 25;
+const SHORT_HELP_MAX: usize = 60;
+
+/// What is wrong with a text of help: a word that has a plain one, a long sentence. Examples are
+/// commands and are not looked at.
+fn faults(place: &str, text: &str, faults: &mut Vec<String>) {
+    let prose = text.split("Examples:\n").next().unwrap_or_default();
+    let letters =
+        |c: char| if c.is_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { ' ' };
+    let plain: String = prose.chars().map(letters).collect();
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let line = format!(" {} ", words.join(" "));
+    for (word, instead) in
+        PLAIN_WORDS.iter().filter(|(word, _)| line.contains(&format!(" {word} ")))
+    {
+        faults.push(format!("{place}: '{word}', write: {instead}"));
+    }
+    // A list of exit codes has a clause for each.
+    for sentence in prose.split(". ").flat_map(|part| part.split(['\n', ';'])) {
+        if sentence.split_whitespace().count() > WORDS_MAX {
+            faults.push(format!("{place}: a long sentence: {sentence}"));
+        }
+    }
+}
+
+/// Short help fits its line, and help is in plain words and short sentences.
+#[test]
+fn help_is_short_and_plain() {
+    let mut found = Vec::new();
+    for text in [PROGRAM.about, PROGRAM.long_about, PROGRAM.guide] {
+        faults(PROGRAM.name, text, &mut found);
+    }
+    PROGRAM.families.iter().for_each(|(name, about)| faults(name, about, &mut found));
+    for command in PROGRAM.commands {
+        let path = command.path.join(" ");
+        faults(&path, command.about, &mut found);
+        faults(&path, command.long, &mut found);
+        for setting in command.settings {
+            let place = format!("{path} --{}", setting.name);
+            let range = setting.kind.range();
+            for text in [setting.help, setting.more, setting.why, setting.group, &range] {
+                faults(&place, text, &mut found);
+            }
+            let length = setting.help.chars().count();
+            if length > SHORT_HELP_MAX {
+                found.push(format!("{place}: {length} characters of short help: {}", setting.help));
+            }
+            if !setting.help.starts_with(|c: char| c.is_ascii_uppercase()) {
+                found.push(format!("{place}: short help begins with a verb: {}", setting.help));
+            }
+            if setting.help.contains([';', ':']) {
+                found.push(format!("{place}: a list in short help: {}", setting.help));
+            }
+            if setting.more.is_empty() && setting.why.is_empty() {
+                found.push(format!("{place}: nothing for long help"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// Accessors of `Resolved`, and the form that each reads.

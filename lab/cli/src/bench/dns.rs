@@ -119,7 +119,9 @@ pub fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
         if !server::names().any(|known| known == name) {
             let hint = nearest::hint(name, server::names());
             let known = server::names().collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!("--servers: '{name}' is none of {known}{hint}")));
+            return Err(Failure::usage(format!(
+                "--servers: unknown server '{name}'; known: {known}{hint}"
+            )));
         }
         match Server::find(name, own) {
             Ok(server) if found.iter().all(|other| other.name != name) => found.push(server),

@@ -80,7 +80,9 @@ fn own_rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let entrants = own_entrants();
     let mut rows = Vec::new();
     let failed = |error: String| {
-        Failure::usage(format!("{error}; try fewer --entries, or tell us: the engine was wrong"))
+        Failure::usage(format!(
+            "{error}; try fewer --entries, or report it: the engine gave a wrong value"
+        ))
     };
     // First, while nothing else has grown the process.
     let bytes = footprint(&entrants[0], plan.entries).map_err(failed)?.resident;
@@ -105,7 +107,7 @@ fn run_peers(
 ) -> Result<(), Failure> {
     let threads: Vec<String> = plan.threads.iter().map(usize::to_string).collect();
     let fail = |error: &std::io::Error| {
-        Failure::file(program.display(), error, "build it anew, or leave it out")
+        Failure::file(program.display(), error, "build it again, or remove --peers")
     };
     let mut child = Command::new(program)
         .args(["--entries", &plan.entries.to_string()])

@@ -99,7 +99,9 @@ fn works(kinds: Option<&str>, sizes: Option<&str>) -> Result<Vec<Work>, Failure>
             KINDS.iter().filter(|(_, name, _)| word == "all" || *name == word).collect();
         if found.is_empty() {
             let (hint, known) = (nearest::hint(word, all()), all().collect::<Vec<_>>().join(", "));
-            return Err(Failure::usage(format!("--work: '{word}' is none of {known}, all{hint}")));
+            return Err(Failure::usage(format!(
+                "--work: unknown workload '{word}'; known: {known}, all{hint}"
+            )));
         }
         for (kind, _, usual) in found {
             let sizes = sizes.as_deref().unwrap_or(usual);
@@ -138,7 +140,9 @@ fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
         if !server::names().any(|known| known == name) {
             let hint = nearest::hint(name, server::names());
             let known = server::names().collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!("--servers: '{name}' is none of {known}{hint}")));
+            return Err(Failure::usage(format!(
+                "--servers: unknown server '{name}'; known: {known}{hint}"
+            )));
         }
         match Server::find(name, own) {
             Ok(server) if found.iter().all(|other| other.name != name) => found.push(server),

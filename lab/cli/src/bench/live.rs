@@ -34,7 +34,10 @@ pub fn bench_live(settings: &Resolved) -> Outcome {
     let mut printed = head(format);
     let wanted = settings.list("stages");
     if let Some(word) = wanted.iter().find(|word| !STAGES.contains(word)) {
-        return Err(Failure::usage(format!("--stages: '{word}' is none of {}", STAGES.join(", "))));
+        return Err(Failure::usage(format!(
+            "--stages: unknown stage '{word}'; known: {}",
+            STAGES.join(", ")
+        )));
     }
     let is_wanted = |stage: &&&str| match wanted.as_slice() {
         [] => settings.switch("xdp") || **stage != "xdp",

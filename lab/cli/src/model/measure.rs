@@ -124,7 +124,7 @@ another, the more where hits do. External queries are those to the upstream for 
 pub fn measure(settings: &Resolved) -> Outcome {
     for name in ["q1", "q2", "trace", "external-queries", "wanted"] {
         if is_given(settings, name) {
-            let text = format!("--measure finds by itself what --{name} says; give one of them");
+            let text = format!("--measure measures the value of --{name}; give one of them");
             return Err(Failure::usage(text));
         }
     }

@@ -5,15 +5,16 @@ use larder_settings::table::{Command, INPUT, Kind, OUTPUT, ROW, SWITCH, Setting}
 /// `larder-lab bench annotate`.
 pub const BENCH_ANNOTATE: Command = Command {
     path: &["bench", "annotate"],
-    about: "Measure annotate beside the bare header walk, and tshark where installed",
-    long: "Runs the contestants in turn, several rounds, and prints the median and the spread of \
-each: a walk over the headers of the mapped file (the limit of what any reader could do), annotate \
-on one core and on several, annotate with a lookup for every packet, and tshark -N nd on the first \
-packets. The walk, like annotate, maps the file anew in each round and pays for its page faults.
+    about: "Measure annotate compared with a bare header walk and tshark",
+    long: "Runs the contestants in turn for several rounds, and prints median and spread of each. The walk \
+over the headers of the mapped file is the limit of any reader. annotate runs on one core, on \
+several, and with a lookup per packet. tshark -N nd reads the first packets, if it is installed. \
+The walk and annotate map the file again in each round, and include the page faults.
 
-For annotate it also prints the peak of the resident memory (the pages of the file that are mapped at \
-the time, and what the allocator kept from rounds before, included): it should not grow with the file. \
-For lookups it prints their rate and how long single ones take, by timing one group of them in 1024.",
+For annotate it also prints the peak of the resident memory, which should not grow with the \
+file. The peak includes mapped pages of the file, and memory that the allocator retains from \
+earlier rounds. For lookups it prints the rate and the latency of single lookups, from one timed \
+group in 1024.",
     settings: &[
         Setting {
             name: "file",
@@ -22,7 +23,8 @@ For lookups it prints their rate and how long single ones take, by timing one gr
             many: true,
             kind: Kind::Path,
             value_name: "FILE",
-            help: "Captures; uncompressed pcap or pcapng for the walk",
+            help: "Measure with these captures",
+            more: "The header walk needs uncompressed pcap or pcapng.",
             why: "larder-lab gen capture makes a large one.",
             ..INPUT
         },
@@ -31,8 +33,9 @@ For lookups it prints their rate and how long single ones take, by timing one gr
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000 },
             default: "5",
-            help: "Rounds; every contestant runs once a round",
-            why: "Interleaved, so that a busy moment hits all of them.",
+            help: "Set the number of rounds",
+            more: "Each contestant runs once per round.",
+            why: "Interleaving spreads a disturbance over all contestants.",
             ..ROW
         },
         Setting {
@@ -40,7 +43,7 @@ For lookups it prints their rate and how long single ones take, by timing one gr
             value_name: "N",
             kind: Kind::Cores,
             default: "all",
-            help: "Worker threads of the contestant with many",
+            help: "Set the worker threads of the multi-core contestant",
             why: "One core is measured in any case.",
             ..ROW
         },
@@ -49,8 +52,9 @@ For lookups it prints their rate and how long single ones take, by timing one gr
             value_name: "N",
             kind: Kind::Count { min: 0, max: 100_000_000 },
             default: "100000",
-            help: "Packets given to tshark; 0 leaves it out",
-            why: "It is a hundred times slower, so it gets a part.",
+            help: "Pass this many packets to tshark",
+            more: "0 omits tshark.",
+            why: "tshark is a hundred times slower, so it gets a part of the file.",
             ..ROW
         },
     ],
@@ -59,16 +63,17 @@ For lookups it prints their rate and how long single ones take, by timing one gr
 /// `larder-lab bench engine`.
 pub const BENCH_ENGINE: Command = Command {
     path: &["bench", "engine"],
-    about: "Measure the cache beside the limit of memory, and beside other caches where built",
-    long: "Fills the cache until it is full and has churned, then measures look-ups (one at a time, \
-dependent, in batches, uniform and by Zipf's law, missing), puts, and a mix of both, beside a bare table \
-that does the least that memory allows. Entries have a key of 16 octets and a value of 22.6 on average. \
-Every answer is checked. Contestants run once a round in rotated order; figures are medians with their \
-95 % interval. On one thread they are times that the thread ran, on several they are rates by the clock.
+    about: "Measure the cache, other caches, and the limit of memory",
+    long: "Fills the cache until it evicts, then measures lookups, puts and a mix of both. Lookups are \
+single, dependent or batched, uniform or by Zipf's law, and misses. The reference is a bare \
+table that does the least that memory allows. Entries have a key of 16 bytes and a value of 22.6 \
+bytes on average. Every result is checked. Contestants run once per round in rotated order; \
+figures are medians with a 95 % interval. On one thread figures are CPU times, on several \
+threads they are rates by the clock.
 
 Other caches are not part of this program: build them with
   cargo build --release --manifest-path bench/Cargo.toml
-and name the program with --peers bench/target/release/larder-peers, or put it beside this one.",
+and set --peers bench/target/release/larder-peers, or put that program next to larder-lab.",
     settings: &[
         Setting {
             name: "format",
@@ -76,8 +81,9 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
             kind: Kind::Choice(&["table", "json"]),
             default: "table",
             group: "Output",
-            help: "A table, or a line of JSON a row",
-            why: "The lines are those of the program in bench/, so that both can be read by one script.",
+            help: "Choose the format of the results",
+            more: "json prints one object per row.",
+            why: "The rows are those of the program in bench/, so one script can read both.",
             ..ROW
         },
         Setting {
@@ -85,8 +91,8 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
             value_name: "N",
             kind: Kind::Count { min: 1_000, max: 100_000_000 },
             default: "1000000",
-            help: "Entries in each cache",
-            why: "A million do not fit in any cache of the processor.",
+            help: "Set the number of entries in each cache",
+            why: "A million entries exceed every cache of the processor.",
             ..ROW
         },
         Setting {
@@ -94,8 +100,8 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
             value_name: "N",
             kind: Kind::Count { min: 1_000, max: 50_000_000 },
             default: "1000000",
-            help: "Operations of one work in one round",
-            why: "Long enough for the clock, short enough for many rounds.",
+            help: "Set the number of operations per workload and round",
+            why: "The default is long enough for the clock, and short enough for many rounds.",
             ..ROW
         },
         Setting {
@@ -103,7 +109,7 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
             value_name: "N",
             kind: Kind::Cores,
             default: "all",
-            help: "Threads of the measurements with many",
+            help: "Set the threads of the multi-threaded measurements",
             why: "One thread is measured in any case.",
             ..ROW
         },
@@ -112,8 +118,9 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000 },
             default: "10",
-            help: "Rounds; every contestant runs once a round",
-            why: "With fewer than six there is no interval of 95 %, and all rounds are shown.",
+            help: "Set the number of rounds",
+            more: "Each contestant runs once per round.",
+            why: "With fewer than six there is no 95 % interval, and all rounds are shown.",
             ..ROW
         },
         Setting {
@@ -121,8 +128,9 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
             value_name: "PROGRAM",
             kind: Kind::Path,
             group: "Input",
-            help: "The program larder-peers, if it does not lie beside this one",
-            why: "Other caches live in a workspace of their own, so that this program does not depend on them.",
+            help: "Use this larder-peers program",
+            more: "The default is the program next to larder-lab.",
+            why: "Other caches are in a workspace of their own, so that larder-lab does not depend on them.",
             ..ROW
         },
     ],
@@ -131,16 +139,18 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
 /// `larder-lab bench dns`.
 pub const BENCH_DNS: Command = Command {
     path: &["bench", "dns"],
-    about: "Measure DNS servers beside one another and the limits of UDP",
-    long: "Starts larder dns and, where installed, unbound, dnsdist and BIND as forwarders to an upstream of \
-its own that answers at once, in a network of its own, and asks them: names that they hold (hits), a million \
-of those, names that nobody asked before (misses), and mixes of both. Beside them the least that a server of \
-UDP can do: an echo, and a relay to the same upstream. Every answer is checked. Servers run on the first cores, \
-questions and upstream on others. All are asked once a round, in rotated order; figures are medians with their \
-95 % interval. Then all are asked at half the rate of the slowest, to see how long clients wait.
+    about: "Measure DNS servers and the limits of UDP",
+    long:
+        "Starts larder dns and, if installed, unbound, dnsdist and BIND in a network namespace, as \
+forwarders to a fast upstream. Sends queries for cached names (hits), for a million cached \
+names, for new names (misses), and mixes of these. The references are the least that a UDP \
+server can do: an echo, and a relay to the same upstream. Every response is checked. Servers run \
+on the first cores, load and upstream on others. Each server is measured once per round in \
+rotated order; figures are medians with a 95 % interval. Client latency is then measured at half \
+the rate of the slowest server.
 
-Configurations of all servers are printed with the figures. A network of its own is root's to have, or \
-anybody's by: unshare --user --map-root-user larder-lab bench dns
+The configurations of all servers are printed with the figures. A network namespace needs root, \
+or: unshare --user --map-root-user larder-lab bench dns
 
 Examples:
   larder-lab bench dns
@@ -155,16 +165,19 @@ Examples:
             kind: Kind::Choice(&["table", "markdown", "json"]),
             default: "table",
             group: "Output",
-            help: "Tables for a terminal or a page, or a line of JSON for each server and work",
-            why: "Configurations are in all three.",
+            help: "Choose the format of the results",
+            more: "table is for a terminal, markdown for a page. json prints one object per \
+                server and workload.",
+            why: "All three include the configurations.",
             ..ROW
         },
         Setting {
             name: "servers",
             value_name: "LIST",
             default: "larder,unbound,dnsdist,bind",
-            help: "Servers that take part: larder unbound dnsdist bind",
-            why: "One that is not installed is left out, with a line that says so.",
+            help: "Measure these servers",
+            more: "Servers are larder, unbound, dnsdist and bind. A line reports servers that are \
+                not installed.",
             ..ROW
         },
         Setting {
@@ -172,16 +185,19 @@ Examples:
             value_name: "PROGRAM",
             kind: Kind::Path,
             group: "Input",
-            help: "The program of larder, if not this one",
-            why: "To measure another build.",
+            help: "Measure this larder program",
+            more: "The default is the program next to larder-lab.",
+            why: "Use it to measure another build.",
             ..ROW
         },
         Setting {
             name: "work",
             value_name: "LIST",
             default: "hits,million,misses,90",
-            help: "What is asked: hits, million, misses, or a percentage of hits",
-            why: "A cache's speed, the same beyond the processor's caches, a forwarder's, and what resolvers see.",
+            help: "Run these workloads",
+            more: "Workloads are hits, million, misses, or a percentage of hits.",
+            why: "They show the cache alone, a cache larger than that of the processor, a \
+                forwarder, and the mix of resolvers.",
             ..ROW
         },
         Setting {
@@ -189,8 +205,9 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 100_000_000 },
             default: "10000",
-            help: "Names asked again and again, in all works but million",
-            why: "What a small site asks in an hour.",
+            help: "Set the number of popular names",
+            more: "All workloads except million use them.",
+            why: "A small site queries about as many names in an hour.",
             ..ROW
         },
         Setting {
@@ -198,8 +215,8 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 100_000_000 },
             default: "1000000",
-            help: "Names of the work million",
-            why: "Octets a name mean something for many names only.",
+            help: "Set the number of names of the workload million",
+            why: "Bytes per name are meaningful only for many names.",
             ..ROW
         },
         Setting {
@@ -207,17 +224,19 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000 },
             default: "10",
-            help: "Rounds; every server is asked once a round",
-            why: "With fewer than six there is no interval of 95 %, and all rounds are shown.",
+            help: "Set the number of rounds",
+            more: "Each server is measured once per round.",
+            why: "With fewer than six there is no 95 % interval, and all rounds are shown.",
             ..ROW
         },
         Setting {
             name: "measured-ms",
-            value_name: "N",
+            value_name: "MILLISECONDS",
             kind: Kind::Count { min: 10, max: 600_000 },
             default: "2000",
-            help: "Milliseconds for which a server is asked in a round, after a quarter of that to warm up",
-            why: "The kernel counts time that a server ran to some milliseconds.",
+            help: "Measure each server for this long per round",
+            more: "A warm-up of a quarter of that comes first.",
+            why: "The kernel accounts run time with a resolution of a few milliseconds.",
             ..ROW
         },
         Setting {
@@ -225,8 +244,8 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 256 },
             default: "1",
-            help: "Cores and threads of a server",
-            why: "Questions come from as many others; where none is left, from one of the server's.",
+            help: "Set the number of cores and threads of a server",
+            why: "The load runs on as many other cores. If none is left, it shares one of the server's.",
             ..ROW
         },
         Setting {
@@ -234,32 +253,32 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 16_384 },
             default: "256",
-            help: "Questions in flight where they leave as fast as answers come",
-            why: "Enough to fill batches; more wait in queues only.",
+            help: "Set the number of in-flight queries at full load",
+            why: "The default fills batches; more queries only wait in queues.",
             ..ROW
         },
         Setting {
             name: "edns",
-            help: "Questions have an OPT record",
-            why: "Tools that measure have none unless told so; most resolvers' clients have one.",
+            help: "Send queries with an OPT record",
+            why: "Measuring tools send none by default; most clients of resolvers send one.",
             ..SWITCH
         },
         Setting {
             name: "ttl",
-            value_name: "TIME",
+            value_name: "SECONDS",
             kind: Kind::Seconds { min: 0, max: 604_800 },
             default: "3600",
-            help: "TTL of the upstream's answers",
-            why: "Nothing is to expire while it is measured.",
+            help: "Set the TTL of the upstream's responses",
+            why: "No response should expire during the measurement.",
             ..ROW
         },
         Setting {
             name: "delay-us",
-            value_name: "N",
+            value_name: "MICROSECONDS",
             kind: Kind::Count { min: 0, max: 900_000 },
             default: "0",
-            help: "Microseconds after which the upstream answers",
-            why: "At once, so that the server is measured and not the wait.",
+            help: "Delay the responses of the upstream",
+            why: "Without delay the server is measured and not the wait.",
             ..ROW
         },
         Setting {
@@ -267,20 +286,22 @@ Examples:
             value_name: "PERCENT",
             kind: Kind::Count { min: 0, max: 99 },
             default: "0",
-            help: "Of a hundred questions, how many the upstream does not answer",
-            why: "Loss is for seeing what servers do about it.",
+            help: "Drop this percentage of queries at the upstream",
+            why: "It shows how servers handle loss.",
             ..ROW
         },
         Setting {
             name: "hierarchy",
-            help: "Servers find their way from a root, by top level and domains, instead of asking one upstream",
-            why: "To measure recursion; dnsdist, which only forwards, takes no part.",
+            help: "Resolve from a root instead of forwarding to one upstream",
+            more: "Servers find the domains by way of a root and top-level domains.",
+            why: "It measures recursion. dnsdist only forwards, so it does not take part.",
             ..SWITCH
         },
         Setting {
             name: "dnssec",
-            help: "With --hierarchy: zones are signed, servers validate, and only answers that they say they validated count",
-            why: "To measure what validation costs. The build needs the feature recurse.",
+            help: "Sign the zones of --hierarchy and require validation",
+            more: "Only responses with the AD bit count. The build needs the feature signed.",
+            why: "It measures the cost of validation.",
             ..SWITCH
         },
         Setting {
@@ -288,14 +309,15 @@ Examples:
             value_name: "PERCENT",
             kind: Kind::Count { min: 0, max: 100 },
             default: "0",
-            help: "With --hierarchy: of a hundred domains, how many have a first server that does not know them",
-            why: "Every domain has two servers, so all can be found.",
+            help: "Make the first server of this percentage of domains lame",
+            more: "It applies to --hierarchy. A lame server does not serve the domain.",
+            why: "Every domain has two servers, so all domains can be resolved.",
             ..ROW
         },
         Setting {
             name: "no-waiting",
-            help: "Leave out how long clients wait",
-            why: "Takes half of the time.",
+            help: "Skip the measurement of client latency",
+            why: "It takes half of the time.",
             ..SWITCH
         },
     ],
@@ -304,17 +326,19 @@ Examples:
 /// `larder-lab bench http`.
 pub const BENCH_HTTP: Command = Command {
     path: &["bench", "http"],
-    about: "Measure HTTP caches beside one another and what a bare sender does",
-    long: "Starts larder http and, where installed, nginx, HAProxy and Varnish as caches before an origin of its \
-own, in a network of its own, and asks them: what they hold (hits), what they must pass on (pass: from themselves, \
-through: from the origin), and what is still coming (busy: many clients at once, one slow origin). Beside the hits the \
-least that a sender can do, without HTTP: one buffer sent, a body copied, a file sent by the kernel. Responses are \
-checked: status, length, and the first of each connection octet by octet. Servers run on the first cores, clients and \
-origin on others. All are asked once a round, in rotated order; figures are medians with their 95 % interval.
+    about: "Measure HTTP caches compared with a bare sender",
+    long: "Starts larder http and, if installed, nginx, HAProxy and Varnish in a network namespace, as \
+caches in front of an origin. The workload hits has cached objects. pass and through have \
+uncacheable objects, generated by the server or streamed from the origin. busy has many clients \
+for an object that arrives slowly. The references for hits are senders without HTTP: one buffer \
+sent, a body copied, a file sent by the kernel. Responses are checked for status and length, and \
+the first of each connection byte by byte. Servers run on the first cores, clients and origin on \
+others. Each server is measured once per round in rotated order; figures are medians with a 95 % \
+interval.
 
-Over loopback whoever asks is soon the limit by the clock; compare processor time. Configurations of all servers are \
-printed with the figures. A network of its own is root's to have, or anybody's by: unshare --user --map-root-user \
-larder-lab bench http
+Over loopback the clients soon limit the rate, so compare CPU time. The configurations of all \
+servers are printed with the figures. A network namespace needs root, or: unshare --user \
+--map-root-user larder-lab bench http
 
 Examples:
   larder-lab bench http
@@ -328,16 +352,19 @@ Examples:
             kind: Kind::Choice(&["table", "markdown", "json"]),
             default: "table",
             group: "Output",
-            help: "Tables for a terminal or a page, or a line of JSON for each server and work",
-            why: "Configurations are in all three.",
+            help: "Choose the format of the results",
+            more: "table is for a terminal, markdown for a page. json prints one object per \
+                server and workload.",
+            why: "All three include the configurations.",
             ..ROW
         },
         Setting {
             name: "servers",
             value_name: "LIST",
             default: "larder,nginx,haproxy,varnish",
-            help: "Servers that take part: larder nginx haproxy varnish",
-            why: "One that is not installed is left out, with a line that says so.",
+            help: "Measure these servers",
+            more: "Servers are larder, nginx, haproxy and varnish. A line reports servers that \
+                are not installed.",
             ..ROW
         },
         Setting {
@@ -345,23 +372,27 @@ Examples:
             value_name: "PROGRAM",
             kind: Kind::Path,
             group: "Input",
-            help: "The program of larder, if not this one",
-            why: "To measure another build.",
+            help: "Measure this larder program",
+            more: "The default is the program next to larder-lab.",
+            why: "Use it to measure another build.",
             ..ROW
         },
         Setting {
             name: "work",
             value_name: "LIST",
             default: "hits,pass,busy",
-            help: "What is asked: hits, pass, through, busy, or all",
-            why: "What is held, what is not to be held, and what is still coming.",
+            help: "Run these workloads",
+            more: "Workloads are hits, pass, through, busy, or all.",
+            why: "They show cached objects, uncacheable objects, and objects that are still arriving.",
             ..ROW
         },
         Setting {
             name: "sizes",
             value_name: "LIST",
-            help: "Lengths of bodies: 1KB,10KB,1MB,64MB (each 1,024 times the one before it)",
-            why: "Without it, what each work is told most by: hits those four, pass and through 64MB, busy 16MB and 64MB.",
+            help: "Use these body lengths, such as 1KB,10KB,1MB,64MB",
+            more: "Units are powers of 1,024. By default hits use these four, pass and through \
+                64MB, and busy 16MB and 64MB.",
+            why: "The defaults show most about each workload.",
             ..ROW
         },
         Setting {
@@ -369,8 +400,8 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 4_096 },
             default: "100",
-            help: "Connections that ask again and again",
-            why: "Enough that a server is never without a request.",
+            help: "Set the number of connections with repeated requests",
+            why: "The default is enough that a server always has a request.",
             ..ROW
         },
         Setting {
@@ -378,17 +409,17 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 4_096 },
             default: "200",
-            help: "Clients who ask at once for what is still coming",
-            why: "A crowd that a thread for each client begins to feel.",
+            help: "Set the number of concurrent clients of the workload busy",
+            why: "The default is a load that a thread per client begins to feel.",
             ..ROW
         },
         Setting {
             name: "busy-ms",
-            value_name: "N",
+            value_name: "MILLISECONDS",
             kind: Kind::Count { min: 1, max: 600_000 },
             default: "5000",
-            help: "Milliseconds for which the origin sends what is still coming",
-            why: "As a film that is being encoded, or a slow application.",
+            help: "Set how long the origin of the workload busy sends",
+            why: "It models a live video or a slow application.",
             ..ROW
         },
         Setting {
@@ -396,17 +427,19 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000 },
             default: "5",
-            help: "Rounds; every server is asked once a round",
-            why: "With fewer than six there is no interval of 95 %, and all rounds are shown.",
+            help: "Set the number of rounds",
+            more: "Each server is measured once per round.",
+            why: "With fewer than six there is no 95 % interval, and all rounds are shown.",
             ..ROW
         },
         Setting {
             name: "measured-ms",
-            value_name: "N",
+            value_name: "MILLISECONDS",
             kind: Kind::Count { min: 10, max: 600_000 },
             default: "2000",
-            help: "Milliseconds for which a server is asked in a round, after a quarter of that to warm up",
-            why: "The kernel counts time that a server ran to some milliseconds.",
+            help: "Measure each server for this long per round",
+            more: "A warm-up of a quarter of that comes first.",
+            why: "The kernel accounts run time with a resolution of a few milliseconds.",
             ..ROW
         },
         Setting {
@@ -414,13 +447,14 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 256 },
             default: "1",
-            help: "Cores and workers of a server",
-            why: "Clients run on as many others; where none is left, on one of the server's.",
+            help: "Set the number of cores and workers of a server",
+            why: "Clients run on as many other cores. If none is left, they share one of the server's.",
             ..ROW
         },
         Setting {
             name: "strace",
-            help: "Count system calls too, with strace where installed, in a run that is not timed",
+            help: "Also count system calls with strace",
+            more: "The count is a run that is not timed, and needs strace.",
             why: "A traced server is several times slower.",
             ..SWITCH
         },
@@ -430,12 +464,12 @@ Examples:
 /// `larder-lab gen capture`.
 pub const GEN_CAPTURE: Command = Command {
     path: &["gen", "capture"],
-    about: "Make a large capture by replaying small ones with shifted times and addresses",
-    long: "Reads captures, and writes them again and again as one pcap file with nanoseconds until \
-the size is reached. Each time around, all times move on by the length of the input, and private IPv4 \
-addresses (10/8, 172.16/12, 192.168/16) and unique local IPv6 addresses move by a seeded step in \
-their network, checksums mended; public addresses stay, so that the answers in the capture stay true. \
-The same inputs, size and seed give the same bytes.",
+    about: "Make a large capture from small ones",
+    long: "Reads captures, and writes them repeatedly as one pcap file with nanosecond timestamps until it \
+has the requested size. In each repetition times move on by the length of the input. Private \
+IPv4 addresses (10/8, 172.16/12, 192.168/16) and unique local IPv6 addresses move by a seeded \
+step in their network, with corrected checksums. Public addresses do not change, so that the DNS \
+responses in the capture stay correct. The same inputs, size and seed give the same bytes.",
     settings: &[
         Setting {
             name: "read",
@@ -443,25 +477,26 @@ The same inputs, size and seed give the same bytes.",
             many: true,
             required: true,
             kind: Kind::Path,
-            help: "Captures to replay, uncompressed; they must fit in memory and share a link type",
-            why: "Real traffic keeps real proportions.",
+            help: "Replay these captures",
+            more: "Captures must be uncompressed, fit in memory and share a link type.",
+            why: "Real traffic has real proportions.",
             ..INPUT
         },
         Setting {
             name: "output",
             letter: Some('o'),
             required: true,
-            help: "Where the capture goes",
-            why: "A file, or - for a pipe; never a terminal.",
+            help: "Write the capture to this file (- is a pipe)",
+            why: "larder-lab does not write captures to a terminal.",
             ..OUTPUT
         },
         Setting {
             name: "size",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 1 << 10, max: 1 << 50 },
             default: "1500MiB",
-            help: "Stop before the file would be larger",
-            why: "Large enough that a run takes seconds and caches are cold.",
+            help: "Stop before the file exceeds this size",
+            why: "The default is large enough that a run takes seconds and caches are cold.",
             ..ROW
         },
         Setting {
@@ -469,7 +504,7 @@ The same inputs, size and seed give the same bytes.",
             value_name: "N",
             kind: Kind::Seed,
             default: "0x1",
-            help: "Seed of the address steps",
+            help: "Set the seed of the address steps",
             why: "The same seed gives the same bytes.",
             ..ROW
         },

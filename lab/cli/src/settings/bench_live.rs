@@ -5,16 +5,17 @@ use larder_settings::table::{Command, Kind, ROW, SWITCH, Setting};
 /// `larder-lab bench live`.
 pub const BENCH_LIVE: Command = Command {
     path: &["bench", "live"],
-    about: "Measure live capture beside the bare limit of the kernel's rings",
-    long: "Makes a pair of interfaces in a network of its own. A generator sends frames by one, on a core of \
-its own, and a reader on another core captures them at the other: a walk over the kernel's rings that \
-visits frames and gives them back (the limit of any reader), the source of batches, and the source with \
-every packet decoded. All run once a round; figures are medians. Every frame is accounted for, sent or \
-received or dropped by the kernel for want of room; where one is missing the run fails. The last two are the program itself, \
-on the reader's core alone, without and with packets that are kept (in the folder for temporary files).
+    about: "Measure live capture and the limit of the kernel's rings",
+    long: "Creates a pair of interfaces in a network namespace. A generator sends frames on a core of its \
+own, and a reader on another core captures them. Stages: walk visits the frames in the kernel's \
+rings and returns them (the limit of any reader). source makes batches of them, and decode \
+decodes each packet. annotate and store run the program itself on the reader's core, without and \
+with a packet store in the directory for temporary files. All stages run once per round; figures \
+are medians. Every frame must be received or counted as dropped by the kernel; otherwise the run \
+fails.
 
-On a pair of interfaces the kernel receives frames in the time of the core that sends them, so the \
-generator's time is that of both. A network of its own is root's to have.
+On a pair of interfaces the kernel receives frames in the CPU time of the sender, so the \
+generator's time is that of both. A network namespace needs root.
 
 Examples:
   larder-lab bench live
@@ -27,16 +28,18 @@ Examples:
             kind: Kind::Choice(&["table", "markdown", "json"]),
             default: "table",
             group: "Output",
-            help: "Tables for a terminal or a page, or a line of JSON for each stage and size",
-            why: "Rows of JSON are medians, as those of tables are.",
+            help: "Choose the format of the results",
+            more: "table is for a terminal, markdown for a page. json prints one object per stage and size.",
+            why: "Rows of all formats are medians.",
             ..ROW
         },
         Setting {
             name: "sizes",
             value_name: "LIST",
             default: "60,1500",
-            help: "Octets of frames, from 60 to 1514, each measured by itself",
-            why: "The shortest cost most for each octet, the longest for each frame.",
+            help: "Send frames of these sizes, 60 to 1514 bytes",
+            more: "Each size is measured by itself.",
+            why: "The shortest frames cost most per byte, the longest most per frame.",
             ..ROW
         },
         Setting {
@@ -44,8 +47,9 @@ Examples:
             value_name: "LIST",
             kind: Kind::List,
             default: "none",
-            help: "Stages to measure, of walk, source, decode, annotate, store; none: all",
-            why: "One stage for a minute says more of the disk than all for seconds.",
+            help: "Measure these stages",
+            more: "Stages are walk, source, decode, annotate and store. none measures all.",
+            why: "One stage for a minute shows more about the disk than all stages for seconds.",
             ..ROW
         },
         Setting {
@@ -53,8 +57,9 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000_000 },
             default: "1000",
-            help: "Flows that frames belong to; one frame in 500 is a DNS answer of 100 octets",
-            why: "Rings share by flows.",
+            help: "Set the number of flows",
+            more: "One frame in 500 is a DNS response of 100 bytes.",
+            why: "Rings distribute traffic by flow.",
             ..ROW
         },
         Setting {
@@ -62,8 +67,9 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 0, max: 1_000_000_000 },
             default: "0",
-            help: "Frames sent a second; 0: as many as can be",
-            why: "Time for a packet is told best where nothing is dropped.",
+            help: "Send this many frames per second",
+            more: "0 sends as many as possible.",
+            why: "Time per packet is most exact where no packet is dropped.",
             ..ROW
         },
         Setting {
@@ -71,23 +77,23 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 64 },
             default: "1",
-            help: "Rings of the interface",
-            why: "One reader empties all: more show what putting them in order costs.",
+            help: "Set the number of rings of the interface",
+            why: "One reader empties all rings, so more rings show the cost of merging.",
             ..ROW
         },
         Setting {
             name: "ring",
-            value_name: "SIZE",
+            value_name: "BYTES",
             kind: Kind::Bytes { min: 256 << 10, max: 1 << 31 },
             default: "64MiB",
-            help: "Octets of one ring",
-            why: "A small one shows what is counted when it is full.",
+            help: "Set the size of one ring",
+            why: "A small ring shows the counters of a full ring.",
             ..ROW
         },
         Setting {
             name: "xdp",
-            help: "Measure the source by AF_XDP too (feature xdp)",
-            why: "Beside the kernel's network instead of through it.",
+            help: "Also measure the source with AF_XDP (feature xdp)",
+            why: "AF_XDP bypasses the network stack of the kernel.",
             ..SWITCH
         },
         Setting {
@@ -95,17 +101,18 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000 },
             default: "3",
-            help: "Rounds; every stage runs once a round",
-            why: "Interleaved, so that a busy moment hits all of them.",
+            help: "Set the number of rounds",
+            more: "Each stage runs once per round.",
+            why: "Interleaving spreads a disturbance over all stages.",
             ..ROW
         },
         Setting {
             name: "measured-ms",
-            value_name: "N",
+            value_name: "MILLISECONDS",
             kind: Kind::Count { min: 10, max: 600_000 },
             default: "2000",
-            help: "Milliseconds for which frames are sent",
-            why: "The kernel counts time that a thread ran to some milliseconds.",
+            help: "Send frames for this long per round",
+            why: "The kernel accounts run time with a resolution of a few milliseconds.",
             ..ROW
         },
     ],

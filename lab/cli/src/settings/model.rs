@@ -11,17 +11,18 @@ const MODEL_TRACE: Setting = Setting { group: "Trace", ..ROW };
 /// `larder-lab model`.
 pub const MODEL: Command = Command {
     path: &["model"],
-    about: "Say what a cache is worth to a DNS server: time on hits, answers a second",
-    long: "A server that answers Q1 queries a second when all hit its cache and Q2 when all miss spends the \
-part A = r*Q2 / (r*Q2 + Q1*(1-r)) of its time on hits at hit ratio r, and answers 1 / (r/Q1 + (1-r)/Q2) \
-queries a second (JINMEI, bind10-dev, 2013). Measured servers answer 3 to 21 % fewer at 90 % hits; that \
-stands beside every result.
+    about: "Estimate the value of a cache to a DNS server",
+    long: "A server responds to Q1 queries per second if all hit its cache, and to Q2 if all miss. At hit \
+ratio r it spends the share A = r*Q2 / (r*Q2 + Q1*(1-r)) of its time on hits. It responds to 1 / \
+(r/Q1 + (1-r)/Q2) queries per second (JINMEI, bind10-dev, 2013). Measured servers respond to 3 \
+to 21 % fewer at 90 % hits; each result includes this.
 
-r is given with --hit-ratio, or found by replaying a trace against caches of several sizes, with the ends \
-of lives that the trace has.
+r comes from --hit-ratio, or from a replay of a trace against caches of several sizes, with \
+expiry if the trace has it.
 
-With --measure it runs the experiment: servers on one core, a stub upstream and a load of its own, all hits, all misses, and the \
-mix, beside what the model makes of the first two.
+With --measure larder-lab runs the experiment: servers on one core, a stub upstream and its own \
+load, with all hits, all misses and the mix. It prints the measured mix and the prediction of \
+the model.
 
 Examples:
   larder-lab model
@@ -34,48 +35,55 @@ Examples:
             name: "hit-ratio",
             value_name: "LIST",
             default: "90%",
-            help: "Parts of the queries that the cache answers: 0.9 or 90%, apart by commas",
-            why: "What the memo assumes; busy resolvers are near it.",
+            help: "Use these hit ratios, separated by commas",
+            more: "Ratios are written as 0.9 or 90%.",
+            why: "The default is that of the memo; busy resolvers are near it.",
             ..MODEL_INPUT
         },
         Setting {
             name: "q1",
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000_000_000_000 },
-            help: "Answers a second when all queries hit; with --q2",
-            why: "Without it, what was measured of unbound on one core stands in, and the output says so.",
+            help: "Set the responses per second when all queries hit",
+            more: "Needs --q2. Without it the model uses a measurement of unbound on one core, \
+                and states so.",
             ..MODEL_INPUT
         },
         Setting {
             name: "q2",
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000_000_000_000 },
-            help: "Answers a second when all queries miss, with one external query each; with --q1",
-            why: "Measured as Q1, on the same cores: only their ratio decides how the time is spent.",
+            help: "Set the responses per second when all queries miss",
+            more: "Needs --q1. Each miss has one external query.",
+            why: "Measure it as Q1, on the same cores: only their ratio matters for the share of time.",
             ..MODEL_INPUT
         },
         Setting {
             name: "external-queries",
             value_name: "N",
             default: "1",
-            help: "External queries a miss, on average, where Q2 was measured with one",
-            why: "A forwarder asks one; the memo has 1.44 to 1.63 for resolvers. What a miss takes beyond a hit is multiplied by it.",
+            help: "Set the average number of external queries per miss",
+            more: "Q2 was measured with one. The additional cost of a miss is multiplied by this number.",
+            why: "A forwarder sends one; the memo has 1.44 to 1.63 for resolvers.",
             ..MODEL_INPUT
         },
         Setting {
             name: "wanted",
             value_name: "LIST",
             default: "70%,60%,50%",
-            help: "Parts of the time on hits for which to say the Q2/Q1 that gives them",
-            why: "Those of the memo. With a trace it is said only where asked for; asked for with --format csv, it is the CSV.",
+            help: "Print the Q2/Q1 for these shares of time on hits",
+            more: "With a trace it is printed only on request. With --format csv it replaces the \
+                other results.",
+            why: "The default is that of the memo.",
             ..MODEL_INPUT
         },
         Setting {
             name: "trace",
             kind: Kind::Path,
             value_name: "FILE|STREAM",
-            help: "A trace to find hit ratios with, as of larder-lab sim hit-ratio",
-            why: "Instead of --hit-ratio. Ends of lives count where the trace has them.",
+            help: "Determine hit ratios from this trace",
+            more: "It replaces --hit-ratio, and takes what larder-lab sim hit-ratio takes. Expiry \
+                counts if the trace has it.",
             ..MODEL_TRACE
         },
         Setting {
@@ -83,24 +91,26 @@ Examples:
             value_name: "FORMAT",
             kind: Kind::Choice(&TRACE_FORMATS),
             default: "auto",
-            help: "Format of the trace",
-            why: "Most are told by their name and first octets; the bare numbers are not.",
+            help: "Set the format of the trace",
+            why: "auto recognizes most formats by name and first bytes, but not bare numbers.",
             ..MODEL_TRACE
         },
         Setting {
             name: "cache-size",
             value_name: "LIST",
             default: "1%,5%,10%,30%,100%",
-            help: "Sizes of the cache: entries as 10000 or 10k, or parts of the different keys as 5%",
-            why: "The last holds everything: what still misses is new, or has ended.",
+            help: "Simulate these cache sizes",
+            more: "Sizes are entries (10000, 10k) or shares of the distinct keys (5%).",
+            why: "100% stores everything, so the remaining misses are new or expired keys.",
             ..MODEL_TRACE
         },
         Setting {
             name: "policy",
             value_name: "LIST",
             default: "partitioned,lru",
-            help: "Replacement policies, as of larder-lab sim hit-ratio",
-            why: "Larder's own, and what most servers do.",
+            help: "Simulate these replacement policies",
+            more: "The names are those of larder-lab sim hit-ratio.",
+            why: "The default has the policy of larder and that of most servers.",
             ..MODEL_TRACE
         },
         Setting {
@@ -108,7 +118,7 @@ Examples:
             value_name: "N",
             kind: Kind::Seed,
             default: "0x1",
-            help: "Seed of traces that are made up, and of what policies leave to chance",
+            help: "Set the seed of generated traces and random policies",
             why: "The same seed gives the same numbers.",
             ..MODEL_TRACE
         },
@@ -117,23 +127,26 @@ Examples:
             value_name: "N",
             kind: Kind::Cores,
             default: "all",
-            help: "Threads that replay",
+            help: "Set the number of replay threads",
             why: "The numbers do not depend on it.",
             ..MODEL_TRACE
         },
         Setting {
             name: "measure",
             group: "Experiment",
-            help: "Measure Q1, Q2 and the mix of servers on this machine, beside what the model says",
-            why: "The memo's experiment. It needs a network of its own: root, or unshare --user --map-root-user.",
+            help: "Measure Q1, Q2 and mixes of servers on this machine",
+            more: "Results are printed next to those of the model. It needs a network namespace: \
+                root, or unshare --user --map-root-user.",
+            why: "It is the experiment of the memo.",
             ..SWITCH
         },
         Setting {
             name: "measure-servers",
             value_name: "LIST",
             default: "larder,unbound,dnsdist",
-            help: "Servers that take part: larder unbound dnsdist bind",
-            why: "One that is not installed is left out, with a line that says so.",
+            help: "Measure these servers",
+            more: "Servers are larder, unbound, dnsdist and bind. A line reports servers that are \
+                not installed.",
             ..EXPERIMENT
         },
         Setting {
@@ -141,17 +154,18 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000 },
             default: "5",
-            help: "Rounds; every server is asked once a round, and medians count",
-            why: "What disturbs one round disturbs few.",
+            help: "Set the number of rounds",
+            more: "Each server is measured once per round, and medians count.",
+            why: "A disturbance affects few rounds.",
             ..EXPERIMENT
         },
         Setting {
             name: "measure-ms",
-            value_name: "N",
+            value_name: "MILLISECONDS",
             kind: Kind::Count { min: 10, max: 600_000 },
             default: "1000",
-            help: "Milliseconds for which a server is asked in a round",
-            why: "The kernel counts time that a server ran to some milliseconds.",
+            help: "Measure each server for this long per round",
+            why: "The kernel accounts run time with a resolution of a few milliseconds.",
             ..EXPERIMENT
         },
         Setting {
@@ -159,8 +173,8 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 100_000_000 },
             default: "10000",
-            help: "Names that are asked again and again, and hit",
-            why: "What a small site asks in an hour.",
+            help: "Set the number of popular names, which hit",
+            why: "A small site queries about as many names in an hour.",
             ..EXPERIMENT
         },
         Setting {
@@ -169,15 +183,15 @@ Examples:
             kind: Kind::Choice(&["table", "csv", "json"]),
             default: "table",
             group: "Output",
-            help: "Aligned text, CSV, or one JSON object",
-            why: "Text is for eyes; the others have more digits.",
+            help: "Choose the format of the results",
+            why: "The table is for people; the other formats have more digits.",
             ..ROW
         },
         Setting {
             name: "quiet",
             group: "Output",
-            help: "No progress, no notes; errors and damage only",
-            why: "Notes say what to doubt, so they are printed unless asked not to.",
+            help: "Print errors and damage only, without progress and notes",
+            why: "Notes list doubtful results, so they are printed by default.",
             ..SWITCH
         },
     ],

@@ -20,8 +20,8 @@ const SIM_FORMAT: Setting = Setting {
     kind: Kind::Choice(&["table", "csv", "json"]),
     default: "table",
     group: "Output",
-    help: "A table, or the same rows as CSV or JSON",
-    why: "The table is for eyes; programs read the others.",
+    help: "Choose the format of the results",
+    why: "The table is for people; programs read the others.",
     ..ROW
 };
 const SIM_SEED: Setting = Setting {
@@ -29,7 +29,7 @@ const SIM_SEED: Setting = Setting {
     value_name: "N",
     kind: Kind::Seed,
     default: "0x1",
-    help: "Seed of streams, spread and chances",
+    help: "Set the seed of streams, spread and sampling",
     why: "The same seed gives the same rows on any machine.",
     ..ROW
 };
@@ -38,21 +38,23 @@ const SIM_THREADS: Setting = Setting {
     value_name: "N",
     kind: Kind::Cores,
     default: "all",
-    help: "Threads that simulate",
-    why: "The rows are the same whatever the number.",
+    help: "Set the number of simulation threads",
+    why: "The rows are the same for any number.",
     ..ROW
 };
 /// `larder-lab sim hit-ratio`.
 pub const SIM_HIT_RATIO: Command = Command {
     path: &["sim", "hit-ratio"],
-    about: "Replay traces against policies and capacities, and print hit ratios",
-    long: "Reads each trace once (twice where it is larger than memory) and replays it against every \
-policy at every capacity, on all cores. The policies partitioned, fifo, lru and paper are the engine's own \
-code; the others are references, and belady is the bound that no policy can pass (look-ups alone, one \
-size, no ends). Sizes, stores, removals and ends of lives are honoured where the trace has them.
+    about: "Replay traces against cache policies, and print hit ratios",
+    long: "Reads each trace once (twice if it is larger than memory), and replays it against each policy at \
+each capacity, on all cores. The policies partitioned, fifo, lru and paper are the engine's own \
+code; the others are references. belady is the bound of all policies, for lookups of objects of \
+one size without expiry. Sizes, stores, removals and expiry are simulated if the trace has them.
 
-Results go to standard output, what was wrong with a trace to standard error. Exit status: 0 done; 1 done, \
-but records could not be read; 2 usage, input or output; 130 interrupted, what was replayed is printed.
+Results are written to standard output, problems of a trace to standard error.
+
+Exit status: 0 done; 1 done, but some records could not be read; 2 usage, input or output error; \
+130 interrupted, the results so far are printed.
 
 Examples:
   larder-lab sim hit-ratio --trace zipf:0.9 --policy all
@@ -66,8 +68,10 @@ Examples:
             required: true,
             kind: Kind::Path,
             value_name: "FILE|STREAM",
-            help: "Traces, also .gz .zst .xz; or zipf:ALPHA[:ITEMS[:REQUESTS]], dns:SEED, uniform:ITEMS, loop:ITEMS",
-            why: "Each is replayed by itself; - reads standard input, which must then fit in memory.",
+            help: "Replay these trace files or generated streams",
+            more: "Files may be compressed (.gz, .zst, .xz). Streams are \
+                zipf:ALPHA[:ITEMS[:REQUESTS]], dns:SEED, uniform:ITEMS and loop:ITEMS. larder-lab \
+                replays each trace by itself. - reads standard input, which must fit in memory.",
             ..INPUT
         },
         Setting {
@@ -76,8 +80,8 @@ Examples:
             kind: Kind::Choice(&TRACE_FORMATS),
             default: "auto",
             group: "Input",
-            help: "Format of the traces",
-            why: "Most are told by their name and first octets; the bare numbers are not.",
+            help: "Set the format of the traces",
+            why: "auto recognizes most formats by name and first bytes, but not bare numbers.",
             ..ROW
         },
         Setting {
@@ -85,8 +89,8 @@ Examples:
             value_name: "LIST",
             default: "partitioned,s3-fifo,w-tinylfu,arc,lru,fifo",
             group: "Simulation",
-            help: "Policies, with commas, or all",
-            why: "What larder runs, the best known of the field, and the two that everybody knows.",
+            help: "Simulate these policies, separated by commas, or all",
+            why: "The default has the policy of larder, the best known ones, and two simple references.",
             ..ROW
         },
         Setting {
@@ -94,8 +98,10 @@ Examples:
             value_name: "LIST",
             default: "1%,5%,10%,30%",
             group: "Simulation",
-            help: "Capacities, with commas: entries (1000), sizes with --by bytes (1GiB), or shares (10%)",
-            why: "Shares are of the trace's different keys, or of the octets of its different objects.",
+            help: "Simulate these capacities, separated by commas",
+            more: "Capacities are entries (1000), sizes with --by bytes (1GiB), or shares (10%). \
+                Shares are of the distinct keys of the trace, or of the bytes of its distinct \
+                objects.",
             ..ROW
         },
         Setting {
@@ -104,30 +110,31 @@ Examples:
             kind: Kind::Choice(&["entries", "bytes"]),
             default: "entries",
             group: "Simulation",
-            help: "What a capacity counts",
-            why: "Only some traces have sizes; elsewhere an object is one octet.",
+            help: "Count capacities in entries or in bytes",
+            why: "Only some traces have sizes; in others an object counts as one byte.",
             ..ROW
         },
         Setting {
             name: "fill",
             group: "Simulation",
-            help: "A look-up that misses stores its key (so it is unless --no-fill is passed)",
-            why: "As in a cache before an origin, and in most published simulations.",
+            help: "Store the key of each lookup that misses",
+            more: "This is the default; --no-fill disables it.",
+            why: "A cache in front of an origin does this, and so do most published simulations.",
             ..SWITCH
         },
         Setting {
             name: "no-fill",
             group: "Simulation",
-            help: "Only the trace's own stores store",
-            why: "As in a capture, where answers are learnt and questions are not.",
+            help: "Store only what the trace stores",
+            why: "It models a capture, where responses are learned and queries are not.",
             ..SWITCH
         },
         Setting {
             name: "sample",
             value_name: "RATE",
             group: "Simulation",
-            help: "Simulate in miniature, with this part of the keys (0.01 or 1%), or auto",
-            why: "For traces of billions of requests; the error is stated beside each hit ratio.",
+            help: "Simulate a sample of the keys (0.01, 1% or auto)",
+            why: "It is for traces of billions of requests. The error is printed with each hit ratio.",
             ..ROW
         },
         Setting {
@@ -136,8 +143,8 @@ Examples:
             kind: Kind::Seed,
             default: "0x1",
             group: "Simulation",
-            help: "Seed of streams, samples, and what policies leave to chance",
-            why: "The same seed gives the same hits on every machine.",
+            help: "Set the seed of streams, samples and random policies",
+            why: "The same seed gives the same hits on any machine.",
             ..ROW
         },
         Setting {
@@ -146,7 +153,7 @@ Examples:
             kind: Kind::Cores,
             default: "all",
             group: "Simulation",
-            help: "Threads that replay",
+            help: "Set the number of replay threads",
             why: "Hit ratios do not depend on the number.",
             ..ROW
         },
@@ -156,8 +163,8 @@ Examples:
             kind: Kind::Choice(&["table", "csv", "json"]),
             default: "table",
             group: "Output",
-            help: "Format of the results",
-            why: "The table is for eyes.",
+            help: "Choose the format of the results",
+            why: "The table is for people; programs read the others.",
             ..ROW
         },
         Setting {
@@ -166,14 +173,14 @@ Examples:
             value_name: "DIR",
             kind: Kind::Path,
             group: "Output",
-            help: "Also write hit-ratio.csv, results.json and a curve (SVG) a trace into this directory",
-            why: "It is made if need be; files of these names are replaced.",
+            help: "Also write hit-ratio.csv, results.json and SVG curves here",
+            more: "larder-lab creates the directory, and replaces files with these names.",
             ..ROW
         },
         Setting {
             name: "quiet",
             group: "Output",
-            help: "No progress and no notes; damage and errors only",
+            help: "Print damage and errors only, without progress and notes",
             why: "Progress is drawn on a terminal only.",
             ..SWITCH
         },
@@ -183,19 +190,20 @@ Examples:
 /// `larder-lab sim sync`.
 pub const SIM_SYNC: Command = Command {
     path: &["sim", "sync"],
-    about: "Simulate a cache that several cores share, by how they share it",
-    long: "Replays a trace on virtual cores and prints, for each way of sharing: hits, old values \
-among them, and the work that sharing takes. Ways: synchronous and periodic (one main and a proxy a \
-core, which show changes at once, or after the last so many requests), independent (a cache a core, \
-memory divided), independent-full (each core the whole size), sharded (each core a part of the names; \
-requests are handed over).
+    about: "Simulate ways to share a cache among cores",
+    long: "Replays a trace on virtual cores, and prints hits, outdated values among them, and the work of \
+sharing for each way. With synchronous and periodic, a main cache has a replica per core, which \
+shows changes at once or after the period. With independent each core has its own cache and a \
+part of the memory, with independent-full the whole size. With sharded each core owns a part of \
+the names, and other cores hand requests over.
 
-A value is old when it had been replaced before; every set is taken to change the value, which is the \
-worst case. Work, a request, over all proxies: records of the engine's log and their octets; entries, \
-each changed one once a sync; whole, all entries of every part of the table with a change in it (64 \
-parts), as the paper copies sub-tables; moved, requests handed to another core.
+A value is outdated if it had been replaced before. Each set counts as a change of the value, \
+which is the worst case. Columns of work are per request, over all replicas. Records are those \
+of the engine's log, with their bytes. Entries counts each changed entry once per sync. Whole \
+counts all entries of each of the 64 parts of the table with a change, as the paper copies \
+sub-tables. Moved counts requests handed to another core.
 
-Traces are files, or streams that are made up: zipf:ALPHA[:ITEMS[:REQUESTS]], dns:SEED[:REQUESTS].
+Traces are files or generated streams: zipf:ALPHA[:ITEMS[:REQUESTS]], dns:SEED[:REQUESTS].
 
 Examples:
   larder-lab sim sync
@@ -207,8 +215,8 @@ Examples:
             value_name: "TRACE",
             kind: Kind::Word,
             default: "zipf:0.9:200000:3000000",
-            help: "A trace: a file, or the name of a stream",
-            why: "The paper's names follow Zipf's law; an exponent of 0.9 is usual for names.",
+            help: "Replay this trace file or generated stream",
+            why: "The names of the paper follow Zipf's law; 0.9 is a usual exponent for names.",
             ..INPUT
         },
         Setting {
@@ -216,31 +224,34 @@ Examples:
             value_name: "FORMAT",
             kind: Kind::Choice(&TRACE_FORMATS),
             default: "auto",
-            help: "Format of the file",
-            why: "auto looks at the first octets and the file's name.",
+            help: "Set the format of the file",
+            why: "auto recognizes the first bytes and the name of the file.",
             ..INPUT
         },
         Setting {
             name: "mode",
             value_name: "LIST",
             default: "all",
-            help: "Ways of sharing: synchronous periodic independent independent-full sharded",
-            why: "A difference means something beside the others only.",
+            help: "Simulate these ways of sharing the cache",
+            more: "The ways are synchronous, periodic, independent, independent-full and sharded.",
+            why: "A result is meaningful only compared with the others.",
             ..ROW
         },
         Setting {
             name: "policy",
             value_name: "LIST",
             default: "partitioned,paper,lru",
-            help: "Who leaves: policies by name, as in sim hit-ratio",
-            why: "The engine's own, the paper's Algorithm 1 as listed, and what everybody knows.",
+            help: "Simulate these replacement policies",
+            more: "The names are those of sim hit-ratio.",
+            why: "The default has the policy of larder, the paper's Algorithm 1, and a simple reference.",
             ..ROW
         },
         Setting {
             name: "capacity",
             value_name: "LIST",
             default: "8/17",
-            help: "Entries of the whole cache, or shares of the distinct names: 1000, 10%, 8/17",
+            help: "Simulate these capacities of the whole cache",
+            more: "Capacities are entries (1000) or shares of the distinct names (10%, 8/17).",
             why: "The paper has 17 GB of names and 8 GB of memory.",
             ..ROW
         },
@@ -249,8 +260,8 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1024 },
             default: "8",
-            help: "Virtual cores",
-            why: "The paper's machine has eight; this one need not.",
+            help: "Set the number of virtual cores",
+            why: "The paper's machine has eight; this machine may have fewer.",
             ..ROW
         },
         Setting {
@@ -258,8 +269,8 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 1, max: u64::MAX },
             default: "10000",
-            help: "Requests, over all cores, from one sync to the next",
-            why: "At ten million requests a second, a millisecond.",
+            help: "Sync after this many requests over all cores",
+            why: "At ten million requests per second the default is a millisecond.",
             ..ROW
         },
         Setting {
@@ -267,42 +278,44 @@ Examples:
             value_name: "HOW",
             kind: Kind::Choice(&["random", "flow", "key"]),
             default: "random",
-            help: "Which core a request comes to: any, its flow's, its name's",
-            why: "Network cards spread flows, which for a name is nearly at random.",
+            help: "Distribute requests to cores at random, by flow or by key",
+            why: "Network cards distribute flows, which is nearly random for a name.",
             ..ROW
         },
         Setting {
             name: "reports",
             value_name: "SHARE",
             default: "1",
-            help: "Share of proxies' hits that main is told of: 1, 1/2, 1/8, 0",
-            why: "Told at the sync, and lost if the name has left by then.",
+            help: "Report this share of replica hits to the main cache",
+            more: "Shares are 1, 1/2, 1/8 or 0. A report is sent at the sync, and dropped if the \
+                name was evicted before.",
             ..ROW
         },
         Setting {
             name: "sets",
             value_name: "SHARE",
             default: "10%",
-            help: "Share of the trace's look-ups that are taken for sets of a new value",
+            help: "Treat this share of lookups as sets of a new value",
             why: "The paper's mix for hit ratios is 90 % get and 10 % set.",
             ..ROW
         },
         Setting {
             name: "fill",
-            help: "A miss is followed by a set, as in a resolver; this is the default",
-            why: "Here so that scripts can say what they mean.",
+            help: "Follow each miss by a set, as a resolver does",
+            more: "This is the default.",
+            why: "Scripts can state it.",
             ..SWITCH
         },
         Setting {
             name: "no-fill",
-            help: "Only sets store, as where names are learnt from captured answers",
-            why: "Both uses are real, and their numbers differ.",
+            help: "Do not set after a miss",
+            why: "It models names that are learned from captured responses.",
             ..SWITCH
         },
         Setting {
             name: "fall-through",
-            help: "Look for a name in main that the proxy does not show",
-            why: "The engine's proxies don't: what was stored since the last sync is a miss.",
+            help: "Look for a missing name in the main cache, too",
+            why: "Replicas of the engine do not: names stored since the last sync are misses.",
             ..SWITCH
         },
         Setting {
@@ -310,8 +323,8 @@ Examples:
             value_name: "N",
             kind: Kind::Count { min: 0, max: u64::MAX },
             default: "0",
-            help: "Requests at the start that do not count",
-            why: "Cold misses count unless told otherwise, as in sim hit-ratio.",
+            help: "Exclude this many requests at the start",
+            why: "By default cold misses count, as in sim hit-ratio.",
             ..ROW
         },
         SIM_SEED,
@@ -323,28 +336,33 @@ Examples:
 /// `larder-lab sim lengths`.
 pub const SIM_LENGTHS: Command = Command {
     path: &["sim", "lengths"],
-    about: "Simulate memory split by the length of names",
-    long: "Reads a list of names, the most popular first, prints what their lengths are like (to standard \
-error), and what it costs in hits to keep names of different lengths apart: in points of hit ratio below \
-the same policy with octets counted and nothing split. Ways of splitting: moving (pages go where they are \
-needed, names are rounded up to their class: the engine), universe (as all names would need it), popularity \
-(by the square root of it), geometric (the paper's example: 50 for names of 3 octets, 1 for those of 65).
+    about: "Simulate memory that is split by the length of names",
+    long:
+        "Reads a list of names, the most popular first, and prints statistics of their lengths to \
+standard error. Prints what separate memory for names of different lengths costs, in points of \
+hit ratio. The reference is the same policy with bytes counted and no split.
 
-Names are asked for by Zipf's law in the order of the list; the first third of the requests warms up.",
+Ways of splitting: moving gives pages to the lengths that need them, with names rounded up to \
+their class, as the engine does. universe splits by the needs of all names. popularity splits by \
+the square root of that. geometric is the paper's example: 50 for names of 3 bytes, 1 for names \
+of 65.
+
+Requests follow Zipf's law in the order of the list; the first third is a warm-up.",
     settings: &[
         Setting {
             name: "names",
             required: true,
             kind: Kind::Path,
-            help: "A list, one name a line or rank,name; compressed or not",
-            why: "Lists of popular names are public; your resolver's own is better.",
+            help: "Read this list of names, the most popular first",
+            more: "Lines are names, or rank,name. The file may be compressed.",
+            why: "Lists of popular names are public; the list of your resolver is better.",
             ..INPUT
         },
         Setting {
             name: "memory",
             value_name: "LIST",
             default: "1/17,8/17",
-            help: "Memory, as shares of the octets of all names",
+            help: "Simulate these shares of the bytes of all names",
             why: "The paper has 17 GB of names and 8 GB of memory.",
             ..ROW
         },
@@ -352,30 +370,31 @@ Names are asked for by Zipf's law in the order of the list; the first third of t
             name: "width",
             value_name: "LIST",
             default: "1,8,16,32",
-            help: "Widths of classes in octets, 1 to 253",
-            why: "The paper's sub-tables have one length each; the engine's classes are wider.",
+            help: "Simulate these widths of length classes, 1 to 253 bytes",
+            why: "The paper's sub-tables have one length each; classes of the engine are wider.",
             ..ROW
         },
         Setting {
             name: "policy",
             value_name: "LIST",
             default: "lru,partitioned",
-            help: "Who leaves: policies by name, as in sim hit-ratio",
-            why: "What everybody knows, and the engine's own.",
+            help: "Simulate these replacement policies",
+            more: "The names are those of sim hit-ratio.",
+            why: "The default has a simple reference and the policy of the engine.",
             ..ROW
         },
         Setting {
             name: "alpha",
             value_name: "X",
             default: "0.9",
-            help: "Exponent of Zipf's law, 0 to 10",
-            why: "Usual for names.",
+            help: "Set the exponent of Zipf's law, 0 to 10",
+            why: "The default is usual for names.",
             ..ROW
         },
         Setting {
             name: "shuffle",
-            help: "Take the list in a shuffled order: length then says nothing of popularity",
-            why: "Popular names are shorter, and a split by length profits or suffers from that.",
+            help: "Shuffle the list, so that length and popularity differ",
+            why: "Popular names are shorter, which helps or harms a split by length.",
             ..SWITCH
         },
         Setting {
@@ -383,8 +402,8 @@ Names are asked for by Zipf's law in the order of the list; the first third of t
             value_name: "N",
             kind: Kind::Count { min: 1, max: 10_000_000_000 },
             default: "3000000",
-            help: "Requests",
-            why: "Enough that a hundredth of a point means something.",
+            help: "Set the number of requests",
+            why: "The default makes a hundredth of a point significant.",
             ..ROW
         },
         SIM_SEED,
@@ -396,12 +415,13 @@ Names are asked for by Zipf's law in the order of the list; the first third of t
 /// `larder-lab sim paper`.
 pub const SIM_PAPER: Command = Command {
     path: &["sim", "paper"],
-    about: "Do the paper's experiments again, and set them beside its numbers",
-    long: "Figures 2, 3 and 7 to 13 and Tables 1 and 2 of Han, Guo and Zeng, Research on Multicore \
-Key-Value Storage System for Domain Name Storage (2021): throughput and insert latency of the engine on \
-this machine, hit ratios, sync modes and splits by length simulated. Writes CSV and SVG files and one \
-report, report.md and report.html, in which every figure stands beside what the paper reports, with what \
-differs and why. What is simulated is the same for a seed on any machine; what is measured is not.",
+    about: "Reproduce the paper's experiments and compare the results",
+    long: "The paper is: Han, Guo and Zeng, Research on Multicore Key-Value Storage System for Domain Name \
+Storage (2021). The run covers its Figures 2, 3 and 7 to 13 and Tables 1 and 2. Measures \
+throughput and insert latency of the engine on this machine. Simulates hit ratios, sync modes \
+and splits by length. Writes CSV and SVG files and a report (report.md and report.html), in \
+which each figure stands next to the paper's, with differences and their reasons. Simulated \
+results are the same for a seed on any machine; measured results are not.",
     settings: &[
         Setting {
             name: "output",
@@ -409,26 +429,27 @@ differs and why. What is simulated is the same for a seed on any machine; what i
             value_name: "DIR",
             kind: Kind::Path,
             required: true,
-            help: "Where the files go; made if it is not there",
-            why: "Files of an earlier run are replaced.",
+            help: "Write the report to this directory",
+            more: "larder-lab creates the directory, and replaces files of an earlier run.",
             ..OUTPUT
         },
         Setting {
             name: "names",
             kind: Kind::Path,
-            help: "A list of names, the most popular first, for Figures 2 and 3",
-            why: "Without one, lengths are made up as popular names have them.",
+            help: "Use this list of names for Figures 2 and 3",
+            more: "The most popular names come first.",
+            why: "Without a list, lengths are generated from the distribution of popular names.",
             ..INPUT
         },
         Setting {
             name: "quick",
-            help: "Small tables and short streams: seconds instead of minutes",
-            why: "To see that it works; the numbers mean little.",
+            help: "Use small tables and short streams",
+            why: "The run takes seconds instead of minutes, and its numbers mean little.",
             ..SWITCH
         },
         Setting {
             name: "no-engine",
-            help: "Leave out what is measured by the clock: Figures 7 to 12",
+            help: "Skip Figures 7 to 12, which measure time",
             why: "The rest is the same on every machine.",
             ..SWITCH
         },

@@ -4,79 +4,84 @@ use larder_settings::table::{Kind, Setting};
 
 use super::{LASTING, ON_OFF};
 
-const LIFE: Setting = Setting { group: "Life of an answer", ..LASTING };
+const CACHING: Setting = Setting { group: "Caching", ..LASTING };
 const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
 
 pub(super) const ROWS: [Setting; 15] = [
     Setting {
         name: "ttl-min",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 0, max: 3_600 },
         default: "0s",
-        help: "Hold answers at least this long",
-        why: "What says 0 is never held; more than some seconds breaks names that move.",
-        ..LIFE
+        help: "Cache responses for at least this time",
+        more: "Responses with TTL 0 are never cached.",
+        why: "More than a few seconds breaks names that move.",
+        ..CACHING
     },
     Setting {
         name: "ttl-max",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 1, max: 604_800 },
         default: "86400s",
-        help: "Hold answers at most this long",
-        why: "As unbound does; RFC 8767 recommends a week at most.",
-        ..LIFE
+        help: "Cache responses for at most this time",
+        why: "The default is that of unbound; RFC 8767 recommends at most a week.",
+        ..CACHING
     },
     Setting {
         name: "negative-ttl-max",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 1, max: 86_400 },
         default: "3600s",
-        help: "Hold answers that there is nothing at most this long",
-        why: "As unbound does; RFC 2308 recommends three hours at most.",
-        ..LIFE
+        help: "Cache negative responses for at most this time",
+        why: "The default is that of unbound; RFC 2308 recommends at most three hours.",
+        ..CACHING
     },
     Setting {
         name: "failure-ttl",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 1, max: 300 },
         default: "5s",
-        help: "Do not ask again so soon after no upstream could answer",
-        why: "RFC 9520 wants from 1 s to 5 minutes.",
-        ..LIFE
+        help: "Cache failures of all upstreams for this time",
+        why: "RFC 9520 requires 1 s to 5 minutes.",
+        ..CACHING
     },
     Setting {
         name: "stale",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 0, max: 604_800 },
         default: "86400s",
-        help: "Serve answers this long past their end where no upstream answers; 0 never",
-        why: "RFC 8767 recommends one to three days; a fresh answer is always tried first.",
-        ..LIFE
+        help: "Serve expired responses for this time if upstreams fail",
+        more: "0 disables it. larder always tries to get a fresh response first.",
+        why: "RFC 8767 recommends one to three days.",
+        ..CACHING
     },
     Setting {
         name: "nxdomain-cut",
         value_name: "WHEN",
         kind: Kind::Choice(&["validated", "always", "never"]),
         default: "validated",
-        help: "When a name that does not exist answers for all names below it (RFC 8020)",
-        why: "There are servers that deny names with others below; validated needs --trust-ad.",
-        ..LIFE
+        help: "Set when NXDOMAIN covers the names below it (RFC 8020)",
+        more: "validated needs --trust-ad.",
+        why: "Some servers deny names that have other names below them.",
+        ..CACHING
     },
     Setting {
         name: "prefetch",
         value_name: "PERCENT",
         kind: Kind::Count { min: 0, max: 50 },
         default: "10",
-        help: "Fetch an answer anew when it is asked for in this last part of its life; 0 never",
-        why: "What is asked often never has to be waited for.",
-        ..LIFE
+        help: "Refresh responses in this last part of their TTL",
+        more: "0 disables it. larder fetches the response again when a client queries it in that time.",
+        why: "Clients never wait for popular names.",
+        ..CACHING
     },
     Setting {
         name: "cookies",
         group: "Limits",
         default: "true",
-        help: "Give clients cookies, and do not limit those that show one (RFC 7873)",
-        why: "Who shows one has received an answer at its address, so it is not forged.",
+        help: "Send DNS cookies to clients (RFC 7873)",
+        more: "Clients with a valid cookie have no rate limit.",
+        why: "A client with a cookie has received a response at its address, so the address is not forged.",
         ..ON_OFF
     },
     Setting {
@@ -84,8 +89,10 @@ pub(super) const ROWS: [Setting; 15] = [
         value_name: "HEX",
         kind: Kind::Word,
         default: "random",
-        help: "32 hexadecimal digits that cookies are made with, or 'random'",
-        why: "Servers behind one address need the same; keep it in the file, as others see a command line.",
+        help: "Set the secret of cookies, 32 hexadecimal digits",
+        more: "random chooses a secret at the start.",
+        why: "Servers that share an address need the same secret. Set it in the file: other users \
+            can read a command line.",
         ..LIMIT
     },
     Setting {
@@ -93,8 +100,10 @@ pub(super) const ROWS: [Setting; 15] = [
         value_name: "N",
         kind: Kind::Count { min: 0, max: 1_000_000 },
         default: "0",
-        help: "Answers a second over UDP for a client's network (/24, /56), for each core; 0 no limit",
-        why: "For servers that the world can reach; who shows a cookie or comes by TCP is not limited.",
+        help: "Limit UDP responses per second and network",
+        more: "0 means no limit. Networks are IPv4 /24 and IPv6 /56. The limit applies to each \
+            core. Clients with a cookie or over TCP have no limit.",
+        why: "It is for servers that are open to the internet.",
         ..LIMIT
     },
     Setting {
@@ -102,8 +111,9 @@ pub(super) const ROWS: [Setting; 15] = [
         value_name: "N",
         kind: Kind::Count { min: 0, max: 100 },
         default: "2",
-        help: "Send every so manieth answer above the limit empty and truncated; 0 none",
-        why: "Who is honest then comes by TCP, and who forges addresses sends nothing larger than it sent.",
+        help: "Send every Nth response above the rate limit truncated",
+        more: "These responses are empty. With 0 larder sends none.",
+        why: "Legitimate clients then retry over TCP, and forged queries are not amplified.",
         ..LIMIT
     },
     Setting {
@@ -111,8 +121,8 @@ pub(super) const ROWS: [Setting; 15] = [
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "1024",
-        help: "TCP connections of clients, for each core",
-        why: "Beyond it the one that is idle for longest is closed.",
+        help: "Limit the TCP connections of clients per core",
+        more: "Above the limit larder closes the connection that is idle for longest.",
         ..LIMIT
     },
     Setting {
@@ -120,8 +130,9 @@ pub(super) const ROWS: [Setting; 15] = [
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "64",
-        help: "TCP connections of one client (an IPv4 address, a /64), for each core",
-        why: "So that one client cannot take them all.",
+        help: "Limit the TCP connections per client and core",
+        more: "A client is an IPv4 address or an IPv6 /64.",
+        why: "One client cannot take all connections.",
         ..LIMIT
     },
     Setting {
@@ -129,8 +140,8 @@ pub(super) const ROWS: [Setting; 15] = [
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "10000",
-        help: "Questions in flight, for each core",
-        why: "Beyond it clients get what is held past its end, or SERVFAIL.",
+        help: "Limit the in-flight queries to upstreams per core",
+        more: "Above the limit clients get stale responses or SERVFAIL.",
         ..LIMIT
     },
     Setting {
@@ -138,8 +149,8 @@ pub(super) const ROWS: [Setting; 15] = [
         value_name: "N",
         kind: Kind::Count { min: 1, max: 10_000_000 },
         default: "30000",
-        help: "Clients that wait for answers, for each core",
-        why: "Each takes about 600 octets.",
+        help: "Limit the clients that wait for responses, per core",
+        why: "Each takes about 600 bytes.",
         ..LIMIT
     },
 ];

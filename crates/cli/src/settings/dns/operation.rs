@@ -2,61 +2,48 @@
 
 use larder_settings::table::{Kind, Setting};
 
+use super::super::servers;
 use super::LASTING;
 
 const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
 
 pub(super) const ROWS: [Setting; 12] = [
-    Setting {
-        name: "ctl",
-        value_name: "PATH",
-        help: "The Unix socket for larder ctl",
-        why: "larder ctl asks at /run/larder/ctl unless told otherwise; its directory must be there.",
-        ..OPERATION
-    },
-    Setting {
-        name: "ctl-mode",
-        value_name: "OCTAL",
-        default: "0600",
-        help: "File mode of that socket",
-        why: "The file system says who may ask: 0660 lets the group ask too.",
-        ..OPERATION
-    },
-    Setting {
-        name: "metrics",
-        value_name: "ADDR:PORT",
-        help: "Where Prometheus gets metrics, at /metrics over HTTP",
-        why: "There is no password: listen where only those reach who may know.",
-        ..OPERATION
-    },
+    servers::CTL,
+    servers::CTL_MODE,
+    servers::METRICS,
     Setting {
         name: "snapshot",
         value_name: "FILE",
-        help: "Save the cache to this file at the end, and load it at the start",
-        why: "A restart then costs no answers; whoever kills it leaves the older file whole.",
+        help: "Save the cache to this file at the end, load it at start",
+        why: "The cache survives a restart. If larder is killed, the older file stays complete.",
         ..OPERATION
     },
     Setting {
         name: "snapshot-every",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 0, max: 86_400 },
         default: "900s",
-        help: "Also save it so often; 0: at the end only",
-        why: "What a crash may cost; a save takes a second a million answers or so, beside the service.",
+        help: "Also save the snapshot at this interval",
+        more: "With 0 larder saves it only at the end.",
+        why: "A crash loses at most the responses of one interval. Saving takes about a second \
+            per million responses while larder serves.",
         ..OPERATION
     },
     Setting {
         name: "dnstap",
         value_name: "FILE|unix:PATH",
-        help: "Write all messages of clients and upstreams as dnstap, to a file or a collector's socket",
-        why: "Costs a copy of each message. SIGHUP and SIGUSR1 begin the file anew, after a rotation.",
+        help: "Write all client and upstream messages as dnstap",
+        more: "The target is a file or the socket of a collector. SIGHUP and SIGUSR1 reopen the \
+            file after a rotation.",
+        why: "It costs a copy of each message.",
         ..OPERATION
     },
     Setting {
         name: "query-log",
         value_name: "FILE",
-        help: "Write a line for each answer to a client, or for one in so many",
-        why: "Time, client, question, code, size, where it came from. SIGHUP and SIGUSR1 open the file anew, after a rotation.",
+        help: "Write a line for each response, or for a sample",
+        more: "A line has time, client, query, response code, size and source. SIGHUP and SIGUSR1 \
+            reopen the file after a rotation.",
         ..OPERATION
     },
     Setting {
@@ -64,8 +51,8 @@ pub(super) const ROWS: [Setting; 12] = [
         value_name: "FORMAT",
         kind: Kind::Choice(&["text", "json"]),
         default: "text",
-        help: "Lines of words, or a JSON object a line",
-        why: "Words are for eyes and awk, JSON is for collectors.",
+        help: "Choose the format of the query log",
+        why: "text is for people and awk, json for collectors.",
         ..OPERATION
     },
     Setting {
@@ -73,24 +60,26 @@ pub(super) const ROWS: [Setting; 12] = [
         value_name: "N",
         kind: Kind::Count { min: 1, max: 1_000_000 },
         default: "1",
-        help: "Log one answer in so many, drawn at random",
-        why: "A line costs about a microsecond of a core; one in a hundred costs nothing that is seen.",
+        help: "Log one response in N, chosen at random",
+        why: "A line takes about a microsecond of a core; one in a hundred has no measurable cost.",
         ..OPERATION
     },
     Setting {
         name: "query-log-prefix",
         value_name: "BITS[/BITS]",
-        help: "Log only so many bits of clients' addresses, of IPv4 and of IPv6 (56), and no port",
-        why: "Who asked what is personal: 24 tells networks apart, and nobody in them.",
+        help: "Log only this many bits of client addresses, and no port",
+        more: "The default for IPv6 is 56 bits.",
+        why: "Queries are personal data: 24 bits identify networks, but not clients in them.",
         ..OPERATION
     },
     Setting {
         name: "query-log-size",
-        value_name: "SIZE",
+        value_name: "BYTES",
         kind: Kind::Bytes { min: 0, max: 1 << 40 },
         default: "256MiB",
-        help: "Rename the file to FILE.1 when it has so many octets, and begin another; 0 never",
-        why: "A log that nobody looks after must not fill the disk.",
+        help: "Rotate the query log at this size",
+        more: "0 disables it. The file is renamed to FILE.1.",
+        why: "An unattended log must not fill the disk.",
         ..OPERATION
     },
     Setting {
@@ -98,8 +87,8 @@ pub(super) const ROWS: [Setting; 12] = [
         value_name: "N",
         kind: Kind::Count { min: 0, max: 1_000 },
         default: "4",
-        help: "Files kept so beside the one that is written",
-        why: "The oldest beyond them is deleted.",
+        help: "Keep this many rotated query logs",
+        more: "larder deletes older ones.",
         ..OPERATION
     },
 ];

@@ -11,36 +11,40 @@ pub(super) const ROWS: [Setting; 11] = [
     Setting {
         name: "access",
         value_name: "NETWORK=ACTION",
-        help: "Whom to serve: allow, refuse or drop questions of a network; the longest network counts",
-        why: "Local networks only unless told otherwise; a resolver for all the world floods others.",
+        help: "Allow, refuse or drop queries from a network",
+        more: "Actions: allow, refuse, drop. The longest matching network applies.",
+        why: "By default only local networks are served: an open resolver is used to flood other networks.",
         ..POLICY_LIST
     },
     Setting {
         name: "view",
         value_name: "NETWORK=VIEW",
-        help: "Put clients of a network into a view; the longest network counts, the others are in 'default'",
-        why: "Lists and local data may be for some views only, as in kids+guests:FILE.",
+        help: "Assign clients of a network to a view",
+        more: "The longest matching network applies. Other clients are in the view default.",
+        why: "Lists and local data can apply to some views only, as in kids+guests:FILE.",
         ..POLICY_LIST
     },
     Setting {
         name: "hosts",
         value_name: "[VIEWS:]FILE",
-        help: "Files of addresses and names, as /etc/hosts, to answer from",
-        why: "Names are answered in both directions.",
+        help: "Serve the names and addresses of these hosts files",
+        more: "The format is that of /etc/hosts. Names are served in both directions.",
         ..POLICY_LIST
     },
     Setting {
         name: "local-data",
         value_name: "[VIEWS:]FILE",
-        help: "Files of lines 'NAME TTL TYPE DATA' or 'zone NAME ACTION', to answer from",
-        why: "An action is static, transparent, redirect, refuse or nxdomain; # begins a comment.",
+        help: "Serve the records and zones of these files",
+        more: "Lines are 'NAME TTL TYPE DATA' or 'zone NAME ACTION'; # begins a comment. Actions: \
+            static, transparent, redirect, refuse, nxdomain.",
         ..POLICY_LIST
     },
     Setting {
         name: "blocklist",
         value_name: "[VIEWS:]FILE",
-        help: "Files of domains that are blocked with all below them",
-        why: "Domains, hosts files of 0.0.0.0 and rules ||domain^ are read; other lines are skipped and counted.",
+        help: "Block the domains of these files and all names below them",
+        more: "Formats: domains, hosts files with 0.0.0.0, and rules ||domain^. larder skips and \
+            counts other lines.",
         ..POLICY_LIST
     },
     Setting {
@@ -48,8 +52,9 @@ pub(super) const ROWS: [Setting; 11] = [
         value_name: "ANSWER",
         kind: Kind::Choice(&["nxdomain", "zero", "refused"]),
         default: "nxdomain",
-        help: "What to say of blocked names: that they do not exist, the addresses 0.0.0.0 and ::, or REFUSED",
-        why: "Some programs ask another resolver after REFUSED.",
+        help: "Set the response for blocked names",
+        more: "nxdomain: the name does not exist. zero: the addresses 0.0.0.0 and ::. refused: REFUSED.",
+        why: "After REFUSED some programs query another resolver.",
         ..POLICY
     },
     Setting {
@@ -57,22 +62,25 @@ pub(super) const ROWS: [Setting; 11] = [
         value_name: "REASON",
         kind: Kind::Choice(&["blocked", "filtered"]),
         default: "blocked",
-        help: "Who wants names blocked: the operator, or those who ask (RFC 8914)",
-        why: "Clients that understand it tell their users.",
+        help: "Set the extended error code of blocked names (RFC 8914)",
+        more: "blocked: by the operator. filtered: at the request of the client.",
+        why: "Clients that support it show the reason to their users.",
         ..POLICY
     },
     Setting {
         name: "allowlist",
         value_name: "[VIEWS:]FILE",
-        help: "Files of domains that no blocklist and no policy zone counts for",
-        why: "For what a list of others blocks in error.",
+        help: "Exempt the domains of these files from blocking",
+        more: "They override blocklists and response policy zones.",
+        why: "Use it for domains that a public list blocks by mistake.",
         ..POLICY_LIST
     },
     Setting {
         name: "rpz",
         value_name: "[VIEWS:]ORIGIN=FILE",
-        help: "Response policy zones, as zone files, by the name of their zone",
-        why: "Rules for names asked are followed, in the order of the zones; others are skipped and counted.",
+        help: "Apply these response policy zones (RPZ)",
+        more: "Give the name of the zone and its zone file. larder applies the rules for query \
+            names in the order of the zones. It skips and counts other rules.",
         ..POLICY_LIST
     },
     Setting {
@@ -80,8 +88,9 @@ pub(super) const ROWS: [Setting; 11] = [
         value_name: "TEXT",
         kind: Kind::Word,
         default: "none",
-        help: "What to answer to version.bind of class CHAOS; it is refused without",
-        why: "Nobody needs to know, but who counts servers of his own.",
+        help: "Return this text for version.bind in class CHAOS",
+        more: "Without it the query is refused.",
+        why: "It is useful for counting your own servers.",
         ..POLICY
     },
     Setting {
@@ -89,8 +98,9 @@ pub(super) const ROWS: [Setting; 11] = [
         value_name: "TEXT",
         kind: Kind::Word,
         default: "none",
-        help: "What to answer to id.server of class CHAOS (RFC 4892); it is refused without",
-        why: "Tells servers behind one address apart.",
+        help: "Return this text for id.server in class CHAOS (RFC 4892)",
+        more: "Without it the query is refused.",
+        why: "It distinguishes servers that share an address.",
         ..POLICY
     },
 ];

@@ -2,7 +2,7 @@
 
 use larder_settings::table::{Kind, ROW, SWITCH, Setting};
 
-const TRIAL: Setting = Setting { group: "Trial", ..ROW };
+const SHADOW: Setting = Setting { group: "Shadow mode", ..ROW };
 
 pub(super) const ROWS: [Setting; 6] = [
     Setting {
@@ -11,50 +11,54 @@ pub(super) const ROWS: [Setting; 6] = [
         kind: Kind::List,
         many: true,
         default: "none",
-        help: "Serve nobody: answer the questions of this running resolver to itself, and compare",
-        why: "Its addresses as clients know them; 0.0.0.0 stands for all.",
-        ..TRIAL
+        help: "Compare with this running resolver without serving clients",
+        more: "larder resolves the queries of the resolver's clients for itself, and compares the \
+            responses. Give the addresses that clients use; 0.0.0.0 stands for all.",
+        ..SHADOW
     },
     Setting {
         name: "shadow-from",
         value_name: "FILE|-|unix:PATH|dnstap:FILE",
         default: "-",
-        help: "The copy of its traffic: a capture (- is a pipe), dnstap from a file, or from a socket to be made",
-        why: "tcpdump writes the one, resolvers the other; dnstap also has TCP and what the resolver asks.",
-        ..TRIAL
+        help: "Read the copy of the resolver's traffic from here",
+        more: "Sources: a capture (- is a pipe), a dnstap file, or a dnstap socket that larder creates.",
+        why: "tcpdump writes captures and resolvers write dnstap. dnstap also has TCP and the \
+            queries of the resolver.",
+        ..SHADOW
     },
     Setting {
         name: "shadow-speed",
         value_name: "N",
         kind: Kind::Count { min: 0, max: 1_000 },
         default: "0",
-        help: "Replay a file so many times as fast as it was taken; 0 as fast as can be",
-        why: "At 1 TTLs run as they did then.",
-        ..TRIAL
+        help: "Replay a file at N times its speed",
+        more: "0 replays it as fast as possible.",
+        why: "At 1 TTLs expire as they did in the recording.",
+        ..SHADOW
     },
     Setting {
         name: "shadow-warmup",
-        value_name: "TIME",
+        value_name: "SECONDS",
         kind: Kind::Seconds { min: 0, max: 604_800 },
         default: "0s",
-        help: "Answer the first questions without counting them",
-        why: "The resolver has run for long, and larder begins with nothing.",
-        ..TRIAL
+        help: "Process queries for this time before counting them",
+        why: "The resolver's cache is warm, but larder starts empty.",
+        ..SHADOW
     },
     Setting {
         name: "shadow-hit-us",
-        value_name: "N",
+        value_name: "MICROSECONDS",
         kind: Kind::Count { min: 1, max: 10_000_000 },
         default: "1000",
-        help: "Answers faster than so many microseconds count as the resolver's hits",
-        why: "For captures; dnstap tells what it asked others, if it is told to.",
-        ..TRIAL
+        help: "Count responses below this latency as the resolver's hits",
+        more: "It applies to captures; dnstap has the queries of the resolver if the resolver logs them.",
+        ..SHADOW
     },
     Setting {
         name: "json",
-        group: "Trial",
-        help: "Report as JSON",
-        why: "One object; times in microseconds, shares from 0 to 1.",
+        group: SHADOW.group,
+        help: "Print the report as JSON",
+        more: "The report is one object, with times in microseconds and shares from 0 to 1.",
         ..SWITCH
     },
 ];
