@@ -14,6 +14,7 @@
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`log_file`], [`rolling`] | the file of a log; a log that is cut, compressed and bounded by a budget |
+//! | [`mailbox`] | messages from any thread to one that sleeps in the kernel |
 //! | [`notify`] | messages to the service manager (sd_notify) |
 //! | [`nonblocking`] | reads and writes that never wait |
 //!
@@ -33,6 +34,7 @@ pub mod handover;
 pub mod histogram;
 pub mod http_server;
 pub mod log_file;
+pub mod mailbox;
 pub mod metrics_http;
 pub mod nonblocking;
 pub mod notify;
@@ -40,5 +42,6 @@ pub mod reload;
 pub mod rolling;
 pub mod stage;
 pub mod supervisor;
+mod sync;
 pub mod watch;
 pub mod writer;
