@@ -130,7 +130,7 @@ pub struct Driver {
     store: Arc<Store>,
     face: Face,
     mail: Mail,
-    messages: Vec<Message>,
+    messages: VecDeque<Message>,
     reactor: Reactor,
     listeners: Vec<TcpListener>,
     /// When to listen again, by listener that failed.
@@ -200,7 +200,7 @@ impl Driver {
             face,
             store,
             mail,
-            messages: Vec::new(),
+            messages: VecDeque::new(),
             reactor,
             listeners,
             deaf: Vec::new(),

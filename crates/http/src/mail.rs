@@ -1,21 +1,21 @@
-//! What one loop has to say to another: a queue, and a wake-up.
+//! Messages from one event loop to another: a [`Mailbox`] for each.
 //!
-//! A message is put in under a lock that is held for as long as that takes, and the loop is woken if it sleeps: it says so under the
-//! same lock, and only while there is nothing, so no message waits for a sleeper, and who talks to himself makes no system call.
-//! A queue without a lock was no cheaper: what costs is the wake-up (`docs/decisions/0012-mail-under-a-lock.md`).
+//! A loop looks into its mailbox in each turn, and says before it waits that it sleeps: a loop that
+//! sends to itself makes no system call.
 //!
-//! A loop that has ended hears nothing: what is said to it is dropped, so that a connection for it is closed, and who waits for what
-//! it says is told that there is nothing.
+//! The mailbox of a loop that has ended drops all messages: the connection in one is closed, and a
+//! thread that waits for a reply learns that there is none.
 //!
-//! Bounds: what is posted is bounded by who posts: one message a client that waits, one a client that leaves, one an object, a loop and batch, one a
-//! connection that is let in.
+//! Bounds: the senders bound the messages: one for a client that waits, one for a client that
+//! leaves, one for an object, a loop and a batch, one for a connection that is accepted.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
 
 use larder::mem::object::{Notice, Post};
 use larder_io::reactor::Waker;
-use parking_lot::Mutex;
+use larder_serve::mailbox::{Mailbox, Wake};
 
 use crate::beside::Guest;
 use crate::flights::{Flight, Landing, Waiter};
@@ -35,68 +35,45 @@ pub enum Message {
     Forget(Vec<u8>, SyncSender<bool>),
 }
 
-/// One loop's messages.
-#[derive(Debug, Default)]
-struct Mailbox {
-    inbox: Mutex<Inbox>,
-    waker: OnceLock<Waker>,
-}
-
-#[derive(Debug, Default)]
-struct Inbox {
-    queue: Vec<Message>,
-    /// The loop waits for the kernel, or is about to.
-    sleeps: bool,
-    /// The loop has ended.
-    is_closed: bool,
-}
+/// A loop begins after its mailbox was made, so its waker comes later.
+type Inbox = Mailbox<Message, OnceLock<Waker>>;
 
 /// All loops' messages. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Mail {
-    boxes: Arc<[Mailbox]>,
+    boxes: Arc<[Inbox]>,
 }
 
 impl Mail {
     /// For so many loops.
     pub fn new(loops: usize) -> Mail {
-        Mail { boxes: (0..loops).map(|_| Mailbox::default()).collect() }
+        let boxes = (0..loops).map(|_| Mailbox::new(OnceLock::new(), usize::MAX));
+        Mail { boxes: boxes.collect() }
+    }
+
+    fn of(&self, loop_number: u32) -> Option<&Inbox> {
+        self.boxes.get(loop_number as usize)
     }
 
     /// How a loop is woken from now on.
     pub fn set_waker(&self, loop_number: u32, waker: Waker) {
-        if let Some(mailbox) = self.boxes.get(loop_number as usize) {
+        if let Some(mailbox) = self.of(loop_number) {
             // A loop begins once.
-            let _ = mailbox.waker.set(waker);
+            let _ = mailbox.waker().set(waker);
         }
     }
 
     /// Says something to a loop.
     pub fn post(&self, loop_number: u32, message: Message) {
-        let Some(mailbox) = self.boxes.get(loop_number as usize) else { return };
-        let slept = {
-            let mut inbox = mailbox.inbox.lock();
-            if inbox.is_closed {
-                return;
-            }
-            inbox.queue.push(message);
-            std::mem::take(&mut inbox.sleeps)
-        };
-        if slept {
-            self.wake(loop_number);
-        }
-    }
-
-    /// Wakes a loop.
-    pub fn wake(&self, loop_number: u32) {
-        if let Some(waker) = self.boxes.get(loop_number as usize).and_then(|it| it.waker.get()) {
-            waker.wake();
+        if let Some(mailbox) = self.of(loop_number) {
+            // A loop that has ended gives the message back, and it is dropped here.
+            let _ = mailbox.send(message);
         }
     }
 
     /// Wakes all.
     pub fn wake_all(&self) {
-        (0..self.boxes.len()).for_each(|number| self.wake(number as u32));
+        self.boxes.iter().for_each(|mailbox| mailbox.waker().wake());
     }
 
     /// Tells those who waited what came of it.
@@ -107,33 +84,23 @@ impl Mail {
         }
     }
 
-    /// What has been said to a loop since the last time, in order, into an empty vector.
-    pub fn take(&self, loop_number: u32, into: &mut Vec<Message>) {
-        if let Some(mailbox) = self.boxes.get(loop_number as usize) {
-            let mut inbox = mailbox.inbox.lock();
-            inbox.sleeps = false;
-            std::mem::swap(&mut inbox.queue, into);
+    /// What has been said to a loop since the last time, in order.
+    pub fn take(&self, loop_number: u32, into: &mut VecDeque<Message>) {
+        if let Some(mailbox) = self.of(loop_number) {
+            mailbox.take(usize::MAX, into);
         }
     }
 
     /// A loop has ended.
     pub fn close(&self, loop_number: u32) {
-        let Some(mailbox) = self.boxes.get(loop_number as usize) else { return };
-        let unread = {
-            let mut inbox = mailbox.inbox.lock();
-            inbox.is_closed = true;
-            std::mem::take(&mut inbox.queue)
-        };
-        // What a message holds may have something to say to this loop when it goes: not under the lock.
-        drop(unread);
+        if let Some(mailbox) = self.of(loop_number) {
+            mailbox.close();
+        }
     }
 
     /// A loop has nothing to do: true where nobody has said anything to it, and whoever does from now on wakes it.
     pub fn may_sleep(&self, loop_number: u32) -> bool {
-        let Some(mailbox) = self.boxes.get(loop_number as usize) else { return true };
-        let mut inbox = mailbox.inbox.lock();
-        inbox.sleeps = inbox.queue.is_empty();
-        inbox.sleeps
+        self.of(loop_number).is_none_or(Inbox::may_sleep)
     }
 }
 
@@ -163,10 +130,11 @@ mod tests {
             count
         };
         let message = || Message::Landed(1, Landing::Alone);
+        let mut messages = VecDeque::new();
+        mail.take(0, &mut messages);
         mail.post(0, message());
         assert_eq!(woken(), 0, "it does not sleep");
         assert!(!mail.may_sleep(0), "there is a message");
-        let mut messages = Vec::new();
         mail.take(0, &mut messages);
         assert_eq!(messages.len(), 1);
         assert!(mail.may_sleep(0));

@@ -9,6 +9,7 @@
 //!
 //! Figures are nanoseconds of both threads' processor time a message, medians of the rounds with their 95 % interval.
 
+use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +38,7 @@ trait Queue: Send + Sync {
 
 /// What the reader has beside the queue.
 struct Hears {
-    messages: Vec<Message>,
+    messages: VecDeque<Message>,
     channel: Option<mpsc::Receiver<Message>>,
     /// Taken out when it looked before it slept.
     early: u64,
@@ -126,7 +127,7 @@ fn run(kind: Kind, messages: u64, burst: u64) -> f64 {
         move || {
             let _ = all.last().map(|&core| cores::pin_to_core(core));
             let channel = (kind != Kind::Mail).then_some(receiver);
-            let mut hears = Hears { messages: Vec::new(), channel, early: 0 };
+            let mut hears = Hears { messages: VecDeque::new(), channel, early: 0 };
             let time = ThreadTime::start();
             let mut count = 0;
             while count < messages {
