@@ -144,7 +144,6 @@ impl Asker {
             assert!(begun.elapsed() < PATIENCE, "an errand does not come back");
             self.poller.wait(&mut events, Some(1_000)).unwrap();
             self.waker.clear().unwrap();
-            self.answerers.look();
             while let Some((tag, octets)) = self.answerers.take() {
                 came[(tag - first) as usize] = octets;
                 missing -= 1;

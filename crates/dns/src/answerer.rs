@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! core:      ask(answerer, tag, message) -> Errand ------- Answerer::ask, which keeps it and returns at once
-//! anywhere:  Errand::answer(octets), or the errand is dropped ----> the core's queue, and the core is woken
+//! anywhere:  Errand::answer(octets), or the errand is dropped ----> the core's mailbox, which wakes the core
 //! core:      take() -> (tag, octets or None)
 //! ```
 //!
@@ -18,23 +18,22 @@
 //! Invariants
 //! 1. An errand comes back exactly once, answered or not, whoever holds it and however that ends: dropping it is what
 //!    brings it back.
-//! 2. No more errands of a core are out than it has places, and its queue has room for each: nobody who answers
-//!    waits, and nothing that came back is lost.
-//! 3. The core is woken after something was queued, unless it has been told and has not looked yet.
-//! 4. A place is given again only after its errand came back, so a late answer is never another question's.
+//! 2. No more errands of a core are out than it has places, and its mailbox has room for each:
+//!    nothing that came back is lost.
+//! 3. A place is given again only after its errand came back, so a late answer is never another question's.
 //!
 //! Bounds: `errands_max` questions of a core, each an allocation of its message, and an answer of at most
 //! [`ANSWER_BYTES_MAX`] octets. Cost: an allocation and a hash a question; a write to an eventfd for each run of answers,
-//! however many they are. A core that nothing was told pays one relaxed load a turn.
+//! however many they are. A core that got no answer pays one relaxed load a turn.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_io::event::Waker;
+use larder_serve::mailbox::Mailbox;
 
 use crate::metrics::Gauge;
 
@@ -120,10 +119,7 @@ struct Returned {
 struct Home {
     /// By place: the tag of the question that is waited for, or [`UNWANTED`].
     wanted: Box<[AtomicU64]>,
-    returned: SyncSender<Returned>,
-    /// The core was woken, and has not looked yet.
-    is_told: AtomicBool,
-    waker: Arc<Waker>,
+    mailbox: Mailbox<Returned, Arc<Waker>>,
 }
 
 /// A question on its way to an answerer, and the way back.
@@ -170,13 +166,8 @@ impl Errand {
 impl Drop for Errand {
     fn drop(&mut self) {
         let Errand { home, place, octets, .. } = self;
-        // By invariant 2 there is room; without a receiver the core has ended.
-        let _ = home.returned.try_send(Returned { place: *place, octets: octets.take() });
-        // Read by the exchange of `take`: whoever finds that the core was told before has queued before the core looks.
-        if !home.is_told.swap(true, Ordering::AcqRel) {
-            // An eventfd that cannot be written does not exist any more, and neither does the core.
-            let _ = home.waker.wake();
-        }
+        // There is room, by invariant 2.
+        let _ = home.mailbox.send(Returned { place: *place, octets: octets.take() });
     }
 }
 
@@ -195,7 +186,8 @@ pub struct Answerers {
     answerers: Vec<Arc<dyn Answerer>>,
     core: usize,
     home: Arc<Home>,
-    returned: Receiver<Returned>,
+    /// Taken from the mailbox, for [`Answerers::take`].
+    returned: VecDeque<Returned>,
     /// Places of errands that are wanted, by tag.
     places: HashMap<u64, u32>,
     free: Vec<u32>,
@@ -212,18 +204,15 @@ impl Answerers {
     ) -> Answerers {
         // Without answerers nothing is ever handed out.
         let places = if answerers.is_empty() { 1 } else { errands_max.clamp(1, 1 << 24) };
-        let (sender, returned) = sync_channel(places);
         let home = Home {
             wanted: (0..places).map(|_| AtomicU64::new(UNWANTED)).collect(),
-            returned: sender,
-            is_told: AtomicBool::new(false),
-            waker,
+            mailbox: Mailbox::new(waker, places),
         };
         Answerers {
             answerers: answerers.to_vec(),
             core,
             home: Arc::new(home),
-            returned,
+            returned: VecDeque::new(),
             places: HashMap::new(),
             free: (0..places as u32).rev().collect(),
             counters: Counters::default(),
@@ -263,23 +252,23 @@ impl Answerers {
         }
     }
 
-    /// True where something came back since the last [`Answerers::take`] began to look.
+    /// True where something came back since [`Answerers::take`] had no more.
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.home.is_told.load(Ordering::Relaxed)
+        self.home.mailbox.has_mail()
     }
 
-    /// To be called before what came back is taken, once a turn: who brings something from now on wakes the core again.
-    pub fn look(&self) {
-        // Pairs with the exchange in `Errand::drop`.
-        self.home.is_told.swap(false, Ordering::AcqRel);
-    }
-
-    /// The next that came back and is waited for: its tag, and the answer, or `None` where there is none. No more are
-    /// queued than there are places, so this ends.
+    /// The next that came back and is waited for: its tag, and the answer, or `None` where there is
+    /// none. The core is woken for the next one only after this has returned `None`.
     pub fn take(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
         loop {
-            let Returned { place, octets } = self.returned.try_recv().ok()?;
+            let Some(Returned { place, octets }) = self.returned.pop_front() else {
+                if self.home.mailbox.may_sleep() {
+                    return None;
+                }
+                self.home.mailbox.take(usize::MAX, &mut self.returned);
+                continue;
+            };
             let tag = self.home.wanted[place as usize].swap(UNWANTED, Ordering::Relaxed);
             self.free.push(place);
             if tag != UNWANTED {
@@ -303,7 +292,7 @@ impl Answerers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
 
     use larder_io::event::{Events, Interest, Poller};
@@ -332,7 +321,7 @@ mod tests {
     }
 
     /// A question comes back answered or, where its errand was dropped or its answer is too long, not answered; the core
-    /// was woken once for all that came before it looked. Invariants 1 and 3.
+    /// was woken once for all that came before it looked. Invariant 1.
     #[test]
     fn errands_come_back() {
         let (mut answerers, errands, waker) = answerers(8);
@@ -352,7 +341,6 @@ mod tests {
             }
         }
         assert!(answerers.has_news() && waker.clear().unwrap());
-        answerers.look();
         let came: Vec<_> = std::iter::from_fn(|| answerers.take()).collect();
         let of = |tag: u8| Some(vec![tag, b'!']);
         assert_eq!(came, [(0, of(0)), (1, of(1)), (2, None), (3, None)]);
@@ -360,7 +348,7 @@ mod tests {
     }
 
     /// What is cancelled is told to its errand, and not to the core when it comes back; its place is taken until then.
-    /// Invariants 2 and 4.
+    /// Invariants 2 and 3.
     #[test]
     fn cancelled_and_late() {
         let (mut answerers, errands, _) = answerers(1);
@@ -390,7 +378,7 @@ mod tests {
 
     /// With threads that answer in any order while the core asks, waits and cancels, each question that was not cancelled
     /// comes back once with its own answer, no wake-up is lost, and in the end every place is free.
-    /// Invariants 1, 2, 3 and 4.
+    /// Invariants 1, 2 and 3.
     #[test]
     fn many_threads() {
         const ASKED: u64 = 20_000;
@@ -423,7 +411,6 @@ mod tests {
             // Without a wake-up this would wait for ever.
             poller.wait(&mut events, None).unwrap();
             waker.clear().unwrap();
-            answerers.look();
             while let Some((tag, octets)) = answerers.take() {
                 assert_eq!(octets.as_deref(), Some(&tag.to_be_bytes()[..]));
                 assert_ne!(tag % 7, 0);

@@ -407,7 +407,6 @@ impl Driver {
     /// Takes what answerers brought back.
     fn hear_answerers(&mut self, now: Now) {
         let Driver { core, sockets, streams, exchanges, .. } = self;
-        sockets.answerers.look();
         while let Some((tag, octets)) = sockets.answerers.take() {
             let lines = &mut Lines { sockets, streams, exchanges };
             core.answered_by_stream(now, tag, octets.as_deref(), lines);

@@ -102,7 +102,6 @@ impl Asker {
         poller.add(&*self.waker, 0, Interest::READ).unwrap();
         loop {
             self.waker.clear().unwrap();
-            self.answerers.look();
             if let Some((tag, octets)) = self.answerers.take() {
                 assert_eq!(tag, self.tags);
                 let octets = octets.unwrap_or_else(|| panic!("{of}: the errand was dropped"));
