@@ -1,7 +1,7 @@
 //! Questions that come from beside the cores: other threads decrypt them, a core answers them.
 //!
 //! ```text
-//! a runtime's thread: Desk::ask(question, reply) -> bounded queue, a wake -> a core: Inbox::take, Core::questions
+//! a runtime's thread: Desk::ask(question, reply) -> bounded mailbox, a wake -> a core: Inbox::take, Core::questions
 //! the core: Net::answer -> Inbox::answer, and at the turn's end flush -> reply(octets), on the core's thread
 //! ```
 //!
@@ -12,21 +12,18 @@
 //! 1. Each question that a desk took is replied to once: with an answer, or with `None` where there is none. Where the
 //!    core has ended the reply is dropped without a call.
 //! 2. Answers leave with `flush`, which the core calls when others see what it has stored.
-//! 3. A wake is written for the first question after the core has looked, not for each: `is_told` is set by who
-//!    asked, and taken back by the core before it looks.
 //!
-//! Bounds: the queue's length is given; questions that were taken wait in the core, whose limits count them. Cost: off
-//! the path of plain questions, which meet nothing of this. A question costs two moves between threads, an allocation for
-//! its octets, one for its reply and one for its answer.
+//! Bounds: the mailbox's length is given; questions that were taken wait in the core, whose limits
+//! count them. Cost: off the path of plain questions, which meet nothing of this. A question costs
+//! two moves between threads, an allocation for its octets, one for its reply and one for its answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use larder_io::event::Waker;
+use larder_serve::mailbox::Mailbox;
 
 use crate::core::Client;
 use crate::dnstap::Protocol;
@@ -65,17 +62,13 @@ impl fmt::Debug for Inquiry {
 
 /// Where questions for one core are handed in. Clones hand in at the same core.
 #[derive(Debug, Clone)]
-pub struct Desk {
-    inquiries: SyncSender<Inquiry>,
-    is_told: Arc<AtomicBool>,
-    waker: Arc<Waker>,
-}
+pub struct Desk(Arc<Mailbox<Inquiry, Arc<Waker>>>);
 
 /// A core's end: what was handed in, and where answers go.
 pub struct Inbox {
-    inquiries: Receiver<Inquiry>,
-    is_told: Arc<AtomicBool>,
-    waker: Arc<Waker>,
+    mailbox: Arc<Mailbox<Inquiry, Arc<Waker>>>,
+    /// Taken from the mailbox by [`Inbox::take`], which leaves it empty.
+    inquiries: VecDeque<Inquiry>,
     replies: HashMap<u64, Reply>,
     /// Answers that have not left.
     done: Vec<(Reply, Vec<u8>)>,
@@ -87,55 +80,49 @@ pub struct Inbox {
 
 /// A desk of a core and the core's own end; `waker` ends the core's wait, and `queue_max` questions may wait between both.
 pub fn desk(waker: Arc<Waker>, queue_max: usize) -> (Desk, Inbox) {
-    let (sender, receiver) = sync_channel(queue_max);
-    let is_told = Arc::new(AtomicBool::new(false));
+    let mailbox = Arc::new(Mailbox::new(waker, queue_max));
     let inbox = Inbox {
-        inquiries: receiver,
-        is_told: is_told.clone(),
-        waker: waker.clone(),
+        mailbox: mailbox.clone(),
+        inquiries: VecDeque::new(),
         replies: HashMap::new(),
         done: Vec::new(),
         next: 0,
         room: vec![0; ANSWER_BYTES_MAX].into(),
     };
-    (Desk { inquiries: sender, is_told, waker }, inbox)
-}
-
-/// Ends a wait of the core. Who is not woken looks around within a second.
-fn tell(is_told: &AtomicBool, waker: &Waker) {
-    if !is_told.swap(true, Ordering::AcqRel) {
-        let _ = waker.wake();
-    }
+    (Desk(mailbox), inbox)
 }
 
 impl Desk {
     /// Hands a question in. It comes back where the queue is full or the core has ended.
     pub fn ask(&self, inquiry: Inquiry) -> Result<(), Inquiry> {
-        use std::sync::mpsc::TrySendError::{Disconnected, Full};
-        self.inquiries.try_send(inquiry).map_err(|(Full(it) | Disconnected(it))| it)?;
-        tell(&self.is_told, &self.waker);
-        Ok(())
+        self.0.send(inquiry)
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.mailbox.close();
     }
 }
 
 impl Inbox {
     /// Takes what was handed in, 64 questions at most, to `out`, which is emptied first. The core's waker was cleared
-    /// before; where more may wait it is called again, and this is true.
+    /// before; where more wait it is called again, and this is true.
     pub fn take(&mut self, out: &mut Vec<(Client, Vec<u8>)>) -> bool {
         out.clear();
-        // Not a plain store: what was handed in before the flag was set must be seen below (invariant 3).
-        self.is_told.swap(false, Ordering::AcqRel);
-        while out.len() < TAKES_MAX {
-            let Ok(Inquiry { protocol, peer, message, reply }) = self.inquiries.try_recv() else {
-                return false;
-            };
+        self.mailbox.take(TAKES_MAX, &mut self.inquiries);
+        for Inquiry { protocol, peer, message, reply } in self.inquiries.drain(..) {
             let slot = self.next;
             self.next = self.next.wrapping_add(1);
             self.replies.insert(slot, reply);
             out.push((Client::Beside { slot, peer, protocol }, message));
         }
-        tell(&self.is_told, &self.waker);
-        true
+        let is_more = !self.mailbox.may_sleep();
+        if is_more {
+            // A core that is not woken looks around within a second.
+            let _ = self.mailbox.waker().wake();
+        }
+        is_more
     }
 
     /// Gives `write` room for an answer of `bytes_max` octets, of which as many leave as it says it wrote. `None`, and
@@ -255,8 +242,8 @@ mod tests {
         assert!(!inbox.take(&mut taken) && taken.is_empty());
     }
 
-    /// A full queue gives questions back; the core is woken once for all that came before it looked, and again by itself
-    /// where it left some. Invariant 3.
+    /// A full queue gives questions back; the core is woken once for all that came before it looked,
+    /// and again by itself where it left some.
     #[test]
     fn queue_is_bounded_and_wakes() {
         let (desk, mut inbox, waker) = pair(TAKES_MAX + 1);
