@@ -1,7 +1,7 @@
-//! Threads that ask name servers: each a loop with a desk where errands are left, sockets, streams and a walker.
+//! Threads that ask name servers: each a loop with a mailbox for errands, sockets, streams and a walker.
 //!
 //! ```text
-//! ask(errand) -> the desk of the core's thread, or dropped where that is full; a wake for the first
+//! ask(errand) -> the mailbox of the core's thread, or dropped where that is full
 //! turn: wait -> answers, streams, errands -> timers -> what was queued leaves
 //! ```
 //!
@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -28,6 +28,7 @@ use larder_dns::pool::Pool;
 use larder_io::event::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::RecvBatch;
+use larder_serve::mailbox::Mailbox;
 
 use crate::Options;
 use crate::walker::{Counts, Net, Walker};
@@ -51,33 +52,18 @@ const POOLS: u64 = 1;
 const STREAMS: u8 = 2;
 const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 
-/// Where errands are left for a thread.
+/// What others share with a thread.
 #[derive(Debug)]
 struct Desk {
-    errands: Mutex<Vec<(Errand, Instant)>>,
-    waiting_max: usize,
-    waker: Waker,
+    /// Errands, and when they were left.
+    mailbox: Mailbox<(Errand, Instant), Waker>,
     has_ended: AtomicBool,
     counts: Mutex<Counts>,
 }
 
 impl Desk {
-    fn lock<T>(it: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-        it.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn leave(&self, errand: Errand) {
-        let mut errands = Desk::lock(&self.errands);
-        if errands.len() >= self.waiting_max {
-            return;
-        }
-        errands.push((errand, Instant::now()));
-        // Whoever left the first one has woken the thread, which has not looked since.
-        if errands.len() == 1 {
-            drop(errands);
-            // An eventfd that cannot be written does not exist any more, and neither does the thread.
-            let _ = self.waker.wake();
-        }
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,14 +79,12 @@ impl Threads {
         let mut threads = Vec::new();
         for number in 0..options.threads.max(1) {
             let desk = Arc::new(Desk {
-                errands: Mutex::new(Vec::new()),
-                waiting_max: options.waiting_max.max(1),
-                waker: Waker::new()?,
+                mailbox: Mailbox::new(Waker::new()?, options.waiting_max.max(1)),
                 has_ended: AtomicBool::new(false),
                 counts: Mutex::new(Counts::default()),
             });
             let poller = Arc::new(Poller::new()?);
-            poller.add(&desk.waker, WAKER, Interest::READ)?;
+            poller.add(desk.mailbox.waker(), WAKER, Interest::READ)?;
             let (desk_there, options) = (desk.clone(), options.clone());
             let run = move || Loop::new(desk_there, options, poller).run();
             let handle = Builder::new().name(format!("recurse {number}")).spawn(run)?;
@@ -112,12 +96,13 @@ impl Threads {
     /// Leaves an errand; drops it where its thread has enough to do.
     pub fn ask(&self, errand: Errand) {
         let (desk, _) = &self.threads[errand.core() % self.threads.len()];
-        desk.leave(errand);
+        // An errand that comes back is dropped, and so its core hears of it.
+        let _ = desk.mailbox.send((errand, Instant::now()));
     }
 
     /// What they did.
     pub fn counts(&self) -> Counts {
-        let each = self.threads.iter().map(|(desk, _)| *Desk::lock(&desk.counts));
+        let each = self.threads.iter().map(|(desk, _)| *desk.counts());
         each.fold(Counts::default(), Counts::and)
     }
 
@@ -125,7 +110,7 @@ impl Threads {
     pub fn stop(self) {
         for (desk, _) in &self.threads {
             desk.has_ended.store(true, Ordering::Release);
-            let _ = desk.waker.wake();
+            let _ = desk.mailbox.waker().wake();
         }
         for (_, handle) in self.threads {
             // One that panicked has ended too.
@@ -286,11 +271,12 @@ impl Loop {
             let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
             if self.poller.wait(&mut events, Some(wait_ms)).is_err() {
                 // A poller fails where its arguments are wrong, and these are not. Errands are told by being dropped.
-                return;
+                break;
             }
             self.turn(events.iter());
-            *Desk::lock(&self.desk.counts) = self.walker.counts();
+            *self.desk.counts() = self.walker.counts();
         }
+        self.desk.mailbox.close();
     }
 
     fn turn(&mut self, events: impl Iterator<Item = Event>) {
@@ -307,9 +293,11 @@ impl Loop {
             }
         }
         if is_called {
-            // Before the desk is looked at: who leaves something from now on wakes again.
-            let _ = self.desk.waker.clear();
-            self.waiting.extend(std::mem::take(&mut *Desk::lock(&self.desk.errands)));
+            // Before the mailbox is looked at: whoever sends after that wakes the thread again.
+            let _ = self.desk.mailbox.waker().clear();
+            while !self.desk.mailbox.may_sleep() {
+                self.desk.mailbox.take(usize::MAX, &mut self.waiting);
+            }
         }
         self.begin(now);
         let Loop { walker, lines, exchanges, poller, .. } = self;
