@@ -161,7 +161,7 @@ impl FileWriter {
         let offset = self.end;
         self.end += lease.len() as u64;
         if self.ring.is_none() {
-            match file.write_all_at(lease.octets(), offset) {
+            match file.write_all_at(lease.as_bytes(), offset) {
                 Ok(()) => self.written = self.end,
                 Err(error) => self.failed = Some(error),
             }
@@ -211,7 +211,7 @@ impl FileWriter {
     fn hand_over(&mut self, number: u64) {
         let (Some(ring), Some(file)) = (&mut self.ring, &self.file) else { return };
         let flight = &mut self.flights[(number - self.first) as usize];
-        let octets = &flight.lease.octets()[flight.done..];
+        let octets = &flight.lease.as_bytes()[flight.done..];
         let offset = flight.offset + flight.done as u64;
         let (file, bytes) = match part(octets, offset, self.direct.as_ref()) {
             Some((direct, bytes)) => {

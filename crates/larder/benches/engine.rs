@@ -1,4 +1,4 @@
-//! Nanoseconds an operation, and octets an entry.
+//! Nanoseconds an operation, and bytes an entry.
 //!
 //! `cargo bench -p larder` is for real; `cargo test` runs it tiny, so that it does not rot. Parameters, as
 //! `--name value` after `--`: entries, operations, value-bytes, batch, feedback (0 or 1), policy (fifo, lru,
@@ -49,7 +49,7 @@ fn parameters() -> Parameters {
     }
 }
 
-/// Keys of 16 octets, as an address pair has.
+/// Keys of 16 bytes, as an address pair has.
 fn key(number: u64) -> [u8; 16] {
     (u128::from(number) | (u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64))
         .to_be_bytes()
@@ -103,7 +103,7 @@ fn insert_range(
 }
 
 /// Two threads that insert, by the number of shards (the wall tells: what ran is the thread that waits for
-/// them); and look-ups by the two index modes.
+/// them); and lookups by the two index modes.
 fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, value: &[u8]) {
     for shards in [1, 2, 4] {
         let cache = Cache::builder().budget(budget).readers_max(1).shards(shards);
@@ -238,7 +238,7 @@ fn main() {
     let stats = cache.stats().expect("unpoisoned");
     let payload = (16 + value_bytes) as f64;
     println!(
-        "{} entries (load {:.2}), {:.1} octets an entry above its {payload} of payload, {} conflicts, {} slots moved, page {} KiB",
+        "{} entries (load {:.2}), {:.1} bytes an entry above its {payload} of payload, {} conflicts, {} slots moved, page {} KiB",
         stats.entries,
         stats.index_load,
         budget as f64 / stats.entries as f64 - payload,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use larder::{Cache, Clock, Map, Seconds, Ttl};
 
 const NOW: Seconds = Seconds(1);
-const VALUE_OCTETS: usize = 32;
+const VALUE_BYTES: usize = 32;
 
 /// Nanoseconds an operation.
 fn time(operations: u64, mut run: impl FnMut()) -> f64 {
@@ -29,11 +29,11 @@ fn main() {
     let rounds = arguments.next().unwrap_or(1);
     let builder =
         Cache::builder().budget((entries * 160).max(2 << 20)).readers_max(2).entry_bytes_mean(48);
-    let value = [7u8; VALUE_OCTETS];
+    let value = [7u8; VALUE_BYTES];
 
     let cache = builder.clone().build().expect("a budget of some MiB");
     let (mut writer, mut reader) = (cache.writer(), cache.reader().expect("the first of two"));
-    let map: Map<u64, [u8; VALUE_OCTETS]> =
+    let map: Map<u64, [u8; VALUE_BYTES]> =
         Map::build(builder.clone(), Clock::system()).expect("a budget of some MiB");
     let names = [
         "reader get, one's own",
@@ -76,7 +76,7 @@ fn main() {
         note(time(entries, own));
         let mut with = || {
             for key in keys(entries) {
-                sum += map.with(&key, |octets| u64::from(octets[0])).unwrap_or(0);
+                sum += map.with(&key, |bytes| u64::from(bytes[0])).unwrap_or(0);
             }
         };
         with();
@@ -112,7 +112,7 @@ fn main() {
         }));
         rows.iter_mut().zip(round).for_each(|(row, ns)| row.push(ns));
     }
-    println!("{entries} entries of 8 + {VALUE_OCTETS} octets, {rounds} rounds, checksum {sum}");
+    println!("{entries} entries of 8 + {VALUE_BYTES} bytes, {rounds} rounds, checksum {sum}");
     for (name, mut row) in names.into_iter().zip(rows) {
         row.sort_by(f64::total_cmp);
         println!(

@@ -5,7 +5,7 @@
 use larder::{Map, Ttl};
 
 fn main() -> Result<(), larder::Error> {
-    let names: Map<str, String> = Map::new(8 << 20)?; // octets, everything counted
+    let names: Map<str, String> = Map::new(8 << 20)?; // bytes, everything counted
     names.insert("192.0.2.1", "www.example.org".into())?;
     names.insert_ttl("192.0.2.2", "short.example.org".into(), Ttl::seconds(60))?;
     std::thread::scope(|scope| {
@@ -16,7 +16,7 @@ fn main() -> Result<(), larder::Error> {
     // On a miss one caller computes; others that ask meanwhile wait for what it brings.
     let name = names.get_or_insert_with("192.0.2.3", || "found.example.org".into());
     assert_eq!(names.get("192.0.2.3"), Some(name));
-    let octets = names.with("192.0.2.2", |octets| octets.len()); // read where it lies
-    println!("{} names; the second has {} octets", names.len()?, octets.unwrap_or_default());
+    let bytes = names.with("192.0.2.2", |bytes| bytes.len()); // read where it lies
+    println!("{} names; the second has {} bytes", names.len()?, bytes.unwrap_or_default());
     Ok(())
 }

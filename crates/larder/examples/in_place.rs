@@ -1,7 +1,7 @@
 //! Values that are written where they will lie: `cargo run -p larder --example in_place`.
 //!
 //! A server that renders answers would render into a buffer, and copy that into the cache. Here the hook of
-//! `insert_with` is given the value's final place, and readers are given the same octets: nothing is copied
+//! `insert_with` is given the value's final place, and readers are given the same bytes: nothing is copied
 //! on the way in or out. Whoever wants to write *less* than was asked for just stops.
 
 use larder::{Build, Cache, Seconds, Ttl};
@@ -30,10 +30,10 @@ fn main() -> Result<(), larder::Error> {
     let page = reader.get(&7u32.to_be_bytes(), now).expect("the cache is large enough for all");
     assert!(page.starts_with(b"HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\nhhhh"));
     assert!(page.ends_with(b"hhhh"));
-    let octets: usize = (0..1_000u32)
+    let bytes: usize = (0..1_000u32)
         .filter_map(|number| reader.get(&number.to_be_bytes(), now))
         .map(|page| page.len())
         .sum();
-    println!("{octets} octets in 1000 pages, none of them copied");
+    println!("{bytes} bytes in 1000 pages, none of them copied");
     Ok(())
 }

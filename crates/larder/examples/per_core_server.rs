@@ -30,14 +30,14 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// A request, in the buffer that it came in.
 struct Request {
     from: SocketAddr,
-    octets: [u8; DATAGRAM_BYTES_MAX],
+    bytes: [u8; DATAGRAM_BYTES_MAX],
     len: usize,
 }
 
 impl Request {
     /// Number, key and value; `None` when it is none, which is dropped, as anything may come from a network.
     fn parts(&self) -> Option<(&[u8], &[u8], &[u8])> {
-        let (number, rest) = self.octets[..self.len].split_at_checked(4)?;
+        let (number, rest) = self.bytes[..self.len].split_at_checked(4)?;
         let (&key_len, rest) = rest.split_first()?;
         let (key, value) = rest.split_at_checked(usize::from(key_len))?;
         (!key.is_empty()).then_some((number, key, value))
@@ -57,9 +57,9 @@ impl Worker {
         self.requests.clear();
         self.socket.set_nonblocking(false)?;
         while self.requests.len() < BATCH {
-            let mut octets = [0; DATAGRAM_BYTES_MAX];
-            match self.socket.recv_from(&mut octets) {
-                Ok((len, from)) => self.requests.push(Request { from, octets, len }),
+            let mut bytes = [0; DATAGRAM_BYTES_MAX];
+            match self.socket.recv_from(&mut bytes) {
+                Ok((len, from)) => self.requests.push(Request { from, bytes, len }),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
                 {

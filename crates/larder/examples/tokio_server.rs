@@ -52,7 +52,7 @@ async fn serve(store: Store, client: TcpStream) -> std::io::Result<()> {
         // A line is taken from the buffer whole: nothing grows. (Half a line at the buffer's end closes the
         // connection; a server for more than an example would read on.)
         let buffered = client.fill_buf().await?;
-        let Some(end) = buffered.iter().position(|&octet| octet == b'\n') else { return Ok(()) };
+        let Some(end) = buffered.iter().position(|&byte| byte == b'\n') else { return Ok(()) };
         let Ok(line) = str::from_utf8(&buffered[..end]) else { return Ok(()) };
         let answer = answer(&store, line.trim_end_matches('\r'));
         client.consume(end + 1);

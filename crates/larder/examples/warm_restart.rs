@@ -26,10 +26,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!((loaded.entries, loaded.ended), (10_000, 10_000));
     assert_eq!((second.get(&8).as_deref(), second.get(&9)), (Some("value 8"), None));
 
-    let mut octets = std::fs::read(&path)?;
-    let middle = octets.len() / 2;
-    octets[middle] ^= 1;
-    std::fs::write(&path, octets)?;
+    let mut bytes = std::fs::read(&path)?;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes)?;
     let third: Map<u64, String> = Map::build(builder, clock)?;
     match third.load(&path) {
         Err(error @ SaveError::Damaged(_)) => println!("as it should: {error}"),

@@ -34,10 +34,10 @@ use crate::policy::Policy;
 use crate::position::SHARDS_MAX;
 use crate::time::{Seconds, SyncMode, Ticks};
 
-/// Longest value a cache takes, in octets, whatever its budget.
+/// Longest value a cache takes, in bytes, whatever its budget.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;
 
-/// Longest key, in octets.
+/// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 
 /// Log records an operation takes at most, on average: an entry, an eviction, and a mask for one in five
@@ -49,7 +49,7 @@ const WAYS_USED: usize = 8;
 
 /// Shards that a cache has at most unless more are asked for (`docs/decisions/0007`).
 const SHARDS_CHOSEN_MAX: usize = 4;
-/// Octets of budget that a shard should have: it then has pages for the longest values, and one a class is little.
+/// Bytes of budget that a shard should have: it then has pages for the longest values, and one a class is little.
 const SHARD_BUDGET_MIN: u64 = 32 << 20;
 
 const PAGE_BYTES_MAX: usize = 64 << 10;
@@ -60,7 +60,7 @@ const PAGES_MIN: usize = 256;
 const PAGES_ENTRIES_MIN: usize = 16;
 /// Pages of a reserve at least.
 const RESERVE_PAGES_MIN: usize = 8;
-/// Octets of the smallest slot that is leased where it lies: copying less costs about what counting does.
+/// Bytes of the smallest slot that is leased where it lies: copying less costs about what counting does.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
 /// What is held beside the parts counted one by one: the handle, the locks, the class tables.
 const FIXED_BYTES: usize = 16 << 10;
@@ -107,7 +107,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Octets the cache may take, everything counted. Default 64 MiB.
+    /// Bytes the cache may take, everything counted. Default 64 MiB.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self
@@ -145,7 +145,7 @@ impl Builder {
         self.seed(seed)
     }
 
-    /// Octets of an average entry, key and value and 8 more, 16 to 4096: divides the budget between
+    /// Bytes of an average entry, key and value and 8 more, 16 to 4096: divides the budget between
     /// memory and index. Smaller entries than said fill the index first, larger ones the memory.
     /// Default 128.
     pub fn entry_bytes_mean(mut self, bytes: usize) -> Self {
@@ -192,7 +192,7 @@ impl Builder {
         self
     }
 
-    /// Octets that [`crate::Reader::lease`]s may hold together, an equal part in each shard; up to 8 GiB. What is leased may be replaced
+    /// Bytes that [`crate::Reader::lease`]s may hold together, an equal part in each shard; up to 8 GiB. What is leased may be replaced
     /// while it is held, so room for it is set aside in the budget. Default 0: no leases.
     pub fn lease_bytes_max(mut self, bytes: u64) -> Self {
         self.lease_bytes_max = bytes;
@@ -316,7 +316,7 @@ impl Builder {
         self.shards.unwrap_or(1 << carried.ilog2())
     }
 
-    /// Octets that a shard may take.
+    /// Bytes that a shard may take.
     fn shard_budget(&self) -> u64 {
         self.budget / self.shard_count().max(1) as u64
     }
@@ -361,7 +361,7 @@ impl Builder {
         Some(self.shape_of(page_bytes, low))
     }
 
-    /// Octets that leases may hold in one shard.
+    /// Bytes that leases may hold in one shard.
     fn shard_lease_bytes(&self) -> u64 {
         self.lease_bytes_max.div_ceil(self.shard_count() as u64)
     }
@@ -382,7 +382,7 @@ impl Builder {
             + pages_of(self.shard_lease_bytes())
     }
 
-    /// Octets that the sizes near the mean, up to a third less or more, will be charged beside their entries: a
+    /// Bytes that the sizes near the mean, up to a third less or more, will be charged beside their entries: a
     /// guess, so that the index is not built for entries that the memory won't hold.
     fn opened_bytes(&self, classes: &Classes) -> u64 {
         let near = self.entry_bytes_mean * 2 / 3..=self.entry_bytes_mean * 4 / 3;
@@ -447,7 +447,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Octets of a mapping that a shard takes.
+    /// Bytes of a mapping that a shard takes.
     fn mapped_bytes(&self) -> usize {
         let numbers = self.config.buckets * WAYS;
         self.config.main_bytes()
@@ -495,7 +495,7 @@ mod tests {
     fn too_small_is_refused() {
         let builder = Builder::default().budget(1000);
         let Err(Error::BudgetTooSmall { bytes_min, .. }) = builder.build() else {
-            panic!("1000 octets can't hold a cache");
+            panic!("1000 bytes can't hold a cache");
         };
         Builder::default().budget(bytes_min).build().unwrap();
         assert!(Builder::default().budget(bytes_min / 2).build().is_err());

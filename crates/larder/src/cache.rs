@@ -28,7 +28,7 @@ pub(crate) struct Counters {
     ended_misses: AtomicU64,
 }
 
-/// What look-ups came to.
+/// What lookups came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lookups {
     pub hits: u64,
@@ -71,9 +71,9 @@ pub(crate) struct Shared {
     pub sync: SyncMode,
     /// Of what is evicted.
     pub notifier: Option<Notifier>,
-    /// Octets of the largest entry, header included.
+    /// Bytes of the largest entry, header included.
     pub slot_bytes_max: usize,
-    /// Octets a writer may hold in slots that it has not published.
+    /// Bytes a writer may hold in slots that it has not published.
     pub queue_bytes_max: usize,
     /// Log records of a report epoch, as a power of two; `None` when reads are not reported.
     pub report_shift: Option<u32>,
@@ -142,7 +142,7 @@ impl Cache {
         self.shared.hasher.hash(key)
     }
 
-    /// The longest value that this cache takes beside a key of `key_len` octets.
+    /// The longest value that this cache takes beside a key of `key_len` bytes.
     pub fn value_bytes_max(&self, key_len: usize) -> usize {
         value_bytes_max(&self.shared, key_len)
     }

@@ -1,13 +1,13 @@
-//! Keys and values as octets: the two small traits between a [`crate::Map`] and the engine.
+//! Keys and values as bytes: the two small traits between a [`crate::Map`] and the engine.
 //!
-//! Both hand their octets to a closure, so that what lies in memory as octets already (text, slices) is never
+//! Both hand their bytes to a closure, so that what lies in memory as bytes already (text, slices) is never
 //! copied, and what does not (numbers, tuples) is put together on the stack.
 //!
 //! # Keys
-//! The engine takes keys of 1 to 255 octets. [`with_engine_key`] makes one of any key:
+//! The engine takes keys of 1 to 255 bytes. [`with_engine_key`] makes one of any key:
 //!
 //! ```text
-//! octets of the key     engine's key                                   in front of the value
+//! bytes of the key     engine's key                                   in front of the value
 //! 1 to 254              themselves                                     nothing
 //! 0, or 255 and more    first 247 (zeroes beyond), digest of the rest  u32 length, the rest
 //! ```
@@ -18,7 +18,7 @@
 //!
 //! A tuple is its parts one after another, then the lengths of those parts whose type has no fixed length,
 //! the last part apart. Read from its end it falls apart in one way only, so different tuples have different
-//! octets.
+//! bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::hash::Hasher;
 
 /// A type that can be a key of a [`crate::Map`].
 ///
-/// Different keys of one type must have different octets, and equal ones the same; a type and the type it
+/// Different keys of one type must have different bytes, and equal ones the same; a type and the type it
 /// borrows as (`String` and `str`) must agree. Of a struct, use a tuple of its fields:
 ///
 /// ```
@@ -41,10 +41,10 @@ use crate::hash::Hasher;
 /// }
 /// ```
 pub trait Key {
-    /// How many octets every key of this type has, if that is always the same.
-    const OCTETS: Option<usize> = None;
+    /// How many bytes every key of this type has, if that is always the same.
+    const BYTES: Option<usize> = None;
 
-    /// Calls `with` with the key's octets.
+    /// Calls `with` with the key's bytes.
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R;
 }
 
@@ -56,14 +56,14 @@ pub trait Key {
 ///
 /// impl larder::Value for Score {
 ///     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-///         let mut octets = [0; 8];
-///         octets[..4].copy_from_slice(&self.wins.to_le_bytes());
-///         octets[4..].copy_from_slice(&self.losses.to_le_bytes());
-///         with(&octets)
+///         let mut bytes = [0; 8];
+///         bytes[..4].copy_from_slice(&self.wins.to_le_bytes());
+///         bytes[4..].copy_from_slice(&self.losses.to_le_bytes());
+///         with(&bytes)
 ///     }
 ///
-///     fn from_value(octets: &[u8]) -> Option<Self> {
-///         let (wins, losses) = octets.split_first_chunk()?;
+///     fn from_value(bytes: &[u8]) -> Option<Self> {
+///         let (wins, losses) = bytes.split_first_chunk()?;
 ///         Some(Score {
 ///             wins: u32::from_le_bytes(*wins),
 ///             losses: u32::from_le_bytes(losses.try_into().ok()?),
@@ -72,17 +72,17 @@ pub trait Key {
 /// }
 /// ```
 pub trait Value: Sized {
-    /// Calls `with` with the value's octets.
+    /// Calls `with` with the value's bytes.
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R;
 
-    /// The value that these octets are; `None`, which reads as a miss, when they are none.
-    fn from_value(octets: &[u8]) -> Option<Self>;
+    /// The value that these bytes are; `None`, which reads as a miss, when they are none.
+    fn from_value(bytes: &[u8]) -> Option<Self>;
 }
 
 macro_rules! number_keys {
     ($($type:ty)*) => {$(
         impl Key for $type {
-            const OCTETS: Option<usize> = Some(size_of::<$type>());
+            const BYTES: Option<usize> = Some(size_of::<$type>());
 
             #[inline]
             fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
@@ -94,7 +94,7 @@ macro_rules! number_keys {
 
 number_keys!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
 
-/// Numbers as values. Floats are values only: as keys, 0.0 and -0.0 would be equal and have different octets.
+/// Numbers as values. Floats are values only: as keys, 0.0 and -0.0 would be equal and have different bytes.
 macro_rules! number_values {
     ($($type:ty)*) => {$(
         impl Value for $type {
@@ -104,8 +104,8 @@ macro_rules! number_values {
             }
 
             #[inline]
-            fn from_value(octets: &[u8]) -> Option<Self> {
-                octets.try_into().ok().map(<$type>::from_le_bytes)
+            fn from_value(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(<$type>::from_le_bytes)
             }
         }
     )*};
@@ -115,9 +115,9 @@ number_values!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
 
 /// Types that are other types underneath.
 macro_rules! keys_as {
-    ($($type:ty, $octets:expr, |$key:ident| $as:expr;)*) => {$(
+    ($($type:ty, $bytes:expr, |$key:ident| $as:expr;)*) => {$(
         impl Key for $type {
-            const OCTETS: Option<usize> = $octets;
+            const BYTES: Option<usize> = $bytes;
 
             #[inline]
             fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
@@ -129,10 +129,10 @@ macro_rules! keys_as {
 }
 
 keys_as! {
-    usize, u64::OCTETS, |key| (*key as u64);
-    isize, i64::OCTETS, |key| (*key as i64);
-    bool, u8::OCTETS, |key| u8::from(*key);
-    char, u32::OCTETS, |key| u32::from(*key);
+    usize, u64::BYTES, |key| (*key as u64);
+    isize, i64::BYTES, |key| (*key as i64);
+    bool, u8::BYTES, |key| u8::from(*key);
+    char, u32::BYTES, |key| u32::from(*key);
     str, None, |key| *key.as_bytes();
     String, None, |key| *key.as_bytes();
     Box<str>, None, |key| *key.as_bytes();
@@ -153,7 +153,7 @@ impl Key for [u8] {
 }
 
 impl<const N: usize> Key for [u8; N] {
-    const OCTETS: Option<usize> = Some(N);
+    const BYTES: Option<usize> = Some(N);
 
     #[inline]
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
@@ -172,7 +172,7 @@ impl Key for IpAddr {
 }
 
 impl<K: Key + ?Sized> Key for &K {
-    const OCTETS: Option<usize> = K::OCTETS;
+    const BYTES: Option<usize> = K::BYTES;
 
     #[inline]
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
@@ -188,19 +188,18 @@ const fn sum(a: Option<usize>, b: Option<usize>) -> Option<usize> {
 }
 
 impl<A: Key, B: Key> Key for (A, B) {
-    const OCTETS: Option<usize> = sum(A::OCTETS, B::OCTETS);
+    const BYTES: Option<usize> = sum(A::BYTES, B::BYTES);
 
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-        self.0
-            .with_key(|a| self.1.with_key(|b| join(&[(a, A::OCTETS.is_none()), (b, false)], with)))
+        self.0.with_key(|a| self.1.with_key(|b| join(&[(a, A::BYTES.is_none()), (b, false)], with)))
     }
 }
 
 impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
-    const OCTETS: Option<usize> = sum(sum(A::OCTETS, B::OCTETS), C::OCTETS);
+    const BYTES: Option<usize> = sum(sum(A::BYTES, B::BYTES), C::BYTES);
 
     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-        let (a_open, b_open) = (A::OCTETS.is_none(), B::OCTETS.is_none());
+        let (a_open, b_open) = (A::BYTES.is_none(), B::BYTES.is_none());
         self.0.with_key(|a| {
             self.1.with_key(|b| {
                 self.2.with_key(|c| join(&[(a, a_open), (b, b_open), (c, false)], with))
@@ -209,26 +208,26 @@ impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
     }
 }
 
-/// Puts the parts one after another, then the lengths of the open ones: one octet below 255, else four and
+/// Puts the parts one after another, then the lengths of the open ones: one byte below 255, else four and
 /// a 255 after them.
 fn join<R>(parts: &[(&[u8], bool)], with: impl FnOnce(&[u8]) -> R) -> R {
-    const STACK_OCTETS: usize = 256;
-    let octets: usize = parts.iter().map(|(part, open)| part.len() + 5 * usize::from(*open)).sum();
-    if octets > STACK_OCTETS {
-        let mut room = vec![0; octets];
+    const STACK_BYTES: usize = 256;
+    let bytes: usize = parts.iter().map(|(part, open)| part.len() + 5 * usize::from(*open)).sum();
+    if bytes > STACK_BYTES {
+        let mut room = vec![0; bytes];
         let len = fill(&mut room, parts);
         return with(&room[..len]);
     }
-    let mut room = [0; STACK_OCTETS];
+    let mut room = [0; STACK_BYTES];
     let len = fill(&mut room, parts);
     with(&room[..len])
 }
 
 fn fill(room: &mut [u8], parts: &[(&[u8], bool)]) -> usize {
     let mut len = 0;
-    let mut push = |octets: &[u8]| {
-        room[len..len + octets.len()].copy_from_slice(octets);
-        len += octets.len();
+    let mut push = |bytes: &[u8]| {
+        room[len..len + bytes.len()].copy_from_slice(bytes);
+        len += bytes.len();
     };
     parts.iter().for_each(|(part, _)| push(part));
     for part in parts.iter().filter(|(_, open)| *open).map(|(part, _)| part) {
@@ -252,8 +251,8 @@ impl Value for bool {
     }
 
     #[inline]
-    fn from_value(octets: &[u8]) -> Option<Self> {
-        match octets {
+    fn from_value(bytes: &[u8]) -> Option<Self> {
+        match bytes {
             [0] => Some(false),
             [1] => Some(true),
             _ => None,
@@ -269,14 +268,14 @@ impl Value for () {
     }
 
     #[inline]
-    fn from_value(octets: &[u8]) -> Option<Self> {
-        octets.is_empty().then_some(())
+    fn from_value(bytes: &[u8]) -> Option<Self> {
+        bytes.is_empty().then_some(())
     }
 }
 
-/// Types that are octets, or text, underneath.
+/// Types that are bytes, or text, underneath.
 macro_rules! values_as {
-    ($($type:ty, |$value:ident| $as:expr, |$octets:ident| $from:expr;)*) => {$(
+    ($($type:ty, |$value:ident| $as:expr, |$bytes:ident| $from:expr;)*) => {$(
         impl Value for $type {
             #[inline]
             fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
@@ -285,7 +284,7 @@ macro_rules! values_as {
             }
 
             #[inline]
-            fn from_value($octets: &[u8]) -> Option<Self> {
+            fn from_value($bytes: &[u8]) -> Option<Self> {
                 $from
             }
         }
@@ -293,12 +292,12 @@ macro_rules! values_as {
 }
 
 values_as! {
-    String, |value| value.as_bytes(), |octets| str::from_utf8(octets).ok().map(String::from);
-    Box<str>, |value| value.as_bytes(), |octets| str::from_utf8(octets).ok().map(Box::from);
-    Arc<str>, |value| value.as_bytes(), |octets| str::from_utf8(octets).ok().map(Arc::from);
-    Vec<u8>, |value| value, |octets| Some(octets.to_vec());
-    Box<[u8]>, |value| value, |octets| Some(Box::from(octets));
-    Arc<[u8]>, |value| value, |octets| Some(Arc::from(octets));
+    String, |value| value.as_bytes(), |bytes| str::from_utf8(bytes).ok().map(String::from);
+    Box<str>, |value| value.as_bytes(), |bytes| str::from_utf8(bytes).ok().map(Box::from);
+    Arc<str>, |value| value.as_bytes(), |bytes| str::from_utf8(bytes).ok().map(Arc::from);
+    Vec<u8>, |value| value, |bytes| Some(bytes.to_vec());
+    Box<[u8]>, |value| value, |bytes| Some(Box::from(bytes));
+    Arc<[u8]>, |value| value, |bytes| Some(Arc::from(bytes));
 }
 
 impl<const N: usize> Value for [u8; N] {
@@ -308,29 +307,29 @@ impl<const N: usize> Value for [u8; N] {
     }
 
     #[inline]
-    fn from_value(octets: &[u8]) -> Option<Self> {
-        octets.try_into().ok()
+    fn from_value(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok()
     }
 }
 
-/// Octets of a long key that stand in the engine's key as they are; the digest fills it up.
-const HEAD_OCTETS: usize = KEY_BYTES_MAX - size_of::<u64>();
+/// Bytes of a long key that stand in the engine's key as they are; the digest fills it up.
+const HEAD_BYTES: usize = KEY_BYTES_MAX - size_of::<u64>();
 
 /// Tells long keys apart. Fixed: a saved cache must find them again.
 const DIGEST_SEED: u64 = 0x10_96_6b_e7;
 
-/// A key as the engine takes it, and the octets that go in front of its value: none but for a key that is
-/// empty or longer than 254 octets.
-pub(crate) fn with_engine_key<R>(octets: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) -> R {
-    if (1..KEY_BYTES_MAX).contains(&octets.len()) {
-        return with(octets, Rest(None));
+/// A key as the engine takes it, and the bytes that go in front of its value: none but for a key that is
+/// empty or longer than 254 bytes.
+pub(crate) fn with_engine_key<R>(bytes: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) -> R {
+    if (1..KEY_BYTES_MAX).contains(&bytes.len()) {
+        return with(bytes, Rest(None));
     }
-    let (head, rest) = octets.split_at(octets.len().min(HEAD_OCTETS));
+    let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
     let mut key = [0; KEY_BYTES_MAX];
     key[..head.len()].copy_from_slice(head);
     let digest = Hasher::new(DIGEST_SEED).hash(rest).get();
-    key[HEAD_OCTETS..].copy_from_slice(&digest.to_le_bytes());
-    with(&key, Rest(Some((octets.len() as u32, rest))))
+    key[HEAD_BYTES..].copy_from_slice(&digest.to_le_bytes());
+    with(&key, Rest(Some((bytes.len() as u32, rest))))
 }
 
 /// What stands in front of a value to tell its key from others of the same digest.
@@ -365,23 +364,23 @@ mod tests {
 
     use super::*;
 
-    fn octets(key: &(impl Key + ?Sized)) -> Vec<u8> {
+    fn bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
         key.with_key(<[u8]>::to_vec)
     }
 
     proptest! {
-        /// Tuples that differ have octets that differ, nested ones too, wherever the parts are cut.
+        /// Tuples that differ have bytes that differ, nested ones too, wherever the parts are cut.
         #[test]
         fn tuples_are_told_apart(
             a in prop::collection::vec(0u8..2, 0..4), b in prop::collection::vec(0u8..2, 0..4),
             c in prop::collection::vec(0u8..2, 0..4), d in prop::collection::vec(0u8..2, 0..4),
         ) {
             let same = (&a, &b) == (&c, &d);
-            prop_assert_eq!(octets(&(a.clone(), b.clone())) == octets(&(c.clone(), d.clone())), same);
+            prop_assert_eq!(bytes(&(a.clone(), b.clone())) == bytes(&(c.clone(), d.clone())), same);
             let (left, right) = ((a.clone(), (b.clone(), c.clone())), (a.clone(), (c.clone(), b.clone())));
-            prop_assert_eq!(octets(&left) == octets(&right), b == c);
+            prop_assert_eq!(bytes(&left) == bytes(&right), b == c);
             let (left, right) = ((a.clone(), b.clone(), c.clone()), (b.clone(), a.clone(), c));
-            prop_assert_eq!(octets(&left) == octets(&right), a == b);
+            prop_assert_eq!(bytes(&left) == bytes(&right), a == b);
         }
 
         /// Every key becomes one that the engine takes, and what is stored under it gives the value back to
@@ -395,9 +394,9 @@ mod tests {
                 assert!((1..=KEY_BYTES_MAX).contains(&engine_key.len()));
                 rest.with_stored(&value, |stored| {
                     assert_eq!(rest.value_in(stored), Some(&value[..]));
-                    if key.len() > HEAD_OCTETS + 8 {
+                    if key.len() > HEAD_BYTES + 8 {
                         let mut other = key.clone();
-                        other[HEAD_OCTETS + flip.index(key.len() - HEAD_OCTETS)] ^= 1;
+                        other[HEAD_BYTES + flip.index(key.len() - HEAD_BYTES)] ^= 1;
                         with_engine_key(&other, |_, rest| assert_eq!(rest.value_in(stored), None));
                     }
                 });
@@ -412,12 +411,12 @@ mod tests {
         for len in (0..700).chain([5_000, 70_000]) {
             let key = vec![0; len];
             let engine_key = with_engine_key(&key, |engine_key, _| engine_key.to_vec());
-            assert_eq!(seen.insert(engine_key, len), None, "{len} octets");
+            assert_eq!(seen.insert(engine_key, len), None, "{len} bytes");
         }
-        assert_eq!(octets(&("a".repeat(300), 7u8)).len(), 300 + 1 + 5, "a long part in a tuple");
+        assert_eq!(bytes(&("a".repeat(300), 7u8)).len(), 300 + 1 + 5, "a long part in a tuple");
     }
 
-    /// Values come back as they were, and octets that are none of the type are none.
+    /// Values come back as they were, and bytes that are none of the type are none.
     #[test]
     fn values_round_trip() {
         fn same<V: Value + PartialEq + std::fmt::Debug>(value: V) {

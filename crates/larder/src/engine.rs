@@ -235,7 +235,7 @@ impl Engine<'_> {
 
     /// Keeps a copy of an entry that is about to make room, where a listener waits for it; why it leaves.
     /// Without a listener its slot is not looked at, which would cost 6 % of an insert into a full table (399 to
-    /// 424 ns, 1 M entries of 38 octets, busy machine).
+    /// 424 ns, 1 M entries of 38 bytes, busy machine).
     fn keep_copy(&mut self, bucket: usize, way: usize, cause: Cause, now: Seconds) -> Cause {
         let mut cause = cause;
         if let Some(batch) = &mut self.state.evicted

@@ -17,7 +17,7 @@ pub enum Error {
     Setting(&'static str),
     /// The system gave no memory. Ask for a smaller budget.
     Memory(std::io::Error),
-    /// Keys have 1 to 255 octets. Use a digest of a longer one, and keep the key in the value.
+    /// Keys have 1 to 255 bytes. Use a digest of a longer one, and keep the key in the value.
     KeyLength {
         /// What was given.
         bytes: usize,

@@ -43,7 +43,7 @@ const INSERTS_MORE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The budget, of octets or of entries, was used up, and replacement chose it.
+    /// The budget, of bytes or of entries, was used up, and replacement chose it.
     Budget,
     /// Likewise, and its life was over, stale window and all: nothing was lost.
     Expired,

@@ -7,7 +7,7 @@
 //! main    the way still has that tag: policy.hit(entry, lag)
 //! ```
 //!
-//! The mark is two bits of the tag word in the reader's own copy of the index, on the line that the look-up has
+//! The mark is two bits of the tag word in the reader's own copy of the index, on the line that the lookup has
 //! just read: no memory and no cache miss of its own. An epoch is a stretch of the log, so nobody has to announce
 //! it; as many new entries as a 64th of what the shard holds begin one. Names are reported once an epoch at most,
 //! however often they are read: a Zipf stream's few names do not fill the buffer. Three marks take turns, so
@@ -24,7 +24,7 @@
 //! buffer overflows; 0.4 to 3.7 without reports. Cost: some 15 ns a read where every fourth one is reported
 //! (uniform reads, a sync every 1024), main's part included; nothing that could be measured otherwise.
 //!
-//! Bounds: [`REPORTS_MAX`] reports of 16 octets a reader and shard; a sync does one `try_lock` a shard, and only with
+//! Bounds: [`REPORTS_MAX`] reports of 16 bytes a reader and shard; a sync does one `try_lock` a shard, and only with
 //! [`REPORTS_MIN`] in hand.
 
 use std::cell::Cell;
@@ -34,7 +34,7 @@ const REPORTS_MAX: usize = 256;
 /// Reports for which a sync asks for the lock.
 const REPORTS_MIN: usize = 32;
 
-/// Octets a reader and shard.
+/// Bytes a reader and shard.
 pub(crate) const FEEDBACK_BYTES: usize = REPORTS_MAX * size_of::<Report>();
 
 /// Epochs a turn over of as many entries as the cache holds.

@@ -17,13 +17,13 @@
 //!    caller did before calling.)
 //! 4. No caller's code runs under a lock, and no value is dropped, but for the value's `clone` for each who
 //!    waits: let it be an `Arc`.
-//! 5. Who waits is woken at the end of the flight, however it ends, unless its leader sleeps for ever; a
+//! 5. Who waits is woken at the end of the flight, however it ends, unless its leader sleeps forever; a
 //!    blocked thread gives up after a time of its choosing, a task is dropped by its own timer.
 //!
 //! Time is an argument, as everywhere. There is no runtime in here: a [`Waiter`] is a plain future, and a
 //! thread waits by parking.
 //!
-//! Bounds: `flights_max` flights; each takes its key and some 200 octets, and 24 for each that waits at once.
+//! Bounds: `flights_max` flights; each takes its key and some 200 bytes, and 24 for each that waits at once.
 //! Cost: a lock of one of 64 shards to begin and to land; `supersede` is one load while nothing is in flight.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! A seeded 64-bit hash for short keys: folded 64 x 64 -> 128-bit multiplications, 16 octets a step.
+//! A seeded 64-bit hash for short keys: folded 64 x 64 -> 128-bit multiplications, 16 bytes a step.
 //!
 //! Keys come from the network, so the seed takes part in every step. Collisions cost little: a bucket
 //! holds ten, the key is always compared, and the worst that a flood of them does is to evict itself.
@@ -38,7 +38,7 @@ impl Hasher {
             state = fold(word(rest) ^ state, word(&rest[8..]) ^ self.step);
             rest = &rest[16..];
         }
-        // The last 1 to 16 octets, as two words that may overlap.
+        // The last 1 to 16 bytes, as two words that may overlap.
         let (first, last) = match rest.len() {
             8.. => (word(rest), word(&rest[rest.len() - 8..])),
             4.. => (half(rest), half(&rest[rest.len() - 4..])),
@@ -59,13 +59,13 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The first eight octets; the caller has checked that they are there.
+/// The first eight bytes; the caller has checked that they are there.
 #[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// The first four octets, likewise.
+/// The first four bytes, likewise.
 #[inline(always)]
 fn half(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |chunk| u64::from(u32::from_le_bytes(*chunk)))
@@ -86,7 +86,7 @@ mod tests {
             for bit in 0..len * 8 {
                 let mut key = zeroes.clone();
                 key[bit / 8] |= 1 << (bit % 8);
-                assert!(seen.insert(hasher.hash(&key).0), "{len} octets, bit {bit}");
+                assert!(seen.insert(hasher.hash(&key).0), "{len} bytes, bit {bit}");
             }
         }
         assert_ne!(hasher.hash(b"example.org"), Hasher::new(2).hash(b"example.org"));

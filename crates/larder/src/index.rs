@@ -39,7 +39,7 @@ impl Placement {
     }
 
     /// The shard that a key belongs to. (By the top bits, home would have to shift by their number: 2 ns of a
-    /// look-up in a batch, with one shard, too.)
+    /// lookup in a batch, with one shard, too.)
     #[inline(always)]
     pub fn shard(&self, hash: KeyHash) -> usize {
         ((hash.0 as u32 >> 16) & self.shard_mask) as usize
@@ -175,7 +175,7 @@ macro_rules! lines_of_view {
 lines_of_view!(CopyView);
 lines_of_view!(MainView);
 
-/// With a key's home line here, brings near what a look-up will read next. True when that is its second bucket.
+/// With a key's home line here, brings near what a lookup will read next. True when that is its second bucket.
 #[inline(always)]
 pub(crate) fn stage<'a, L: Lines<'a>>(lines: L, placement: &Placement, hash: KeyHash) -> bool {
     let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
@@ -229,7 +229,7 @@ pub(crate) fn find<'a, L: Lines<'a>>(
     find_in(lines, second, lines.probe(second, tag_word).candidates, key)
 }
 
-/// Whether two keys are the same. Most are 8 to 16 octets: two words each, and no call.
+/// Whether two keys are the same. Most are 8 to 16 bytes: two words each, and no call.
 #[inline(always)]
 fn same(a: &[u8], b: &[u8]) -> bool {
     let word = |chunk: Option<&[u8; 8]>| chunk.map_or(0, |chunk| u64::from_ne_bytes(*chunk));
@@ -274,7 +274,7 @@ pub(crate) struct Displaced {
 /// Sixteen counts, little-endian.
 type Counts = [u8; 6];
 
-/// Octets that the counts take of the budget, a bucket.
+/// Bytes that the counts take of the budget, a bucket.
 pub(crate) const DISPLACED_BYTES: usize = size_of::<Counts>();
 
 impl Displaced {
@@ -330,7 +330,7 @@ impl Displaced {
 mod tests {
     use super::*;
 
-    /// Keys of every length are the same as themselves, and as none that differs in one octet or in length.
+    /// Keys of every length are the same as themselves, and as none that differs in one byte or in length.
     #[test]
     fn keys_compare() {
         let key: Vec<u8> = (0..40).collect();
@@ -338,10 +338,10 @@ mod tests {
             let key = &key[..len];
             assert!(same(key, key));
             assert!(len == 0 || !same(key, &key[1..]));
-            for octet in 0..len {
+            for byte in 0..len {
                 let mut other = key.to_vec();
-                other[octet] ^= 0x40;
-                assert!(!same(key, &other) && !same(&other, key), "{len} {octet}");
+                other[byte] ^= 0x40;
+                assert!(!same(key, &other) && !same(&other, key), "{len} {byte}");
             }
         }
     }

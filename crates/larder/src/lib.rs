@@ -24,7 +24,7 @@
 //! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
 //!
 //! The engine's own face is a [`Reader`] and a [`Writer`] a core. [`Map`] is the easy one, for any thread or task;
-//! [`Typed`] holds objects in the place of octets; [`flight`] lets one load what many miss.
+//! [`Typed`] holds objects in the place of bytes; [`flight`] lets one load what many miss.
 //!
 //! What is absent below these faces: a clock (time is an argument), threads, I/O; a lock, an atomic
 //! read-modify-write or a shared write in a reader's `get`; memory beyond the budget; any dependence of *what is

@@ -5,7 +5,7 @@
 //! map.insert("lynx", 7)?;
 //! assert_eq!(map.get("lynx"), Some(7));
 //! assert_eq!(map.get_or_insert_with("otter", || 9), 9); // one caller computes, the others wait for it
-//! map.with("otter", |octets| assert_eq!(octets, 9u64.to_le_bytes())); // read where it lies
+//! map.with("otter", |bytes| assert_eq!(bytes, 9u64.to_le_bytes())); // read where it lies
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
@@ -78,7 +78,7 @@ impl<K: ?Sized, V> std::fmt::Debug for Map<K, V> {
 }
 
 impl<K: Key + ?Sized, V: Value> Map<K, V> {
-    /// A map that takes at most `budget` octets, everything counted, and the system's time. Has an index copy
+    /// A map that takes at most `budget` bytes, everything counted, and the system's time. Has an index copy
     /// for each core, up to 16, and a hash that nobody else knows.
     pub fn new(budget: u64) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -96,7 +96,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         Ok(Map { inner: Arc::new(inner), types: PhantomData })
     }
 
-    /// The cache below, for its figures and [`Cache::save_to`]. Its keys are the octets of this map's.
+    /// The cache below, for its figures and [`Cache::save_to`]. Its keys are the bytes of this map's.
     pub fn cache(&self) -> &Cache {
         self.inner.pool.cache()
     }
@@ -115,14 +115,14 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.with(key, V::from_value).flatten()
     }
 
-    /// Calls `read` with a value's octets, where they lie; `None` for a miss. The map may be used in `read`,
+    /// Calls `read` with a value's bytes, where they lie; `None` for a miss. The map may be used in `read`,
     /// but a write from there is refused ([`Error::Stalled`]) where another thread's would wait.
     #[inline]
     pub fn with<Q: Key + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&[u8]) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
-        key.with_key(|octets| self.inner.read(octets, read))
+        key.with_key(|bytes| self.inner.read(bytes, read))
     }
 
     /// True when the key has a value.
@@ -211,9 +211,9 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        key.with_key(|octets| {
+        key.with_key(|bytes| {
             loop {
-                let mut waiter = match self.inner.begin::<V>(octets) {
+                let mut waiter = match self.inner.begin::<V>(bytes) {
                     Found::Value(value) => return value,
                     Found::Lead(token) => {
                         let (value, ttl) = load();
@@ -223,12 +223,12 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
                     Found::Full => return load().0,
                     Found::Wait(waiter) => waiter,
                 };
-                // A load that needs itself would wait for ever.
+                // A load that needs itself would wait forever.
                 if waiter.is_led_here() {
                     return load().0;
                 }
                 match waiter.wait_for(Duration::from_secs(u64::from(LOAD_S_MAX))) {
-                    Poll::Ready(Some(octets)) => match V::from_value(&octets) {
+                    Poll::Ready(Some(bytes)) => match V::from_value(&bytes) {
                         Some(value) => return value,
                         None => return load().0,
                     },
@@ -250,9 +250,9 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        let octets: Box<[u8]> = key.with_key(|octets| octets.into());
+        let bytes: Box<[u8]> = key.with_key(|bytes| bytes.into());
         loop {
-            match self.inner.begin::<V>(&octets) {
+            match self.inner.begin::<V>(&bytes) {
                 Found::Value(value) => return value,
                 Found::Lead(token) => {
                     let value = load.await;
@@ -261,8 +261,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
                 }
                 Found::Full => return load.await,
                 Found::Wait(waiter) => {
-                    if let Some(octets) = waiter.await {
-                        match V::from_value(&octets) {
+                    if let Some(bytes) = waiter.await {
+                        match V::from_value(&bytes) {
                             Some(value) => return value,
                             None => return load.await,
                         }
@@ -309,7 +309,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
 /// Entries to be stored together, as the engine takes them: encoded before any lock is taken.
 #[derive(Default)]
 struct Batch {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// Where each key ends, and each value.
     ends: Vec<(usize, usize)>,
 }
@@ -318,28 +318,28 @@ impl Batch {
     fn push(&mut self, key: &[u8], value: &[u8]) {
         with_engine_key(key, |key, rest| {
             rest.with_stored(value, |stored| {
-                self.octets.extend_from_slice(key);
-                let key_end = self.octets.len();
-                self.octets.extend_from_slice(stored);
-                self.ends.push((key_end, self.octets.len()));
+                self.bytes.extend_from_slice(key);
+                let key_end = self.bytes.len();
+                self.bytes.extend_from_slice(stored);
+                self.ends.push((key_end, self.bytes.len()));
             });
         });
     }
 
-    /// As many entries as a writer applies together, or as many octets as are worth copying at once.
+    /// As many entries as a writer applies together, or as many bytes as are worth copying at once.
     fn is_full(&self) -> bool {
-        self.ends.len() >= 64 || self.octets.len() >= 64 << 10
+        self.ends.len() >= 64 || self.bytes.len() >= 64 << 10
     }
 
     fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end)| end));
         starts.zip(&self.ends).map(|(start, &(key_end, end))| {
-            (&self.octets[start..key_end], &self.octets[key_end..end])
+            (&self.bytes[start..key_end], &self.bytes[key_end..end])
         })
     }
 
     fn clear(&mut self) {
-        self.octets.clear();
+        self.bytes.clear();
         self.ends.clear();
     }
 }
@@ -401,10 +401,10 @@ impl Inner {
 
     fn land(&self, token: Token<Arc<[u8]>>, value: &impl Value, ttl: Ttl) {
         let key: Box<[u8]> = token.key().into();
-        let octets = value.with_value(|octets| Arc::<[u8]>::from(octets));
-        token.land(octets, |octets| {
+        let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
+        token.land(bytes, |bytes| {
             // Refused, it is not stored; those who asked for it have it all the same.
-            let _ = self.store(&key, octets, ttl);
+            let _ = self.store(&key, bytes, ttl);
         });
     }
 }

@@ -55,7 +55,7 @@ pub struct Reader {
     /// One a shard, before the id: they leave it before another takes it.
     shards: PerShard<ShardReader>,
     id: ReaderId,
-    /// Look-ups bring the reader to the present first.
+    /// Lookups bring the reader to the present first.
     immediate: bool,
     /// The cache's own, at hand.
     report_shift: Option<u32>,
@@ -313,7 +313,7 @@ impl Reader {
         true
     }
 
-    /// Holds an entry's octets beyond its borrow, the reader's next sync and the entry's own life, on any
+    /// Holds an entry's bytes beyond its borrow, the reader's next sync and the entry's own life, on any
     /// thread. A value in a slot of 1 KiB or more is held where it lies; a smaller one is copied. `None`
     /// when leases would hold more than [`crate::Builder::lease_bytes_max`].
     pub fn lease(&self, entry: &Entry<'_>) -> Option<Lease> {
@@ -339,7 +339,7 @@ impl Reader {
         found
     }
 
-    /// Brings near what a look-up of this hash reads first.
+    /// Brings near what a lookup of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         let home = self.placement.home(hash);
@@ -349,7 +349,7 @@ impl Reader {
         }
     }
 
-    /// With those lines here, brings near the entry that such a look-up most likely ends at.
+    /// With those lines here, brings near the entry that such a lookup most likely ends at.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
         self.stage(hash);
@@ -525,12 +525,12 @@ impl Reader {
         self.shared.counters[self.number()].0.publish(&self.lookups.sum());
     }
 
-    /// Look-ups that found a live entry.
+    /// Lookups that found a live entry.
     pub fn hits(&self) -> u64 {
         self.lookups.hits.get()
     }
 
-    /// Look-ups that did not.
+    /// Lookups that did not.
     pub fn misses(&self) -> u64 {
         self.lookups.misses.get()
     }

@@ -11,7 +11,7 @@
 //!                                                               then wait for those being read from
 //! ```
 //!
-//! Why a lock and not a reader in a thread-local: a thread that sleeps for ever with an active reader stops
+//! Why a lock and not a reader in a thread-local: a thread that sleeps forever with an active reader stops
 //! reclamation for all, and only it could sync. Parking after each use would take main's lock twice a read.
 //! Under a light lock anybody can sync an idle seat, so **a stalled write syncs all idle seats and goes on**;
 //! no destructor runs when a thread ends, and there may be any number of threads.
@@ -19,7 +19,7 @@
 //! What it costs (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC Milan, 301 rounds,
 //! three runs): a read 45 to 50 ns at the median and 31 at best, where a reader of one's own takes 18 and 13. The
 //! lock's two atomic swaps, of a line that nobody else uses, are most of it; on tables larger than the cache they
-//! also keep one look-up's memory from being fetched while the last one's is awaited.
+//! also keep one lookup's memory from being fetched while the last one's is awaited.
 //!
 //! Invariants
 //! 1. No seat's reader has a view alive when its lock is free, so whoever takes the lock may sync it.
@@ -249,7 +249,7 @@ impl ReaderPool {
     /// reason, or a read that is in progress stays in its way too long.
     #[allow(
         clippy::disallowed_methods,
-        reason = "a write of a map waits for readers, and not for ever"
+        reason = "a write of a map waits for readers, and not forever"
     )]
     pub fn retry(&self, mut run: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         let mut deadline = None;

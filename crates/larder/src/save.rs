@@ -1,12 +1,12 @@
-//! A cache as a stream of octets: what it held, to be had again after a restart.
+//! A cache as a stream of bytes: what it held, to be had again after a restart.
 //!
 //! All numbers are little-endian. A stream is a head, chunks, and an end:
 //!
 //! ```text
-//! head    "larder\r\n" (8)  version u32 = 2  zero u32  written_at u32 (s)  CRC-32 of these 20 octets
-//! chunk   entries u32 >= 1  octets u32  CRC-32 of number, entries, octets and payload  payload
-//! end     entries u32 = 0   octets u32 = 8  CRC-32 likewise                            all entries u64
-//! entry   key octets u8  flags u8  value octets u16  expires u32 (s, 0 for never)  [version u64]  key  value
+//! head    "larder\r\n" (8)  version u32 = 2  zero u32  written_at u32 (s)  CRC-32 of these 20 bytes
+//! chunk   entries u32 >= 1  bytes u32  CRC-32 of number, entries, bytes and payload  payload
+//! end     entries u32 = 0   bytes u32 = 8  CRC-32 likewise                            all entries u64
+//! entry   key bytes u8  flags u8  value bytes u16  expires u32 (s, 0 for never)  [version u64]  key  value
 //!         flag 1: the entry has a version; others are 0
 //! ```
 //!
@@ -24,10 +24,10 @@
 //! has saved. Loading is ordinary inserts: whatever the stream holds, the budget is kept.
 //!
 //! A chunk is checked as a whole before any of it is inserted. [`Damage`] says what was found, and that what
-//! was loaded until then is good. Bounds: one chunk in memory, at most [`CHUNK_OCTETS_MAX`] octets and one
+//! was loaded until then is good. Bounds: one chunk in memory, at most [`CHUNK_BYTES_MAX`] bytes and one
 //! entry. The walk over the cache is [`Cache::iter`]'s, in short lock holds. Speed, from memory into a new cache
 //! (`benches/map.rs`, two shared vCPUs of an EPYC Milan, medians of three runs): values of 4 KB at 1.0 to 1.9
-//! GB/s; entries of 8 + 32 octets at 200 to 380 ns each, which is what inserting them costs.
+//! GB/s; entries of 8 + 32 bytes at 200 to 380 ns each, which is what inserting them costs.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -45,22 +45,22 @@ use crate::writer::Writer;
 pub const SAVE_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"larder\r\n";
-const HEAD_OCTETS: usize = 24;
-const CHUNK_HEAD_OCTETS: usize = 12;
+const HEAD_BYTES: usize = 24;
+const CHUNK_HEAD_BYTES: usize = 12;
 /// Of an entry without a version.
-const ENTRY_HEAD_OCTETS: usize = 8;
+const ENTRY_HEAD_BYTES: usize = 8;
 /// In format version 1.
-const ENTRY_HEAD_OCTETS_1: usize = 7;
+const ENTRY_HEAD_BYTES_1: usize = 7;
 
 /// The entry has a version.
 const FLAG_VERSION: u8 = 1;
 
 /// A chunk is closed when it holds this much, and is at most one entry larger.
-const CHUNK_OCTETS: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// The largest payload that a chunk can have.
-pub const CHUNK_OCTETS_MAX: usize =
-    CHUNK_OCTETS + ENTRY_HEAD_OCTETS + VERSION_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+pub const CHUNK_BYTES_MAX: usize =
+    CHUNK_BYTES + ENTRY_HEAD_BYTES + VERSION_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
 /// Why a cache was not saved, or not loaded to the end.
 #[derive(Debug)]
@@ -154,20 +154,20 @@ impl Cache {
         for entry in self.iter(now) {
             chunk.push(&entry);
             total += 1;
-            if chunk.octets.len() >= CHUNK_HEAD_OCTETS + CHUNK_OCTETS {
+            if chunk.bytes.len() >= CHUNK_HEAD_BYTES + CHUNK_BYTES {
                 chunk.write(out)?;
             }
         }
         if chunk.entries > 0 {
             chunk.write(out)?;
         }
-        chunk.octets.extend_from_slice(&total.to_le_bytes());
+        chunk.bytes.extend_from_slice(&total.to_le_bytes());
         chunk.write(out)?;
         out.flush()?;
         Ok(total)
     }
 
-    /// Inserts what [`Cache::save_to`] wrote, those entries apart that have ended at `now`. Their octets, ends and
+    /// Inserts what [`Cache::save_to`] wrote, those entries apart that have ended at `now`. Their bytes, ends and
     /// versions are as they were; one with a version is inserted as by [`Writer::insert_if_newer`]. Sync or park this cache's readers before, or make them after: they are in the
     /// way of as many inserts.
     pub fn load_from(&self, input: &mut impl Read, now: Seconds) -> Result<Loaded, SaveError> {
@@ -202,12 +202,12 @@ pub(crate) fn load(
             };
         }
         // The whole chunk is looked at before any of it is inserted.
-        let mut listed = Entries { octets: &payload, format };
-        if listed.by_ref().count() as u64 != u64::from(entries) || !listed.octets.is_empty() {
+        let mut listed = Entries { bytes: &payload, format };
+        if listed.by_ref().count() as u64 != u64::from(entries) || !listed.bytes.is_empty() {
             return Err(damaged("its entries do not fill it"));
         }
         total += u64::from(entries);
-        for entry in (Entries { octets: &payload, format }) {
+        for entry in (Entries { bytes: &payload, format }) {
             if is_expired(entry.expires, now) {
                 loaded.ended += 1;
                 continue;
@@ -223,8 +223,8 @@ pub(crate) fn load(
     Err(SaveError::Damaged(end))
 }
 
-fn head(now: Seconds) -> [u8; HEAD_OCTETS] {
-    let mut head = [0; HEAD_OCTETS];
+fn head(now: Seconds) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
     head[..8].copy_from_slice(MAGIC);
     head[8..12].copy_from_slice(&SAVE_VERSION.to_le_bytes());
     head[16..20].copy_from_slice(&now.0.to_le_bytes());
@@ -235,18 +235,18 @@ fn head(now: Seconds) -> [u8; HEAD_OCTETS] {
 
 /// The version of the format, and when it was written.
 fn read_head(input: &mut impl Read) -> Result<(u32, Seconds), SaveError> {
-    let mut octets = [0; HEAD_OCTETS];
-    match input.read_exact(&mut octets) {
+    let mut bytes = [0; HEAD_BYTES];
+    match input.read_exact(&mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             return Err(SaveError::Foreign("the file is shorter than any saved cache"));
         }
         read => read?,
     }
-    let number = |at: usize| u32_at(&octets, at);
-    if octets[..8] != *MAGIC {
+    let number = |at: usize| u32_at(&bytes, at);
+    if bytes[..8] != *MAGIC {
         return Err(SaveError::Foreign("the file is no saved cache"));
     }
-    if crc32fast::hash(&octets[..20]) != number(20) {
+    if crc32fast::hash(&bytes[..20]) != number(20) {
         return Err(SaveError::Foreign("the head of the saved cache is damaged"));
     }
     if !(1..=SAVE_VERSION).contains(&number(8)) {
@@ -255,49 +255,49 @@ fn read_head(input: &mut impl Read) -> Result<(u32, Seconds), SaveError> {
     Ok((number(8), Seconds(number(16))))
 }
 
-fn u32_at(octets: &[u8], at: usize) -> u32 {
-    octets[at..].first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk))
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }
 
 /// A chunk on its way out: its head, filled in at last, and its payload.
 struct Chunk {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     entries: u32,
     number: u32,
 }
 
 impl Chunk {
     fn new() -> Self {
-        let mut octets = Vec::with_capacity(CHUNK_HEAD_OCTETS + CHUNK_OCTETS_MAX);
-        octets.resize(CHUNK_HEAD_OCTETS, 0);
-        Chunk { octets, entries: 0, number: 0 }
+        let mut bytes = Vec::with_capacity(CHUNK_HEAD_BYTES + CHUNK_BYTES_MAX);
+        bytes.resize(CHUNK_HEAD_BYTES, 0);
+        Chunk { bytes, entries: 0, number: 0 }
     }
 
     fn push(&mut self, entry: &OwnedEntry) {
         let (key, value) = (entry.key(), entry.value());
         let expires = entry.expires().map_or(larder_mem::EXPIRES_NEVER, |end| end.0);
         // The engine's limits are those of the format: 255 and 32768.
-        self.octets.push(key.len() as u8);
-        self.octets.push(if entry.version().is_some() { FLAG_VERSION } else { 0 });
-        self.octets.extend_from_slice(&(value.len() as u16).to_le_bytes());
-        self.octets.extend_from_slice(&expires.to_le_bytes());
+        self.bytes.push(key.len() as u8);
+        self.bytes.push(if entry.version().is_some() { FLAG_VERSION } else { 0 });
+        self.bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&expires.to_le_bytes());
         if let Some(version) = entry.version() {
-            self.octets.extend_from_slice(&version.to_le_bytes());
+            self.bytes.extend_from_slice(&version.to_le_bytes());
         }
-        self.octets.extend_from_slice(key);
-        self.octets.extend_from_slice(value);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
         self.entries += 1;
     }
 
     fn write(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let octets = (self.octets.len() - CHUNK_HEAD_OCTETS) as u32;
-        let (head, payload) = self.octets.split_at_mut(CHUNK_HEAD_OCTETS);
+        let bytes = (self.bytes.len() - CHUNK_HEAD_BYTES) as u32;
+        let (head, payload) = self.bytes.split_at_mut(CHUNK_HEAD_BYTES);
         head[..4].copy_from_slice(&self.entries.to_le_bytes());
-        head[4..8].copy_from_slice(&octets.to_le_bytes());
+        head[4..8].copy_from_slice(&bytes.to_le_bytes());
         let crc = chunk_crc(self.number, &head[..8], payload);
         head[8..].copy_from_slice(&crc.to_le_bytes());
-        out.write_all(&self.octets)?;
-        self.octets.truncate(CHUNK_HEAD_OCTETS);
+        out.write_all(&self.bytes)?;
+        self.bytes.truncate(CHUNK_HEAD_BYTES);
         self.entries = 0;
         self.number += 1;
         Ok(())
@@ -328,17 +328,17 @@ impl From<io::Error> for Unread {
 
 /// Reads a chunk's payload and checks it; how many entries it says that it has.
 fn read_chunk(input: &mut impl Read, number: u32, payload: &mut Vec<u8>) -> Result<u32, Unread> {
-    let mut head = [0; CHUNK_HEAD_OCTETS];
+    let mut head = [0; CHUNK_HEAD_BYTES];
     input.read_exact(&mut head)?;
-    let octets = u32_at(&head, 4) as usize;
+    let bytes = u32_at(&head, 4) as usize;
     // Checked before memory is taken for it.
-    if octets > CHUNK_OCTETS_MAX {
+    if bytes > CHUNK_BYTES_MAX {
         return Err(Unread::Damaged("it says that it is larger than any"));
     }
-    payload.resize(octets, 0);
+    payload.resize(bytes, 0);
     input.read_exact(payload)?;
     if chunk_crc(number, &head[..8], payload) != u32_at(&head, 8) {
-        return Err(Unread::Damaged("its checksum is that of other octets"));
+        return Err(Unread::Damaged("its checksum is that of other bytes"));
     }
     Ok(u32_at(&head, 0))
 }
@@ -368,7 +368,7 @@ impl Entry<'_> {
 /// The entries of a payload. One that can't be, for its key's or its value's length, ends them, and stays in
 /// what is left: so that tells whether the payload is sound.
 struct Entries<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     /// The version of the format.
     format: u32,
 }
@@ -378,10 +378,10 @@ impl<'a> Iterator for Entries<'a> {
 
     fn next(&mut self) -> Option<Entry<'a>> {
         let (key_len, flags, head, rest) = if self.format == 1 {
-            let (head, rest) = self.octets.split_first_chunk::<ENTRY_HEAD_OCTETS_1>()?;
+            let (head, rest) = self.bytes.split_first_chunk::<ENTRY_HEAD_BYTES_1>()?;
             (head[0], 0, &head[1..], rest)
         } else {
-            let (head, rest) = self.octets.split_first_chunk::<ENTRY_HEAD_OCTETS>()?;
+            let (head, rest) = self.bytes.split_first_chunk::<ENTRY_HEAD_BYTES>()?;
             (head[0], head[1], &head[2..], rest)
         };
         let value_len = usize::from(u16::from_le_bytes([head[0], head[1]]));
@@ -398,7 +398,7 @@ impl<'a> Iterator for Entries<'a> {
         if key.is_empty() || value_len > VALUE_BYTES_MAX {
             return None;
         }
-        self.octets = rest;
+        self.bytes = rest;
         Some(Entry { key, value, expires: u32_at(head, 2), version })
     }
 }
@@ -429,23 +429,23 @@ mod tests {
     }
 
     fn saved(cache: &Cache) -> Vec<u8> {
-        let mut octets = Vec::new();
-        cache.save_to(&mut octets, NOW).unwrap();
-        octets
+        let mut bytes = Vec::new();
+        cache.save_to(&mut bytes, NOW).unwrap();
+        bytes
     }
 
-    fn load_into(budget: u64, octets: &[u8], now: Seconds) -> (Cache, Result<Loaded, SaveError>) {
-        load_under(Policy::Fifo, budget, octets, now)
+    fn load_into(budget: u64, bytes: &[u8], now: Seconds) -> (Cache, Result<Loaded, SaveError>) {
+        load_under(Policy::Fifo, budget, bytes, now)
     }
 
     fn load_under(
         policy: Policy,
         budget: u64,
-        octets: &[u8],
+        bytes: &[u8],
         now: Seconds,
     ) -> (Cache, Result<Loaded, SaveError>) {
         let cache = Cache::builder().budget(budget).policy(policy).seed(99).build().unwrap();
-        let loaded = cache.load_from(&mut &*octets, now);
+        let loaded = cache.load_from(&mut &*bytes, now);
         cache.validate().unwrap();
         (cache, loaded)
     }
@@ -456,14 +456,14 @@ mod tests {
     fn what_was_saved_is_loaded() {
         for (entries, value_len) in [(0, 0), (1, 0), (2_000, 20), (700, 1_000)] {
             let cache = filled(entries, value_len);
-            let octets = saved(&cache);
-            let (other, loaded) = load_into(4 << 20, &octets, NOW);
+            let bytes = saved(&cache);
+            let (other, loaded) = load_into(4 << 20, &bytes, NOW);
             let there: Vec<_> = cache.iter(NOW).collect();
             assert_eq!(loaded.unwrap().entries as usize, there.len());
             assert_eq!(other.iter(NOW).collect::<Vec<_>>(), there);
 
             let later = Seconds(NOW.0 + 500);
-            let (other, loaded) = load_into(4 << 20, &octets, later);
+            let (other, loaded) = load_into(4 << 20, &bytes, later);
             let there: Vec<_> = cache.iter(later).collect();
             let loaded = loaded.unwrap();
             assert_eq!(loaded.entries as usize, there.len());
@@ -505,7 +505,7 @@ mod tests {
         assert_eq!((loaded.entries, loaded.too_large), (0, all.len() as u64));
     }
 
-    /// The format is what the header says, octet for octet: a stream written by hand, with a checksum
+    /// The format is what the header says, byte for byte: a stream written by hand, with a checksum
     /// computed from the header's words, loads.
     #[test]
     fn the_format_is_fixed() {
@@ -539,8 +539,8 @@ mod tests {
         }
         writer.insert(b"d", b"saved", Ttl::FOREVER, NOW).unwrap();
         writer.flush().unwrap();
-        let octets = saved(&cache);
-        let (other, loaded) = load_into(1 << 20, &octets, NOW);
+        let bytes = saved(&cache);
+        let (other, loaded) = load_into(1 << 20, &bytes, NOW);
         assert_eq!(loaded.unwrap().entries, 4);
         let held = |cache: &Cache| {
             let entries = cache.iter(NOW);
@@ -562,7 +562,7 @@ mod tests {
             (b'd', None, b"saved".to_vec()),
         ];
         assert_eq!(held(&other), expected);
-        other.load_from(&mut &*octets, NOW).unwrap();
+        other.load_from(&mut &*bytes, NOW).unwrap();
         assert_eq!(held(&other), expected, "what was loaded is older");
 
         let mut old = head(NOW).to_vec();
@@ -570,10 +570,10 @@ mod tests {
         let crc = crc32fast::hash(&old[..20]).to_le_bytes();
         old[20..].copy_from_slice(&crc);
         let mut chunk = Chunk::new();
-        chunk.octets.extend_from_slice(b"\x03\x05\x00\x6b\x00\x00\x00keyvalue");
+        chunk.bytes.extend_from_slice(b"\x03\x05\x00\x6b\x00\x00\x00keyvalue");
         chunk.entries = 1;
         chunk.write(&mut old).unwrap();
-        chunk.octets.extend_from_slice(&1u64.to_le_bytes());
+        chunk.bytes.extend_from_slice(&1u64.to_le_bytes());
         chunk.write(&mut old).unwrap();
         let (cache, loaded) = load_into(1 << 20, &old, NOW);
         assert_eq!(loaded.unwrap().entries, 1);
@@ -597,22 +597,22 @@ mod tests {
             (0, b"\x01\0\0\0\0\0\0\0"),
             (0, b""),
         ] {
-            let mut octets = head(NOW).to_vec();
+            let mut bytes = head(NOW).to_vec();
             let mut chunk = Chunk::new();
-            chunk.octets.extend_from_slice(payload);
+            chunk.bytes.extend_from_slice(payload);
             chunk.entries = entries;
-            chunk.write(&mut octets).unwrap();
-            let (_, loaded) = load_into(1 << 20, &octets, NOW);
+            chunk.write(&mut bytes).unwrap();
+            let (_, loaded) = load_into(1 << 20, &bytes, NOW);
             assert!(
                 matches!(loaded, Err(SaveError::Damaged(Damage { chunk: 0, .. }))),
                 "{payload:?}"
             );
         }
-        let mut octets = head(NOW);
-        octets[8] = 3;
-        let crc = crc32fast::hash(&octets[..20]).to_le_bytes();
-        octets[20..].copy_from_slice(&crc);
-        let (_, loaded) = load_into(1 << 20, &octets, NOW);
+        let mut bytes = head(NOW);
+        bytes[8] = 3;
+        let crc = crc32fast::hash(&bytes[..20]).to_le_bytes();
+        bytes[20..].copy_from_slice(&crc);
+        let (_, loaded) = load_into(1 << 20, &bytes, NOW);
         assert!(loaded.unwrap_err().to_string().contains("another version"));
     }
 
@@ -626,14 +626,14 @@ mod tests {
             at in any::<prop::sample::Index>(), bit in 0u8..8, is_cut in any::<bool>(),
         ) {
             let cache = filled(900, 700);
-            let mut octets = saved(&cache);
-            let at = at.index(octets.len());
+            let mut bytes = saved(&cache);
+            let at = at.index(bytes.len());
             if is_cut {
-                octets.truncate(at);
+                bytes.truncate(at);
             } else {
-                octets[at] ^= 1 << bit;
+                bytes[at] ^= 1 << bit;
             }
-            let (other, loaded) = load_into(4 << 20, &octets, NOW);
+            let (other, loaded) = load_into(4 << 20, &bytes, NOW);
             let loaded = match loaded {
                 Err(SaveError::Damaged(damage)) => damage.loaded,
                 Err(SaveError::Foreign(_)) => 0,
@@ -645,11 +645,11 @@ mod tests {
             prop_assert_eq!(&there[..], &all[..there.len()]);
         }
 
-        /// No octets make a load panic, or take more memory than a chunk.
+        /// No bytes make a load panic, or take more memory than a chunk.
         #[test]
-        fn any_octets(octets in prop::collection::vec(any::<u8>(), 0..400), chunk in any::<bool>()) {
-            let octets = if chunk { [&head(NOW)[..], &octets].concat() } else { octets };
-            let (_, loaded) = load_into(256 << 10, &octets, NOW);
+        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), chunk in any::<bool>()) {
+            let bytes = if chunk { [&head(NOW)[..], &bytes].concat() } else { bytes };
+            let (_, loaded) = load_into(256 << 10, &bytes, NOW);
             prop_assert!(loaded.is_err());
         }
     }

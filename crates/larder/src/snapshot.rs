@@ -67,7 +67,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
 }
 
 /// A file to load from. The reads are of whole chunks, so a buffer would only copy them once more; but for
-/// the 12 octets of each chunk's head.
+/// the 12 bytes of each chunk's head.
 fn open(path: &Path) -> io::Result<impl Read> {
     File::open(path)
 }

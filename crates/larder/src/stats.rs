@@ -11,7 +11,7 @@ use crate::policy::Replacement;
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Octets the cache may take.
+    /// Bytes the cache may take.
     pub budget_bytes: u64,
     /// Entries it holds, ended ones included.
     pub entries: u64,
@@ -19,9 +19,9 @@ pub struct Stats {
     pub entries_max: u64,
     /// Share of the index's ways in use, 0 to 1.
     pub index_load: f64,
-    /// Octets that entries take of the arena, rounding up included, and of each size that was ever used a page.
+    /// Bytes that entries take of the arena, rounding up included, and of each size that was ever used a page.
     pub charge_bytes: u64,
-    /// Octets that entries may take of the arena.
+    /// Bytes that entries may take of the arena.
     pub charge_bytes_max: u64,
     /// New entries stored.
     pub inserted: u64,
@@ -36,15 +36,15 @@ pub struct Stats {
     /// Of those, entries whose life was over, stale window and all, as far as somebody read their end: all,
     /// where a listener hears of them ([`crate::Builder::on_evicted`]); else those that the policy let go for it.
     pub evicted_expired: u64,
-    /// Entries that left because their bucket and its neighbours were full; part of no other count.
+    /// Entries that left because their bucket and its neighbors were full; part of no other count.
     pub conflicts: u64,
     /// Slots copied to empty a page.
     pub moved_slots: u64,
     /// Reads that the policy was told of.
     pub reported: u64,
-    /// Look-ups that found a live entry, up to each reader's last sync.
+    /// Lookups that found a live entry, up to each reader's last sync.
     pub hits: u64,
-    /// Look-ups that did not, likewise.
+    /// Lookups that did not, likewise.
     pub misses: u64,
     /// Hits on entries past their end, by `get_stale`; part of `hits`.
     pub stale_hits: u64,
@@ -52,11 +52,11 @@ pub struct Stats {
     pub ended_misses: u64,
     /// Slots that were retired and readers may still hold.
     pub limbo_slots: u64,
-    /// Octets of those slots.
+    /// Bytes of those slots.
     pub limbo_bytes: u64,
     /// Slots replaced that only leases hold, as far as is known.
     pub revoked_slots: u64,
-    /// Octets that leases hold, copies included.
+    /// Bytes that leases hold, copies included.
     pub lease_bytes: u64,
     /// Log records written.
     pub log_position: u64,
@@ -78,9 +78,9 @@ pub struct ReaderStats {
     pub reader: usize,
     /// Log records it is behind, in the shard where that is most; `None` while it is parked.
     pub behind: Option<u64>,
-    /// Its look-ups that found a live entry, up to its last sync, and those of its number's earlier owners.
+    /// Its lookups that found a live entry, up to its last sync, and those of its number's earlier owners.
     pub hits: u64,
-    /// Its look-ups that did not, likewise.
+    /// Its lookups that did not, likewise.
     pub misses: u64,
 }
 

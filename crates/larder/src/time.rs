@@ -29,10 +29,10 @@ impl Ticks {
 /// When a reader comes to show what writers have published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Every look-up brings the reader to the present first, which reads a line that writers write. The
+    /// Every lookup brings the reader to the present first, which reads a line that writers write. The
     /// reader must still sync now and then to let go of what it holds.
     Immediate,
-    /// Look-ups read what the reader shows; [`crate::Reader::sync_if_due`] syncs once a period.
+    /// Lookups read what the reader shows; [`crate::Reader::sync_if_due`] syncs once a period.
     Periodic(Ticks),
 }
 
@@ -49,7 +49,7 @@ impl Ttl {
         Ttl(seconds)
     }
 
-    /// The seconds; `None` for ever.
+    /// The seconds; `None` forever.
     pub const fn as_seconds(self) -> Option<u32> {
         if self.0 == u32::MAX { None } else { Some(self.0) }
     }

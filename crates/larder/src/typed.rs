@@ -1,7 +1,7 @@
 //! A cache of objects: built in place by a hook, read as `&T`, reset and used again.
 //!
 //! Connections, sessions, parsers: objects that are dear to build, own memory of their own, and would have to
-//! be encoded to be octets. They lie in a slab and stay there; the engine holds, under each key, the id of an
+//! be encoded to be bytes. They lie in a slab and stay there; the engine holds, under each key, the id of an
 //! object, and decides as ever which keys stay.
 //!
 //! ```text
@@ -35,7 +35,7 @@
 //!    object is a miss, never another's object.
 //! 2. Hooks run under no lock of ours. One that panics loses its object and no cell; nothing is poisoned.
 //!
-//! Bounds: the builder's budget, and beside it [`Typed::objects_max`] objects of `size_of::<T>()` + 64 octets
+//! Bounds: the builder's budget, and beside it [`Typed::objects_max`] objects of `size_of::<T>()` + 64 bytes
 //! and a copy of the key, and what the objects own themselves.
 
 use std::fmt;
@@ -108,7 +108,7 @@ pub struct TypedReader<T> {
 
 impl<T: Send + Sync> Typed<T> {
     /// A cache of as many objects as the cache described by `builder` has entries: an entry is a key and 12
-    /// octets, so say `entry_bytes_mean(32)` or so. `make` builds an object, `reset` makes a used one as
+    /// bytes, so say `entry_bytes_mean(32)` or so. `make` builds an object, `reset` makes a used one as
     /// good as new: it should let go of what the object was for, and keep its memory.
     ///
     /// An object of more than 64 KiB is refused, since it is moved by way of the stack when it is made: keep it in a `Box`.
@@ -150,7 +150,7 @@ impl<T: Send + Sync> Typed<T> {
     }
 
     /// Makes an object the value of a key, in the place of an older one: takes a clean one, or makes one, and
-    /// lets `fill` write it where it lies. Its id reads it without a look-up ([`TypedReader::by_id`]).
+    /// lets `fill` write it where it lies. Its id reads it without a lookup ([`TypedReader::by_id`]).
     ///
     /// [`Error::Stalled`] when no object is clean because a reader has not synced: sync or park it, then try
     /// again. `fill` is not run then. On other errors the object is reset and nothing was stored.
@@ -170,7 +170,7 @@ impl<T: Send + Sync> Typed<T> {
         fill(slot.object().get_or_insert_with(&inner.make));
         let id = slot.publish();
         let replaced = inner.id_of(key, now);
-        let (stored, evicted) = inner.write(|writer| writer.insert(key, &id.to_octets(), ttl, now));
+        let (stored, evicted) = inner.write(|writer| writer.insert(key, &id.to_bytes(), ttl, now));
         if stored.is_ok() {
             let name = Name { key: key.into(), id };
             let earlier = inner.names.lock().cells[id.index()].replace(name);
@@ -247,7 +247,7 @@ impl<T: Send + Sync> Inner<T> {
                 let hand = names.hand;
                 names.hand = (hand + 1) % self.slab.cells();
                 let Some(Name { key, id }) = &names.cells[hand] else { continue };
-                if self.cache.read_at_main(key, now, SlabId::from_octets)? != Some(Some(*id)) {
+                if self.cache.read_at_main(key, now, SlabId::from_bytes)? != Some(Some(*id)) {
                     self.slab.retire(*id);
                     names.cells[hand] = None;
                 }
@@ -267,7 +267,7 @@ impl<T: Send + Sync> Inner<T> {
 
     fn id_of(&self, key: &[u8], now: Seconds) -> Option<SlabId> {
         // A poisoned cache says so when it is written.
-        self.cache.read_at_main(key, now, SlabId::from_octets).ok()??
+        self.cache.read_at_main(key, now, SlabId::from_bytes).ok()??
     }
 
     /// Writes, and publishes at once. On an error nothing of it happens later. What was evicted is to be reported.
@@ -288,7 +288,7 @@ impl<T: Send + Sync> TypedReader<T> {
     /// The object of a key, if it is there at `now`. Good until the next sync, whatever becomes of the key.
     #[inline]
     pub fn get(&self, key: &[u8], now: Seconds) -> Option<&T> {
-        let id = SlabId::from_octets(self.reader.get(key, now)?.value())?;
+        let id = SlabId::from_bytes(self.reader.get(key, now)?.value())?;
         self.objects.get(id).or_else(|| self.get_refreshed(key, now))
     }
 
@@ -296,7 +296,7 @@ impl<T: Send + Sync> TypedReader<T> {
     #[cold]
     fn get_refreshed(&self, key: &[u8], now: Seconds) -> Option<&T> {
         self.reader.refresh();
-        let id = SlabId::from_octets(self.reader.get(key, now)?.value())?;
+        let id = SlabId::from_bytes(self.reader.get(key, now)?.value())?;
         self.objects.get(id)
     }
 

@@ -29,7 +29,7 @@ use crate::time::{Seconds, Ttl};
 const QUEUE_TRY: usize = 64;
 /// Operations queued at most.
 const QUEUE_MAX: usize = 256;
-/// Octets of slots of a class taken at a time: small slots by the handful, large ones one by one.
+/// Bytes of slots of a class taken at a time: small slots by the handful, large ones one by one.
 const REFILL_BYTES: usize = 2048;
 /// The same while few pages are free. One by one would mean the lock for each slot.
 const REFILL_TIGHT_BYTES: usize = 512;
@@ -79,7 +79,7 @@ struct Own {
     queue: VecDeque<Operation>,
     /// The keys of the queue's operations without a slot, in order.
     keys: VecDeque<Box<[u8]>>,
-    /// Octets of the slots in the queue.
+    /// Bytes of the slots in the queue.
     queue_bytes: usize,
     /// Free slots taken ahead, by class.
     spare: Box<[Vec<OwnedSlot>]>,
@@ -108,7 +108,7 @@ impl Build<'_> {
         true
     }
 
-    /// The next `len` octets of the value, to be written by the caller (they hold leftovers until
+    /// The next `len` bytes of the value, to be written by the caller (they hold leftovers until
     /// then); `None` when so many do not fit.
     #[inline]
     pub fn spare(&mut self, len: usize) -> Option<&mut [u8]> {
@@ -118,7 +118,7 @@ impl Build<'_> {
         Some(room)
     }
 
-    /// Octets of the value so far.
+    /// Bytes of the value so far.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -230,7 +230,7 @@ impl Writer {
     /// The version is the caller's (a serial, a time of fetching) and explicit: comparing ends of life
     /// instead would keep an old record alive against a new one with a shorter TTL, which is just what
     /// an operator publishes before a change; and a comparison of the caller's would be foreign code under
-    /// the lock. It lies in the slot, 8 octets after the value; other entries do not pay for it.
+    /// the lock. It lies in the slot, 8 bytes after the value; other entries do not pay for it.
     pub fn insert_if_newer(
         &mut self,
         key: &[u8],
@@ -251,7 +251,7 @@ impl Writer {
         stored
     }
 
-    /// Stores a value that `build` writes, at most `len_max` octets, straight into its final place. The
+    /// Stores a value that `build` writes, at most `len_max` bytes, straight into its final place. The
     /// value's length is what was written. No lock is held while `build` runs.
     pub fn insert_with(
         &mut self,
@@ -561,7 +561,7 @@ impl Own {
         Ok(())
     }
 
-    /// A slot that holds the key, a value of `len` octets and `extra` more, and room in the queue for it.
+    /// A slot that holds the key, a value of `len` bytes and `extra` more, and room in the queue for it.
     #[inline]
     fn slot_for(
         &mut self,

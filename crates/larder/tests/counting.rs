@@ -11,7 +11,7 @@ use larder::{Cache, IndexMode, Policy, Seconds, SyncMode, Ttl};
 const NOW: Seconds = Seconds(1);
 const NOTHING: Counts = Counts { read_modify_writes: 0, stores: 0 };
 
-/// A look-up, of any kind, hit or miss, in either index mode and sync mode, in one shard or four, does no atomic
+/// A lookup, of any kind, hit or miss, in either index mode and sync mode, in one shard or four, does no atomic
 /// read-modify-write and no store that another core could see, whether reads are reported or not; what does some is counted, so the zero
 /// means something.
 #[test]

@@ -169,7 +169,7 @@ fn ranges() {
         let Err(Error::ValueTooLarge { bytes_max: said, .. }) =
             insert(&mut writer, &key, bytes_max + 1)
         else {
-            panic!("one octet too many")
+            panic!("one byte too many")
         };
         assert_eq!(said, bytes_max);
         insert(&mut writer, &key, bytes_max).unwrap();
@@ -199,7 +199,7 @@ fn no_conflicts_at_full_load() {
     cache.validate().unwrap();
 }
 
-/// Writers that hold spare slots and queued values do not keep another from writing for ever.
+/// Writers that hold spare slots and queued values do not keep another from writing forever.
 #[test]
 fn many_writers() {
     let cache = Cache::builder().budget(2 << 20).readers_max(2).build().unwrap();
@@ -361,7 +361,7 @@ fn panics_of_a_listener_lose_nothing() {
 }
 
 /// A listener that stores what left in the same cache again, by a writer of its own and by an outer one's: the stack
-/// stays flat, it ends, whatever left is reported, and what would go on for ever is refused.
+/// stays flat, it ends, whatever left is reported, and what would go on forever is refused.
 #[test]
 fn a_listener_may_insert() {
     static CACHE: OnceLock<Cache> = OnceLock::new();
@@ -400,7 +400,7 @@ fn a_listener_may_insert() {
     assert_eq!(used, stats.entries, "no slot is lost");
 }
 
-/// Leases of large and small values, dropped on other threads and after everything else, keep their octets
+/// Leases of large and small values, dropped on other threads and after everything else, keep their bytes
 /// while the cache turns over many times; they are bounded; and what they held is free again after.
 #[test]
 fn leases() {
@@ -483,7 +483,7 @@ fn no_leases() {
 
 /// With either index mode, in one shard or four: a reader that never syncs holds a lease all along; others read on,
 /// writes succeed until the stall names it, memory stays where it was; once it syncs, parks or is dropped
-/// the next write succeeds, and the lease reads its octets still.
+/// the next write succeeds, and the lease reads its bytes still.
 #[test]
 fn stuck_reader_with_a_lease() {
     let cures: [fn(Reader) -> Option<larder::Parked>; 3] = [
@@ -618,6 +618,6 @@ fn lag_with_changing_sizes() {
             assert_eq!(reader.sync_to(position), position);
         }
     }
-    assert!(limbo_max > BUDGET / 80, "{limbo_max} octets were retired at most");
+    assert!(limbo_max > BUDGET / 80, "{limbo_max} bytes were retired at most");
     cache.validate().unwrap();
 }

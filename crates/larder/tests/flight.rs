@@ -54,7 +54,7 @@ fn the_first_leads() {
     drop(lead(flight.begin(b"a", Seconds(5), 5)));
 }
 
-/// Many more keys than shards fly at once, some one octet longer than others: each waiter gets the
+/// Many more keys than shards fly at once, some one byte longer than others: each waiter gets the
 /// value of its own key (invariant 1 of `flight`).
 #[test]
 fn keys_do_not_mix() {

@@ -92,7 +92,7 @@ fn get_or_load(flight: &Flight<u32>, store: &Mutex<u32>, loads: &Mutex<u32>) -> 
     }
 }
 
-/// Two miss one key: one loads, both get what it brought, nobody waits for ever.
+/// Two miss one key: one loads, both get what it brought, nobody waits forever.
 #[test]
 fn one_of_two_loads() {
     explore(|| {
@@ -141,7 +141,7 @@ fn a_write_that_does_not_supersede_is_lost() {
     assert!(outcome.is_err(), "the model checker must find the overwritten value");
 }
 
-/// A leader that gives up wakes the one who waits, who then leads: nobody waits for ever.
+/// A leader that gives up wakes the one who waits, who then leads: nobody waits forever.
 /// Invariant 5 of `flight`.
 #[test]
 fn a_dropped_token_hands_the_lead_on() {

@@ -214,10 +214,10 @@ fn others_go_on_during_a_long_read() {
     };
     let (is_written, is_read) = std::thread::scope(|scope| {
         scope.spawn(|| {
-            map.with(&b"k"[..], |octets| {
+            map.with(&b"k"[..], |bytes| {
                 entered.wait();
                 read.wait();
-                assert_eq!(octets, [1], "what is being read stays");
+                assert_eq!(bytes, [1], "what is being read stays");
             })
         });
         entered.wait();

@@ -48,8 +48,8 @@ fn budget_holds_under_churn() {
     let stats = cache.stats().unwrap();
     assert!(stats.evicted > 300_000 && stats.moved_slots > 0, "{stats:?}");
     let used = worst - before;
-    assert!(used <= budget + CONSTANT_BYTES, "{used} octets resident for a budget of {budget}");
-    assert!(used >= budget / 3, "{used} octets resident: the budget of {budget} is not used");
+    assert!(used <= budget + CONSTANT_BYTES, "{used} bytes resident for a budget of {budget}");
+    assert!(used >= budget / 3, "{used} bytes resident: the budget of {budget} is not used");
 }
 
 /// Twenty million distinct names through 64 MiB: `cargo test -p larder --release --test memory -- --ignored`.
@@ -79,6 +79,6 @@ fn twenty_million_distinct_inserts() {
     let stats = cache.stats().unwrap();
     assert_eq!(stats.conflicts, 0);
     let used = worst - before;
-    println!("{used} octets resident, {} entries, load {:.2}", stats.entries, stats.index_load);
-    assert!(used <= budget + CONSTANT_BYTES, "{used} octets resident for a budget of {budget}");
+    println!("{used} bytes resident, {} entries, load {:.2}", stats.entries, stats.index_load);
+    assert!(used <= budget + CONSTANT_BYTES, "{used} bytes resident for a budget of {budget}");
 }

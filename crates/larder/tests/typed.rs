@@ -235,7 +235,7 @@ fn fill_runs_under_no_lock() {
     }
 }
 
-/// A reader that reads an object and never syncs reads it unchanged for ever; inserts go on until no cell is
+/// A reader that reads an object and never syncs reads it unchanged forever; inserts go on until no cell is
 /// clean, then name the reader, without having run the hook; when it syncs, the next insert succeeds.
 #[test]
 fn a_reader_that_never_syncs() {
@@ -397,5 +397,5 @@ fn large_objects_are_refused() {
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("65536 bytes") && error.contains("Box"), "{error}");
     let boxed = Typed::build(builder(1), || vec![0u8; 1 << 20], |_| ()).unwrap();
-    boxed.insert(b"a", Ttl::FOREVER, NOW, |octets| octets[99] = 1).unwrap();
+    boxed.insert(b"a", Ttl::FOREVER, NOW, |bytes| bytes[99] = 1).unwrap();
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! slot   expires u32 (atomic) | key_len u8 | flags u8 | value_len u16 | key | value | version u64
 //!        the version is there when a flag says so, and costs nothing where it is not
-//! id     offset in the arena / 4; the first 64 octets are never a slot, so 0 means "none"
+//! id     offset in the arena / 4; the first 64 bytes are never a slot, so 0 means "none"
 //! ```
 //!
 //! Nobody makes a reference that covers another slot or `expires`. Who may touch a slot when, and
@@ -18,10 +18,10 @@ use crate::class::SLOT_ALIGN;
 use crate::region::{Memory, Region, Zeroed};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Octets of a slot before its key.
+/// Bytes of a slot before its key.
 pub const HEADER_BYTES: usize = 8;
 
-/// Octets that a version takes of its slot, after the value.
+/// Bytes that a version takes of its slot, after the value.
 pub const VERSION_BYTES: usize = 8;
 
 /// Flag of a slot that ends with a version. The other seven say its class.
@@ -30,10 +30,10 @@ const FLAG_VERSION: u8 = 1;
 /// The `expires` of an entry that has no end.
 pub const EXPIRES_NEVER: u32 = 0;
 
-/// Where a look-up's reading ends, more or less: a header, a key of 16 octets, 16 more of the value.
+/// Where a lookup's reading ends, more or less: a header, a key of 16 bytes, 16 more of the value.
 const READ_BYTES: usize = HEADER_BYTES + 32;
 
-/// Octets before the first page; keeps pages on cache lines, and id 0 free to mean "none".
+/// Bytes before the first page; keeps pages on cache lines, and id 0 free to mean "none".
 const HEAD_BYTES: usize = 64;
 
 /// What an id counts; bytes are reached by raw pointer, never by reference to a granule.
@@ -41,12 +41,12 @@ const HEAD_BYTES: usize = 64;
 #[repr(transparent)]
 struct Granule(std::cell::UnsafeCell<u32>);
 
-/// Octets that an id counts by: slots begin at any word, so that their sizes may be finer than 8.
+/// Bytes that an id counts by: slots begin at any word, so that their sizes may be finer than 8.
 const GRANULE: usize = size_of::<Granule>();
 
 const _: () = assert!(SLOT_ALIGN == GRANULE);
 
-/// Octets of the largest arena that ids reach.
+/// Bytes of the largest arena that ids reach.
 pub(crate) const ARENA_BYTES_MAX: u64 = (GRANULE as u64) << u32::BITS;
 
 // SAFETY: an integer in a cell of the same layout; zero is valid and there is nothing to drop.
@@ -108,7 +108,7 @@ pub(crate) struct Arena {
     shadow: Box<[Shadow]>,
 }
 
-// SAFETY: the memory is plain octets; which thread may touch which slot when is the protocol's I1 to
+// SAFETY: the memory is plain bytes; which thread may touch which slot when is the protocol's I1 to
 // I3, and every access below names the one it rests on.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
@@ -130,12 +130,12 @@ impl Arena {
         })
     }
 
-    /// Octets of a mapping that an arena of `bytes` takes.
+    /// Bytes of a mapping that an arena of `bytes` takes.
     pub fn mapped_bytes(bytes: usize) -> usize {
         Memory::bytes_for::<Granule>(bytes.saturating_add(HEAD_BYTES) / GRANULE)
     }
 
-    /// The id of the slot that starts `offset` octets into the pages.
+    /// The id of the slot that starts `offset` bytes into the pages.
     #[inline(always)]
     pub fn id_at(offset: usize) -> u32 {
         ((HEAD_BYTES + offset) / GRANULE) as u32
@@ -170,7 +170,7 @@ impl Arena {
         );
     }
 
-    /// Brings near what a look-up reads of a slot: header, key and the beginning of a value, which lie in two
+    /// Brings near what a lookup reads of a slot: header, key and the beginning of a value, which lie in two
     /// lines as often as not. Any id will do.
     #[inline(always)]
     pub fn prefetch_entry(&self, id: u32) {
@@ -179,7 +179,7 @@ impl Arena {
         crate::prefetch(start.wrapping_add(READ_BYTES));
     }
 
-    /// Brings near the lines of a slot of `bytes` octets, the first few if it is large.
+    /// Brings near the lines of a slot of `bytes` bytes, the first few if it is large.
     #[inline]
     pub fn prefetch_lines(&self, id: u32, bytes: usize) {
         const LINE_BYTES: usize = 64;
@@ -197,7 +197,7 @@ impl Arena {
         #[cfg(loom)]
         return &self.shadow[id as usize].expires;
         #[cfg(not(loom))]
-        // SAFETY: the first four octets of a slot, 4-aligned, are only ever reached through this
+        // SAFETY: the first four bytes of a slot, 4-aligned, are only ever reached through this
         // function, so every access to them is atomic; they are mapped as long as `self` lives.
         unsafe {
             AtomicU32::from_ptr(self.pointer(id).as_ptr().cast())
@@ -224,9 +224,9 @@ impl Arena {
         #[cfg(loom)]
         self.shadow[slot.id() as usize].bytes.with_mut(|_| ());
         let start = self.pointer(slot.id());
-        // SAFETY: by I2 nobody else reaches these octets while `slot` is mutably borrowed, and the
+        // SAFETY: by I2 nobody else reaches these bytes while `slot` is mutably borrowed, and the
         // assertion keeps them inside this slot, after the header; zeroed or written before, they
-        // are initialised.
+        // are initialized.
         unsafe {
             let body = start.add(HEADER_BYTES).as_ptr();
             std::ptr::copy_nonoverlapping(key.as_ptr(), body, key.len());
@@ -251,7 +251,7 @@ impl Arena {
         let flags = slot.class() << 1 | if version.is_some() { FLAG_VERSION } else { 0 };
         let lengths = pack_lengths(key_len, flags, value_len);
         let start = self.pointer(slot.id());
-        // SAFETY: by I2 we alone reach the slot; octets 4 to 8 of it are its header, 4-aligned.
+        // SAFETY: by I2 we alone reach the slot; bytes 4 to 8 of it are its header, 4-aligned.
         unsafe { start.add(4).cast::<u32>().write(lengths) }
         if let Some(version) = version {
             let end = HEADER_BYTES + usize::from(key_len) + usize::from(value_len);

@@ -1,23 +1,23 @@
-//! Size classes: 4-octet steps to 64, 8 to 128, then an eighth more each time, up to a whole page.
+//! Size classes: 4-byte steps to 64, 8 to 128, then an eighth more each time, up to a whole page.
 //!
 //! Each is then as large as the number of its slots in a page allows: two sizes of which equally many fit
 //! are one class, and little of a page is left over. There may be many: a class costs nothing before
 //! it is used, and then at most a page and a half.
 //!
-//! A class's *charge* is a page's octets divided by the slots that fit it, so that the charges of a
+//! A class's *charge* is a page's bytes divided by the slots that fit it, so that the charges of a
 //! full page add up to the page: accounting by charge leaves no waste uncounted. It is counted in
-//! [`CHARGE_UNITS`] of an octet: rounded up to whole ones it would be 0.8 octets a slot too much. With its first
+//! [`CHARGE_UNITS`] of an byte: rounded up to whole ones it would be 0.8 bytes a slot too much. With its first
 //! live slot a class is *opened*, and charged the rest of that page and half of one more ([`Classes::opening`]):
 //! whatever its slots are scattered over, pages can be emptied until less than a page lies idle, and half of one is
 //! for what its number of slots goes up and down while readers hold on to what was retired.
 
-/// The smallest slot: a header and a key of up to 8 octets.
+/// The smallest slot: a header and a key of up to 8 bytes.
 pub const CLASS_BYTES_MIN: usize = 16;
 
-/// Octets of the largest page.
+/// Bytes of the largest page.
 pub(crate) const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Units of charge that make an octet.
+/// Units of charge that make an byte.
 pub const CHARGE_UNITS: u64 = 64;
 
 /// What sizes and places of slots are multiples of.
@@ -25,18 +25,18 @@ pub(crate) const SLOT_ALIGN: usize = 4;
 
 /// Sizes up to here are looked up by `SLOT_ALIGN`, longer ones by `STRIDE`.
 const SHORT_BYTES: usize = 1 << 10;
-/// Less than two neighbouring classes differ by from `SHORT_BYTES` on.
+/// Less than two neighboring classes differ by from `SHORT_BYTES` on.
 const STRIDE: usize = 64;
 
 /// The sizes that slots come in, for one page size.
 #[derive(Debug, Clone)]
 pub struct Classes {
     page_bytes: usize,
-    /// Octets of a slot, by class, rising.
+    /// Bytes of a slot, by class, rising.
     sizes: Vec<u32>,
-    /// Class by octets wanted, rounded up, in units of `SLOT_ALIGN`.
+    /// Class by bytes wanted, rounded up, in units of `SLOT_ALIGN`.
     short: Box<[u8]>,
-    /// The class that holds the octets wanted, rounded down, in units of `STRIDE`: it or the next holds them.
+    /// The class that holds the bytes wanted, rounded down, in units of `STRIDE`: it or the next holds them.
     long: Box<[u8]>,
 }
 
@@ -78,7 +78,7 @@ impl Classes {
         self.sizes.len()
     }
 
-    /// Octets of a page.
+    /// Bytes of a page.
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
@@ -94,7 +94,7 @@ impl Classes {
         (next < self.sizes.len()).then_some(next as u8)
     }
 
-    /// Octets of a slot of `class`.
+    /// Bytes of a slot of `class`.
     #[inline]
     pub fn size(&self, class: u8) -> usize {
         self.sizes[class as usize] as usize
@@ -143,8 +143,8 @@ mod tests {
             for class in 0..classes.count() as u8 {
                 assert_eq!(classes.size(class) % SLOT_ALIGN, 0);
                 let page = classes.charge(class) * classes.slots_per_page(class) as u64;
-                let octets = page_bytes as u64 * CHARGE_UNITS;
-                assert!((octets..octets + CHARGE_UNITS * 64).contains(&page));
+                let data = page_bytes as u64 * CHARGE_UNITS;
+                assert!((data..data + CHARGE_UNITS * 64).contains(&page));
                 let opened = classes.charge(class) + classes.opening(class);
                 assert!((page..=page * 3 / 2).contains(&opened));
                 let fewer = |less| classes.slots_per_page(less) > classes.slots_per_page(class);
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// What rounding up costs: at most 3 octets to 64, 7 and what a page has left to 128, then an eighth and that.
+    /// What rounding up costs: at most 3 bytes to 64, 7 and what a page has left to 128, then an eighth and that.
     #[test]
     fn rounding_is_bounded() {
         let classes = Classes::new(64 << 10);

@@ -16,7 +16,7 @@ pub enum IndexMode {
 /// What a shard is made of; all of it is fixed for life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Octets of a page: a power of two from 64 to 64 KiB; also the largest slot.
+    /// Bytes of a page: a power of two from 64 to 64 KiB; also the largest slot.
     pub page_bytes: usize,
     /// Pages of the arena.
     pub pages: usize,
@@ -30,9 +30,9 @@ pub struct Config {
     pub index_mode: IndexMode,
     /// Buckets copied a lock hold when a reader registers.
     pub copy_buckets: usize,
-    /// Octets that leases may hold together; 0 for no leases.
+    /// Bytes that leases may hold together; 0 for no leases.
     pub lease_bytes_max: u64,
-    /// Octets of the smallest slot that is leased where it lies; what lies in smaller ones is copied.
+    /// Bytes of the smallest slot that is leased where it lies; what lies in smaller ones is copied.
     pub lease_slot_bytes: usize,
     /// The deliberate mistake to make.
     #[cfg(loom)]

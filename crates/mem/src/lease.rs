@@ -1,4 +1,4 @@
-//! Leases: views of cached octets that outlive the reader that found them, on any thread.
+//! Leases: views of cached bytes that outlive the reader that found them, on any thread.
 //!
 //! A slow client may take a minute to accept a body. Its reader must sync meanwhile, or writers stall; so
 //! the slot alone is held. A slot of a large class has a lease count; what is small is copied, since a
@@ -23,13 +23,13 @@ use crate::arena::Slot;
 use crate::shard::Shard;
 use crate::sync::{Arc, Ordering};
 
-/// One entry, held: its octets stay as they are until this is dropped, whatever becomes of the entry,
+/// One entry, held: its bytes stay as they are until this is dropped, whatever becomes of the entry,
 /// the reader and the shard's handles.
 #[derive(Debug)]
 pub struct Lease<S> {
     shard: Arc<Shard<S>>,
     held: Held,
-    /// Octets booked.
+    /// Bytes booked.
     bytes: u64,
 }
 

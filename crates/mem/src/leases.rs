@@ -1,4 +1,4 @@
-//! The counts of leases, and the octets that leases hold together; what they are for is in `lease.rs`.
+//! The counts of leases, and the bytes that leases hold together; what they are for is in `lease.rs`.
 
 use crate::arena::Arena;
 use crate::class::Classes;
@@ -16,7 +16,7 @@ type Counts = Box<[AtomicU32]>;
 #[cfg(not(loom))]
 type Counts = Region<AtomicU32>;
 
-/// Octets that a lease count takes.
+/// Bytes that a lease count takes.
 pub(crate) const COUNT_BYTES: usize = size_of::<u32>();
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Leases {
     /// The smallest class with counts; more than any class where there are none.
     class_min: u8,
     counts: Counts,
-    /// Octets that leases hold.
+    /// Bytes that leases hold.
     pub bytes: CacheLines<AtomicU64>,
     bytes_max: u64,
     #[cfg(loom)]
@@ -79,12 +79,12 @@ impl Leases {
         self.count(id).load(order) != 0
     }
 
-    /// Octets that leases hold.
+    /// Bytes that leases hold.
     pub fn bytes(&self) -> u64 {
         self.bytes.0.load(Ordering::Relaxed)
     }
 
-    /// Books octets; false when that would be too many.
+    /// Books bytes; false when that would be too many.
     pub fn book(&self, bytes: u64) -> bool {
         let fits = self.bytes.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.bytes_max;
         if !fits {

@@ -59,7 +59,7 @@
 //! Bounds: the arena, the log (and so limbo) and the number of readers are fixed when the shard is
 //! built; a reader that never syncs makes main say [`Stalled`], never grow and never wait.
 //!
-//! `slab` keeps objects instead of octets under a protocol of the same kind, and stands by itself.
+//! `slab` keeps objects instead of bytes under a protocol of the same kind, and stands by itself.
 //!
 //! [`object`] keeps bodies, which are longer than a slot and are read while they arrive: chunks of one memfd, written
 //! by one, leased by many, under a protocol of its own. It shares nothing with the shard but the seam to the model

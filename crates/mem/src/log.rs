@@ -30,7 +30,7 @@ impl LogPosition {
     }
 }
 
-/// Octets of a log record.
+/// Bytes of a log record.
 pub const RECORD_BYTES: usize = size_of::<Record>();
 
 /// Low bits of a record's place that say which way: as many as there are, and one value for none of them.

@@ -1,4 +1,4 @@
-//! Bodies of HTTP objects: octets that arrive while many already read them, lent to senders that never block.
+//! Bodies of HTTP objects: bytes that arrive while many already read them, lent to senders that never block.
 //!
 //! An [`ObjectStore`] is one arena of fixed size in a memfd. One [`Filler`] appends to an [`Object`]; any number of
 //! [`Reader`]s lease what has been published, as slices or straight to sockets by `sendfile`, while the rest is
@@ -24,7 +24,7 @@
 //! read-modify-write of that word, so there is one order of them, and each party sees in what it *got back* what
 //! came before it:
 //!
-//! 1. *Publish*: the filler adds to the length (Release, after the octets and the directory's entry). If what it got
+//! 1. *Publish*: the filler adds to the length (Release, after the bytes and the directory's entry). If what it got
 //!    back has *waiting*, and it is time to post, it takes the bit away and then all of the set of loops, and posts
 //!    to each loop in it.
 //! 2. *Find nothing*: a reader puts its loop into the set, then sets *waiting*, and looks at what it got back. If
@@ -34,7 +34,7 @@
 //!    before the bit was set. A loop that another's bit carried away before its own was set is posted to; by then it
 //!    has begun to ask, and it asks again when the notice comes. A notice too many is possible, one too few is not.
 //!
-//! *Visible* and *posted* are two things: [`Filler::publish`] makes octets visible at once and posts when 64 KiB have
+//! *Visible* and *posted* are two things: [`Filler::publish`] makes bytes visible at once and posts when 64 KiB have
 //! come since the last post, [`Filler::publish_now`] posts what is pending. Wakers of threads and tasks go the same
 //! way by a bit of their own, and are kept in the order in which they came.
 //!
@@ -48,14 +48,14 @@
 //! # Invariants (`SAFETY` comments name them)
 //! * **O1** A unit has one owner: the buddy's books, a grant, an object, or the one that frees it. It moves under the
 //!   books' lock.
-//! * **O2** An object's octets from `published` on are its filler's alone; there is one filler, and it lends one room
+//! * **O2** An object's bytes from `published` on are its filler's alone; there is one filler, and it lends one room
 //!   at a time (`&mut`).
-//! * **O3** Octets below `published` do not change as long as the object has their unit. `published` only grows, and
-//!   whoever reads it (Acquire) sees the octets below it.
+//! * **O3** Bytes below `published` do not change as long as the object has their unit. `published` only grows, and
+//!   whoever reads it (Acquire) sees the bytes below it.
 //! * **O4** A kept object gives up its units when its last handle goes; a lease has a handle. (The tail of its last
 //!   chunk, which holds nothing published, goes earlier.) A transit object gives up a chunk when the filler has left
-//!   it and each of its octets has been given back by its lease or was skipped; a lease gives back once, and its
-//!   reader never leases the same octets twice.
+//!   it and each of its bytes has been given back by its lease or was skipped; a lease gives back once, and its
+//!   reader never leases the same bytes twice.
 //! * **O5** A unit that the kernel was shown by [`Lease::send`] is punched before it is free.
 //! * **O6** Who waits for memory is served in order: whoever asks while others wait, waits behind them.
 //! * **O7** A reader hears [`Leased::End`] at the end of its range, or of a sealed body; never of one that was not
@@ -65,10 +65,10 @@
 //!
 //! Bounds: the arena; a reader's leases (`lease_bytes_max`); a transit object's window. A filler that waits holds one
 //! place in a queue. Cost: a lease is one load of the state word, two additions to lines of its reader's and one
-//! to its loop's; a publish is one read-modify-write however many read; a seek is O(log chunks). An object has 216 octets
+//! to its loop's; a publish is one read-modify-write however many read; a seek is O(log chunks). An object has 216 bytes
 //! beside its body; a body of one page is created, sealed and freed in half a microsecond.
 //!
-//! What it does not do: decide. Fillers may wait for memory for ever if nobody evicts ([`ObjectStore::shortage_bytes`]
+//! What it does not do: decide. Fillers may wait for memory forever if nobody evicts ([`ObjectStore::shortage_bytes`]
 //! says how much), and an object that is larger than the arena never ends: who makes the plan limits it.
 
 mod body;
@@ -102,7 +102,7 @@ pub(crate) const ORDERS: usize = if cfg!(loom) { 3 } else { 10 };
 /// Units of the largest chunk.
 pub(crate) const CHUNK_UNITS_MAX: u32 = 1 << (ORDERS - 1);
 
-/// Octets of the largest chunk: the longest single lease.
+/// Bytes of the largest chunk: the longest single lease.
 pub const CHUNK_BYTES_MAX: usize = UNIT_BYTES * CHUNK_UNITS_MAX as usize;
 
 /// Units of the first chunk of a body whose length nobody knows; each further one has twice as many.
@@ -131,14 +131,14 @@ impl ObjectId {
 /// How a store is made.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreOptions {
-    /// Octets of the arena; rounded up to a multiple of [`CHUNK_BYTES_MAX`].
+    /// Bytes of the arena; rounded up to a multiple of [`CHUNK_BYTES_MAX`].
     pub bytes: u64,
-    /// A running checksum of octets, by which each page is checked when it is leased; what does not match is
+    /// A running checksum of bytes, by which each page is checked when it is leased; what does not match is
     /// [`Failure::Damaged`]. `None` checks nothing and costs nothing.
     pub digest: Option<fn(u32, &[u8]) -> u32>,
     /// Whole chunks of bodies whose length is known are asked to be huge pages: filled and sent for less. See `Memory::enlarge`.
     pub large_chunks: bool,
-    /// Octets that the windows of bodies in transit have together: a window is no more than its share among those that live, and
+    /// Bytes that the windows of bodies in transit have together: a window is no more than its share among those that live, and
     /// no less than 32 KiB. `u64::MAX` leaves them as they are.
     pub transit_bytes: u64,
     /// Deliberate mistake, for the model checker.
@@ -147,7 +147,7 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// So many octets, nothing checked, large chunks, windows as they are asked for.
+    /// So many bytes, nothing checked, large chunks, windows as they are asked for.
     pub fn of(bytes: u64) -> StoreOptions {
         StoreOptions {
             bytes,
@@ -236,7 +236,7 @@ pub enum Kind {
     Kept,
     /// Exactly one reader; memory behind it is free as leases return.
     Transit {
-        /// Octets of the arena that it holds at most; one chunk at least.
+        /// Bytes of the arena that it holds at most; one chunk at least.
         window_bytes: u64,
     },
 }
@@ -283,7 +283,7 @@ pub enum Gone {
 pub struct ReaderOptions {
     /// Its loop, below [`LOOPS_MAX`].
     pub loop_number: u32,
-    /// Octets that its leases hold at most, whoever has them.
+    /// Bytes that its leases hold at most, whoever has them.
     pub lease_bytes_max: u64,
 }
 
@@ -291,7 +291,7 @@ pub struct ReaderOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Leased {
-    /// So many octets were added; the last ones of the reader's range if `is_end`.
+    /// So many bytes were added; the last ones of the reader's range if `is_end`.
     Some {
         /// At least 1.
         bytes: u64,

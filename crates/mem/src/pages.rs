@@ -7,7 +7,7 @@
 //!
 //! A page goes to a class on demand and comes back when its last slot does. Where a class holds more
 //! pages than its slots need, one is *drained*: nothing more is taken from it, the engine copies its live
-//! slots forward, and the last one to leave limbo frees the page. Two bits a 16-octet unit say taken and
+//! slots forward, and the last one to leave limbo frees the page. Two bits a 16-byte unit say taken and
 //! live, so that main never touches the memory of a retired slot. Everything is O(1) but a page's
 //! change of class (its bitmap is formatted) and the choice of a page to drain (all pages are seen).
 
@@ -28,7 +28,7 @@ enum State {
     Draining,
 }
 
-/// In this order so that no counter is 4-aligned: such a one is read by a load of four octets, which has to wait
+/// In this order so that no counter is 4-aligned: such a one is read by a load of four bytes, which has to wait
 /// for the two just written, and these for all stores before them.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -54,7 +54,7 @@ const _: () = assert!(words(PAGE_BYTES_MAX) <= 1 << u8::BITS);
 
 #[derive(Debug, Clone, Copy)]
 struct ClassBooks {
-    /// Octets of a slot.
+    /// Bytes of a slot.
     size: u32,
     /// What to multiply an offset in a page by, in units of `SLOT_ALIGN`, to have the slot's number in the high
     /// half: `2^32 / size`, rounded up. Exact while offset times size is below 2^32 in those units.
@@ -76,7 +76,7 @@ struct ClassBooks {
 /// What one size class holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassUse {
-    /// Octets of a slot.
+    /// Bytes of a slot.
     pub slot_bytes: u32,
     /// Pages that serve the class, draining ones included.
     pub pages: u32,
@@ -87,7 +87,7 @@ pub struct ClassUse {
 }
 
 impl ClassUse {
-    /// Octets of its live slots, rounding up included.
+    /// Bytes of its live slots, rounding up included.
     pub fn bytes_live(&self) -> u64 {
         u64::from(self.slots_live) * u64::from(self.slot_bytes)
     }
@@ -127,7 +127,7 @@ pub(crate) const fn words(page_bytes: usize) -> usize {
     page_bytes.div_ceil(CLASS_BYTES_MIN * 64)
 }
 
-/// Bitmap octets that `page_bytes` of arena need.
+/// Bitmap bytes that `page_bytes` of arena need.
 pub(crate) fn books_bytes(page_bytes: usize) -> usize {
     words(page_bytes) * 16 + size_of::<Page>() + size_of::<u32>()
 }
@@ -196,7 +196,7 @@ impl Pages {
         self.classes[self.class_of(id) as usize].charge
     }
 
-    /// Octets of a taken slot.
+    /// Bytes of a taken slot.
     #[inline]
     pub fn bytes_of(&self, id: u32) -> u64 {
         u64::from(self.classes[self.class_of(id) as usize].size)
@@ -225,7 +225,7 @@ impl Pages {
         })
     }
 
-    /// The page of a slot, and its octet offset in it.
+    /// The page of a slot, and its byte offset in it.
     #[inline]
     fn locate(&self, id: u32) -> (usize, usize) {
         let offset = Arena::offset_of(id);
@@ -349,7 +349,7 @@ impl Pages {
         self.live_charge += class.charge + std::mem::take(&mut class.opening);
     }
 
-    /// A live slot is retired; it stays taken until [`Pages::free`]. Its octets.
+    /// A live slot is retired; it stays taken until [`Pages::free`]. Its bytes.
     #[inline]
     pub fn retire(&mut self, id: u32) -> u64 {
         let (page, slot) = self.slot_in_page(id);

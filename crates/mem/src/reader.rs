@@ -292,7 +292,7 @@ impl<S> Reader<S> {
         self.registration.shard.core.table.len()
     }
 
-    /// What it looks at: decided once a look-up, so that neither way pays for the other.
+    /// What it looks at: decided once a lookup, so that neither way pays for the other.
     #[inline(always)]
     pub fn view(&self) -> View<'_> {
         let core = &self.registration.shard.core;
@@ -311,7 +311,7 @@ impl<S> Reader<S> {
         }
     }
 
-    /// Takes a lease on what a view shows: its octets outlive the view, this reader and the entry. Small
+    /// Takes a lease on what a view shows: its bytes outlive the view, this reader and the entry. Small
     /// values are copied. `None` when leases would hold more than `lease_bytes_max`.
     pub fn lease(&self, slot: &Slot<'_>) -> Option<Lease<S>> {
         Lease::new(&self.registration.shard, slot)

@@ -47,13 +47,13 @@ pub struct Memory {
 const LINE_BYTES: usize = 64;
 
 impl Memory {
-    /// Maps `bytes` octets, committed as they are first touched.
+    /// Maps `bytes` bytes, committed as they are first touched.
     pub fn new(bytes: usize) -> io::Result<Self> {
         let mapping = if bytes == 0 { None } else { Some(Arc::new(Mapping::new(bytes)?)) };
         Ok(Memory { mapping, used: Cell::new(0) })
     }
 
-    /// Octets that a region of `len` values takes of a mapping.
+    /// Bytes that a region of `len` values takes of a mapping.
     pub const fn bytes_for<T>(len: usize) -> usize {
         len.saturating_mul(size_of::<T>()).saturating_add(LINE_BYTES - 1) & !(LINE_BYTES - 1)
     }
@@ -191,7 +191,7 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(base).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Zeroed octets with the address space to themselves.
+/// Zeroed bytes with the address space to themselves.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
@@ -253,15 +253,15 @@ mod tests {
         let memory =
             Memory::new(Memory::bytes_for::<u64>(100) + Memory::bytes_for::<u8>(7)).unwrap();
         let mut words = memory.region::<u64>(100).unwrap();
-        let mut octets = memory.region::<u8>(7).unwrap();
+        let mut bytes = memory.region::<u8>(7).unwrap();
         let mut beyond = memory.region::<u32>(1 << 20).unwrap();
         drop(memory);
         words.fill(u64::MAX);
         beyond.fill(3);
-        assert!(octets.iter().all(|&octet| octet == 0));
-        octets.fill(1);
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        bytes.fill(1);
         assert!(words.iter().all(|&word| word == u64::MAX));
-        assert!(words.as_ptr_range().end as usize <= octets.as_ptr() as usize);
+        assert!(words.as_ptr_range().end as usize <= bytes.as_ptr() as usize);
         assert!(beyond.iter().all(|&word| word == 3));
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Books {
     limbo_head: u64,
     /// Slots retired and not yet free.
     limbo_slots: u64,
-    /// Octets of those slots.
+    /// Bytes of those slots.
     limbo_bytes: u64,
     /// Slots that no reader can reach any more, and that leases held when main looked last.
     revoked: VecDeque<u32>,
@@ -174,7 +174,7 @@ impl<S> Shard<S> {
         self.finish(slot, key.len(), value.len(), expires, None);
     }
 
-    /// Writes an owned slot's key and gives the room for a value of up to `room` octets, which hold
+    /// Writes an owned slot's key and gives the room for a value of up to `room` bytes, which hold
     /// whatever was there before. [`Shard::finish`] says how many of them count.
     ///
     /// The room keeps both the shard and the slot borrowed:
@@ -217,8 +217,8 @@ impl<S> Shard<S> {
         let version_bytes = if version.is_some() { VERSION_BYTES } else { 0 };
         let bytes = HEADER_BYTES + key_len + value_len + version_bytes;
         assert!(bytes <= size, "key, value and version fit the slot's class");
-        let key_len = u8::try_from(key_len).expect("a key has at most 255 octets");
-        let value_len = u16::try_from(value_len).expect("a value has at most 65535 octets");
+        let key_len = u8::try_from(key_len).expect("a key has at most 255 bytes");
+        let value_len = u16::try_from(value_len).expect("a value has at most 65535 bytes");
         self.core.arena.finish(slot, key_len, value_len, expires, version);
     }
 
@@ -632,12 +632,12 @@ impl Main<'_> {
         self.books.pages.class_use()
     }
 
-    /// Slots retired and not yet free, and their octets.
+    /// Slots retired and not yet free, and their bytes.
     pub fn limbo(&self) -> (u64, u64) {
         (self.books.limbo_slots, self.books.limbo_bytes)
     }
 
-    /// Slots that wait for a lease to be dropped, as far as main knows, and the octets that leases hold
+    /// Slots that wait for a lease to be dropped, as far as main knows, and the bytes that leases hold
     /// (these are live, too, or copies).
     pub fn leased(&self) -> (u64, u64) {
         (self.books.revoked.len() as u64, self.core.leases.bytes())

@@ -27,7 +27,7 @@ impl Config {
         .fold(0, u64::saturating_add)
     }
 
-    /// Octets that all but the readers' copies take of a mapping.
+    /// Bytes that all but the readers' copies take of a mapping.
     pub fn main_bytes(&self) -> usize {
         let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
         let bits =
@@ -75,7 +75,7 @@ impl Config {
         Ok(())
     }
 
-    /// Octets that a reader's copy takes of a mapping.
+    /// Bytes that a reader's copy takes of a mapping.
     pub fn copy_bytes(&self) -> usize {
         match self.index_mode {
             IndexMode::Replicated => Memory::bytes_for::<Bucket>(self.buckets),
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// A shard whose octets would wrap around in the machine's own numbers is refused: for machines of 32 bits, and for
+    /// A shard whose bytes would wrap around in the machine's own numbers is refused: for machines of 32 bits, and for
     /// this one.
     #[test]
     fn sizes_do_not_wrap() {
@@ -112,7 +112,7 @@ mod tests {
         largest.check_on(32).unwrap();
         assert!(largest.bytes() < 1 << 31);
         let refused = |config: Config, bits| matches!(config.check_on(bits), Err(Error::Config(_)));
-        // 2^16 pages of 2^16 octets are none at all in 32 bits; one page more is one.
+        // 2^16 pages of 2^16 bytes are none at all in 32 bits; one page more is one.
         for pages in [33_000, 1 << 16, (1 << 16) + 1, 1 << 17] {
             assert!(refused(Config { pages, ..config() }, 32), "{pages}");
         }
@@ -124,7 +124,7 @@ mod tests {
         assert!(Shard::new(Config { pages: usize::MAX, ..config() }, ()).is_err());
     }
 
-    /// No slot can have 2^32 leases: together they may not hold as many octets as so many would.
+    /// No slot can have 2^32 leases: together they may not hold as many bytes as so many would.
     #[test]
     fn leases_fit_their_counts() {
         let with = |lease_bytes_max, lease_slot_bytes| {

@@ -7,7 +7,7 @@
 //! reader  absent -> active <-> parked
 //! ```
 //!
-//! It is the crate's protocol for objects in the place of octets, with *retirements counted* as the clock: an
+//! It is the crate's protocol for objects in the place of bytes, with *retirements counted* as the clock: an
 //! epoch goes up by one with every [`Slab::retire`]. There is no replica. A [`SlabId`] names a cell and its
 //! generation, and a reader asks the cell's own state, one word beside the object, whether it is still that.
 //! So any id may be asked for at any time, and an id of a former life finds nothing.
@@ -32,7 +32,7 @@
 //!   a panic in `drop` loses no cell.
 //!
 //! Bounds: cells and readers are fixed when the slab is built; one that never syncs lets cells run out, never
-//! grow. Cost: a read is one load and one comparison above the object's own lines; 16 octets a cell.
+//! grow. Cost: a read is one load and one comparison above the object's own lines; 16 bytes a cell.
 
 use std::collections::VecDeque;
 
@@ -47,10 +47,10 @@ pub struct SlabId {
     generation: u64,
 }
 
-/// Octets of a [`SlabId`].
+/// Bytes of a [`SlabId`].
 pub const SLAB_ID_BYTES: usize = 12;
 
-/// Octets of the largest object: it is moved by way of the stack when it is made.
+/// Bytes of the largest object: it is moved by way of the stack when it is made.
 pub const SLAB_OBJECT_BYTES_MAX: usize = 64 << 10;
 
 impl SlabId {
@@ -59,17 +59,17 @@ impl SlabId {
         self.index as usize
     }
 
-    /// For keeping where octets are kept.
-    pub fn to_octets(self) -> [u8; SLAB_ID_BYTES] {
-        let mut octets = [0; SLAB_ID_BYTES];
-        octets[..4].copy_from_slice(&self.index.to_le_bytes());
-        octets[4..].copy_from_slice(&self.generation.to_le_bytes());
-        octets
+    /// For keeping where bytes are kept.
+    pub fn to_bytes(self) -> [u8; SLAB_ID_BYTES] {
+        let mut bytes = [0; SLAB_ID_BYTES];
+        bytes[..4].copy_from_slice(&self.index.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.generation.to_le_bytes());
+        bytes
     }
 
-    /// Back from octets; `None` for another number of them. Made-up ones name nothing, and do no harm.
-    pub fn from_octets(octets: &[u8]) -> Option<Self> {
-        let (index, generation) = octets.split_first_chunk()?;
+    /// Back from bytes; `None` for another number of them. Made-up ones name nothing, and do no harm.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (index, generation) = bytes.split_first_chunk()?;
         Some(SlabId {
             index: u32::from_le_bytes(*index),
             generation: u64::from_le_bytes(generation.try_into().ok()?),
@@ -422,7 +422,7 @@ mod tests {
         let second = slot.publish();
         assert_eq!(reader.get(first), None);
         assert_eq!(reader.get(second).unwrap(), "second");
-        assert_eq!(SlabId::from_octets(&second.to_octets()), Some(second));
+        assert_eq!(SlabId::from_bytes(&second.to_bytes()), Some(second));
         let beyond = SlabId { index: 9, generation: 1 };
         assert!(reader.get(beyond).is_none() && !slab.retire(beyond));
     }

@@ -1,4 +1,4 @@
-//! Buckets: the 64-octet lines that an index is made of, at main and in every reader's copy.
+//! Buckets: the 64-byte lines that an index is made of, at main and in every reader's copy.
 //!
 //! ```text
 //! tag u16[10] | mask u16 | spare u16 | slot u32[10]        one cache line, ten ways
@@ -113,7 +113,7 @@ impl Bucket {
     #[cfg(not(loom))]
     #[inline(always)]
     fn lanes(&self) -> &[u16; 4 * WORDS] {
-        // SAFETY: the words' octets are the lanes; nobody writes them while the owner, which `self`
+        // SAFETY: the words' bytes are the lanes; nobody writes them while the owner, which `self`
         // not being `Sync` makes us, reads; atomic loads of others do no harm to plain reads.
         unsafe { &*(&raw const self.words).cast::<[u16; 4 * WORDS]>() }
     }
@@ -242,14 +242,14 @@ impl Bucket {
         self.vacant().is_none()
     }
 
-    /// Sets a lane by a store of its own two octets.
+    /// Sets a lane by a store of its own two bytes.
     ///
     /// # Safety
     /// The bucket is part of a private copy: nobody but the owner ever looks at it.
     #[inline(always)]
     unsafe fn set_lane_private(&self, lane: usize, value: u16) {
         #[cfg(not(loom))]
-        // SAFETY: the words' octets are the lanes, in cells; by this function's contract nobody else
+        // SAFETY: the words' bytes are the lanes, in cells; by this function's contract nobody else
         // reads or writes them.
         unsafe {
             self.words.as_ptr().cast::<u16>().cast_mut().add(in_memory(lane)).write(value);
@@ -342,7 +342,7 @@ unsafe fn same_lanes(first: Lanes, rest: Lanes, tag_word: u16) -> u32 {
     }
 }
 
-/// Where a lane lies among the words' octets.
+/// Where a lane lies among the words' bytes.
 #[cfg(not(loom))]
 #[inline(always)]
 fn in_memory(lane: usize) -> usize {

@@ -1,10 +1,10 @@
 //! Interleavings of bodies that are read while they are written, explored by loom over the crate's own code: units of
-//! two octets, chunks of eight, an arena of one.
+//! two bytes, chunks of eight, an arena of one.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-mem --release --test loom_object`
 //!
 //! A loop that has nothing to do sleeps until it is told, so a lost notice is a deadlock, which loom reports; each
-//! octet of the arena has a shadow, so octets that are read before they are visible, or written while they are
+//! byte of the arena has a shadow, so bytes that are read before they are visible, or written while they are
 //! leased, are a race, which it reports as well. Each deliberate mistake must break the scenario named for it.
 #![cfg(loom)]
 
@@ -56,22 +56,22 @@ fn on(loop_number: u32) -> ReaderOptions {
     ReaderOptions { loop_number, lease_bytes_max: u64::MAX }
 }
 
-/// Octets count up from 1. Waits for room as often as it must.
+/// Bytes count up from 1. Waits for room as often as it must.
 fn write(filler: &mut Filler, bells: &Bells, bytes: u64) {
     let end = filler.written() + bytes;
     while filler.written() < end {
         let start = filler.written();
-        let Room::Memory(octets) = filler.room((end - start) as usize) else {
+        let Room::Memory(data) = filler.room((end - start) as usize) else {
             bells.wait(0);
             continue;
         };
-        let len = octets.len();
-        (start + 1..).zip(octets).for_each(|(value, octet)| *octet = value as u8);
+        let len = data.len();
+        (start + 1..).zip(data).for_each(|(value, byte)| *byte = value as u8);
         filler.wrote(len);
     }
 }
 
-/// Reads on until the end or a failure, sleeping between; how many octets there were, and what came then.
+/// Reads on until the end or a failure, sleeping between; how many bytes there were, and what came then.
 fn read(reader: &mut Reader, bells: &Bells, number: usize) -> (u64, Leased) {
     let mut leases = Vec::new();
     loop {
@@ -79,9 +79,9 @@ fn read(reader: &mut Reader, bells: &Bells, number: usize) -> (u64, Leased) {
         match reader.lease(&mut leases, u64::MAX) {
             Leased::Later => bells.wait(number),
             Leased::Some { .. } => {
-                let octets = leases.iter().flat_map(|lease| lease.octets());
+                let data = leases.iter().flat_map(|lease| lease.as_bytes());
                 assert!(
-                    octets.copied().eq((position + 1..=reader.position()).map(|value| value as u8))
+                    data.copied().eq((position + 1..=reader.position()).map(|value| value as u8))
                 );
                 reader.give_back(leases.drain(..));
             }
@@ -96,7 +96,7 @@ fn is_empty(store: &ObjectStore) {
     assert_eq!((stats.free_bytes, stats.objects, stats.leased_bytes), (8, 0, 0));
 }
 
-/// One publishes twice, quietly at first, and seals; another reads: it sees each octet as it was written, is told of
+/// One publishes twice, quietly at first, and seals; another reads: it sees each byte as it was written, is told of
 /// all that it waited for, and comes to the end.
 fn publish_and_lease(fault: ObjectFault) {
     let (store, bells) = store(fault);
@@ -113,7 +113,7 @@ fn publish_and_lease(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A reader that knows the chunk already sees the octet that is added to it.
+/// A reader that knows the chunk already sees the byte that is added to it.
 fn publish_within_a_chunk(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -125,7 +125,7 @@ fn publish_within_a_chunk(fault: ObjectFault) {
         for _ in 0..2 {
             let _ = reader.lease(&mut leases, 1);
         }
-        assert!(leases.iter().map(|lease| lease.octets()[0]).eq(1..=leases.len() as u8));
+        assert!(leases.iter().map(|lease| lease.as_bytes()[0]).eq(1..=leases.len() as u8));
     });
     write(&mut filler, &bells, 1);
     filler.publish_now();
@@ -134,7 +134,7 @@ fn publish_within_a_chunk(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A reader that waits for the second octet is told of it though the body goes on for ever.
+/// A reader that waits for the second byte is told of it though the body goes on forever.
 fn publish_without_end(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -212,7 +212,7 @@ fn free_and_grant(fault: ObjectFault) {
     let _ = leases[0].file_range();
     drop(reader);
     let other = thread::spawn(move || {
-        assert_eq!(leases[0].octets()[7], 8);
+        assert_eq!(leases[0].as_bytes()[7], 8);
         drop(leases);
     });
     let mut filler = store.create(Plan { bytes: Some(8), ..KEPT });
@@ -223,7 +223,7 @@ fn free_and_grant(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A body of three chunks passes through a window of one: each goes on as the other lets it, and no octet is
+/// A body of three chunks passes through a window of one: each goes on as the other lets it, and no byte is
 /// written while it is leased.
 fn transit(fault: ObjectFault) {
     let (store, bells) = store(fault);
@@ -253,7 +253,7 @@ fn transit_leased(fault: ObjectFault) {
     let mut leases = Vec::new();
     let _ = reader.lease(&mut leases, u64::MAX);
     let other = thread::spawn(move || {
-        assert_eq!(leases[0].octets(), [1, 2]);
+        assert_eq!(leases[0].as_bytes(), [1, 2]);
         drop(leases);
     });
     write(&mut filler, &bells, 2);
@@ -273,7 +273,7 @@ fn returned_elsewhere(fault: ObjectFault) {
     let mut stream = LeaseStream::new(reader, 1);
     let waker = Waker::from(std::sync::Arc::new(Bell(bells.clone(), 1)));
     let mut next = || Pin::new(&mut stream).poll_next(&mut Context::from_waker(&waker));
-    let Poll::Ready(Some(Ok(first))) = next() else { panic!("two octets are there") };
+    let Poll::Ready(Some(Ok(first))) = next() else { panic!("two bytes are there") };
     let other = thread::spawn(move || drop(first));
     let second = loop {
         match next() {
@@ -281,13 +281,13 @@ fn returned_elsewhere(fault: ObjectFault) {
             Poll::Ready(item) => break item.unwrap().unwrap(),
         }
     };
-    assert_eq!(second.octets(), [2]);
+    assert_eq!(second.as_bytes(), [2]);
     other.join().unwrap();
     drop((second, stream));
     is_empty(&store);
 }
 
-/// What loom says of a lost notice, and of octets that are read before they are visible or written while they are read.
+/// What loom says of a lost notice, and of bytes that are read before they are visible or written while they are read.
 const DEADLOCK: &str = "deadlock; threads = ";
 const RACE: &str = "Causality violation";
 

@@ -69,11 +69,11 @@ fn reuse(fault: SlabFault) {
 fn guess(fault: SlabFault) {
     let slab = Slab::faulty(1, 2, fault);
     let first = put(&slab, 1).unwrap();
-    let mut octets = first.to_octets();
+    let mut bytes = first.to_bytes();
     assert!(slab.retire(first));
-    // The next life of the same cell: the generation is the low octet.
-    octets[4] += 1;
-    let second = SlabId::from_octets(&octets).unwrap();
+    // The next life of the same cell: the generation is the low byte.
+    bytes[4] += 1;
+    let second = SlabId::from_bytes(&bytes).unwrap();
     let reader = slab.reader().unwrap();
     let other = thread::spawn(move || read(&reader, second, 2));
     if let Some(id) = put(&slab, 2) {

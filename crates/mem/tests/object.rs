@@ -44,8 +44,8 @@ fn on(loop_number: u32) -> ReaderOptions {
     ReaderOptions { loop_number, lease_bytes_max: u64::MAX }
 }
 
-/// The octet of every test's body at a position.
-fn octet(position: u64) -> u8 {
+/// The byte of every test's body at a position.
+fn byte(position: u64) -> u8 {
     (position ^ position >> 8 ^ position >> 16) as u8
 }
 
@@ -54,11 +54,11 @@ fn write(filler: &mut Filler, bytes: u64) -> u64 {
     let mut written = 0;
     while written < bytes {
         let start = filler.written();
-        let Room::Memory(octets) = filler.room((bytes - written) as usize) else { break };
-        for (index, place) in octets.iter_mut().enumerate() {
-            *place = octet(start + index as u64);
+        let Room::Memory(data) = filler.room((bytes - written) as usize) else { break };
+        for (index, place) in data.iter_mut().enumerate() {
+            *place = byte(start + index as u64);
         }
-        let len = octets.len();
+        let len = data.len();
         filler.wrote(len);
         written += len as u64;
     }
@@ -68,8 +68,8 @@ fn write(filler: &mut Filler, bytes: u64) -> u64 {
 fn check(leases: &[Lease], mut position: u64) {
     for lease in leases {
         assert!(lease.len() > 0);
-        for &found in lease.octets() {
-            assert_eq!(found, octet(position), "at {position}");
+        for &found in lease.as_bytes() {
+            assert_eq!(found, byte(position), "at {position}");
             position += 1;
         }
     }
@@ -191,7 +191,7 @@ fn failure_is_not_an_end() {
     let ends: [(End, Failure); 4] = [
         (|filler| filler.fail(Failure::Origin), Failure::Origin),
         (drop, Failure::Abandoned),
-        // 1000 octets of 2000.
+        // 1000 bytes of 2000.
         (Filler::seal, Failure::Origin),
         (
             |mut filler| {
@@ -317,7 +317,7 @@ fn reservations_grow() {
     assert_eq!(inbox.take(), []);
     store.validate().unwrap();
     match filler.room(usize::MAX) {
-        Room::Memory(octets) => assert_eq!(octets.len() as u64, CHUNK / 2),
+        Room::Memory(data) => assert_eq!(data.len() as u64, CHUNK / 2),
         Room::Later => panic!("it was told"),
     }
 }
@@ -426,7 +426,7 @@ fn transit_skips_and_tells_the_filler() {
     is_empty(&store);
 }
 
-/// Octets that `sendfile` has put into a socket stay what they were, though the object is gone, its memory is others' and
+/// Bytes that `sendfile` has put into a socket stay what they were, though the object is gone, its memory is others' and
 /// was written over: a kept object's, in a huge page (where the machine gives one), where one was, and in small
 /// ones, of its whole length and broken off early, and one's in transit.
 #[test]
@@ -477,15 +477,15 @@ fn memory_in_a_socket_is_not_written() {
         let others = (0..CHUNK / UNIT).map(|_| store.create(kept(0, Some(UNIT))));
         let mut others: Vec<Filler> = others.collect();
         for other in &mut others {
-            let Room::Memory(octets) = other.room(usize::MAX) else { panic!("all is free") };
-            octets.fill(0xff);
+            let Room::Memory(data) = other.room(usize::MAX) else { panic!("all is free") };
+            data.fill(0xff);
         }
         drop(socket);
         let mut received = Vec::new();
         peer.read_to_end(&mut received).unwrap();
         assert_eq!(received.len() as u64, sent);
-        let wrong = (0..sent).filter(|&at| received[at as usize] != octet(at)).count();
-        assert_eq!(wrong, 0, "of {sent} octets");
+        let wrong = (0..sent).filter(|&at| received[at as usize] != byte(at)).count();
+        assert_eq!(wrong, 0, "of {sent} bytes");
     }
 }
 
@@ -495,9 +495,8 @@ fn memory_in_a_socket_is_not_written() {
 fn damage_is_told_to_the_filler() {
     use std::os::unix::fs::FileExt;
 
-    let sum = |before: u32, octets: &[u8]| {
-        octets.iter().fold(before, |sum, &octet| sum + u32::from(octet))
-    };
+    let sum =
+        |before: u32, data: &[u8]| data.iter().fold(before, |sum, &byte| sum + u32::from(byte));
     let inbox = Arc::new(Inbox::default());
     let options = StoreOptions { digest: Some(sum), ..StoreOptions::of(CHUNK) };
     let store = ObjectStore::new(options, inbox.clone()).unwrap();

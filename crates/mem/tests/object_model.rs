@@ -1,5 +1,5 @@
 //! Random lives of bodies, beside a model that keeps each as a `Vec`: several fillers and readers in one arena that is
-//! too small for them, in one thread. After every step each answer, each octet and each notice is the model's; at the
+//! too small for them, in one thread. After every step each answer, each byte and each notice is the model's; at the
 //! end all leases have come back once and the arena is whole.
 #![cfg(not(loom))]
 
@@ -71,7 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// An object as the model has it.
 struct Body {
     id: ObjectId,
-    octets: Vec<u8>,
+    data: Vec<u8>,
     published: usize,
     phase: Phase,
     is_revoked: bool,
@@ -212,7 +212,7 @@ impl World {
         self.handles.push((self.bodies.len(), filler.object().clone()));
         self.bodies.push(Body {
             id: filler.object().id(),
-            octets: Vec::new(),
+            data: Vec::new(),
             published: 0,
             phase: Phase::Filling,
             is_revoked: false,
@@ -227,20 +227,20 @@ impl World {
         let Some(index) = filler.checked_rem(self.fillers.len()) else { return };
         let (body, filler) = &mut self.fillers[index];
         let body = &mut self.bodies[*body];
-        let end = body.octets.len() + bytes as usize;
-        while body.octets.len() < end {
+        let end = body.data.len() + bytes as usize;
+        while body.data.len() < end {
             let waiting = self.store.stats().waiting_fillers;
             let told = self.inbox.notices().len();
-            let asked = end - body.octets.len();
+            let asked = end - body.data.len();
             match filler.room(asked) {
-                Room::Memory(octets) => {
-                    assert!(!octets.is_empty() && octets.len() <= asked);
+                Room::Memory(data) => {
+                    assert!(!data.is_empty() && data.len() <= asked);
                     // Not all of it, now and then.
-                    let len = octets.len().div_ceil(1 + bytes as usize % 2);
-                    for place in &mut octets[..len] {
-                        let octet = (body.octets.len() * 31 + body.octets.len() / 1000) as u8;
-                        *place = octet;
-                        body.octets.push(octet);
+                    let len = data.len().div_ceil(1 + bytes as usize % 2);
+                    for place in &mut data[..len] {
+                        let byte = (body.data.len() * 31 + body.data.len() / 1000) as u8;
+                        *place = byte;
+                        body.data.push(byte);
                     }
                     filler.wrote(len);
                 }
@@ -264,8 +264,8 @@ impl World {
     fn publish(&mut self, filler: usize, now: bool) {
         let Some(index) = filler.checked_rem(self.fillers.len()) else { return };
         let (body, filler) = &mut self.fillers[index];
-        let grown = self.bodies[*body].octets.len() > self.bodies[*body].published;
-        self.bodies[*body].published = self.bodies[*body].octets.len();
+        let grown = self.bodies[*body].data.len() > self.bodies[*body].published;
+        self.bodies[*body].published = self.bodies[*body].data.len();
         if now {
             filler.publish_now();
         } else {
@@ -290,11 +290,11 @@ impl World {
         let body = &mut self.bodies[number];
         let id = body.id;
         self.queue.retain(|&waiting| waiting != id);
-        let announced = body.announced.unwrap_or(body.octets.len() as u64);
+        let announced = body.announced.unwrap_or(body.data.len() as u64);
         body.phase = match how {
             0 => Phase::Failed(Failure::Abandoned),
             1..100 => Phase::Failed(Failure::Damaged),
-            _ => match (body.octets.len() as u64).cmp(&announced) {
+            _ => match (body.data.len() as u64).cmp(&announced) {
                 std::cmp::Ordering::Less => Phase::Failed(Failure::Origin),
                 std::cmp::Ordering::Equal => Phase::Sealed,
                 std::cmp::Ordering::Greater => Phase::Failed(Failure::TooLong),
@@ -307,11 +307,11 @@ impl World {
             _ => filler.seal(),
         }
         if body.phase == Phase::Sealed {
-            body.published = body.octets.len();
+            body.published = body.data.len();
         }
         assert_eq!((object.phase(), object.published()), (body.phase, body.published as u64));
         if body.window.is_none() {
-            assert_eq!(object.bytes_held(), body.octets.len().next_multiple_of(UNIT_BYTES) as u64);
+            assert_eq!(object.bytes_held(), body.data.len().next_multiple_of(UNIT_BYTES) as u64);
         }
         self.hear();
         self.nobody_waits(number);
@@ -380,8 +380,8 @@ impl World {
     }
 
     fn check(&self, held: &Held) {
-        let expected = &self.bodies[held.body].octets[held.position..][..held.lease.len()];
-        assert!(held.lease.octets() == expected, "other octets at {}", held.position);
+        let expected = &self.bodies[held.body].data[held.position..][..held.lease.len()];
+        assert!(held.lease.as_bytes() == expected, "other bytes at {}", held.position);
     }
 
     /// Some of anybody's leases by one reader's hand.
@@ -394,8 +394,8 @@ impl World {
 }
 
 /// Any checksum does.
-fn sum(before: u32, octets: &[u8]) -> u32 {
-    octets.iter().fold(before, |sum, &octet| sum.wrapping_mul(31) ^ u32::from(octet))
+fn sum(before: u32, data: &[u8]) -> u32 {
+    data.iter().fold(before, |sum, &byte| sum.wrapping_mul(31) ^ u32::from(byte))
 }
 
 proptest! {

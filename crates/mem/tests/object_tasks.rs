@@ -1,5 +1,5 @@
 //! Readers that are tasks and threads: woken in order, once, and not at all when they have gone; streams and the
-//! iterator that waits give the same octets; and what is not what was written is not given out.
+//! iterator that waits give the same bytes; and what is not what was written is not given out.
 #![cfg(not(loom))]
 
 use std::ops::ControlFlow;
@@ -36,14 +36,14 @@ fn store(bytes: u64, digest: Option<fn(u32, &[u8]) -> u32>) -> ObjectStore {
 const KEPT: Plan = Plan { loop_number: 0, bytes: None, kind: Kind::Kept };
 const READER: ReaderOptions = ReaderOptions { loop_number: 0, lease_bytes_max: u64::MAX };
 
-/// Writes octets that count up, all of them.
+/// Writes bytes that count up, all of them.
 fn write(filler: &mut Filler, bytes: u64) {
     let end = filler.written() + bytes;
     while filler.written() < end {
         let start = filler.written();
-        let Room::Memory(octets) = filler.room((end - start) as usize) else { panic!("no room") };
-        let len = octets.len();
-        for (index, place) in octets.iter_mut().enumerate() {
+        let Room::Memory(data) = filler.room((end - start) as usize) else { panic!("no room") };
+        let len = data.len();
+        for (index, place) in data.iter_mut().enumerate() {
             *place = (start + index as u64) as u8;
         }
         filler.wrote(len);
@@ -139,9 +139,9 @@ fn threads_iterate() {
                 let object = object.clone();
                 std::thread::spawn(move || {
                     let mut position = start;
-                    let came_to = iterate(&object, start..end, |octets| {
-                        for &octet in octets {
-                            assert_eq!(octet, position as u8);
+                    let came_to = iterate(&object, start..end, |data| {
+                        for &byte in data {
+                            assert_eq!(byte, position as u8);
                             position += 1;
                         }
                         match start == 7 && position > 1_000_000 {
@@ -189,11 +189,11 @@ fn threads_iterate() {
 }
 
 /// Any checksum does.
-fn sum(before: u32, octets: &[u8]) -> u32 {
-    octets.iter().fold(before, |sum, &octet| sum.rotate_left(1) ^ u32::from(octet))
+fn sum(before: u32, data: &[u8]) -> u32 {
+    data.iter().fold(before, |sum, &byte| sum.rotate_left(1) ^ u32::from(byte))
 }
 
-/// One octet changed behind the store's back: the lease that would have it is refused, the body has failed for
+/// One byte changed behind the store's back: the lease that would have it is refused, the body has failed for
 /// everybody, and nobody opens it again; what is not touched, sealed or still being filled, kept or in transit, is
 /// leased as ever.
 #[test]
@@ -219,7 +219,7 @@ fn damage_is_found() {
             assert_eq!(reader.lease(&mut leases, 100), Leased::Some { bytes: 100, is_end: false });
             let (offset, _) = leases[0].file_range();
             filler.seal();
-            // SAFETY: what is damaged below was not leased yet but for octet 0, which nobody looks at any more.
+            // SAFETY: what is damaged below was not leased yet but for byte 0, which nobody looks at any more.
             let memory = unsafe { store.memory() }.try_clone_to_owned().unwrap();
             let file = std::fs::File::from(memory);
             if let Some(position) = damaged {

@@ -8,7 +8,7 @@ use larder_mem::{Config, Error, IndexMode, Lease, Reader, Shard};
 
 type Small = Arc<Shard<()>>;
 
-/// Octets of a value whose slot has a count of leases.
+/// Bytes of a value whose slot has a count of leases.
 const VALUE_BYTES: usize = 1024 - 9;
 
 /// Slots for such values in the arena's only page.
@@ -130,7 +130,7 @@ fn revoked(shard: &Small, leased: usize) -> Vec<Lease<()>> {
 }
 
 /// Revoked slots are looked at again, some at each reclaim: those whose leases are gone are free in the end, whatever
-/// the order, and one that is leased for ever holds up no other and keeps its octets.
+/// the order, and one that is leased forever holds up no other and keeps its bytes.
 #[test]
 fn revoked_slots_are_revisited() {
     let shard = small(IndexMode::Replicated);

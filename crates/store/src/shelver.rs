@@ -245,7 +245,7 @@ impl Shelver {
         while reader.position() < end {
             let _ = reader.lease(&mut leases, PIECE_BYTES.min(end - reader.position()));
             for lease in leases.drain(..) {
-                look(lease.octets());
+                look(lease.as_bytes());
                 self.disk.write(lease);
             }
         }

@@ -82,8 +82,9 @@ fn leased(object: &Arc<Object>) -> u64 {
         match reader.lease(&mut leases, EXTENT_BYTES as u64) {
             Leased::Some { is_end, .. } => {
                 if leases.len() >= BATCH || is_end {
-                    total =
-                        leases.iter().fold(total, |it, lease| it.wrapping_add(sum(lease.octets())));
+                    total = leases
+                        .iter()
+                        .fold(total, |it, lease| it.wrapping_add(sum(lease.as_bytes())));
                     reader.give_back(leases.drain(..));
                 }
             }
@@ -115,7 +116,7 @@ fn main() {
         // All of it leased once, for the walk.
         let held = all(&object);
         let extents: Vec<&[u8]> =
-            held.iter().flat_map(|lease| lease.octets().chunks(EXTENT_BYTES)).collect();
+            held.iter().flat_map(|lease| lease.as_bytes().chunks(EXTENT_BYTES)).collect();
         let expected = extents.iter().map(|it| sum(it)).fold(0, u64::wrapping_add);
         let ns_per_kib = |run: &dyn Fn() -> u64| {
             let start = ThreadTime::start();

@@ -47,7 +47,7 @@ impl Piece {
     fn octets(&self) -> &[u8] {
         match self {
             Piece::Octets(octets) => octets,
-            Piece::Lease(lease) => lease.octets(),
+            Piece::Lease(lease) => lease.as_bytes(),
         }
     }
 }
@@ -221,12 +221,12 @@ impl Delivery {
     fn send(&mut self, socket: &OwnedFd) -> io::Result<usize> {
         if let Some(Piece::Lease(lease)) = self.pieces.front()
             && !self.is_private
-            && lease.octets().len() - self.sent >= SENDFILE_BYTES_MIN
+            && lease.as_bytes().len() - self.sent >= SENDFILE_BYTES_MIN
         {
             return lease.send(socket, self.sent);
         }
         let is_long = |piece: &Piece| match piece {
-            Piece::Lease(lease) => !self.is_private && lease.octets().len() >= SENDFILE_BYTES_MIN,
+            Piece::Lease(lease) => !self.is_private && lease.as_bytes().len() >= SENDFILE_BYTES_MIN,
             Piece::Octets(_) => false,
         };
         let mut slices = [IoSlice::new(&[]); PIECES_MAX];

@@ -872,7 +872,7 @@ fn append_body(record: &mut Vec<u8>, object: &Arc<Object>) -> bool {
     loop {
         match reader.lease(&mut leases, u64::MAX) {
             Leased::Some { .. } => {
-                leases.drain(..).for_each(|lease| record.extend_from_slice(lease.octets()));
+                leases.drain(..).for_each(|lease| record.extend_from_slice(lease.as_bytes()));
             }
             Leased::End => return true,
             _ => return false,

@@ -1,10 +1,10 @@
-//! Who is in which partition: a record of two octets at each place (an entry number), and a queue of the few that
+//! Who is in which partition: a record of two bytes at each place (an entry number), and a queue of the few that
 //! are temporary.
 //!
 //! There are no links. Hot's victims are found by a hand that goes over the records, as in CLOCK; temporary's are
 //! named by a ring of entry numbers, oldest first, with room for an eighth of all entries. An entry that was
 //! removed leaves a stale number in the ring, which the record at that place gives away: it is not temporary, or came
-//! in at another time. The number of one that moves in the index is looked for among those of its time. Against links that saves nine octets an entry and some lines of
+//! in at another time. The number of one that moves in the index is looked for among those of its time. Against links that saves nine bytes an entry and some lines of
 //! memory an insert, and it costs no hits (decision 0008).
 //!
 //! ```text
@@ -188,7 +188,7 @@ impl EntryStates {
         })
     }
 
-    /// Octets for so many.
+    /// Bytes for so many.
     pub fn bytes(numbers: usize, entries_max: u64) -> usize {
         Self::count(numbers) * size_of::<u16>() + Self::ring_len(entries_max) * size_of::<u32>()
     }
@@ -467,7 +467,7 @@ impl EntryStates {
 mod tests {
     use super::*;
 
-    /// A record survives its two octets, whatever its fields.
+    /// A record survives its two bytes, whatever its fields.
     #[test]
     fn records_pack() {
         for word in 0..=u16::MAX {

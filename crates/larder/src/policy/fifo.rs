@@ -1,4 +1,4 @@
-//! First in, first out: an update keeps an entry's place, a read changes nothing. 8 octets an entry.
+//! First in, first out: an update keeps an entry's place, a read changes nothing. 8 bytes an entry.
 
 use larder_mem::Memory;
 

@@ -1,6 +1,6 @@
 //! Doubly linked lists through entry numbers: what every policy here is made of.
 //!
-//! `N` lists share one array of links, 8 octets an entry number; an entry is in one of them or in none, and
+//! `N` lists share one array of links, 8 bytes an entry number; an entry is in one of them or in none, and
 //! who calls knows in which. All but the walks is O(1). Link words of entries in no list are never read, so
 //! that a new array needs no filling.
 //!
@@ -17,10 +17,10 @@ const NONE: u32 = u32::MAX;
 const OLDER: usize = 0;
 const NEWER: usize = 1;
 
-/// The older and the newer neighbour.
+/// The older and the newer neighbor.
 type Link = [u32; 2];
 
-/// Octets an entry number.
+/// Bytes an entry number.
 pub(super) const LINK_BYTES: usize = size_of::<Link>();
 
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub(super) struct Lists<const N: usize> {
 struct Walk {
     entry: u32,
     list: usize,
-    /// Steps that it may still take: hits may carry entries ahead of it for ever.
+    /// Steps that it may still take: hits may carry entries ahead of it forever.
     left: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Least recently used: a hit, read or write, makes an entry the newest. 8 octets an entry.
+//! Least recently used: a hit, read or write, makes an entry the newest. 8 bytes an entry.
 //!
 //! With read reports that come late and once an epoch, "recently" is as fine as the reports are.
 

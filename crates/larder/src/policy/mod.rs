@@ -126,25 +126,25 @@ pub trait Replacement {
 #[non_exhaustive]
 pub enum Policy {
     /// Three partitions, as in Shi et al., with counters and a second look at departed keys (see
-    /// [`partitioned`]). Best hit ratio; 2 octets an index way, and 3.3 an entry.
+    /// [`partitioned`]). Best hit ratio; 2 bytes an index way, and 3.3 an entry.
     #[default]
     Partitioned,
-    /// Least recently used, as far as reads are reported. 8 octets an index way.
+    /// Least recently used, as far as reads are reported. 8 bytes an index way.
     Lru,
-    /// First in, first out. 8 octets an index way, and reads cost nothing at all.
+    /// First in, first out. 8 bytes an index way, and reads cost nothing at all.
     Fifo,
-    /// The paper's Algorithm 1 as printed (see [`paper`]). 9 octets an index way.
+    /// The paper's Algorithm 1 as printed (see [`paper`]). 9 bytes an index way.
     Paper(PaperRules),
 }
 
 impl Policy {
-    /// Octets of a mapping for so many entry numbers and entries: the tables below, each rounded up to a line.
+    /// Bytes of a mapping for so many entry numbers and entries: the tables below, each rounded up to a line.
     pub(crate) fn mapped_bytes(&self, numbers: usize, entries_max: u64) -> usize {
         const TABLES_MAX: usize = 3;
         self.bytes(numbers, entries_max) + TABLES_MAX * Memory::bytes_for::<u8>(1)
     }
 
-    /// Octets of side records for so many entry numbers and entries.
+    /// Bytes of side records for so many entry numbers and entries.
     pub(crate) fn bytes(&self, numbers: usize, entries_max: u64) -> usize {
         match self {
             Policy::Partitioned => Partitioned::bytes(numbers, entries_max),

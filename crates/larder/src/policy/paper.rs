@@ -19,7 +19,7 @@
 //! Zipf streams (exponents 0.8 to 1.1, 1 to 9 seventeenths of 200,000 names, mean hits): the listing 80.8 %
 //! with fixed shares and 81.0 with borrowing, the third access 73.7 and 81.4; LRU 78.4, Partitioned 81.9.
 //!
-//! Octets: 9 an entry number.
+//! Bytes: 9 an entry number.
 
 use larder_mem::{Memory, Region, prefetch_slice};
 
@@ -129,7 +129,7 @@ impl Paper {
         Ok(policy)
     }
 
-    /// Octets that it takes.
+    /// Bytes that it takes.
     pub(super) fn bytes(numbers: usize) -> usize {
         numbers * (LINK_BYTES + size_of::<u8>())
     }

@@ -28,11 +28,11 @@
 //!
 //! An access is a hit (but those that count for nothing) or an arrival. An entry moved to hot begins there
 //! with ref 0. `C` follows the number of entries in steps of a 64th. Where entries are and what is known of them is in
-//! the module `entry_states`: two octets each.
+//! the module `entry_states`: two bytes each.
 //!
 //! Temporary's queue has room for an eighth of all entries there can be, so while a new cache fills, the oldest
 //! of temporary go to hot unasked, and those without a hit with freq 0: any candidate is worth more. Bounds:
-//! hot's hand goes round once at worst, two octets a place.
+//! hot's hand goes round once at worst, two bytes a place.
 
 use larder_mem::Memory;
 
@@ -103,12 +103,12 @@ impl Partitioned {
         Ok(policy)
     }
 
-    /// Octets that it takes.
+    /// Bytes that it takes.
     pub(super) fn bytes(numbers: usize, entries_max: u64) -> usize {
         EntryStates::bytes(numbers, entries_max) + Recycle::bytes(entries_max)
     }
 
-    /// As many entries as there are when one has to leave is the capacity. Where room is counted in octets that goes
+    /// As many entries as there are when one has to leave is the capacity. Where room is counted in bytes that goes
     /// up and down a little all the time, and is not followed: hot would lose entries with every down, and take in
     /// with every up what was hit but once.
     fn resize(&mut self, entries: u64) {

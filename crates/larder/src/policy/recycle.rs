@@ -1,4 +1,4 @@
-//! Recycle: what is remembered of keys whose entries have left, three octets each.
+//! Recycle: what is remembered of keys whose entries have left, three bytes each.
 //!
 //! ```text
 //! line     twenty-one words, one cache line, newest first; no word has a mark of 0
@@ -7,8 +7,8 @@
 //!          moves came after it, and less only where its line is full and it is the oldest there
 //! ```
 //!
-//! Not the ring beside a hash table that a FIFO of `G` fingerprints would be: that takes 10 octets a
-//! fingerprint, this takes 3, and a look-up and a departure touch one line each. The price: ages are known to
+//! Not the ring beside a hash table that a FIFO of `G` fingerprints would be: that takes 10 bytes a
+//! fingerprint, this takes 3, and a lookup and a departure touch one line each. The price: ages are known to
 //! a 16th of `G`, and where more than twenty-one meet in a line, words go early. A key is taken for another
 //! one once in 400 times at most.
 //!
@@ -83,7 +83,7 @@ impl Recycle {
         kept(entries_max).div_ceil(WAYS as u64) as usize
     }
 
-    /// Octets for a cache of at most `entries_max` entries.
+    /// Bytes for a cache of at most `entries_max` entries.
     pub fn bytes(entries_max: u64) -> usize {
         Self::lines(entries_max) * size_of::<Line>()
     }

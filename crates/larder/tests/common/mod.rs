@@ -27,7 +27,7 @@ pub fn seed_added() -> u64 {
     1000 * wanted.unwrap_or(0)
 }
 
-/// Octets of a length below `max`, short ones more often.
+/// Bytes of a length below `max`, short ones more often.
 pub fn bytes(random: &mut Random, max: usize) -> Vec<u8> {
     let max = if random.below(4) > 0 { max.min(100) } else { max };
     let len = random.index(max + 1);
@@ -35,7 +35,7 @@ pub fn bytes(random: &mut Random, max: usize) -> Vec<u8> {
     (0..len).map(|i| first.wrapping_add(i as u8)).collect()
 }
 
-/// A key of 5 to 33 octets, as addresses and address pairs have.
+/// A key of 5 to 33 bytes, as addresses and address pairs have.
 pub fn key_of(number: u64) -> Vec<u8> {
     let mut key = number.to_be_bytes().repeat(4);
     key.truncate(8 + (number % 25) as usize);

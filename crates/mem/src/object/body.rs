@@ -48,7 +48,7 @@ const OPENED: u64 = 1 << 6;
 const REVOKED: u64 = 1 << 7;
 const LENGTH_SHIFT: u32 = 8;
 
-/// Octets of the longest body; at ten gigabytes a second it takes two months.
+/// Bytes of the longest body; at ten gigabytes a second it takes two months.
 pub(crate) const LENGTH_MAX: u64 = u64::MAX >> LENGTH_SHIFT;
 
 /// The state word at a moment.
@@ -127,12 +127,12 @@ impl Object {
         self.look().phase()
     }
 
-    /// Octets that readers may lease.
+    /// Bytes that readers may lease.
     pub fn published(&self) -> u64 {
         self.look().published()
     }
 
-    /// Octets of the arena that it holds.
+    /// Bytes of the arena that it holds.
     pub fn bytes_held(&self) -> u64 {
         let units = match &self.chunks {
             Chunks::Kept(directory) => directory.units(),
@@ -201,7 +201,7 @@ impl Object {
         Ok(Reader::new(this, range, options))
     }
 
-    /// Acquire: pairs with the Release of `publish`, and so shows the octets and the directory.
+    /// Acquire: pairs with the Release of `publish`, and so shows the bytes and the directory.
     pub(crate) fn look(&self) -> State {
         State(self.state.load(Ordering::Acquire))
     }
@@ -350,7 +350,7 @@ impl Object {
         }
     }
 
-    /// The number of the chunk of a published octet.
+    /// The number of the chunk of a published byte.
     pub(crate) fn find(&self, position: u64) -> u64 {
         match &self.chunks {
             Chunks::Kept(directory) => directory.find(position) as u64,

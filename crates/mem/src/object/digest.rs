@@ -1,7 +1,7 @@
 //! Checks of what is leased, page by page, against what was written: for stores that are given a digest.
 //!
 //! A chunk but the last is full, so unit `n` of the object is one unit of the arena, and has one digest. The filler
-//! computes it as it writes, and puts it here, under a lock, before it publishes the unit's last octet; a reader
+//! computes it as it writes, and puts it here, under a lock, before it publishes the unit's last byte; a reader
 //! checks the units that it is about to lease from. The unit that is still being filled has none yet and is not
 //! checked. In transit only as many are kept as the window has units.
 
@@ -25,7 +25,7 @@ struct Known {
     /// The unit of the first one kept.
     first: u64,
     digests: VecDeque<u32>,
-    /// Octets of the object that have a digest, or had one.
+    /// Bytes of the object that have a digest, or had one.
     bytes: u64,
 }
 
@@ -34,7 +34,7 @@ impl Digests {
         Digests { digest, units_max, known: Mutex::new(Known::default()) }
     }
 
-    /// Checks the units that octets `start .. end` of the object are in. `unit(position, len)` gives octets of one;
+    /// Checks the units that bytes `start .. end` of the object are in. `unit(position, len)` gives bytes of one;
     /// they are written and stay as they are.
     pub fn check<'a>(
         &self,
@@ -64,24 +64,24 @@ impl Digests {
 /// The filler's side.
 #[derive(Debug, Default)]
 pub(crate) struct Digesting {
-    /// Of the octets of the current unit.
+    /// Of the bytes of the current unit.
     current: u32,
     bytes: u64,
     complete: Vec<u32>,
 }
 
 impl Digesting {
-    /// More octets of the object, in order.
-    pub fn wrote(&mut self, digest: Digest, mut octets: &[u8]) {
-        while !octets.is_empty() {
+    /// More bytes of the object, in order.
+    pub fn wrote(&mut self, digest: Digest, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
             let left = (UNIT - self.bytes % UNIT) as usize;
-            let (now, rest) = octets.split_at(left.min(octets.len()));
+            let (now, rest) = bytes.split_at(left.min(bytes.len()));
             self.current = digest(self.current, now);
             self.bytes += now.len() as u64;
             if self.bytes.is_multiple_of(UNIT) {
                 self.complete.push(std::mem::take(&mut self.current));
             }
-            octets = rest;
+            bytes = rest;
         }
     }
 

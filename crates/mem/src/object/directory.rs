@@ -3,9 +3,9 @@
 //! The first entries are in the object itself, since most bodies need no more; the others in levels, each of
 //! which has twice as many as the one before and never moves.
 //!
-//! *Order.* Its one writer stores an entry (Relaxed), then the count (Release), then publishes octets in that chunk
-//! (Release of the state word). Readers look at the count (Acquire) only after they have seen octets published, so
-//! the chunk of each octet that they know of is below the count.
+//! *Order.* Its one writer stores an entry (Relaxed), then the count (Release), then publishes bytes in that chunk
+//! (Release of the state word). Readers look at the count (Acquire) only after they have seen bytes published, so
+//! the chunk of each byte that they know of is below the count.
 
 use std::sync::OnceLock;
 
@@ -54,7 +54,7 @@ impl Chunk {
         self.start + u64::from(self.extent.units) * UNIT_BYTES as u64
     }
 
-    /// Where in the arena an octet of the object lies.
+    /// Where in the arena an byte of the object lies.
     pub fn offset(&self, position: u64) -> u64 {
         u64::from(self.extent.unit) * UNIT_BYTES as u64 + (position - self.start)
     }
@@ -103,7 +103,7 @@ impl Directory {
         Chunk { start: entry.start.load(Ordering::Relaxed), extent: entry.extent() }
     }
 
-    /// The chunk of an octet that is published.
+    /// The chunk of an byte that is published.
     pub fn find(&self, position: u64) -> usize {
         // The first that begins behind it.
         let (mut low, mut high) = (0, self.count());
@@ -171,7 +171,7 @@ impl Entry {
 mod tests {
     use super::*;
 
-    /// A thousand chunks of different sizes: each octet is found in its own, by search and by index.
+    /// A thousand chunks of different sizes: each byte is found in its own, by search and by index.
     #[test]
     fn finds_each_chunk() {
         let directory = Directory::new();

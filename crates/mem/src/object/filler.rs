@@ -1,7 +1,7 @@
 //! The filler: the one writer of an object.
 //!
 //! ```text
-//! room() -> Memory(octets) -> wrote(n) -> publish() -> ... -> seal() | fail() | drop
+//! room() -> Memory(bytes) -> wrote(n) -> publish() -> ... -> seal() | fail() | drop
 //!        -> Later, until News::Room
 //! ```
 
@@ -23,13 +23,13 @@ pub struct Filler {
     current: Option<Extent>,
     /// It is one huge page.
     is_large: bool,
-    /// Octets of the current chunk that were written.
+    /// Bytes of the current chunk that were written.
     used: u64,
     written: u64,
     published: u64,
     /// What was published when readers were last told.
     posted: u64,
-    /// Octets of the last room that were not written yet.
+    /// Bytes of the last room that were not written yet.
     room_bytes: usize,
     /// Units of the next chunk, of a body whose length nobody knows.
     next_units: u32,
@@ -41,7 +41,7 @@ pub struct Filler {
 /// Where to write.
 #[derive(Debug)]
 pub enum Room<'a> {
-    /// Here; at least one octet. What was there before is anybody's.
+    /// Here; at least one byte. What was there before is anybody's.
     Memory(&'a mut [u8]),
     /// Nowhere yet; [`super::News::Room`] comes.
     Later,
@@ -82,12 +82,12 @@ impl Filler {
         self.object.is_unwanted()
     }
 
-    /// Octets written so far, visible or not.
+    /// Bytes written so far, visible or not.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Room for up to `bytes_max` octets, in one piece. What the last room had left is part of it again.
+    /// Room for up to `bytes_max` bytes, in one piece. What the last room had left is part of it again.
     pub fn room(&mut self, bytes_max: usize) -> Room<'_> {
         self.room_bytes = 0;
         if self.left() == 0 && !self.next_chunk() {
@@ -97,23 +97,23 @@ impl Filler {
         let len = usize::try_from(self.left()).unwrap_or(usize::MAX).min(bytes_max.max(1));
         let offset = u64::from(current.unit) * UNIT_BYTES as u64 + self.used;
         self.room_bytes = len;
-        let octets = self.object.store.memory.at(offset, len);
+        let data = self.object.store.memory.at(offset, len);
         // SAFETY: the chunk is the object's (O1), nothing of it from `used` on is published, so it is ours alone, and
-        // `&mut self` lends it once at a time (O2). Memory of the arena is always initialised: it began as zeroes.
-        Room::Memory(unsafe { std::slice::from_raw_parts_mut(octets, len) })
+        // `&mut self` lends it once at a time (O2). Memory of the arena is always initialized: it began as zeroes.
+        Room::Memory(unsafe { std::slice::from_raw_parts_mut(data, len) })
     }
 
     /// The first `bytes` of the last room are the object's now; nobody sees them yet.
     pub fn wrote(&mut self, bytes: usize) {
-        assert!(bytes <= self.room_bytes, "{bytes} octets in a room of {}", self.room_bytes);
+        assert!(bytes <= self.room_bytes, "{bytes} bytes in a room of {}", self.room_bytes);
         let current = self.current.expect("a room was in a chunk");
         let offset = u64::from(current.unit) * UNIT_BYTES as u64 + self.used;
         let memory = &self.object.store.memory;
         memory.note_write(offset, bytes);
         if let Some(digests) = &self.object.digests {
             // SAFETY: as in `room`, whose borrow is over.
-            let octets = unsafe { std::slice::from_raw_parts(memory.at(offset, bytes), bytes) };
-            self.digesting.wrote(digests.digest, octets);
+            let data = unsafe { std::slice::from_raw_parts(memory.at(offset, bytes), bytes) };
+            self.digesting.wrote(digests.digest, data);
         }
         self.room_bytes -= bytes;
         self.used += bytes as u64;
@@ -171,7 +171,7 @@ impl Filler {
         self.end(Some(failure));
     }
 
-    /// Octets of the current chunk that are not written.
+    /// Bytes of the current chunk that are not written.
     fn left(&self) -> u64 {
         self.current.map_or(0, |extent| u64::from(extent.units) * UNIT_BYTES as u64 - self.used)
     }

@@ -26,7 +26,7 @@ pub struct LeaseStream {
 }
 
 impl LeaseStream {
-    /// Asks for up to `bytes_max` octets at a time.
+    /// Asks for up to `bytes_max` bytes at a time.
     pub fn new(reader: Reader, bytes_max: u64) -> Self {
         LeaseStream { reader, bytes_max, ready: VecDeque::new(), has_ended: false }
     }
@@ -77,7 +77,7 @@ mod threads {
 
     use crate::object::{Gone, Leased, Object, ReaderOptions};
 
-    /// Octets of a piece at most: what a check has looked at is still near when the visitor looks at it (with pieces of a whole
+    /// Bytes of a piece at most: what a check has looked at is still near when the visitor looks at it (with pieces of a whole
     /// chunk an iteration with a check took 1.36 times as long).
     const PIECE_BYTES_MAX: u64 = 64 << 10;
 
@@ -94,7 +94,7 @@ mod threads {
         }
     }
 
-    /// Hands the octets of `range` to `visit`, piece by piece, until it breaks or they end; the thread sleeps while
+    /// Hands the bytes of `range` to `visit`, piece by piece, until it breaks or they end; the thread sleeps while
     /// there is nothing. A failure on the way is `Gone::Failed`.
     pub fn iterate<B>(
         object: &Arc<Object>,
@@ -112,7 +112,7 @@ mod threads {
                 Poll::Pending | Poll::Ready(Leased::Later) => thread::park(),
                 Poll::Ready(Leased::Some { .. }) => {
                     for lease in &leases {
-                        if let ControlFlow::Break(value) = visit(lease.octets()) {
+                        if let ControlFlow::Break(value) = visit(lease.as_bytes()) {
                             return Ok(ControlFlow::Break(value));
                         }
                     }

@@ -1,4 +1,4 @@
-//! Leases: octets of an object that outlive the call that found them, on any thread.
+//! Leases: bytes of an object that outlive the call that found them, on any thread.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
@@ -13,18 +13,18 @@ pub(crate) struct Account {
     pub object: Arc<Object>,
     pub loop_number: u32,
     pub lease_bytes_max: u64,
-    /// Octets that its leases hold; `WAITS` when somebody is to be woken as they come back.
+    /// Bytes that its leases hold; `WAITS` when somebody is to be woken as they come back.
     pub leased_bytes: AtomicU64,
     pub returned_waker: Mutex<Option<Waker>>,
 }
 
 const WAITS: u64 = 1 << 63;
 
-/// The right to read some octets of an object, in one piece, until it is dropped or given back; nobody changes them
+/// The right to read some bytes of an object, in one piece, until it is dropped or given back; nobody changes them
 /// meanwhile, and whatever becomes of the object, they stay.
 pub struct Lease {
     account: Arc<Account>,
-    octets: NonNull<u8>,
+    data: NonNull<u8>,
     len: usize,
     offset: u64,
     chunk: u64,
@@ -41,13 +41,13 @@ unsafe impl Send for Lease {}
 unsafe impl Sync for Lease {}
 
 impl Lease {
-    /// Octets `offset .. offset + len` of the arena, which lie in `chunk`, are published, and were not leased by this
+    /// Bytes `offset .. offset + len` of the arena, which lie in `chunk`, are published, and were not leased by this
     /// account before.
     pub(crate) fn new(account: &Arc<Account>, chunk: u64, offset: u64, len: usize) -> Self {
-        let octets = account.object.store.memory.at(offset, len);
+        let data = account.object.store.memory.at(offset, len);
         Lease {
             account: account.clone(),
-            octets: NonNull::new(octets).expect("no mapping begins at 0"),
+            data: NonNull::new(data).expect("no mapping begins at 0"),
             len,
             offset,
             chunk,
@@ -57,15 +57,15 @@ impl Lease {
         }
     }
 
-    /// The octets.
-    pub fn octets(&self) -> &[u8] {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
         self.account.object.store.memory.note_read(self.offset, self.len);
         // SAFETY: they are published, so they do not change (O3) as long as the object has their unit: it does,
         // because this lease was not given back (O4), and it cannot be while `self` is borrowed.
-        unsafe { std::slice::from_raw_parts(self.octets.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 
-    /// Sends them to a socket, from octet `skip` on, by their pages and without a copy: how many it took. The socket must be
+    /// Sends them to a socket, from byte `skip` on, by their pages and without a copy: how many it took. The socket must be
     /// non-blocking. The kernel may hold on to the pages after the call has returned and the lease is gone; they are
     /// not written again (O5).
     ///
@@ -77,7 +77,7 @@ impl Lease {
     /// When `skip` is more than its length.
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     pub fn send(&self, socket: &impl std::os::fd::AsFd, skip: usize) -> std::io::Result<usize> {
-        assert!(skip <= self.len, "{skip} of {} octets are skipped", self.len);
+        assert!(skip <= self.len, "{skip} of {} bytes are skipped", self.len);
         let (offset, len) = self.file_range();
         let memory = &self.account.object.store.memory;
         memory.send(socket.as_fd(), offset + skip as u64, len - skip)
@@ -90,7 +90,7 @@ impl Lease {
         (self.offset, self.len)
     }
 
-    /// How many octets.
+    /// How many bytes.
     #[expect(clippy::len_without_is_empty, reason = "a lease is never empty")]
     pub fn len(&self) -> usize {
         self.len
@@ -135,7 +135,7 @@ impl std::fmt::Debug for Lease {
 }
 
 impl Account {
-    /// Octets that it may lease yet.
+    /// Bytes that it may lease yet.
     pub fn budget(&self) -> u64 {
         self.lease_bytes_max.saturating_sub(self.leased_bytes.load(Ordering::Relaxed) & !WAITS)
     }

@@ -1,25 +1,25 @@
-//! The octets: one memfd, mapped once, shared with the kernel by offset.
+//! The bytes: one memfd, mapped once, shared with the kernel by offset.
 //!
 //! `sendfile` hands the pages themselves to a socket and returns; nothing tells when the peer has read them, and
-//! what is written to them meanwhile is what the peer gets (measured: all of 65 536 octets). So a page that the
+//! what is written to them meanwhile is what the peer gets (measured: all of 65 536 bytes). So a page that the
 //! kernel may still have in its hands is never written again. It is *punched*: the file lets go of it, whoever still
-//! holds it keeps the old octets, and the next touch of the range brings a fresh page.
+//! holds it keeps the old bytes, and the next touch of the range brings a fresh page.
 //!
 //! That a punch lets go of whole pages is what it rests on. A huge page that is in flight cannot be split; a hole in
 //! a part of it is made by zeroing that part in place, and what is written next goes to the same page (measured on a
-//! tmpfs of huge pages: again all of 65 536 octets, in spite of the punch). So huge pages are declined for the mapping.
+//! tmpfs of huge pages: again all of 65 536 bytes, in spite of the punch). So huge pages are declined for the mapping.
 //!
 //! # Large chunks
 //!
 //! A chunk that is a huge page's size and place, and that its object has whole until it is punched whole, may be one
-//! huge page (O8). It is asked for before anything is written: with one octet of the chunk there, `MADV_COLLAPSE` (Linux
+//! huge page (O8). It is asked for before anything is written: with one byte of the chunk there, `MADV_COLLAPSE` (Linux
 //! 6.1) makes one page of the range, whatever the machine's setting for shared memory, unless that is `deny`. The kernel
 //! is then handed one piece where it was handed 512. Measured, 2 MiB: filled in 0.41 ms with all that belongs to it
 //! (else 1.05, of which 0.8 are faults of pages), punched in 6 us (else 110), and sent by `sendfile` in 0.70 to 0.77 of
 //! the processor's time, as a file in the page cache is.
 //!
 //! Elsewhere than on Linux, and under loom and Miri, the memory is a region and there is no file. Under loom each
-//! octet has a shadow, so that the model checker sees each access.
+//! byte has a shadow, so that the model checker sees each access.
 
 use std::io;
 
@@ -127,7 +127,7 @@ mod shared {
 
         /// Advises the kernel on a range within the mapping.
         fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> io::Result<()> {
-            // SAFETY: a range of our own mapping (the callers'), and advice that changes no octet of it.
+            // SAFETY: a range of our own mapping (the callers'), and advice that changes no byte of it.
             match unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), bytes, advice) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
@@ -154,7 +154,7 @@ mod shared {
             if !is_wished {
                 return false;
             }
-            // Again as its neighbours: one range in the kernel's books, in which it makes no huge page by itself.
+            // Again as its neighbors: one range in the kernel's books, in which it makes no huge page by itself.
             let is_declined = self.decline(offset);
             // It may have made the page and failed at what comes after, or made it by itself while it was allowed to.
             is_enlarged
@@ -222,15 +222,15 @@ mod shared {
 }
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-use shared::Shared as Octets;
+use shared::Shared as Mapping;
 
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
-type Octets = crate::region::Region<u8>;
+type Mapping = crate::region::Region<u8>;
 
-/// The arena's octets, by offset.
+/// The arena's bytes, by offset.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    octets: Octets,
+    mapping: Mapping,
     bytes: u64,
     #[cfg(loom)]
     shadows: Box<[crate::sync::RaceCell<()>]>,
@@ -250,19 +250,19 @@ impl Memory {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(Memory {
-            octets: Octets::new(len)?,
+            mapping: Mapping::new(len)?,
             bytes,
             #[cfg(loom)]
             shadows: (0..len).map(|_| crate::sync::RaceCell::new(())).collect(),
         })
     }
 
-    /// The file, where there is one. Through it all octets can be changed behind their owners' backs, so only those who
+    /// The file, where there is one. Through it all bytes can be changed behind their owners' backs, so only those who
     /// answer for what is done with it may have it.
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     pub fn file(&self) -> std::os::fd::BorrowedFd<'_> {
         use std::os::fd::AsFd;
-        self.octets.file.as_fd()
+        self.mapping.file.as_fd()
     }
 
     /// Sends the `len` bytes at `offset` to a socket by their pages, without a copy: how many it took.
@@ -276,7 +276,7 @@ impl Memory {
         use std::os::fd::AsRawFd;
         let too_far = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let mut offset = libc::off64_t::try_from(offset).map_err(too_far)?;
-        let (to, from) = (socket.as_raw_fd(), self.octets.file.as_raw_fd());
+        let (to, from) = (socket.as_raw_fd(), self.mapping.file.as_raw_fd());
         loop {
             // SAFETY: both descriptors are open while they are borrowed; the kernel reads and writes `offset`, and only
             // reads the file.
@@ -291,17 +291,17 @@ impl Memory {
         }
     }
 
-    /// Where `len` octets at `offset` lie.
+    /// Where `len` bytes at `offset` lie.
     pub fn at(&self, offset: u64, len: usize) -> *mut u8 {
         assert!(
             offset <= self.bytes && len as u64 <= self.bytes - offset,
-            "{len} octets at {offset} of an arena of {}",
+            "{len} bytes at {offset} of an arena of {}",
             self.bytes
         );
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-        let base = self.octets.base.as_ptr();
+        let base = self.mapping.base.as_ptr();
         #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
-        let base = self.octets.base().as_ptr();
+        let base = self.mapping.base().as_ptr();
         // SAFETY: the range ends inside the mapping (the assertion), which is no longer than `isize::MAX`.
         unsafe { base.add(offset as usize) }
     }
@@ -332,7 +332,7 @@ impl Memory {
     #[inline(always)]
     pub fn note_read(&self, _offset: u64, _len: usize) {}
 
-    /// Makes one huge page of the chunk of [`super::CHUNK_BYTES_MAX`] at `offset`, if the kernel will; its octets are lost. False:
+    /// Makes one huge page of the chunk of [`super::CHUNK_BYTES_MAX`] at `offset`, if the kernel will; its bytes are lost. False:
     /// it is as it was, or empty, and no huge page. True: it may be one.
     ///
     /// # Safety
@@ -342,14 +342,14 @@ impl Memory {
         {
             let first = self.at(offset, super::CHUNK_BYTES_MAX);
             // Small pages that are still there would be copied one by one, which costs ten times what they do.
-            if self.octets.skips()
-                || self.octets.punch(offset, super::CHUNK_BYTES_MAX as u64).is_err()
+            if self.mapping.skips()
+                || self.mapping.punch(offset, super::CHUNK_BYTES_MAX as u64).is_err()
             {
                 return false;
             }
             // SAFETY: within the mapping, and nobody looks (this function's contract). Of nothing the kernel makes no page.
             unsafe { first.write(0) };
-            self.octets.enlarge(offset as usize)
+            self.mapping.enlarge(offset as usize)
         }
         #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
         {
@@ -365,7 +365,7 @@ impl Memory {
     pub unsafe fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-        return self.octets.punch(offset, bytes);
+        return self.mapping.punch(offset, bytes);
         #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
         {
             self.note_write(offset, bytes as usize);
@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     /// What is written through the mapping is read through the file at the same offset; a punched range reads as
-    /// zeroes in both, and its neighbours stay.
+    /// zeroes in both, and its neighbors stay.
     #[test]
     fn file_and_mapping_are_one() {
         use std::os::unix::fs::FileExt;
@@ -389,14 +389,14 @@ mod tests {
         // SAFETY: within the mapping, and we are alone.
         unsafe { memory.at(4096, 3 * 4096).write_bytes(7, 3 * 4096) };
         let file = std::fs::File::from(memory.file().try_clone_to_owned().unwrap());
-        let mut octets = [0; 5 * 4096];
-        file.read_exact_at(&mut octets, 0).unwrap();
-        assert!(octets[4096..4 * 4096].iter().all(|&octet| octet == 7));
+        let mut bytes = [0; 5 * 4096];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes[4096..4 * 4096].iter().all(|&byte| byte == 7));
         // SAFETY: nobody has a reference into it.
         unsafe { memory.punch(2 * 4096, 4096) }.unwrap();
-        file.read_exact_at(&mut octets, 0).unwrap();
+        file.read_exact_at(&mut bytes, 0).unwrap();
         for (page, expected) in [0, 7, 0, 7, 0].into_iter().enumerate() {
-            assert!(octets[page * 4096..][..4096].iter().all(|&octet| octet == expected), "{page}");
+            assert!(bytes[page * 4096..][..4096].iter().all(|&byte| byte == expected), "{page}");
         }
         // SAFETY: as above.
         assert_eq!(unsafe { memory.at(2 * 4096, 1).read() }, 0);

@@ -40,7 +40,7 @@ impl Reader {
         }
     }
 
-    /// Adds leases of what comes next to `out`: up to `bytes_max` octets, in as few pieces as there are. Never
+    /// Adds leases of what comes next to `out`: up to `bytes_max` bytes, in as few pieces as there are. Never
     /// blocks. [`Leased::Later`] has asked for a notice.
     pub fn lease(&mut self, out: &mut Vec<Lease>, bytes_max: u64) -> Leased {
         match self.lease_at(self.object().look(), out, bytes_max) {
@@ -175,7 +175,7 @@ impl Reader {
         digests.check(self.position, end, |position, len| {
             let offset = chunk.offset(position);
             memory.note_read(offset, len);
-            // SAFETY: this unit's digest was put under a lock after its octets, which do not change from then on; the
+            // SAFETY: this unit's digest was put under a lock after its bytes, which do not change from then on; the
             // object has the unit, because what we are about to lease of it was not given back (O4).
             unsafe { std::slice::from_raw_parts(memory.at(offset, len), len) }
         })

@@ -3,7 +3,7 @@
 //! Under a lock of its own, which two at most want: a chunk is some 16 to 256 KiB, so neither comes often.
 //!
 //! ```text
-//! chunk   current -> complete -> each octet given back or skipped, and so each chunk before it -> out of the ring
+//! chunk   current -> complete -> each byte given back or skipped, and so each chunk before it -> out of the ring
 //! by      push       next        give_back, skip                                                  whoever sees it
 //! ```
 //!
@@ -32,7 +32,7 @@ struct Books {
     /// The number of the chunk in front; they are counted from the first ever.
     first: u64,
     held_units: u32,
-    /// Octets before this are nobody's to read.
+    /// Bytes before this are nobody's to read.
     skipped: u64,
     filler_waits: bool,
     #[cfg(loom)]
@@ -41,7 +41,7 @@ struct Books {
 
 struct Passing {
     chunk: Chunk,
-    /// Octets that leases gave back.
+    /// Bytes that leases gave back.
     returned: u64,
     /// The filler has left it.
     is_complete: bool,
@@ -134,7 +134,7 @@ impl Ring {
         }
     }
 
-    /// The chunk of a published octet that was not given back.
+    /// The chunk of a published byte that was not given back.
     pub fn find(&self, position: u64) -> u64 {
         let books = self.books.lock();
         let behind = books.chunks.partition_point(|passing| passing.chunk.start <= position);

@@ -1,6 +1,6 @@
 //! The store: the arena, who has how much of it, and who waits for some.
 //!
-//! The books are under one lock, which nobody holds while octets move, pages are punched or anyone is told. Memory
+//! The books are under one lock, which nobody holds while bytes move, pages are punched or anyone is told. Memory
 //! that comes back goes to who waits, in order: an extent is *reserved* for the first, which then hears
 //! [`News::Room`] and finds it. A reservation that is smaller than what was wanted is exchanged for a better one
 //! until it is fetched, so that small objects that go one by one add up to a large chunk.
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::sync::{Arc, AtomicU64, CacheLines, Mutex, Ordering};
 
-/// Counters of leased octets, so that loops do not share one.
+/// Counters of leased bytes, so that loops do not share one.
 const STRIPES: usize = if cfg!(loom) { 1 } else { LOOPS_MAX as usize };
 
 /// Bodies of objects, and all the memory they are in. Cheap to clone; a clone is the same store.
@@ -30,21 +30,21 @@ pub struct ObjectStore {
 /// A store at a moment. Sums of different counters need not fit one another while others work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectStats {
-    /// Octets of the arena.
+    /// Bytes of the arena.
     pub bytes: u64,
-    /// Octets that nobody has.
+    /// Bytes that nobody has.
     pub free_bytes: u64,
-    /// Octets that are reserved for fillers that waited.
+    /// Bytes that are reserved for fillers that waited.
     pub reserved_bytes: u64,
-    /// Octets that are lost because the kernel would not let go of them.
+    /// Bytes that are lost because the kernel would not let go of them.
     pub lost_bytes: u64,
     /// Objects that live.
     pub objects: u64,
-    /// Octets that are leased, each as often as it is.
+    /// Bytes that are leased, each as often as it is.
     pub leased_bytes: u64,
     /// Fillers that wait for memory and have none reserved.
     pub waiting_fillers: u64,
-    /// Octets that were ever punched because the kernel had been shown them.
+    /// Bytes that were ever punched because the kernel had been shown them.
     pub punched_bytes: u64,
 }
 
@@ -128,10 +128,10 @@ impl ObjectStore {
         Filler::new(&self.core, plan)
     }
 
-    /// The file that all octets lie in, for tests that damage them. ([`super::Lease::send`] needs no file.)
+    /// The file that all bytes lie in, for tests that damage them. ([`super::Lease::send`] needs no file.)
     ///
     /// # Safety
-    /// As long as the file or a copy of it is open, nobody writes through it to octets that a lease, a reader's check or
+    /// As long as the file or a copy of it is open, nobody writes through it to bytes that a lease, a reader's check or
     /// a filler's room looks at in that moment.
     #[doc(hidden)]
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
@@ -289,7 +289,7 @@ impl Store {
         self.tell(news);
     }
 
-    /// Punches what is marked, neighbours in one call. What the kernel will not let go of is taken out and lost:
+    /// Punches what is marked, neighbors in one call. What the kernel will not let go of is taken out and lost:
     /// so many units.
     fn punch(&self, extents: &mut Vec<(Extent, bool)>) -> u64 {
         if extents.iter().all(|&(_, is_shown)| !is_shown) {

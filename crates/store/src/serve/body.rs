@@ -159,7 +159,7 @@ impl Packets {
         match &mut self.from {
             From::Memory { reader, leases, sent } => {
                 let Some(lease) = leases.front() else { return Ok(0) };
-                let octets = &lease.octets()[*sent..];
+                let octets = &lease.as_bytes()[*sent..];
                 let bytes = if octets.len() < COPY_BYTES {
                     transfer::write(&socket, octets)?
                 } else {
