@@ -333,7 +333,7 @@ mod tests {
     /// Leases of `bytes` octets of an object, in pieces of `piece`.
     fn leases(bytes: usize, piece: u64) -> (Vec<u8>, Vec<Lease>) {
         let store = ObjectStore::new(StoreOptions::of(32 << 20), Arc::new(Nobody)).unwrap();
-        let mut filler = store.create(Plan { loop_number: 0, bytes: None, kind: Kind::Kept });
+        let mut filler = store.create(Plan { loop_number: 0, bytes: None, kind: Kind::Stored });
         let octets: Vec<u8> = (0..bytes).map(|at| (at * 7 / 5) as u8).collect();
         let mut rest = &octets[..];
         while !rest.is_empty() {

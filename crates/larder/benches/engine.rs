@@ -1,8 +1,8 @@
-//! Nanoseconds an operation, and bytes an entry.
+//! Nanoseconds per operation, and bytes per entry.
 //!
-//! `cargo bench -p larder` is for real; `cargo test` runs it tiny, so that it does not rot. Parameters, as
-//! `--name value` after `--`: entries, operations, value-bytes, batch, feedback (0 or 1), policy (fifo, lru,
-//! partitioned, paper).
+//! `cargo bench -p larder` is for measurements; `cargo test` runs it tiny, so that it keeps
+//! working. Parameters, as `--name value` after `--`: entries, operations, value-bytes, batch,
+//! feedback (0 or 1), policy (fifo, lru, partitioned, paper).
 //!
 //! Every figure comes with a checksum of the work done, the same on every machine.
 
@@ -62,8 +62,8 @@ fn scatter(counter: u64, limit: u64) -> u64 {
     ((u128::from(mixed ^ (mixed >> 32)) * u128::from(limit)) >> 64) as u64
 }
 
-/// Nanoseconds that this thread has run, where the system says so: on a busy machine they tell more than
-/// the clock on the wall.
+/// Nanoseconds that this thread has run, if the system tells: on a busy machine more precise than
+/// wall-clock time.
 fn ran_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok()
@@ -102,8 +102,8 @@ fn insert_range(
     inserted
 }
 
-/// Two threads that insert, by the number of shards (the wall tells: what ran is the thread that waits for
-/// them); and lookups by the two index modes.
+/// Two threads that insert, by the number of shards (in wall-clock time, since thread time is that
+/// of the thread that waits for them); and lookups in the two index modes.
 fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, value: &[u8]) {
     for shards in [1, 2, 4] {
         let cache = Cache::builder().budget(budget).readers_max(1).shards(shards);
@@ -141,7 +141,7 @@ fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, v
 fn main() {
     let Parameters { entries, operations, value_bytes, batch, feedback, policy } = parameters();
     let value = vec![7u8; value_bytes];
-    // Room for the entries and no more: slot, index at main, one reader's, side tables, rounding.
+    // Room for the entries and no more: slot, index at main, a replica, side tables, rounding.
     let slot = (8 + 16 + value_bytes).next_multiple_of(8) as u64;
     let budget = entries * (slot + 40) * 17 / 16 + (1 << 20);
     let cache = Cache::builder()
@@ -165,7 +165,7 @@ fn main() {
     reader.sync();
     let stats = cache.stats().expect("unpoisoned");
     let live = stats.entries;
-    // The newest entries are alive, with a margin for batches.
+    // The newest entries are live, with a margin for batches.
     let oldest = first - live;
 
     report("get hit, independent", operations, || {

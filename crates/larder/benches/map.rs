@@ -1,8 +1,9 @@
-//! What the easy faces cost above the engine: a `Map` beside a reader of one's own, and a saved cache loaded.
+//! The cost of the simple APIs above the engine: a `Map` compared with an own reader, and loading a
+//! saved cache.
 //!
-//! `cargo bench -p larder --bench map -- ENTRIES ROUNDS`; without arguments, as in `cargo test`, it runs tiny.
-//! Each round measures every row once, one after another, so that a noisy machine is noisy to all; the
-//! medians are printed, and a checksum of what was read.
+//! `cargo bench -p larder --bench map -- ENTRIES ROUNDS`; without arguments, as in `cargo test`, it
+//! runs tiny. Each round measures every row once, one after another, so that noise affects all rows
+//! alike. It prints the medians, and a checksum of what was read.
 
 use std::time::Instant;
 
@@ -11,14 +12,14 @@ use larder::{Cache, Clock, Map, Seconds, Ttl};
 const NOW: Seconds = Seconds(1);
 const VALUE_BYTES: usize = 32;
 
-/// Nanoseconds an operation.
+/// Nanoseconds per operation.
 fn time(operations: u64, mut run: impl FnMut()) -> f64 {
     let start = Instant::now();
     run();
     start.elapsed().as_secs_f64() * 1e9 / operations as f64
 }
 
-/// The keys in an order in which no prefetcher follows.
+/// The keys in an order that no prefetcher can follow.
 fn keys(entries: u64) -> impl Iterator<Item = u64> {
     (0..entries).map(move |i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % entries)
 }
@@ -65,8 +66,8 @@ fn main() {
             writer.flush().expect("a reader that syncs");
         });
         reader.sync();
-        // Each goes over its entries once before it is timed: it has caught up with what was written last,
-        // and its lines are as near as they will be.
+        // Each reads its entries once before it is timed: it has caught up with the last writes,
+        // and its cache lines are as near as they will be.
         let mut own = || {
             for key in keys(entries) {
                 sum += reader.get(&key.to_le_bytes(), NOW).map_or(0, |entry| u64::from(entry[0]));
@@ -90,12 +91,12 @@ fn main() {
         note(inserted);
         note(time(entries, || {
             for key in keys(entries) {
-                map.insert(&key, value).expect("seats are synced for us");
+                map.insert(&key, value).expect("the pool syncs its readers");
             }
         }));
         note(time(entries, || {
             let all = keys(entries).map(|key| (key, value));
-            map.insert_many(all, Ttl::FOREVER).expect("seats are synced for us");
+            map.insert_many(all, Ttl::FOREVER).expect("the pool syncs its readers");
         }));
         let mut saved = Vec::new();
         note(time(entries, || {

@@ -1,8 +1,8 @@
 //! A table of connections: `cargo run -p larder --example connections`.
 //!
-//! A connection owns buffers. Made anew for each client they would be allocated and freed; in a
-//! [`larder::Typed`] they are reset and used again, where they lie. Workers read the connections as `&T`, by key
-//! or by the id that the event loop knows them by, without a lock; what changes in one is behind its own.
+//! A connection owns buffers. Created for each client they would be allocated and freed; in a
+//! [`larder::Typed`] they are reset and reused, in place. Workers read the connections as `&T`, by
+//! key or by the event loop's id, without a lock. Fields that change have their own lock.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -32,7 +32,7 @@ fn make() -> Connection {
 fn reset(connection: &mut Connection) {
     connection.peer = None;
     *connection.requests.get_mut() = 0;
-    // A lock whose holder panicked guards nothing here: the buffer is emptied, whatever it held.
+    // A lock whose holder panicked guards nothing here: the buffer is cleared anyway.
     connection.input.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
 }
 
@@ -41,7 +41,7 @@ fn main() -> Result<(), larder::Error> {
     let connections = Typed::build(builder, make, reset)?;
     let mut worker = connections.reader()?;
     let mut now = Seconds(0);
-    let idle = Ttl::seconds(30); // who is silent for so long is forgotten
+    let idle = Ttl::seconds(30); // silent clients are evicted
 
     let clients = 20 * connections.objects_max();
     for client in 0..clients as u32 {
@@ -53,7 +53,7 @@ fn main() -> Result<(), larder::Error> {
         })?;
         worker.sync();
 
-        // By key, as a packet finds it; and by id, as the event loop does.
+        // By key, as for a packet; and by id, as for the event loop.
         let connection = worker.get(&key, now).expect("it was just inserted");
         assert_eq!(connection.peer, Some(peer));
         assert_eq!(connection.requests.fetch_add(1, Ordering::Relaxed), 0);

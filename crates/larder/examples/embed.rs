@@ -1,6 +1,6 @@
 //! A cache in a program, in ten lines: `cargo run -p larder --example embed`.
 //!
-//! A [`larder::Map`] needs nothing owned, synced, flushed or timed; every thread may use it.
+//! With a [`larder::Map`] nothing has to be owned, synced or flushed, and every thread may use it.
 
 use larder::{Map, Ttl};
 
@@ -13,10 +13,10 @@ fn main() -> Result<(), larder::Error> {
             scope.spawn(|| assert_eq!(names.get("192.0.2.1").as_deref(), Some("www.example.org")));
         }
     });
-    // On a miss one caller computes; others that ask meanwhile wait for what it brings.
+    // On a miss one caller computes; others that ask meanwhile wait for its result.
     let name = names.get_or_insert_with("192.0.2.3", || "found.example.org".into());
     assert_eq!(names.get("192.0.2.3"), Some(name));
-    let bytes = names.with("192.0.2.2", |bytes| bytes.len()); // read where it lies
+    let bytes = names.with("192.0.2.2", |bytes| bytes.len()); // read in place
     println!("{} names; the second has {} bytes", names.len()?, bytes.unwrap_or_default());
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Values that are written where they will lie: `cargo run -p larder --example in_place`.
+//! Values that are written in their final place: `cargo run -p larder --example in_place`.
 //!
-//! A server that renders answers would render into a buffer, and copy that into the cache. Here the hook of
-//! `insert_with` is given the value's final place, and readers are given the same bytes: nothing is copied
-//! on the way in or out. Whoever wants to write *less* than was asked for just stops.
+//! A server that renders responses would render into a buffer, and copy that into the cache. Here
+//! the hook of `insert_with` gets the value's final place, and readers get the same bytes: nothing
+//! is copied on the way in or out. A hook may write less than it asked for.
 
 use larder::{Build, Cache, Seconds, Ttl};
 
@@ -10,7 +10,7 @@ use larder::{Build, Cache, Seconds, Ttl};
 fn render(page: &mut Build<'_>, number: u32) {
     let body_len = 64 * (number as usize % 4 + 1);
     page.push(format!("HTTP/1.1 200 OK\r\nContent-Length: {body_len}\r\n\r\n").as_bytes());
-    // Room for a reader that fills a slice: `socket.read(body)`, in a real server.
+    // Room for a source that fills a slice: `socket.read(body)`, in a real server.
     if let Some(body) = page.spare(body_len) {
         body.fill(b'a' + (number % 26) as u8);
     }

@@ -1,16 +1,17 @@
-//! A cache server over UDP with a thread a core: `cargo run -p larder --example per_core_server`.
+//! A cache server over UDP with a thread per core: `cargo run -p larder --example per_core_server`.
 //!
-//! The engine as it is meant to be used where a `Map` would not do: each worker owns a socket, a writer and a
-//! reader. It takes what datagrams there are, up to 32, applies the inserts, asks for all the keys in one
-//! `get_many`, whose memory is fetched in parallel, and answers. It syncs between batches, when it holds no
-//! entry, and parks before it waits for long, so that it holds nobody up.
+//! This uses the engine directly, for loads that are too high for a `Map`: each worker owns a
+//! socket, a writer and a reader. It receives the datagrams that are there, up to 32, applies the
+//! inserts, and looks up all keys in one `get_many`, which fetches their memory in parallel. Then
+//! it sends the responses. It syncs between batches, when it holds no entry, and parks before a
+//! long wait, so that it blocks no writer.
 //!
 //! ```text
-//! request     number u32  key length u8  key  value, or nothing to ask for it
-//! answer      number u32  value
+//! request     number u32  key length u8  key  value, or nothing to look it up
+//! response    number u32  value
 //! ```
 //!
-//! The program is its own client, checks every answer, and ends.
+//! The program is its own client, checks every response, and ends.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,12 +23,12 @@ use larder::{Cache, Error, Parked, Reader, Seconds, Ttl, Writer};
 const WORKERS: usize = 2;
 const BATCH: usize = 32;
 const DATAGRAM_BYTES_MAX: usize = 1500;
-/// The engine has no clock; this program ends before a second is over.
+/// The engine has no clock; this program ends within a second.
 const NOW: Seconds = Seconds(1);
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A request, in the buffer that it came in.
+/// A request, in the buffer that received it.
 struct Request {
     from: SocketAddr,
     bytes: [u8; DATAGRAM_BYTES_MAX],
@@ -35,7 +36,8 @@ struct Request {
 }
 
 impl Request {
-    /// Number, key and value; `None` when it is none, which is dropped, as anything may come from a network.
+    /// Number, key and value; `None` if it is malformed, which drops it, as anything may come from
+    /// a network.
     fn parts(&self) -> Option<(&[u8], &[u8], &[u8])> {
         let (number, rest) = self.bytes[..self.len].split_at_checked(4)?;
         let (&key_len, rest) = rest.split_first()?;
@@ -52,7 +54,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Waits for one datagram, and takes those that are there already.
+    /// Waits for one datagram, and receives all that are already there.
     fn receive(&mut self) -> std::io::Result<()> {
         self.requests.clear();
         self.socket.set_nonblocking(false)?;
@@ -74,7 +76,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Applies the inserts of a batch, then answers every request with what its key has now.
+    /// Applies the inserts of a batch, then responds to every request with its key's present value.
     fn work(&mut self, reader: &mut Reader) -> Result<(), AnyError> {
         let Worker { socket, writer, requests, answer } = self;
         let asked: Vec<_> = requests
@@ -86,7 +88,8 @@ impl Worker {
             .collect();
         for (_, _, key, value) in asked.iter().filter(|asked| !asked.3.is_empty()) {
             if let Err(error) = writer.insert(key, value, Ttl::seconds(300), NOW) {
-                // Somebody is behind: the client will ask again, and learn that nothing was stored.
+                // A reader is behind. The client will ask again, and get the response that nothing
+                // was stored.
                 eprintln!("not stored: {error}");
             }
         }
@@ -116,7 +119,8 @@ fn run(cache: &Cache, socket: UdpSocket, stop: &AtomicBool) -> Result<(), AnyErr
         Worker { socket, writer: cache.writer(), requests: Vec::new(), answer: Vec::new() };
     let mut parked: Parked = cache.reader()?.park();
     while !stop.load(Ordering::Relaxed) {
-        // Parked while it may wait; busy, a batch is there at once and this costs what has changed.
+        // Parked while it may wait. Under load a batch is there at once, and this costs only the
+        // changes.
         worker.receive()?;
         let mut reader = parked.unpark()?;
         worker.work(&mut reader)?;
@@ -125,7 +129,7 @@ fn run(cache: &Cache, socket: UdpSocket, stop: &AtomicBool) -> Result<(), AnyErr
     Ok(())
 }
 
-/// Asks, and asks again when no answer comes: datagrams may be lost.
+/// Sends a request, and again if no response comes: datagrams may be lost.
 fn ask(
     socket: &UdpSocket,
     server: SocketAddr,
@@ -161,7 +165,7 @@ fn check(servers: &[SocketAddr]) -> Result<u32, AnyError> {
         let (here, there) = (servers[round as usize % 2], servers[(round as usize + 1) % 2]);
         expect(here, &key, b"", b"")?;
         expect(here, &key, value.as_bytes(), value.as_bytes())?;
-        // What one worker stored, the other reads: its reader catches up before it answers.
+        // What one worker stored, the other reads: its reader catches up before it responds.
         expect(there, &key, b"", value.as_bytes())?;
     }
     Ok(number)

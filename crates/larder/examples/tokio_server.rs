@@ -1,15 +1,16 @@
 //! A cache server over TCP with Tokio: `cargo run -p larder --example tokio_server`.
 //!
-//! One line a request, one line an answer:
+//! One line per request, one line per response:
 //!
 //! ```text
-//! SET key seconds value...    OK, or ERR and why       (0 seconds: no end)
+//! SET key seconds value...    OK, or ERR and why       (0 seconds: never expires)
 //! GET key                     VALUE value..., or NONE
 //! DEL key                     OK
 //! ```
 //!
-//! A [`larder::Map`] is cloned into every task. Nothing of it is held across an await point, so a task that
-//! waits for its client holds nobody up. The program is its own client, checks every answer, and ends.
+//! A [`larder::Map`] is cloned into every task. It holds nothing across an await point, so a task
+//! that waits for its client blocks no other. The program is its own client, checks every response,
+//! and ends.
 
 use larder::{Map, Ttl};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -17,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 type Store = Map<str, String>;
 
-/// Longest line that a client may send: more ends the connection, and takes no memory.
+/// Longest line of a client. A longer one ends the connection, and takes no memory.
 const LINE_BYTES_MAX: usize = 8 << 10;
 
 fn answer(store: &Store, line: &str) -> String {
@@ -45,12 +46,12 @@ fn done(outcome: Result<(), larder::Error>) -> String {
     }
 }
 
-/// Serves one client until it hangs up, or sends what is no line of text.
+/// Serves one client until it closes the connection, or sends something that is not a line of text.
 async fn serve(store: Store, client: TcpStream) -> std::io::Result<()> {
     let mut client = BufReader::with_capacity(LINE_BYTES_MAX, client);
     loop {
-        // A line is taken from the buffer whole: nothing grows. (Half a line at the buffer's end closes the
-        // connection; a server for more than an example would read on.)
+        // A line is taken from the buffer whole, so nothing grows. (Half a line at the buffer's end
+        // closes the connection; a production server would read on.)
         let buffered = client.fill_buf().await?;
         let Some(end) = buffered.iter().position(|&byte| byte == b'\n') else { return Ok(()) };
         let Ok(line) = str::from_utf8(&buffered[..end]) else { return Ok(()) };
@@ -61,7 +62,7 @@ async fn serve(store: Store, client: TcpStream) -> std::io::Result<()> {
 }
 
 async fn listen(store: Store, listener: TcpListener) {
-    // Clients that can't be accepted have gone away again.
+    // An error means that the client closed its connection before it was accepted.
     while let Ok((client, _)) = listener.accept().await {
         let store = store.clone();
         tokio::spawn(async move {
@@ -70,7 +71,7 @@ async fn listen(store: Store, listener: TcpListener) {
     }
 }
 
-/// Sends one line, and compares the answer.
+/// Sends one line, and compares the response.
 async fn expect(
     client: &mut BufReader<TcpStream>,
     request: &str,

@@ -1,8 +1,8 @@
 //! A cache that survives a restart: `cargo run -p larder --example warm_restart`.
 //!
-//! The first life fills a map and saves it; the second loads it, with the ends of its entries as they were;
-//! the third meets a damaged file, says so, and keeps what was good. A save replaces the file whole, so a
-//! crash in the middle of one leaves the last.
+//! The first process fills a map and saves it. The second loads it, with the expiry times of its
+//! entries. The third finds a damaged file, reports it, and keeps the good entries. A save replaces
+//! the file as a whole, so after a crash within one the previous file is there.
 
 use larder::{Cache, Clock, Map, SaveError, Seconds, Ttl};
 

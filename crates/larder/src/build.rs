@@ -1,20 +1,21 @@
-//! Building a cache: one budget, divided once.
+//! Builds a cache: divides one budget, once.
 //!
 //! ```text
 //! budget >= arena + page books + (1 + readers_max) x index + log + side tables
 //! arena   = entries' pages + reserve (1/32 and 4 pages, at least 8)
 //! ```
 //!
-//! Side tables are what the policy keeps (an index way's record, and for `Partitioned` the table of departed keys),
-//! the counts of displaced entries, and a buffer of read reports a reader.
+//! The side tables are the policy's (a record per index way, and for `Partitioned` the table of
+//! evicted keys), the counts of displaced entries, and a buffer of read reports per reader.
 //!
-//! A cache of S shards is S times this, with an S-th of the budget each: which keys compete for room is
-//! decided by their hashes.
+//! A cache of S shards is S times this, each with 1/S of the budget. The hashes of keys decide
+//! which keys compete for room.
 //!
-//! Live entries are charged against the first part only, and with the first of its size each is charged a
-//! page more, which covers the size's last, half-filled page. The reserve covers retired slots that readers still
-//! hold, and slots in writers' hands. So whether an insert has room never depends on either, and sizes that nobody
-//! uses cost nothing. Pages are a 256th of the arena, between 1 and 64 KiB: the largest value fills one, up to 32 KiB.
+//! Live entries are charged against the entries' pages only. The first entry of a size is charged
+//! one more page, which covers the last, partly filled page of that size. The reserve covers
+//! retired slots that readers still hold, and slots that writers hold. So neither decides whether
+//! an insert has room, and unused sizes cost nothing. A page is 1/256 of the arena, from 1 to 64
+//! KiB; the largest value fills one page, up to 32 KiB.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -34,44 +35,46 @@ use crate::policy::Policy;
 use crate::position::SHARDS_MAX;
 use crate::time::{Seconds, SyncMode, Ticks};
 
-/// Longest value a cache takes, in bytes, whatever its budget.
+/// The longest value of any cache, in bytes, whatever its budget.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;
 
-/// Longest key, in bytes.
+/// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 
-/// Log records an operation takes at most, on average: an entry, an eviction, and a mask for one in five
-/// of each.
+/// Log records per operation, on average, at most: an entry, an eviction, and a mask for one in
+/// five of each.
 const RECORDS_MEAN: usize = 3;
 
-/// Ways of ten that may be in use: at this load the index has no conflicts.
+/// Ways of ten that may be in use. At this load the index has no conflicts.
 const WAYS_USED: usize = 8;
 
-/// Shards that a cache has at most unless more are asked for (`docs/decisions/0007`).
+/// Shards that a cache has by default, at most (`docs/decisions/0007`).
 const SHARDS_CHOSEN_MAX: usize = 4;
-/// Bytes of budget that a shard should have: it then has pages for the longest values, and one a class is little.
+/// Budget per shard, at least, before there are more shards. It has pages for the longest values,
+/// and one page per size class is a small part of it.
 const SHARD_BUDGET_MIN: u64 = 32 << 20;
 
 const PAGE_BYTES_MAX: usize = 64 << 10;
 const PAGE_BYTES_MIN: usize = 1 << 10;
 /// Pages that an arena should have before its pages grow.
 const PAGES_MIN: usize = 256;
-/// Pages for entries below which a cache makes no sense.
+/// Fewer pages for entries than this make no useful cache.
 const PAGES_ENTRIES_MIN: usize = 16;
-/// Pages of a reserve at least.
+/// Pages of the reserve, at least.
 const RESERVE_PAGES_MIN: usize = 8;
-/// Bytes of the smallest slot that is leased where it lies: copying less costs about what counting does.
+/// The smallest slot that is leased in place, in bytes. Copying a smaller value costs about as much
+/// as counting a lease.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
-/// What is held beside the parts counted one by one: the handle, the locks, the class tables.
+/// Memory that no other part counts: the handle, the locks, the class tables.
 const FIXED_BYTES: usize = 16 << 10;
 
-/// What a cache is to be. See [`Cache::builder`].
+/// The settings of a cache. See [`Cache::builder`].
 #[derive(Debug, Clone)]
 pub struct Builder {
     budget: u64,
     readers_max: usize,
     readers_counted: Option<usize>,
-    /// `None`: as many as the budget carries.
+    /// `None`: as many as the budget allows.
     shards: Option<usize>,
     seed: u64,
     entry_bytes_mean: usize,
@@ -107,129 +110,135 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Bytes the cache may take, everything counted. Default 64 MiB.
+    /// Limits the memory of the cache, everything counted. Default: 64 MiB.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self
     }
 
-    /// Readers that may exist at once, 1 to 1024. Each has an index copy of its own in the budget, so
-    /// this decides how many entries fit: runs that must agree on them need the same number here,
-    /// however many readers they make. Default 4.
+    /// Limits how many readers exist at once, 1 to 1024. The budget pays for an index replica of
+    /// each, so this decides how many entries fit. Runs that must agree on their entries need the
+    /// same number here, however many readers they create. Default: 4.
     pub fn readers_max(mut self, count: usize) -> Self {
         self.readers_max = count;
         self
     }
 
-    /// Shards: 1, 2, 4 or 8, each with an equal part of the keys and the budget, and a lock and a log of
-    /// its own. More let more cores write at once. Entries leave for others of their shard, so what is
-    /// evicted depends on this number; so does what the budget must at least be, and how long values may
-    /// be on a small one. Default: as many, up to 4, as leave each 32 MiB; the number of cores takes no part.
+    /// Sets the number of shards: 1, 2, 4 or 8. Each has an equal part of the keys and of the
+    /// budget, its own lock and its own log, so more shards let more cores write at once. An entry
+    /// competes for room within its shard. So this number decides what is evicted, how small the
+    /// budget may be, and how long values may be on a small budget. Default: up to 4, with at least
+    /// 32 MiB each; the number of cores has no influence.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
     }
 
-    /// Seeds the hash. The same seed and operations leave the same entries. The default is fixed and public;
-    /// where keys come from strangers and runs need not repeat, take [`Builder::random_seed`].
+    /// Seeds the hash. The same seed and operations result in the same entries. The default is
+    /// fixed and public. If keys come from untrusted sources and runs need not repeat, use
+    /// [`Builder::random_seed`].
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Seeds the hash with a number that nobody knows, another one each time: strangers cannot choose keys that
-    /// compete for the same places. [`crate::Map::new`] does.
+    /// Seeds the hash with a secret random number, so that nobody can choose keys that compete for
+    /// the same buckets. [`crate::Map::new`] does this.
     pub fn random_seed(self) -> Self {
-        // The keys of the standard library's maps come from the system's random numbers.
+        // The hasher of the standard library has keys from the system's random numbers.
         let seed = RandomState::new().hash_one(0x6c61_7264_6572_u64);
         self.seed(seed)
     }
 
-    /// Bytes of an average entry, key and value and 8 more, 16 to 4096: divides the budget between
-    /// memory and index. Smaller entries than said fill the index first, larger ones the memory.
-    /// Default 128.
+    /// States the size of an average entry, key and value and 8 more bytes, 16 to 4096. It divides
+    /// the budget between memory and index: smaller entries fill the index first, larger ones the
+    /// memory. Default: 128.
     pub fn entry_bytes_mean(mut self, bytes: usize) -> Self {
         self.entry_bytes_mean = bytes;
         self
     }
 
-    /// Operations that can be applied while a reader does not sync, at the mean entry size, before writers
-    /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
-    /// shard, since all may go to the same.
-    /// Who lets readers stay at a position while a whole batch is written gives the batch's size.
-    /// Default 0: a 32nd of the memory, at least 8 pages. Of that, a third can be counted on while the sizes of
-    /// values change all the time: each size keeps some free slots to itself.
+    /// Sets how many operations of the mean entry size can be applied while a reader does not sync,
+    /// before writes return [`Error::Stalled`]; up to 16 million. The budget of each shard pays for
+    /// their memory and log, since all of them may go to one shard. If readers stay at a position
+    /// while a batch is written, give the size of the batch.
+    ///
+    /// Default: 0, a 32nd of the memory and at least 8 pages. A third of that is available when the
+    /// sizes of values change all the time, because each size has some free slots of its own.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
         self
     }
 
-    /// How long after its end an entry may still be asked for by [`crate::Reader::get_stale`] (serve-expired
-    /// in RFC 8767, grace in Varnish). It costs memory only where nothing fresh wants it: entries past
-    /// their end are replaced like any other. Default 0: never.
+    /// Sets how long after it expired [`crate::Reader::get_stale`] still returns an entry
+    /// (serve-expired in RFC 8767, grace in Varnish). Expired entries are replaced like any other,
+    /// so they take no room from fresh ones. Default: 0, never.
     pub fn stale(mut self, window: Seconds) -> Self {
         self.stale = window;
         self
     }
 
-    /// When readers come to show what writers have published. Default: [`SyncMode::Periodic`], 10 ms.
+    /// Sets when readers show what writers have published. Default: [`SyncMode::Periodic`], 10 ms.
     pub fn sync(mut self, mode: SyncMode) -> Self {
         self.sync = mode;
         self
     }
 
-    /// Has `listener` called with every entry that leaves to make room (not with those that are removed or
-    /// replaced), by the thread whose write it made room for, before that write returns and outside any lock. Entries
-    /// are copied for it: at most 256, or 64 KiB and what one write evicts, at a time.
+    /// Calls `listener` with every entry that is evicted, not with entries that are removed or
+    /// replaced. The thread whose write evicted them makes the calls, before that write returns and
+    /// without a lock. Entries are copied for it: at most 256, or 64 KiB and the evictions of one
+    /// write, at a time.
     ///
-    /// It may use the cache, by any of its APIs. What it evicts itself is reported too, after it has returned and by the
-    /// outermost call. So a listener that answers every eviction with an insert would never end: from within it up to
-    /// four inserts are done for each entry that the outermost call was to report, and 16 more; then they are refused
-    /// with [`Error::ListenerInserts`] until that call has ended. If it panics, the write was done all the same, and
-    /// what was not reported yet is reported by the next operation that evicts.
+    /// The listener may use the cache through any API. Evictions by its own writes are reported
+    /// too, by the outermost call and after the listener returned. A listener that inserts on every
+    /// eviction would never end. So within one outermost call it may insert four times for each
+    /// entry to report, and 16 times more; further inserts fail with [`Error::ListenerInserts`]. If
+    /// the listener panics, the write is done, and the next operation that evicts reports the
+    /// remaining entries.
     pub fn on_evicted(mut self, listener: impl Fn(Evicted<'_>) + Send + Sync + 'static) -> Self {
         self.listener = Some(Listener(Arc::new(listener)));
         self
     }
 
-    /// Bytes that [`crate::Reader::lease`]s may hold together, an equal part in each shard; up to 8 GiB. What is leased may be replaced
-    /// while it is held, so room for it is set aside in the budget. Default 0: no leases.
+    /// Limits the bytes that all [`crate::Reader::lease`]s hold together, an equal part in each
+    /// shard; up to 8 GiB. A leased value may be replaced, so the budget reserves room for it.
+    /// Default: 0, no leases.
     pub fn lease_bytes_max(mut self, bytes: u64) -> Self {
         self.lease_bytes_max = bytes;
         self
     }
 
-    /// Whether each reader has an index copy of its own, or all look at the one index. Default:
-    /// [`IndexMode::Replicated`], a copy each.
+    /// Sets which index readers look keys up in: a replica each, or the one index that they share.
+    /// Default: [`IndexMode::Replicated`].
     pub fn index_mode(mut self, mode: IndexMode) -> Self {
         self.index_mode = mode;
         self
     }
 
-    /// How many of the readers the budget pays for; the index copies of the others come on top. All, unless
-    /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
-    /// then depends on this number alone.
+    /// Sets how many readers the budget pays for; the index replicas of the others come on top.
+    /// Default: all. For programs whose results must not depend on the number of cores: the entries
+    /// that fit then depend on this number alone.
     pub fn readers_counted(mut self, count: usize) -> Self {
         self.readers_counted = Some(count);
         self
     }
 
-    /// Which entries leave when others need their room, decided in each shard by itself. Default [`Policy::Partitioned`].
+    /// Sets which entries are evicted, in each shard separately. Default: [`Policy::Partitioned`].
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Whether readers tell the policy what was read, at their [`sync`](crate::Reader::sync). What is evicted
-    /// then depends on who reads and syncs when. Without it only writes count, a `get` writes nothing at
-    /// all, and the same operations leave the same entries. [`Policy::Fifo`] asks for no reports. Default
-    /// true.
+    /// Sets whether readers report reads to the policy, at their [`sync`](crate::Reader::sync).
+    /// Evictions then depend on who reads and syncs when. Without reports only writes count, a
+    /// `get` writes nothing at all, and the same operations result in the same entries.
+    /// [`Policy::Fifo`] uses no reports. Default: true.
     pub fn feedback(mut self, reports: bool) -> Self {
         self.feedback = reports;
         self
     }
 
-    /// Maps the memory. Refuses a budget that is too small, and says what would do.
+    /// Maps the memory. If the budget is too small, the error states one that is large enough.
     pub fn build(self) -> Result<Cache, Error> {
         if !(1..=1024).contains(&self.readers_max) {
             return Err(Error::Setting("readers_max must be 1 to 1024"));
@@ -248,7 +257,7 @@ impl Builder {
             return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
         }
         if self.shard_budget() > 16 << 30 {
-            return Err(Error::Setting("a budget has at most 16 GiB a shard"));
+            return Err(Error::Setting("a budget is at most 16 GiB per shard"));
         }
         self.check_addresses(usize::BITS)?;
         let shape = self.shape()?;
@@ -292,12 +301,13 @@ impl Builder {
         }))
     }
 
-    /// Refuses what a machine whose addresses have `address_bits` can't reach. What is left has a budget below half
-    /// of all addresses, and the products of numbers that need not fit the budget are formed in 64 bits everywhere.
+    /// Refuses what addresses of `address_bits` can't reach. Any budget that passes is below half
+    /// of all addresses. Products of numbers that need not fit the budget are computed in 64 bits.
     fn check_addresses(&self, address_bits: u32) -> Result<(), Error> {
         if self.budget.max(self.lease_bytes_max) >= 1 << (address_bits - 1) {
             return Err(Error::Setting(
-                "the budget or lease_bytes_max is more than half of this machine's addresses; on 32 bits give less than 2 GiB",
+                "the budget or lease_bytes_max exceeds half of this machine's addresses; \
+                 on 32 bits give less than 2 GiB",
             ));
         }
         Ok(())
@@ -316,12 +326,12 @@ impl Builder {
         self.shards.unwrap_or(1 << carried.ilog2())
     }
 
-    /// Bytes that a shard may take.
+    /// The budget of one shard, in bytes.
     fn shard_budget(&self) -> u64 {
         self.budget / self.shard_count().max(1) as u64
     }
 
-    /// The largest shape of a shard that the budget holds.
+    /// The largest shape of a shard that fits the budget.
     fn shape(&self) -> Result<Shape, Error> {
         let mut page_bytes = PAGE_BYTES_MAX;
         while page_bytes > PAGE_BYTES_MIN {
@@ -344,7 +354,8 @@ impl Builder {
         self.shape_of(PAGE_BYTES_MIN, self.pages_min(PAGE_BYTES_MIN))
     }
 
-    /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
+    /// The most pages of `page_bytes` that fit, by bisection; the rest of the shape follows from
+    /// them.
     fn largest(&self, page_bytes: usize) -> Option<Shape> {
         let fits = |pages| {
             self.shape_of(page_bytes, pages).bytes(self.readers_paid()) <= self.shard_budget()
@@ -361,7 +372,7 @@ impl Builder {
         Some(self.shape_of(page_bytes, low))
     }
 
-    /// Bytes that leases may hold in one shard.
+    /// Bytes that the leases of one shard may hold.
     fn shard_lease_bytes(&self) -> u64 {
         self.lease_bytes_max.div_ceil(self.shard_count() as u64)
     }
@@ -371,7 +382,7 @@ impl Builder {
         self.reserve_pages(page_bytes, entries) + entries
     }
 
-    /// Pages for what was retired and readers still hold. An insert that evicts retires one slot; a
+    /// Pages for retired slots that readers still hold. An insert that evicts retires one slot; a
     /// quarter more is for slots larger than the mean.
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
         let lag_bytes = self.lag_operations as u64 * self.entry_bytes_mean as u64 * 5 / 4;
@@ -382,8 +393,9 @@ impl Builder {
             + pages_of(self.shard_lease_bytes())
     }
 
-    /// Bytes that the sizes near the mean, up to a third less or more, will be charged beside their entries: a
-    /// guess, so that the index is not built for entries that the memory won't hold.
+    /// Bytes that sizes near the mean, up to a third smaller or larger, are charged besides their
+    /// entries. This is an estimate, so that the index is not built for entries that the memory
+    /// won't hold.
     fn opened_bytes(&self, classes: &Classes) -> u64 {
         let near = self.entry_bytes_mean * 2 / 3..=self.entry_bytes_mean * 4 / 3;
         let openings = (0..classes.count() as u8)
@@ -400,7 +412,7 @@ impl Builder {
         let charge_max = entry_bytes * CHARGE_UNITS;
         let entries =
             entry_bytes.saturating_sub(self.opened_bytes(&classes)) / self.entry_bytes_mean as u64;
-        // Of at least 16 bytes each in at most 16 GiB.
+        // Each of at least 16 bytes, in at most 16 GiB.
         let buckets = entries.div_ceil(WAYS_USED as u64).max(2) as usize;
         let all = 0..classes.count() as u8;
         let charge_min = classes.charge(0);
@@ -426,7 +438,7 @@ impl Builder {
                 charge_max,
                 entries_max: (buckets * WAYS_USED) as u64,
                 charge_min,
-                // At all of it, slots would be moved where nobody is behind.
+                // With all of it, slots would be moved when no reader is behind.
                 pages_low: (reserve * 3 / 4) as u32,
             },
             reserve_bytes: reserve as u64 * page_bytes as u64,
@@ -436,18 +448,18 @@ impl Builder {
     }
 }
 
-/// How a shard's budget is divided.
+/// The parts of a shard's budget.
 struct Shape {
     config: Config,
     limits: Limits,
     reserve_bytes: u64,
     policy: Policy,
-    /// Of each reader.
+    /// For each reader.
     feedback_bytes: usize,
 }
 
 impl Shape {
-    /// Bytes of a mapping that a shard takes.
+    /// The length of a shard's mapping, in bytes.
     fn mapped_bytes(&self) -> usize {
         let numbers = self.config.buckets * WAYS;
         self.config.main_bytes()
@@ -455,7 +467,7 @@ impl Shape {
             + self.policy.mapped_bytes(numbers, self.limits.entries_max)
     }
 
-    /// What it costs with the index copies of so many readers.
+    /// The bytes of a shard with the index replicas of this many readers.
     fn bytes(&self, readers: usize) -> u64 {
         let buckets = self.config.buckets;
         let policy = self.policy.bytes(buckets * WAYS, self.limits.entries_max);
@@ -473,7 +485,7 @@ impl Shape {
 mod tests {
     use super::*;
 
-    /// Whatever the budget, the shape found costs at most the budget, and most of it is used.
+    /// For any budget, the shape costs at most the budget and uses most of it.
     #[test]
     fn budget_is_kept_and_used() {
         for (readers, policy) in [(1, Policy::Fifo), (2, Policy::Partitioned), (9, Policy::Lru)] {
@@ -490,7 +502,7 @@ mod tests {
         }
     }
 
-    /// A budget that is too small is refused with one that would do.
+    /// The error for a budget that is too small states one that is large enough.
     #[test]
     fn too_small_is_refused() {
         let builder = Builder::default().budget(1000);
@@ -501,9 +513,9 @@ mod tests {
         assert!(Builder::default().budget(bytes_min / 2).build().is_err());
     }
 
-    /// On a machine of 32 bits budgets and leases that its addresses do not reach are refused, and every length of the
-    /// largest shape that is left fits in half of them: whatever the policy, mean, lag and number of readers, worked out
-    /// here as that machine would.
+    /// A 32-bit machine refuses budgets and leases that its addresses do not reach. Of the largest
+    /// remaining shape, every length fits in half of its addresses, for any policy, mean, lag and
+    /// number of readers.
     #[test]
     fn shapes_fit_addresses_of_32_bits() {
         for budget in [1u64 << 31, 1 << 32, 5 << 30, 9 << 30, u64::MAX] {
@@ -527,7 +539,7 @@ mod tests {
                 }
             }
         }
-        // No shape is as large as this asks for; to find that out overflows nothing.
+        // No shape is this large, and computing that does not overflow.
         let huge = Builder::default().readers_counted(usize::MAX);
         assert!(matches!(huge.build(), Err(Error::BudgetTooSmall { .. })));
     }

@@ -1,4 +1,4 @@
-//! The handle that readers and writers come from.
+//! The handle that creates readers and writers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::stats::Stats;
 use crate::time::{Seconds, SyncMode, is_expired};
 use crate::writer::Writer;
 
-/// What a reader counted up to its last sync. Written by that reader alone.
+/// A reader's counters as of its last sync. Only that reader writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     hits: AtomicU64,
@@ -28,14 +28,14 @@ pub(crate) struct Counters {
     ended_misses: AtomicU64,
 }
 
-/// What lookups came to.
+/// Counts of lookups by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lookups {
     pub hits: u64,
     pub misses: u64,
-    /// Hits on entries past their end.
+    /// Hits on expired entries.
     pub stale_hits: u64,
-    /// Misses because the entry was past its end.
+    /// Misses because the entry had expired.
     pub ended_misses: u64,
 }
 
@@ -57,7 +57,7 @@ impl Counters {
     }
 }
 
-/// What every handle, reader and writer of one cache shares.
+/// The state that all handles, readers and writers of a cache share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// By [`Placement::shard`].
@@ -66,23 +66,23 @@ pub(crate) struct Shared {
     pub hasher: Hasher,
     pub budget: u64,
     pub limits: Limits,
-    /// Seconds past its end in which an entry may be asked for.
+    /// Seconds after its expiry in which an entry can still be looked up.
     pub stale: u32,
     pub sync: SyncMode,
-    /// Of what is evicted.
+    /// Reports evictions to the listener.
     pub notifier: Option<Notifier>,
     /// Bytes of the largest entry, header included.
     pub slot_bytes_max: usize,
-    /// Bytes a writer may hold in slots that it has not published.
+    /// Bytes that a writer may hold in unpublished slots.
     pub queue_bytes_max: usize,
-    /// Log records of a report epoch, as a power of two; `None` when reads are not reported.
+    /// Log records per report epoch, as a power of two; `None` if reads are not reported.
     pub report_shift: Option<u32>,
     pub counters: Box<[CacheLines<Counters>]>,
-    /// Numbers of readers that are taken: a reader has the same one in every shard.
+    /// Which reader numbers are taken. A reader has the same number in every shard.
     pub reader_ids: Mutex<Box<[bool]>>,
 }
 
-/// Runs `act` on main and the engine's state, under a lock that is held already.
+/// Runs `act` on main and the engine's state, under a lock that the caller holds.
 pub(crate) fn with_engine<R>(
     shard: &Shard<State>,
     guard: &mut Guard<'_, State>,
@@ -92,14 +92,14 @@ pub(crate) fn with_engine<R>(
     act(&mut Engine { shard, main, state })
 }
 
-/// A cache. Cheap to clone; every clone is the same cache.
+/// A cache. Cloning is cheap, and every clone is the same cache.
 #[derive(Debug, Clone)]
 pub struct Cache {
     shared: Arc<Shared>,
 }
 
 impl Cache {
-    /// Starts the description of a cache.
+    /// Begins to configure a cache.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -108,28 +108,28 @@ impl Cache {
         Cache { shared: Arc::new(shared) }
     }
 
-    /// Readers that may exist at once, as the cache was built for.
+    /// How many readers can exist at once.
     pub fn readers_max(&self) -> usize {
         self.shared.counters.len()
     }
 
-    /// A new reader: one core's way to read. Copies the index once.
+    /// Creates a reader for one core. Copies the index once.
     pub fn reader(&self) -> Result<Reader, Error> {
         Reader::register(&self.shared)
     }
 
-    /// A new writer: one core's way to write.
+    /// Creates a writer for one core.
     pub fn writer(&self) -> Writer {
         Writer::new(&self.shared, true)
     }
 
-    /// A writer that is kept behind a lock: what it evicts is to be reported when the lock is free again, by
-    /// [`Cache::report_evicted`].
+    /// Creates a writer that its owner stores behind a lock. The owner reports its evictions after
+    /// it released the lock, by [`Cache::report_evicted`].
     pub(crate) fn writer_in_lock(&self) -> Writer {
         Writer::new(&self.shared, false)
     }
 
-    /// Calls the listener with what [`Writer::take_evicted`] gave.
+    /// Calls the listener with the evictions that [`Writer::take_evicted`] returned.
     pub(crate) fn report_evicted(&self, mut evicted: Batch) {
         if let Some(notifier) = &self.shared.notifier {
             notifier.report(&mut evicted);
@@ -142,12 +142,12 @@ impl Cache {
         self.shared.hasher.hash(key)
     }
 
-    /// The longest value that this cache takes beside a key of `key_len` bytes.
+    /// The longest value that fits next to a key of `key_len` bytes.
     pub fn value_bytes_max(&self, key_len: usize) -> usize {
         value_bytes_max(&self.shared, key_len)
     }
 
-    /// How many shards it has.
+    /// The number of shards.
     pub fn shards(&self) -> usize {
         self.shared.shards.len()
     }
@@ -161,8 +161,8 @@ impl Cache {
         Ok(position)
     }
 
-    /// Looks a key up at main, under its lock, for those who have no reader at hand. `read` runs under that
-    /// lock: it copies, and no more.
+    /// Looks a key up in main, under its lock, without a reader. `read` runs under that lock and
+    /// should only copy.
     pub(crate) fn read_at_main<R>(
         &self,
         key: &[u8],
@@ -179,23 +179,25 @@ impl Cache {
         }))
     }
 
-    /// What the cache holds and has done. Takes the lock for a moment.
+    /// The cache's figures. Takes each shard's lock for a moment.
     pub fn stats(&self) -> Result<Stats, Error> {
         Stats::collect(&self.shared)
     }
 
-    /// All entries alive at `now`, copied out, shard by shard, in the order of the policy: with
-    /// [`Policy::Fifo`](crate::Policy) in the order in which they were first inserted; with `Lru` those longest
-    /// unused first; otherwise partition by partition, roughly those first that will leave first, and in each with
-    /// `Paper` those first that came into it first, with `Partitioned` in no order.
-    /// Takes the lock for a few entries at a time; entries that come, go, change or are hit meanwhile may be
-    /// seen, not, or twice. Iterators do not wait for one another, and one that is alive keeps nobody from
-    /// writing, removing or saving; it makes each eviction a comparison dearer until it ends or is dropped.
+    /// Copies of all entries that are live at `now`, shard by shard, in the policy's order. That is
+    /// the order of first insertion for [`Policy::Fifo`](crate::Policy), and the longest unused
+    /// first for `Lru`. The others go partition by partition, roughly the next to be evicted first;
+    /// within a partition `Paper` has the order of insertion, and `Partitioned` none.
+    ///
+    /// Takes the lock for a few entries at a time. An entry that is inserted, removed, changed or
+    /// hit meanwhile may be returned once, twice or not at all. Iterators do not wait for each
+    /// other, and do not block writes, removals or saves. A live iterator makes each eviction one
+    /// comparison slower, so drop it when you are done.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
     }
 
-    /// Walks everything, under the lock; `Err` says what is wrong. For tests.
+    /// Checks all invariants, under the lock; `Err` states what is wrong. For tests.
     pub fn validate(&self) -> Result<(), String> {
         for (number, shard) in self.shared.shards.iter().enumerate() {
             let mut guard = shard.lock().map_err(|error| error.to_string())?;
@@ -224,8 +226,9 @@ mod tests {
         number.to_be_bytes()
     }
 
-    /// A panic under a shard's lock would leave it half changed, so the cache is poisoned: whatever asks main says so from
-    /// then on, what readers show stays readable and whole, and all handles can be dropped in any state.
+    /// A panic under a shard's lock could leave it half changed, so it poisons the cache. From then
+    /// on all that uses main returns an error. Readers still show whole entries, and all handles
+    /// can be dropped in any state.
     #[test]
     fn a_poisoned_cache_says_so() {
         let cache = Cache::builder().budget(1 << 20).shards(1).readers_max(2).build().unwrap();
@@ -236,7 +239,7 @@ mod tests {
         writer.flush().unwrap();
         let mut reader = cache.reader().unwrap();
         let parked = cache.reader().unwrap().park();
-        // Queued, and never to be applied.
+        // Queued, and never applied.
         writer.insert(&key(1), b"after", Ttl::FOREVER, NOW).unwrap();
         writer.remove(&key(2)).unwrap();
         let poisoned = catch_unwind(AssertUnwindSafe(|| {

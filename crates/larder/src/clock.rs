@@ -1,11 +1,11 @@
-//! A clock for those who bring none: whole seconds, read with one load.
+//! A clock for callers without one: whole seconds, read by one load.
 //!
-//! The engine has no clock and takes the time as an argument. A [`crate::Map`] that is given none uses
-//! [`Clock::system`]: one thread a process, started at the first look at the clock, writes the time into one
-//! word four times a second; reading it costs a load of a line that is almost never written. The seconds are
-//! Unix time at the start and run on monotonically: setting the system's clock neither ends nor prolongs the
-//! life of any entry. Should the thread not start, every look asks the system instead. A process that was forked has no
-//! threads but one: its word begins at "no tick yet", so that its first look starts a thread of its own.
+//! The engine has no clock and takes the time as an argument. A [`crate::Map`] without a clock uses
+//! [`Clock::system`]. One thread per process, started when the clock is first read, writes the time
+//! into one word four times a second. Reading it is a load of a word that rarely changes. The clock
+//! starts at Unix time and is monotonic, so setting the system's clock changes no entry's lifetime.
+//! If the thread cannot start, every read asks the system. A forked process has no such thread: its
+//! word is reset to "no tick yet", so its first read starts one.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::time::Seconds;
 
-/// How often the system's time is looked at.
+/// How often the thread reads the system's time.
 const TICK: Duration = Duration::from_millis(250);
 
 /// The last tick; 0 before the first.
 static TICKED: AtomicU32 = AtomicU32::new(0);
 
-/// This process has a thread that ticks, or none could be had.
+/// True if this process has a thread that ticks, or could not start one.
 static IS_TICKING: AtomicBool = AtomicBool::new(false);
 
-/// Where a [`crate::Map`] has the time from. Cheap to clone; a clone shows the same time.
+/// The source of time of a [`crate::Map`]. Cloning is cheap; a clone shows the same time.
 #[derive(Debug, Clone)]
 pub struct Clock(Source);
 
@@ -44,7 +44,7 @@ impl Clock {
         Clock(Source::Manual(Arc::new(AtomicU32::new(now.0))))
     }
 
-    /// The time.
+    /// The current time.
     #[inline]
     pub fn now(&self) -> Seconds {
         match &self.0 {
@@ -56,7 +56,8 @@ impl Clock {
         }
     }
 
-    /// Sets a manual clock and its clones; false for the system's, which is nobody's to set.
+    /// Sets a manual clock and its clones. Returns false for the system's clock, which can't be
+    /// set.
     pub fn set(&self, now: Seconds) -> bool {
         match &self.0 {
             Source::System => false,
@@ -72,7 +73,7 @@ impl Clock {
 #[allow(clippy::disallowed_methods, reason = "the clock for callers without one")]
 fn first_look() -> Seconds {
     if !IS_TICKING.swap(true, Ordering::Relaxed) && watches_forks() {
-        // Nobody waits for this thread: it holds nothing, and ends with the process.
+        // The thread is never joined: it holds nothing, and ends with the process.
         let _ = std::thread::Builder::new().name("larder-clock".into()).spawn(|| {
             loop {
                 TICKED.store(seconds_now(), Ordering::Relaxed);
@@ -83,26 +84,27 @@ fn first_look() -> Seconds {
     Seconds(seconds_now())
 }
 
-/// Whether [`forked`] will run in children of this process: else no word may stand there that nobody changes.
+/// True if [`forked`] will run in children of this process. Otherwise a child's word would never
+/// change.
 fn watches_forks() -> bool {
     static WATCHES: OnceLock<bool> = OnceLock::new();
     *WATCHES.get_or_init(|| larder_mem::run_in_children(forked).is_ok())
 }
 
-/// This process has just been forked, and has no thread that ticks.
+/// Runs in a process that was just forked, which has no thread that ticks.
 extern "C" fn forked() {
     TICKED.store(0, Ordering::Relaxed);
     IS_TICKING.store(false, Ordering::Relaxed);
 }
 
-/// Unix time as it was at the first call, and what has passed since.
+/// Unix time at the first call, plus the time passed since.
 #[allow(clippy::disallowed_methods, reason = "the clock for callers without one")]
 fn seconds_now() -> u32 {
     static START: OnceLock<(Duration, Instant)> = OnceLock::new();
     let (unix, instant) = START.get_or_init(|| {
         (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now())
     });
-    // 0 would read as "no tick yet".
+    // 0 means "no tick yet".
     u32::try_from((*unix + instant.elapsed()).as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
@@ -110,19 +112,19 @@ fn seconds_now() -> u32 {
 mod tests {
     use super::*;
 
-    /// The system's clock shows Unix time, whether its thread has ticked or not; nobody sets it.
+    /// The system's clock shows Unix time, whether its thread has ticked or not, and can't be set.
     #[test]
     fn system_shows_unix_time() {
         let unix = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let before = unix();
         let shown = u64::from(Clock::system().now().0);
-        // A tick may be late on a busy machine, never early.
+        // A tick may be late on a busy machine, but never early.
         assert!(shown <= unix() && shown + 60 > before, "{before}, {shown}");
         assert!(!Clock::system().set(Seconds(1)));
     }
 
-    /// In a process that was forked the first look shows the time and starts a thread again, however late the last tick
-    /// of the parent was.
+    /// In a forked process the first read shows the time and starts a thread again, however late
+    /// the parent's last tick was.
     #[test]
     fn a_child_has_ticks_of_its_own() {
         let before = Clock::system().now();
@@ -131,11 +133,11 @@ mod tests {
         assert!(!IS_TICKING.load(Ordering::Relaxed));
         let after = Clock::system().now();
         assert!(before <= after && after.0 <= seconds_now());
-        // The test's other threads may have looked first.
+        // Other threads of the test may have read it first.
         assert!(IS_TICKING.load(Ordering::Relaxed) || TICKED.load(Ordering::Relaxed) > 0);
     }
 
-    /// A manual clock stands, and its clones show what one of them was set to.
+    /// A manual clock stands still, and its clones show the time that one of them was set to.
     #[test]
     fn manual_stands() {
         let clock = Clock::manual(Seconds(5));

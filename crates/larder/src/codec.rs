@@ -1,7 +1,7 @@
 //! Keys and values as bytes: the two small traits between a [`crate::Map`] and the engine.
 //!
-//! Both hand their bytes to a closure, so that what lies in memory as bytes already (text, slices) is never
-//! copied, and what does not (numbers, tuples) is put together on the stack.
+//! Both pass their bytes to a closure. So bytes that exist in memory (text, slices) are never
+//! copied, and others (numbers, tuples) are put together on the stack.
 //!
 //! # Keys
 //! The engine takes keys of 1 to 255 bytes. [`with_engine_key`] makes one of any key:
@@ -12,13 +12,13 @@
 //! 0, or 255 and more    first 247 (zeroes beyond), digest of the rest  u32 length, the rest
 //! ```
 //!
-//! All of a long key is stored, half of it as part of the value, and all of it is compared: two whose digests
-//! are the same never see each other's values; the later one takes the place of the earlier. So the digest
-//! needs no secret, and a saved cache is good under any seed.
+//! All of a long key is stored, the rest of it as part of the value, and all of it is compared. Two
+//! keys with the same digest never see each other's values; the later one replaces the earlier. So
+//! the digest needs no secret, and a saved cache is good under any seed.
 //!
-//! A tuple is its parts one after another, then the lengths of those parts whose type has no fixed length,
-//! the last part apart. Read from its end it falls apart in one way only, so different tuples have different
-//! bytes.
+//! A tuple is its parts in order, then the lengths of those parts whose type has no fixed length,
+//! except the last part. Read from its end, it can be split in one way only, so different tuples
+//! have different bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::hash::Hasher;
 
 /// A type that can be a key of a [`crate::Map`].
 ///
-/// Different keys of one type must have different bytes, and equal ones the same; a type and the type it
-/// borrows as (`String` and `str`) must agree. Of a struct, use a tuple of its fields:
+/// Different keys of one type must have different bytes, and equal keys the same bytes. A type and
+/// the type it borrows as (`String` and `str`) must agree. For a struct, use a tuple of its fields:
 ///
 /// ```
 /// struct Flow { host: std::net::IpAddr, port: u16 }
@@ -41,7 +41,7 @@ use crate::hash::Hasher;
 /// }
 /// ```
 pub trait Key {
-    /// How many bytes every key of this type has, if that is always the same.
+    /// The number of bytes of every key of this type, if it is fixed.
     const BYTES: Option<usize> = None;
 
     /// Calls `with` with the key's bytes.
@@ -75,7 +75,8 @@ pub trait Value: Sized {
     /// Calls `with` with the value's bytes.
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R;
 
-    /// The value that these bytes are; `None`, which reads as a miss, when they are none.
+    /// Decodes a value. `None` if the bytes are not a value of this type; the lookup is then a
+    /// miss.
     fn from_value(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -94,7 +95,8 @@ macro_rules! number_keys {
 
 number_keys!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
 
-/// Numbers as values. Floats are values only: as keys, 0.0 and -0.0 would be equal and have different bytes.
+/// Numbers as values. Floats are values only: as keys, 0.0 and -0.0 would be equal with different
+/// bytes.
 macro_rules! number_values {
     ($($type:ty)*) => {$(
         impl Value for $type {
@@ -113,7 +115,7 @@ macro_rules! number_values {
 
 number_values!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
 
-/// Types that are other types underneath.
+/// Types with the bytes of another type.
 macro_rules! keys_as {
     ($($type:ty, $bytes:expr, |$key:ident| $as:expr;)*) => {$(
         impl Key for $type {
@@ -208,8 +210,8 @@ impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
     }
 }
 
-/// Puts the parts one after another, then the lengths of the open ones: one byte below 255, else four and
-/// a 255 after them.
+/// Joins the parts, then the lengths of the open ones: one byte below 255, else four bytes and a
+/// 255 after them.
 fn join<R>(parts: &[(&[u8], bool)], with: impl FnOnce(&[u8]) -> R) -> R {
     const STACK_BYTES: usize = 256;
     let bytes: usize = parts.iter().map(|(part, open)| part.len() + 5 * usize::from(*open)).sum();
@@ -233,8 +235,8 @@ fn fill(room: &mut [u8], parts: &[(&[u8], bool)]) -> usize {
     for part in parts.iter().filter(|(_, open)| *open).map(|(part, _)| part) {
         match part.len() {
             short @ ..255 => push(&[short as u8]),
-            // A part of 4 GiB would be cut here: two such keys might be taken for one another. Its
-            // value is refused long before, as larger than any slot.
+            // A part of 4 GiB would be cut here, and two such keys could be confused. Their values
+            // are refused long before, as larger than any slot.
             long => {
                 push(&(long as u32).to_le_bytes());
                 push(&[255]);
@@ -260,7 +262,7 @@ impl Value for bool {
     }
 }
 
-/// For maps that only say whether a key is there.
+/// For maps that only record whether a key is present.
 impl Value for () {
     #[inline]
     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
@@ -273,7 +275,7 @@ impl Value for () {
     }
 }
 
-/// Types that are bytes, or text, underneath.
+/// Types that are bytes or text underneath.
 macro_rules! values_as {
     ($($type:ty, |$value:ident| $as:expr, |$bytes:ident| $from:expr;)*) => {$(
         impl Value for $type {
@@ -312,14 +314,14 @@ impl<const N: usize> Value for [u8; N] {
     }
 }
 
-/// Bytes of a long key that stand in the engine's key as they are; the digest fills it up.
+/// Bytes of a long key that the engine's key contains unchanged; the digest fills the rest.
 const HEAD_BYTES: usize = KEY_BYTES_MAX - size_of::<u64>();
 
-/// Tells long keys apart. Fixed: a saved cache must find them again.
+/// The seed of the digest of long keys. Fixed, because a saved cache must find them again.
 const DIGEST_SEED: u64 = 0x10_96_6b_e7;
 
-/// A key as the engine takes it, and the bytes that go in front of its value: none but for a key that is
-/// empty or longer than 254 bytes.
+/// Converts a key to the engine's key and to the bytes in front of its value. There are such bytes
+/// only if the key is empty or longer than 254 bytes.
 pub(crate) fn with_engine_key<R>(bytes: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) -> R {
     if (1..KEY_BYTES_MAX).contains(&bytes.len()) {
         return with(bytes, Rest(None));
@@ -332,12 +334,12 @@ pub(crate) fn with_engine_key<R>(bytes: &[u8], with: impl FnOnce(&[u8], Rest<'_>
     with(&key, Rest(Some((bytes.len() as u32, rest))))
 }
 
-/// What stands in front of a value to tell its key from others of the same digest.
+/// The bytes in front of a value that distinguish its key from others of the same digest.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest<'a>(Option<(u32, &'a [u8])>);
 
 impl<'a> Rest<'a> {
-    /// What the engine stores for `value`.
+    /// The bytes that the engine stores for `value`.
     #[inline]
     pub fn with_stored<R>(self, value: &[u8], with: impl FnOnce(&[u8]) -> R) -> R {
         match self.0 {
@@ -346,7 +348,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// The value in what the engine stores; `None` when it is another key's.
+    /// The value within the bytes that the engine stores; `None` if it belongs to another key.
     #[inline]
     pub fn value_in(self, stored: &'a [u8]) -> Option<&'a [u8]> {
         match self.0 {
@@ -369,7 +371,7 @@ mod tests {
     }
 
     proptest! {
-        /// Tuples that differ have bytes that differ, nested ones too, wherever the parts are cut.
+        /// Different tuples have different bytes, nested ones too, wherever the parts are split.
         #[test]
         fn tuples_are_told_apart(
             a in prop::collection::vec(0u8..2, 0..4), b in prop::collection::vec(0u8..2, 0..4),
@@ -383,8 +385,8 @@ mod tests {
             prop_assert_eq!(bytes(&left) == bytes(&right), a == b);
         }
 
-        /// Every key becomes one that the engine takes, and what is stored under it gives the value back to
-        /// that key and, were the digests the same, to no other.
+        /// Every key becomes one that the engine takes. The value stored under it is returned for
+        /// that key, and for no other key even if the digests are equal.
         #[test]
         fn engine_keys_are_checked(
             key in prop::collection::vec(any::<u8>(), 0..600), flip in any::<prop::sample::Index>(),
@@ -404,7 +406,7 @@ mod tests {
         }
     }
 
-    /// Lengths around the limits of each form give different engine keys.
+    /// Keys with lengths around the limits of each form have different engine keys.
     #[test]
     fn lengths_are_told_apart() {
         let mut seen = HashMap::new();
@@ -416,7 +418,7 @@ mod tests {
         assert_eq!(bytes(&("a".repeat(300), 7u8)).len(), 300 + 1 + 5, "a long part in a tuple");
     }
 
-    /// Values come back as they were, and bytes that are none of the type are none.
+    /// Values decode to what was encoded, and bytes that are no value of the type decode to none.
     #[test]
     fn values_round_trip() {
         fn same<V: Value + PartialEq + std::fmt::Debug>(value: V) {

@@ -1,11 +1,11 @@
 //! Main's side of the cache: applies operations, one at a time, under the shard's lock.
 //!
-//! An operation asks for log room first, for all it may write; refused, it has changed nothing. Then it
-//! makes room in the budget by evicting, then it places its entry. What is evicted depends on the charges
-//! of live entries and on the policy alone: neither limbo, nor free lists, nor anybody's sync takes part.
+//! An operation first reserves log room for all that it may write. If the log refuses, nothing has
+//! changed. Then the operation makes room in the budget by evicting, then it places its entry.
+//! Evictions depend only on the charges of live entries and on the policy, not on limbo or syncs.
 //!
-//! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions (two more where the policy has a
-//! surplus) and one displacement, two records an eviction, six for the rest. The log is built to hold that.
+//! Bounds per operation: at most `charge_max_of_a_slot / 16` evictions (two more if the policy has
+//! a surplus) and one displacement; two records per eviction, six for the rest.
 
 use std::cell::Cell;
 
@@ -18,45 +18,45 @@ use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
 use crate::policy::{Chosen, Entries, EntryNumber, Replacement, SURPLUS_MAX};
 use crate::time::{Seconds, is_dead, is_expired};
 
-/// Records that an operation writes at most, its evictions apart: two masks, a move (two) and the entry
+/// Records of an operation, without its evictions, at most. Two masks, a move (two) and the entry
 /// make five; a bucket conflict makes three.
 pub(crate) const RECORDS_MAX: u64 = 6;
 
-/// Slots moved an operation while memory is low.
+/// Slots moved per operation while memory is low.
 const MOVES_PER_STEP: usize = 8;
 
-/// What the budget allows. Fixed at build.
+/// The limits that the budget sets. Fixed at build.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Sum of the charges of live slots.
+    /// Limit of the sum of the charges of live slots.
     pub charge_max: u64,
     pub entries_max: u64,
-    /// The smallest charge there is.
+    /// The smallest possible charge.
     pub charge_min: u64,
-    /// Below so many free pages, sparse ones are emptied; below half as many, writers hold few slots.
+    /// With fewer free pages than this, sparse pages are emptied; below half, writers hold few.
     pub pages_low: u32,
 }
 
-/// When an insert is to be done.
+/// The condition of a conditional insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     Always,
-    /// There is no entry under the key, or it is past its end.
+    /// No entry is under the key, or it has expired.
     Absent,
-    /// As `Absent`, or the entry's version is less, or it has none.
+    /// As `Absent`, or the entry's version is lower, or it has none.
     Newer,
 }
 
-/// What happened so far, counted at main.
+/// Counters of operations, kept at main.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub inserted: u64,
     pub updated: u64,
     pub removed: u64,
-    /// Inserts not done, because of what was there.
+    /// Inserts refused by their condition.
     pub refused: u64,
     pub evicted: u64,
-    /// Of those, the ones whose life was over.
+    /// Of those, the ones that had expired.
     pub evicted_expired: u64,
     pub conflicts: u64,
     pub moved_slots: u64,
@@ -71,16 +71,16 @@ pub(crate) struct State {
     pub displaced: Displaced,
     pub policy: Chosen,
     pub limits: Limits,
-    /// Seconds past its end in which an entry may be asked for.
+    /// Seconds after its expiry in which an entry can still be looked up.
     pub stale: u32,
     pub counts: Counts,
-    /// Operations until a page to empty is looked for again, after none was found.
+    /// Operations until the next search for a page to empty, after a search that found none.
     pub drain_rest: u32,
-    /// Where a listener waits, copies of what left in this lock hold.
+    /// Copies of the entries evicted in this lock hold, if there is a listener.
     pub evicted: Option<Batch>,
 }
 
-/// Main and the engine's state together, for as long as the lock is held.
+/// Main and the engine's state together, while the lock is held.
 pub(crate) struct Engine<'a> {
     pub shard: &'a Shard<State>,
     pub main: Main<'a>,
@@ -88,7 +88,7 @@ pub(crate) struct Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// Brings near what an operation on this hash will read first.
+    /// Prefetches the lines that an operation on this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         let home = self.state.placement.home(hash);
@@ -96,8 +96,7 @@ impl Engine<'_> {
         self.state.policy.prefetch_key(self.state.placement.fingerprint(hash));
     }
 
-    /// With those lines here, brings near what is read next: the slot that most likely holds the key, or what a
-    /// new entry's way needs.
+    /// With those lines here, prefetches the next: the most likely slot, or what a new entry needs.
     #[inline]
     pub fn prefetch_way(&self, hash: KeyHash) {
         let State { placement, policy, displaced, .. } = &*self.state;
@@ -110,14 +109,14 @@ impl Engine<'_> {
         } else if let Some(way) = self.main.bucket(home).vacant() {
             policy.prefetch(number(home, way));
         } else {
-            // A new entry's second bucket, most likely; or where the one we look for was displaced to.
+            // Most likely the second bucket of a new entry, or of a displaced one.
             prefetch_read(self.main.bucket(placement.second(home, placement.tag_word(hash))));
             displaced.prefetch(home);
         }
     }
 
-    /// Publishes a filled slot under its key, if what is there is as `when` asks; else frees it. Stalled,
-    /// the slot is still the caller's.
+    /// Publishes a filled slot under its key if the present entry meets the condition `when`, else
+    /// frees the slot. On `Stalled`, the caller keeps the slot.
     pub fn insert(
         &mut self,
         hash: KeyHash,
@@ -165,7 +164,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Takes an entry out; `Ok(false)` when there is none.
+    /// Removes an entry; `Ok(false)` if there is none.
     pub fn remove(&mut self, hash: KeyHash, key: &[u8]) -> Result<bool, Stalled> {
         self.main.reserve(2)?;
         let found = find(&self.main, &self.state.placement, hash, key);
@@ -177,17 +176,17 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// Moves an entry's end; false when there is none.
+    /// Changes an entry's expiry; false if there is none.
     pub fn touch(&mut self, hash: KeyHash, key: &[u8], expires: u32) -> bool {
         let found = find(&self.main, &self.state.placement, hash, key);
         found.inspect(|found| found.slot.set_expires(expires)).is_some()
     }
 
-    /// An upper bound of what [`Engine::make_room`] will evict.
+    /// An upper bound for the evictions of [`Engine::make_room`].
     fn evictions_max(&self, charge: u64, freed: u64, is_new: bool) -> u64 {
         let limits = &self.state.limits;
         let live = self.main.live_charge() + charge - freed;
-        // The least charge is a power of two, and a division would be felt.
+        // The least charge is a power of two, and a division would be measurable.
         let over = live.saturating_sub(limits.charge_max) + limits.charge_min - 1;
         let over = over >> limits.charge_min.ilog2();
         let full = is_new && self.state.policy.len() >= limits.entries_max;
@@ -218,7 +217,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Evicts one entry; false when there is none but `except`. At most two records.
+    /// Evicts one entry; false if there is none but `except`. At most two records.
     fn evict(&mut self, except: Option<EntryNumber>, now: Seconds) -> bool {
         let State { policy, placement, stale, .. } = &mut *self.state;
         let seen = Seen { main: &self.main, placement, stale: *stale, now, dead: Cell::new(None) };
@@ -233,9 +232,9 @@ impl Engine<'_> {
         true
     }
 
-    /// Keeps a copy of an entry that is about to make room, where a listener waits for it; why it leaves.
-    /// Without a listener its slot is not looked at, which would cost 6 % of an insert into a full table (399 to
-    /// 424 ns, 1 M entries of 38 bytes, busy machine).
+    /// Copies an entry that is about to be evicted, if there is a listener, and returns the cause.
+    /// Without a listener the slot is not read, which would cost 6 % of an insert into a full table
+    /// (399 to 424 ns, 1 M entries of 38 bytes, busy machine).
     fn keep_copy(&mut self, bucket: usize, way: usize, cause: Cause, now: Seconds) -> Cause {
         let mut cause = cause;
         if let Some(batch) = &mut self.state.evicted
@@ -249,13 +248,13 @@ impl Engine<'_> {
         cause
     }
 
-    /// Who leaves next is most likely known: its lines may come while we do other things.
+    /// The next victim is most likely known: prefetches its lines while other work is done.
     #[inline]
     fn prefetch_victims(&self) {
         let State { policy, placement, displaced, .. } = &*self.state;
         let [next, after] = policy.upcoming();
         if let Some(next) = next {
-            // Its bucket came while it was the one after.
+            // Its bucket was prefetched while it was the second next.
             let (bucket, way) = (next as usize / WAYS, next as usize % WAYS);
             let tag_word = self.main.bucket(bucket).tag(way);
             if policy.remembers() {
@@ -276,25 +275,25 @@ impl Engine<'_> {
         }
     }
 
-    /// Tells the policy of a read, unless the entry has left or moved since. Nothing is written to the log.
+    /// Reports a read to the policy, unless the entry was removed or moved since. Writes no log.
     pub fn reported(&mut self, report: &Report) {
         let (bucket, way) = (report.bucket as usize, report.way as usize);
         if (self.main.bucket(bucket).tag(way) ^ report.tag) >> TAG_BITS_LOW == 0 {
-            // A new entry takes at least one record, two when another leaves for it.
+            // A new entry takes at least one record, and two if another is evicted for it.
             let lag = self.main.position().records().saturating_sub(report.seen) / 2;
             self.state.policy.hit(number(bucket, way), lag);
             self.state.counts.reported += 1;
         }
     }
 
-    /// Brings near what a report's turn will read.
+    /// Prefetches what processing this report reads.
     #[inline]
     pub fn prefetch_report(&self, report: &Report) {
         prefetch_read(self.main.bucket(report.bucket as usize));
         self.state.policy.prefetch(number(report.bucket as usize, report.way as usize));
     }
 
-    /// Takes an entry out, other than by the policy's choice. At most two records.
+    /// Removes an entry, other than by the policy's choice. At most two records.
     fn take_out(&mut self, bucket: usize, way: usize) {
         self.empty(bucket, way);
         self.state.policy.removed(number(bucket, way));
@@ -325,8 +324,9 @@ impl Engine<'_> {
         }
     }
 
-    /// Finds a way for a new entry: home, second, a way of home that another entry leaves, likewise of
-    /// second. (Displacing from home alone left 4 conflicts in 10 million inserts at 80 % load.)
+    /// Finds a way for a new entry: in its home, in its second bucket, a way of home that another
+    /// entry can vacate, or one of second. (Displacing from home alone left 4 conflicts in 10
+    /// million inserts at 80 % load.)
     fn place(&mut self, hash: KeyHash, slot: OwnedSlot, now: Seconds) {
         let placement = self.state.placement;
         let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
@@ -335,7 +335,7 @@ impl Engine<'_> {
             return self.settle(home, way, tag_word, slot);
         }
         if let Some(way) = self.main.bucket(second).vacant() {
-            // The mask first: a prefix of the log that has the entry must lead to it.
+            // The mask comes first: any prefix of the log that has the entry must lead to it.
             self.note_displaced(home, tag_word);
             return self.settle(second, way, tag_word | SECOND, slot);
         }
@@ -346,8 +346,8 @@ impl Engine<'_> {
             self.note_displaced(home, tag_word);
             return self.settle(second, way, tag_word | SECOND, slot);
         }
-        // Neither has room, nor has any bucket that an entry of either could go to: twenty-two full
-        // buckets. The hash chooses who goes.
+        // Neither bucket has room, nor has any bucket that an entry of either could move to:
+        // twenty-two full buckets. The hash chooses the entry to evict.
         let way = (hash.0 >> 20) as usize % WAYS;
         self.keep_copy(home, way, Cause::Conflict, now);
         self.take_out(home, way);
@@ -360,7 +360,7 @@ impl Engine<'_> {
         self.state.policy.inserted(number(bucket, way));
     }
 
-    /// Moves one entry of a full bucket to its own other bucket; the way that it left.
+    /// Moves one entry of a full bucket to its own other bucket, and returns the vacated way.
     fn displace(&mut self, bucket: usize) -> Option<usize> {
         let placement = self.state.placement;
         for way in 0..WAYS {
@@ -382,8 +382,8 @@ impl Engine<'_> {
         None
     }
 
-    /// Empties sparse pages, a few slots a step, while few pages are free. Changes where entries lie in
-    /// memory, never which entries there are.
+    /// Empties sparse pages, a few slots per step, while few pages are free. Changes where entries
+    /// are in memory, never which entries there are.
     fn maintain(&mut self) {
         if !self.main.is_low(self.state.limits.pages_low) {
             return;
@@ -395,14 +395,14 @@ impl Engine<'_> {
         let spare = self.shard.config().log_records as u64 / 4;
         for step in 0..MOVES_PER_STEP {
             if self.main.reserve(spare).is_err() || !self.move_one(true) {
-                // To look for a page to empty costs a walk over all pages: not at every operation.
+                // The search for a page to empty walks all pages, so it runs rarely.
                 self.state.drain_rest = if step == 0 { self.main.page_use().total / 4 } else { 0 };
                 return;
             }
         }
     }
 
-    /// Copies one slot out of the page being emptied; false when there is none.
+    /// Copies one slot out of the page that is being emptied; false if there is none.
     fn move_one(&mut self, start: bool) -> bool {
         let Some(ticket) = self.main.next_to_move(start) else { return false };
         let key = self.main.slot_to_move(&ticket).key();
@@ -415,14 +415,14 @@ impl Engine<'_> {
         moved
     }
 
-    /// True while few pages are free: not the time to hold slots in reserve.
+    /// True while few pages are free. Writers then hold no slots in reserve.
     pub fn is_tight(&self) -> bool {
         self.main.page_use().free < self.state.limits.pages_low / 2
     }
 
-    /// A free slot of `class`, if need be by emptying a page now.
+    /// A free slot of `class`, if necessary by emptying a page now.
     pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
-        // Two rounds: the page half emptied already may be of this very class.
+        // Two rounds: the page that is already half empty may be of this class.
         for _ in 0..2 {
             if let Some(slot) = self.main.alloc(class) {
                 return Some(slot);
@@ -435,7 +435,7 @@ impl Engine<'_> {
         self.main.alloc(class)
     }
 
-    /// Walks everything; `Err` says what is wrong.
+    /// Checks all invariants; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         self.main.validate()?;
         self.state.policy.validate()?;
@@ -506,18 +506,18 @@ fn number(bucket: usize, way: usize) -> EntryNumber {
     (bucket * WAYS + way) as EntryNumber
 }
 
-/// Main as a policy may see it.
+/// The part of main that a policy may see.
 struct Seen<'a> {
     main: &'a Main<'a>,
     placement: &'a Placement,
     stale: u32,
     now: Seconds,
-    /// The last entry found past its end: if it is the one that leaves, that is why.
+    /// The last expired entry that was found. If it is evicted, that is the cause.
     dead: Cell<Option<EntryNumber>>,
 }
 
 impl Entries for Seen<'_> {
-    /// An entry that may still be asked for is not done with: `stale` seconds more are part of its life here.
+    /// An entry that can still be looked up is not dead: `stale` is part of its lifetime.
     #[inline]
     fn is_expired(&self, entry: EntryNumber) -> bool {
         let slot = self.main.slot(entry as usize / WAYS, entry as usize % WAYS);
@@ -551,9 +551,9 @@ mod tests {
         cache.iter(NOW).map(|entry| (entry.key().to_vec(), entry.value().to_vec())).collect()
     }
 
-    /// A reader stops after every single record of a full index, whose entries are displaced and evicted all the time. At
-    /// each stop whatever the copy leads to is found by its key, and who was there before an operation and is there after
-    /// it never vanishes within it.
+    /// A reader stops after every single record of a full index, whose entries are displaced and
+    /// evicted all the time. At each stop, every entry of the replica is found by its key. An entry
+    /// that is there before and after an operation never vanishes within it.
     #[test]
     fn every_prefix_of_the_log_is_an_index() {
         for policy in [Policy::Fifo, Policy::Partitioned] {

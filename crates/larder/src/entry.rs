@@ -1,4 +1,4 @@
-//! What a reader gives: an entry where it lies, or a lease on its value.
+//! The results of lookups: an entry in place, or a lease on its value.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use larder_mem::{self as mem, Slot};
 use crate::engine::State;
 use crate::time::{Seconds, end_of, is_expired};
 
-/// A value in the cache, read where it lies. Alive, it keeps its reader from syncing:
+/// A value in the cache, read in place. While it is alive, its reader can't sync:
 ///
 /// ```compile_fail
 /// # let cache = larder::Cache::builder().build().unwrap();
@@ -34,25 +34,27 @@ impl<'a> Entry<'a> {
         self.slot.value()
     }
 
-    /// The first second in which the entry is gone; `None` for never.
+    /// The first second in which the entry has expired; `None` for never.
     #[inline]
     pub fn expires(&self) -> Option<Seconds> {
         end_of(self.slot.expires())
     }
 
-    /// Seconds of its life that are left at `now`, 0 once it is over; `None` for an entry without end.
+    /// The remaining lifetime at `now` in seconds, 0 once it has expired; `None` for an entry that
+    /// never expires.
     #[inline]
     pub fn seconds_left(&self, now: Seconds) -> Option<u32> {
         self.expires().map(|end| end.0.saturating_sub(now.0))
     }
 
-    /// True when its life is over at `now`: [`crate::Reader::get_stale`] gave it.
+    /// True if the entry has expired at `now`. Only [`crate::Reader::get_stale`] returns such
+    /// entries.
     #[inline]
     pub fn is_stale(&self, now: Seconds) -> bool {
         is_expired(self.slot.expires(), now)
     }
 
-    /// The version that [`crate::Writer::insert_if_newer`] gave it.
+    /// The version that [`crate::Writer::insert_if_newer`] stored.
     #[inline]
     pub fn version(&self) -> Option<u64> {
         self.slot.version()
@@ -68,8 +70,8 @@ impl Deref for Entry<'_> {
     }
 }
 
-/// A value held. See [`crate::Reader::lease`]. Give it back by dropping it, on any thread, in any order with
-/// the cache's handles; share it in an `Arc`.
+/// A hold on a value. See [`crate::Reader::lease`]. Dropping it releases the value, on any thread
+/// and in any order with the cache's handles. To share it, put it in an `Arc`.
 #[derive(Debug)]
 pub struct Lease {
     pub(crate) lease: mem::Lease<State>,
@@ -87,12 +89,12 @@ impl Lease {
         self.lease.value()
     }
 
-    /// The first second in which the entry is gone, as it was when the lease was taken; `None` for never.
+    /// The first second in which the entry has expired, as of the lease; `None` for never.
     pub fn expires(&self) -> Option<Seconds> {
         end_of(self.expires)
     }
 
-    /// True when the value was small and so copied.
+    /// True if the value was small and therefore copied.
     pub fn is_copy(&self) -> bool {
         self.lease.is_copy()
     }

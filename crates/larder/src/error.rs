@@ -1,51 +1,52 @@
-//! What can go wrong, and whose turn it is then.
+//! Errors, and what to do about each.
 
 use std::fmt;
 
-/// Why an operation was not done. A miss is no error.
+/// Why an operation failed. A miss is no error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The budget can't hold a cache of this shape. Give at least `bytes_min`, or ask for fewer readers.
+    /// The budget is too small for this configuration. Give at least `bytes_min`, or fewer readers.
     BudgetTooSmall {
-        /// What was given.
+        /// The given budget.
         bytes: u64,
-        /// What would do.
+        /// A sufficient budget.
         bytes_min: u64,
     },
-    /// A setting is out of its range; the text says which, and the range.
+    /// A setting is out of range; the text states which one, and the range.
     Setting(&'static str),
-    /// The system gave no memory. Ask for a smaller budget.
+    /// The system refused memory. Use a smaller budget.
     Memory(std::io::Error),
-    /// Keys have 1 to 255 bytes. Use a digest of a longer one, and keep the key in the value.
+    /// A key has 1 to 255 bytes. Use a digest of a longer key, and store the key in the value.
     KeyLength {
-        /// What was given.
+        /// The given length.
         bytes: usize,
     },
-    /// The value is larger than a slot of this cache. Give a larger budget, or store a handle.
+    /// The value is larger than any slot of this cache. Use a larger budget, or store a handle.
     ValueTooLarge {
-        /// What was given.
+        /// The given length.
         bytes: usize,
-        /// The most that fits beside this key.
+        /// The longest value that fits with this key.
         bytes_max: usize,
     },
-    /// A reader has not synced for so long that the log, or the memory it protects, is used up.
-    /// Nothing was changed: sync, park or drop that reader, then try again.
+    /// A reader has not synced for so long that the log, or the memory that it protects, is used
+    /// up. Nothing has changed. Sync, park or drop that reader, then try again.
     Stalled {
-        /// The number of the reader furthest behind.
+        /// The number of the reader that is furthest behind.
         reader: usize,
-        /// How many log records it is behind.
+        /// The log records it is behind.
         behind: u64,
     },
-    /// An insert from within the cache's own eviction listener was not done: what the listener inserts evicts more than
-    /// it was called for. Insert less there, or hand entries to another thread.
+    /// An insert from within the cache's own eviction listener was refused: the listener's inserts
+    /// evict more entries than it was called for. Insert less there, or pass entries to another
+    /// thread.
     ListenerInserts,
-    /// Every spare slot is in the hands of other writers, or under a lease. Nothing was changed: flush them or
+    /// Other writers or leases hold every spare slot. Nothing has changed. Flush those writers or
     /// drop leases, then try again.
     Starved,
-    /// As many readers as the cache was built for exist. Drop one, or build for more.
+    /// The cache has as many readers as it was built for. Drop one, or build for more.
     ReadersExhausted,
-    /// A thread panicked while it changed the cache. Reads go on; build a new one to write.
+    /// A thread panicked while it changed the cache. Reads still work; build a new cache to write.
     Poisoned,
 }
 
@@ -54,34 +55,39 @@ impl fmt::Display for Error {
         match self {
             Error::BudgetTooSmall { bytes, bytes_min } => write!(
                 f,
-                "a budget of {bytes} bytes is too small for this cache; give at least {bytes_min} bytes, or ask for fewer readers"
+                "a budget of {bytes} bytes is too small for this cache; \
+                 give at least {bytes_min} bytes, or fewer readers"
             ),
             Error::Setting(text) => f.write_str(text),
             Error::Memory(error) => {
-                write!(f, "the system gave no memory ({error}); ask for a smaller budget")
+                write!(f, "the system refused memory ({error}); give a smaller budget")
             }
             Error::KeyLength { bytes } => {
-                write!(f, "a key has 1 to 255 bytes, not {bytes}; use a digest of longer ones")
+                write!(f, "a key has 1 to 255 bytes, not {bytes}; use a digest of a longer key")
             }
             Error::ValueTooLarge { bytes, bytes_max } => write!(
                 f,
-                "a value of {bytes} bytes does not fit; at most {bytes_max} do in a cache of this budget"
+                "a value of {bytes} bytes does not fit; a cache of this budget takes at most {bytes_max}"
             ),
             Error::Stalled { reader, behind } => write!(
                 f,
-                "reader {reader} is {behind} changes behind and holds what a write needs; sync, park or drop it, then try again"
+                "reader {reader} is {behind} changes behind and holds memory that a write needs; \
+                 sync, park or drop it, then try again"
             ),
             Error::Starved => {
-                f.write_str("other writers and leases hold every spare slot; flush or drop them, then try again")
+                f.write_str(
+                "other writers and leases hold every spare slot; flush or drop them, then try again",
+            )
             }
             Error::ListenerInserts => f.write_str(
-                "the eviction listener inserts more than it is called for; insert less in it, or hand entries to another thread",
+                "the eviction listener inserts too many entries; \
+                 insert fewer, or pass entries to another thread",
             ),
             Error::ReadersExhausted => {
-                f.write_str("every reader is taken; drop one, or build the cache for more")
+                f.write_str("the cache has no reader left; drop one, or build it for more")
             }
             Error::Poisoned => f.write_str(
-                "a panic interrupted a change of this cache; reads go on, build a new one to write",
+                "a panic interrupted a change of this cache; reads still work, build a new one to write",
             ),
         }
     }
@@ -103,9 +109,7 @@ impl From<larder_mem::Error> for Error {
             larder_mem::Error::Config(text) => Error::Setting(text),
             larder_mem::Error::Poisoned => Error::Poisoned,
             larder_mem::Error::ReadersExhausted => Error::ReadersExhausted,
-            _ => {
-                Error::Setting("the memory below refused, for a reason this version does not know")
-            }
+            _ => Error::Setting("larder-mem failed for a reason unknown to this version"),
         }
     }
 }

@@ -1,26 +1,26 @@
-//! Reports of entries that were evicted, to the cache's listener.
+//! Reports of evictions to the cache's listener.
 //!
 //! ```text
 //! evicted under the lock: copied into the batch -> lock released -> listener called, entry by entry
 //! ```
 //!
-//! The batch belongs to the writer whose operations evicted; its thread makes the calls, in the order of
-//! eviction, as the last step of an operation: no lock is held, no slot is in its hands, and what was asked for has
-//! been done or is queued. A full batch (256 entries or 64 KiB) ends the lock hold early, and what is left to apply
-//! goes on after the calls: nothing is left out, and memory is bounded by the batch and one operation's
-//! evictions.
+//! The batch belongs to the writer whose operations evicted. Its thread calls the listener, in the
+//! order of eviction, as the last step of an operation: it holds no lock and no slot, and the
+//! operation is done or queued. A full batch (256 entries or 64 KiB) ends the lock hold early, and
+//! the remaining operations are applied after the calls. So every eviction is reported, and memory
+//! is bounded by the batch and the evictions of one operation.
 //!
-//! *From within.* A listener may use its cache, by any API. What its own writes evict is not reported within them but
-//! appended to what the outermost call has still to report: the stack does not grow, and no entry is left out. A
-//! listener that answers each eviction with an insert that evicts would never end. So inserts from within are
-//! counted: after [`INSERTS_EACH`] for every entry that the outermost call began with, and [`INSERTS_MORE`], they are
-//! refused with [`Error::ListenerInserts`].
+//! *Calls from within.* A listener may use its cache through any API. Evictions by its own writes
+//! are not reported within them, but appended to the outermost call's batch. So the stack does not
+//! grow, and no entry is left out. A listener that inserts on every eviction would never end. So
+//! inserts from within are counted: after [`INSERTS_EACH`] for every entry that the outermost call
+//! began with, and [`INSERTS_MORE`], they fail with [`Error::ListenerInserts`].
 //!
-//! *Panics.* A listener that panics has had its entry; all others of the batch stay, and the next operation of
-//! any writer reports them. So do those that a writer has when its thread unwinds, since a second panic would end the
-//! process.
+//! *Panics.* An entry whose call panicked counts as reported. All others of the batch stay, and the
+//! next operation of any writer reports them. The batch of a writer whose thread unwinds stays too,
+//! since a second panic would end the process.
 //!
-//! Without a listener none of this costs anything.
+//! A cache without a listener pays nothing for this.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -34,24 +34,24 @@ use crate::error::Error;
 const ENTRIES_MAX: usize = 256;
 const BYTES_MAX: usize = 64 << 10;
 
-/// Inserts from within a listener for each entry that is reported and was not evicted by such inserts.
+/// Inserts from within a listener for each reported entry that such inserts did not evict.
 const INSERTS_EACH: usize = 4;
-/// Inserts from within a listener beyond those, in one outermost call.
+/// Further inserts from within a listener, per outermost call.
 const INSERTS_MORE: usize = 16;
 
-/// Why an entry left.
+/// Why an entry was evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The budget, of bytes or of entries, was used up, and replacement chose it.
+    /// The budget, of bytes or of entries, was used up, and the policy chose the entry.
     Budget,
-    /// Likewise, and its life was over, stale window and all: nothing was lost.
+    /// As `Budget`, but the entry had expired, stale window included. Nothing was lost.
     Expired,
-    /// Its bucket and all those around were full. Rare: none in ten million inserts.
+    /// Its bucket and all buckets around were full. Rare: none in ten million inserts.
     Conflict,
 }
 
-/// An entry that left to make room.
+/// An evicted entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Evicted<'a> {
@@ -59,11 +59,11 @@ pub struct Evicted<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
-    /// Why it left.
+    /// Why it was evicted.
     pub cause: Cause,
 }
 
-/// Who is told. See [`crate::Builder::on_evicted`].
+/// The function to call. See [`crate::Builder::on_evicted`].
 #[derive(Clone)]
 pub(crate) struct Listener(pub Arc<dyn Fn(Evicted<'_>) + Send + Sync>);
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// Copies of entries that left, oldest first.
+/// Copies of evicted entries, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
@@ -105,7 +105,7 @@ impl Batch {
         self.entries.len() >= ENTRIES_MAX || self.bytes.len() >= BYTES_MAX
     }
 
-    /// Adds the entries of another batch, which is empty then.
+    /// Adds the entries of another batch, which is empty afterwards.
     pub fn append(&mut self, other: &mut Batch) {
         if self.is_empty() {
             std::mem::swap(self, other);
@@ -115,7 +115,8 @@ impl Batch {
         }
     }
 
-    /// Empties it. The memory is for the next batch, unless one operation made it unusually large.
+    /// Clears the batch. Its memory is reused by the next one, unless one operation made it
+    /// unusually large.
     fn clear(&mut self) {
         if self.bytes.capacity() > 4 * BYTES_MAX {
             *self = Batch::default();
@@ -126,22 +127,22 @@ impl Batch {
     }
 }
 
-/// The listener of a cache, and what it has still to be told.
+/// The listener of a cache, and the entries still to report.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     listener: Listener,
-    /// What a panic left, or a writer that could report nothing.
+    /// Entries left by a panic, or by a writer that could not report.
     unreported: Mutex<Batch>,
     has_unreported: AtomicBool,
 }
 
-/// A call of a listener in progress on this thread.
+/// A call of a listener that is in progress on this thread.
 struct Call {
     /// The address of its notifier.
     notifier: usize,
-    /// What is to be reported before the call ends: the listener's own writes add to it.
+    /// Entries to report before the call ends; the listener's own writes add to them.
     waiting: Batch,
-    /// Inserts that the listener may do yet.
+    /// Inserts that the listener may still make.
     inserts: usize,
 }
 
@@ -159,8 +160,8 @@ impl Notifier {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Runs `act` on the call of this listener that is in progress on this thread; `None` when there is none. (A thread
-    /// that ends, and has lost its list, has none either.)
+    /// Runs `act` on this listener's call in progress on this thread, if there is one. (A thread
+    /// that is ending has lost its list, and so has none.)
     fn with_call<R>(&self, act: impl FnOnce(&mut Call) -> R) -> Option<R> {
         CALLS
             .try_with(|calls| {
@@ -171,7 +172,7 @@ impl Notifier {
             .flatten()
     }
 
-    /// Whether an insert may begin: always, but from within the listener.
+    /// Checks whether an insert may begin: always, except from within the listener.
     pub fn admit_insert(&self) -> Result<(), Error> {
         let admitted = self.with_call(|call| {
             let left = call.inserts.checked_sub(1);
@@ -181,7 +182,7 @@ impl Notifier {
         if admitted == Some(false) { Err(Error::ListenerInserts) } else { Ok(()) }
     }
 
-    /// Keeps what cannot be reported here; a later report has it.
+    /// Stores entries that cannot be reported here, for a later report.
     pub fn keep(&self, batch: &mut Batch) {
         if !batch.is_empty() {
             let mut unreported = self.unreported.lock();
@@ -190,10 +191,11 @@ impl Notifier {
         }
     }
 
-    /// Calls the listener for each entry of the batch, which is empty then, and for those that were kept before.
+    /// Calls the listener for each entry of the batch and for those stored before. Both are empty
+    /// afterwards.
     #[inline]
     pub fn report(&self, batch: &mut Batch) {
-        // A report that misses what another thread kept just now leaves it to the next.
+        // If this misses entries that another thread stores right now, the next report has them.
         if !batch.is_empty() || self.has_unreported.load(Ordering::Relaxed) {
             self.report_some(batch);
         }
@@ -204,7 +206,7 @@ impl Notifier {
         if self.with_call(|call| call.waiting.append(batch)).is_some() {
             return;
         }
-        // A thread that unwinds, or ends and has lost its list, reports nothing.
+        // A thread that unwinds, or that has lost its list because it ends, reports nothing.
         if std::thread::panicking() || CALLS.try_with(|_| ()).is_err() {
             return self.keep(batch);
         }
@@ -224,22 +226,22 @@ impl Notifier {
                 (self.listener.0)(evicted);
             }
         }
-        // The memory goes back to the writer.
+        // The writer gets the memory back.
         std::mem::swap(batch, &mut reporting.batch);
     }
 }
 
-/// The outermost call of a listener. Dropped before all is reported, it keeps the rest.
+/// The outermost call of a listener. If it is dropped early, it stores the remaining entries.
 struct Reporting<'a> {
     notifier: &'a Notifier,
     batch: Batch,
-    /// Entries of the batch that were reported, and the bytes of them.
+    /// Entries of the batch that were reported, and their bytes.
     entry: usize,
     at: usize,
 }
 
 impl Reporting<'_> {
-    /// Takes what waits; false when nothing does.
+    /// Takes the waiting entries; false if there are none.
     fn next_batch(&mut self) -> bool {
         self.batch.clear();
         (self.entry, self.at) = (0, 0);
@@ -276,14 +278,14 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::OnceLock;
 
-    /// Reports come in the order of eviction; a panic costs the entry that was being reported and no other, and what a
-    /// thread that unwinds has is reported by the next.
+    /// Reports arrive in the order of eviction. A panic loses only the entry being reported, and
+    /// the next report has the entries of a thread that unwinds.
     #[test]
     fn a_panic_loses_no_entry() {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hearing = heard.clone();
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let reporting = reported.clone();
         let notifier = Notifier::new(Listener(Arc::new(move |evicted: Evicted<'_>| {
-            hearing.lock().push((evicted.key.to_vec(), evicted.value.len()));
+            reporting.lock().push((evicted.key.to_vec(), evicted.value.len()));
             if evicted.cause == Cause::Conflict {
                 resume_unwind(Box::new(()));
             }
@@ -299,7 +301,7 @@ mod tests {
         report(&mut batch).unwrap_err();
         assert!(batch.is_empty() && !batch.is_full());
         let first = [(b"a".to_vec(), 0), (b"bc".to_vec(), 40_000), (b"d".to_vec(), 40_000)];
-        assert_eq!(std::mem::take(&mut *heard.lock()), first);
+        assert_eq!(std::mem::take(&mut *reported.lock()), first);
         // A writer that is dropped in a panic.
         struct Dropped<'a>(&'a Notifier, Batch);
         impl Drop for Dropped<'_> {
@@ -313,31 +315,32 @@ mod tests {
             let _dropped = dropped;
             resume_unwind(Box::new(()));
         });
-        assert!(catch_unwind(unwinding).is_err() && heard.lock().is_empty());
+        assert!(catch_unwind(unwinding).is_err() && reported.lock().is_empty());
         report(&mut Batch::default()).unwrap();
-        assert_eq!(*heard.lock(), [(b"e".to_vec(), 1), (b"f".to_vec(), 0)]);
+        assert_eq!(*reported.lock(), [(b"e".to_vec(), 1), (b"f".to_vec(), 0)]);
         assert!(!notifier.has_unreported.load(Ordering::Relaxed));
     }
 
-    /// What a listener evicts itself is reported after it returned and before the outermost call does, each entry once;
-    /// and it may insert a bounded number of times, counted anew for the next outermost call.
+    /// Evictions by a listener's own inserts are reported once each, after it returned and before
+    /// the outermost call does. It may insert a bounded number of times, counted per outermost
+    /// call.
     #[test]
     fn what_a_listener_evicts_is_reported_after_it() {
         static NOTIFIER: OnceLock<Notifier> = OnceLock::new();
-        static HEARD: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+        static REPORTED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
         let notifier = NOTIFIER.get_or_init(|| {
             Notifier::new(Listener(Arc::new(|evicted: Evicted<'_>| {
                 let notifier = NOTIFIER.get().unwrap();
-                let before = HEARD.lock().len();
-                // As an insert does that evicts one entry.
+                let before = REPORTED.lock().len();
+                // As an insert that evicts one entry.
                 if notifier.admit_insert().is_ok() {
                     let mut batch = Batch::default();
                     batch.push(&[evicted.key[0] + 1], b"", Cause::Budget);
                     notifier.report(&mut batch);
                     assert!(batch.is_empty());
                 }
-                assert_eq!(HEARD.lock().len(), before, "no call within a call");
-                HEARD.lock().push(evicted.key[0]);
+                assert_eq!(REPORTED.lock().len(), before, "no call within a call");
+                REPORTED.lock().push(evicted.key[0]);
             })))
         });
         for _ in 0..2 {
@@ -346,7 +349,10 @@ mod tests {
             batch.push(&[10], b"", Cause::Budget);
             notifier.report(&mut batch);
             let chain = (INSERTS_EACH + INSERTS_MORE) as u8;
-            assert_eq!(std::mem::take(&mut *HEARD.lock()), (10..=10 + chain).collect::<Vec<u8>>());
+            assert_eq!(
+                std::mem::take(&mut *REPORTED.lock()),
+                (10..=10 + chain).collect::<Vec<u8>>()
+            );
         }
     }
 }

@@ -1,47 +1,49 @@
-//! Read feedback: what a reader read, told to the policy, late and thinned out, so that a `get` stays free of
-//! shared writes.
+//! Read feedback: reports of reads to the policy, late and sampled, so that a `get` makes no shared
+//! write.
 //!
 //! ```text
 //! get     entry not reported in this epoch: mark it, and note (bucket, way, tag, position seen), privately
-//! sync    enough noted, and the lock free: main is told. Busy: later. Buffer full: further ones are dropped
+//! sync    enough noted, and the lock free: report to main. Busy: later. Buffer full: drop further ones
 //! main    the way still has that tag: policy.hit(entry, lag)
 //! ```
 //!
-//! The mark is two bits of the tag word in the reader's own copy of the index, on the line that the lookup has
-//! just read: no memory and no cache miss of its own. An epoch is a stretch of the log, so nobody has to announce
-//! it; as many new entries as a 64th of what the shard holds begin one. Names are reported once an epoch at most,
-//! however often they are read: a Zipf stream's few names do not fill the buffer. Three marks take turns, so
-//! that an entry last read exactly three epochs ago passes for reported.
+//! The mark is two bits of the tag word in the reader's own replica of the index, in the line that
+//! the lookup has just read. So it needs no memory and causes no cache miss. An epoch is a stretch
+//! of the log in which 1/64 as many entries are inserted as the shard holds, so no thread has to
+//! announce it. An entry is reported once per epoch at most, so the few popular entries of a Zipf
+//! stream do not fill the buffer. Three marks take turns: an entry last read exactly three epochs
+//! ago is taken for reported.
 //!
-//! A shared reader ([`crate::IndexMode::Shared`]) has no copy, so no bits to mark: it notes every read until its
-//! buffer is full: the first ones after a sync and none of the later ones, popular names several times.
-//! The position that it notes is that of its last sync though it sees the present, so an entry's age passes for
-//! less than it is by as much as was written between two syncs: where the policy ignores reads of the very young,
-//! it ignores a few more.
+//! A shared reader ([`crate::IndexMode::Shared`]) has no replica to mark. It notes every read until
+//! its buffer is full, so it reports the first reads after a sync, popular entries several times.
+//! It notes the position of its last sync although it sees the present. So an entry's age is
+//! underestimated by the writes between two syncs, and a policy that ignores reads of very young
+//! entries ignores a few more.
 //!
-//! Losing reports loses little. Points of hit ratio below a policy told of every read at once, Partitioned on
-//! real traces, one reader: 0.0 to 0.4 with a sync every 100 reads; 0.0 to 0.6 with one every 1000, when the
-//! buffer overflows; 0.4 to 3.7 without reports. Cost: some 15 ns a read where every fourth one is reported
-//! (uniform reads, a sync every 1024), main's part included; nothing that could be measured otherwise.
+//! Dropped reports cost little. Points of hit ratio below a policy with every read reported at
+//! once, Partitioned on real traces, one reader: 0.0 to 0.4 with a sync every 100 reads; 0.0 to 0.6
+//! with one every 1000, when the buffer overflows; 0.4 to 3.7 without reports. Cost: about 15 ns
+//! per read if every fourth one is reported (uniform reads, a sync every 1024), main's part
+//! included; otherwise not measurable.
 //!
-//! Bounds: [`REPORTS_MAX`] reports of 16 bytes a reader and shard; a sync does one `try_lock` a shard, and only with
-//! [`REPORTS_MIN`] in hand.
+//! Bounds: [`REPORTS_MAX`] reports of 16 bytes per reader and shard. A sync tries one lock per
+//! shard, and only if it has [`REPORTS_MIN`] reports.
 
 use std::cell::Cell;
 
-/// Reports a reader holds at most for a shard.
+/// Reports that a reader holds for a shard, at most.
 const REPORTS_MAX: usize = 256;
-/// Reports for which a sync asks for the lock.
+/// Reports from which a sync tries the lock.
 const REPORTS_MIN: usize = 32;
 
-/// Bytes a reader and shard.
+/// Bytes per reader and shard.
 pub(crate) const FEEDBACK_BYTES: usize = REPORTS_MAX * size_of::<Report>();
 
-/// Epochs a turn over of as many entries as the cache holds.
+/// Epochs in which as many entries are inserted as the cache holds.
 const EPOCHS_PER_TURN: u64 = 64;
-/// Records that a new entry takes once the cache is full, its own and one of the entry that leaves.
+/// Records of a new entry once the cache is full: its own, and that of the evicted entry.
 const RECORDS_PER_ENTRY: u64 = 2;
-/// Values of the mark in use; 0 is never reported.
+/// Values of the mark in use; 0 means never reported.
 const MARKS: u64 = 3;
 
 /// The length of an epoch, in log records, as a power of two.
@@ -49,7 +51,7 @@ pub(crate) fn epoch_shift(entries_max: u64) -> u32 {
     (entries_max * RECORDS_PER_ENTRY / EPOCHS_PER_TURN).max(1).ilog2()
 }
 
-/// The mark of an entry reported when the log was here.
+/// The mark of an entry that was reported at this position of the log.
 #[inline(always)]
 pub(crate) fn mark_at(position: u64, epoch_shift: u32) -> u16 {
     1 + ((position >> epoch_shift) % MARKS) as u16
@@ -67,7 +69,7 @@ pub(crate) struct Report {
 
 const _: () = assert!(size_of::<Report>() == 16, "the budget counts on it");
 
-/// Reports not handed over yet.
+/// Reports that are not handed over yet.
 #[derive(Debug)]
 pub(crate) struct Feedback {
     reports: Box<[Cell<Report>]>,
@@ -75,13 +77,13 @@ pub(crate) struct Feedback {
 }
 
 impl Feedback {
-    /// With room for reports, or for none when reads are not reported.
+    /// With room for reports, or without if reads are not reported.
     pub fn new(is_on: bool) -> Self {
         let len = if is_on { REPORTS_MAX } else { 0 };
         Feedback { reports: (0..len).map(|_| Cell::default()).collect(), len: Cell::new(0) }
     }
 
-    /// True when another report would be dropped.
+    /// True if another report would be dropped.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.len.get() == self.reports.len()
@@ -96,13 +98,13 @@ impl Feedback {
         }
     }
 
-    /// True when it pays to hand them over.
+    /// True if there are enough reports to hand over.
     #[inline(always)]
     pub fn is_due(&self) -> bool {
         self.len.get() >= REPORTS_MIN
     }
 
-    /// All reports, in the order of the reads; there are none afterwards.
+    /// All reports, in the order of the reads; empties the buffer.
     pub fn take(&self) -> &[Cell<Report>] {
         &self.reports[..self.len.replace(0)]
     }
@@ -112,7 +114,7 @@ impl Feedback {
 mod tests {
     use super::*;
 
-    /// Reports come out once, in order, and those beyond the bound are dropped.
+    /// Reports are returned once, in order, and those beyond the bound are dropped.
     #[test]
     fn bounded_and_in_order() {
         let feedback = Feedback::new(true);
@@ -129,7 +131,7 @@ mod tests {
         assert!(off.is_full() && !off.is_due() && off.take().is_empty());
     }
 
-    /// Neighbouring epochs have different marks, none of them 0.
+    /// Neighboring epochs have different marks, none of them 0.
     #[test]
     fn marks_take_turns() {
         let shift = epoch_shift(10_000);

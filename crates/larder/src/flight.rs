@@ -1,30 +1,33 @@
-//! Single flight: of many that miss one key at once, one loads it, the others wait for what it brings.
+//! Coalesced loads: of many callers that miss a key at once, one loads it and the others wait for
+//! its result.
 //!
 //! ```text
-//! absent -> flying -> landed       land(): waiters have the value; stored, unless superseded meanwhile
+//! absent -> flying -> landed       land(): waiters get the value; stored, unless superseded meanwhile
 //!              |----> abandoned    the token was dropped (an error, a panic, a cancelled task): waiters are
-//!              |                   told, and one of them begins anew
-//!              '----> taken over   its deadline is past and somebody else began: the old token brings nothing
+//!              |                   notified, and one of them begins again
+//!              '----> taken over   its deadline has passed and another began: the old token's value is dropped
 //! ```
 //!
 //! Invariants
 //! 1. A flight is found by its whole key: a waiter never gets another key's value.
-//! 2. Of one key at most one token may store: the flight in the table, by its last leader. While it stores
-//!    (`Outcome::Storing`) it stays in the table, nobody takes over, and `supersede` waits.
-//! 3. A load that began before an insert or a remove *was called* never overwrites what that did: the caller
-//!    says [`Flight::supersede`] first, which takes the flight out of the table or waits until it has stored,
-//!    and writes then. (A load that begins after that call may overwrite it: it sees at its source what the
-//!    caller did before calling.)
-//! 4. No caller's code runs under a lock, and no value is dropped, but for the value's `clone` for each who
-//!    waits: let it be an `Arc`.
-//! 5. Who waits is woken at the end of the flight, however it ends, unless its leader sleeps forever; a
-//!    blocked thread gives up after a time of its choosing, a task is dropped by its own timer.
+//! 2. Of one key at most one token may store: that of the flight in the table, and of its last
+//!    leader. While it stores (`Outcome::Storing`) it stays in the table, nobody can take over, and
+//!    `supersede` waits.
+//! 3. A load that began before an insert or a remove *was called* never overwrites its result. The
+//!    caller first calls [`Flight::supersede`], which removes the flight from the table or waits
+//!    until it has stored, and then writes. (A load that begins after that call may overwrite it:
+//!    it sees at its source what the caller did before the call.)
+//! 4. No caller's code runs under a lock, and no value is dropped there. The exception is the
+//!    value's `clone` for each waiter, so let it be an `Arc`.
+//! 5. A waiter is woken when the flight ends, however it ends, unless its leader sleeps forever. A
+//!    blocked thread stops waiting after a time of its choice; a task is dropped by its own timer.
 //!
-//! Time is an argument, as everywhere. There is no runtime in here: a [`Waiter`] is a plain future, and a
-//! thread waits by parking.
+//! Time is an argument, as everywhere. There is no runtime in here: a [`Waiter`] is a plain future,
+//! and a thread waits by parking.
 //!
-//! Bounds: `flights_max` flights; each takes its key and some 200 bytes, and 24 for each that waits at once.
-//! Cost: a lock of one of 64 shards to begin and to land; `supersede` is one load while nothing is in flight.
+//! Bounds: `flights_max` flights; each takes its key and about 200 bytes, and 24 for each waiter.
+//! Cost: a lock of one of 64 shards to begin and to land; `supersede` is one load while there is no
+//! flight.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -39,7 +42,7 @@ use crate::time::Seconds;
 
 const SHARDS: usize = 64;
 
-/// Loads in flight, by key. Cheap to clone; a clone is the same table.
+/// Loads in flight, by key. Cloning is cheap, and a clone is the same table.
 #[derive(Debug)]
 pub struct Flight<R> {
     core: Arc<Core<R>>,
@@ -70,46 +73,46 @@ struct Call<R> {
 
 #[derive(Debug)]
 struct Progress<R> {
-    /// Which of the tokens given for this flight counts: the last.
+    /// The token that counts: the last one given for this flight.
     leader: u64,
     thread: thread::ThreadId,
     deadline: Seconds,
     outcome: Outcome<R>,
     wakers: Vec<Option<Waker>>,
-    /// Places in `wakers` that waiters who went away have left.
+    /// Free positions in `wakers`, of waiters that were dropped.
     vacant: Vec<usize>,
 }
 
 #[derive(Debug)]
 enum Outcome<R> {
     Flying,
-    /// The leader, on this thread, is storing what it brought.
+    /// The leader, on this thread, is storing its value.
     Storing(thread::ThreadId),
     Landed(R),
     Abandoned,
 }
 
-/// What a caller who missed is to do.
+/// What a caller that missed has to do.
 #[derive(Debug)]
 #[must_use]
 pub enum Begin<R> {
     /// Load the value and [`Token::land`] it.
     Lead(Token<R>),
-    /// Somebody is loading it: wait, or serve what you have.
+    /// Another caller is loading it: wait, or serve what you have.
     Wait(Waiter<R>),
-    /// `flights_max` loads are under way. Load for yourself and do not store, or turn the request away.
+    /// `flights_max` loads are in flight. Load without storing, or refuse the request.
     Full,
 }
 
-/// What became of a value that was brought.
+/// What happened to a loaded value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landing {
-    /// It was stored, and given to those who waited.
+    /// It was stored, and passed to the waiters.
     Stored,
-    /// An insert or a remove came first: it was given to those who waited, who all began before that, and
-    /// not stored.
+    /// An insert or a remove came first. The value was passed to the waiters, which all began
+    /// before that, and was not stored.
     Superseded,
-    /// It came after its deadline and somebody else had begun: nobody was given it.
+    /// It landed after its deadline, and another load had begun: it was dropped.
     TakenOver,
 }
 
@@ -121,8 +124,8 @@ impl<R: Clone> Flight<R> {
         Flight { core: Arc::new(Core { shards, hasher: RandomState::new(), active, flights_max }) }
     }
 
-    /// Takes the lead in loading `key`, or joins those who wait. A leader who has not landed `patience_s`
-    /// seconds from `now` may be replaced by the next who begins.
+    /// Takes the lead in loading `key`, or joins its waiters. The next caller may replace a leader
+    /// that has not landed `patience_s` seconds after `now`.
     pub fn begin(&self, key: &[u8], now: Seconds, patience_s: u32) -> Begin<R> {
         let deadline = Seconds(now.0.saturating_add(patience_s));
         let mut table = self.core.shard(key).lock();
@@ -137,7 +140,7 @@ impl<R: Clone> Flight<R> {
             progress.deadline = deadline;
             return Begin::Lead(self.token(key, call, progress.leader));
         }
-        // May let a few more in than allowed, when several shards ask at once; never one a shard too many.
+        // May allow a few more when several shards begin at once, at most one per shard.
         if self.core.active.load(Ordering::Relaxed) >= self.core.flights_max {
             return Begin::Full;
         }
@@ -161,11 +164,11 @@ impl<R: Clone> Flight<R> {
         Token { core: self.core.clone(), call: call.clone(), key: key.into(), leader, ended: false }
     }
 
-    /// Says that `key` is about to be inserted or removed: loads that began before will not be stored, or have
-    /// been when this returns. Those who wait for one still get what it brings.
+    /// Announces that `key` is about to be inserted or removed. Loads that began before will not be
+    /// stored, or are stored when this returns. Their waiters still get their values.
     #[inline]
     pub fn supersede(&self, key: &[u8]) {
-        // A flight that this load misses began in no order with this call: invariant 3 allows it.
+        // A flight that this load misses has no order with this call: invariant 3 allows it.
         if self.core.active.load(Ordering::Acquire) > 0 {
             self.forget(key);
         }
@@ -185,7 +188,7 @@ impl<R: Clone> Flight<R> {
         storing.into_iter().for_each(wait_for_store);
     }
 
-    /// [`Flight::supersede`] of every key.
+    /// [`Flight::supersede`] for every key.
     pub fn supersede_all(&self) {
         for shard in &self.core.shards {
             let (forgotten, storing): (Table<R>, Table<R>) = {
@@ -202,12 +205,12 @@ impl<R: Clone> Flight<R> {
         }
     }
 
-    /// Loads in flight, those apart that were superseded or taken over.
+    /// Loads in flight, except those that were superseded or taken over.
     pub fn len(&self) -> usize {
         self.core.active.load(Ordering::Relaxed)
     }
 
-    /// True while none is.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -225,8 +228,8 @@ impl<R> Call<R> {
     }
 }
 
-/// Storing is short, and ends, however it does. Not for the thread that stores: a write of its own, as a
-/// cache's listener may make one, comes after what it stored.
+/// Waits for a store, which is short and always ends. Not for the thread that stores: a write of
+/// its own, for example by a cache's listener, comes after what it stored.
 fn wait_for_store<R: Clone>(call: Arc<Call<R>>) {
     let here = thread::current().id();
     if !matches!(call.progress.lock().outcome, Outcome::Storing(thread) if thread == here) {
@@ -234,8 +237,8 @@ fn wait_for_store<R: Clone>(call: Arc<Call<R>>) {
     }
 }
 
-/// The duty to bring a value. Dropped without having landed, it tells those who wait to begin anew. May cross
-/// threads and await points.
+/// The duty to load a value. If it is dropped without landing, the waiters begin again. It may
+/// cross threads and await points.
 #[derive(Debug)]
 #[must_use = "those who wait for this load wait until it lands or the token is dropped"]
 pub struct Token<R> {
@@ -252,8 +255,8 @@ impl<R> Token<R> {
         &self.key
     }
 
-    /// Brings the value: runs `store`, unless an insert or a remove came first, and wakes those who wait.
-    /// Inserts and removes of this key wait for `store`: it stores, and no more.
+    /// Lands the value: runs `store`, unless an insert or a remove came first, and wakes the
+    /// waiters. Inserts and removes of this key wait for `store`, so it should only store.
     pub fn land(mut self, value: R, store: impl FnOnce(&R)) -> Landing {
         let is_stored = {
             let table = self.core.shard(&self.key).lock();
@@ -269,7 +272,7 @@ impl<R> Token<R> {
             is_stored
         };
         if is_stored {
-            // Should this panic, `drop` ends the flight.
+            // If this panics, `drop` ends the flight.
             store(&value);
         }
         self.end(Outcome::Landed(value));
@@ -280,7 +283,7 @@ impl<R> Token<R> {
         table.get(&*self.key).is_some_and(|call| Arc::ptr_eq(call, &self.call))
     }
 
-    /// Ends the flight, if it is still this token's to end.
+    /// Ends the flight, unless another token owns it.
     fn end(&mut self, outcome: Outcome<R>) {
         self.ended = true;
         let (forgotten, wakers) = {
@@ -310,19 +313,19 @@ impl<R> Drop for Token<R> {
     }
 }
 
-/// Waits for what another brings: as a future, or by blocking. `None` says that nothing will come: look
-/// again, and begin anew. May be dropped at any time.
+/// Waits for another caller's load, as a future or by blocking. `None` means that there will be no
+/// value: look up and begin again. May be dropped at any time.
 #[derive(Debug)]
-#[must_use = "a waiter waits when it is polled or told to"]
+#[must_use = "a waiter waits only when it is polled or blocked on"]
 pub struct Waiter<R> {
     call: Arc<Call<R>>,
-    /// Where in the flight's wakers ours is.
+    /// Its position in the flight's wakers.
     place: Option<usize>,
 }
 
 impl<R: Clone> Waiter<R> {
-    /// Blocks until the flight ends or `patience` is over, which is `Pending`. Nothing is ever missed by
-    /// waiting in steps.
+    /// Blocks until the flight ends, or returns `Pending` after `patience`. Waiting in several
+    /// steps misses nothing.
     #[allow(clippy::disallowed_methods, reason = "a caller waits for a time")]
     pub fn wait_for(&mut self, patience: Duration) -> Poll<Option<R>> {
         let end = Instant::now().checked_add(patience);
@@ -340,7 +343,7 @@ impl<R: Clone> Waiter<R> {
         }
     }
 
-    /// True when this very thread took the lead: blocking it may mean that nobody ever lands.
+    /// True if this thread leads: blocking it might mean that the load never lands.
     pub fn is_led_here(&self) -> bool {
         self.call.progress.lock().thread == thread::current().id()
     }
@@ -350,7 +353,7 @@ impl<R: Clone> Future for Waiter<R> {
     type Output = Option<R>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Cloned before the lock and dropped after it: a waker's code is not ours.
+        // Cloned before the lock and dropped after it, because a waker runs foreign code.
         let mut waker = Some(context.waker().clone());
         let call = self.call.clone();
         let mut progress = call.progress.lock();
@@ -379,7 +382,7 @@ impl<R> Drop for Waiter<R> {
         let waker = {
             let mut progress = self.call.progress.lock();
             let waker = progress.wakers.get_mut(place).map(Option::take);
-            // After the flight's end the list is empty, and nobody looks for a place any more.
+            // After the flight's end the list is empty, and positions are unused.
             if waker.is_some() {
                 progress.vacant.push(place);
             }
@@ -389,7 +392,7 @@ impl<R> Drop for Waiter<R> {
     }
 }
 
-/// Wakes a thread that is parked.
+/// Wakes a parked thread.
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {

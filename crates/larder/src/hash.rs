@@ -1,23 +1,25 @@
-//! A seeded 64-bit hash for short keys: folded 64 x 64 -> 128-bit multiplications, 16 bytes a step.
+//! A seeded 64-bit hash for short keys: folded 64 x 64 -> 128-bit multiplications, 16 bytes per
+//! step.
 //!
-//! Keys come from the network, so the seed takes part in every step. Collisions cost little: a bucket
-//! holds ten, the key is always compared, and the worst that a flood of them does is to evict itself.
+//! Keys come from the network, so the seed takes part in every step. Collisions cost little: a
+//! bucket holds ten entries, keys are always compared, and a flood of colliding keys can only evict
+//! itself.
 
-/// The hash of a key, for the cache that made it.
+/// The hash of a key, for the cache that computed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub(crate) u64);
 
 impl KeyHash {
-    /// All 64 bits, for tables of the caller's own beside the cache.
+    /// All 64 bits, for the caller's own tables.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Odd constants with no structure: the fractional parts of the square roots of 2, 3 and 5.
+/// Odd constants without structure: the fractional parts of the square roots of 2, 3 and 5.
 const SALT: [u64; 3] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b];
 
-/// Makes hashes; the same seed makes the same ones everywhere.
+/// Computes hashes. The same seed gives the same hashes everywhere.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hasher {
     seed: u64,
@@ -65,7 +67,7 @@ fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// The first four bytes, likewise.
+/// The first four bytes; the caller has checked that they are there.
 #[inline(always)]
 fn half(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |chunk| u64::from(u32::from_le_bytes(*chunk)))
@@ -92,7 +94,7 @@ mod tests {
         assert_ne!(hasher.hash(b"example.org"), Hasher::new(2).hash(b"example.org"));
     }
 
-    /// Consecutive addresses fill buckets and tags evenly: no bit of the hash is stuck or lopsided.
+    /// Consecutive addresses fill buckets and tags evenly: no bit of the hash is stuck or biased.
     #[test]
     fn bits_are_even() {
         let hasher = Hasher::new(7);

@@ -1,16 +1,16 @@
-//! Where an entry lies: two buckets a key, its home first.
+//! Where an entry is: two possible buckets per key, its home first.
 //!
 //! ```text
-//! tag word   14 bits of hash (never 0) | 0 | second     second: the entry lies in its second bucket
+//! tag word   14 bits of hash (never 0) | 0 | second     second: the entry is in its second bucket
 //! home   = (hash_high * buckets) >> 32
 //! shard  = bits 16 and up of the hash, which neither home nor tag uses
 //! second = home + 1 + d(tag)            modulo buckets; invertible from the tag alone
-//! mask   bit (tag & 15) of home: an entry displaced from here with such a tag lies in its second
+//! mask   bit (tag & 15) of home: an entry displaced from here with such a tag is in its second
 //! ```
 //!
-//! An insert tries home, then the second; both full, an entry of either moves to its own other bucket. A
-//! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
-//! a function of the operations alone: no memory state takes part.
+//! An insert tries home, then the second bucket. If both are full, an entry of either moves to its
+//! own other bucket. So a miss reads one line, and a second one only if the mask says so (8 % at 80
+//! % load). Placement depends only on the operations, not on the state of memory.
 
 use larder_mem::{
     CopyView, Main, MainView, Memory, Probe, Region, Slot, TAG_BITS_LOW, prefetch_read,
@@ -20,10 +20,10 @@ use larder_mem::{
 use crate::error::Error;
 use crate::hash::KeyHash;
 
-/// Low bit of a tag word: the entry lies in its second bucket.
+/// Low bit of a tag word: the entry is in its second bucket.
 pub(crate) const SECOND: u16 = 1;
 
-/// The arithmetic of shards, buckets and tags, for shards of one number of buckets.
+/// The arithmetic of shards, buckets and tags, for shards with the same number of buckets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placement {
     buckets: u32,
@@ -38,8 +38,8 @@ impl Placement {
         Placement { buckets: buckets as u32, shard_mask: shards as u32 - 1 }
     }
 
-    /// The shard that a key belongs to. (By the top bits, home would have to shift by their number: 2 ns of a
-    /// lookup in a batch, with one shard, too.)
+    /// The shard of a key. (With the top bits, home would need a shift by their number: 2 ns per
+    /// lookup in a batch, also with one shard.)
     #[inline(always)]
     pub fn shard(&self, hash: KeyHash) -> usize {
         ((hash.0 as u32 >> 16) & self.shard_mask) as usize
@@ -71,7 +71,7 @@ impl Placement {
         (bucket - wrap) as usize
     }
 
-    /// The home of an entry that lies in its second bucket.
+    /// The home of an entry that is in its second bucket.
     #[inline]
     pub fn home_of_second(&self, second: usize, tag_word: u16) -> usize {
         let distance = self.distance(tag_word) as usize;
@@ -88,8 +88,8 @@ impl Placement {
         if tag_word & SECOND == 0 { bucket } else { self.home_of_second(bucket, tag_word) }
     }
 
-    /// What a key is known by after its entry has left: its home and tag, mixed. Can be had without the
-    /// key, from where an entry lies.
+    /// Identifies a key after its entry was evicted: its home and tag, mixed. Computed from an
+    /// entry's place, without the key.
     #[inline]
     pub fn fingerprint(&self, hash: KeyHash) -> u64 {
         fingerprint(self.home(hash), self.tag_word(hash))
@@ -109,13 +109,13 @@ fn fingerprint(home: usize, tag_word: u16) -> u64 {
     mixed as u64 ^ (mixed >> 64) as u64
 }
 
-/// The number, 0 to 15, of the mask bit that stands for a tag.
+/// The number of the mask bit for a tag, 0 to 15.
 #[inline(always)]
 pub(crate) fn mask_bit(tag_word: u16) -> u32 {
     u32::from(tag_word >> TAG_BITS_LOW) & 15
 }
 
-/// Whatever has buckets that lead to slots: main, and what readers look at.
+/// A table with buckets that lead to slots: main, or a reader's view.
 pub(crate) trait Lines<'a>: Copy {
     fn probe(self, bucket: usize, tag_word: u16) -> Probe;
     fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>>;
@@ -145,7 +145,7 @@ impl<'a> Lines<'a> for &'a Main<'_> {
     }
 }
 
-/// What a view does by itself.
+/// The methods that a view has itself.
 macro_rules! lines_of_view {
     ($view:ident) => {
         impl<'a> Lines<'a> for $view<'a> {
@@ -175,7 +175,8 @@ macro_rules! lines_of_view {
 lines_of_view!(CopyView);
 lines_of_view!(MainView);
 
-/// With a key's home line here, brings near what a lookup will read next. True when that is its second bucket.
+/// With a key's home line here, prefetches what a lookup reads next. True if that is its second
+/// bucket.
 #[inline(always)]
 pub(crate) fn stage<'a, L: Lines<'a>>(lines: L, placement: &Placement, hash: KeyHash) -> bool {
     let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
@@ -191,7 +192,7 @@ pub(crate) fn stage<'a, L: Lines<'a>>(lines: L, placement: &Placement, hash: Key
     goes_on
 }
 
-/// With a key's second bucket here, brings near the slot that it leads to.
+/// With a key's second bucket here, prefetches the slot that it leads to.
 #[inline(always)]
 pub(crate) fn stage_second<'a, L: Lines<'a>>(lines: L, placement: &Placement, hash: KeyHash) {
     let tag_word = placement.tag_word(hash);
@@ -202,7 +203,7 @@ pub(crate) fn stage_second<'a, L: Lines<'a>>(lines: L, placement: &Placement, ha
     }
 }
 
-/// An entry found: where, and what.
+/// The result of a lookup: the place and the slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub bucket: usize,
@@ -229,7 +230,7 @@ pub(crate) fn find<'a, L: Lines<'a>>(
     find_in(lines, second, lines.probe(second, tag_word).candidates, key)
 }
 
-/// Whether two keys are the same. Most are 8 to 16 bytes: two words each, and no call.
+/// Compares two keys. Most have 8 to 16 bytes: two words each, and no call.
 #[inline(always)]
 fn same(a: &[u8], b: &[u8]) -> bool {
     let word = |chunk: Option<&[u8; 8]>| chunk.map_or(0, |chunk| u64::from_ne_bytes(*chunk));
@@ -263,9 +264,9 @@ fn find_in<'a, L: Lines<'a>>(
     None
 }
 
-/// How many entries displaced from each bucket stand behind each bit of its mask. Sixteen counts of three
-/// bits a bucket; one that reaches [`Displaced::MANY`] stays there, so that its mask bit does too: slower, never
-/// wrong. (With 0.08 behind a bit on average, that is one in four million million.)
+/// Counts the displaced entries behind each bit of each bucket's mask: sixteen counts of three bits
+/// per bucket. A count that reaches [`Displaced::MANY`] stays there, and so does its mask bit:
+/// slower, never wrong. (With 0.08 behind a bit on average, the probability is 1 in 4e12.)
 #[derive(Debug)]
 pub(crate) struct Displaced {
     counts: Region<Counts>,
@@ -274,7 +275,7 @@ pub(crate) struct Displaced {
 /// Sixteen counts, little-endian.
 type Counts = [u8; 6];
 
-/// Bytes that the counts take of the budget, a bucket.
+/// Bytes of the counts, per bucket.
 pub(crate) const DISPLACED_BYTES: usize = size_of::<Counts>();
 
 impl Displaced {
@@ -285,7 +286,7 @@ impl Displaced {
         Ok(Displaced { counts: memory.region(buckets).map_err(Error::Memory)? })
     }
 
-    /// Brings a bucket's counts near.
+    /// Prefetches a bucket's counts.
     #[inline(always)]
     pub fn prefetch(&self, bucket: usize) {
         prefetch_slice(&self.counts, bucket);
@@ -307,7 +308,7 @@ impl Displaced {
         self.word(bucket) >> (bit * 3) & Self::MANY
     }
 
-    /// One more; the mask that the bucket should have.
+    /// Counts one more; returns the mask that the bucket should have.
     pub fn add(&mut self, bucket: usize, bit: u32, mask: u16) -> u16 {
         if self.count(bucket, bit) < Self::MANY {
             self.set_word(bucket, self.word(bucket) + (1 << (bit * 3)));
@@ -315,7 +316,7 @@ impl Displaced {
         mask | 1 << bit
     }
 
-    /// One less; the mask that the bucket should have.
+    /// Counts one less; returns the mask that the bucket should have.
     pub fn remove(&mut self, bucket: usize, bit: u32, mask: u16) -> u16 {
         match self.count(bucket, bit) {
             Self::MANY => return mask,
@@ -330,7 +331,7 @@ impl Displaced {
 mod tests {
     use super::*;
 
-    /// Keys of every length are the same as themselves, and as none that differs in one byte or in length.
+    /// Keys of every length equal themselves, and no key that differs in one byte or in length.
     #[test]
     fn keys_compare() {
         let key: Vec<u8> = (0..40).collect();

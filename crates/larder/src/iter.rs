@@ -1,7 +1,7 @@
-//! A walk over all entries, those that would leave first coming first, in short lock holds.
+//! A walk over all entries, those to be evicted first coming first, in short lock holds.
 //!
-//! The policy gives the order and keeps each walk's place through whatever comes, goes and moves between two
-//! holds. Walks do not wait for one another.
+//! The policy gives the order, and keeps each walk's place while entries are inserted, removed and
+//! moved between two holds. Walks do not wait for each other.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::cache::{Shared, with_engine};
 use crate::policy::WalkId;
 use crate::time::{Seconds, end_of, is_expired};
 
-/// Entries copied a lock hold.
+/// Entries copied per lock hold.
 const ENTRIES_PER_HOLD: usize = 64;
 
 /// A copy of one entry.
@@ -34,12 +34,12 @@ impl OwnedEntry {
         &self.bytes[self.key_len as usize..]
     }
 
-    /// The first second in which the entry is gone; `None` for never.
+    /// The first second in which the entry has expired; `None` for never.
     pub fn expires(&self) -> Option<Seconds> {
         end_of(self.expires)
     }
 
-    /// The version that [`crate::Writer::insert_if_newer`] gave it.
+    /// The version that [`crate::Writer::insert_if_newer`] stored.
     pub fn version(&self) -> Option<u64> {
         self.version
     }
@@ -50,7 +50,7 @@ pub struct Iter<'a> {
     shared: &'a Shared,
     now: Seconds,
     chunk: VecDeque<OwnedEntry>,
-    /// The shard being walked, and the walk of it once it has begun.
+    /// The shard being walked, and its walk once it has begun.
     shard: usize,
     walk: Option<WalkId>,
 }
@@ -63,7 +63,7 @@ impl<'a> Iter<'a> {
     /// Copies the next entries of this shard; false at its end.
     fn fill(&mut self) -> bool {
         let shard = &self.shared.shards[self.shard];
-        // A poisoned shard has no more to tell: its list may be half changed.
+        // A poisoned shard is skipped: its list may be half changed.
         let Ok(mut guard) = shard.lock() else { return false };
         let (now, chunk) = (self.now, &mut self.chunk);
         with_engine(shard, &mut guard, |engine| {
@@ -89,7 +89,7 @@ impl<'a> Iter<'a> {
         })
     }
 
-    /// Ends the walk of this shard, if one has begun: nobody keeps a place for it any more.
+    /// Ends the walk of this shard, if one has begun, so that the policy frees its place.
     fn end_walk(&mut self) {
         if let Some(walk) = self.walk.take()
             && let Some(shard) = self.shared.shards.get(self.shard)

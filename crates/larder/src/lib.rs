@@ -1,11 +1,11 @@
-//! larder: a cache that many cores read without meeting each other.
+//! larder: a cache that many cores read without contention.
 //!
 //! ```
 //! use larder::{Cache, Seconds, Ttl};
 //!
 //! let cache = Cache::builder().budget(1 << 20).readers_max(2).build()?;
-//! let mut writer = cache.writer(); // one a core that writes
-//! let mut reader = cache.reader()?; // one a core that reads
+//! let mut writer = cache.writer(); // one per core that writes
+//! let mut reader = cache.reader()?; // one per core that reads
 //!
 //! let now = Seconds(1000); // the caller's clock: the engine has none
 //! writer.insert(b"192.0.2.1", b"www.example.org", Ttl::seconds(300), now)?;
@@ -13,23 +13,26 @@
 //!
 //! reader.sync();
 //! let name = reader.get(b"192.0.2.1", now).expect("it was just inserted");
-//! assert_eq!(&*name, b"www.example.org"); // read where it lies, not copied
-//! assert!(reader.get(b"192.0.2.1", Seconds(1300)).is_none()); // its life is over
+//! assert_eq!(&*name, b"www.example.org"); // read in place, not copied
+//! assert!(reader.get(b"192.0.2.1", Seconds(1300)).is_none()); // it has expired
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
-//! One authoritative index takes operations under a lock, in batches, and writes each change down in a
-//! log; every reader has an index copy of its own and applies the log when it likes. Values lie once, in slots
-//! that never change while anyone may look at them. How that is safe is told in `larder-mem`; where an entry
-//! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
+//! One authoritative index, *main*, applies operations under a lock, in batches, and writes each
+//! change to a log. Every reader has a replica of the index and applies the log when it syncs.
+//! Values are stored once, in slots that never change while a reader may look at them. `larder-mem`
+//! explains why that is safe. `index` explains where an entry is, `policy` what is evicted, and
+//! `build` how the budget is divided.
 //!
-//! The engine's own face is a [`Reader`] and a [`Writer`] a core. [`Map`] is the easy one, for any thread or task;
-//! [`Typed`] holds objects in the place of bytes; [`flight`] lets one load what many miss.
+//! There are three APIs. The engine's own is a [`Reader`] and a [`Writer`] per core. [`Map`] is the
+//! simple one, for any thread or task. [`Typed`] stores objects instead of bytes. [`flight`]
+//! coalesces loads of a key that many callers miss.
 //!
-//! What is absent below these faces: a clock (time is an argument), threads, I/O; a lock, an atomic
-//! read-modify-write or a shared write in a reader's `get`; memory beyond the budget; any dependence of *what is
-//! evicted* on memory's state or on who has synced: the same operations, read reports among them, and seed leave
-//! the same entries. Reports are handed over at a sync; with [`Builder::feedback`] off there are none.
+//! The engine below these APIs has no clock (time is an argument), no threads and no I/O. A
+//! reader's `get` takes no lock and makes no atomic read-modify-write and no shared write. There is
+//! no memory beyond the budget. *What is evicted* never depends on the state of memory or on which
+//! reader has synced: the same operations, read reports and seed result in the same entries.
+//! Readers hand their reports over at a sync; with [`Builder::feedback`] off there are none.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 

@@ -1,24 +1,27 @@
-//! The easy face: a map that every thread and task may use, with nothing to own, sync, flush or time.
+//! The simple API: a map that every thread and task may use, without owning, syncing or flushing
+//! anything.
 //!
 //! ```
 //! let map: larder::Map<str, u64> = larder::Map::new(1 << 20)?;
 //! map.insert("lynx", 7)?;
 //! assert_eq!(map.get("lynx"), Some(7));
 //! assert_eq!(map.get_or_insert_with("otter", || 9), 9); // one caller computes, the others wait for it
-//! map.with("otter", |bytes| assert_eq!(bytes, 9u64.to_le_bytes())); // read where it lies
+//! map.with("otter", |bytes| assert_eq!(bytes, 9u64.to_le_bytes())); // read in place
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
-//! Under it are the engine's readers and writers in `reader_pool`, whose header says what they cost and why they
-//! stand behind light locks; `flight`, which lets one caller load what many miss; and a [`Clock`].
+//! It is made of the engine's readers and writers in a `reader_pool`, whose header explains their
+//! locks and cost, of `flight`, which coalesces loads, and of a [`Clock`].
 //!
-//! What holds
-//! * Every operation takes effect at one moment between its call and its return, whatever thread it is on:
-//!   what one thread wrote, every thread that is told of it reads, as long as it is neither evicted nor ended.
-//! * Nothing borrowed leaves a call, so nothing is held across an await point, and no thread can hold up
-//!   writers by sleeping, ending, or being one too many. A closure given to [`Map::with`] can, while it runs:
-//!   keep it short. (Others still read; a write that needs what it holds waits a second, then is refused.)
-//! * An insert is applied at once, one by one. Who writes millions a second takes a
+//! Guarantees
+//! * Every operation takes effect at one moment between its call and its return, on any thread. A
+//!   thread that is notified of another's write reads what was written, unless it was evicted or
+//!   has expired.
+//! * Nothing borrowed outlives a call, so nothing is held across an await point. A thread that
+//!   sleeps or ends never blocks the writers, and there may be any number of threads. Only a
+//!   closure given to [`Map::with`] blocks them while it runs, so keep it short. (Other threads
+//!   still read. A write that needs the memory waits a second, then fails.)
+//! * An insert is applied at once, by itself. For millions of writes per second, use a
 //!   [`crate::Writer`], which applies them in batches, or [`Map::insert_many`].
 //!
 //! Bounds: the budget; [`LOADS_MAX`] loads in flight.
@@ -41,19 +44,20 @@ use crate::reader_pool::ReaderPool;
 use crate::save::{self, Loaded, SaveError};
 use crate::time::{Seconds, Ttl};
 
-/// Keys that may be loaded at once; more are loaded by each who misses, and not stored.
+/// Keys that can be loaded at once, at most. Further ones are loaded by each caller that misses,
+/// and not stored.
 pub const LOADS_MAX: usize = 65_536;
 
-/// How long a load keeps others from loading the same key, in seconds.
+/// How long a load keeps other callers from loading the same key, in seconds.
 const LOAD_S_MAX: u32 = 30;
 
-/// Index copies that [`Map::new`] pays for at most. More threads than that share them.
-const SEATS_MAX: usize = 16;
+/// Readers that [`Map::new`] pays for, at most. More threads share them.
+const POOL_READERS_MAX: usize = 16;
 
-/// A cache from `K` to `V` that any number of threads and tasks share. Cheap to clone; a clone is the same
-/// map. See the module's text for what holds between threads.
+/// A cache from `K` to `V` that any number of threads and tasks share. Cloning is cheap, and a
+/// clone is the same map. The module's text states the guarantees between threads.
 ///
-/// `K` is given by reference and may be unsized: a `Map<str, V>` takes every `&str`.
+/// `K` is passed by reference and may be unsized: a `Map<str, V>` takes every `&str`.
 pub struct Map<K: ?Sized, V> {
     inner: Arc<Inner>,
     types: PhantomData<fn(&K) -> V>,
@@ -78,25 +82,26 @@ impl<K: ?Sized, V> std::fmt::Debug for Map<K, V> {
 }
 
 impl<K: Key + ?Sized, V: Value> Map<K, V> {
-    /// A map that takes at most `budget` bytes, everything counted, and the system's time. Has an index copy
-    /// for each core, up to 16, and a hash that nobody else knows.
+    /// Creates a map that takes at most `budget` bytes, everything counted, and uses the system's
+    /// time. It has an index replica per core, up to 16, and a secret hash seed.
     pub fn new(budget: u64) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let builder = Cache::builder().budget(budget).readers_max(cores.min(SEATS_MAX));
+        let builder = Cache::builder().budget(budget).readers_max(cores.min(POOL_READERS_MAX));
         let builder = builder.random_seed();
         Self::build(builder, Clock::system())
     }
 
-    /// A map over a cache of the caller's description, with the caller's clock. The hash is the description's: see
-    /// [`Builder::random_seed`]. The cache's readers are the
-    /// map's pool: as many as threads are to read at the same moment.
+    /// Creates a map with the caller's settings and clock. The hash seed is the builder's: see
+    /// [`Builder::random_seed`]. The cache's readers are the map's pool, so set as many as threads
+    /// read at the same moment.
     pub fn build(builder: Builder, clock: Clock) -> Result<Self, Error> {
         let pool = ReaderPool::new(builder.build()?);
         let inner = Inner { pool, clock, flight: Flight::new(LOADS_MAX) };
         Ok(Map { inner: Arc::new(inner), types: PhantomData })
     }
 
-    /// The cache below, for its figures and [`Cache::save_to`]. Its keys are the bytes of this map's.
+    /// The underlying cache, for its figures and [`Cache::save_to`]. Its keys are the bytes of this
+    /// map's.
     pub fn cache(&self) -> &Cache {
         self.inner.pool.cache()
     }
@@ -115,8 +120,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.with(key, V::from_value).flatten()
     }
 
-    /// Calls `read` with a value's bytes, where they lie; `None` for a miss. The map may be used in `read`,
-    /// but a write from there is refused ([`Error::Stalled`]) where another thread's would wait.
+    /// Passes a value's bytes to `read`, in place; `None` for a miss. `read` may use the map, but a
+    /// write there fails with [`Error::Stalled`] when another thread's would wait.
     #[inline]
     pub fn with<Q: Key + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&[u8]) -> R) -> Option<R>
     where
@@ -125,7 +130,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         key.with_key(|bytes| self.inner.read(bytes, read))
     }
 
-    /// True when the key has a value.
+    /// True if the key has a value.
     pub fn contains<Q: Key + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -133,8 +138,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.with(key, |_| ()).is_some()
     }
 
-    /// Stores a value until it is replaced, removed or evicted. On an error it is stored or not, as the error
-    /// says; nothing happens later.
+    /// Stores a value until it is replaced, removed or evicted. The error tells whether it was
+    /// stored; nothing is applied later.
     pub fn insert<Q: Key + ?Sized>(&self, key: &Q, value: V) -> Result<(), Error>
     where
         K: Borrow<Q>,
@@ -142,7 +147,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.insert_ttl(key, value, Ttl::FOREVER)
     }
 
-    /// As [`Map::insert`], for `ttl` from now at most.
+    /// As [`Map::insert`], for at most `ttl` from now.
     pub fn insert_ttl<Q: Key + ?Sized>(&self, key: &Q, value: V, ttl: Ttl) -> Result<(), Error>
     where
         K: Borrow<Q>,
@@ -153,8 +158,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         })
     }
 
-    /// Stores many values, in order, applied some dozens at a time: about one and a half times as fast as one by one.
-    /// All are applied when it returns; on an error those before it are.
+    /// Stores many values, in order, in batches: about one and a half times as fast as single
+    /// inserts. All are applied when it returns. On an error, those before the failed one are.
     pub fn insert_many<Q>(
         &self,
         entries: impl IntoIterator<Item = (Q, V)>,
@@ -177,7 +182,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.inner.store_batch(&batch, ttl)
     }
 
-    /// Takes a value out, if there is one.
+    /// Removes a value, if there is one.
     pub fn remove<Q: Key + ?Sized>(&self, key: &Q) -> Result<(), Error>
     where
         K: Borrow<Q>,
@@ -188,13 +193,13 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         })
     }
 
-    /// The value of a key; on a miss what `load` gives, which is stored. Of many threads that miss one key at
-    /// once, one loads and the others wait for it. A value that was inserted, or a removal that was asked
-    /// for, while `load` ran is not overwritten. Should `load` panic, the next of those who wait loads. It
-    /// may take 30 s; then others no longer wait for it.
+    /// The value of a key; on a miss the result of `load`, which is stored. Of many threads that
+    /// miss a key at once, one loads and the others wait. An insert or a removal of the key while
+    /// `load` runs is not overwritten. If `load` panics, the next waiter loads. After 30 s, others
+    /// no longer wait for a load.
     ///
-    /// Blocks: in a task use [`Map::get_or_insert_async`]. What can't be stored, for its size or because all
-    /// memory is in use, is returned all the same.
+    /// Blocks: in a task use [`Map::get_or_insert_async`]. A value that can't be stored, for its
+    /// size or because all memory is in use, is still returned.
     pub fn get_or_insert_with<Q: Key + ?Sized>(&self, key: &Q, load: impl FnOnce() -> V) -> V
     where
         K: Borrow<Q>,
@@ -202,7 +207,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.get_or_insert_ttl_with(key, || (load(), Ttl::FOREVER))
     }
 
-    /// As [`Map::get_or_insert_with`], with a life that `load` decides.
+    /// As [`Map::get_or_insert_with`], with a TTL from `load`.
     pub fn get_or_insert_ttl_with<Q: Key + ?Sized>(
         &self,
         key: &Q,
@@ -223,7 +228,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
                     Found::Full => return load().0,
                     Found::Wait(waiter) => waiter,
                 };
-                // A load that needs itself would wait forever.
+                // A load that needs its own result would wait forever.
                 if waiter.is_led_here() {
                     return load().0;
                 }
@@ -239,9 +244,9 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         })
     }
 
-    /// As [`Map::get_or_insert_with`], for tasks of any runtime: `load` is awaited only by the one who leads,
-    /// and dropped unpolled otherwise. When the task that leads is dropped, the next of those who wait leads.
-    /// Nobody is woken by time alone: put a time limit of your runtime around `load`.
+    /// As [`Map::get_or_insert_with`], for tasks of any runtime. Only the leader awaits `load`; the
+    /// others drop it unpolled. If the leader's task is dropped, the next waiter leads. Time alone
+    /// wakes no waiter, so put your runtime's timeout around `load`.
     pub async fn get_or_insert_async<Q: Key + ?Sized>(
         &self,
         key: &Q,
@@ -272,7 +277,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         }
     }
 
-    /// How many values there are, ended ones included that nobody has missed yet. Takes main's lock.
+    /// The number of values, including expired ones that no lookup has found yet. Takes main's
+    /// lock.
     pub fn len(&self) -> Result<u64, Error> {
         Ok(self.cache().stats()?.entries)
     }
@@ -282,23 +288,24 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         Ok(self.len()? == 0)
     }
 
-    /// Inserts what [`Cache::save_to`] wrote, of a map with the same types: what decodes to no `V` reads as a
-    /// miss.
+    /// Inserts what [`Cache::save_to`] wrote, of a map with the same types; bytes that are no `V`
+    /// are a miss.
     pub fn load_from(&self, input: &mut impl Read) -> Result<Loaded, SaveError> {
         let Inner { pool, clock, flight } = &*self.inner;
         let now = clock.now();
         flight.supersede_all();
-        // A writer of its own: the pool' are never held while somebody else's code runs, as `input`'s does.
+        // A separate writer: those of the pool are never held while a caller's code runs, here
+        // `input`'s.
         let mut writer = self.cache().writer();
         let loaded = save::load(input, now, |entry| pool.retry(|| entry.insert(&mut writer, now)))?;
         pool.retry(|| writer.flush().map(drop))?;
         Ok(loaded)
     }
 
-    /// Takes out all that was there when it was called. What is inserted meanwhile may stay or go.
+    /// Removes all values that are present at the call. Values inserted meanwhile may stay or not.
     pub fn clear(&self) -> Result<(), Error> {
         self.inner.flight.supersede_all();
-        // At second 0 nothing has ended yet: ended entries are taken out too.
+        // At second 0 nothing has expired yet, so expired entries are removed too.
         for entry in self.cache().iter(Seconds(0)) {
             self.inner.pool.write(|writer| writer.remove(entry.key()))?;
         }
@@ -306,11 +313,12 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     }
 }
 
-/// Entries to be stored together, as the engine takes them: encoded before any lock is taken.
+/// Entries to be stored together, as the engine takes them. They are encoded before any lock is
+/// taken.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
-    /// Where each key ends, and each value.
+    /// The end of each key, and of each value.
     ends: Vec<(usize, usize)>,
 }
 
@@ -326,7 +334,8 @@ impl Batch {
         });
     }
 
-    /// As many entries as a writer applies together, or as many bytes as are worth copying at once.
+    /// True at the number of entries that a writer applies together, or the number of bytes worth
+    /// copying at once.
     fn is_full(&self) -> bool {
         self.ends.len() >= 64 || self.bytes.len() >= 64 << 10
     }
@@ -344,7 +353,7 @@ impl Batch {
     }
 }
 
-/// What somebody who asks for a key finds.
+/// The result of a lookup that may load.
 enum Found<V> {
     Value(V),
     Lead(Token<Arc<[u8]>>),
@@ -373,7 +382,7 @@ impl Inner {
         let now = self.clock.now();
         let mut entries = batch.iter();
         let mut next = entries.next();
-        // Run again after a stall, it goes on where it stood.
+        // Run again after a stall, it continues where it was.
         self.pool.write(|writer| {
             while let Some((key, value)) = next {
                 writer.insert(key, value, ttl, now)?;
@@ -391,7 +400,7 @@ impl Inner {
         match self.flight.begin(key, self.clock.now(), LOAD_S_MAX) {
             Begin::Full => Found::Full,
             Begin::Wait(waiter) => Found::Wait(waiter),
-            // Another's load may have landed between our miss and our lead.
+            // Another caller's load may have landed between our miss and our lead.
             Begin::Lead(token) => match get() {
                 Some(value) => Found::Value(value),
                 None => Found::Lead(token),
@@ -403,7 +412,7 @@ impl Inner {
         let key: Box<[u8]> = token.key().into();
         let bytes = value.with_value(|bytes| Arc::<[u8]>::from(bytes));
         token.land(bytes, |bytes| {
-            // Refused, it is not stored; those who asked for it have it all the same.
+            // If it is refused, it is not stored; the waiters get it all the same.
             let _ = self.store(&key, bytes, ttl);
         });
     }

@@ -1,19 +1,19 @@
-//! A moment in a cache's history: one log position a shard.
+//! A moment in a cache's history: one log position per shard.
 
 use larder_mem::LogPosition as ShardPosition;
 
-/// Shards that a cache has at most. One takes some ten million writes a second.
+/// Shards of a cache, at most. One shard takes about ten million writes a second.
 pub(crate) const SHARDS_MAX: usize = 8;
 
-/// A moment in the cache's history: everything before it has been done. Shards are independent, so it has
-/// a number for each, and of two positions neither need be the earlier one; with one shard it is a number.
+/// A moment in the cache's history: all operations before it are applied. Shards are independent,
+/// so it has a number for each shard, and of two positions neither need be the earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LogPosition {
     shards: [ShardPosition; SHARDS_MAX],
 }
 
 impl LogPosition {
-    /// Past every position: "all there is".
+    /// After every position: all there is.
     pub const END: LogPosition = LogPosition { shards: [ShardPosition::END; SHARDS_MAX] };
 
     /// Log records written since the cache was built, in all shards.
@@ -41,7 +41,7 @@ impl LogPosition {
     }
 }
 
-/// Earlier in every shard is earlier; else neither is.
+/// Earlier if it is earlier or equal in every shard; otherwise the two are not ordered.
 impl PartialOrd for LogPosition {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         use std::cmp::Ordering::{Equal, Greater, Less};
@@ -62,7 +62,7 @@ impl PartialOrd for LogPosition {
 mod tests {
     use super::*;
 
-    /// A position is before another when no shard is after: the order is partial, and END is last.
+    /// A position is before another if no shard is after: the order is partial, and END is last.
     #[test]
     fn order_is_partial() {
         let (start, end) = (ShardPosition::default(), ShardPosition::END);

@@ -1,11 +1,11 @@
-//! A reader: one core's way to read, without a lock, a read-modify-write, or a write that others see.
+//! A reader: one core's handle for lookups, without a lock, a read-modify-write, or a write to a
+//! shared cache line.
 //!
-//! `refresh*` shows the reader newer entries and leaves [`Entry`]s as they are; `sync*` also gives back
-//! what it no longer needs, and the borrow checker sees to it that no `Entry` is alive then. A reader that
-//! does neither reads an unchanging picture and, in the end, stalls the writers: sync now and then,
-//! or park.
+//! `refresh*` shows newer entries and leaves [`Entry`]s valid. `sync*` also releases memory, and
+//! the borrow checker makes sure that no `Entry` is alive then. A reader that calls neither shows
+//! an unchanging state and eventually stalls the writers: sync now and then, or park.
 //!
-//! A sync also tells the policy what was read, where the cache was built with feedback: see `feedback`.
+//! If the cache was built with feedback, a sync also reports reads to the policy: see `feedback`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::index::{Found, Placement, find, stage, stage_second};
 use crate::position::{LogPosition, SHARDS_MAX};
 use crate::time::{Seconds, SyncMode, Ticks, is_dead, is_expired};
 
-/// Keys whose memory is fetched together in [`Reader::get_many`].
+/// Keys whose memory [`Reader::get_many`] fetches together.
 const BATCH: usize = 32;
 
-/// Reports whose lines are fetched before their turn.
+/// How many reports ahead lines are prefetched.
 const REPORT_AHEAD: usize = 8;
 
-/// What a reader has for each shard. In place: behind a pointer, a hit in the CPU's caches took 3 of 26 ns more,
-/// and the first in place with the others behind a pointer is a jump that nobody foresees.
+/// What a reader has for each shard. It is in place because a hit in the CPU's caches takes 3 of 26
+/// ns more behind a pointer. With only the first in place, the branch is unpredictable.
 type PerShard<T> = [Option<T>; SHARDS_MAX];
 
-/// Opens or shuts each shard.
+/// Applies `act` to each shard's item.
 fn each_shard<T, U, E>(
     shards: impl IntoIterator<Item = T>,
     mut act: impl FnMut(T) -> Result<U, E>,
@@ -46,25 +46,26 @@ fn each_shard<T, U, E>(
     Ok(made)
 }
 
-/// One core's way to read. `Send`, not `Sync`: make one a core.
+/// One core's handle for lookups. `Send`, not `Sync`: create one per core.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
-    /// Where keys lie: the cache's own, at hand.
+    /// A copy of the cache's own, without an indirection.
     placement: Placement,
-    /// One a shard, before the id: they leave it before another takes it.
+    /// One per shard. They stand before the id, so that they are unregistered before another reader
+    /// takes the id.
     shards: PerShard<ShardReader>,
     id: ReaderId,
-    /// Lookups bring the reader to the present first.
+    /// Lookups refresh first.
     immediate: bool,
-    /// The cache's own, at hand.
+    /// A copy of the cache's own.
     report_shift: Option<u32>,
     lookups: Tally,
     /// When [`Reader::sync_if_due`] syncs next.
     due: Ticks,
 }
 
-/// A reader's way into one shard.
+/// A reader's access to one shard.
 #[derive(Debug)]
 struct ShardReader {
     reader: mem::Reader<State>,
@@ -82,8 +83,8 @@ impl ShardReader {
         Ok(ShardReader { reader, feedback: Feedback::new(shared.report_shift.is_some()) })
     }
 
-    /// Notes a read for the policy: once an epoch where the reader has bits of its own to mark the entry with,
-    /// else every time, until the buffer is full. Writes to this reader's own lines alone.
+    /// Notes a read for the policy: once per epoch if the reader has a replica to mark the entry
+    /// in, else every time, until the buffer is full. Writes only to this reader's own cache lines.
     #[inline(always)]
     fn note(&self, epoch_shift: u32, bucket: usize, way: usize, tag: u16) {
         if self.feedback.is_full() {
@@ -99,11 +100,11 @@ impl ShardReader {
         }
     }
 
-    /// Tells the policy what was read, unless somebody has the lock.
+    /// Reports reads to the policy, unless another thread holds the lock.
     #[cold]
     fn hand_over(&self) {
         let shard = self.reader.shard();
-        // A poisoned cache has no more use for reports.
+        // A poisoned cache has no use for reports.
         let Some(Ok(mut guard)) = shard.try_lock() else { return };
         with_engine(shard, &mut guard, |engine| {
             let reports = self.feedback.take();
@@ -121,7 +122,7 @@ impl ShardReader {
     }
 }
 
-/// A shard at rest, with the reports that it was left with.
+/// A parked [`ShardReader`], with the reports that it has.
 #[derive(Debug)]
 struct ParkedShardReader {
     reader: mem::Parked<State>,
@@ -134,7 +135,7 @@ impl ParkedShardReader {
     }
 }
 
-/// The right to a number, which is the reader's in every shard; gives it back when dropped.
+/// A reader's number, the same in every shard. Dropping it frees the number.
 #[derive(Debug)]
 struct ReaderId {
     shared: Arc<Shared>,
@@ -156,7 +157,7 @@ impl Drop for ReaderId {
     }
 }
 
-/// [`Lookups`], counted by the one thread that has the reader.
+/// [`Lookups`], counted by the one thread that owns the reader.
 #[derive(Debug, Default)]
 struct Tally {
     hits: Cell<u64>,
@@ -190,7 +191,7 @@ fn bump(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-/// A reader at rest: it reads nothing and holds nobody up.
+/// A parked reader: it can't read, and does not block writers.
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<Shared>,
@@ -203,7 +204,7 @@ pub struct Parked {
 impl Reader {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
         let id = ReaderId::take(shared)?;
-        // Copies of few shards or many: in one mapping they have huge pages.
+        // One mapping for the replicas of all shards, so that they have huge pages.
         let copies = shared.shards.iter().map(|shard| shard.config().copy_bytes()).sum();
         let memory = Memory::new(copies).map_err(Error::Memory)?;
         let open = |shard| ShardReader::open(shared, &memory, shard, id.number);
@@ -225,12 +226,12 @@ impl Reader {
         Reader { shared, placement, shards, id, immediate, report_shift, lookups, due }
     }
 
-    /// This reader's number, as [`Error::Stalled`] and the statistics name it.
+    /// This reader's number, as in [`Error::Stalled`] and the statistics.
     pub fn number(&self) -> usize {
         self.id.number
     }
 
-    /// The way to a key's shard.
+    /// The access to a key's shard.
     #[inline(always)]
     fn shard(&self, hash: KeyHash) -> &ShardReader {
         let shard = self.shards[self.placement.shard(hash)].as_ref();
@@ -251,13 +252,13 @@ impl Reader {
         self.shared.hasher.hash(key)
     }
 
-    /// Looks a key up; an entry whose life is over at `now` is a miss.
+    /// Looks a key up; an entry that has expired at `now` is a miss.
     #[inline]
     pub fn get(&self, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
         self.get_hashed(self.hash(key), key, now)
     }
 
-    /// As [`Reader::get`], for a key hashed before.
+    /// As [`Reader::get`], for a key that is already hashed.
     #[inline]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
         let found = self.find(hash, key)?;
@@ -269,15 +270,15 @@ impl Reader {
         Some(self.hit(hash, found))
     }
 
-    /// As [`Reader::get`], and also gives an entry whose life is over for no longer than the cache's
-    /// [`stale`](crate::Builder::stale) window: better than nothing while a fresh one is fetched.
+    /// As [`Reader::get`], but also returns an entry that expired within the cache's
+    /// [`stale`](crate::Builder::stale) window, for use until a fresh one is fetched.
     /// [`Entry::is_stale`] tells them apart.
     #[inline]
     pub fn get_stale(&self, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
         self.get_stale_hashed(self.hash(key), key, now)
     }
 
-    /// As [`Reader::get_stale`], for a key hashed before.
+    /// As [`Reader::get_stale`], for a key that is already hashed.
     pub fn get_stale_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
         let found = self.find(hash, key)?;
         let expires = found.slot.expires();
@@ -292,7 +293,7 @@ impl Reader {
         Some(self.hit(hash, found))
     }
 
-    /// Counts a hit, and notes it for the policy where that asks for reads.
+    /// Counts a hit, and notes it if the policy wants reports.
     #[inline(always)]
     fn hit<'a>(&'a self, hash: KeyHash, found: Found<'a>) -> Entry<'a> {
         bump(&self.lookups.hits);
@@ -303,8 +304,8 @@ impl Reader {
         Entry { slot: found.slot }
     }
 
-    /// As [`Reader::get`], copying the value over what `buf` holds; false, and `buf` as it was, on a miss.
-    /// Allocates only where `buf` is too short.
+    /// As [`Reader::get`], but copies the value to `buf`, replacing its contents. On a miss returns
+    /// false and leaves `buf` unchanged. Allocates only if `buf` is too short.
     #[inline]
     pub fn get_into(&self, key: &[u8], now: Seconds, buf: &mut Vec<u8>) -> bool {
         let Some(entry) = self.get(key, now) else { return false };
@@ -313,16 +314,16 @@ impl Reader {
         true
     }
 
-    /// Holds an entry's bytes beyond its borrow, the reader's next sync and the entry's own life, on any
-    /// thread. A value in a slot of 1 KiB or more is held where it lies; a smaller one is copied. `None`
-    /// when leases would hold more than [`crate::Builder::lease_bytes_max`].
+    /// Holds an entry's bytes beyond its borrow, the reader's next sync and the entry's removal, on
+    /// any thread. A value in a slot of 1 KiB or more is held in place; a smaller one is copied.
+    /// Returns `None` if leases would hold more than [`crate::Builder::lease_bytes_max`].
     pub fn lease(&self, entry: &Entry<'_>) -> Option<Lease> {
         let expires = entry.slot.expires();
         let reader = &self.shard(self.hash(entry.key())).reader;
         reader.lease(&entry.slot).map(|lease| Lease { lease, expires })
     }
 
-    /// What lies under a key, whatever its end; counts the miss when there is nothing.
+    /// The entry under a key, expired or not; counts a miss if there is none.
     #[inline(always)]
     fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found<'_>> {
         let reader = &self.shard(hash).reader;
@@ -339,7 +340,7 @@ impl Reader {
         found
     }
 
-    /// Brings near what a lookup of this hash reads first.
+    /// Prefetches the lines that a lookup of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         let home = self.placement.home(hash);
@@ -349,13 +350,13 @@ impl Reader {
         }
     }
 
-    /// With those lines here, brings near the entry that such a lookup most likely ends at.
+    /// With those lines here, prefetches the entry that such a lookup most likely finds.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
         self.stage(hash);
     }
 
-    /// As [`Reader::prefetch_entry`]; true when the way leads through a second bucket.
+    /// As [`Reader::prefetch_entry`]; returns true if the lookup needs the second bucket.
     #[inline(always)]
     fn stage(&self, hash: KeyHash) -> bool {
         match self.shard(hash).reader.view() {
@@ -364,7 +365,7 @@ impl Reader {
         }
     }
 
-    /// With that bucket here, brings near the entry.
+    /// With that bucket here, prefetches the entry.
     fn stage_second(&self, hash: KeyHash) {
         match self.shard(hash).reader.view() {
             View::Copy(copy) => stage_second(copy, &self.placement, hash),
@@ -372,8 +373,8 @@ impl Reader {
         }
     }
 
-    /// Looks many keys up at once, so that their memory is fetched in parallel; calls `each` with the
-    /// index of a key and what was found, in order.
+    /// Looks many keys up together, so that their memory is fetched in parallel. Calls `each` in
+    /// order, with the index of a key and the result.
     pub fn get_many<'a, K: AsRef<[u8]>>(
         &'a self,
         keys: &[K],
@@ -394,7 +395,7 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::get_many`], for keys hashed before; both slices have the same length.
+    /// As [`Reader::get_many`], for keys that are already hashed; both slices have the same length.
     pub fn get_many_hashed<'a, K: AsRef<[u8]>>(
         &'a self,
         hashes: &[KeyHash],
@@ -445,26 +446,26 @@ impl Reader {
         let mut second = [KeyHash(0); BATCH];
         let mut count = 0;
         for &hash in hashes {
-            // Stored each time: which of them count can't be foreseen.
+            // Stored unconditionally, because the branch would be unpredictable.
             second[count] = hash;
             count += usize::from(self.stage(hash));
         }
         second[..count].iter().for_each(|&hash| self.stage_second(hash));
     }
 
-    /// Where in the log this reader is: it shows exactly what was applied before.
+    /// This reader's position in the log: it shows exactly the operations before it.
     #[inline]
     pub fn position(&self) -> LogPosition {
         LogPosition::of(self.shard_readers().map(mem::Reader::position))
     }
 
-    /// True when writers have published more than this reader shows.
+    /// True if writers have published more than this reader shows.
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.shard_readers().any(mem::Reader::is_behind)
     }
 
-    /// Shows everything published so far. Entries read before stay valid.
+    /// Shows everything published so far. Entries that are borrowed stay valid.
     #[inline]
     pub fn refresh(&self) -> LogPosition {
         self.refresh_to(LogPosition::END)
@@ -480,13 +481,13 @@ impl Reader {
         LogPosition::of(readers.map(|(shard, reader)| reader.refresh_to(position.shard(shard))))
     }
 
-    /// Refreshes, and lets writers reuse what this reader held.
+    /// Refreshes, and lets writers reuse the memory that this reader protected.
     #[inline]
     pub fn sync(&mut self) -> LogPosition {
         self.sync_to(LogPosition::END)
     }
 
-    /// As [`Reader::sync`], no further than `position`.
+    /// As [`Reader::sync`], but not beyond `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
         let shards = self.shards.iter_mut().flatten().enumerate();
@@ -501,9 +502,9 @@ impl Reader {
         now_at
     }
 
-    /// Syncs when the cache's [`SyncMode::Periodic`] says that it is time, or when this reader is so far
-    /// behind that it would soon stall the writers; always with [`SyncMode::Immediate`]. True when it did.
-    /// `now` is any clock that does not go back; the first call syncs.
+    /// Syncs if the cache's [`SyncMode::Periodic`] is due, or if this reader is so far behind that
+    /// it would soon stall the writers; always with [`SyncMode::Immediate`]. Returns true if it
+    /// did. `now` can be any clock that does not go back; the first call syncs.
     #[inline]
     pub fn sync_if_due(&mut self, now: Ticks) -> bool {
         let due = match self.shared.sync {
@@ -535,7 +536,7 @@ impl Reader {
         self.lookups.misses.get()
     }
 
-    /// Rests: the reader holds nobody up until it is unparked.
+    /// Parks: the reader does not block writers until it is unparked.
     pub fn park(self) -> Parked {
         self.publish_counters();
         let Reader { shared, shards, id, lookups, due, .. } = self;
@@ -548,7 +549,7 @@ impl Reader {
         }
     }
 
-    /// Whatever its index leads to.
+    /// All slots that its index leads to.
     #[cfg(test)]
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot<'_>> {
         self.shard_readers().flat_map(|reader| {
@@ -558,13 +559,13 @@ impl Reader {
         })
     }
 
-    /// Compares this reader's index with main's, if it shows all there is. For tests.
+    /// Compares this reader's index with main's, if it shows everything. For tests.
     pub fn validate(&self) -> Result<(), String> {
         self.shard_readers().try_for_each(mem::Reader::validate)
     }
 }
 
-/// [`find`] for shared readers: out of the way of the others, whose code would double.
+/// [`find`] for shared readers. Not inlined, because it would double the code of the others.
 #[inline(never)]
 fn find_in_main<'a>(
     main: MainView<'a>,
@@ -575,14 +576,14 @@ fn find_in_main<'a>(
     find(main, placement, hash, key)
 }
 
-/// [`stage`] for shared readers, likewise.
+/// [`stage`] for shared readers, not inlined for the same reason.
 #[inline(never)]
 fn stage_in_main(main: MainView<'_>, placement: &Placement, hash: KeyHash) -> bool {
     stage(main, placement, hash)
 }
 
 impl Parked {
-    /// Takes the reader up again, showing everything published so far. Costs what changed since it was
+    /// Returns to a reader that shows everything published so far. Costs the changes since it was
     /// parked, at most a copy of the index.
     pub fn unpark(self) -> Result<Reader, Error> {
         let Parked { shared, shards, id, lookups, due } = self;

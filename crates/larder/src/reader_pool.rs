@@ -1,34 +1,39 @@
-//! ReaderPool: readers and writers that any thread may use, so that nobody has to own one.
+//! A pool of readers and writers that any thread may use, so that no thread has to own one.
 //!
-//! A reader is one core's, must be synced, and holds writers up when its owner sleeps. Here as many as the
-//! cache allows stand in a row, each behind a light lock, and a thread takes the one that it took last time:
+//! A reader belongs to one core, must be synced, and blocks writers when its owner sleeps. The pool
+//! has as many pairs of a reader and a writer as the cache allows, each behind a light lock. A
+//! thread uses the pair that it used last time:
 //!
 //! ```text
-//! read    lock own seat, sync if behind, look up, use, unlock   free? else the next seat that is free;
-//!                                                               none: wait 100 us for the own one;
-//!                                                               then look up at main, and copy
-//! write   lock own writer, insert, flush, unlock                `Stalled`: sync every idle seat, retry;
-//!                                                               then wait for those being read from
+//! read    lock own reader, sync if behind, look up, use, unlock  taken? the next reader that is free;
+//!                                                                none: wait 100 us for the own one;
+//!                                                                then look up at main, and copy
+//! write   lock own writer, insert, flush, unlock                 `Stalled`: sync all idle readers, retry;
+//!                                                                then wait for those in use
 //! ```
 //!
-//! Why a lock and not a reader in a thread-local: a thread that sleeps forever with an active reader stops
-//! reclamation for all, and only it could sync. Parking after each use would take main's lock twice a read.
-//! Under a light lock anybody can sync an idle seat, so **a stalled write syncs all idle seats and goes on**;
-//! no destructor runs when a thread ends, and there may be any number of threads.
+//! A reader in a thread-local would be worse. A thread that sleeps forever with an active reader
+//! stops reclamation for all, and only that thread could sync. Parking after each use would take
+//! main's lock twice per read. Under a light lock any thread can sync an idle reader, so **a
+//! stalled write syncs all idle readers and goes on**. No destructor runs when a thread ends, and
+//! there may be any number of threads.
 //!
-//! What it costs (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC Milan, 301 rounds,
-//! three runs): a read 45 to 50 ns at the median and 31 at best, where a reader of one's own takes 18 and 13. The
-//! lock's two atomic swaps, of a line that nobody else uses, are most of it; on tables larger than the cache they
-//! also keep one lookup's memory from being fetched while the last one's is awaited.
+//! Cost (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC Milan, 301
+//! rounds, three runs): a read takes 45 to 50 ns at the median and 31 at best; with a reader of its
+//! own, 18 and 13. Most of that are the lock's two atomic swaps, of a line that no other thread
+//! uses. On tables larger than the cache, they also prevent two lookups from fetching memory in
+//! parallel.
 //!
 //! Invariants
-//! 1. No seat's reader has a view alive when its lock is free, so whoever takes the lock may sync it.
-//! 2. A writer's queue is empty when its lock is free: what returned is applied. So an operation takes effect
-//!    at one moment between its call and its return, for all threads: a write is published before it returns,
-//!    and a read begins by catching up with what is published.
-//! 3. What runs the caller's code under a seat's lock may be called again from within: a read waits for a seat
-//!    100 us at most, and not at all within a read; a write within a write takes a writer of its own; a write
-//!    waits at most [`PATIENCE`] for reads in progress, and not at all within one. So nothing deadlocks.
+//! 1. No entry of a pooled reader is borrowed while its lock is free, so any thread that takes the
+//!    lock may sync it.
+//! 2. A writer's queue is empty while its lock is free: operations that returned are applied. So an
+//!    operation takes effect at one moment between its call and its return, for all threads. A
+//!    write is published before it returns, and a read first catches up with all that is published.
+//! 3. The caller's code that runs under a lock of the pool may call the pool again. A read waits
+//!    100 us at most for a reader, and not at all within a read. A write within a write gets a
+//!    writer of its own. A write waits at most [`PATIENCE`] for reads in progress, and not at all
+//!    within one. So nothing deadlocks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,36 +49,36 @@ use crate::reader::Reader;
 use crate::time::Seconds;
 use crate::writer::Writer;
 
-/// How long a write that is stalled waits for the reads that stall it, each of which may have lost its core
-/// to somebody else.
+/// How long a stalled write waits for the reads that stall it. Their threads may have been
+/// preempted.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a read waits for its own seat when all are taken, before it goes to main.
+/// How long a read waits for its own reader if all are taken, before it reads from main.
 const READ_PATIENCE: Duration = Duration::from_micros(100);
 
-/// One thread's place at a time.
+/// A reader and a writer, for one thread each at a time.
 struct Pair {
     reader: Mutex<PooledReader>,
     writer: Mutex<Writer>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "a place is made for a reader, and few stay unused")]
+#[expect(clippy::large_enum_variant, reason = "most are registered, and few stay unused")]
 enum PooledReader {
-    /// Nobody sat here yet: no index copy was made.
+    /// Not used yet, so no index was copied.
     Unused,
     Registered(Reader),
-    /// The cache gave no reader, and is not asked again.
+    /// The cache has no reader left; the pool does not ask again.
     Refused,
 }
 
-/// All seats of a cache.
+/// All pairs of a cache.
 pub(crate) struct ReaderPool {
     cache: Cache,
     pairs: Box<[CacheLines<Pair>]>,
 }
 
-/// Where a thread sat last, in any row of seats, and how many reads and writes it is in.
-struct Here {
+/// The pair that a thread used last, in any pool, and how many reads and writes it is in.
+struct ThreadState {
     pair: Cell<usize>,
     reads: Cell<u32>,
     writes: Cell<u32>,
@@ -82,17 +87,17 @@ struct Here {
 static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static HERE: Here =
-        const { Here { pair: Cell::new(usize::MAX), reads: Cell::new(0), writes: Cell::new(0) } };
+    static THREAD_STATE: ThreadState =
+        const { ThreadState { pair: Cell::new(usize::MAX), reads: Cell::new(0), writes: Cell::new(0) } };
 }
 
 /// A read or a write in progress on this thread.
-struct Busy(fn(&Here) -> &Cell<u32>);
+struct Busy(fn(&ThreadState) -> &Cell<u32>);
 
 impl Busy {
     #[inline]
-    fn with(count: fn(&Here) -> &Cell<u32>) -> Busy {
-        HERE.with(|here| count(here).set(count(here).get() + 1));
+    fn with(count: fn(&ThreadState) -> &Cell<u32>) -> Busy {
+        THREAD_STATE.with(|state| count(state).set(count(state).get() + 1));
         Busy(count)
     }
 }
@@ -100,17 +105,17 @@ impl Busy {
 impl Drop for Busy {
     #[inline]
     fn drop(&mut self) {
-        HERE.with(|here| (self.0)(here).set((self.0)(here).get() - 1));
+        THREAD_STATE.with(|state| (self.0)(state).set((self.0)(state).get() - 1));
     }
 }
 
-/// True within a read on this thread, whose seat nobody can wait for here.
+/// True within a read on this thread: waiting for its reader here would never end.
 fn is_reading() -> bool {
-    HERE.with(|here| here.reads.get() > 0)
+    THREAD_STATE.with(|state| state.reads.get() > 0)
 }
 
 impl ReaderPool {
-    /// As many seats as the cache has readers. A reader is registered when its seat is first taken.
+    /// A pool with as many pairs as the cache has readers. A reader is registered on its first use.
     pub fn new(cache: Cache) -> Self {
         let pairs = (0..cache.readers_max())
             .map(|_| {
@@ -121,29 +126,29 @@ impl ReaderPool {
         ReaderPool { cache, pairs }
     }
 
-    /// The cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Looks a key up among all that was published, and gives `with` the value, where it lies.
+    /// Looks a key up in all that is published, and passes the value to `with`, in pooled.
     #[inline]
     pub fn read<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
-        if let Some(mut place) = self.pooled()
-            && let Some(reader) = self.registered(&mut place)
+        if let Some(mut pooled) = self.pooled()
+            && let Some(reader) = self.registered(&mut pooled)
         {
             if reader.is_behind() {
                 reader.sync();
             }
-            let _reading = Busy::with(|here| &here.reads);
-            // The view borrows the locked place, so it ends before the lock is free (invariant 1).
+            let _reading = Busy::with(|state| &state.reads);
+            // The entry borrows the locked reader, so it ends before the lock is free (invariant
+            // 1).
             return with(reader.get(key, now).as_deref());
         }
         self.read_at_main(key, now, with)
     }
 
-    /// Reads a copy, made under main's lock: correct whoever holds the seats. A poisoned cache is read
-    /// through readers only.
+    /// Reads a copy, made under main's lock; independent of who holds the readers. Fails on a
+    /// poisoned cache, which only readers can read.
     #[cold]
     fn read_at_main<R>(
         &self,
@@ -155,34 +160,34 @@ impl ReaderPool {
         with(copy.as_deref())
     }
 
-    /// The seat of this thread, or another that is free.
+    /// The reader of this thread, or another that is free.
     #[inline]
     fn pooled(&self) -> Option<MutexGuard<'_, PooledReader>> {
         let own = self.own();
         match self.pairs[own].0.reader.try_lock() {
-            Some(place) => Some(place),
+            Some(pooled) => Some(pooled),
             None => self.reader_elsewhere(own),
         }
     }
 
     #[inline]
     fn own(&self) -> usize {
-        HERE.with(|here| {
-            if here.pair.get() >= self.pairs.len() {
-                // A new thread, or one that comes from a longer row.
-                here.pair.set(ARRIVED.fetch_add(1, Ordering::Relaxed) % self.pairs.len());
+        THREAD_STATE.with(|state| {
+            if state.pair.get() >= self.pairs.len() {
+                // A new thread, or one whose last pool was larger.
+                state.pair.set(ARRIVED.fetch_add(1, Ordering::Relaxed) % self.pairs.len());
             }
-            here.pair.get()
+            state.pair.get()
         })
     }
 
     #[cold]
     fn reader_elsewhere(&self, own: usize) -> Option<MutexGuard<'_, PooledReader>> {
         for pair in (own + 1..self.pairs.len()).chain(0..own) {
-            if let Some(place) = self.pairs[pair].0.reader.try_lock() {
-                // Two threads met; this one stays where it found room.
-                HERE.with(|here| here.pair.set(pair));
-                return Some(place);
+            if let Some(pooled) = self.pairs[pair].0.reader.try_lock() {
+                // Two threads met. This one stays with the pair that is free.
+                THREAD_STATE.with(|state| state.pair.set(pair));
+                return Some(pooled);
             }
         }
         let reader = &self.pairs[own].0.reader;
@@ -190,37 +195,37 @@ impl ReaderPool {
     }
 
     #[inline]
-    fn registered<'a>(&self, place: &'a mut PooledReader) -> Option<&'a mut Reader> {
-        if matches!(place, PooledReader::Unused) {
-            self.register(place);
+    fn registered<'a>(&self, pooled: &'a mut PooledReader) -> Option<&'a mut Reader> {
+        if matches!(pooled, PooledReader::Unused) {
+            self.register(pooled);
         }
-        match place {
+        match pooled {
             PooledReader::Registered(reader) => Some(reader),
             _ => None,
         }
     }
 
     #[cold]
-    fn register(&self, place: &mut PooledReader) {
-        *place = self.cache.reader().map_or(PooledReader::Refused, PooledReader::Registered);
+    fn register(&self, pooled: &mut PooledReader) {
+        *pooled = self.cache.reader().map_or(PooledReader::Refused, PooledReader::Registered);
     }
 
-    /// Runs `operate` on a writer and publishes what it did. `operate` is run again when what stood in its
-    /// way was moved out of it. On an error the operation may have been done or not; nothing of it happens
-    /// later.
+    /// Runs `operate` on a writer and publishes the result. Runs `operate` again after removing
+    /// what blocked it. On an error the operation may have been applied or not; nothing of it is
+    /// applied later.
     pub fn write(
         &self,
         operate: impl FnMut(&mut Writer) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (written, evicted) = {
-            let _writing = Busy::with(|here| &here.writes);
+            let _writing = Busy::with(|state| &state.writes);
             match self.writer() {
                 Some(mut writer) => self.write_with(&mut writer, operate),
-                // A write from within a write.
+                // A write within a write.
                 None => self.write_with(&mut self.cache.writer_in_lock(), operate),
             }
         };
-        // The cache's listener may write; all is done and free.
+        // The cache's listener may write: all is done, and no lock is held.
         self.cache.report_evicted(evicted);
         written
     }
@@ -239,14 +244,14 @@ impl ReaderPool {
             writer.flush().map(drop)
         });
         if written.is_err() {
-            // The old writer applies or drops what it has queued (invariant 2).
+            // The old writer applies or drops its queue (invariant 2).
             *writer = self.cache.writer_in_lock();
         }
         (written, writer.take_evicted())
     }
 
-    /// Runs what idle seats may stand in the way of, until they don't: it succeeds, or fails for another
-    /// reason, or a read that is in progress stays in its way too long.
+    /// Runs `run` and removes what blocks it, until it succeeds, fails for another reason, or a
+    /// read in progress blocks it for too long.
     #[allow(
         clippy::disallowed_methods,
         reason = "a write of a map waits for readers, and not forever"
@@ -256,7 +261,7 @@ impl ReaderPool {
         loop {
             let Err(error) = run() else { return Ok(()) };
             let goes_on = match (&error, deadline) {
-                // Who is reading just now has synced just now: most likely the idle ones are the matter.
+                // Readers in use have just synced, so the idle ones most likely block the write.
                 (Error::Stalled { .. }, None) => {
                     self.sync_all(None);
                     true
@@ -272,31 +277,31 @@ impl ReaderPool {
         }
     }
 
-    /// This thread's writer, or another that is free. Writers are held for moments only, so that waiting for
-    /// one is no more than waiting for main; but `None` where this thread might wait for itself.
+    /// This thread's writer, or another that is free. Writers are in use for moments only, so
+    /// waiting for one is like waiting for main. `None` if this thread might wait for itself.
     fn writer(&self) -> Option<MutexGuard<'_, Writer>> {
         let own = self.own();
         let others = (own..self.pairs.len()).chain(0..own);
         let mut free = others.filter_map(|pair| self.pairs[pair].0.writer.try_lock());
         free.next().or_else(|| {
-            let is_within = HERE.with(|here| here.writes.get() > 1);
+            let is_within = THREAD_STATE.with(|state| state.writes.get() > 1);
             if is_within { None } else { Some(self.pairs[own].0.writer.lock()) }
         })
     }
 
-    /// Brings the readers of all seats to the present, so that none holds writers up; waits until `deadline`,
-    /// if any, for those that are being read from by other threads. False when some could not be had.
+    /// Syncs all readers, so that none blocks writers. Waits until `deadline`, if any, for those
+    /// that other threads are using. Returns false if some could not be locked.
     #[cold]
     fn sync_all(&self, deadline: Option<Instant>) -> bool {
         let deadline = deadline.filter(|_| !is_reading());
         let mut are_all = true;
         for pair in &self.pairs {
             let reader = &pair.0.reader;
-            let mut place = match (reader.try_lock(), deadline) {
+            let mut pooled = match (reader.try_lock(), deadline) {
                 (None, Some(deadline)) => reader.try_lock_until(deadline),
-                (place, _) => place,
+                (pooled, _) => pooled,
             };
-            match place.as_deref_mut() {
+            match pooled.as_deref_mut() {
                 Some(PooledReader::Registered(reader)) => {
                     reader.sync();
                 }
@@ -307,13 +312,13 @@ impl ReaderPool {
         are_all
     }
 
-    /// Makes the writers that nobody uses give back the slots that they hold to spare.
+    /// Makes idle writers return their spare slots.
     #[cold]
     fn flush_others(&self) -> bool {
         for pair in &self.pairs {
             if let Some(mut writer) = pair.0.writer.try_lock() {
-                // Its queue is empty, so there is nothing that could fail but a poisoned lock, which the
-                // retry will report.
+                // Its queue is empty, so only a poisoned lock could fail, and the retry reports
+                // that.
                 let _ = writer.flush();
             }
         }

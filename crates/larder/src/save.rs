@@ -1,4 +1,4 @@
-//! A cache as a stream of bytes: what it held, to be had again after a restart.
+//! A cache as a stream of bytes: its entries, to be loaded after a restart.
 //!
 //! All numbers are little-endian. A stream is a head, chunks, and an end:
 //!
@@ -12,22 +12,23 @@
 //!
 //! Version 1 had neither flags nor entry versions; it is still read.
 //!
-//! The CRC is that of zlib and gzip; the chunk's number (u32, from 0) goes into it and not into the stream,
-//! so that chunks that were lost, doubled or put in another order are noticed, and the end's count notices a
-//! stream that was cut between chunks.
+//! The CRC is that of zlib and gzip. It covers the chunk's number (u32, from 0), which is not in
+//! the stream, so chunks that were lost, doubled or reordered are detected. The count in the end
+//! detects a stream that was cut between chunks.
 //!
-//! Entries come shard by shard, and first come those that the policy would let go first, so that a smaller cache
-//! keeps the others: with `Fifo` what was stored first, with `Lru` what was used least recently, with `Paper`
-//! recycle, temporary, hot, and in each what came into it first; with `Partitioned` all of temporary before all
-//! of hot, and in each in no order. An entry that moved meanwhile may come twice, which loads as an update. Ends are
-//! absolute. What is not written: seeds, slot numbers, anything of how the cache keeps them; so any cache may load what any other
-//! has saved. Loading is ordinary inserts: whatever the stream holds, the budget is kept.
+//! Entries are written shard by shard, those to be evicted first coming first, so that a smaller
+//! cache keeps the others. With `Fifo` that is the order of first insertion, with `Lru` the least
+//! recently used first. With `Paper` it is recycle, temporary, hot, and in each the order of
+//! insertion. With `Partitioned` it is all of temporary before all of hot, and in each no order. An
+//! entry that moved meanwhile may be written twice, which loads as an update. Expiry times are
+//! absolute. Seeds, slot numbers and other internals are not written, so any cache can load what
+//! any other has saved. Loading uses ordinary inserts: whatever the stream holds, the budget holds.
 //!
-//! A chunk is checked as a whole before any of it is inserted. [`Damage`] says what was found, and that what
-//! was loaded until then is good. Bounds: one chunk in memory, at most [`CHUNK_BYTES_MAX`] bytes and one
-//! entry. The walk over the cache is [`Cache::iter`]'s, in short lock holds. Speed, from memory into a new cache
-//! (`benches/map.rs`, two shared vCPUs of an EPYC Milan, medians of three runs): values of 4 KB at 1.0 to 1.9
-//! GB/s; entries of 8 + 32 bytes at 200 to 380 ns each, which is what inserting them costs.
+//! A chunk is checked as a whole before any of it is inserted. [`Damage`] states what was found;
+//! entries loaded before it are good. Bounds: one chunk in memory, at most [`CHUNK_BYTES_MAX`]
+//! bytes and one entry. [`Cache::iter`] walks the cache, in short lock holds. Speed, from memory
+//! into a new cache (`benches/map.rs`, two shared vCPUs of an EPYC Milan, medians of three runs):
+//! values of 4 KB at 1.0 to 1.9 GB/s; entries of 8 + 32 bytes at 200 to 380 ns each, as an insert.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -41,13 +42,13 @@ use crate::iter::OwnedEntry;
 use crate::time::{Seconds, Ttl, is_expired};
 use crate::writer::Writer;
 
-/// The version of the format that is written. It and those before it are read.
+/// The version of the format that is written. This one and earlier ones are read.
 pub const SAVE_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"larder\r\n";
 const HEAD_BYTES: usize = 24;
 const CHUNK_HEAD_BYTES: usize = 12;
-/// Of an entry without a version.
+/// For an entry without a version.
 const ENTRY_HEAD_BYTES: usize = 8;
 /// In format version 1.
 const ENTRY_HEAD_BYTES_1: usize = 7;
@@ -55,36 +56,34 @@ const ENTRY_HEAD_BYTES_1: usize = 7;
 /// The entry has a version.
 const FLAG_VERSION: u8 = 1;
 
-/// A chunk is closed when it holds this much, and is at most one entry larger.
+/// Size at which a chunk is closed; it is at most one entry larger.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The largest payload that a chunk can have.
+/// The largest possible payload of a chunk.
 pub const CHUNK_BYTES_MAX: usize =
     CHUNK_BYTES + ENTRY_HEAD_BYTES + VERSION_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
-/// Why a cache was not saved, or not loaded to the end.
+/// Why a cache was not saved, or not fully loaded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The file or stream failed. The text of the system says why; a file that was to be replaced is as it
-    /// was.
+    /// The file or stream failed, for the system's reason. An older file is unchanged.
     Io(io::Error),
-    /// This is no saved cache, or not one of this version. Nothing was loaded: start empty, or give the
-    /// right file.
+    /// This is no saved cache, or one of an unknown version. Nothing was loaded.
     Foreign(&'static str),
-    /// What follows is not what was saved. What was loaded before it is good; delete the file, or go on with
-    /// what there is and let the next save replace it.
+    /// The stream is damaged from here on. The entries loaded before are good. Delete the file, or
+    /// continue with them and let the next save replace the file.
     Damaged(Damage),
-    /// The cache refused an entry; the error says what to do. What was loaded before it is there.
+    /// The cache refused an entry; earlier entries are in the cache.
     Cache(Error),
 }
 
-/// Where a saved cache stops being one.
+/// Where a saved cache is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
     /// The chunk, from 0.
     pub chunk: u32,
-    /// Entries that were loaded from chunks before it.
+    /// Entries loaded from the chunks before it.
     pub loaded: u64,
     /// What is wrong with it.
     pub what: &'static str,
@@ -99,8 +98,8 @@ impl fmt::Display for SaveError {
             }
             SaveError::Damaged(Damage { chunk, loaded, what }) => write!(
                 f,
-                "the saved cache is damaged in chunk {chunk}: {what}; {loaded} entries before it are good \
-                 and were loaded: delete the file, or let the next save replace it"
+                "the saved cache is damaged in chunk {chunk}: {what}; the {loaded} entries before it \
+                 were loaded; delete the file, or let the next save replace it"
             ),
             SaveError::Cache(error) => write!(f, "loading stopped: {error}"),
         }
@@ -129,24 +128,24 @@ impl From<Error> for SaveError {
     }
 }
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// Entries inserted; some of them may have been evicted by later ones.
+    /// Entries inserted; later ones may have evicted some of them.
     pub entries: u64,
-    /// Entries left out, their time being over.
+    /// Entries skipped because they had expired.
     pub ended: u64,
-    /// Entries left out because this cache takes no value so large.
+    /// Entries skipped because their values are too large for this cache.
     pub too_large: u64,
     /// When they were saved.
     pub written_at: Seconds,
 }
 
 impl Cache {
-    /// Writes all entries alive at `now` to `out`, those that would leave first coming first: how many. Others read and write meanwhile;
-    /// each entry is as it was at one moment while this ran, not all at the same. Writes in pieces of some 256 KiB:
-    /// `out` needs no buffer.
+    /// Writes all entries that are live at `now` to `out`, those to be evicted first coming first,
+    /// and returns their number. Other threads can read and write meanwhile; each entry is as it
+    /// was at one moment of the save, not all at the same moment. Writes pieces of about 256 KiB.
     pub fn save_to(&self, out: &mut impl Write, now: Seconds) -> io::Result<u64> {
         out.write_all(&head(now))?;
         let mut chunk = Chunk::new();
@@ -167,9 +166,10 @@ impl Cache {
         Ok(total)
     }
 
-    /// Inserts what [`Cache::save_to`] wrote, those entries apart that have ended at `now`. Their bytes, ends and
-    /// versions are as they were; one with a version is inserted as by [`Writer::insert_if_newer`]. Sync or park this cache's readers before, or make them after: they are in the
-    /// way of as many inserts.
+    /// Inserts what [`Cache::save_to`] wrote, except entries that have expired at `now`. Values,
+    /// expiry times and versions are as saved; an entry with a version is inserted as by
+    /// [`Writer::insert_if_newer`]. Sync or park this cache's readers before, or create them
+    /// afterwards: they stall a load as they stall so many inserts.
     pub fn load_from(&self, input: &mut impl Read, now: Seconds) -> Result<Loaded, SaveError> {
         let mut writer = self.writer();
         let loaded = load(input, now, |entry| entry.insert(&mut writer, now))?;
@@ -178,7 +178,7 @@ impl Cache {
     }
 }
 
-/// Reads a saved cache and gives `insert` what is alive at `now`.
+/// Reads a saved cache and passes each entry that is live at `now` to `insert`.
 pub(crate) fn load(
     input: &mut impl Read,
     now: Seconds,
@@ -201,7 +201,7 @@ pub(crate) fn load(
                 _ => Err(damaged("it counts other entries than there were")),
             };
         }
-        // The whole chunk is looked at before any of it is inserted.
+        // Checks the whole chunk before any of it is inserted.
         let mut listed = Entries { bytes: &payload, format };
         if listed.by_ref().count() as u64 != u64::from(entries) || !listed.bytes.is_empty() {
             return Err(damaged("its entries do not fill it"));
@@ -233,7 +233,7 @@ fn head(now: Seconds) -> [u8; HEAD_BYTES] {
     head
 }
 
-/// The version of the format, and when it was written.
+/// The version of the format, and the time of the save.
 fn read_head(input: &mut impl Read) -> Result<(u32, Seconds), SaveError> {
     let mut bytes = [0; HEAD_BYTES];
     match input.read_exact(&mut bytes) {
@@ -244,13 +244,13 @@ fn read_head(input: &mut impl Read) -> Result<(u32, Seconds), SaveError> {
     }
     let number = |at: usize| u32_at(&bytes, at);
     if bytes[..8] != *MAGIC {
-        return Err(SaveError::Foreign("the file is no saved cache"));
+        return Err(SaveError::Foreign("the file is not a saved cache"));
     }
     if crc32fast::hash(&bytes[..20]) != number(20) {
-        return Err(SaveError::Foreign("the head of the saved cache is damaged"));
+        return Err(SaveError::Foreign("the header of the saved cache is damaged"));
     }
     if !(1..=SAVE_VERSION).contains(&number(8)) {
-        return Err(SaveError::Foreign("the cache was saved in a format of another version"));
+        return Err(SaveError::Foreign("the file has the format of another version"));
     }
     Ok((number(8), Seconds(number(16))))
 }
@@ -259,7 +259,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }
 
-/// A chunk on its way out: its head, filled in at last, and its payload.
+/// A chunk to be written: its head, filled in last, and its payload.
 struct Chunk {
     bytes: Vec<u8>,
     entries: u32,
@@ -276,7 +276,7 @@ impl Chunk {
     fn push(&mut self, entry: &OwnedEntry) {
         let (key, value) = (entry.key(), entry.value());
         let expires = entry.expires().map_or(larder_mem::EXPIRES_NEVER, |end| end.0);
-        // The engine's limits are those of the format: 255 and 32768.
+        // The limits of the engine are those of the format: 255 and 32768.
         self.bytes.push(key.len() as u8);
         self.bytes.push(if entry.version().is_some() { FLAG_VERSION } else { 0 });
         self.bytes.extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -320,25 +320,25 @@ enum Unread {
 impl From<io::Error> for Unread {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => Unread::Damaged("the file ends in it"),
+            io::ErrorKind::UnexpectedEof => Unread::Damaged("the file ends within it"),
             _ => Unread::Io(error),
         }
     }
 }
 
-/// Reads a chunk's payload and checks it; how many entries it says that it has.
+/// Reads a chunk's payload and checks it; returns the number of entries that it states.
 fn read_chunk(input: &mut impl Read, number: u32, payload: &mut Vec<u8>) -> Result<u32, Unread> {
     let mut head = [0; CHUNK_HEAD_BYTES];
     input.read_exact(&mut head)?;
     let bytes = u32_at(&head, 4) as usize;
-    // Checked before memory is taken for it.
+    // Checked before allocating memory for it.
     if bytes > CHUNK_BYTES_MAX {
-        return Err(Unread::Damaged("it says that it is larger than any"));
+        return Err(Unread::Damaged("its stated length is impossible"));
     }
     payload.resize(bytes, 0);
     input.read_exact(payload)?;
     if chunk_crc(number, &head[..8], payload) != u32_at(&head, 8) {
-        return Err(Unread::Damaged("its checksum is that of other bytes"));
+        return Err(Unread::Damaged("its checksum does not match"));
     }
     Ok(u32_at(&head, 0))
 }
@@ -352,7 +352,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Stores it, with what is left of its life.
+    /// Stores it, with its remaining lifetime.
     pub fn insert(&self, writer: &mut Writer, now: Seconds) -> Result<(), Error> {
         let ttl = match self.expires {
             larder_mem::EXPIRES_NEVER => Ttl::FOREVER,
@@ -365,8 +365,8 @@ impl Entry<'_> {
     }
 }
 
-/// The entries of a payload. One that can't be, for its key's or its value's length, ends them, and stays in
-/// what is left: so that tells whether the payload is sound.
+/// The entries of a payload. An entry with an impossible length of key or value ends them, and
+/// stays in the rest. So the rest is empty if the payload is sound.
 struct Entries<'a> {
     bytes: &'a [u8],
     /// The version of the format.
@@ -412,7 +412,7 @@ mod tests {
 
     const NOW: Seconds = Seconds(100);
 
-    /// In a cache that keeps an order.
+    /// In a cache with an order.
     fn filled(entries: usize, value_len: usize) -> Cache {
         filled_under(Policy::Fifo, entries, value_len)
     }
@@ -450,8 +450,8 @@ mod tests {
         (cache, loaded)
     }
 
-    /// What was saved is loaded, in the same order and with the same ends, under another seed; over several
-    /// chunks, and empty too. What has ended meanwhile is not.
+    /// Saved entries are loaded in the same order and with the same expiry times, under another
+    /// seed; over several chunks, and none at all. Entries that have expired meanwhile are skipped.
     #[test]
     fn what_was_saved_is_loaded() {
         for (entries, value_len) in [(0, 0), (1, 0), (2_000, 20), (700, 1_000)] {
@@ -473,7 +473,7 @@ mod tests {
         }
     }
 
-    /// The partitions keep no order, and lose nothing.
+    /// The partitions have no order, and lose nothing.
     #[test]
     fn partitions_are_saved_and_loaded() {
         let cache = filled_under(Policy::Partitioned, 2_000, 20);
@@ -487,8 +487,7 @@ mod tests {
         assert_eq!(by_key(&other), by_key(&cache));
     }
 
-    /// A smaller cache keeps the youngest, under every policy that knows an order; and leaves out what it could not
-    /// hold in any case.
+    /// A smaller cache keeps the youngest entries, under every policy with an order.
     #[test]
     fn a_smaller_cache_keeps_the_youngest() {
         let cache = filled(700, 1_100);
@@ -505,8 +504,8 @@ mod tests {
         assert_eq!((loaded.entries, loaded.too_large), (0, all.len() as u64));
     }
 
-    /// The format is what the header says, byte for byte: a stream written by hand, with a checksum
-    /// computed from the header's words, loads.
+    /// The format is what the header of this file says, byte for byte: a stream written by hand,
+    /// with a checksum computed from the header's words, loads.
     #[test]
     fn the_format_is_fixed() {
         let cache = Cache::builder().budget(1 << 20).build().unwrap();
@@ -528,7 +527,7 @@ mod tests {
         assert_eq!(saved(&cache), expected);
     }
 
-    /// Versions are saved and loaded: what was older than an entry before is older than it afterwards, also where the
+    /// Versions are saved and loaded: an insert with an older version is still refused, also if the
     /// loading cache has an entry already. A stream of format version 1, which has none, loads.
     #[test]
     fn versions_are_saved_and_loaded() {
@@ -582,7 +581,7 @@ mod tests {
         assert_eq!((entry.expires(), entry.version()), (Some(Seconds(0x6b)), None));
     }
 
-    /// Chunks with good checksums that say what no cache would have written are refused too.
+    /// Chunks with correct checksums and contents that no cache writes are refused too.
     #[test]
     fn nonsense_with_good_checksums_is_refused() {
         for (entries, payload) in [
@@ -591,7 +590,7 @@ mod tests {
             (1, b"\0\0\0\0\0\0\0\0"),
             (1, b"\x01\0\xff\xff\0\0\0\0k"),
             (1, b"\x01"),
-            // A version that is not there, and a flag that nobody knows.
+            // A version that is missing, and an unknown flag.
             (1, b"\x01\x01\0\0\0\0\0\0vvvvvvv"),
             (1, b"\x01\x02\0\0\0\0\0\0k"),
             (0, b"\x01\0\0\0\0\0\0\0"),
@@ -619,8 +618,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// One flipped bit anywhere, or an end anywhere, is refused; what was loaded before it is the
-        /// beginning of what was saved.
+        /// One flipped bit anywhere, or an end anywhere, is refused. Entries loaded before it are
+        /// the beginning of what was saved.
         #[test]
         fn damage_is_refused(
             at in any::<prop::sample::Index>(), bit in 0u8..8, is_cut in any::<bool>(),
@@ -645,7 +644,7 @@ mod tests {
             prop_assert_eq!(&there[..], &all[..there.len()]);
         }
 
-        /// No bytes make a load panic, or take more memory than a chunk.
+        /// No bytes make a load panic, or use more memory than a chunk.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), chunk in any::<bool>()) {
             let bytes = if chunk { [&head(NOW)[..], &bytes].concat() } else { bytes };

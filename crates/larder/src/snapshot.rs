@@ -1,13 +1,14 @@
 //! Saved caches as files.
 //!
-//! The one place of this crate that touches files, and only when asked to: the format itself is in `save`,
-//! against `Read` and `Write`. It is here and not in the project's crate for files, because that one may not
-//! know the engine, and because who embeds the engine should need no second crate for a warm restart.
+//! This is the only module of the crate that touches files, and only on request; `save` has the
+//! format, over `Read` and `Write`. It is not in the workspace's crate for files: that one must not
+//! depend on the engine, and a program that embeds the engine should need no second crate for a
+//! warm restart.
 //!
-//! A file is replaced whole or not at all: written beside its place under a name of its own, flushed to disk,
-//! renamed over it, and the directory flushed. A reader, and a machine that loses its power, find the old file
-//! or the new one. A link is followed, not replaced. The file is its owner's alone (0600): it holds what the
-//! cache held.
+//! A file is replaced as a whole or not at all. It is written next to its place under a name of its
+//! own, flushed to disk and renamed, and the directory is flushed. So after a crash or a power loss
+//! the file is the old one or the new one. A symbolic link is followed, not replaced. Only the
+//! owner can read the file (0600), because it has the cache's contents.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,16 +24,16 @@ use crate::save::{Loaded, SaveError};
 use crate::time::Seconds;
 
 impl Cache {
-    /// Saves all entries alive at `now` to a file, in the place of an older one; how many. See
-    /// [`Cache::save_to`].
+    /// Saves all entries that are live at `now` to a file, replaces an older one, and returns their
+    /// number. See [`Cache::save_to`].
     pub fn save(&self, path: impl AsRef<Path>, now: Seconds) -> Result<u64, SaveError> {
         Ok(replace(path.as_ref(), |file| self.save_to(file, now))?)
     }
 }
 
 impl Builder {
-    /// Builds the cache and loads a saved one into it. [`SaveError::Io`] with `NotFound` is a first start:
-    /// [`Builder::build`] then.
+    /// Builds the cache and loads a saved one into it. [`SaveError::Io`] with `NotFound` is a first
+    /// start: use [`Builder::build`] then.
     pub fn load(self, path: impl AsRef<Path>, now: Seconds) -> Result<(Cache, Loaded), SaveError> {
         let mut file = open(path.as_ref())?;
         let cache = self.build()?;
@@ -42,18 +43,19 @@ impl Builder {
 }
 
 impl<K: Key + ?Sized, V: Value> Map<K, V> {
-    /// Saves all that is alive to a file, in the place of an older one; how many. See [`Cache::save_to`].
+    /// Saves all live entries to a file, replaces an older one, and returns their number. See
+    /// [`Cache::save_to`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<u64, SaveError> {
         self.cache().save(path, self.now())
     }
 
-    /// Inserts what was saved, under the same types: what decodes to no `V` is a miss later.
-    /// [`SaveError::Io`] with `NotFound` is a first start.
+    /// Inserts the saved entries of a map with the same types; bytes that are no `V` are a miss
+    /// later. [`SaveError::Io`] with `NotFound` is a first start.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Loaded, SaveError> {
         self.load_from(&mut open(path.as_ref())?)
     }
 
-    /// A map of its own from a file, as [`Map::build`] and [`Map::load`].
+    /// A new map from a file, as by [`Map::build`] and [`Map::load`].
     pub fn build_from(
         builder: Builder,
         clock: Clock,
@@ -66,22 +68,23 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     }
 }
 
-/// A file to load from. The reads are of whole chunks, so a buffer would only copy them once more; but for
-/// the 12 bytes of each chunk's head.
+/// Opens a file to load from. Reads are of whole chunks, except for the 12 bytes of each chunk's
+/// head, so a buffer would only add a copy.
 fn open(path: &Path) -> io::Result<impl Read> {
     File::open(path)
 }
 
-/// Replaces a file by what `write` writes.
+/// Replaces a file by the output of `write`.
 fn replace<R>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<R>) -> io::Result<R> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let beside = Beside::create(&target)?;
-    let mut file = &beside.file;
+    let temp_file = TempFile::create(&target)?;
+    let mut file = &temp_file.file;
     let written = write(&mut file.try_clone()?)?;
     file.flush()?;
     file.sync_all()?;
-    fs::rename(&beside.path, &target)?;
-    // Without it the rename itself might be lost. What can't be opened as a file keeps no order to rely on.
+    fs::rename(&temp_file.path, &target)?;
+    // Without this a power loss could undo the rename. A directory that can't be opened gives no
+    // such guarantee.
     if let Some(directory) = directory_of(&target)
         && let Ok(directory) = File::open(directory)
     {
@@ -94,13 +97,13 @@ fn directory_of(path: &Path) -> Option<&Path> {
     path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
-/// A file being written; removed again unless it was renamed.
-struct Beside {
+/// A file that is being written. Dropping it deletes the file unless it was renamed.
+struct TempFile {
     path: PathBuf,
     file: File,
 }
 
-impl Beside {
+impl TempFile {
     fn create(target: &Path) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut name = target
@@ -115,13 +118,13 @@ impl Beside {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
-        Ok(Beside { path, file })
+        Ok(TempFile { path, file })
     }
 }
 
-impl Drop for Beside {
+impl Drop for TempFile {
     fn drop(&mut self) {
-        // Renamed, it is there no more, and there is nothing to do.
+        // After the rename there is nothing to delete.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -136,8 +139,8 @@ mod tests {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// A map that was saved is there again in another process' map: values, long keys, and the rest of each
-    /// life; nothing is left beside the file.
+    /// A saved map is loaded by another map: values, long keys, and the remaining lifetimes. No
+    /// other file is left in the directory.
     #[test]
     fn a_map_comes_back() {
         let directory = tempfile::tempdir().unwrap();
@@ -166,8 +169,8 @@ mod tests {
         assert_eq!(other.load(&path).unwrap().ended, 1);
     }
 
-    /// A save that fails half-way leaves the old file as it was, and nothing beside it; a file that is not
-    /// there is an error that says so.
+    /// A save that fails half-way leaves the old file unchanged, and no other. A missing file is an
+    /// error that says so.
     #[test]
     fn a_failed_save_changes_nothing() {
         let directory = tempfile::tempdir().unwrap();
@@ -186,7 +189,7 @@ mod tests {
         assert!(replace(Path::new("/"), |_| Ok(())).is_err());
     }
 
-    /// A link is followed: the file that it leads to is replaced. Only its owner may read what was saved.
+    /// A symbolic link is followed: its target is replaced. Only the owner can read a saved cache.
     #[cfg(unix)]
     #[test]
     fn a_link_is_followed() {

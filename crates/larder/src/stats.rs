@@ -1,4 +1,4 @@
-//! What a cache holds and has done, at one moment.
+//! A cache's figures, at one moment.
 
 use larder_mem::{CHARGE_UNITS, ClassUse, PageUse};
 
@@ -11,15 +11,16 @@ use crate::policy::Replacement;
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Bytes the cache may take.
+    /// Bytes that the cache may take.
     pub budget_bytes: u64,
-    /// Entries it holds, ended ones included.
+    /// Entries in the cache, expired ones included.
     pub entries: u64,
-    /// Entries it may hold.
+    /// The most entries that it can have.
     pub entries_max: u64,
     /// Share of the index's ways in use, 0 to 1.
     pub index_load: f64,
-    /// Bytes that entries take of the arena, rounding up included, and of each size that was ever used a page.
+    /// Bytes of the arena that entries take, with rounding up, and a page for each size that was
+    /// ever used.
     pub charge_bytes: u64,
     /// Bytes that entries may take of the arena.
     pub charge_bytes_max: u64,
@@ -27,46 +28,47 @@ pub struct Stats {
     pub inserted: u64,
     /// Entries given a new value.
     pub updated: u64,
-    /// Entries taken out on request.
+    /// Entries removed on request.
     pub removed: u64,
-    /// Conditional inserts not done, because of what was there.
+    /// Conditional inserts refused by their condition.
     pub refused: u64,
-    /// Entries that left to make room.
+    /// Entries evicted to make room.
     pub evicted: u64,
-    /// Of those, entries whose life was over, stale window and all, as far as somebody read their end: all,
-    /// where a listener hears of them ([`crate::Builder::on_evicted`]); else those that the policy let go for it.
+    /// Of those, entries that had expired, stale window included, as far as their expiry was read.
+    /// With a listener ([`crate::Builder::on_evicted`]) that is all of them, otherwise those that
+    /// the policy evicted for that reason.
     pub evicted_expired: u64,
-    /// Entries that left because their bucket and its neighbors were full; part of no other count.
+    /// Entries evicted because their bucket and its neighbors were full; not part of other counts.
     pub conflicts: u64,
     /// Slots copied to empty a page.
     pub moved_slots: u64,
-    /// Reads that the policy was told of.
+    /// Reads reported to the policy.
     pub reported: u64,
-    /// Lookups that found a live entry, up to each reader's last sync.
+    /// Lookups that found a live entry, as of each reader's last sync.
     pub hits: u64,
-    /// Lookups that did not, likewise.
+    /// Lookups that did not, as of each reader's last sync.
     pub misses: u64,
-    /// Hits on entries past their end, by `get_stale`; part of `hits`.
+    /// Hits on expired entries, by `get_stale`; part of `hits`.
     pub stale_hits: u64,
-    /// Misses because the entry's life was over; part of `misses`.
+    /// Misses because the entry had expired; part of `misses`.
     pub ended_misses: u64,
-    /// Slots that were retired and readers may still hold.
+    /// Retired slots that readers may still hold.
     pub limbo_slots: u64,
     /// Bytes of those slots.
     pub limbo_bytes: u64,
-    /// Slots replaced that only leases hold, as far as is known.
+    /// Retired slots that only leases hold, as far as known.
     pub revoked_slots: u64,
     /// Bytes that leases hold, copies included.
     pub lease_bytes: u64,
     /// Log records written.
     pub log_position: u64,
-    /// Log records that fit.
+    /// Log records that fit in the logs.
     pub log_records: u64,
     /// The arena's pages.
     pub pages: PageUse,
-    /// What each size class holds.
+    /// The use of each size class.
     pub classes: Vec<ClassUse>,
-    /// Every reader.
+    /// All readers.
     pub readers: Vec<ReaderStats>,
 }
 
@@ -76,11 +78,13 @@ pub struct Stats {
 pub struct ReaderStats {
     /// Its number, as `Error::Stalled` names it.
     pub reader: usize,
-    /// Log records it is behind, in the shard where that is most; `None` while it is parked.
+    /// Log records it is behind, in the shard where it is furthest behind; `None` while it is
+    /// parked.
     pub behind: Option<u64>,
-    /// Its lookups that found a live entry, up to its last sync, and those of its number's earlier owners.
+    /// Its lookups that found a live entry, as of its last sync, including those of earlier readers
+    /// with its number.
     pub hits: u64,
-    /// Its lookups that did not, likewise.
+    /// Its lookups that did not, as of its last sync.
     pub misses: u64,
 }
 

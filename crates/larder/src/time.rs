@@ -1,50 +1,51 @@
-//! Time as the engine knows it, given by the caller, from whatever clock it follows: whole seconds for
-//! what entries live, microseconds for how often a reader syncs.
+//! Time in the engine, given by the caller from any clock: whole seconds for expiry, microseconds
+//! for sync periods.
 
-/// A moment, in seconds since any origin the caller keeps to (the packets' clock, Unix time).
+/// A moment, in seconds since any fixed origin of the caller's (the packets' clock, Unix time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seconds(pub u32);
 
-/// A moment or a span of a finer clock, in microseconds since any origin the caller keeps to.
+/// A moment or a span of a finer clock, in microseconds since any fixed origin of the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ticks(pub u64);
 
 impl Ticks {
-    /// So many microseconds.
+    /// `count` microseconds.
     pub const fn us(count: u64) -> Ticks {
         Ticks(count)
     }
 
-    /// So many milliseconds.
+    /// `count` milliseconds.
     pub const fn ms(count: u64) -> Ticks {
         Ticks(count.saturating_mul(1000))
     }
 
-    /// So many seconds.
+    /// `count` seconds.
     pub const fn seconds(count: u64) -> Ticks {
         Ticks(count.saturating_mul(1_000_000))
     }
 }
 
-/// When a reader comes to show what writers have published.
+/// When a reader shows what writers have published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Every lookup brings the reader to the present first, which reads a line that writers write. The
-    /// reader must still sync now and then to let go of what it holds.
+    /// Every lookup refreshes first, which reads a cache line that writers write. The reader must
+    /// still sync now and then to release memory.
     Immediate,
-    /// Lookups read what the reader shows; [`crate::Reader::sync_if_due`] syncs once a period.
+    /// Lookups read the state that the reader shows; [`crate::Reader::sync_if_due`] syncs once per
+    /// period.
     Periodic(Ticks),
 }
 
-/// How long an entry lives.
+/// An entry's time to live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(u32);
 
 impl Ttl {
-    /// The entry has no end of its own; replacement may still take it.
+    /// The entry does not expire; it can still be evicted.
     pub const FOREVER: Ttl = Ttl(u32::MAX);
 
-    /// A life of `seconds`. The largest number means [`Ttl::FOREVER`].
+    /// A TTL of `seconds`. The largest number means [`Ttl::FOREVER`].
     pub const fn seconds(seconds: u32) -> Ttl {
         Ttl(seconds)
     }
@@ -54,7 +55,7 @@ impl Ttl {
         if self.0 == u32::MAX { None } else { Some(self.0) }
     }
 
-    /// The `expires` of a slot: 0 is never, else the first second in which the entry is gone.
+    /// The `expires` of a slot: 0 for never, else the first second in which the entry has expired.
     pub(crate) fn expires(self, now: Seconds) -> u32 {
         if self == Ttl::FOREVER {
             return larder_mem::EXPIRES_NEVER;
@@ -63,20 +64,20 @@ impl Ttl {
     }
 }
 
-/// True when an entry with this `expires` is gone at `now`.
+/// True if an entry with this `expires` has expired at `now`.
 #[inline(always)]
 pub(crate) fn is_expired(expires: u32, now: Seconds) -> bool {
     expires != larder_mem::EXPIRES_NEVER && now.0 >= expires
 }
 
-/// True when an entry with this `expires` is of no use to anyone at `now`: past its end, and past the
-/// `stale` seconds in which it may be asked for still.
+/// True if an entry with this `expires` is of no use at `now`: it has expired, and so has its
+/// `stale` window.
 #[inline(always)]
 pub(crate) fn is_dead(expires: u32, stale: u32, now: Seconds) -> bool {
     expires != larder_mem::EXPIRES_NEVER && now.0 >= expires.saturating_add(stale)
 }
 
-/// The end of an entry, as callers see it.
+/// An entry's expiry, as callers see it.
 #[inline]
 pub(crate) fn end_of(expires: u32) -> Option<Seconds> {
     (expires != larder_mem::EXPIRES_NEVER).then_some(Seconds(expires))
@@ -86,7 +87,7 @@ pub(crate) fn end_of(expires: u32) -> Option<Seconds> {
 mod tests {
     use super::*;
 
-    /// An entry lives for its seconds and no longer, also at the ends of the clock.
+    /// An entry can be read for its TTL and no longer, also at the ends of the clock.
     #[test]
     fn ends() {
         let expires = Ttl::seconds(5).expires(Seconds(10));

@@ -1,15 +1,16 @@
-//! A cache of objects: built in place by a hook, read as `&T`, reset and used again.
+//! A cache of objects: a hook builds them in place, readers read them as `&T`, and they are reset
+//! and reused.
 //!
-//! Connections, sessions, parsers: objects that are dear to build, own memory of their own, and would have to
-//! be encoded to be bytes. They lie in a slab and stay there; the engine holds, under each key, the id of an
-//! object, and decides as ever which keys stay.
+//! It is for connections, sessions and parsers: objects that are expensive to build, own memory of
+//! their own, and would have to be encoded as bytes. They are in a slab and never move. The engine
+//! stores the id of an object under each key, and decides which keys stay.
 //!
 //! ```text
 //! make()      builds an object, the first time that a cell is used
-//! fill(&mut)  makes it the object of a key, where it lies     (the hook of one insert)
+//! fill(&mut)  makes it the object of a key, in place          (the hook of one insert)
 //! &T          read by many readers at once, without a lock
-//! reset(&mut) after the key is gone and every reader has synced: the object is clean, its memory kept
-//! drop        once: with the cache, or when a hook panicked and left it in no known state
+//! reset(&mut) after the key is removed and every reader has synced: the object is clean, its memory stays
+//! drop        once: with the cache, or when a hook panicked and left it in an unknown state
 //! ```
 //!
 //! ```
@@ -25,18 +26,20 @@
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
-//! That a key is gone is *found out*, for the engine tells nobody: `insert` and `remove` look for the object
-//! that they replace, and each insert asks for the names of [`SWEEP_CELLS`] cells more, going round. The slab
-//! has a quarter more cells than the engine has entries. While a round goes by there are `cells / 8` inserts,
-//! so a tenth of the cells wait to be found at most, and a tenth are there for readers to be late with.
+//! The engine does not report removed keys, so they are searched for. `insert` and `remove` look up
+//! the object that they replace, and each insert checks the keys of [`SWEEP_CELLS`] more cells, in
+//! turn. The slab has a quarter more cells than the engine has entries. A round of the check takes
+//! `cells / 8` inserts, so at most a tenth of the cells wait to be found, and a tenth are left for
+//! readers that sync late.
 //!
 //! Invariants
-//! 1. An id is in the engine only while its object lives, or is about to be found gone; so an id that finds no
-//!    object is a miss, never another's object.
-//! 2. Hooks run under no lock of ours. One that panics loses its object and no cell; nothing is poisoned.
+//! 1. An id is in the engine only while its object lives, or is about to be found removed. So an id
+//!    without an object is a miss, and never another's object.
+//! 2. Hooks run under no lock of ours. A hook that panics loses its object and no cell; nothing is
+//!    poisoned.
 //!
-//! Bounds: the builder's budget, and beside it [`Typed::objects_max`] objects of `size_of::<T>()` + 64 bytes
-//! and a copy of the key, and what the objects own themselves.
+//! Bounds: the builder's budget, and in addition [`Typed::objects_max`] objects of `size_of::<T>()`
+//! + 64 bytes, a copy of each key, and the memory that the objects own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,16 +55,16 @@ use crate::reader::Reader;
 use crate::time::{Seconds, Ttl};
 use crate::writer::Writer;
 
-/// Cells for each four entries of the engine.
+/// Cells for every four entries of the engine.
 const CELLS_PER_FOUR: usize = 5;
 
-/// Cells whose keys an insert asks for.
+/// Cells whose keys an insert checks.
 const SWEEP_CELLS: usize = 8;
 
-/// Objects reset by one insert while others are clean: twice what an insert uses up.
+/// Objects that one insert resets while others are clean: twice as many as an insert uses.
 const RESETS_MAX: usize = 2;
 
-/// A cache of objects. Cheap to clone; a clone is the same cache.
+/// A cache of objects. Cloning is cheap, and a clone is the same cache.
 pub struct Typed<T> {
     inner: Arc<Inner<T>>,
 }
@@ -84,13 +87,14 @@ struct Inner<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
     reset: Box<dyn Fn(&mut T) + Send + Sync>,
     writer: Mutex<Writer>,
-    /// What each cell was published as, from when its key is in the engine until it is retired.
+    /// The key and id of each cell's object, from when the key is in the engine until the object is
+    /// retired.
     names: Mutex<Names>,
 }
 
 struct Names {
     cells: Box<[Option<Name>]>,
-    /// The cell that the next insert asks for.
+    /// The cell that the next insert checks.
     hand: usize,
 }
 
@@ -99,7 +103,7 @@ struct Name {
     id: SlabId,
 }
 
-/// One core's way to read. `Send`, not `Sync`.
+/// One core's handle for lookups. `Send`, not `Sync`.
 #[derive(Debug)]
 pub struct TypedReader<T> {
     reader: Reader,
@@ -107,11 +111,13 @@ pub struct TypedReader<T> {
 }
 
 impl<T: Send + Sync> Typed<T> {
-    /// A cache of as many objects as the cache described by `builder` has entries: an entry is a key and 12
-    /// bytes, so say `entry_bytes_mean(32)` or so. `make` builds an object, `reset` makes a used one as
-    /// good as new: it should let go of what the object was for, and keep its memory.
+    /// Creates a cache with as many objects as the cache of `builder` has entries. An entry is a
+    /// key and 12 bytes, so set `entry_bytes_mean(32)` or so. `make` builds an object. `reset`
+    /// makes a used object as good as new: it should release what the object was used for, and keep
+    /// its memory.
     ///
-    /// An object of more than 64 KiB is refused, since it is moved by way of the stack when it is made: keep it in a `Box`.
+    /// Objects of more than 64 KiB are refused, because a new object is moved through the stack;
+    /// put a larger one into a `Box`.
     pub fn build(
         builder: Builder,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -133,27 +139,29 @@ impl<T: Send + Sync> Typed<T> {
         })
     }
 
-    /// A new reader: one core's way to read.
+    /// Creates a reader for one core.
     pub fn reader(&self) -> Result<TypedReader<T>, Error> {
         let reader = self.inner.cache.reader()?;
         Ok(TypedReader { reader, objects: self.inner.slab.reader()? })
     }
 
-    /// The engine's side of it: keys and ids. For its figures.
+    /// The engine's cache of keys and ids, for its figures.
     pub fn cache(&self) -> &Cache {
         &self.inner.cache
     }
 
-    /// Objects that may exist at once, those apart that were reset included.
+    /// Objects that can exist at once, including those that are reset.
     pub fn objects_max(&self) -> usize {
         self.inner.slab.cells()
     }
 
-    /// Makes an object the value of a key, in the place of an older one: takes a clean one, or makes one, and
-    /// lets `fill` write it where it lies. Its id reads it without a lookup ([`TypedReader::by_id`]).
+    /// Makes an object the value of a key, and replaces an older one. Takes a clean object or makes
+    /// one, and `fill` writes it in place. The returned id reads it without a lookup
+    /// ([`TypedReader::by_id`]).
     ///
-    /// [`Error::Stalled`] when no object is clean because a reader has not synced: sync or park it, then try
-    /// again. `fill` is not run then. On other errors the object is reset and nothing was stored.
+    /// Fails with [`Error::Stalled`] if no object is clean because a reader has not synced: sync or
+    /// park it, then try again. `fill` has not run then. On other errors the object is reset, and
+    /// nothing was stored.
     pub fn insert(
         &self,
         key: &[u8],
@@ -181,12 +189,13 @@ impl<T: Send + Sync> Typed<T> {
         } else {
             inner.slab.retire(id);
         }
-        // The listener may use this cache, and may panic: all is in its place.
+        // The listener may use this cache and may panic: the insert is complete here.
         inner.cache.report_evicted(evicted);
         stored.map(|()| id)
     }
 
-    /// Takes a key out, if it is there. Its object is reset by a later insert, or by [`Typed::reset_all`].
+    /// Removes a key, if it is there. Its object is reset by a later insert, or by
+    /// [`Typed::reset_all`].
     pub fn remove(&self, key: &[u8], now: Seconds) -> Result<(), Error> {
         let removed = self.inner.id_of(key, now);
         let (written, evicted) = self.inner.write(|writer| writer.remove(key));
@@ -199,8 +208,9 @@ impl<T: Send + Sync> Typed<T> {
         written
     }
 
-    /// Finds every object whose key was evicted or has ended, and resets all that no reader may still hold:
-    /// how many. For objects that own more than memory; a walk over all cells.
+    /// Finds every object whose key was evicted or has expired, resets those that no reader can
+    /// still hold, and returns their number. For objects that own more than memory. Walks all
+    /// cells.
     pub fn reset_all(&self, now: Seconds) -> Result<usize, Error> {
         self.inner.sweep(self.inner.slab.cells(), now)?;
         let reclaimed = std::iter::from_fn(|| self.inner.slab.reclaimed());
@@ -216,7 +226,7 @@ impl<T: Send + Sync> Inner<T> {
         }
         loop {
             let before = self.slab.slowest();
-            // All who insert at once may have taken what the others cleaned.
+            // Concurrent inserts may have taken the objects that this one cleaned.
             self.sweep(self.slab.cells(), now)?;
             if let Some(slot) = self.slab.reclaimed() {
                 self.clean(slot);
@@ -224,14 +234,14 @@ impl<T: Send + Sync> Inner<T> {
             match (self.slab.vacant(), self.slab.slowest()) {
                 (Some(slot), _) => return Ok(slot),
                 (None, Some(stalled)) => return Err(stalled.into()),
-                // It caught up meanwhile: what it let go of is there to be had now.
+                // The reader caught up meanwhile, so its objects are free now.
                 (None, None) if before.is_some() => {}
                 (None, None) => return Err(Error::Starved),
             }
         }
     }
 
-    /// Resets an object that nobody reads any more. Should that panic, the slot drops it.
+    /// Resets an object that no reader can read. If that panics, the slot drops the object.
     fn clean(&self, mut slot: SlabSlot<'_, T>) {
         if let Some(object) = slot.object() {
             (self.reset)(object);
@@ -259,18 +269,20 @@ impl<T: Send + Sync> Inner<T> {
     fn retire(&self, id: SlabId) {
         let mut names = self.names.lock();
         let name = names.cells.get_mut(id.index());
-        // Without its name it was retired already, or is about to be named, and the sweep will find it.
+        // Without its key it is already retired, or it is about to get its key, and a sweep will
+        // find it.
         if name.and_then(|name| name.take_if(|name| name.id == id)).is_some() {
             self.slab.retire(id);
         }
     }
 
     fn id_of(&self, key: &[u8], now: Seconds) -> Option<SlabId> {
-        // A poisoned cache says so when it is written.
+        // A poisoned cache reports that on a write.
         self.cache.read_at_main(key, now, SlabId::from_bytes).ok()??
     }
 
-    /// Writes, and publishes at once. On an error nothing of it happens later. What was evicted is to be reported.
+    /// Writes and publishes at once. On an error nothing of it is applied later. The caller reports
+    /// the evictions.
     fn write(
         &self,
         operate: impl FnOnce(&mut Writer) -> Result<(), Error>,
@@ -285,14 +297,16 @@ impl<T: Send + Sync> Inner<T> {
 }
 
 impl<T: Send + Sync> TypedReader<T> {
-    /// The object of a key, if it is there at `now`. Good until the next sync, whatever becomes of the key.
+    /// The object of a key, if it is there at `now`. Valid until the next sync, whatever happens to
+    /// the key.
     #[inline]
     pub fn get(&self, key: &[u8], now: Seconds) -> Option<&T> {
         let id = SlabId::from_bytes(self.reader.get(key, now)?.value())?;
         self.objects.get(id).or_else(|| self.get_refreshed(key, now))
     }
 
-    /// The object has been retired since this reader last looked: its key leads elsewhere by now, or nowhere.
+    /// The object was retired since this reader's last refresh: its key leads to another object
+    /// now, or to none.
     #[cold]
     fn get_refreshed(&self, key: &[u8], now: Seconds) -> Option<&T> {
         self.reader.refresh();
@@ -300,19 +314,20 @@ impl<T: Send + Sync> TypedReader<T> {
         self.objects.get(id)
     }
 
-    /// The object that an insert gave this id, if it still is its key's. One line beside the object's own.
+    /// The object that an insert gave this id, if it still belongs to its key. Reads one cache line
+    /// in addition to the object's own.
     #[inline]
     pub fn by_id(&self, id: SlabId) -> Option<&T> {
         self.objects.get(id)
     }
 
-    /// Shows everything published so far. Objects read before stay as they are.
+    /// Shows everything published so far. Borrowed objects stay unchanged.
     #[inline]
     pub fn refresh(&self) {
         self.reader.refresh();
     }
 
-    /// Refreshes, and lets go of objects that were read before, so that they can be used again.
+    /// Refreshes, and releases objects that were read before, so that they can be reused.
     #[inline]
     pub fn sync(&mut self) {
         self.reader.sync();

@@ -1,13 +1,13 @@
-//! A writer: one core's way to write. Slots are filled outside the lock, published in batches under it.
+//! A writer: one core's handle for writes. It fills slots without the lock.
 //!
 //! ```text
 //! insert -> queued (private, in a slot that the writer owns) -> applied (by flush, in order) -> seen by readers
 //! ```
 //!
-//! Up to 64 operations wait for company; then the writer publishes them if the lock is free, and waits for
-//! it only when 256 are queued (BP-Wrapper, ICDE 2009). `flush` publishes at once. An operation never
-//! waits for a reader: it is taken, or refused with nothing changed. One writer's operations are applied in
-//! its order; between writers there is no order but the callers' own.
+//! The writer queues 64 operations before it publishes them if the lock is free. It waits for the
+//! lock only when 256 are queued (BP-Wrapper, ICDE 2009). `flush` publishes at once. An operation
+//! never waits for a reader: it is accepted, or refused with nothing changed. One writer's
+//! operations are applied in its order; the order between writers is up to the callers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,30 +25,30 @@ use crate::hash::KeyHash;
 use crate::position::LogPosition;
 use crate::time::{Seconds, Ttl};
 
-/// Operations queued before the writer first looks for the lock.
+/// Operations queued before the writer first tries the lock.
 const QUEUE_TRY: usize = 64;
-/// Operations queued at most.
+/// Operations queued, at most.
 const QUEUE_MAX: usize = 256;
-/// Bytes of slots of a class taken at a time: small slots by the handful, large ones one by one.
+/// Bytes of slots of a class taken at a time: several small slots, or one large one.
 const REFILL_BYTES: usize = 2048;
-/// The same while few pages are free. One by one would mean the lock for each slot.
+/// The same while few pages are free. Taking one slot at a time would mean one lock per slot.
 const REFILL_TIGHT_BYTES: usize = 512;
-/// Slots of a class taken at a time at most.
+/// Slots of a class taken at a time, at most.
 const REFILL_MAX: usize = 32;
-/// How often a full writer asks for the lock before it goes to sleep: as long as some hundred operations take. A
-/// sleeper costs whoever unlocks a system call, and comes back too late to find the lock free.
+/// How often a full writer tries the lock before it sleeps: as long as about a hundred operations
+/// take. A sleeping writer costs the unlocking thread a system call, and wakes too late.
 const LOCK_SPINS: u32 = 1000;
 
-/// Operations whose lines are fetched before their turn.
+/// How many operations ahead lines are prefetched.
 const APPLY_AHEAD: usize = 12;
 
-/// An operation that waits. Plain words, so that queueing one is a few stores.
+/// A queued operation. Plain words, so that queueing it is a few stores.
 #[derive(Debug)]
 struct Operation {
     hash: KeyHash,
-    /// What an insert stores; nothing for the others.
+    /// The slot of an insert; `None` for the others.
     slot: Option<OwnedSlot>,
-    /// An insert's time, a touch's end.
+    /// The time of an insert, or the new expiry of a touch.
     at: u32,
     act: Act,
 }
@@ -58,11 +58,11 @@ enum Act {
     Insert(When),
     /// Its key is the next in [`Own::keys`].
     Remove,
-    /// Likewise.
+    /// As for `Remove`.
     Touch,
 }
 
-/// One core's way to write.
+/// One core's handle for writes.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
@@ -70,8 +70,8 @@ pub struct Writer {
     own: Box<[Own]>,
 }
 
-/// What a writer alone holds, of one shard. Its methods are given what is shared, so that no operation has to count a
-/// reference on a line that other cores use.
+/// A writer's own state for one shard. Its methods take the shared state as an argument, so that no
+/// operation counts a reference in a cache line that other cores use.
 #[derive(Debug)]
 struct Own {
     /// The shard's number.
@@ -81,17 +81,17 @@ struct Own {
     keys: VecDeque<Box<[u8]>>,
     /// Bytes of the slots in the queue.
     queue_bytes: usize,
-    /// Free slots taken ahead, by class.
+    /// Free slots taken in advance, by class.
     spare: Box<[Vec<OwnedSlot>]>,
-    /// Classes that spare slots were used of: more are taken when the lock is held anyway.
+    /// Classes whose spare slots were used; more are taken when the lock is held anyway.
     wanted: Wanted,
-    /// What our operations evicted and the listener was not told yet.
+    /// Evictions by our operations that are not reported yet.
     evicted: Batch,
-    /// Operations end by telling it; else whoever has the writer does, by [`Writer::take_evicted`].
+    /// Whether operations report evictions; otherwise the owner does ([`Writer::take_evicted`]).
     reports: bool,
 }
 
-/// A value being built in its final place. See [`Writer::insert_with`].
+/// A value that is being built in its final place. See [`Writer::insert_with`].
 #[derive(Debug)]
 pub struct Build<'a> {
     room: &'a mut [u8],
@@ -99,7 +99,7 @@ pub struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Appends `bytes`; false, and nothing appended, when they do not fit.
+    /// Appends `bytes`. If they do not fit, appends nothing and returns false.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let Some(room) = self.room.get_mut(self.len..self.len + bytes.len()) else { return false };
@@ -108,8 +108,8 @@ impl Build<'_> {
         true
     }
 
-    /// The next `len` bytes of the value, to be written by the caller (they hold leftovers until
-    /// then); `None` when so many do not fit.
+    /// The next `len` bytes of the value, for the caller to write (they contain old data until
+    /// then); `None` if that many do not fit.
     #[inline]
     pub fn spare(&mut self, len: usize) -> Option<&mut [u8]> {
         let start = self.len;
@@ -123,15 +123,15 @@ impl Build<'_> {
         self.len
     }
 
-    /// True while nothing was written.
+    /// True while nothing is written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
 impl Writer {
-    /// One whose operations end with calls of the listener, unless they are left to the caller (who has the writer
-    /// behind a lock, which the listener may want).
+    /// A writer whose operations end with calls of the listener if `reports`. Otherwise the owner
+    /// makes them, because the writer is behind a lock that the listener may need.
     pub(crate) fn new(shared: &Arc<Shared>, reports: bool) -> Self {
         let own = (shared.shards.iter().enumerate())
             .map(|(number, shard)| Own {
@@ -148,7 +148,7 @@ impl Writer {
         Writer { shared: shared.clone(), own }
     }
 
-    /// What its operations evicted since it was taken last, for a writer that does not report.
+    /// The evictions since the last call, of a writer that does not report.
     pub(crate) fn take_evicted(&mut self) -> Batch {
         let mut evicted = Batch::default();
         for own in &mut self.own {
@@ -157,7 +157,7 @@ impl Writer {
         evicted
     }
 
-    /// What is shared, and what is our own of a key's shard.
+    /// The shared state, and our own for a key's shard.
     #[inline(always)]
     fn parts(&mut self, hash: KeyHash) -> (&Shared, &mut Own) {
         let Writer { shared, own } = self;
@@ -165,7 +165,7 @@ impl Writer {
         (shared, own)
     }
 
-    /// Stores a value under a key, in the place of an older one. Refused, nothing was changed.
+    /// Stores a value under a key, and replaces an older one. If it fails, nothing has changed.
     #[inline]
     pub fn insert(
         &mut self,
@@ -178,7 +178,7 @@ impl Writer {
         self.insert_hashed(hash, key, value, ttl, now)
     }
 
-    /// As [`Writer::insert`], for a key hashed before.
+    /// As [`Writer::insert`], for a key that is already hashed.
     pub fn insert_hashed(
         &mut self,
         hash: KeyHash,
@@ -209,9 +209,9 @@ impl Writer {
         stored
     }
 
-    /// Stores a value where none lives under the key when the operation is applied; one past its end
-    /// does not count, stale window or not. Whether it was stored shows in a reader afterwards, and in
-    /// [`crate::Stats::refused`].
+    /// Stores a value if no entry is under the key when the operation is applied; an expired one
+    /// does not count, even in its stale window. A lookup afterwards and [`crate::Stats::refused`]
+    /// show whether it was stored.
     pub fn insert_if_absent(
         &mut self,
         key: &[u8],
@@ -223,14 +223,14 @@ impl Writer {
         self.insert_when(When::Absent, hash, key, value, ttl, now)
     }
 
-    /// Stores a value and its version, unless an entry of the same or a greater version lives under
-    /// the key when the operation is applied: so what was fetched earlier never replaces what was fetched
-    /// later, whichever writer comes first. An entry stored without a version is older than any.
+    /// Stores a value and its version, unless an entry of the same or a greater version is under
+    /// the key when the operation is applied. So a value that was fetched earlier never replaces
+    /// one that was fetched later, whichever writer comes first. No version is older than any.
     ///
-    /// The version is the caller's (a serial, a time of fetching) and explicit: comparing ends of life
-    /// instead would keep an old record alive against a new one with a shorter TTL, which is just what
-    /// an operator publishes before a change; and a comparison of the caller's would be foreign code under
-    /// the lock. It lies in the slot, 8 bytes after the value; other entries do not pay for it.
+    /// The caller chooses the version (a serial, a time of fetching), and it is explicit. Comparing
+    /// expiry times instead would prefer an old record to a new one with a shorter TTL, which is
+    /// what an operator publishes before a change. A comparison by the caller would be foreign code
+    /// under the lock. The version is in the slot, in 8 bytes after the value.
     pub fn insert_if_newer(
         &mut self,
         key: &[u8],
@@ -251,8 +251,8 @@ impl Writer {
         stored
     }
 
-    /// Stores a value that `build` writes, at most `len_max` bytes, straight into its final place. The
-    /// value's length is what was written. No lock is held while `build` runs.
+    /// Stores a value that `build` writes in its final place, at most `len_max` bytes. Its length
+    /// is what was written. No lock is held while `build` runs.
     pub fn insert_with(
         &mut self,
         key: &[u8],
@@ -270,7 +270,7 @@ impl Writer {
         stored
     }
 
-    /// Takes an entry out, if there is one.
+    /// Removes an entry, if there is one.
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
@@ -279,8 +279,7 @@ impl Writer {
         queued
     }
 
-    /// Gives an entry a new end, `ttl` from `now`, if there is one. Readers see it when it is applied,
-    /// not at a log position.
+    /// Sets an entry's expiry to `ttl` from `now`, if there is one. Readers see it once applied.
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let expires = ttl.expires(now);
@@ -290,14 +289,14 @@ impl Writer {
         queued
     }
 
-    /// Applies and publishes everything queued; gives spare slots back where memory is short. The
-    /// position is the one after it: a reader there shows this writer's operations. On
-    /// [`Error::Stalled`] those not yet applied stay queued, in order.
+    /// Applies and publishes all queued operations, and returns spare slots if memory is short. A
+    /// reader at the returned position, or after it, shows this writer's operations. On
+    /// [`Error::Stalled`] the operations not yet applied stay queued, in order.
     pub fn flush(&mut self) -> Result<LogPosition, Error> {
         let Writer { shared, own } = self;
         let mut position = LogPosition::default();
         let mut refused = None;
-        // A stall in one shard is no reason to keep the others waiting.
+        // A stall in one shard does not hold up the others.
         for own in own {
             match own.flush(shared) {
                 Ok(at) => position.set(own.shard, at),
@@ -315,7 +314,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Publishes what is queued; what can't be, because a reader stalls it, is dropped. Flush first to know.
+    /// Publishes the queue; operations that a reader stalls are dropped. Flush first to find out.
     fn drop(&mut self) {
         let Writer { shared, own } = self;
         for own in own.iter_mut() {
@@ -327,7 +326,7 @@ impl Drop for Writer {
                 own.give_back(&mut guard);
             }
         }
-        // Last, since the listener may panic. Others call it where this writer may not.
+        // Last, since the listener may panic. A writer in a lock leaves the calls to its owner.
         let reports = own.iter().all(|own| own.reports);
         let mut evicted = self.take_evicted();
         if let Some(notifier) = &self.shared.notifier {
@@ -358,7 +357,7 @@ impl Own {
         }
     }
 
-    /// Runs `act` under the lock. What that evicted is to be reported when nothing is in hand that a panic would lose.
+    /// Runs `act` under the lock. The caller reports the evictions later.
     fn locked<R>(
         &mut self,
         shared: &Shared,
@@ -380,7 +379,7 @@ impl Own {
         result
     }
 
-    /// Tells the listener what was evicted. No slot is in hand, and no lock.
+    /// Reports evictions to the listener. The writer holds no slot and no lock here.
     #[inline(always)]
     fn report(&mut self, shared: &Shared) {
         if !self.evicted.is_empty() {
@@ -397,7 +396,7 @@ impl Own {
         }
     }
 
-    /// Has `build` write the value of an insert, and queues it. Should that panic, the slot goes back to the spare ones.
+    /// Lets `build` write the value of an insert, and queues it. A panic returns the slot.
     fn build_in(
         &mut self,
         shared: &Shared,
@@ -421,7 +420,7 @@ impl Own {
         }
     }
 
-    /// Queues an insert that room was made for.
+    /// Queues an insert that has room in the queue.
     #[inline(always)]
     fn enqueue(
         &mut self,
@@ -452,8 +451,8 @@ impl Own {
         self.flush_if_due(shared)
     }
 
-    /// An operation was queued: publish if there is company. A stall is no failure of that operation,
-    /// which is queued safely; it shows when the queue is full.
+    /// Called after an operation was queued: publishes if there are enough. A stall is no failure
+    /// of that operation, which stays queued; it is reported when the queue is full.
     #[inline]
     fn flush_if_due(&mut self, shared: &Shared) -> Result<(), Error> {
         if self.queue.len() < QUEUE_TRY && self.queue_bytes < shared.queue_bytes_max {
@@ -480,7 +479,7 @@ impl Own {
         self.queue.len() >= QUEUE_MAX || self.queue_bytes >= shared.queue_bytes_max
     }
 
-    /// Makes sure that one more operation can be queued.
+    /// Makes room in the queue for one more operation.
     #[inline]
     fn make_queue_room(&mut self, shared: &Shared) -> Result<(), Error> {
         if self.is_full(shared) {
@@ -489,8 +488,8 @@ impl Own {
         Ok(())
     }
 
-    /// Applies the queue in order, with the lines of the operations ahead on their way. `None`: operations
-    /// are left, because the listener must be told first what the others evicted.
+    /// Applies the queue in order, prefetching the lines of the operations ahead. `None`: some
+    /// operations are left, because evictions must be reported first.
     fn apply(
         &mut self,
         shared: &Shared,
@@ -520,7 +519,7 @@ impl Own {
         })
     }
 
-    /// Takes spare slots of the classes that want some.
+    /// Takes spare slots of the wanted classes.
     fn restock(&mut self, engine: &mut Engine<'_>) {
         for class in self.wanted.take() {
             let spare = &mut self.spare[class as usize];
@@ -561,7 +560,7 @@ impl Own {
         Ok(())
     }
 
-    /// A slot that holds the key, a value of `len` bytes and `extra` more, and room in the queue for it.
+    /// A slot for the key, a value of `len` bytes and `extra` more, with room in the queue for it.
     #[inline]
     fn slot_for(
         &mut self,
@@ -589,7 +588,7 @@ impl Own {
         let spare = &mut self.spare[class as usize];
         match spare.pop() {
             Some(slot) => {
-                // The next one's lines come while this one is filled.
+                // Prefetches the next one while this one is filled.
                 if let Some(next) = spare.last() {
                     shard.prefetch(next);
                 }
@@ -600,8 +599,8 @@ impl Own {
         }
     }
 
-    /// Takes slots of a class, one to use and some to spare. Where none is left, publishes what is queued
-    /// (so that it evicts), gives back the spares of other classes, and empties a page.
+    /// Takes slots of a class, one to use and some spare. If none is left, publishes the queue (so
+    /// that it evicts), returns the spare slots of other classes, and empties a page.
     #[cold]
     fn refill(&mut self, shared: &Shared, class: u8) -> Result<OwnedSlot, Error> {
         let shard = self.shard(shared);
@@ -624,21 +623,21 @@ impl Own {
                     match engine.main.slowest() {
                         _ if applied.is_none() => Ok(None),
                         stalled if stalled.behind > 0 => Err(stalled.into()),
-                        // It caught up meanwhile: what it let go of is there to be had now.
+                        // The reader caught up meanwhile, so its slots are free now.
                         _ if before.behind > 0 => Ok(None),
                         _ => Err(Error::Starved),
                     }
                 })
             })?;
             if let Some(slot) = slot {
-                // What that evicted is reported when the slot has gone its way.
+                // Evictions are reported after the slot is in use.
                 return Ok(slot);
             }
             self.report(shared);
         }
     }
 
-    /// Gives all spare slots back.
+    /// Returns all spare slots.
     fn give_back(&mut self, guard: &mut Guard<'_, State>) {
         let mut main = guard.parts().0;
         for slot in self.spare.iter_mut().flat_map(|spare| spare.drain(..)) {
@@ -647,13 +646,13 @@ impl Own {
     }
 }
 
-/// How many spare slots of a class a writer may take now: few where pages are few.
+/// How many spare slots of a class a writer may take now: few if pages are few.
 fn ample(engine: &Engine<'_>, class: u8) -> usize {
     let bytes = if engine.is_tight() { REFILL_TIGHT_BYTES } else { REFILL_BYTES };
     (bytes / engine.shard.classes().size(class)).clamp(1, REFILL_MAX)
 }
 
-/// The lock, first without sleeping.
+/// Takes the lock, spinning before it sleeps.
 fn lock_soon(shard: &Shard<State>) -> Result<Guard<'_, State>, larder_mem::Error> {
     for _ in 0..LOCK_SPINS {
         if let Some(guard) = shard.try_lock() {
@@ -674,7 +673,7 @@ impl Wanted {
         self.0 |= 1 << class;
     }
 
-    /// Its members, which leave it.
+    /// Removes its members and returns them.
     fn take(&mut self) -> impl Iterator<Item = u8> + use<> {
         let mut bits = std::mem::take(&mut self.0);
         std::iter::from_fn(move || {
@@ -685,7 +684,7 @@ impl Wanted {
     }
 }
 
-/// A slot taken for a value being built; goes back to the spares unless it is taken out.
+/// A slot taken for a value being built; dropping it returns the slot to the spares.
 struct Held<'a> {
     own: &'a mut Own,
     slot: Option<OwnedSlot>,

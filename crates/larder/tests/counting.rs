@@ -11,9 +11,9 @@ use larder::{Cache, IndexMode, Policy, Seconds, SyncMode, Ttl};
 const NOW: Seconds = Seconds(1);
 const NOTHING: Counts = Counts { read_modify_writes: 0, stores: 0 };
 
-/// A lookup, of any kind, hit or miss, in either index mode and sync mode, in one shard or four, does no atomic
-/// read-modify-write and no store that another core could see, whether reads are reported or not; what does some is counted, so the zero
-/// means something.
+/// A lookup of any kind, hit or miss, in either index mode and sync mode, in one shard or four,
+/// does no atomic read-modify-write and no store that another core could see, whether reads are
+/// reported or not. Operations that do are counted, so the zero means something.
 #[test]
 fn look_ups_write_nothing_shared() {
     for index_mode in [IndexMode::Replicated, IndexMode::Shared] {
@@ -58,7 +58,7 @@ fn look_ups_write_nothing_shared() {
                 }
             });
             assert_eq!((done, hits), (NOTHING, 5 * 200 + 200), "{index_mode:?}, {shards} shards");
-            // The first sync hands over what was read, under each shard's lock; the next has nothing to say.
+            // The first sync reports reads, under each shard's lock; the next has none to report.
             let synced = count(|| _ = reader.sync());
             let is_told = cache.stats().unwrap().reported > 0;
             assert_eq!((synced.read_modify_writes > 0, is_told), (has_reports, has_reports));

@@ -1,4 +1,5 @@
-//! The same operations and seed leave the same entries, whoever reads and whenever they sync.
+//! The same operations and seed result in the same entries, whoever reads and whenever readers
+//! sync.
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Random, bytes, dump, key_of};
 use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Reader, Seconds, Stats, Ttl};
 
-/// Does it, once: stalled, with the reader named synced.
+/// Runs `act` once; after a stall, syncs the named reader and runs it again.
 fn retry(readers: &mut [Reader], mut act: impl FnMut() -> Result<(), Error>) {
     while let Err(error) = act() {
         let Error::Stalled { reader, .. } = error else { panic!("{error}") };
@@ -31,7 +32,7 @@ fn run(
     for step in 0..60_000usize {
         let now = Seconds(1 + step as u32 / 1000);
         let key = key_of(random.below(9_000));
-        // The lengths drift, so that pages must change class.
+        // The lengths drift, so that pages have to change class.
         let value = bytes(&mut random, if step < 30_000 { 60 } else { 900 });
         let remove = random.below(10) == 0;
         retry(&mut readers, || match remove {
@@ -56,8 +57,8 @@ fn run(
     (dump(&cache), cache.stats().unwrap())
 }
 
-/// No readers, many, eager, lazy, stalling ones; large and single batches: the same entries in the same order,
-/// under every policy.
+/// No readers, many, eager, lazy, stalling ones; large and single batches: the same entries in the
+/// same order, under every policy.
 #[test]
 fn readers_and_batches_do_not_matter() {
     let paper = Policy::Paper(PaperRules::default());
@@ -83,8 +84,8 @@ fn habits_do_not_matter(policy: Policy) {
     assert!(moved > 0, "no page changed class: the test has lost its point");
 }
 
-/// Workers at position k see exactly batch k, though the writer has run ahead; a position passed is not
-/// gone back to.
+/// Workers at position k see exactly batch k, though the writer is ahead; a reader never goes back
+/// to an earlier position.
 #[test]
 fn positions_are_exact() {
     let cache = Cache::builder().budget(1 << 20).readers_max(2).build().unwrap();
@@ -115,7 +116,7 @@ fn positions_are_exact() {
     assert_eq!(behind.sync_to(positions[2]), positions[9]);
 }
 
-/// Ends the readers, also where the writer's thread panics: a test that fails must not hang.
+/// Ends the readers, also if the writer's thread panics: a failing test must not hang.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -124,9 +125,9 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Many threads that read and sync while one writes leave the same entries, and read only what was written. With
-/// so little room a slot is often missing at the moment when the last reader catches up: whoever
-/// looks then for somebody to blame finds nobody.
+/// Many threads that read and sync while one writes: the same entries result, and only what was
+/// written is read. With so little memory a slot is often missing at the moment when the last
+/// reader catches up. Then no reader is to blame.
 #[test]
 fn threads_do_not_matter() {
     let run = |threads: usize| {

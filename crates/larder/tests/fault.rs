@@ -13,7 +13,7 @@ use larder::{Cache, Cause, Error, Policy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
-/// Inserts until the writer is stalled; how many inserts it took.
+/// Inserts until the writer is stalled; returns how many inserts that took.
 fn insert_until_stalled(writer: &mut Writer, stuck: usize, value: &[u8]) -> u64 {
     for number in 0..10_000_000 {
         match writer.insert(&key_of(number), value, Ttl::FOREVER, NOW) {
@@ -29,8 +29,8 @@ fn insert_until_stalled(writer: &mut Writer, stuck: usize, value: &[u8]) -> u64 
     panic!("a stuck reader must stall the writer in the end");
 }
 
-/// A reader that never syncs: others read on, its own entry stays readable, the writer is told its name;
-/// once it syncs, parks or leaves, the next insert succeeds.
+/// A reader that never syncs: others read on, its own entry stays readable, and the error names it.
+/// Once it syncs, parks or is dropped, the next insert succeeds.
 #[test]
 fn stuck_reader() {
     let cures: [fn(Reader) -> Option<Reader>; 3] = [
@@ -43,7 +43,7 @@ fn stuck_reader() {
     ];
     for value_len in [10, 100, 1500] {
         for cure in cures {
-            // In this order it is known who is still there in the end.
+            // With this order it is known which entries are left at the end.
             let builder = Cache::builder().policy(Policy::Fifo);
             let cache = builder.budget(1 << 20).readers_max(2).build().unwrap();
             let mut writer = cache.writer();
@@ -56,7 +56,7 @@ fn stuck_reader() {
 
             let mut inserted = 0;
             while inserted < 2000 {
-                // The other one syncs all along; it is never named.
+                // The other reader syncs all along; it is never named.
                 other.sync();
                 match writer.insert(&key_of(inserted), &value, Ttl::FOREVER, NOW) {
                     Ok(()) => inserted += 1,
@@ -79,7 +79,7 @@ fn stuck_reader() {
             );
             assert_eq!(&*held, b"value", "what a reader holds stays as it is");
             other.sync();
-            // The youngest that cannot be in the writer's queue of 256 any more.
+            // The youngest entry that can no longer be in the writer's queue of 256.
             let settled = inserted.max(took).saturating_sub(257);
             assert_eq!(other.get(&key_of(settled), NOW).as_deref(), Some(&value[..]));
 
@@ -94,8 +94,7 @@ fn stuck_reader() {
     }
 }
 
-/// Built for it, a batch of operations goes in while a reader stays where it is, on a full cache and a small
-/// budget, though each evicts.
+/// A cache built for it accepts a batch while a reader does not sync, though each operation evicts.
 #[test]
 fn lag_is_reserved() {
     const BATCH: u64 = 1000;
@@ -119,7 +118,7 @@ fn lag_is_reserved() {
     cache.validate().unwrap();
 }
 
-/// A forgotten reader stalls the writer, never frees what it held, and shows in the statistics.
+/// A forgotten reader stalls the writer, never frees what it holds, and shows in the statistics.
 #[test]
 fn forgotten_reader() {
     let cache = Cache::builder().budget(1 << 20).readers_max(1).build().unwrap();
@@ -131,7 +130,7 @@ fn forgotten_reader() {
     cache.validate().unwrap();
 }
 
-/// A hook that panics while it builds a value costs nothing: the slot goes back, the cache works on.
+/// A hook that panics while it builds a value costs nothing: the slot is returned.
 #[test]
 fn panicking_hook() {
     let cache = Cache::builder().budget(1 << 20).build().unwrap();
@@ -152,7 +151,8 @@ fn panicking_hook() {
     assert_eq!((stats.entries, used), (1, 1));
 }
 
-/// Keys and values out of range are refused with what would do, at every budget; the largest go in and out.
+/// Keys and values out of range are refused with an error that states the limit, at every budget;
+/// the largest can be stored and read.
 #[test]
 fn ranges() {
     for budget in [1 << 20, 64 << 20] {
@@ -199,7 +199,7 @@ fn no_conflicts_at_full_load() {
     cache.validate().unwrap();
 }
 
-/// Writers that hold spare slots and queued values do not keep another from writing forever.
+/// Writers that hold spare slots and queued values do not stop another writer forever.
 #[test]
 fn many_writers() {
     let cache = Cache::builder().budget(2 << 20).readers_max(2).build().unwrap();
@@ -222,8 +222,8 @@ fn many_writers() {
     cache.validate().unwrap();
 }
 
-/// Every entry that leaves to make room is told once, with its value and the right cause, and none that was
-/// removed or replaced; what was told and what is left make up what was inserted.
+/// Every evicted entry is reported once, with its value and the right cause, and no entry that was
+/// removed or replaced. Reported and remaining entries are all that was inserted.
 #[test]
 fn listener_hears_all() {
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -242,7 +242,7 @@ fn listener_hears_all() {
     let total = 20_000u64;
     for number in 0..total {
         let key = key_of(number);
-        // The odd ones end after a second, and are dead after 3; some are large enough to evict many.
+        // The odd ones expire after a second, and are dead after 3.
         let ttl = if number % 2 == 0 { Ttl::FOREVER } else { Ttl::seconds(1) };
         let len = if number % 500 == 0 { value_max } else { 20 };
         let now = Seconds(1 + (number / 100) as u32);
@@ -266,8 +266,8 @@ fn listener_hears_all() {
     cache.validate().unwrap();
 }
 
-/// A listener that panics, in an insert, a flush or a writer's drop, poisons nothing and leaks no slot;
-/// one that uses the cache finds no lock held.
+/// A listener that panics, in an insert, a flush or a writer's drop, poisons nothing and leaks no
+/// slot; one that uses the cache finds no lock held.
 #[test]
 fn panicking_listener() {
     let calls = Arc::new(AtomicU64::new(0));
@@ -312,9 +312,9 @@ fn panicking_listener() {
     *itself.lock().unwrap() = None;
 }
 
-/// A listener that panics at every third entry, wherever in an operation that is: every entry that left was reported
-/// once, every insert was done, no slot is lost. Values of all sizes, so that slots are short and an insert has to evict
-/// before it can even begin.
+/// A listener that panics at every third entry, at any point of an operation: every eviction is
+/// reported once, every insert is done, and no slot is lost. Values have all sizes, so that slots
+/// are scarce and an insert has to evict before it can begin.
 #[test]
 fn panics_of_a_listener_lose_nothing() {
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -345,7 +345,7 @@ fn panics_of_a_listener_lose_nothing() {
     }
     while catch_unwind(AssertUnwindSafe(|| writer.flush().unwrap())).is_err() {}
     let _ = catch_unwind(AssertUnwindSafe(move || drop(writer)));
-    // What the last panic left is reported by the next who has something to report; at the latest when it can be.
+    // Entries left by the last panic are reported by the next operation that can.
     while catch_unwind(AssertUnwindSafe(|| cache.writer().flush().unwrap())).is_err() {}
     cache.validate().unwrap();
     assert!(panics > total / 5, "{panics}");
@@ -360,8 +360,8 @@ fn panics_of_a_listener_lose_nothing() {
     assert_eq!(heard.len() as u64, stats.evicted, "and once");
 }
 
-/// A listener that stores what left in the same cache again, by a writer of its own and by an outer one's: the stack
-/// stays flat, it ends, whatever left is reported, and what would go on forever is refused.
+/// A listener that inserts evicted entries into the same cache again, by its own writer and by an
+/// outer one's. The stack does not grow, it ends, every eviction is reported, endless inserts fail.
 #[test]
 fn a_listener_may_insert() {
     static CACHE: OnceLock<Cache> = OnceLock::new();
@@ -378,7 +378,7 @@ fn a_listener_may_insert() {
                 Err(Error::ListenerInserts) => refused.fetch_add(1, Ordering::Relaxed),
                 Err(error) => panic!("{error}"),
             };
-            // What does not insert is never refused.
+            // Operations that do not insert are never refused.
             writer.remove(b"nothing").unwrap();
             drop(writer);
             DEPTH.set(0);
@@ -400,8 +400,8 @@ fn a_listener_may_insert() {
     assert_eq!(used, stats.entries, "no slot is lost");
 }
 
-/// Leases of large and small values, dropped on other threads and after everything else, keep their bytes
-/// while the cache turns over many times; they are bounded; and what they held is free again after.
+/// Leases of large and small values, dropped on other threads and after everything else, keep their
+/// bytes while the cache turns over many times. They are bounded, and freed in the end.
 #[test]
 fn leases() {
     for policy in every_policy() {
@@ -420,7 +420,7 @@ fn leases_under(policy: Policy) {
         for number in 1000..1000 + rounds {
             let value = fill(number, 500 + (number as usize * 97) % 6000);
             writer.insert(&key_of(number), &value, Ttl::FOREVER, NOW).unwrap();
-            // What these retire, half of it slots of a whole page, is a 28th of the memory.
+            // What these retire, half of it slots of a whole page, is 1/28 of the memory.
             if number % 25 == 0 {
                 writer.flush().unwrap();
                 reader.sync();
@@ -442,7 +442,7 @@ fn leases_under(policy: Policy) {
     let more: Vec<_> = std::iter::from_fn(|| reader.lease(&entry)).collect();
     assert!(more.len() > 5 && cache.stats().unwrap().lease_bytes <= max);
     drop(more);
-    // On request: some policies would keep what was read.
+    // Removed on request, because some policies would not evict what was read.
     for number in 0..8u64 {
         writer.remove(&key_of(number)).unwrap();
     }
@@ -461,7 +461,7 @@ fn leases_under(policy: Policy) {
     });
     churn(&mut writer, &mut reader, 500);
     assert_eq!(cache.stats().unwrap().revoked_slots, 2);
-    // The rest outlives every handle.
+    // The remaining leases outlive every handle.
     drop((writer, reader));
     cache.validate().unwrap();
     drop(cache);
@@ -481,9 +481,9 @@ fn no_leases() {
     assert!(reader.lease(&reader.get(b"a", NOW).unwrap()).is_none());
 }
 
-/// With either index mode, in one shard or four: a reader that never syncs holds a lease all along; others read on,
-/// writes succeed until the stall names it, memory stays where it was; once it syncs, parks or is dropped
-/// the next write succeeds, and the lease reads its bytes still.
+/// In either index mode, in one shard or four: a reader that never syncs holds a lease all along.
+/// Others read on, writes succeed until the stall names the reader, and memory does not move. Once
+/// it syncs, parks or is dropped the next write succeeds, and the lease still has its bytes.
 #[test]
 fn stuck_reader_with_a_lease() {
     let cures: [fn(Reader) -> Option<larder::Parked>; 3] = [
@@ -526,7 +526,7 @@ fn stuck_reader_with_a_lease() {
             assert!(inserted > 1000, "{inserted}");
             other.sync();
             assert!((0..inserted).any(|number| other.get(&key_of(number), NOW).is_some()));
-            // A copy stays where it is; who shares the index sees what became of it.
+            // A replica does not change; a reader of the shared index sees the present.
             let still_there = stuck.get(b"first", NOW).is_some();
             assert!(still_there || index_mode == Shared);
             cache.validate().unwrap();
@@ -536,7 +536,7 @@ fn stuck_reader_with_a_lease() {
             other.sync();
             assert_eq!(other.get(b"another", NOW).as_deref(), Some(&value[..]));
             if number > 0 {
-                // Nobody is in the way any more: the cache turns over, and the lease stays.
+                // No reader blocks any more: the cache turns over, and the lease stays.
                 for number in inserted..inserted + 20_000 {
                     writer.insert(&key_of(number), &value[..500], Ttl::FOREVER, NOW).unwrap();
                     if number % 100 == 0 {
@@ -552,8 +552,8 @@ fn stuck_reader_with_a_lease() {
     }
 }
 
-/// Caches, readers, parked readers, writers and leases go in any order, each on a thread of its own; the last
-/// one frees what they shared.
+/// Caches, readers, parked readers, writers and leases are dropped in any order, each on a thread
+/// of its own; the last one frees what they shared.
 #[test]
 fn any_order_of_dropping() {
     for order in 0..60u64 {
@@ -595,8 +595,8 @@ fn any_order_of_dropping() {
     }
 }
 
-/// A reader may be behind by a 64th of the memory while values of all sizes come and go and their mix changes:
-/// sparse pages are emptied early, and serve again where slots run out.
+/// A reader may be behind by 1/64 of the memory while values of all sizes are inserted and evicted
+/// and their mix changes: sparse pages are emptied early, and serve again if slots run out.
 #[test]
 fn lag_with_changing_sizes() {
     const BUDGET: u64 = 8 << 20;

@@ -1,5 +1,5 @@
-//! Single flight, one step after another: who leads, who waits, who loses. Interleavings are explored in
-//! `flight_model.rs`.
+//! Coalesced loads, one step after another: which caller leads, waits or loses. `flight_model.rs`
+//! explores interleavings.
 
 use std::future::Future;
 use std::pin::pin;
@@ -34,7 +34,7 @@ impl Wake for Bell {
     }
 }
 
-/// The first leads and the rest wait; other keys are on their own. What lands reaches all, once.
+/// The first leads and the rest wait; other keys are independent. What lands reaches all, once.
 #[test]
 fn the_first_leads() {
     let flight = Flight::new(10);
@@ -54,8 +54,8 @@ fn the_first_leads() {
     drop(lead(flight.begin(b"a", Seconds(5), 5)));
 }
 
-/// Many more keys than shards fly at once, some one byte longer than others: each waiter gets the
-/// value of its own key (invariant 1 of `flight`).
+/// Many more keys than shards are in flight at once, some one byte longer than others: each waiter
+/// gets the value of its own key (invariant 1 of `flight`).
 #[test]
 fn keys_do_not_mix() {
     let flight = Flight::new(1000);
@@ -71,7 +71,7 @@ fn keys_do_not_mix() {
     }
 }
 
-/// Past its deadline, and not a second before, a leader is replaced; what it brings then is nobody's.
+/// After its deadline, and not a second before, a leader is replaced; its value is then dropped.
 /// Invariant 2 of `flight`.
 #[test]
 fn a_late_leader_is_replaced() {
@@ -83,7 +83,7 @@ fn a_late_leader_is_replaced() {
     assert_eq!(waiter.wait_for(Duration::ZERO), Poll::Pending);
     assert_eq!(token.land(2, |_| ()), Landing::Stored);
     assert_eq!(waiter.wait_for(Duration::ZERO), Poll::Ready(Some(2)));
-    // A token that lost may be dropped without harm to the one that leads.
+    // Dropping a token that lost does not affect the leader.
     let late = lead(flight.begin(b"a", Seconds(1), 0));
     let token = lead(flight.begin(b"a", Seconds(1), 5));
     drop(late);
@@ -91,7 +91,7 @@ fn a_late_leader_is_replaced() {
     assert_eq!(token.land(3, |_| ()), Landing::Stored);
 }
 
-/// A superseded load is not stored but serves those who waited; who comes after begins anew.
+/// A superseded load is not stored but serves its waiters; later callers begin again.
 #[test]
 fn a_superseded_load_is_not_stored() {
     let flight = Flight::new(10);
@@ -121,7 +121,7 @@ fn a_panic_in_store_ends_the_flight() {
     assert!(flight.is_empty());
 }
 
-/// There are never more flights than allowed, and room again when one ends.
+/// There are never more flights than allowed, and there is room again when one ends.
 #[test]
 fn flights_are_bounded() {
     let flight = Flight::<u32>::new(2);
@@ -132,8 +132,8 @@ fn flights_are_bounded() {
     drop(lead(flight.begin(b"c", Seconds(1), 5)));
 }
 
-/// As a future a waiter wakes its last waker, once, at the end; one that was dropped is not woken, and its
-/// place is used again.
+/// As a future a waiter wakes its last waker, once, at the end; one that was dropped is not woken,
+/// and its position is used again.
 #[test]
 fn wakers_are_woken_once() {
     let flight = Flight::new(10);
@@ -157,7 +157,7 @@ fn wakers_are_woken_once() {
     assert_eq!(poll(&mut waiter, &last), Poll::Ready(Some(4)));
 }
 
-/// What a caller's code may do: begin and supersede the same key, which locks what it locks.
+/// What a caller's code may do: begin and supersede the same key, which takes the same locks.
 fn use_again<R: Clone>(flight: &Flight<R>) {
     flight.supersede(b"a");
     drop(flight.begin(b"a", Seconds(1), 5));
@@ -190,7 +190,7 @@ impl Drop for Value {
 }
 
 /// `store`, wakers and drops of values and wakers use the flight that runs them, with the same key:
-/// a lock that was held meanwhile would never be free (invariant 4 of `flight`).
+/// a lock held meanwhile would deadlock (invariant 4 of `flight`).
 #[test]
 fn callers_code_runs_under_no_lock() {
     let flight = Flight::new(10);

@@ -1,8 +1,8 @@
-//! Interleavings of single flight, explored by loom over `src/flight.rs` itself, which is compiled here a
-//! second time with loom's primitives.
+//! Interleavings of coalesced loads, explored by loom over `src/flight.rs` itself, which is
+//! compiled here a second time with loom's primitives.
 //!
-//! The value store is one word behind loom's lock, written under the rules that `flight` states: a writer
-//! supersedes first and writes then, a leader writes in `land` only.
+//! The value store is one word behind loom's lock, written under the rules that `flight` states: a
+//! writer supersedes first and then writes, a leader writes only in `land`.
 #![allow(dead_code, missing_docs)]
 
 mod sync {
@@ -12,7 +12,7 @@ mod sync {
     pub mod thread {
         pub use loom::thread::{Thread, ThreadId, current, park};
 
-        /// Loom has no time: whoever waits with a limit waits.
+        /// Loom has no time: a wait with a limit has none.
         pub fn park_timeout(_: std::time::Duration) {
             park();
         }
@@ -65,7 +65,7 @@ fn wait(mut waiter: Waiter<u32>) -> Option<u32> {
     }
 }
 
-/// What a user does: look, begin, load or wait, again until there is a value.
+/// What a user does: look up, begin, load or wait, again until there is a value.
 fn get_or_load(flight: &Flight<u32>, store: &Mutex<u32>, loads: &Mutex<u32>) -> u32 {
     loop {
         let there = *store.lock();
@@ -92,7 +92,7 @@ fn get_or_load(flight: &Flight<u32>, store: &Mutex<u32>, loads: &Mutex<u32>) -> 
     }
 }
 
-/// Two miss one key: one loads, both get what it brought, nobody waits forever.
+/// Two callers miss one key: one loads, both get its value, and neither waits forever.
 #[test]
 fn one_of_two_loads() {
     explore(|| {
@@ -108,7 +108,7 @@ fn one_of_two_loads() {
     });
 }
 
-/// A load that began before a write was called never overwrites it, wherever the two meet.
+/// A load that began before a write was called never overwrites it, in any interleaving.
 fn load_against_write(supersedes: bool) {
     explore(move || {
         let flight = Flight::new(8);
@@ -134,15 +134,15 @@ fn a_load_loses_to_a_later_write() {
     load_against_write(true);
 }
 
-/// The scenario above sees the fault that it is there for: a writer that does not supersede is overwritten.
+/// The scenario above detects its fault: a writer that does not supersede is overwritten.
 #[test]
 fn a_write_that_does_not_supersede_is_lost() {
     let outcome = catch_unwind(AssertUnwindSafe(|| load_against_write(false)));
     assert!(outcome.is_err(), "the model checker must find the overwritten value");
 }
 
-/// A leader that gives up wakes the one who waits, who then leads: nobody waits forever.
-/// Invariant 5 of `flight`.
+/// A leader that gives up wakes the waiter, which then leads: neither waits forever. Invariant 5 of
+/// `flight`.
 #[test]
 fn a_dropped_token_hands_the_lead_on() {
     explore(|| {
@@ -165,8 +165,8 @@ fn a_dropped_token_hands_the_lead_on() {
     });
 }
 
-/// A leader past its deadline and the one who took over from it: only the second stores, whoever lands
-/// first, and who waited since the first began is served by the second. Invariant 2 of `flight`.
+/// A leader past its deadline and the one that took over: only the second stores, whichever lands
+/// first, and the second serves waiters from the beginning. Invariant 2 of `flight`.
 #[test]
 fn who_took_over_serves_all() {
     explore(|| {
@@ -186,8 +186,8 @@ fn who_took_over_serves_all() {
     });
 }
 
-/// A write that comes while a load is being stored waits until it is, and one from the storing thread itself,
-/// as a listener's may be, does not wait for itself. Invariants 2 and 3 of `flight`.
+/// A write that comes while a load is being stored waits for the store. One from the storing thread
+/// itself, for example by a listener, does not wait for itself. Invariants 2 and 3 of `flight`.
 #[test]
 fn a_write_waits_for_a_store() {
     explore(|| {
@@ -212,8 +212,8 @@ fn a_write_waits_for_a_store() {
     });
 }
 
-/// A waiter that goes away while the flight lands leaves nothing behind that hurts, and the other is woken.
-/// Invariant 5 of `flight`.
+/// A waiter that is dropped while the flight lands has no effect, and the other is woken. Invariant
+/// 5 of `flight`.
 #[test]
 fn a_waiter_may_leave() {
     explore(|| {

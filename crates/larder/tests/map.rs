@@ -1,4 +1,5 @@
-//! The easy face: as a `HashMap` to one thread, with what it promises to many, and to tasks.
+//! The simple API: like a `HashMap` to one thread, with its guarantees to many threads, and to
+//! tasks.
 
 #[path = "common/cases.rs"]
 mod cases;
@@ -11,9 +12,9 @@ use larder::policy::PaperRules;
 use larder::{Cache, Clock, Error, Map, Policy, Seconds, Ttl};
 use proptest::prelude::*;
 
-fn manual(budget: u64, seats: usize) -> (Map<[u8], Vec<u8>>, Clock) {
+fn manual(budget: u64, readers: usize) -> (Map<[u8], Vec<u8>>, Clock) {
     let clock = Clock::manual(Seconds(1));
-    let builder = Cache::builder().budget(budget).readers_max(seats);
+    let builder = Cache::builder().budget(budget).readers_max(readers);
     (Map::build(builder, clock.clone()).unwrap(), clock)
 }
 
@@ -43,7 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..120)
 }
 
-/// Keys of every form: empty, short, longer than the engine takes, alike but for their ends.
+/// Keys of every form: empty, short, longer than the engine takes, equal but for their ends.
 fn key_of(number: usize) -> Vec<u8> {
     let len = [0, 1, 7, 254, 255, 256, 300, 900][number / 3];
     let mut key = vec![b'k'; len];
@@ -56,8 +57,8 @@ fn key_of(number: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(cases::cases(60))]
 
-    /// With memory to spare a map says what an obvious one says: a `HashMap` with ends, whatever the keys'
-    /// lengths, after every step.
+    /// With enough memory a map equals a simple model: a `HashMap` with expiry, for keys of any
+    /// length, after every step.
     #[test]
     fn agrees_with_an_obvious_map(steps in steps()) {
         let (map, clock) = manual(4 << 20, 2);
@@ -110,12 +111,12 @@ proptest! {
     }
 }
 
-/// Threads that read once and then sleep hold nobody up: writes go on for many laps of the log, on one seat
-/// and on several, and no write ever fails.
+/// Threads that read once and then sleep block no others: writes continue for many laps of the log,
+/// with one reader and with several, and no write ever fails.
 #[test]
 fn sleepers_hold_nobody_up() {
-    for seats in [1, 4] {
-        let (map, _) = manual(1 << 20, seats);
+    for readers in [1, 4] {
+        let (map, _) = manual(1 << 20, readers);
         map.insert(&b"k"[..], vec![0]).unwrap();
         let (awake, asleep) = (Arc::new(Barrier::new(4)), Arc::new(AtomicBool::new(true)));
         let sleepers: Vec<_> = (0..3)
@@ -148,9 +149,9 @@ fn sleepers_hold_nobody_up() {
     }
 }
 
-/// Threads come and go by the dozen on two seats: none panics, none leaves anything behind that stops others,
-/// and what a thread wrote is read by the one that is told of it, every time.
-/// Invariant 2 of `reader_pool`.
+/// Dozens of threads start and end with two readers: none panics, none leaves anything that blocks
+/// others, and a thread that is notified of another's write reads it, every time. Invariant 2 of
+/// `reader_pool`.
 #[test]
 fn what_is_told_is_read() {
     let map: Map<u64, u64> =
@@ -173,22 +174,22 @@ fn what_is_told_is_read() {
             .collect();
         drop(tell);
         for key in told {
-            assert_eq!(map.get(&key), Some(key ^ round), "a reader reads what it was told of");
+            assert_eq!(map.get(&key), Some(key ^ round), "a reader reads what it was notified of");
         }
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     }
     map.cache().validate().unwrap();
 }
 
-/// A map may be used inside `with`, to any depth, with fewer seats than depth: reads are answered, and a
-/// write that this very read holds up is refused rather than waited for. Invariant 3 of `reader_pool`.
+/// A map may be used inside `with`, to any depth, with fewer readers than depth: reads succeed, and
+/// a write that this very read blocks fails instead of waiting. Invariant 3 of `reader_pool`.
 #[test]
 fn reads_may_nest() {
     let (map, _) = manual(1 << 20, 1);
     map.insert(&b"a"[..], b"outer".to_vec()).unwrap();
     map.with(&b"a"[..], |outer| {
         map.insert(&b"b"[..], b"inner".to_vec()).unwrap();
-        assert_eq!(map.get(&b"b"[..]), Some(b"inner".to_vec()), "from main, as no seat is free");
+        assert_eq!(map.get(&b"b"[..]), Some(b"inner".to_vec()), "from main, as no reader is free");
         map.with(&b"b"[..], |_| assert_eq!(map.get(&b"a"[..]), Some(b"outer".to_vec())));
         let refused = (0..200_000u64)
             .find_map(|number| map.insert(&number.to_le_bytes()[..], vec![0; 100]).err());
@@ -200,8 +201,8 @@ fn reads_may_nest() {
     map.cache().validate().unwrap();
 }
 
-/// A thread that is long in `with` stops nobody from reading and writing, as long as memory and log last; what
-/// it reads stays as it is, and when it leaves, writes go on for laps.
+/// A thread that stays in `with` stops no other from reading and writing, as long as memory and log
+/// last. Its value does not change, and when it returns, writes continue for laps.
 #[test]
 fn others_go_on_during_a_long_read() {
     let (map, _) = manual(1 << 20, 2);
@@ -232,9 +233,9 @@ fn others_go_on_during_a_long_read() {
     map.cache().validate().unwrap();
 }
 
-/// A cache whose readers are all taken by others still reads, from main.
+/// A cache whose readers are all in use elsewhere can still be read, from main.
 #[test]
-fn no_seat_is_needed() {
+fn no_reader_is_needed() {
     let (map, _) = manual(1 << 20, 1);
     let mut reader = map.cache().reader().unwrap();
     map.insert(&b"a"[..], vec![1]).unwrap();
@@ -243,7 +244,7 @@ fn no_seat_is_needed() {
     reader.sync();
 }
 
-/// Of many threads that miss one key, one loads; all get what it brought.
+/// Of many threads that miss one key, one loads; all get its value.
 #[test]
 fn one_loads_for_all() {
     let (map, _) = manual(1 << 20, 2);
@@ -264,7 +265,8 @@ fn one_loads_for_all() {
     assert_eq!(loads.into_inner(), 1);
 }
 
-/// A load that panics releases those who wait: one of them loads, and all but the panicking one are served.
+/// A load that panics releases its waiters: one of them loads, and all but the panicking one are
+/// served.
 #[test]
 fn a_panicking_load_releases_the_others() {
     let (map, _) = manual(1 << 20, 2);
@@ -287,8 +289,8 @@ fn a_panicking_load_releases_the_others() {
     assert_eq!(map.get(&b"k"[..]), Some(vec![6]));
 }
 
-/// An insert and a remove that come while a load is under way win over it; the caller of the load has its
-/// value all the same. A load that needs itself is answered too, rather than waiting for itself.
+/// An insert and a remove during a load win over it; the load's caller gets its value all the same.
+/// A load that needs itself gets a value too, instead of waiting for itself.
 #[test]
 fn a_later_write_beats_a_load() {
     let (map, _) = manual(1 << 20, 1);
@@ -312,8 +314,8 @@ fn a_later_write_beats_a_load() {
     assert_eq!(map.get(&b"s"[..]), Some(b"inner and outer".to_vec()));
 }
 
-/// What is too large to be stored is loaded and returned, and an insert of it is refused with the size that
-/// would fit.
+/// A value that is too large to be stored is loaded and returned, and an insert of it fails with
+/// the largest size.
 #[test]
 fn too_large_is_returned_and_not_stored() {
     let (map, _) = manual(1 << 20, 1);
@@ -339,8 +341,8 @@ fn types_of_users() {
     assert_eq!(by_flow.len().unwrap(), 1);
 }
 
-/// Tasks on more workers than seats share a map, hold nothing across await points, and of those that miss
-/// one key one loads; a task that is dropped while it leads hands the lead on.
+/// Tasks on more workers than readers share a map and hold nothing across await points. Of those
+/// that miss one key one loads; a task that is dropped while it leads passes the lead on.
 #[test]
 fn tasks_share_a_map() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
@@ -379,8 +381,8 @@ fn tasks_share_a_map() {
     assert_eq!(loads.load(Ordering::Relaxed), 1);
 }
 
-/// A map's reads reach its policy, since a read of what was written syncs first: keys that are read now and then
-/// outlive thousands that are not, except where reads do not matter.
+/// A map's reads reach its policy, since a read of what was written syncs first: keys that are read
+/// now and then outlive thousands that are not, except if reads do not matter.
 #[test]
 fn reads_keep_entries() {
     let policies = [Policy::Partitioned, Policy::Lru, Policy::Paper(PaperRules::default())];
@@ -410,8 +412,8 @@ fn reads_keep_entries() {
     }
 }
 
-/// An iterator that is alive keeps nobody waiting: the map is cleared, saved and walked again meanwhile by the same
-/// thread, each walk has its own place, and the first one goes on with what is still there.
+/// A live iterator blocks nothing: the same thread clears, saves and walks the map meanwhile. Each
+/// walk has its own place, and the first one continues with what is left.
 #[test]
 fn walks_do_not_wait() {
     for policy in
@@ -437,13 +439,14 @@ fn walks_do_not_wait() {
         drop(first);
         map.clear().unwrap();
         assert!(map.is_empty().unwrap());
-        // What was copied before the map was cleared.
+        // Entries copied before the map was cleared.
         assert!(third.count() < 100 && fourth.count() < 100);
         map.cache().validate().unwrap();
     }
 }
 
-/// Nobody can know which keys of a map meet in a place: two maps of one size evict different entries.
+/// Nobody can know which keys of a map share a bucket: two maps of one size evict different
+/// entries.
 #[test]
 fn a_new_map_has_a_hash_of_its_own() {
     let left = |map: &Map<u64, u64>| {

@@ -6,7 +6,8 @@ mod common;
 use common::{Random, bytes, key_of};
 use larder::{Cache, Error, Seconds, Ttl};
 
-/// What a process may take beside its caches: stacks, the allocator's own, a huge page at each region's end.
+/// What a process may take besides its caches: stacks, the allocator's own memory, a huge page at
+/// each region's end.
 const CONSTANT_BYTES: u64 = 12 << 20;
 
 fn resident_bytes() -> u64 {
@@ -14,8 +15,8 @@ fn resident_bytes() -> u64 {
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Distinct inserts, many times what fits, in lengths that drift through all classes; three readers, one of
-/// which parks, one of which is made anew all the time.
+/// Distinct inserts, many times what fits, in lengths that drift through all classes; three
+/// readers, one of which parks, and one of which is recreated all the time.
 #[test]
 fn budget_holds_under_churn() {
     let before = resident_bytes();

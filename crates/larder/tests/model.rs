@@ -1,5 +1,5 @@
-//! The engine against a slow and obvious cache: the same operations, the same answers, the same entries in
-//! the same order, whatever the budget, the value sizes, the shards, the readers and the readers' habits.
+//! The engine against a slow and simple cache: the same operations, the same results, the same
+//! entries in the same order, for any budget, value sizes, shards, index modes and readers' habits.
 
 mod common;
 
@@ -15,9 +15,10 @@ struct Run {
     keys: u64,
     value_bytes_max: usize,
     operations: usize,
-    /// Everything is compared and validated every so many operations, and at the end.
+    /// Everything is compared and validated every this many operations, and at the end.
     check_every: usize,
-    /// Readers sync every so many operations; the first one twice as often as the second, and so on.
+    /// Readers sync every this many operations; the first one twice as often as the second, and so
+    /// on.
     sync_every: usize,
     readers: usize,
     shards: usize,
@@ -26,12 +27,12 @@ struct Run {
     policy: Policy,
 }
 
-/// Seconds past its end in which an entry is given when asked for.
+/// Seconds after its expiry in which an entry can be looked up.
 const STALE: u32 = 20;
 
 const PERIODIC: SyncMode = SyncMode::Periodic(Ticks::ms(10));
 
-/// Applies random operations to both, syncing when told to or when the engine says that it must.
+/// Applies random operations to both; syncs as `run` says, or when the engine requires it.
 fn compare(run: &Run) {
     let run = &Run { seed: run.seed + seed_added(), ..*run };
     let left = Arc::new(Mutex::new(Vec::new()));
@@ -110,7 +111,7 @@ fn compare(run: &Run) {
                 model.left(&gone, &value, cause, &key, now);
             }
         }
-        // Some keys are read often, for the policy to hear of.
+        // Some keys are read often, for reports to the policy.
         for _ in 0..4 {
             let reader = readers[random.below(run.readers as u64) as usize].as_ref().unwrap();
             let key = key_of(random.below(run.keys) * random.below(run.keys) / run.keys);
@@ -140,7 +141,7 @@ fn compare(run: &Run) {
                 .validate()
                 .unwrap_or_else(|wrong| panic!("seed {} step {step}: {wrong}", run.seed));
             assert_same(&cache, &reader, &model, now, run.seed);
-            // What was leased earlier is as it was, whatever became of it.
+            // What was leased earlier is unchanged, whatever happened to the entry.
             for (key, value, lease) in std::mem::take(&mut leases) {
                 assert_eq!((lease.key(), lease.value()), (&key[..], &value[..]));
             }
@@ -164,7 +165,8 @@ fn compare(run: &Run) {
     }
 }
 
-/// Small values of mixed lengths, more keys than fit: eviction all along; in one, two and four shards.
+/// Small values of mixed lengths, more keys than fit: evictions all along; in one, two and four
+/// shards.
 #[test]
 fn small_entries() {
     for (seed, shards, sync, index_mode) in [
@@ -218,7 +220,7 @@ fn mixed_sizes() {
     }
 }
 
-/// Everything fits: nothing is evicted, entries only end.
+/// Everything fits: nothing is evicted, entries only expire.
 #[test]
 fn nothing_evicted() {
     compare(&Run {
@@ -237,7 +239,7 @@ fn nothing_evicted() {
     });
 }
 
-/// A reader that syncs only when it stalls the writer gives the same answers.
+/// A reader that syncs only when it stalls the writer gets the same results.
 #[test]
 fn lazy_readers() {
     for shards in [1, 2] {
@@ -285,9 +287,10 @@ fn every_step() {
     }
 }
 
-/// Under every policy, with one shard and two, in either index mode and sync mode: but for who leaves, which the
-/// engine says, content is the model's after conditional inserts, ends, leases, moved pages, parking. Who
-/// leaves was there, is said to have ended when it had, stale window and all, and never makes room for itself.
+/// Under every policy, with one shard and two, in either index mode and sync mode: except for
+/// evictions, which the engine reports, the content is the model's after conditional inserts,
+/// expiry, leases, moved pages and parking. An evicted entry was there, is reported as expired if
+/// it was, stale window included, and was not the one being inserted.
 #[test]
 fn every_policy_is_like_the_model() {
     let mut seed = 60;

@@ -1,4 +1,5 @@
-//! What each operation promises, one at a time, where the model test would only say that something differs.
+//! The contract of each operation, one at a time, where the model test would only state a
+//! difference.
 
 mod common;
 
@@ -11,8 +12,8 @@ fn small() -> Cache {
     Cache::builder().budget(1 << 20).readers_max(2).build().unwrap()
 }
 
-/// An entry past its end is a miss for `get`, a marked hit for `get_stale` within the window, and nothing after
-/// it; one without end never goes.
+/// An expired entry is a miss for `get`, a marked hit for `get_stale` within the window, and a miss
+/// after it; one that never expires stays.
 #[test]
 fn stale_window() {
     let cache = Cache::builder().budget(1 << 20).stale(Seconds(30)).build().unwrap();
@@ -51,7 +52,8 @@ fn no_stale_window() {
     assert!(reader.get_stale(b"a", Seconds(110)).is_none());
 }
 
-/// An entry is kept where one lives, and stored where none does or its life is over, even in one batch.
+/// A conditional insert keeps a live entry, and stores if there is none or it has expired, even in
+/// one batch.
 #[test]
 fn if_absent() {
     let cache = small();
@@ -69,8 +71,8 @@ fn if_absent() {
     cache.validate().unwrap();
 }
 
-/// The greater version stays, in whichever order they come; equal ones change nothing; a plain insert replaces
-/// any, and leaves no version.
+/// The greater version stays, in whichever order they come; equal ones change nothing; a plain
+/// insert replaces any, and has no version.
 #[test]
 fn if_newer() {
     let cache = small();
@@ -95,14 +97,14 @@ fn if_newer() {
     assert_eq!(seen(&mut writer), (b'z', 4, Some(0)));
     assert_eq!(cache.iter(NOW).next().unwrap().version(), Some(0));
     assert_eq!(cache.stats().unwrap().refused, 2);
-    // The longest value leaves room for its version.
+    // The longest value has room for its version.
     let longest = cache.value_bytes_max(1);
     let too_long = writer.insert_if_newer(b"a", &vec![1; longest + 1], 1, ttl, NOW);
     assert!(matches!(too_long, Err(Error::ValueTooLarge { .. })));
     cache.validate().unwrap();
 }
 
-/// A hit replaces what the buffer holds, a miss leaves it.
+/// A hit replaces the buffer's contents, a miss does not.
 #[test]
 fn get_into() {
     let cache = small();
@@ -117,8 +119,8 @@ fn get_into() {
     assert_eq!(buf, b"value");
 }
 
-/// An immediate reader shows what was published without being told, also while it holds an entry that was
-/// replaced; it lets go of that one only when it syncs.
+/// An immediate reader shows what was published without a call, also while it holds an entry that
+/// was replaced; it releases that entry only when it syncs.
 #[test]
 fn immediate() {
     let cache = Cache::builder().budget(1 << 20).sync(SyncMode::Immediate).build().unwrap();
@@ -137,7 +139,8 @@ fn immediate() {
     assert_eq!(cache.stats().unwrap().limbo_slots, 0);
 }
 
-/// A periodic reader syncs at the first call, then once a period, and earlier when it is far behind.
+/// A periodic reader syncs at the first call, then once per period, and earlier when it is far
+/// behind.
 #[test]
 fn periodic() {
     let period = SyncMode::Periodic(Ticks::ms(10));
@@ -156,7 +159,7 @@ fn periodic() {
     assert!(!reader.sync_if_due(Ticks::us(45_001)));
 }
 
-/// Keys hashed before find what the plain forms find, in batches of any length.
+/// Lookups by hash find what lookups by key find, in batches of any length.
 #[test]
 fn hashed_forms() {
     let cache = small();

@@ -1,4 +1,4 @@
-//! The engine under every policy, and what the policies are worth on a stream of known shape.
+//! The engine under every policy, and the policies' hit ratios on a stream of known shape.
 
 mod common;
 
@@ -8,7 +8,8 @@ use common::{Random, bytes, dump, every_policy, key_of};
 use larder::policy::{Entries, EntryNumber, Fifo, Lru, Paper, Partitioned, Replacement};
 use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Seconds, Stats, Ttl};
 
-/// Random reads and writes by one thread; the last value and end of every key that was not removed.
+/// Random reads and writes by one thread; the last value and expiry of every key that was not
+/// removed.
 fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) {
     let cache = Cache::builder().budget(400_000).readers_max(2).policy(policy).feedback(feedback);
     let cache = cache.seed(seed).build().unwrap();
@@ -79,8 +80,8 @@ fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) 
     (entries, cache.stats().unwrap())
 }
 
-/// Under every policy, with reports and without: no value is wrong, none comes back, the limits are kept,
-/// and the same operations leave the same entries.
+/// Under every policy, with reports and without: no value is wrong, none reappears, the limits
+/// hold, and the same operations result in the same entries.
 #[test]
 fn every_policy_keeps_the_contract() {
     for policy in every_policy() {
@@ -163,8 +164,9 @@ fn hit_percent(mut policy: impl Replacement, capacity: u64) -> f64 {
     100.0 * f64::from(hits) / f64::from(counted)
 }
 
-/// On a Zipf stream the partitions are worth what was measured for their definition: at 1/17 of the names 8 points
-/// more than LRU and 12 more than FIFO, at 7/17 more than 2 and 5; and never less than the paper's listing.
+/// On a Zipf stream the partitions reach the hit ratio measured for their definition: at 1/17 of
+/// the names 8 points more than LRU and 12 more than FIFO, at 7/17 more than 2 and 5; and never
+/// less than the paper's listing.
 #[test]
 fn partitions_beat_lists() {
     for (seventeenths, over_lru, over_fifo) in [(1, 7.0, 11.0), (3, 4.5, 8.5), (7, 1.8, 4.8)] {
@@ -194,7 +196,7 @@ fn engine_hit_percent(policy: Policy, feedback: bool, sync_every: usize) -> f64 
             while writer.insert(&key, &[7; 30], Ttl::FOREVER, Seconds(1)).is_err() {
                 reader.sync();
             }
-            // Seen at once: this measures what reports are worth, not what a late refresh costs.
+            // Visible at once: this measures the value of reports, not the cost of a late refresh.
             writer.flush().unwrap();
             reader.refresh();
         }
@@ -209,8 +211,9 @@ fn engine_hit_percent(policy: Policy, feedback: bool, sync_every: usize) -> f64 
     100.0 * hits as f64 / (hits + misses) as f64
 }
 
-/// In the engine, with reports once an epoch and handed over late, the order of the policies stays, and nearly
-/// all of the gain; without reports the partitions still gain from departed keys alone.
+/// In the engine, with reports once per epoch and handed over late, the order of the policies
+/// stays, and nearly all of the gain; without reports the partitions still gain from evicted keys
+/// alone.
 #[test]
 fn late_reports_do() {
     let fifo = engine_hit_percent(Policy::Fifo, true, 500);

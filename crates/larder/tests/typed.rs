@@ -1,5 +1,5 @@
-//! Objects in a cache: each is built once, reset before it is used again, dropped exactly once, whatever the
-//! hooks do, and read only as what its key's insert made of it.
+//! Objects in a cache: each is built once, reset before it is reused, dropped exactly once,
+//! whatever the hooks do, and read only as its key's insert made it.
 
 #[path = "common/cases.rs"]
 mod cases;
@@ -34,7 +34,7 @@ impl Counts {
     }
 }
 
-/// An object that counts, and that notices when it is used without having been reset.
+/// An object that counts, and that detects use without a reset.
 struct Counted {
     counts: Arc<Counts>,
     text: String,
@@ -74,8 +74,8 @@ fn counted_under(policy: Policy, readers: usize) -> (Typed<Counted>, Arc<Counts>
     (Typed::build(builder(readers).policy(policy), make, reset).unwrap(), counts)
 }
 
-/// Under churn of ten times as many keys as fit, objects are made at most once a cell, all others come from
-/// resets; at the end each was dropped exactly once. Under every policy.
+/// Under churn of ten times as many keys as fit, at most one object per cell is made, and all
+/// others are reused; at the end each was dropped exactly once. Under every policy.
 #[test]
 fn objects_are_used_again_and_dropped_once() {
     for policy in common::every_policy() {
@@ -105,8 +105,8 @@ fn churn_under(policy: Policy) {
 proptest! {
     #![proptest_config(cases::cases(40))]
 
-    /// Against a `HashMap`, with keys that all fit: after every step a reader reads what the last insert of
-    /// each key made, or nothing once it was removed or its time is over, and so it does by id.
+    /// Against a `HashMap`, with keys that all fit: after every step a reader reads what the last
+    /// insert of each key made, or nothing once it was removed or has expired, also by id.
     /// Invariant 1 of `typed`.
     #[test]
     fn agrees_with_an_obvious_map(
@@ -154,9 +154,9 @@ proptest! {
     }
 }
 
-/// A panic in any hook comes out of the insert that ran it, and costs no cell: afterwards all inserts succeed
-/// again, as many objects as before can live, and every object made is dropped exactly once.
-/// The second half of invariant 2 of `typed`.
+/// A panic in any hook reaches the insert that ran it, and costs no cell: afterwards all inserts
+/// succeed again, as many objects as before can live, and every object made is dropped exactly
+/// once. The second half of invariant 2 of `typed`.
 #[test]
 fn panics_leak_and_poison_nothing() {
     let counts = Arc::new(Counts::default());
@@ -215,8 +215,8 @@ fn panics_leak_and_poison_nothing() {
     assert_eq!(made, dropped, "dropped once each");
 }
 
-/// `fill` inserts, removes and sweeps in the very cache that runs it: a lock that was held
-/// meanwhile would never be free (invariant 2 of `typed`).
+/// `fill` inserts, removes and sweeps in the very cache that runs it: a lock held meanwhile would
+/// deadlock (invariant 2 of `typed`).
 #[test]
 fn fill_runs_under_no_lock() {
     let (typed, _) = counted(1);
@@ -235,8 +235,9 @@ fn fill_runs_under_no_lock() {
     }
 }
 
-/// A reader that reads an object and never syncs reads it unchanged forever; inserts go on until no cell is
-/// clean, then name the reader, without having run the hook; when it syncs, the next insert succeeds.
+/// A reader that holds an object and never syncs reads it unchanged forever. Inserts succeed until
+/// no cell is clean, then fail and name the reader, without having run the hook; when it syncs, the
+/// next insert succeeds.
 #[test]
 fn a_reader_that_never_syncs() {
     let (typed, _) = counted(1);
@@ -278,7 +279,7 @@ fn readers_and_writers_together() {
                         };
                         match outcome {
                             Ok(()) => {}
-                            // A reader that the machine lets wait.
+                            // A reader that was preempted.
                             Err(Error::Stalled { .. } | Error::Starved) => std::thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }
@@ -309,7 +310,8 @@ fn readers_and_writers_together() {
             })
             .collect();
         let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
-        // First of all, so that a writer's panic ends the test instead of leaving the readers at it.
+        // First of all, so that a writer's panic ends the test instead of leaving the readers
+        // running.
         is_done.store(true, Ordering::Release);
         outcomes.into_iter().for_each(|outcome| outcome.unwrap());
         readers.into_iter().map(|reader| reader.join().unwrap()).sum()
@@ -321,8 +323,8 @@ fn readers_and_writers_together() {
     assert_eq!(made, dropped);
 }
 
-/// A listener may insert into, remove from and read the very cache of objects that calls it. It runs when the write
-/// that evicted has been done, outside its lock; so when it panics, no object is lost either.
+/// A listener may insert into, remove from and read the very cache of objects that calls it. It
+/// runs after the evicting write is done, outside its lock, so no object is lost if it panics.
 #[test]
 fn a_listener_may_use_the_objects() {
     static CACHE: OnceLock<Typed<Counted>> = OnceLock::new();
@@ -361,7 +363,7 @@ fn a_listener_may_use_the_objects() {
         }
     }
     assert!(panics > 0 && CALLS.load(Ordering::Relaxed) > total / 4);
-    // Every object whose key is gone is found, and every cell is there to be used again.
+    // Every object whose key is gone is found, and every cell can be used again.
     cache.reset_all(NOW).unwrap();
     cache.cache().validate().unwrap();
     let entries = cache.cache().stats().unwrap().entries as usize;
@@ -390,7 +392,7 @@ fn a_listener_may_use_the_objects() {
     assert!(counts.made.load(Ordering::Relaxed) <= cache.objects_max(), "no cell was lost");
 }
 
-/// An object that the stack does not hold is refused, with what to do instead.
+/// An object that the stack can't hold is refused, and the error states what to do instead.
 #[test]
 fn large_objects_are_refused() {
     let refused = Typed::build(builder(1), || [0u8; 1 << 20], |_| ());

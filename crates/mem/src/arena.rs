@@ -1,14 +1,14 @@
-//! The arena: slots that a writer fills, everybody reads, and main reuses.
+//! The arena: slots that a writer fills, all readers read, and main reuses.
 //!
 //! ```text
 //! slot   expires u32 (atomic) | key_len u8 | flags u8 | value_len u16 | key | value | version u64
-//!        the version is there when a flag says so, and costs nothing where it is not
+//!        the version is present if a flag says so, and takes no memory otherwise
 //! id     offset in the arena / 4; the first 64 bytes are never a slot, so 0 means "none"
 //! ```
 //!
-//! Nobody makes a reference that covers another slot or `expires`. Who may touch a slot when, and
-//! the invariants I1 to I4 named below, are in the crate's header. Under loom each slot has a shadow
-//! cell, so that the model checker sees each plain access.
+//! No reference ever covers another slot, or `expires`. The crate's header states who may access a
+//! slot when, and the invariants I1 to I4 named below. Under loom each slot has a shadow cell, so
+//! that the model checker sees each plain access.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
@@ -21,38 +21,38 @@ use crate::sync::{AtomicU32, Ordering};
 /// Bytes of a slot before its key.
 pub const HEADER_BYTES: usize = 8;
 
-/// Bytes that a version takes of its slot, after the value.
+/// Bytes of a slot's version, after the value.
 pub const VERSION_BYTES: usize = 8;
 
-/// Flag of a slot that ends with a version. The other seven say its class.
+/// Flag of a slot that ends with a version. The other seven bits are its class.
 const FLAG_VERSION: u8 = 1;
 
-/// The `expires` of an entry that has no end.
+/// The `expires` of an entry that never expires.
 pub const EXPIRES_NEVER: u32 = 0;
 
-/// Where a lookup's reading ends, more or less: a header, a key of 16 bytes, 16 more of the value.
+/// Where the reads of a lookup roughly end: a header, a key of 16 bytes, 16 more of the value.
 const READ_BYTES: usize = HEADER_BYTES + 32;
 
-/// Bytes before the first page; keeps pages on cache lines, and id 0 free to mean "none".
+/// Bytes before the first page. They keep pages on cache lines, and id 0 free to mean "none".
 const HEAD_BYTES: usize = 64;
 
-/// What an id counts; bytes are reached by raw pointer, never by reference to a granule.
+/// The unit of ids; bytes are accessed by raw pointer, never by reference to a granule.
 #[derive(Debug)]
 #[repr(transparent)]
 struct Granule(std::cell::UnsafeCell<u32>);
 
-/// Bytes that an id counts by: slots begin at any word, so that their sizes may be finer than 8.
+/// The unit of ids in bytes: slots begin at any word, so that sizes may be finer than 8.
 const GRANULE: usize = size_of::<Granule>();
 
 const _: () = assert!(SLOT_ALIGN == GRANULE);
 
-/// Bytes of the largest arena that ids reach.
+/// The largest arena that ids can address, in bytes.
 pub(crate) const ARENA_BYTES_MAX: u64 = (GRANULE as u64) << u32::BITS;
 
 // SAFETY: an integer in a cell of the same layout; zero is valid and there is nothing to drop.
 unsafe impl Zeroed for Granule {}
 
-/// What loom watches in the place of a slot's memory.
+/// What loom checks instead of a slot's memory.
 #[cfg(loom)]
 #[derive(Debug)]
 struct Shadow {
@@ -60,18 +60,18 @@ struct Shadow {
     expires: AtomicU32,
 }
 
-/// A slot that one writer owns: not yet, or no longer, reachable by anyone else (I2).
+/// A slot that one writer owns: not yet, or no longer, reachable by any other thread (I2).
 ///
-/// Dropped, it is lost to the shard until the shard itself goes; give it back with `Main::free`.
+/// Dropping it loses the slot until the shard is dropped; return it by `Main::free`.
 ///
-/// One word, `shard 24 | class 8 | id 32`: it goes through queues and calls in a register. As three fields it was
-/// written in pieces and read back as a whole, which a processor can't forward from its store buffer: a
-/// tenth of the time of an insert.
+/// One word, `shard 24 | class 8 | id 32`, so that it goes through queues and calls in a register.
+/// With three fields it was written in pieces and read back as a whole, which a processor can't
+/// forward from its store buffer: a tenth of the time of an insert.
 #[derive(Debug)]
 #[must_use = "a slot that is dropped is lost; put it or free it"]
 pub struct OwnedSlot(NonZeroU64);
 
-/// Shards that a process may make.
+/// Shards that a process can create.
 pub(crate) const SHARDS_EVER: u32 = 1 << 24;
 
 impl OwnedSlot {
@@ -93,7 +93,7 @@ impl OwnedSlot {
         (self.0.get() >> 32) as u8
     }
 
-    /// The shard it belongs to; checked wherever it comes back.
+    /// The shard it belongs to; checked wherever it is returned.
     #[inline(always)]
     pub(crate) fn shard(&self) -> u32 {
         (self.0.get() >> 40) as u32
@@ -108,8 +108,8 @@ pub(crate) struct Arena {
     shadow: Box<[Shadow]>,
 }
 
-// SAFETY: the memory is plain bytes; which thread may touch which slot when is the protocol's I1 to
-// I3, and every access below names the one it rests on.
+// SAFETY: the memory is plain bytes. The protocol's I1 to I3 state which thread may access which
+// slot when, and every access below names its invariant.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -130,7 +130,7 @@ impl Arena {
         })
     }
 
-    /// Bytes of a mapping that an arena of `bytes` takes.
+    /// The length of an arena's mapping.
     pub fn mapped_bytes(bytes: usize) -> usize {
         Memory::bytes_for::<Granule>(bytes.saturating_add(HEAD_BYTES) / GRANULE)
     }
@@ -147,7 +147,7 @@ impl Arena {
         id as usize * GRANULE - HEAD_BYTES
     }
 
-    /// The id of a slot that is being viewed; `None` when it is another arena's.
+    /// The id of a slot that is viewed; `None` if it belongs to another arena.
     pub fn id_of(&self, slot: &Slot<'_>) -> Option<u32> {
         let base = self.memory.base().as_ptr() as usize;
         let offset = (slot.start.as_ptr() as usize).checked_sub(base)?;
@@ -157,12 +157,12 @@ impl Arena {
     #[inline(always)]
     fn pointer(&self, id: u32) -> NonNull<u8> {
         debug_assert!((id as usize) < self.memory.len());
-        // SAFETY: ids come from `Pages`, which hands out offsets inside the arena it was built for;
-        // an id of another shard is refused before it gets here (`OwnedSlot::shard`).
+        // SAFETY: ids come from `Pages`, which returns offsets inside the arena it was built for.
+        // An id of another shard is refused before this (`OwnedSlot::shard`).
         unsafe { self.memory.base().cast::<u8>().add(id as usize * GRANULE) }
     }
 
-    /// Brings the slot's first line near. Any id will do.
+    /// Prefetches the slot's first line. Any id is valid.
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
         crate::prefetch(
@@ -170,8 +170,8 @@ impl Arena {
         );
     }
 
-    /// Brings near what a lookup reads of a slot: header, key and the beginning of a value, which lie in two
-    /// lines as often as not. Any id will do.
+    /// Prefetches what a lookup reads of a slot: header, key and the beginning of the value, often
+    /// in two lines. Any id is valid.
     #[inline(always)]
     pub fn prefetch_entry(&self, id: u32) {
         self.prefetch(id);
@@ -179,7 +179,7 @@ impl Arena {
         crate::prefetch(start.wrapping_add(READ_BYTES));
     }
 
-    /// Brings near the lines of a slot of `bytes` bytes, the first few if it is large.
+    /// Prefetches the lines of a slot of `bytes` bytes, the first few if it is large.
     #[inline]
     pub fn prefetch_lines(&self, id: u32, bytes: usize) {
         const LINE_BYTES: usize = 64;
@@ -188,7 +188,7 @@ impl Arena {
         for offset in (0..bytes).step_by(LINE_BYTES).take(LINES_MAX) {
             crate::prefetch(start.wrapping_add(offset));
         }
-        // Few slots begin with a line, so most reach into one line more than they fill.
+        // Few slots begin at the start of a line, so most reach into one line more.
         crate::prefetch(start.wrapping_add(bytes.saturating_sub(1)));
     }
 
@@ -197,20 +197,20 @@ impl Arena {
         #[cfg(loom)]
         return &self.shadow[id as usize].expires;
         #[cfg(not(loom))]
-        // SAFETY: the first four bytes of a slot, 4-aligned, are only ever reached through this
+        // SAFETY: the first four bytes of a slot, 4-aligned, are only accessed through this
         // function, so every access to them is atomic; they are mapped as long as `self` lives.
         unsafe {
             AtomicU32::from_ptr(self.pointer(id).as_ptr().cast())
         }
     }
 
-    /// Makes a fresh slot hold nothing, so that I4 is true before its writer has done anything.
+    /// Clears a new slot, so that I4 holds before its writer has done anything.
     pub fn clear(&self, slot: &mut OwnedSlot) {
         self.finish(slot, 0, 0, EXPIRES_NEVER, None);
     }
 
-    /// Writes the key of an owned slot and gives the room after it, `room` bytes, for the value. The room is borrowed
-    /// from the arena too: it lies in the arena's memory.
+    /// Writes the key of an owned slot and returns the room after it, `room` bytes, for the value.
+    /// The room borrows the arena too, because it is in the arena's memory.
     #[inline]
     pub fn begin<'a>(
         &'a self,
@@ -224,9 +224,9 @@ impl Arena {
         #[cfg(loom)]
         self.shadow[slot.id() as usize].bytes.with_mut(|_| ());
         let start = self.pointer(slot.id());
-        // SAFETY: by I2 nobody else reaches these bytes while `slot` is mutably borrowed, and the
-        // assertion keeps them inside this slot, after the header; zeroed or written before, they
-        // are initialized.
+        // SAFETY: by I2 no other thread accesses these bytes while `slot` is mutably borrowed. The
+        // assertion keeps them inside this slot, after the header. They are zeroed or written
+        // before, so they are initialized.
         unsafe {
             let body = start.add(HEADER_BYTES).as_ptr();
             std::ptr::copy_nonoverlapping(key.as_ptr(), body, key.len());
@@ -251,11 +251,11 @@ impl Arena {
         let flags = slot.class() << 1 | if version.is_some() { FLAG_VERSION } else { 0 };
         let lengths = pack_lengths(key_len, flags, value_len);
         let start = self.pointer(slot.id());
-        // SAFETY: by I2 we alone reach the slot; bytes 4 to 8 of it are its header, 4-aligned.
+        // SAFETY: by I2 only we access the slot; bytes 4 to 8 of it are its header, 4-aligned.
         unsafe { start.add(4).cast::<u32>().write(lengths) }
         if let Some(version) = version {
             let end = HEADER_BYTES + usize::from(key_len) + usize::from(value_len);
-            // SAFETY: by I2 we alone reach the slot, and by I4 its version lies inside it.
+            // SAFETY: by I2 only we access the slot, and by I4 its version is inside it.
             unsafe { start.add(end).cast::<u64>().write_unaligned(version) }
         }
     }
@@ -269,7 +269,7 @@ impl Arena {
     pub unsafe fn view<'a>(&'a self, id: u32) -> Slot<'a> {
         Slot {
             start: self.pointer(id),
-            life: PhantomData,
+            lifetime: PhantomData,
             #[cfg(loom)]
             expires: self.expires(id),
             #[cfg(loom)]
@@ -278,7 +278,7 @@ impl Arena {
     }
 }
 
-/// `key_len | flags | value_len` as they lie in memory.
+/// `key_len | flags | value_len` as they are in memory.
 #[inline(always)]
 fn pack_lengths(key_len: u8, flags: u8, value_len: u16) -> u32 {
     let [low, high] = value_len.to_le_bytes();
@@ -289,7 +289,7 @@ fn pack_lengths(key_len: u8, flags: u8, value_len: u16) -> u32 {
 #[cfg_attr(not(loom), derive(Clone, Copy))]
 pub struct Slot<'a> {
     start: NonNull<u8>,
-    life: PhantomData<&'a Arena>,
+    lifetime: PhantomData<&'a Arena>,
     #[cfg(loom)]
     expires: &'a AtomicU32,
     #[cfg(loom)]
@@ -323,7 +323,7 @@ impl<'a> Slot<'a> {
         flags >> 1
     }
 
-    /// The version that the entry was given, if it was given one.
+    /// The entry's version, if it has one.
     #[inline]
     pub fn version(&self) -> Option<u64> {
         let [_, flags, ..] = self.header();
@@ -367,13 +367,13 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// The second at which the entry ends, [`EXPIRES_NEVER`] for never.
+    /// The second in which the entry expires, [`EXPIRES_NEVER`] for never.
     #[inline(always)]
     pub fn expires(&self) -> u32 {
         self.expires_word().load(Ordering::Relaxed)
     }
 
-    /// Moves the entry's end. Every reader sees it soon, at no particular log position.
+    /// Changes the entry's expiry. Every reader sees it soon, at no particular log position.
     #[inline]
     pub fn set_expires(&self, expires: u32) {
         self.expires_word().store(expires, Ordering::Relaxed);

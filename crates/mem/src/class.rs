@@ -1,15 +1,16 @@
 //! Size classes: 4-byte steps to 64, 8 to 128, then an eighth more each time, up to a whole page.
 //!
-//! Each is then as large as the number of its slots in a page allows: two sizes of which equally many fit
-//! are one class, and little of a page is left over. There may be many: a class costs nothing before
-//! it is used, and then at most a page and a half.
+//! A class is as large as the number of its slots in a page allows. Two sizes with equally many
+//! slots per page are one class, and little of a page is left over. There may be many classes: a
+//! class costs nothing before it is used, and then at most a page and a half.
 //!
-//! A class's *charge* is a page's bytes divided by the slots that fit it, so that the charges of a
-//! full page add up to the page: accounting by charge leaves no waste uncounted. It is counted in
-//! [`CHARGE_UNITS`] of an byte: rounded up to whole ones it would be 0.8 bytes a slot too much. With its first
-//! live slot a class is *opened*, and charged the rest of that page and half of one more ([`Classes::opening`]):
-//! whatever its slots are scattered over, pages can be emptied until less than a page lies idle, and half of one is
-//! for what its number of slots goes up and down while readers hold on to what was retired.
+//! A class's *charge* is a page's bytes divided by the slots that fit it, so the charges of a full
+//! page add up to the page, and no waste is uncounted. It is counted in [`CHARGE_UNITS`] of a byte;
+//! rounded up to whole bytes it would be 0.8 bytes per slot too much. With its first live slot a
+//! class is *opened*, and charged the rest of that page and half of one more
+//! ([`Classes::opening`]). However its slots are scattered, pages can be emptied until less than a
+//! page is idle. The half page covers changes of its number of slots while readers hold retired
+//! ones.
 
 /// The smallest slot: a header and a key of up to 8 bytes.
 pub const CLASS_BYTES_MIN: usize = 16;
@@ -17,26 +18,27 @@ pub const CLASS_BYTES_MIN: usize = 16;
 /// Bytes of the largest page.
 pub(crate) const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Units of charge that make an byte.
+/// Units of charge per byte.
 pub const CHARGE_UNITS: u64 = 64;
 
-/// What sizes and places of slots are multiples of.
+/// Sizes and offsets of slots are multiples of this.
 pub(crate) const SLOT_ALIGN: usize = 4;
 
 /// Sizes up to here are looked up by `SLOT_ALIGN`, longer ones by `STRIDE`.
 const SHORT_BYTES: usize = 1 << 10;
-/// Less than two neighboring classes differ by from `SHORT_BYTES` on.
+/// Less than the difference of two neighboring classes from `SHORT_BYTES` on.
 const STRIDE: usize = 64;
 
-/// The sizes that slots come in, for one page size.
+/// The sizes of slots, for one page size.
 #[derive(Debug, Clone)]
 pub struct Classes {
     page_bytes: usize,
-    /// Bytes of a slot, by class, rising.
+    /// Bytes of a slot, by class, increasing.
     sizes: Vec<u32>,
-    /// Class by bytes wanted, rounded up, in units of `SLOT_ALIGN`.
+    /// Class by bytes needed, rounded up, in units of `SLOT_ALIGN`.
     short: Box<[u8]>,
-    /// The class that holds the bytes wanted, rounded down, in units of `STRIDE`: it or the next holds them.
+    /// The class that holds the bytes needed, rounded down, in units of `STRIDE`: it or the next
+    /// holds them.
     long: Box<[u8]>,
 }
 
@@ -44,7 +46,7 @@ impl Classes {
     /// The classes of pages of `page_bytes`, a power of two from 64 to 64 KiB.
     ///
     /// # Panics
-    /// When `page_bytes` is anything else: page sizes come from code, not from input.
+    /// If `page_bytes` is anything else: page sizes come from code, not from input.
     pub fn new(page_bytes: usize) -> Self {
         assert!(page_bytes.is_power_of_two() && (64..=PAGE_BYTES_MAX).contains(&page_bytes));
         let mut sizes: Vec<u32> = Vec::new();
@@ -73,7 +75,7 @@ impl Classes {
         Classes { page_bytes, sizes, short, long }
     }
 
-    /// How many classes there are.
+    /// The number of classes.
     pub fn count(&self) -> usize {
         self.sizes.len()
     }
@@ -83,7 +85,7 @@ impl Classes {
         self.page_bytes
     }
 
-    /// The smallest class whose slots hold `bytes`, if any does.
+    /// The smallest class whose slots hold `bytes`, if there is one.
     #[inline]
     pub fn of(&self, bytes: usize) -> Option<u8> {
         if let Some(&class) = self.short.get(bytes.div_ceil(SLOT_ALIGN)) {
@@ -106,19 +108,21 @@ impl Classes {
         self.page_bytes / self.size(class)
     }
 
-    /// What a slot of `class` costs of its page, in [`CHARGE_UNITS`], rounded up.
+    /// A slot's share of its page, in [`CHARGE_UNITS`], rounded up.
     #[inline]
     pub fn charge(&self, class: u8) -> u64 {
         (self.page_bytes as u64 * CHARGE_UNITS).div_ceil(self.slots_per_page(class) as u64)
     }
 
-    /// What the first live slot of `class` costs beside its charge: the others of a page, and half of another's.
+    /// What the first live slot of `class` costs in addition to its charge: the other slots of a
+    /// page, and half of another page's.
     pub fn opening(&self, class: u8) -> u64 {
         opening_slots(self.slots_per_page(class) as u64) * self.charge(class)
     }
 }
 
-/// Slots that a class with so many a page is charged for when it is opened, its first one apart.
+/// Slots that a class is charged for when it is opened, without its first, given its slots per
+/// page.
 pub(crate) fn opening_slots(slots_per_page: u64) -> u64 {
     slots_per_page * 3 / 2 - 1
 }
@@ -127,8 +131,9 @@ pub(crate) fn opening_slots(slots_per_page: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The class found is the smallest that fits, for every length and page size; the charges of a page's slots
-    /// cover the page and little more, and no two classes have equally many slots in it.
+    /// The class found is the smallest that fits, for every length and page size. The charges of a
+    /// page's slots cover the page and little more, and no two classes have equally many slots in
+    /// it.
     #[test]
     fn smallest_that_fits() {
         for page_bytes in (6..=16).map(|shift| 1usize << shift) {
@@ -153,7 +158,8 @@ mod tests {
         }
     }
 
-    /// What rounding up costs: at most 3 bytes to 64, 7 and what a page has left to 128, then an eighth and that.
+    /// The cost of rounding up: at most 3 bytes up to 64, 7 and the rest of the page up to 128,
+    /// then an eighth and that.
     #[test]
     fn rounding_is_bounded() {
         let classes = Classes::new(64 << 10);

@@ -1,4 +1,4 @@
-//! What a shard is made of.
+//! The shape of a shard.
 
 /// Which index readers look keys up in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,7 +13,7 @@ pub enum IndexMode {
     Shared,
 }
 
-/// What a shard is made of; all of it is fixed for life.
+/// The shape of a shard, which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Bytes of a page: a power of two from 64 to 64 KiB; also the largest slot.
@@ -28,13 +28,13 @@ pub struct Config {
     pub readers_max: usize,
     /// Which index they look keys up in.
     pub index_mode: IndexMode,
-    /// Buckets copied a lock hold when a reader registers.
+    /// Buckets copied per lock hold when a reader registers.
     pub copy_buckets: usize,
-    /// Bytes that leases may hold together; 0 for no leases.
+    /// Bytes that all leases may hold; 0 for no leases.
     pub lease_bytes_max: u64,
-    /// Bytes of the smallest slot that is leased where it lies; what lies in smaller ones is copied.
+    /// Bytes of the smallest slot that is leased in place; smaller values are copied.
     pub lease_slot_bytes: usize,
-    /// The deliberate mistake to make.
+    /// The deliberate mistake, for the model checker.
     #[cfg(loom)]
     pub fault: Fault,
 }
@@ -64,13 +64,14 @@ pub enum Fault {
     NoReplay,
     /// Only the last active reader's cursor counts.
     LastCursorOnly,
-    /// A slot is freed without a look at its leases.
+    /// A slot is freed without checking its leases.
     NoLeaseCheck,
     /// The lease count is read without Acquire.
     LeaseCheckRelaxed,
     /// Main stores slot words without Release.
     SlotWordRelaxed,
-    /// A parked reader takes up where it was though the first record that it needs has just been overwritten.
+    /// A parked reader continues at its position although the first record that it needs was just
+    /// overwritten.
     UnparkLapped,
     /// A reader that copies the index holds the log from its last chunk on, not from its first.
     CopyUnheld,

@@ -1,14 +1,15 @@
-//! Atomics that count what this thread does with them, so that a test can say what an operation costs other
-//! cores: read-modify-writes, and stores to memory that others may read. Built for tests and with the
-//! `counting` feature only; otherwise [`crate::sync`] has the plain ones.
+//! Atomics that count this thread's operations, so that a test can state what an operation costs
+//! other cores: read-modify-writes, and stores to memory that others may read. Built only for tests
+//! and with the `counting` feature; otherwise [`crate::sync`] has the plain ones.
 //!
-//! A lock counts as one read-modify-write, a log record written as one store. The slots of a reader's own copy
-//! count when the log is applied, though no other core reads them: the types are the same.
+//! A lock counts as one read-modify-write, and a written log record as one store. Slots of a
+//! reader's own replica count when the log is applied, though no other core reads them, because the
+//! types are the same.
 
 use std::cell::Cell;
 use std::sync::atomic::{self, Ordering};
 
-/// What a thread has done since it began.
+/// A thread's operations since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Atomic read-modify-writes, locks included.
@@ -21,7 +22,7 @@ thread_local! {
     static COUNTS: Cell<Counts> = const { Cell::new(Counts { read_modify_writes: 0, stores: 0 }) };
 }
 
-/// What `act` makes this thread do.
+/// The operations of this thread in `act`.
 pub fn count(act: impl FnOnce()) -> Counts {
     let before = COUNTS.get();
     act();
@@ -65,7 +66,7 @@ macro_rules! counted {
                 unsafe { &*pointer.cast::<Self>() }
             }
 
-            /// Not counted: a line that is only read stays with all its readers.
+            /// Not counted: a line that is only read stays in all readers' caches.
             pub fn load(&self, order: Ordering) -> $integer {
                 self.0.load(order)
             }

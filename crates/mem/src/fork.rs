@@ -1,19 +1,21 @@
-//! What a process that was forked must put right before it goes on: it has the memory of its parent, and one thread.
+//! A hook for forked processes, which have their parent's memory and only one thread.
 
 use std::io;
 
-/// Has `run` called in every process that is forked from this one, or from one of those, before `fork` returns there. It
-/// runs where other threads have vanished in the middle of what they did: it should store to atomics and no more.
+/// Calls `run` in every process that is forked from this one, or from one of those, before `fork`
+/// returns there. Other threads have vanished there at arbitrary points, so `run` should only store
+/// to atomics.
 #[cfg(unix)]
 pub fn run_in_children(run: extern "C" fn()) -> io::Result<()> {
-    // SAFETY: the system keeps a function's address, which stays good as long as the program; `run` is safe to call.
+    // SAFETY: the system stores a function's address, which is valid as long as the program; `run`
+    // is safe to call.
     match unsafe { libc::pthread_atfork(None, None, Some(run)) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
-/// There is nothing to fork.
+/// This system has no fork.
 #[cfg(not(unix))]
 pub fn run_in_children(_run: extern "C" fn()) -> io::Result<()> {
     Ok(())
@@ -24,7 +26,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicI32, Ordering};
 
-    /// What was to run in children has run in a child before it does anything else, and not in its parent.
+    /// The hook runs in a child before anything else does, and not in its parent.
     #[test]
     fn runs_in_a_child() {
         static RUNS: AtomicI32 = AtomicI32::new(40);

@@ -1,41 +1,41 @@
 //! Leases: views of cached bytes that outlive the reader that found them, on any thread.
 //!
-//! A slow client may take a minute to accept a body. Its reader must sync meanwhile, or writers stall; so
-//! the slot alone is held. A slot of a large class has a lease count; what is small is copied, since a
-//! copy costs less than the shared line of a count.
+//! A slow client may take a minute to accept a body. Its reader must sync meanwhile, or writers
+//! stall, so only the slot is held. A slot of a large class has a lease count. A small value is
+//! copied, because a copy costs less than the shared cache line of a count.
 //!
 //! ```text
 //! live, count 0 -> leased -> retired -> passed by all cursors -> revoked -> last lease dropped -> free
 //! by      Reader::lease   main       reclaim                              reclaim, later
 //! ```
 //!
-//! Counts lie beside the arena, not in the slots, so that taking a lease does not take the header's line away
-//! from readers: one a `lease_slot_bytes` of arena, and no two slots that large begin in the same. They
-//! are not there at all where `lease_bytes_max` is 0.
+//! Counts are outside the arena, not in the slots, so that taking a lease does not take the
+//! header's line from readers. There is one per `lease_slot_bytes` of arena, and no two slots of at
+//! least that size begin in the same part. If `lease_bytes_max` is 0 there are none.
 //!
-//! *Order.* `lease` adds one (Relaxed) while some cursor protects the slot; the next Release of that
-//! cursor, which main reads before it looks at the count, carries it. `drop` takes one away (Release), which
-//! pairs with main's Acquire: what the holder read is read before the slot is free.
+//! *Order.* `lease` adds one (Relaxed) while some cursor protects the slot; the next Release of
+//! that cursor, which main reads before the count, carries it. `drop` subtracts one (Release),
+//! which pairs with main's Acquire: the holder's reads are done before the slot is free.
 //!
-//! Cost: two read-modify-writes to take a lease and two to drop it. `lease_bytes_max` bounds what all
-//! leases hold together, copies included, so it bounds the revoked slots too.
+//! Cost: two read-modify-writes to take a lease and two to drop it. `lease_bytes_max` bounds the
+//! bytes of all leases, copies included, and so the revoked slots too.
 use crate::arena::Slot;
 use crate::shard::Shard;
 use crate::sync::{Arc, Ordering};
 
-/// One entry, held: its bytes stay as they are until this is dropped, whatever becomes of the entry,
-/// the reader and the shard's handles.
+/// A hold on one entry. Its bytes do not change until this is dropped, whatever happens to the
+/// entry, the reader and the shard's handles.
 #[derive(Debug)]
 pub struct Lease<S> {
     shard: Arc<Shard<S>>,
     held: Held,
-    /// Bytes booked.
+    /// Bytes counted against the limit.
     bytes: u64,
 }
 
 #[derive(Debug)]
 enum Held {
-    /// Its count has one for us.
+    /// The slot's count includes us.
     Slot(u32),
     Copy {
         key: Box<[u8]>,
@@ -44,8 +44,8 @@ enum Held {
 }
 
 impl<S> Lease<S> {
-    /// Leases what a view of this shard shows. `None`: it would be more than `lease_bytes_max`, or the
-    /// view is another shard's.
+    /// Leases what a view of this shard shows. `None` if that would exceed `lease_bytes_max`, or if
+    /// the view is another shard's.
     pub(crate) fn new(shard: &Arc<Shard<S>>, slot: &Slot<'_>) -> Option<Self> {
         let id = shard.core.arena.id_of(slot)?;
         let leases = &shard.core.leases;
@@ -83,13 +83,13 @@ impl<S> Lease<S> {
         }
     }
 
-    /// True when the value is a copy, not the slot.
+    /// True if the value is a copy, not the slot.
     pub fn is_copy(&self) -> bool {
         matches!(self.held, Held::Copy { .. })
     }
 
     fn view(&self, id: u32) -> Slot<'_> {
-        // SAFETY: our lease keeps the count above zero, so by I6 the slot is not freed as long as
+        // SAFETY: our lease keeps the count above zero, so by I6 the slot is not freed while
         // `self`, which the view borrows, lives.
         unsafe { self.shard.core.arena.view(id) }
     }

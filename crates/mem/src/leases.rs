@@ -1,4 +1,4 @@
-//! The counts of leases, and the bytes that leases hold together; what they are for is in `lease.rs`.
+//! Counts of leases, and the bytes that all leases hold; `lease.rs` explains their use.
 
 use crate::arena::Arena;
 use crate::class::Classes;
@@ -16,13 +16,13 @@ type Counts = Box<[AtomicU32]>;
 #[cfg(not(loom))]
 type Counts = Region<AtomicU32>;
 
-/// Bytes that a lease count takes.
+/// Bytes of a lease count.
 pub(crate) const COUNT_BYTES: usize = size_of::<u32>();
 
 #[derive(Debug)]
 pub(crate) struct Leases {
     slot_bytes_min: usize,
-    /// The smallest class with counts; more than any class where there are none.
+    /// The smallest class with counts; greater than any class if there are none.
     class_min: u8,
     counts: Counts,
     /// Bytes that leases hold.
@@ -57,7 +57,7 @@ impl Leases {
         })
     }
 
-    /// True when slots of `class` have a lease count.
+    /// True if slots of `class` have a lease count.
     #[inline]
     pub fn counts(&self, class: u8) -> bool {
         class >= self.class_min
@@ -67,7 +67,8 @@ impl Leases {
         &self.counts[Arena::offset_of(id) / self.slot_bytes_min]
     }
 
-    /// True when a slot of a class with counts must not be freed. Pairs with the Release in `Lease::drop`.
+    /// True if a slot of a class with counts must not be freed. Pairs with the Release in
+    /// `Lease::drop`.
     pub fn holds(&self, id: u32) -> bool {
         let order = match () {
             #[cfg(loom)]
@@ -84,7 +85,7 @@ impl Leases {
         self.bytes.0.load(Ordering::Relaxed)
     }
 
-    /// Books bytes; false when that would be too many.
+    /// Counts bytes against the limit; false if they would exceed it.
     pub fn book(&self, bytes: u64) -> bool {
         let fits = self.bytes.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.bytes_max;
         if !fits {

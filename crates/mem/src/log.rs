@@ -1,8 +1,8 @@
-//! The delta log and its cursors. Order and safety are the crate header's protocol.
+//! The delta log and its cursors. The crate's header explains the protocol: order and safety.
 //!
-//! A record is absolute: it says what one way and the mask of one bucket *are* from its position on, so
-//! that applying is a blind store and replaying twice does no harm. It also names the slot that the
-//! change retired: the log is the limbo list, and needs no second structure beside it.
+//! A record is absolute: it states what one way and the mask of one bucket *are* from its position
+//! on, so applying is a blind store, and replaying twice is harmless. It also names the slot that
+//! the change retired: the log is the limbo list, and no second structure is needed.
 
 use crate::error::Error;
 use crate::region::Memory;
@@ -11,15 +11,15 @@ use crate::region::{Region, Zeroed};
 use crate::sync::{AtomicU64, CacheLines, Ordering, RaceCell};
 use crate::table::WAYS;
 
-/// A place in the log: everything before it has been done. Only ever grows.
+/// A place in the log: everything before it is applied. Never decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogPosition(pub(crate) u64);
 
 impl LogPosition {
-    /// Past every position: "all there is".
+    /// After every position: all there is.
     pub const END: LogPosition = LogPosition(u64::MAX);
 
-    /// The place after so many records.
+    /// The place after this many records.
     pub fn after(records: u64) -> LogPosition {
         LogPosition(records)
     }
@@ -33,7 +33,7 @@ impl LogPosition {
 /// Bytes of a log record.
 pub const RECORD_BYTES: usize = size_of::<Record>();
 
-/// Low bits of a record's place that say which way: as many as there are, and one value for none of them.
+/// Low bits of a record's place that are its way: one value per way, and one for none of them.
 const WAY_BITS: u32 = 4;
 const WAY_NONE: u32 = (1 << WAY_BITS) - 1;
 
@@ -42,7 +42,7 @@ pub(crate) const BUCKETS_MAX: usize = 1 << (u32::BITS - WAY_BITS);
 
 const _: () = assert!(WAYS <= WAY_NONE as usize);
 
-/// Where a record changes something: a bucket, and one way of it or its mask alone.
+/// What a record changes: a bucket, and one way of it or only its mask.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place(u32);
 
@@ -63,7 +63,7 @@ impl Place {
         (self.0 >> WAY_BITS) as usize
     }
 
-    /// The way that changes; `None` where only the mask does.
+    /// The way that changes; `None` if only the mask does.
     #[inline(always)]
     pub fn changed_way(self) -> Option<usize> {
         let way = self.0 & WAY_NONE;
@@ -102,8 +102,8 @@ pub(crate) struct Log {
     ring: Ring,
     /// Stored (Release) by main after the records it covers; pairs with `Log::tail`'s Acquire.
     tail: CacheLines<AtomicU64>,
-    /// One a reader, stored by that reader (Release) or, under the lock, on its behalf; pairs with the
-    /// Acquire in `Log::cursor`.
+    /// One per reader, stored by that reader (Release) or, under the lock, on its behalf; pairs
+    /// with the Acquire in `Log::cursor`.
     cursors: Box<[CacheLines<AtomicU64>]>,
 }
 
@@ -143,7 +143,7 @@ impl Log {
         &self.ring[position as usize & (self.ring.len() - 1)]
     }
 
-    /// Brings near the record at `position`, which is to be written.
+    /// Prefetches the record at `position`, which is to be written.
     #[inline(always)]
     pub fn prefetch(&self, position: u64) {
         crate::prefetch_read(self.cell(position));
@@ -158,7 +158,7 @@ impl Log {
         self.tail.0.store(tail, order);
     }
 
-    /// Pairs with every store to the cursor: what its reader read before is done.
+    /// Pairs with every store to the cursor: its reader's earlier reads are done.
     #[inline]
     pub fn cursor(&self, reader: usize) -> u64 {
         self.cursors[reader].0.load(Ordering::Acquire)
@@ -179,7 +179,7 @@ impl Log {
     /// The caller holds the lock, or is a reader whose `cursor <= position < tail` (I5).
     #[inline(always)]
     pub unsafe fn read(&self, position: u64) -> Record {
-        // SAFETY: by this function's contract nobody writes the record meanwhile.
+        // SAFETY: by this function's contract no thread writes the record meanwhile.
         self.cell(position).with(|record| unsafe { *record })
     }
 

@@ -1,15 +1,16 @@
-//! Main's private books on the arena: which page serves which class, which slots are taken, which live.
+//! Main's private data about the arena: which page serves which class, which slots are in use.
 //!
 //! ```text
-//! page    free -> serving a class -> draining -> free, or serving again where slots have run out
+//! page    free -> serving a class -> draining -> free, or serving again if slots have run out
 //! slot    free -> taken (owned by a writer) -> taken and live -> taken (retired) -> free
 //! ```
 //!
-//! A page goes to a class on demand and comes back when its last slot does. Where a class holds more
-//! pages than its slots need, one is *drained*: nothing more is taken from it, the engine copies its live
-//! slots forward, and the last one to leave limbo frees the page. Two bits a 16-byte unit say taken and
-//! live, so that main never touches the memory of a retired slot. Everything is O(1) but a page's
-//! change of class (its bitmap is formatted) and the choice of a page to drain (all pages are seen).
+//! A page is assigned to a class on demand, and returns when its last slot does. If a class has
+//! more pages than its slots need, one is *drained*. No slot is taken from it any more, the engine
+//! copies its live slots to other pages, and the last slot that leaves limbo frees the page. Two
+//! bits per 16-byte unit are the states taken and live, so main never accesses the memory of a
+//! retired slot. Everything is O(1) but a page's change of class (its bitmap is formatted) and the
+//! choice of a page to drain (all pages are checked).
 
 use std::mem::offset_of;
 
@@ -28,27 +29,27 @@ enum State {
     Draining,
 }
 
-/// In this order so that no counter is 4-aligned: such a one is read by a load of four bytes, which has to wait
-/// for the two just written, and these for all stores before them.
+/// The fields' order keeps every counter off 4-alignment. An aligned one would be read by a load of
+/// four bytes, which has to wait for the two just written, and those for all stores before them.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 struct Page {
     state: State,
     class: u8,
     used: u16,
-    /// Word of the bitmap where the search for a free slot begins.
+    /// The word of the bitmap where the search for a free slot begins.
     hint: u8,
     has_room: bool,
     live: u16,
-    /// Neighbours among the class's pages that have room.
+    /// Neighbors among the class's pages that have room.
     prev: u32,
     next: u32,
 }
 
-// A slot retired or freed is of any page: all of these lines are wanted near.
+// A slot that is retired or freed can be of any page, so all of these lines should be in the cache.
 const _: () = assert!(size_of::<Page>() == 16);
 const _: () = assert!(offset_of!(Page, used) % 4 != 0 && offset_of!(Page, live) % 4 != 0);
-// What its counters hold at most, and the last word of its bitmap.
+// The largest values of its counters, and of its bitmap's last word.
 const _: () = assert!(PAGE_BYTES_MAX / CLASS_BYTES_MIN < 1 << u16::BITS);
 const _: () = assert!(words(PAGE_BYTES_MAX) <= 1 << u8::BITS);
 
@@ -56,14 +57,14 @@ const _: () = assert!(words(PAGE_BYTES_MAX) <= 1 << u8::BITS);
 struct ClassBooks {
     /// Bytes of a slot.
     size: u32,
-    /// What to multiply an offset in a page by, in units of `SLOT_ALIGN`, to have the slot's number in the high
-    /// half: `2^32 / size`, rounded up. Exact while offset times size is below 2^32 in those units.
+    /// Multiplying an offset in a page, in units of `SLOT_ALIGN`, by this gives the slot's number
+    /// in the high half: `2^32 / size`, rounded up. Exact while offset times size is below 2^32.
     reciprocal: u64,
     /// Slots in a page.
     slots: u32,
-    /// What a slot costs of its page, in units of charge.
+    /// A slot's share of its page, in units of charge.
     charge: u64,
-    /// What the next slot to be published costs beside: [`Classes::opening`], once in the class's life.
+    /// The additional cost of the next slot to be published: [`Classes::opening`], once per class.
     opening: u64,
     pages: u32,
     used: u32,
@@ -73,16 +74,16 @@ struct ClassBooks {
     last: u32,
 }
 
-/// What one size class holds.
+/// The use of one size class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassUse {
     /// Bytes of a slot.
     pub slot_bytes: u32,
     /// Pages that serve the class, draining ones included.
     pub pages: u32,
-    /// Slots taken: live, retired and not yet free, or owned by a writer.
+    /// Taken slots: live, retired and not yet free, or owned by a writer.
     pub slots_used: u32,
-    /// Slots live.
+    /// Live slots.
     pub slots_live: u32,
 }
 
@@ -93,26 +94,26 @@ impl ClassUse {
     }
 }
 
-/// What the pages are used for.
+/// The use of the pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageUse {
     /// All pages of the arena.
     pub total: u32,
     /// Pages that serve no class.
     pub free: u32,
-    /// Pages whose live slots are leaving, or have left and wait for readers.
+    /// Pages whose live slots are being moved, or were moved and wait for readers.
     pub draining: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct Pages {
     shift: u32,
-    /// Bitmap words a page has.
+    /// Bitmap words per page.
     words: usize,
     pages: Box<[Page]>,
     /// A bit set for each slot that is *not* taken, by its number in the page.
     free_bits: Region<u64>,
-    /// A bit set for each live slot, likewise.
+    /// A bit set for each live slot, by its number in the page.
     live_bits: Region<u64>,
     free_pages: Vec<u32>,
     classes: Box<[ClassBooks]>,
@@ -127,7 +128,7 @@ pub(crate) const fn words(page_bytes: usize) -> usize {
     page_bytes.div_ceil(CLASS_BYTES_MIN * 64)
 }
 
-/// Bitmap bytes that `page_bytes` of arena need.
+/// Bitmap bytes for `page_bytes` of arena.
 pub(crate) fn books_bytes(page_bytes: usize) -> usize {
     words(page_bytes) * 16 + size_of::<Page>() + size_of::<u32>()
 }
@@ -177,7 +178,7 @@ impl Pages {
         })
     }
 
-    /// Sum of the charges of all live slots, and of what opening their classes cost.
+    /// Sum of the charges of all live slots, and of the cost of opening their classes.
     #[inline]
     pub fn live_charge(&self) -> u64 {
         self.live_charge
@@ -190,7 +191,7 @@ impl Pages {
         class.charge + class.opening
     }
 
-    /// What retiring a live slot takes away from it.
+    /// What retiring a live slot subtracts from that.
     #[inline]
     pub fn charge_of(&self, id: u32) -> u64 {
         self.classes[self.class_of(id) as usize].charge
@@ -265,7 +266,7 @@ impl Pages {
         Some(Arena::id_at(offset))
     }
 
-    /// Brings near what is known of the page that slots will be taken from next.
+    /// Prefetches the state of the page that slots will be taken from next.
     #[inline]
     fn prefetch(&self, page: u32) {
         let page = page as usize;
@@ -273,8 +274,8 @@ impl Pages {
         crate::prefetch_slice(&self.free_bits, page.wrapping_mul(self.words));
     }
 
-    /// Takes a free slot of `class` in a page that is being drained, which then serves again: what else would be
-    /// out of reach till the last reader has let go of what was moved. Sees all pages.
+    /// Takes a free slot of `class` in a page that is being drained, which then serves again.
+    /// Otherwise the slot would be out of reach until all readers sync. Checks all pages.
     pub fn take_draining(&mut self, class: u8) -> Option<u32> {
         let slots = self.classes[class as usize].slots;
         let page = self.pages.iter().position(|page| {
@@ -329,7 +330,7 @@ impl Pages {
         self.link(page);
     }
 
-    /// True when a live slot begins at `id`.
+    /// True if a live slot begins at `id`.
     pub fn is_live(&self, id: u32) -> bool {
         let (page, offset) = self.locate(id);
         let size = self.classes[self.pages[page].class as usize].size as usize;
@@ -338,7 +339,7 @@ impl Pages {
         offset % size == 0 && word & (1 << (slot % 64)) != 0
     }
 
-    /// A taken slot is published.
+    /// Publishes a taken slot.
     #[inline]
     pub fn publish(&mut self, id: u32) {
         let (page, slot) = self.slot_in_page(id);
@@ -349,7 +350,7 @@ impl Pages {
         self.live_charge += class.charge + std::mem::take(&mut class.opening);
     }
 
-    /// A live slot is retired; it stays taken until [`Pages::free`]. Its bytes.
+    /// Retires a live slot; it stays taken until [`Pages::free`]. Returns its bytes.
     #[inline]
     pub fn retire(&mut self, id: u32) -> u64 {
         let (page, slot) = self.slot_in_page(id);
@@ -363,7 +364,7 @@ impl Pages {
         u64::from(class.size)
     }
 
-    /// A taken slot that nobody can reach any more is free again.
+    /// Frees a taken slot that no thread can reach any more.
     #[inline]
     pub fn free(&mut self, id: u32) {
         let (page, slot) = self.slot_in_page(id);
@@ -376,13 +377,13 @@ impl Pages {
         if meta.used == 0 {
             self.release(page);
         } else if meta.state == State::Serving && !meta.has_room {
-            // The one free slot of a full page is found at once.
+            // So the one free slot of a full page is found at once.
             meta.hint = (slot / 64) as u8;
             self.link(page);
         }
     }
 
-    /// A page whose last slot came back serves no class any more.
+    /// Frees a page whose last slot returned.
     fn release(&mut self, page: usize) {
         let meta = self.pages[page];
         self.classes[meta.class as usize].pages -= 1;
@@ -425,7 +426,7 @@ impl Pages {
         (meta.prev, meta.next, meta.has_room) = (NONE, NONE, false);
     }
 
-    /// True while fewer than `pages_low` pages are free or about to be.
+    /// True while fewer than `pages_low` pages are free or soon will be.
     #[inline]
     pub fn is_low(&self, pages_low: u32) -> bool {
         self.drain.is_some() || (self.free_pages.len() as u32) + self.draining < pages_low
@@ -433,9 +434,9 @@ impl Pages {
 
     /// A live slot that should be copied to another page, so that the page it is in can be freed.
     ///
-    /// With `start`, and no page being drained, one is chosen: of the class with the most room to
-    /// spare, the one with the fewest live slots. `None` when the page has no live slot left (it is
-    /// free when limbo and writers let go of it), or when no class could do with a page less.
+    /// With `start`, and no page being drained, one is chosen: of the class with the most unused
+    /// room, the page with the fewest live slots. `None` if the page has no live slot left (it is
+    /// freed when limbo and writers release it), or if every class needs all its pages.
     pub fn next_to_move(&mut self, start: bool) -> Option<u32> {
         let page = match self.drain {
             Some(page) => page as usize,
@@ -457,7 +458,7 @@ impl Pages {
     }
 
     fn start_drain(&mut self) -> Option<usize> {
-        // Room that pages already draining hold is spoken for.
+        // Room in pages that are already draining does not count.
         let mut spare = self.classes.iter().map(room).collect::<Vec<u64>>();
         for page in self.pages.iter().filter(|page| page.state == State::Draining) {
             let class = &self.classes[page.class as usize];
@@ -477,7 +478,7 @@ impl Pages {
         Some(page)
     }
 
-    /// Walks everything; `Err` says what is wrong.
+    /// Checks all invariants; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         let mut books: Vec<(u32, u32, u32, u32)> = vec![(0, 0, 0, 0); self.classes.len()];
         let (mut free, mut draining) = (0, 0);
@@ -541,7 +542,7 @@ impl Pages {
     }
 }
 
-/// Slots that a class's pages hold and nobody has taken.
+/// Slots in a class's pages that are not taken.
 fn room(class: &ClassBooks) -> u64 {
     u64::from(class.pages) * u64::from(class.slots) - u64::from(class.used)
 }
@@ -550,8 +551,7 @@ fn room(class: &ClassBooks) -> u64 {
 mod tests {
     use super::*;
 
-    /// Taking, publishing, retiring and freeing in a scrambled order keeps the books true, and in the
-    /// end every page is free again.
+    /// Taking, publishing, retiring and freeing in any order keeps the state correct, and in the end all is free.
     #[test]
     fn books_balance() {
         let classes = Classes::new(1024);
@@ -583,7 +583,7 @@ mod tests {
         assert_eq!(pages.live_charge(), opened, "what was used once stays charged");
     }
 
-    /// A class that has become sparse gives up a page once its live slots were moved.
+    /// A sparse class frees a page once its live slots were moved.
     #[test]
     fn sparse_class_gives_a_page_back() {
         let classes = Classes::new(1024);
@@ -607,7 +607,7 @@ mod tests {
         assert!(pages.take(1).is_some());
     }
 
-    /// The free slots of a page being drained can be had for its class, and for no other; then it serves again.
+    /// A draining page's free slots can be taken for its class only; then it serves again.
     #[test]
     fn draining_ends_where_slots_run_out() {
         let classes = Classes::new(1024);

@@ -1,13 +1,13 @@
-//! A reader: one core's copy of the buckets, or its way to main's, and the cursor that protects what they
-//! lead to.
+//! A reader: one core's replica of the buckets, or its access to main's, and the cursor that
+//! protects the slots that they lead to.
 //!
 //! ```text
 //! absent -> register -> active -> park -> parked -> unpark -> active -> drop -> absent
 //! ```
 //!
-//! `refresh*` moves the copy forward (`&self`: views stay valid), `sync*` also lets go of what was
-//! retired (`&mut self`: no view is alive). Both cost what changed, not the size of the table. A reader
-//! is `Send` and not `Sync`. A forgotten active reader stalls main: safe, and visible in `Main::lags`.
+//! `refresh*` updates the replica (`&self`: views stay valid), `sync*` also releases retired slots
+//! (`&mut self`: no view is alive). Both cost what changed, not the size of the table. A reader is
+//! `Send` and not `Sync`. A forgotten active reader stalls main: safe, and visible in `Main::lags`.
 
 use std::cell::Cell;
 
@@ -26,19 +26,19 @@ use crate::table::{Bucket, MainTable, Probe, Table, table};
 /// How many records ahead the bucket is prefetched when the log is applied.
 const APPLY_AHEAD: u64 = 16;
 
-/// One core's way into a shard.
+/// One core's access to a shard.
 #[derive(Debug)]
 pub struct Reader<S> {
     registration: Registration<S>,
-    /// Its copy; `None` for a shared reader, which looks at main's.
+    /// Its replica; `None` for a shared reader, which reads main's.
     table: Option<Table>,
-    /// The copy is the index at this position; all the same to a shared reader.
+    /// The position of the replica; unused by a shared reader.
     applied: Cell<u64>,
-    /// What the cursor says.
+    /// The position in the cursor.
     synced: u64,
 }
 
-/// A reader that holds nothing, and so holds nobody up.
+/// A parked reader. It holds nothing, and does not block main.
 #[derive(Debug)]
 pub struct Parked<S> {
     registration: Registration<S>,
@@ -46,23 +46,23 @@ pub struct Parked<S> {
     applied: u64,
 }
 
-/// What a reader looks at.
+/// The index that a reader reads.
 #[derive(Debug, Clone, Copy)]
 pub enum View<'a> {
-    /// Its own copy of the index.
+    /// Its own replica.
     Copy(CopyView<'a>),
     /// Main's index.
     Main(MainView<'a>),
 }
 
-/// A reader's copy of the index, and the slots that it leads to.
+/// A reader's replica of the index, and the slots that it leads to.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyView<'a> {
     table: &'a [Bucket],
     arena: &'a Arena,
 }
 
-/// Main's index, looked at from outside the lock, and the slots that it leads to.
+/// Main's index, read outside the lock, and the slots that it leads to.
 #[derive(Debug, Clone, Copy)]
 pub struct MainView<'a> {
     table: &'a MainTable,
@@ -70,19 +70,19 @@ pub struct MainView<'a> {
 }
 
 impl<'a> CopyView<'a> {
-    /// Looks at a bucket for a tag.
+    /// Searches a bucket for a tag.
     #[inline(always)]
     pub fn probe(self, bucket: usize, tag_word: u16) -> Probe {
         self.table[bucket].probe(tag_word)
     }
 
-    /// Brings a bucket's line near.
+    /// Prefetches a bucket's line.
     #[inline(always)]
     pub fn prefetch_bucket(self, bucket: usize) {
         crate::prefetch_slice(self.table, bucket);
     }
 
-    /// Brings near the first line of the slot that a way leads to.
+    /// Prefetches the first line of the slot that a way leads to.
     #[inline(always)]
     pub fn prefetch_slot(self, bucket: usize, way: usize) {
         self.arena.prefetch_entry(self.table[bucket].slot(way));
@@ -101,29 +101,30 @@ impl<'a> CopyView<'a> {
         Some(unsafe { self.arena.view(id) })
     }
 
-    /// Sets the low bits of a way's tag in this copy; false if they were so before, or the way is empty.
-    /// They are this reader's own, and zero again when main gives the way another entry, value or slot.
+    /// Sets the low bits of a way's tag in this replica; false if they already were, or the way is
+    /// empty. They belong to this reader, and are zero again when main gives the way another entry,
+    /// value or slot.
     #[inline(always)]
     pub fn mark(self, bucket: usize, way: usize, bits: u16) -> bool {
-        // SAFETY: the copy is ours alone: the view is of the reader's thread, like the reader.
+        // SAFETY: the replica is ours alone: the view is on the reader's thread, like the reader.
         unsafe { self.table[bucket].mark(way, bits) }
     }
 }
 
 impl<'a> MainView<'a> {
-    /// Looks at a bucket for a tag.
+    /// Searches a bucket for a tag.
     #[inline(always)]
     pub fn probe(self, bucket: usize, tag_word: u16) -> Probe {
         self.table.probe(bucket, tag_word)
     }
 
-    /// Brings a bucket's line near.
+    /// Prefetches a bucket's line.
     #[inline(always)]
     pub fn prefetch_bucket(self, bucket: usize) {
         self.table.prefetch(bucket);
     }
 
-    /// Brings near the first line of the slot that a way leads to.
+    /// Prefetches the first line of the slot that a way leads to.
     #[inline(always)]
     pub fn prefetch_slot(self, bucket: usize, way: usize) {
         self.arena.prefetch_entry(self.table.slot(bucket, way));
@@ -143,7 +144,7 @@ impl<'a> MainView<'a> {
     }
 }
 
-/// The right to a cursor; gives it back when dropped.
+/// A registered cursor. Dropping it frees the cursor.
 #[derive(Debug)]
 struct Registration<S> {
     shard: Arc<Shard<S>>,
@@ -153,7 +154,7 @@ struct Registration<S> {
 impl<S> Drop for Registration<S> {
     fn drop(&mut self) {
         self.shard.core.log.set_cursor(self.reader, PARKED, Ordering::Release);
-        // A poisoned shard registers nobody, so its registrations need not come back.
+        // A poisoned shard registers no readers, so its cursors need not be freed.
         if let Ok(mut guard) = self.shard.lock() {
             guard.parts().0.leave_reader(self.reader);
         }
@@ -161,19 +162,20 @@ impl<S> Drop for Registration<S> {
 }
 
 impl<S> Reader<S> {
-    /// Registers a reader and brings its copy to the present.
+    /// Registers a reader and updates its replica to the present.
     pub fn register(shard: &Arc<Shard<S>>) -> Result<Self, Error> {
         Reader::register_as(shard, None)
     }
 
-    /// As [`Reader::register`], under a number of the caller's, which must be free; `None` for any.
+    /// As [`Reader::register`], under a number that the caller chooses and that must be free;
+    /// `None` for any.
     pub fn register_as(shard: &Arc<Shard<S>>, number: Option<usize>) -> Result<Self, Error> {
         let memory = Memory::new(shard.core.config.copy_bytes()).map_err(Error::Memory)?;
         Reader::register_in(&memory, shard, number)
     }
 
-    /// As [`Reader::register_as`], with the copy in [`Config::copy_bytes`](crate::Config::copy_bytes) of the
-    /// caller's mapping.
+    /// As [`Reader::register_as`], with the replica in
+    /// [`Config::copy_bytes`](crate::Config::copy_bytes) of the caller's mapping.
     pub fn register_in(
         memory: &Memory,
         shard: &Arc<Shard<S>>,
@@ -201,33 +203,33 @@ impl<S> Reader<S> {
         &self.registration.shard
     }
 
-    /// Where in the log this reader's copy is.
+    /// The log position of this reader's replica.
     #[inline]
     pub fn position(&self) -> LogPosition {
         LogPosition(self.applied.get())
     }
 
-    /// True when main has published more than this reader has applied. One shared load.
+    /// True if main has published more than this reader has applied. One shared load.
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.registration.shard.core.log.tail() != self.applied.get()
     }
 
-    /// True when more than half the log is kept for this reader alone, as far as it can tell: time to sync.
-    /// One shared load.
+    /// True if more than half the log is reserved for this reader alone, as far as it can tell:
+    /// time to sync. One shared load.
     #[inline]
     pub fn is_far_behind(&self) -> bool {
         let log = &self.registration.shard.core.log;
         log.tail() - self.synced > log.records() / 2
     }
 
-    /// Brings the copy to the present. Views stay as they are.
+    /// Updates the replica to the present. Views stay valid.
     #[inline]
     pub fn refresh(&self) -> LogPosition {
         self.refresh_to(LogPosition::END)
     }
 
-    /// Brings the copy forward to `position`, or to the present if that comes first. Never back.
+    /// Updates the replica to `position`, or to the present if that comes first. Never goes back.
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {
         let tail = self.registration.shard.core.log.tail();
@@ -235,13 +237,13 @@ impl<S> Reader<S> {
         self.position()
     }
 
-    /// Refreshes, and lets main reuse everything retired before.
+    /// Refreshes, and lets main reuse everything that was retired before.
     #[inline]
     pub fn sync(&mut self) -> LogPosition {
         self.sync_to(LogPosition::END)
     }
 
-    /// As [`Reader::sync`], no further than `position`.
+    /// As [`Reader::sync`], but not beyond `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
         self.refresh_to(position);
@@ -280,19 +282,19 @@ impl<S> Reader<S> {
             let record = unsafe { log.read(position) };
             let line = &table[record.place.bucket()];
             let way = record.place.changed_way();
-            // SAFETY: the copy is ours alone.
+            // SAFETY: the replica is ours alone.
             unsafe { line.apply(record.mask, way, record.tag, record.slot) };
         }
         self.applied.set(to);
     }
 
-    /// How many buckets there are.
+    /// The number of buckets.
     #[inline(always)]
     pub fn buckets(&self) -> usize {
         self.registration.shard.core.table.len()
     }
 
-    /// What it looks at: decided once a lookup, so that neither way pays for the other.
+    /// The index to read: decided once per lookup, so that neither kind pays for the other.
     #[inline(always)]
     pub fn view(&self) -> View<'_> {
         let core = &self.registration.shard.core;
@@ -311,13 +313,13 @@ impl<S> Reader<S> {
         }
     }
 
-    /// Takes a lease on what a view shows: its bytes outlive the view, this reader and the entry. Small
-    /// values are copied. `None` when leases would hold more than `lease_bytes_max`.
+    /// Takes a lease on what a view shows: its bytes outlive the view, this reader and the entry.
+    /// Small values are copied. `None` if leases would hold more than `lease_bytes_max`.
     pub fn lease(&self, slot: &Slot<'_>) -> Option<Lease<S>> {
         Lease::new(&self.registration.shard, slot)
     }
 
-    /// Lets go of everything: a parked reader holds nobody up.
+    /// Releases everything: a parked reader does not block main.
     pub fn park(self) -> Parked<S> {
         self.registration.shard.core.log.set_cursor(
             self.registration.reader,
@@ -327,7 +329,7 @@ impl<S> Reader<S> {
         Parked { registration: self.registration, table: self.table, applied: self.applied.get() }
     }
 
-    /// Compares the copy with main's index, if it is at main's position.
+    /// Compares the replica with main's index, if it is at main's position.
     pub fn validate(&self) -> Result<(), String> {
         let Ok(mut guard) = self.registration.shard.lock() else { return Ok(()) };
         let books = guard.books();
@@ -345,7 +347,7 @@ impl<S> Reader<S> {
 }
 
 impl<S> Parked<S> {
-    /// Takes the reader up again, at the present.
+    /// Returns to an active reader, at the present.
     pub fn unpark(self) -> Result<Reader<S>, Error> {
         let Parked { registration, table, applied } = self;
         let Some(table) = table else { return share(registration) };
@@ -383,7 +385,7 @@ impl<S> Parked<S> {
     }
 }
 
-/// Lets a reader look at main's index from now on.
+/// Makes a reader use main's index from now on.
 fn share<S>(registration: Registration<S>) -> Result<Reader<S>, Error> {
     #[cfg(loom)]
     if registration.shard.core.config.fault == Fault::UnparkUnlocked {
@@ -393,7 +395,7 @@ fn share<S>(registration: Registration<S>) -> Result<Reader<S>, Error> {
     }
     let mut guard = registration.shard.lock()?;
     let tail = guard.books().tail;
-    // Under the lock: what main retires from here on is ours to look at.
+    // Under the lock: main frees nothing for us that it retires from here on.
     registration.shard.core.log.set_cursor(registration.reader, tail, Ordering::Release);
     drop(guard);
     Ok(Reader { registration, table: None, applied: Cell::new(tail), synced: tail })
@@ -409,11 +411,12 @@ fn copy_all<S>(registration: Registration<S>, table: Table) -> Result<Reader<S>,
         let mut guard: Guard<'_, S> = registration.shard.lock()?;
         tail = guard.books().tail;
         if start.is_none() {
-            // From here on nothing that the copy will lead to is freed, and no record overwritten.
+            // From here on no slot that the replica will lead to is freed, and no record
+            // overwritten.
             core.log.set_cursor(registration.reader, tail, Ordering::Release);
             start = Some(tail);
-            // Nothing was ever published: the index is as empty as a new table, and copying it would only
-            // make the system find memory for both.
+            // Nothing was ever published. The index is as empty as a new table, and copying it
+            // would only make the system allocate memory for both.
             if tail == 0 {
                 break;
             }
@@ -435,8 +438,8 @@ fn copy_all<S>(registration: Registration<S>, table: Table) -> Result<Reader<S>,
         reader.applied.set(tail);
         return Ok(reader);
     }
-    // The tail as main had it at the last chunk: published before that lock hold began or with the
-    // one before, so it is at most what `refresh_to` sees.
+    // The tail as main had it at the last chunk. It was published before that lock hold began or by
+    // the one before, so it is at most what `refresh_to` sees.
     reader.refresh();
     debug_assert!(reader.applied.get() >= tail);
     Ok(reader)

@@ -1,8 +1,8 @@
-//! Zeroed memory straight from the kernel: the arena, the bucket arrays, the bitmaps.
+//! Zeroed memory from the kernel: the arena, the bucket arrays, the bitmaps.
 //!
-//! A large region is aligned to 2 MiB and asks for huge pages: a random read over a gigabyte then
-//! misses the TLB a lot less (1.2 to 1.5 times faster). Pages are committed as they are first
-//! touched. Length is fixed for life. Under loom and Miri the heap is used instead.
+//! A large region is aligned to 2 MiB and asks for huge pages: random reads over a gigabyte then
+//! miss the TLB much less (1.2 to 1.5 times faster). Pages are committed when they are first
+//! accessed. The length never changes. Under loom and Miri the heap is used instead.
 
 use std::cell::Cell;
 use std::io;
@@ -35,19 +35,19 @@ unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 #[cfg(not(loom))]
 unsafe impl Zeroed for crate::sync::AtomicU32 {}
 
-/// One mapping for many regions. A shard's tables are many and some are small: each by itself would end in small
-/// pages, or be made of nothing else, and their translations would not fit the processor's buffer.
+/// One mapping for many regions. A shard has many tables and some are small. With a mapping each
+/// they would be in small pages, partly or wholly, and their translations would not fit the TLB.
 #[derive(Debug)]
 pub struct Memory {
     mapping: Option<Arc<Mapping>>,
     used: Cell<usize>,
 }
 
-/// Every region begins on a line of its own.
+/// Every region begins on its own cache line.
 const LINE_BYTES: usize = 64;
 
 impl Memory {
-    /// Maps `bytes` bytes, committed as they are first touched.
+    /// Maps `bytes` bytes, committed when they are first accessed.
     pub fn new(bytes: usize) -> io::Result<Self> {
         let mapping = if bytes == 0 { None } else { Some(Arc::new(Mapping::new(bytes)?)) };
         Ok(Memory { mapping, used: Cell::new(0) })
@@ -58,7 +58,7 @@ impl Memory {
         len.saturating_mul(size_of::<T>()).saturating_add(LINE_BYTES - 1) & !(LINE_BYTES - 1)
     }
 
-    /// The next `len` values, zeroed; of a mapping of their own where this one has no room left.
+    /// The next `len` values, zeroed; in a mapping of their own if this one has no room left.
     pub fn region<T: Zeroed>(&self, len: usize) -> io::Result<Region<T>> {
         const { assert!(align_of::<T>() <= LINE_BYTES, "regions begin on cache lines") };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -83,7 +83,7 @@ impl Memory {
 pub struct Region<T> {
     base: NonNull<T>,
     len: usize,
-    /// What it lies in, which goes with its last region.
+    /// The mapping that it is in, which is unmapped with its last region.
     _mapping: Option<Arc<Mapping>>,
 }
 
@@ -93,7 +93,7 @@ unsafe impl<T: Send> Send for Region<T> {}
 unsafe impl<T: Sync> Sync for Region<T> {}
 
 impl<T: Zeroed> Region<T> {
-    /// Maps `len` zeroed values by themselves.
+    /// Maps `len` zeroed values in a mapping of their own.
     pub fn new(len: usize) -> io::Result<Self> {
         Memory::new(0)?.region(len)
     }
@@ -150,13 +150,14 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: `skip <= slack`, so `base .. base + bytes` lies inside the `asked` bytes just mapped.
     let base = unsafe { start.add(skip) };
     if huge {
-        // SAFETY: the head and the tail cut off lie inside our own new mapping, which nobody has
-        // seen yet; `unmap` rounds as the kernel does, so `Drop` later gives back the rest.
+        // SAFETY: the head and the tail that are cut off are inside our own new mapping, which no
+        // other thread has seen yet; `unmap` rounds as the kernel does, so `Drop` later releases
+        // the rest.
         unsafe {
             unmap(start, skip);
             let end = page_round_up(skip + bytes);
             unmap(start.add(end), page_round_up(asked).saturating_sub(end));
-            // Advice: a kernel without huge pages says no, and we go on without.
+            // Advice: a kernel without huge pages refuses, which is fine.
             let _ = libc::madvise(base.cast(), bytes, libc::MADV_HUGEPAGE);
         }
     }
@@ -173,7 +174,7 @@ fn page_round_up(bytes: usize) -> usize {
 /// Unmaps `bytes` at `start`.
 ///
 /// # Safety
-/// The range must be part of a mapping made by `map_zeroed` that nobody uses any more.
+/// The range must be part of a mapping made by `map_zeroed` that is unused from now on.
 #[cfg(all(unix, not(loom), not(miri)))]
 unsafe fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
@@ -191,14 +192,14 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(base).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Zeroed bytes with the address space to themselves.
+/// Zeroed bytes in their own address range.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: an address range; who may touch what in it is the business of its regions.
+// SAFETY: an address range; its regions decide who may access what in it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}

@@ -1,8 +1,9 @@
-//! The shard: what all cores share, and main, the one who may change it. See the crate's header.
+//! The shard: the state that all cores share, and main, which changes it. See the crate's header.
 //!
-//! Every operation that writes records asks for room first ([`Main::reserve`]); an operation that finds
-//! none has changed nothing. The tail is published when the [`Guard`] goes, once for all it did. A panic
-//! under the lock poisons the shard: its half-done change is never published, later locks fail, reads go on.
+//! Every operation that writes records first asks for room ([`Main::reserve`]); if there is none,
+//! it has changed nothing. The tail is published when the [`Guard`] is dropped, once for all of its
+//! operations. A panic under the lock poisons the shard: its half-done change is never published,
+//! later locks fail, reads still work.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
@@ -20,13 +21,13 @@ use crate::region::Memory;
 use crate::sync::{Mutex, MutexGuard, Ordering};
 use crate::table::{Bucket, MainTable, WAYS};
 
-/// Revoked slots looked at a reclaim. All are before main says that there is no slot left.
+/// Revoked slots checked per reclaim. All are checked before main reports that no slot is left.
 const REVOKED_PER_RECLAIM: usize = 16;
 
-/// How many records ahead the log's lines are asked for.
+/// How many records ahead the log's lines are prefetched.
 const LOG_AHEAD: u64 = 24;
 
-/// How far one reader is.
+/// One reader's lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderLag {
     /// The reader's number.
@@ -51,7 +52,7 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Books {
     pages: Pages,
-    /// As published, plus what this lock hold has written.
+    /// As published, plus the records of this lock hold.
     pub tail: u64,
     /// Records before it may be overwritten: the `min_active` last computed, or less.
     floor: u64,
@@ -61,16 +62,16 @@ pub(crate) struct Books {
     limbo_slots: u64,
     /// Bytes of those slots.
     limbo_bytes: u64,
-    /// Slots that no reader can reach any more, and that leases held when main looked last.
+    /// Slots that no reader can reach any more, and that leases held at main's last check.
     revoked: VecDeque<u32>,
     taken: Box<[bool]>,
     poisoned: bool,
 }
 
 impl Books {
-    /// Keeps the records from `position` on for a reader that takes up there, if they all are there
-    /// still. What they retired may be free already: the reader looks at nothing before it is at
-    /// the tail.
+    /// Reserves the records from `position` on for a reader that continues there, if all of them
+    /// are still there. The slots that they retired may be free already: the reader reads none
+    /// before it is at the tail.
     pub fn hold_log(&mut self, position: u64, records: u64) -> bool {
         let there = self.tail - position <= records;
         if there {
@@ -96,7 +97,7 @@ pub struct Shard<S> {
 static NEXT_ID: PlainAtomicU32 = PlainAtomicU32::new(0);
 
 impl<S> Shard<S> {
-    /// Maps everything the shard will ever use, readers' copies apart.
+    /// Maps everything that the shard will ever use, without readers' replicas.
     pub fn new(config: Config, state: S) -> Result<Self, Error> {
         config.check()?;
         Shard::new_in(&Memory::new(config.main_bytes()).map_err(Error::Memory)?, config, state)
@@ -136,7 +137,7 @@ impl<S> Shard<S> {
         })
     }
 
-    /// The shape it was built in.
+    /// The configuration that it was built with.
     pub fn config(&self) -> &Config {
         &self.core.config
     }
@@ -151,7 +152,7 @@ impl<S> Shard<S> {
         self.guard(self.main.lock())
     }
 
-    /// Becomes main if nobody is; `None` when somebody is.
+    /// Becomes main if the lock is free; `None` otherwise.
     pub fn try_lock(&self) -> Option<Result<Guard<'_, S>, Error>> {
         self.main.try_lock().map(|inner| self.guard(inner))
     }
@@ -167,15 +168,15 @@ impl<S> Shard<S> {
     /// Writes an owned slot: key, value, expiry.
     ///
     /// # Panics
-    /// When they do not fit the slot's class, or the slot is another shard's.
+    /// If they do not fit the slot's class, or the slot belongs to another shard.
     #[inline]
     pub fn fill(&self, slot: &mut OwnedSlot, key: &[u8], value: &[u8], expires: u32) {
         self.build(slot, key, value.len()).copy_from_slice(value);
         self.finish(slot, key.len(), value.len(), expires, None);
     }
 
-    /// Writes an owned slot's key and gives the room for a value of up to `room` bytes, which hold
-    /// whatever was there before. [`Shard::finish`] says how many of them count.
+    /// Writes an owned slot's key and returns the room for a value of up to `room` bytes, with old
+    /// contents. [`Shard::finish`] sets how many of them count.
     ///
     /// The room keeps both the shard and the slot borrowed:
     ///
@@ -193,7 +194,7 @@ impl<S> Shard<S> {
     /// ```
     ///
     /// # Panics
-    /// When they do not fit the slot's class, or the slot is another shard's.
+    /// If they do not fit the slot's class, or the slot belongs to another shard.
     #[inline]
     pub fn build<'a>(&'a self, slot: &'a mut OwnedSlot, key: &[u8], room: usize) -> &'a mut [u8] {
         let size = self.core.classes.size(slot.class());
@@ -203,7 +204,7 @@ impl<S> Shard<S> {
     /// Ends what [`Shard::build`] began. A version takes [`VERSION_BYTES`] more.
     ///
     /// # Panics
-    /// When the lengths do not fit the slot's class, or the slot is another shard's.
+    /// If the lengths do not fit the slot's class, or the slot belongs to another shard.
     #[inline]
     pub fn finish(
         &self,
@@ -222,14 +223,13 @@ impl<S> Shard<S> {
         self.core.arena.finish(slot, key_len, value_len, expires, version);
     }
 
-    /// Brings near the lines of an owned slot that is about to be written: a write that waits for its
-    /// line holds up those behind it.
+    /// Prefetches the lines of an owned slot that is about to be written.
     #[inline]
     pub fn prefetch(&self, slot: &OwnedSlot) {
         self.core.arena.prefetch_lines(slot.id(), self.core.classes.size(slot.class()));
     }
 
-    /// The key of an owned slot. (No [`Slot`] of it: those can be leased, and owned slots can't.)
+    /// The key of an owned slot. (Not a [`Slot`] of it: those can be leased.)
     #[inline]
     pub fn key_of<'a>(&'a self, slot: &'a OwnedSlot) -> &'a [u8] {
         self.read(slot).key()
@@ -249,18 +249,18 @@ impl<S> Shard<S> {
     }
 }
 
-/// The lock, held: main. Dropping it publishes what was done.
+/// The held lock, which makes its owner main. Dropping it publishes the changes.
 pub struct Guard<'a, S> {
     core: &'a Core,
     inner: MutexGuard<'a, Inner<S>>,
     /// The tail that readers see.
     published: u64,
-    /// The lock was taken by a thread that was unwinding already, so that panic was not in here.
+    /// The thread was already unwinding when it took the lock, so that panic was not in here.
     unwinding: bool,
 }
 
 impl<S> Guard<'_, S> {
-    /// Main's view of the shard, and the engine's own state.
+    /// Main's access to the shard, and the engine's own state.
     pub fn parts(&mut self) -> (Main<'_>, &mut S) {
         let inner = &mut *self.inner;
         (Main { core: self.core, books: &mut inner.books }, &mut inner.state)
@@ -299,7 +299,7 @@ impl<S> Drop for Guard<'_, S> {
     }
 }
 
-/// The authoritative index and the slots its ways own.
+/// The authoritative index and the slots that its ways own.
 pub struct Main<'a> {
     core: &'a Core,
     books: &'a mut Books,
@@ -317,7 +317,7 @@ impl Main<'_> {
         self.table()[bucket].set_way(way, tag_word, slot, self.core.table.store_order());
     }
 
-    /// Takes a free slot of `class`; `None` when there is none, limbo included.
+    /// Takes a free slot of `class`; `None` if there is none, limbo included.
     #[inline]
     pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
         let id = self.books.pages.take(class).or_else(|| self.take_scarce(class))?;
@@ -326,8 +326,8 @@ impl Main<'_> {
         Some(slot)
     }
 
-    /// A slot of a class that seems to have none: one that readers have let go of since, or leases, or one of a page that
-    /// is being emptied.
+    /// A slot of a class that seems to have none: one that readers or leases have released since,
+    /// or one of a page that is being emptied.
     fn take_scarce(&mut self, class: u8) -> Option<u32> {
         self.reclaim();
         if let Some(id) = self.books.pages.take(class) {
@@ -338,8 +338,8 @@ impl Main<'_> {
         pages.take(class).or_else(|| pages.take_draining(class))
     }
 
-    /// Takes up to `count` free slots of `class`, into `slots`. Their lines are on their way together, where
-    /// one [`Main::alloc`] after the other would wait for each.
+    /// Takes up to `count` free slots of `class`, into `slots`. Their lines are fetched in
+    /// parallel, where [`Main::alloc`] in a loop would wait for each.
     pub fn alloc_many(&mut self, class: u8, count: usize, slots: &mut Vec<OwnedSlot>) {
         let first = slots.len();
         for _ in 0..count {
@@ -355,7 +355,7 @@ impl Main<'_> {
         }
     }
 
-    /// Gives an owned slot back; it was never published, so nobody has to be waited for.
+    /// Returns an owned slot. It was never published, so it is free at once.
     pub fn free(&mut self, slot: OwnedSlot) {
         assert_eq!(slot.shard(), self.core.id, "a slot goes back to the shard it came from");
         self.books.pages.free(slot.id());
@@ -376,12 +376,12 @@ impl Main<'_> {
         self.books.tail + records - self.books.floor <= self.core.log.records()
     }
 
-    /// Records that can be written without another reader's sync, as far as main knows.
+    /// Records that can be written without another sync of a reader, as far as main knows.
     pub fn room(&self) -> u64 {
         self.core.log.records() - (self.books.tail - self.books.floor)
     }
 
-    /// The reader furthest behind. One that is not behind at all stands for nobody.
+    /// The reader that is furthest behind. With `behind` 0 there is none.
     pub fn slowest(&self) -> Stalled {
         let tail = self.books.tail;
         (0..self.core.log.cursors())
@@ -438,7 +438,7 @@ impl Main<'_> {
         }
     }
 
-    /// Looks again at up to `count` revoked slots, the longest waiting first.
+    /// Checks up to `count` revoked slots again, the longest waiting first.
     fn revisit_revoked(&mut self, count: usize) {
         for _ in 0..count.min(self.books.revoked.len()) {
             if let Some(slot) = self.books.revoked.pop_front() {
@@ -447,8 +447,8 @@ impl Main<'_> {
         }
     }
 
-    /// (Always inline: a record that is passed through memory is written in pieces and read back whole, see
-    /// [`OwnedSlot`].)
+    /// (Always inlined: a record that is passed through memory is written in pieces and read back
+    /// as a whole, see [`OwnedSlot`].)
     #[inline(always)]
     fn push(&mut self, mut record: Record) {
         assert!(self.fits(1), "room was reserved for every record");
@@ -457,7 +457,7 @@ impl Main<'_> {
             self.books.limbo_slots += 1;
             self.books.limbo_bytes += self.books.pages.retire(record.retired);
         }
-        // The ring is longer than the nearer caches hold: each line of it comes back from afar.
+        // The ring is longer than the nearer caches hold, so each of its lines comes from far away.
         self.core.log.prefetch(self.books.tail + LOG_AHEAD);
         // SAFETY: `self` exists only under the lock, and the assertion is I5: `floor` never
         // passes `min_active`.
@@ -465,12 +465,12 @@ impl Main<'_> {
         self.books.tail += 1;
     }
 
-    /// The position after all that was done so far.
+    /// The position after everything done so far.
     pub fn position(&self) -> LogPosition {
         LogPosition(self.books.tail)
     }
 
-    /// How many buckets there are.
+    /// The number of buckets.
     pub fn buckets(&self) -> usize {
         self.table().len()
     }
@@ -492,7 +492,7 @@ impl Main<'_> {
         Some(unsafe { self.core.arena.view(line.slot(way)) })
     }
 
-    /// Brings near the first line of the slot that a way leads to.
+    /// Prefetches the first line of the slot that a way leads to.
     #[inline]
     pub fn prefetch_slot(&self, bucket: usize, way: usize) {
         self.core.arena.prefetch(self.table()[bucket].slot(way));
@@ -508,21 +508,21 @@ impl Main<'_> {
         self.books.pages.charge_of(line.slot(way))
     }
 
-    /// What a slot of `class` will add to [`Main::live_charge`]: its charge, and the first of its class
-    /// [`Classes::opening`].
+    /// What a slot of `class` will add to [`Main::live_charge`]: its charge, and for the first of
+    /// its class [`Classes::opening`].
     #[inline]
     pub fn charge(&self, class: u8) -> u64 {
         self.books.pages.charge(class)
     }
 
-    /// The sum of the charges of all live slots and of what opening their classes cost, in
+    /// The sum of the charges of all live slots and of the cost of opening their classes, in
     /// [`CHARGE_UNITS`](crate::CHARGE_UNITS).
     #[inline]
     pub fn live_charge(&self) -> u64 {
         self.books.pages.live_charge()
     }
 
-    /// Makes a way lead to `slot`; what it led to before is retired. One record.
+    /// Makes a way lead to `slot`, and retires the slot that it led to before. One record.
     #[inline]
     pub fn put(&mut self, bucket: usize, way: usize, tag_word: u16, slot: OwnedSlot) {
         assert_eq!(slot.shard(), self.core.id, "a slot goes back to the shard it came from");
@@ -540,7 +540,7 @@ impl Main<'_> {
         });
     }
 
-    /// Empties a way, retiring its slot. One record.
+    /// Empties a way and retires its slot. One record.
     #[inline]
     pub fn clear(&mut self, bucket: usize, way: usize) {
         let line = &self.table()[bucket];
@@ -550,8 +550,8 @@ impl Main<'_> {
         self.push(Record { place: Place::way(bucket, way), retired, ..Record::default() });
     }
 
-    /// Moves what a way leads to to an empty way, under a new tag word. Two records: written at its
-    /// new place before the old is cleared.
+    /// Moves a way's slot to an empty way, under a new tag word. Two records: the new place is
+    /// written before the old is cleared.
     #[inline]
     pub fn relocate(&mut self, from: (usize, usize), to: (usize, usize), tag_word: u16) {
         let (old, new) = (&self.table()[from.0], &self.table()[to.0]);
@@ -580,7 +580,7 @@ impl Main<'_> {
     }
 
     /// A live slot of the page that is being emptied, which should be copied elsewhere by
-    /// [`Main::copy_forward`]. Where no page is being emptied, `start` says to choose one.
+    /// [`Main::copy_forward`]. If no page is being emptied, `start` chooses one.
     pub fn next_to_move(&mut self, start: bool) -> Option<ToMove> {
         let id = self.books.pages.next_to_move(start)?;
         Some(ToMove { id, shard: self.core.id })
@@ -594,14 +594,14 @@ impl Main<'_> {
         unsafe { self.core.arena.view(ticket.id) }
     }
 
-    /// True when this way leads to the slot that should move.
+    /// True if this way leads to the slot that should move.
     pub fn leads_to(&self, bucket: usize, way: usize, ticket: &ToMove) -> bool {
         let line = &self.table()[bucket];
         line.tag(way) != 0 && line.slot(way) == ticket.id
     }
 
-    /// Copies a way's slot to another of its class, retiring the old one. One record; `false`, and
-    /// nothing changed, when the class has no free slot.
+    /// Copies a way's slot to another of its class, and retires the old one. One record; `false`,
+    /// and nothing changed, if the class has no free slot.
     pub fn copy_forward(&mut self, bucket: usize, way: usize) -> bool {
         let line = &self.table()[bucket];
         assert!(line.tag(way) != 0, "only an occupied way is copied");
@@ -622,28 +622,28 @@ impl Main<'_> {
         true
     }
 
-    /// What the arena's pages are used for.
+    /// The use of the arena's pages.
     pub fn page_use(&self) -> PageUse {
         self.books.pages.page_use()
     }
 
-    /// What each size class holds.
+    /// The use of each size class.
     pub fn class_use(&self) -> impl Iterator<Item = ClassUse> + '_ {
         self.books.pages.class_use()
     }
 
-    /// Slots retired and not yet free, and their bytes.
+    /// Retired slots that are not yet free, and their bytes.
     pub fn limbo(&self) -> (u64, u64) {
         (self.books.limbo_slots, self.books.limbo_bytes)
     }
 
-    /// Slots that wait for a lease to be dropped, as far as main knows, and the bytes that leases hold
-    /// (these are live, too, or copies).
+    /// Slots that wait for a lease to be dropped, as far as main knows, and the bytes that leases
+    /// hold (which include live slots and copies).
     pub fn leased(&self) -> (u64, u64) {
         (self.books.revoked.len() as u64, self.core.leases.bytes())
     }
 
-    /// Every registered reader and how far behind it is.
+    /// Every registered reader and its lag.
     pub fn lags(&self) -> impl Iterator<Item = ReaderLag> + '_ {
         (0..self.core.log.cursors()).filter(|&reader| self.books.taken[reader]).map(|reader| {
             let cursor = self.core.log.cursor(reader);
@@ -652,7 +652,7 @@ impl Main<'_> {
         })
     }
 
-    /// Walks the memory's own books; `Err` says what is wrong.
+    /// Checks all invariants of the memory; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         self.books.pages.validate()?;
         let mut limbo = 0;
@@ -693,7 +693,7 @@ impl Main<'_> {
     }
 }
 
-/// Names a live slot that should be copied to another page. Good until the next change.
+/// Identifies a live slot that should be copied to another page. Valid until the next change.
 #[derive(Debug)]
 pub struct ToMove {
     id: u32,

@@ -1,4 +1,4 @@
-//! How much memory a shard takes, and which shapes of it there may be.
+//! The memory of a shard, and its valid configurations.
 
 use crate::arena::Arena;
 use crate::class::PAGE_BYTES_MAX;
@@ -10,7 +10,7 @@ use crate::table::Bucket;
 use crate::{leases, pages};
 
 impl Config {
-    /// Bytes that a shard of this shape takes when all its readers exist. More than any number counts as the largest.
+    /// Bytes of a shard with all its readers; the largest number if it is more than that.
     pub fn bytes(&self) -> u64 {
         let of = |count: usize, each: usize| (count as u64).saturating_mul(each as u64);
         let copies = if self.index_mode == IndexMode::Replicated { self.readers_max } else { 0 };
@@ -27,7 +27,7 @@ impl Config {
         .fold(0, u64::saturating_add)
     }
 
-    /// Bytes that all but the readers' copies take of a mapping.
+    /// Bytes of a mapping for everything but the readers' replicas.
     pub fn main_bytes(&self) -> usize {
         let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
         let bits =
@@ -44,7 +44,7 @@ impl Config {
         .fold(0, usize::saturating_add)
     }
 
-    /// Refuses what makes no sense, before anything is mapped for it.
+    /// Refuses an invalid configuration, before anything is mapped for it.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_on(usize::BITS)
     }
@@ -62,20 +62,21 @@ impl Config {
         }
         let counts_of_slot = self.lease_slot_bytes.clamp(1, self.page_bytes) as u64;
         if self.lease_bytes_max / counts_of_slot >= u64::from(u32::MAX) {
-            // Each lease of a slot books at least that many bytes, so no count of leases reaches 32 bits.
+            // Each lease of a slot counts at least this many bytes, so no count of leases reaches
+            // 32 bits.
             return Err(Error::Config(
                 "lease_bytes_max must be below 2^32 - 1 times lease_slot_bytes",
             ));
         }
-        // What every offset, length and product of lengths below stays under: no object is larger than half of all
-        // addresses.
+        // The limit for every offset, length and product of lengths below: no object is larger than
+        // half of all addresses.
         if self.bytes() >= 1 << (address_bits - 1) {
             return Err(Error::Config("the shard is larger than this machine's addresses reach"));
         }
         Ok(())
     }
 
-    /// Bytes that a reader's copy takes of a mapping.
+    /// Bytes of a mapping for a reader's replica.
     pub fn copy_bytes(&self) -> usize {
         match self.index_mode {
             IndexMode::Replicated => Memory::bytes_for::<Bucket>(self.buckets),
@@ -103,8 +104,8 @@ mod tests {
         }
     }
 
-    /// A shard whose bytes would wrap around in the machine's own numbers is refused: for machines of 32 bits, and for
-    /// this one.
+    /// A shard whose bytes would overflow the machine's numbers is refused, on 32-bit machines and
+    /// on this one.
     #[test]
     fn sizes_do_not_wrap() {
         config().check_on(32).unwrap();
@@ -124,7 +125,7 @@ mod tests {
         assert!(Shard::new(Config { pages: usize::MAX, ..config() }, ()).is_err());
     }
 
-    /// No slot can have 2^32 leases: together they may not hold as many bytes as so many would.
+    /// No slot can have 2^32 leases: together they may not hold as many bytes as that many would.
     #[test]
     fn leases_fit_their_counts() {
         let with = |lease_bytes_max, lease_slot_bytes| {
@@ -135,7 +136,7 @@ mod tests {
         for (bytes, slot_bytes) in [(most, 16), (u64::MAX / 2, 16), (u64::MAX, usize::MAX)] {
             assert!(matches!(with(bytes, slot_bytes), Err(Error::Config(_))), "{bytes}");
         }
-        // Slots larger than any that are there: all is copied, and what is copied is booked.
+        // Slots larger than any page: all values are copied, and copies are counted.
         with(1 << 40, usize::MAX).unwrap();
     }
 }

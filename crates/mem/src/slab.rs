@@ -1,38 +1,42 @@
-//! A slab of objects: built in place, read as `&T` by many without a lock, reset and used again.
+//! A slab of objects: built in place, read as `&T` by many readers without a lock, reset and
+//! reused.
 //!
 //! ```text
 //! cell    clean -> owned -> live(generation) ----> retired(p) -> owned -> clean
-//! who     slab     one      anyone reads           slab          one
+//! owner   slab     one      any reader             slab          one
 //! by      vacant   publish  retire at p            reclaimed     keep (reset), drop (value dropped)
 //! reader  absent -> active <-> parked
 //! ```
 //!
-//! It is the crate's protocol for objects in the place of bytes, with *retirements counted* as the clock: an
-//! epoch goes up by one with every [`Slab::retire`]. There is no replica. A [`SlabId`] names a cell and its
-//! generation, and a reader asks the cell's own state, one word beside the object, whether it is still that.
-//! So any id may be asked for at any time, and an id of a former life finds nothing.
+//! It is the crate's protocol for objects instead of bytes, with *retirements counted* as the
+//! clock: an epoch increases by one with every [`Slab::retire`]. There is no replica. A [`SlabId`]
+//! names a cell and its generation. A reader compares it with the cell's own state, one word next
+//! to the object. So any id may be looked up at any time, and an id of an earlier generation finds
+//! nothing.
 //!
 //! 1. *Publish*: the owner writes the object, then `state.store(live(generation), Release)`.
-//! 2. *Read* (`&self`): `state.load(Acquire)` equal to the id's, then `&T`, for as long as `self` is borrowed.
-//! 3. *Retire*, under the lock: `state.store(dead)`, then `epoch.store(p + 1, Release)`; the cell waits in limbo
-//!    with `p`.
+//! 2. *Read* (`&self`): `state.load(Acquire)` equal to the id's, then `&T`, for as long as `self`
+//!    is borrowed.
+//! 3. *Retire*, under the lock: `state.store(dead)`, then `epoch.store(p + 1, Release)`; the cell
+//!    waits in limbo with `p`.
 //! 4. *Sync* (`&mut self`, so no `&T` of this reader is alive): `t = epoch.load(Acquire)`, then
 //!    `cursor.store(t, Release)`.
-//! 5. *Reclaim*, under the lock: a cell retired at `p` has an owner again when `p < min_active`, the least
-//!    `cursor.load(Acquire)` over active readers, the epoch if there are none.
+//! 5. *Reclaim*, under the lock: a cell retired at `p` has an owner again when `p < min_active`,
+//!    the least `cursor.load(Acquire)` over active readers, the epoch if there are none.
 //!
 //! Invariants
-//! * **S1** A reader whose cursor is above `p` holds no object retired at `p` and reaches none: it let go of
-//!   all (`&mut self`) before it stored the cursor, which by 4 and 5 is before the new owner; and by 3 and 4 it
-//!   has since seen the cell dead.
-//! * **S2** Between `clean` and `live`, and again from limbo on, a cell has one owner, its [`SlabSlot`], and
-//!   nobody else reaches the object.
-//! * **S3** An object is dropped once: where it lies when the slab goes, or by the `SlabSlot` that is dropped
-//!   holding it (a panic while it was built or reset). Its index is clean again before it is dropped, so that
-//!   a panic in `drop` loses no cell.
+//! * **S1** A reader whose cursor is above `p` holds no object retired at `p` and reaches none. It
+//!   released all (`&mut self`) before it stored the cursor, which by 4 and 5 is before the new
+//!   owner; and by 3 and 4 it has since seen the cell dead.
+//! * **S2** Between `clean` and `live`, and again from limbo on, a cell has one owner, its
+//!   [`SlabSlot`], and no other thread reaches the object.
+//! * **S3** An object is dropped once: in place when the slab is dropped, or by the `SlabSlot` that
+//!   is dropped with it (a panic while it was built or reset). Its index is clean again before it
+//!   is dropped, so a panic in `drop` loses no cell.
 //!
-//! Bounds: cells and readers are fixed when the slab is built; one that never syncs lets cells run out, never
-//! grow. Cost: a read is one load and one comparison above the object's own lines; 16 bytes a cell.
+//! Bounds: cells and readers are fixed when the slab is built. A reader that never syncs lets cells
+//! run out, never grow. Cost: a read is one load and one comparison in addition to the object's own
+//! lines; 16 bytes per cell.
 
 use std::collections::VecDeque;
 
@@ -40,7 +44,7 @@ use crate::error::{Error, Stalled};
 use crate::log::PARKED;
 use crate::sync::{Arc, AtomicU64, CacheLines, Mutex, Ordering, RaceCell};
 
-/// Names an object in a slab, for as long as it lives there.
+/// Identifies an object in a slab until it is retired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SlabId {
     index: u32,
@@ -50,16 +54,16 @@ pub struct SlabId {
 /// Bytes of a [`SlabId`].
 pub const SLAB_ID_BYTES: usize = 12;
 
-/// Bytes of the largest object: it is moved by way of the stack when it is made.
+/// Bytes of the largest object: a new object is moved through the stack.
 pub const SLAB_OBJECT_BYTES_MAX: usize = 64 << 10;
 
 impl SlabId {
-    /// The cell: below the slab's length, and the same in every life of it.
+    /// The cell: below the slab's length, and the same for every generation.
     pub fn index(self) -> usize {
         self.index as usize
     }
 
-    /// For keeping where bytes are kept.
+    /// The id as bytes, for storing.
     pub fn to_bytes(self) -> [u8; SLAB_ID_BYTES] {
         let mut bytes = [0; SLAB_ID_BYTES];
         bytes[..4].copy_from_slice(&self.index.to_le_bytes());
@@ -67,7 +71,8 @@ impl SlabId {
         bytes
     }
 
-    /// Back from bytes; `None` for another number of them. Made-up ones name nothing, and do no harm.
+    /// The id from bytes; `None` for another number of them. A made-up id names nothing, and is
+    /// harmless.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (index, generation) = bytes.split_first_chunk()?;
         Some(SlabId {
@@ -99,8 +104,8 @@ pub enum SlabFault {
 
 #[derive(Debug)]
 struct Cell<T> {
-    /// Generation, and in the lowest bit whether it is live. Written by the cell's owner, and by `retire`
-    /// under the lock.
+    /// The generation, and in the lowest bit whether it is live. Written by the cell's owner, and
+    /// by `retire` under the lock.
     state: AtomicU64,
     object: RaceCell<Option<T>>,
 }
@@ -115,8 +120,8 @@ struct Core<T> {
     fault: SlabFault,
 }
 
-// SAFETY: an object is reached by one owner (S2), who may be on any thread, hence `Send`; or, shared, by
-// readers on many, hence `Sync`; never by both (S1).
+// SAFETY: an object is accessed by one owner (S2), who may be on any thread, hence `Send`; or,
+// shared, by readers on many, hence `Sync`; never by both (S1).
 unsafe impl<T: Send + Sync> Sync for Core<T> {}
 
 #[derive(Debug)]
@@ -128,7 +133,7 @@ struct Books {
     taken: Box<[bool]>,
 }
 
-/// A fixed number of places for objects. Cheap to clone; a clone is the same slab.
+/// A fixed number of cells for objects. Cloning is cheap, and a clone is the same slab.
 #[derive(Debug)]
 pub struct Slab<T> {
     core: Arc<Core<T>>,
@@ -141,8 +146,9 @@ impl<T> Clone for Slab<T> {
 }
 
 impl<T: Send + Sync> Slab<T> {
-    /// Room for `cells` objects of at most [`SLAB_OBJECT_BYTES_MAX`], and `readers_max` readers at once. No object is
-    /// built yet, but the memory for all is taken, and it is an error if there is not as much.
+    /// Creates room for `cells` objects of at most [`SLAB_OBJECT_BYTES_MAX`], and for `readers_max`
+    /// readers. No object is built yet, but the memory for all is mapped; too little memory is an
+    /// error.
     pub fn new(cells: usize, readers_max: usize) -> Result<Self, Error> {
         if size_of::<T>() > SLAB_OBJECT_BYTES_MAX {
             return Err(Error::Config(
@@ -179,33 +185,33 @@ impl<T: Send + Sync> Slab<T> {
     #[cfg(loom)]
     pub fn faulty(cells: usize, readers_max: usize, fault: SlabFault) -> Self {
         let mut slab = Slab::new(cells, readers_max).expect("a handful of cells");
-        Arc::get_mut(&mut slab.core).expect("nobody else has it yet").fault = fault;
+        Arc::get_mut(&mut slab.core).expect("it is not shared yet").fault = fault;
         slab
     }
 
-    /// How many objects there is room for.
+    /// The number of cells.
     pub fn cells(&self) -> usize {
         self.core.cells.len()
     }
 
-    /// A new reader.
+    /// Creates a reader.
     pub fn reader(&self) -> Result<SlabReader<T>, Error> {
         let mut books = self.core.books.lock();
         let number = books.taken.iter().position(|&taken| !taken);
         let number = number.ok_or(Error::ReadersExhausted)?;
         books.taken[number] = true;
-        // Under the lock: no cell is reclaimed between our look at the epoch and this.
+        // Under the lock: no cell is reclaimed between our read of the epoch and this.
         self.core.cursors[number].0.store(books.epoch, Ordering::Release);
         Ok(SlabReader { core: self.core.clone(), number })
     }
 
-    /// A clean cell, empty or with an object that was kept; `None` when there is none.
+    /// A clean cell, empty or with a reset object; `None` if there is none.
     pub fn vacant(&self) -> Option<SlabSlot<'_, T>> {
         let index = self.core.books.lock().clean.pop()?;
         Some(SlabSlot { core: &self.core, index, given_up: false })
     }
 
-    /// A cell whose object was retired, and which no reader holds any more: the oldest of them.
+    /// The cell whose object was retired the longest ago, if no reader holds it any more.
     pub fn reclaimed(&self) -> Option<SlabSlot<'_, T>> {
         let mut books = self.core.books.lock();
         let &(retired, index) = books.limbo.front()?;
@@ -222,8 +228,8 @@ impl<T: Send + Sync> Slab<T> {
         Some(SlabSlot { core: &self.core, index, given_up: false })
     }
 
-    /// Ends an object's life: no reader finds it any more that looks from now on and is told so. False when
-    /// the id names none that lives.
+    /// Retires an object: readers that synchronize with this call no longer find it. False if the
+    /// id names no live object.
     pub fn retire(&self, id: SlabId) -> bool {
         let Some(cell) = self.core.cells.get(id.index()) else { return false };
         let mut books = self.core.books.lock();
@@ -243,7 +249,7 @@ impl<T: Send + Sync> Slab<T> {
         true
     }
 
-    /// The reader furthest behind, in retirements; `None` when none holds anything up.
+    /// The reader that is furthest behind, in retirements; `None` if none blocks anything.
     pub fn slowest(&self) -> Option<Stalled> {
         let books = self.core.books.lock();
         self.core
@@ -255,19 +261,19 @@ impl<T: Send + Sync> Slab<T> {
 }
 
 impl<T> Core<T> {
-    /// The cursors of active readers. Acquire: what each read before its last sync is done.
+    /// The cursors of active readers. Acquire: the reads before each reader's last sync are done.
     fn lags(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         (self.cursors.iter().map(|cursor| cursor.0.load(Ordering::Acquire)).enumerate())
             .filter(|&(_, cursor)| cursor != PARKED)
     }
 }
 
-/// A cell owned by one, on its way to `live` or to `clean`. Dropped, it drops its object.
+/// An owned cell, on its way to `live` or to `clean`. Dropping it drops its object.
 #[derive(Debug)]
 pub struct SlabSlot<'a, T> {
     core: &'a Core<T>,
     index: u32,
-    /// Somebody else's from now on.
+    /// The cell belongs to another owner from now on.
     given_up: bool,
 }
 
@@ -276,7 +282,7 @@ impl<T> SlabSlot<'_, T> {
         &self.core.cells[self.index as usize]
     }
 
-    /// The object, where it lies; `None` before it was built.
+    /// The object, in place; `None` before it is built.
     pub fn object(&mut self) -> &mut Option<T> {
         // SAFETY: S2: we own the cell, and are borrowed mutably as long as the object is.
         self.cell().object.with_mut(|object| unsafe { &mut *object })
@@ -285,10 +291,10 @@ impl<T> SlabSlot<'_, T> {
     /// Makes the object readable, under an id that no object had before.
     ///
     /// # Panics
-    /// When there is no object.
+    /// If there is no object.
     pub fn publish(mut self) -> SlabId {
         assert!(self.object().is_some(), "an object is built before it is published");
-        // Nobody else writes an owned cell's state.
+        // Only the owner writes an owned cell's state.
         let generation = (self.cell().state.load(Ordering::Relaxed) >> 1) + 1;
         let id = SlabId { index: self.index, generation };
         let order = match () {
@@ -301,7 +307,7 @@ impl<T> SlabSlot<'_, T> {
         id
     }
 
-    /// Leaves the cell clean, with its object in it, to be used again.
+    /// Leaves the cell clean, with its object in it, for reuse.
     pub fn keep(mut self) {
         self.given_up = true;
         self.core.books.lock().clean.push(self.index);
@@ -321,24 +327,24 @@ impl<T> Drop for SlabSlot<'_, T> {
         // SAFETY: S2, as in `object`.
         let object = self.cell().object.with_mut(|object| unsafe { (*object).take() });
         self.core.books.lock().clean.push(self.index);
-        // The index is clean already, so that a panic in here loses no cell (S3).
+        // The index is already clean, so a panic in here loses no cell (S3).
         drop(object);
     }
 }
 
-/// One core's way to read a slab's objects.
+/// One core's handle to read a slab's objects.
 #[derive(Debug)]
 pub struct SlabReader<T> {
     core: Arc<Core<T>>,
     number: usize,
 }
 
-/// A reader at rest: it holds nothing, and nothing up.
+/// A parked reader: it holds no object, and blocks nothing.
 #[derive(Debug)]
 pub struct ParkedSlabReader<T>(SlabReader<T>);
 
 impl<T: Send + Sync> SlabReader<T> {
-    /// The object of an id, if it lives.
+    /// The object of an id, if it is live.
     #[inline]
     pub fn get(&self, id: SlabId) -> Option<&T> {
         let cell = self.core.cells.get(id.index())?;
@@ -351,13 +357,13 @@ impl<T: Send + Sync> SlabReader<T> {
         cell.object.with(|object| unsafe { (*object).as_ref() })
     }
 
-    /// Brings near what [`SlabReader::get`] reads.
+    /// Prefetches what [`SlabReader::get`] reads.
     #[inline]
     pub fn prefetch(&self, id: SlabId) {
         crate::prefetch_slice(&self.core.cells, id.index());
     }
 
-    /// Lets go of every object that was retired.
+    /// Releases every object that was retired.
     #[inline]
     pub fn sync(&mut self) {
         let epoch = self.core.epoch.0.load(Ordering::Acquire);
@@ -369,7 +375,7 @@ impl<T: Send + Sync> SlabReader<T> {
         self.core.cursors[self.number].0.store(epoch, order);
     }
 
-    /// Rests.
+    /// Parks the reader.
     pub fn park(self) -> ParkedSlabReader<T> {
         self.core.cursors[self.number].0.store(PARKED, Ordering::Release);
         ParkedSlabReader(self)
@@ -377,7 +383,7 @@ impl<T: Send + Sync> SlabReader<T> {
 }
 
 impl<T: Send + Sync> ParkedSlabReader<T> {
-    /// Reads on.
+    /// Returns to an active reader.
     pub fn unpark(self) -> SlabReader<T> {
         let books = self.0.core.books.lock();
         // Under the lock, as for a new reader.
@@ -427,18 +433,19 @@ mod tests {
         assert!(reader.get(beyond).is_none() && !slab.retire(beyond));
     }
 
-    /// What would overflow the stack or is more memory than there can be is refused, and ends nobody's process.
+    /// Objects that would overflow the stack, or more memory than there is, are refused without
+    /// ending the process.
     #[test]
     fn too_large_is_refused() {
         let refused = Slab::<[u8; SLAB_OBJECT_BYTES_MAX + 1]>::new(1, 1);
         assert!(matches!(refused, Err(Error::Config(_))));
-        // All addresses that a process has.
+        // All addresses of a process.
         let refused = Slab::<[u8; SLAB_OBJECT_BYTES_MAX]>::new(u32::MAX as usize, 1);
         assert!(matches!(refused, Err(Error::Memory(_))));
         Slab::<[u8; SLAB_OBJECT_BYTES_MAX]>::new(3, 1).unwrap();
     }
 
-    /// A parked reader and one that is gone hold nothing up; there are no more readers than allowed.
+    /// A parked reader and a dropped one block nothing; there are no more readers than allowed.
     #[test]
     fn readers_come_and_go() {
         let slab = Slab::new(1, 1).unwrap();

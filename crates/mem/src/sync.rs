@@ -1,9 +1,9 @@
-//! The seam between the real primitives and the model checker's.
+//! The real primitives, or the model checker's.
 //!
 //! Built with `--cfg loom` the crate runs under loom's scheduler, which explores interleavings and
 //! checks every plain access to a `RaceCell` against the happens-before order. Otherwise the same
-//! names are `std` and `parking_lot` (whose lock ThreadSanitizer can see through); in tests and with the
-//! `counting` feature the atomics count what they are asked for (`counted`).
+//! names are `std` and `parking_lot` (whose lock ThreadSanitizer can check). In tests and with the
+//! `counting` feature the atomics count their operations (`counted`).
 
 #[cfg(all(not(loom), any(test, feature = "counting")))]
 pub use crate::counted::{AtomicU32, AtomicU64};
@@ -33,7 +33,7 @@ pub(crate) use loom::sync::MutexGuard;
 #[cfg(not(loom))]
 pub(crate) use parking_lot::MutexGuard;
 
-/// A mutual exclusion lock; the shard poisons itself, so the lock does not.
+/// A mutual exclusion lock. The shard poisons itself, so the lock does not.
 #[derive(Debug)]
 pub(crate) struct Mutex<T> {
     #[cfg(loom)]
@@ -76,7 +76,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Plain memory that several threads reach, ordered by the protocol and not by this type.
+/// Plain memory that several threads access, ordered by the protocol and not by this type.
 #[derive(Debug)]
 pub(crate) struct RaceCell<T> {
     #[cfg(loom)]
@@ -118,7 +118,7 @@ impl<T> RaceCell<T> {
     }
 }
 
-/// Keeps a value on cache lines of its own: two, because the prefetcher fetches pairs.
+/// Puts a value on cache lines of its own: two, because the prefetcher fetches pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct CacheLines<T>(pub T);

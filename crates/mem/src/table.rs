@@ -1,18 +1,18 @@
-//! Buckets: the 64-byte lines that an index is made of, at main and in every reader's copy.
+//! Buckets: the 64-byte lines of an index, at main and in every reader's replica.
 //!
 //! ```text
 //! tag u16[10] | mask u16 | spare u16 | slot u32[10]        one cache line, ten ways
 //! ```
 //!
-//! A tag word is 14 bits of hash above two low bits that the owner may use, main and every reader for
-//! itself: they are not copied. 0 means an empty way. This module gives no meaning to tags or masks:
-//! placement is the engine's.
+//! A tag word is 14 bits of hash above two low bits that the owner may use, main and every reader
+//! for itself: they are not copied. 0 means an empty way. This module gives no meaning to tags or
+//! masks: placement is the engine's.
 //!
-//! A bucket has one *owner* at a time (its reader, or the lock's holder), the only one to write it. The
-//! owner reads it plainly ([`Bucket`] is not `Sync`). Readers without a copy look at main's through
-//! [`MainTable`], which only loads atomically, so every store of main's is atomic: the slot with Release, then
-//! the word of four lanes that has its tag. What such a reader sees of a way may be torn between two states;
-//! the key in the slot settles it.
+//! A bucket has one *owner* at a time (its reader, or the lock's holder), which alone writes it.
+//! The owner reads it plainly ([`Bucket`] is not `Sync`). Readers without a replica read main's
+//! through [`MainTable`], which only loads atomically, so every store of main's is atomic: the slot
+//! with Release, then the word of four lanes that has its tag. Such a reader may see a way torn
+//! between two states; comparing the key in the slot detects that.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -49,7 +49,7 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 #[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
 type Lanes = core::arch::x86_64::__m128i;
 
-/// What of each word goes into a copy: all but the low bits of tags.
+/// The part of each word that is copied: all but the low bits of tags.
 const COPIED: [u64; WORDS] = {
     let mut words = [u64::MAX; WORDS];
     let mut way = 0;
@@ -60,13 +60,13 @@ const COPIED: [u64; WORDS] = {
     words
 };
 
-/// One line of the index, as its owner has it.
+/// One line of the index, as its owner accesses it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bucket {
     words: [AtomicU64; WORDS],
     slots: [AtomicU32; WAYS],
-    /// Not `Sync`: plain reads are the owner's.
+    /// Not `Sync`: only the owner reads plainly.
     owned: PhantomData<Cell<()>>,
 }
 
@@ -99,10 +99,10 @@ pub(crate) fn table(memory: &Memory, buckets: usize) -> Result<Table, Error> {
         .collect());
 }
 
-/// What a look at a bucket for one tag tells.
+/// The result of searching a bucket for one tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// A bit for each way whose tag, low bits apart, is the one looked for.
+    /// A bit for each way with the tag searched for, ignoring low bits.
     pub candidates: u32,
     /// The bucket's mask.
     pub mask: u16,
@@ -113,8 +113,9 @@ impl Bucket {
     #[cfg(not(loom))]
     #[inline(always)]
     fn lanes(&self) -> &[u16; 4 * WORDS] {
-        // SAFETY: the words' bytes are the lanes; nobody writes them while the owner, which `self`
-        // not being `Sync` makes us, reads; atomic loads of others do no harm to plain reads.
+        // SAFETY: the words' bytes are the lanes. No thread writes them while the owner, which
+        // `self` not being `Sync` makes us, reads; atomic loads by others do not conflict with
+        // plain reads.
         unsafe { &*(&raw const self.words).cast::<[u16; 4 * WORDS]>() }
     }
 
@@ -151,7 +152,7 @@ impl Bucket {
         self.slots[way].load(Ordering::Relaxed)
     }
 
-    /// A bit for each way whose tag, low bits apart, equals that of `tag_word`.
+    /// A bit for each way whose tag equals that of `tag_word`, ignoring low bits.
     #[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
     #[inline(always)]
     pub fn matches(&self, tag_word: u16) -> u32 {
@@ -168,7 +169,7 @@ impl Bucket {
         }
     }
 
-    /// A bit for each way whose tag, low bits apart, equals that of `tag_word`.
+    /// A bit for each way whose tag equals that of `tag_word`, ignoring low bits.
     #[cfg(all(not(loom), target_endian = "little", any(miri, not(target_arch = "x86_64"))))]
     #[inline(always)]
     pub fn matches(&self, tag_word: u16) -> u32 {
@@ -180,13 +181,13 @@ impl Bucket {
         found
     }
 
-    /// A bit for each way whose tag, low bits apart, equals that of `tag_word`.
+    /// A bit for each way whose tag equals that of `tag_word`, ignoring low bits.
     #[cfg(any(loom, target_endian = "big"))]
     pub fn matches(&self, tag_word: u16) -> u32 {
         self.probe_shared(tag_word).candidates
     }
 
-    /// Both at once.
+    /// The candidates and the mask.
     #[inline(always)]
     pub fn probe(&self, tag_word: u16) -> Probe {
         Probe { candidates: self.matches(tag_word), mask: self.mask() }
@@ -211,16 +212,16 @@ impl Bucket {
     #[inline(always)]
     fn probe_shared(&self, tag_word: u16) -> Probe {
         const TAGS: u64 = (u16::MAX >> TAG_BITS_LOW) as u64 * ONES;
-        // The lanes' top bits, which tags moved down leave free.
+        // The lanes' top bits, which are free after tags are shifted down.
         const TOPS: u64 = 0x8000 * ONES;
         let wanted = u64::from(tag_word >> TAG_BITS_LOW) * ONES;
         let (mut candidates, mut last) = (0, 0);
         for (number, word) in self.words.iter().enumerate() {
             last = word.load(Ordering::Relaxed);
             let differs = (last >> TAG_BITS_LOW & TAGS) ^ wanted;
-            // A lane that differs reaches its top bit; none reaches beyond.
+            // A lane that differs carries into its top bit, and none carries beyond.
             let same = (!(differs + (TOPS - ONES)) & TOPS) >> 15;
-            // The four lanes' bits side by side: no two products meet.
+            // Gathers the four lanes' bits: no two products overlap.
             let side_by_side = same.wrapping_mul(0x0001_0002_0004_0008) >> 48 & 15;
             candidates |= (side_by_side as u32) << (4 * number);
         }
@@ -232,12 +233,12 @@ impl Bucket {
     /// The first empty way.
     #[inline]
     pub fn vacant(&self) -> Option<usize> {
-        // Without a jump for each way: which one is empty can't be foreseen.
+        // Without a branch per way, which would be unpredictable.
         let empty = self.matches(0);
         (empty != 0).then_some(empty.trailing_zeros() as usize)
     }
 
-    /// True for each way that leads to a slot.
+    /// True if every way leads to a slot.
     pub fn is_full(&self) -> bool {
         self.vacant().is_none()
     }
@@ -245,12 +246,12 @@ impl Bucket {
     /// Sets a lane by a store of its own two bytes.
     ///
     /// # Safety
-    /// The bucket is part of a private copy: nobody but the owner ever looks at it.
+    /// The bucket is part of a private replica: only the owner accesses it.
     #[inline(always)]
     unsafe fn set_lane_private(&self, lane: usize, value: u16) {
         #[cfg(not(loom))]
-        // SAFETY: the words' bytes are the lanes, in cells; by this function's contract nobody else
-        // reads or writes them.
+        // SAFETY: the words' bytes are the lanes, in cells; by this function's contract no other
+        // thread reads or writes them.
         unsafe {
             self.words.as_ptr().cast::<u16>().cast_mut().add(in_memory(lane)).write(value);
         }
@@ -258,8 +259,9 @@ impl Bucket {
         self.set_lane(lane, value);
     }
 
-    /// Makes a private copy's bucket what a log record says: the mask, and a way unless it is none, the low bits
-    /// of its tag zero. (By the atomic stores of main a record took 17.1 ns instead of 14.8.)
+    /// Applies a log record to a private replica's bucket: the mask, and a way unless it is none,
+    /// with the low bits of its tag zero. (With main's atomic stores a record took 17.1 ns instead
+    /// of 14.8.)
     ///
     /// # Safety
     /// As [`Bucket::set_lane_private`]'s.
@@ -275,7 +277,8 @@ impl Bucket {
         }
     }
 
-    /// The slot first, with `order`: who finds the new tag without it finds another key there, or none.
+    /// The slot first, with `order`: a reader that finds the new tag with the old slot finds
+    /// another key there, or none.
     #[inline(always)]
     pub(crate) fn set_way(&self, way: usize, tag_word: u16, slot: u32, order: Ordering) {
         self.slots[way].store(slot, order);
@@ -287,7 +290,8 @@ impl Bucket {
         self.set_lane(MASK_LANE, mask);
     }
 
-    /// Sets the low bits of an occupied way in a private copy; false if they were so before, or it is empty.
+    /// Sets the low bits of an occupied way in a private replica; false if they already were, or
+    /// the way is empty.
     ///
     /// # Safety
     /// As [`Bucket::set_lane_private`]'s.
@@ -303,7 +307,7 @@ impl Bucket {
         true
     }
 
-    /// Makes a copy's bucket what main's is, low bits of tags apart, which begin as zero.
+    /// Copies main's bucket, without the low bits of tags, which begin as zero.
     pub(crate) fn copy_from(&self, other: &Bucket) {
         for ((mine, other), copied) in self.words.iter().zip(&other.words).zip(COPIED) {
             mine.store(other.load(Ordering::Relaxed) & copied, Ordering::Relaxed);
@@ -313,7 +317,7 @@ impl Bucket {
         }
     }
 
-    /// True when both hold the same ways and mask, low bits of tag words apart.
+    /// True if both have the same ways and mask, ignoring low bits of tag words.
     pub(crate) fn same(&self, other: &Bucket) -> bool {
         self.mask() == other.mask()
             && (0..WAYS).all(|way| {
@@ -323,7 +327,8 @@ impl Bucket {
     }
 }
 
-/// A bit for each way whose lane, low bits apart, equals `tag_word`: of eight lanes and four more.
+/// A bit for each way whose lane equals `tag_word`, ignoring low bits: of eight lanes and four
+/// more.
 ///
 /// # Safety
 /// The processor has SSE2, as every x86_64 does.
@@ -342,14 +347,15 @@ unsafe fn same_lanes(first: Lanes, rest: Lanes, tag_word: u16) -> u32 {
     }
 }
 
-/// Where a lane lies among the words' bytes.
+/// The index of a lane in the words' bytes.
 #[cfg(not(loom))]
 #[inline(always)]
 fn in_memory(lane: usize) -> usize {
     if cfg!(target_endian = "little") { lane } else { lane ^ 3 }
 }
 
-/// Main's buckets: main owns them under the lock, and readers without a copy look at them any time.
+/// Main's buckets: main owns them under the lock, and readers without a replica read them at any
+/// time.
 #[derive(Debug)]
 pub(crate) struct MainTable {
     buckets: Table,
@@ -357,8 +363,8 @@ pub(crate) struct MainTable {
     fault: Fault,
 }
 
-// SAFETY: every store to a bucket is atomic, and so is every load of those who do not hold the lock
-// (`probe`, `slot`); plain reads go through `owned`, whose contract is the lock.
+// SAFETY: every store to a bucket is atomic, and so is every load without the lock (`probe`,
+// `slot`); plain reads go through `owned`, whose contract is the lock.
 unsafe impl Sync for MainTable {}
 
 impl MainTable {
@@ -373,7 +379,7 @@ impl MainTable {
     /// The buckets as main has them.
     ///
     /// # Safety
-    /// The shard's lock is held as long as the result is used.
+    /// The caller holds the shard's lock as long as it uses the result.
     #[inline(always)]
     pub unsafe fn owned(&self) -> &[Bucket] {
         &self.buckets
@@ -393,20 +399,20 @@ impl MainTable {
         self.buckets.len()
     }
 
-    /// A look without the lock.
+    /// Searches without the lock.
     #[inline(always)]
     pub fn probe(&self, bucket: usize, tag_word: u16) -> Probe {
         self.buckets[bucket].probe_shared(tag_word)
     }
 
-    /// The slot that a way led to at some moment since the caller's last sync, 0 for none. Pairs with
-    /// main's Release: the slot is filled.
+    /// The slot that a way led to at some moment since the caller's last sync, 0 for none. Pairs
+    /// with main's Release: the slot is filled.
     #[inline(always)]
     pub fn slot(&self, bucket: usize, way: usize) -> u32 {
         self.buckets[bucket].slots[way].load(Ordering::Acquire)
     }
 
-    /// Brings a bucket's line near.
+    /// Prefetches a bucket's line.
     #[inline(always)]
     pub fn prefetch(&self, bucket: usize) {
         crate::prefetch_slice(&self.buckets, bucket);
@@ -417,13 +423,13 @@ impl MainTable {
 mod tests {
     use super::*;
 
-    /// The low bits of a tag word are each owner's own: a copy begins without them, may set them, and still
-    /// counts as the same bucket; its mask is whole.
+    /// The low bits of a tag word belong to each owner: a replica begins without them, may set
+    /// them, and still counts as the same bucket; its mask is copied whole.
     #[test]
     fn low_bits_are_private() {
         let buckets = table(&Memory::new(0).unwrap(), 2).unwrap();
         let (main, copy) = (&buckets[0], &buckets[1]);
-        // SAFETY: nobody else looks at either.
+        // SAFETY: no other thread accesses either.
         let mark = |way, bits| unsafe { copy.mark(way, bits) };
         main.set_way(3, 0x5541, 7, Ordering::Relaxed);
         main.set_mask(0xffff);
@@ -439,8 +445,8 @@ mod tests {
         assert!(!copy.same(main));
     }
 
-    /// The owner's look and the atomic one agree with the obvious comparison, for tags that differ in
-    /// one bit, in low bits only, or not at all, in every way.
+    /// The owner's search and the atomic one agree with a simple comparison, for tags that differ
+    /// in one bit, in low bits only, or not at all, in every way.
     #[test]
     fn looks_agree() {
         let buckets = table(&Memory::new(0).unwrap(), 1).unwrap();

@@ -1,9 +1,10 @@
-//! Interleavings of the protocol, explored by loom over the crate's own code: two log records, four slots.
+//! Interleavings of the protocol, explored by loom over the crate's own code: two log records, four
+//! slots.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-mem --release --test loom`
 //!
-//! Each scenario holds as the crate is; each deliberate mistake (`Fault`) must break the scenario named
-//! for it, or the scenario would prove nothing.
+//! Each scenario holds for the crate as it is. Each deliberate mistake (`Fault`) must break the
+//! scenario named for it, or the scenario would prove nothing.
 #![cfg(loom)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +35,7 @@ fn small_with(index_mode: IndexMode, fault: Fault) -> Small {
     Arc::new(Shard::new(config, ()).unwrap())
 }
 
-/// Fills a slot outside the lock and publishes it in way 0 of a bucket; false when there is no room.
+/// Fills a slot outside the lock and publishes it in way 0 of a bucket; false if there is no room.
 fn put(shard: &Small, bucket: usize, value: u8) -> bool {
     let slot = {
         let mut guard = shard.lock().unwrap();
@@ -61,7 +62,7 @@ fn get(reader: &Reader<()>, bucket: usize) -> u8 {
     reader.slot(bucket, 0).map_or(0, |slot| slot.value()[0])
 }
 
-/// Explores `scenario` under a fault; true when every execution held.
+/// Explores `scenario` under a fault; true if every execution held.
 fn holds(preemptions: usize, fault: Fault, scenario: fn(Fault)) -> bool {
     let mut builder = loom::model::Builder::new();
     // LOOM_MAX_PREEMPTIONS asks for more.
@@ -81,8 +82,8 @@ fn proves_within(preemptions: usize, scenario: fn(Fault), faults: &[Fault]) {
     }
 }
 
-/// A reader that syncs sees values in order, complete, and at last the last one; a writer never
-/// reuses what the reader may look at.
+/// A reader that syncs sees values in order, complete, and finally the last one; a writer never
+/// reuses what the reader may read.
 fn sync(fault: Fault) {
     let shard = small(fault);
     let mut reader = Reader::register(&shard).unwrap();
@@ -137,7 +138,7 @@ fn view_across_refresh_and_its_mutants() {
     proves(view_across_refresh, &[Fault::Lap]);
 }
 
-/// A reader that parks and unparks while the log goes round never reads a reused slot, and never
+/// A reader that parks and unparks while the log wraps around never reads a reused slot, and never
 /// goes back.
 fn park(fault: Fault) {
     let shard = small(fault);
@@ -162,8 +163,8 @@ fn park_and_its_mutants() {
     proves(park, &[Fault::UnparkUnlocked]);
 }
 
-/// The index is copied one bucket a lock hold while a writer changes both buckets: after the replay the
-/// reader sees a prefix of the log, and nothing else.
+/// The index is copied one bucket per lock hold while a writer changes both buckets: after the
+/// replay the reader sees a prefix of the log, and nothing else.
 fn copy_and_replay(fault: Fault) {
     let shard = small(fault);
     put(&shard, 0, 1);
@@ -238,8 +239,8 @@ fn stops_at_a_position_and_its_mutants() {
     proves(stops_at_a_position, &[Fault::Lap]);
 }
 
-/// A slot leased stays as it is while it is replaced, its reader syncs and the writer goes round all slots;
-/// a third thread reads it and drops the lease; then it is free again.
+/// A leased slot does not change while it is replaced, its reader syncs and the writer uses all
+/// slots; a third thread reads it and drops the lease; then it is free again.
 fn lease(fault: Fault) {
     let shard = small(fault);
     put(&shard, 0, 1);
@@ -274,8 +275,8 @@ fn lease_and_its_mutants() {
     proves(lease, &[Fault::NoLeaseCheck, Fault::LeaseCheckRelaxed]);
 }
 
-/// A reader without a copy sees whole slots, never one that is being reused, and values in order; what it
-/// holds across a change stays as it is until it syncs.
+/// A reader without a replica sees whole slots, never one that is being reused, and values in
+/// order; a view that it holds across a change does not change until it syncs.
 fn shared_index(fault: Fault) {
     let shard = small_with(IndexMode::Shared, fault);
     put(&shard, 0, 1);
@@ -308,8 +309,8 @@ fn shared_index_and_its_mutants() {
     );
 }
 
-/// A reader without a copy parks and takes up again while slots are reused: what it reads then is whole, and
-/// not older than before.
+/// A reader without a replica parks and unparks while slots are reused: what it reads then is
+/// whole, and not older than before.
 fn shared_park(fault: Fault) {
     let shard = small_with(IndexMode::Shared, fault);
     put(&shard, 0, 1);
@@ -332,15 +333,16 @@ fn shared_park_and_its_mutants() {
     proves(shared_park, &[Fault::UnparkUnlocked]);
 }
 
-/// Changes the two buckets so that more records come than the log holds, and the first one's bucket is not changed again:
-/// whoever misses that record shows it.
+/// Changes the two buckets with more records than the log holds, and the first one's bucket only
+/// once: a reader that misses that record shows it.
 fn go_round(shard: &Small) {
     for (bucket, value) in [(0, 2), (1, 11), (1, 12), (1, 13)] {
         put(shard, bucket, value);
     }
 }
 
-/// A reader is parked for as many records as the log holds, for fewer, and for more; it takes up the index as it is.
+/// A reader is parked for as many records as the log holds, for fewer, and for more; it unparks
+/// with the present index.
 fn unpark_behind_the_log(fault: Fault) {
     let shard = small(fault);
     put(&shard, 0, 1);
@@ -360,8 +362,8 @@ fn unpark_behind_the_log_and_its_mutants() {
     proves(unpark_behind_the_log, &[Fault::UnparkLapped]);
 }
 
-/// While a new reader copies the index, a bucket a lock hold, as many records come as there is room for: what changed in
-/// a bucket that it has already is still there to be replayed.
+/// While a new reader copies the index, one bucket per lock hold, as many records are written as
+/// there is room for: a change in a bucket that it has already copied can still be replayed.
 fn copy_while_the_log_goes_round(fault: Fault) {
     let shard = small(fault);
     put(&shard, 0, 1);

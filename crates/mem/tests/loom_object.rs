@@ -1,11 +1,12 @@
-//! Interleavings of bodies that are read while they are written, explored by loom over the crate's own code: units of
-//! two bytes, chunks of eight, an arena of one.
+//! Interleavings of bodies that are read while they are written, explored by loom over the crate's
+//! own code: units of two bytes, chunks of eight, an arena of one.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-mem --release --test loom_object`
 //!
-//! A loop that has nothing to do sleeps until it is told, so a lost notice is a deadlock, which loom reports; each
-//! byte of the arena has a shadow, so bytes that are read before they are visible, or written while they are
-//! leased, are a race, which it reports as well. Each deliberate mistake must break the scenario named for it.
+//! A loop with nothing to do sleeps until a notice, so a lost notice is a deadlock, which loom
+//! reports. Each byte of the arena has a shadow, so reading bytes before they are visible, or
+//! writing them while they are leased, is a race, which it reports as well. Each deliberate mistake
+//! must break the scenario named for it.
 #![cfg(loom)]
 
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use larder_mem::object::*;
 use loom::sync::Notify;
 use loom::thread;
 
-/// The sleep of two loops, or of who has a waker.
+/// The sleep of two loops, or of a waker's owner.
 #[derive(Clone)]
 struct Bells(std::sync::Arc<[Notify; 2]>);
 
@@ -24,7 +25,7 @@ impl Bells {
         Bells(std::sync::Arc::new([Notify::new(), Notify::new()]))
     }
 
-    /// Sleeps until it is told.
+    /// Sleeps until a notice.
     fn wait(&self, number: usize) {
         self.0[number].wait();
     }
@@ -50,13 +51,13 @@ fn store(fault: ObjectFault) -> (ObjectStore, Bells) {
     (ObjectStore::new(options, std::sync::Arc::new(bells.clone())).unwrap(), bells)
 }
 
-const KEPT: Plan = Plan { loop_number: 0, bytes: None, kind: Kind::Kept };
+const KEPT: Plan = Plan { loop_number: 0, bytes: None, kind: Kind::Stored };
 
 fn on(loop_number: u32) -> ReaderOptions {
     ReaderOptions { loop_number, lease_bytes_max: u64::MAX }
 }
 
-/// Bytes count up from 1. Waits for room as often as it must.
+/// Bytes count up from 1. Waits for room as often as necessary.
 fn write(filler: &mut Filler, bells: &Bells, bytes: u64) {
     let end = filler.written() + bytes;
     while filler.written() < end {
@@ -71,7 +72,8 @@ fn write(filler: &mut Filler, bells: &Bells, bytes: u64) {
     }
 }
 
-/// Reads on until the end or a failure, sleeping between; how many bytes there were, and what came then.
+/// Reads until the end or a failure, sleeping between; returns the number of bytes and the last
+/// result.
 fn read(reader: &mut Reader, bells: &Bells, number: usize) -> (u64, Leased) {
     let mut leases = Vec::new();
     loop {
@@ -96,8 +98,8 @@ fn is_empty(store: &ObjectStore) {
     assert_eq!((stats.free_bytes, stats.objects, stats.leased_bytes), (8, 0, 0));
 }
 
-/// One publishes twice, quietly at first, and seals; another reads: it sees each byte as it was written, is told of
-/// all that it waited for, and comes to the end.
+/// One thread publishes twice, first without notices, and seals; another reads. It sees each byte
+/// as it was written, gets a notice for each wait, and reaches the end.
 fn publish_and_lease(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -113,7 +115,7 @@ fn publish_and_lease(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A reader that knows the chunk already sees the byte that is added to it.
+/// A reader that already knows the chunk sees the byte that is added to it.
 fn publish_within_a_chunk(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -134,7 +136,7 @@ fn publish_within_a_chunk(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A reader that waits for the second byte is told of it though the body goes on forever.
+/// A reader that waits for the second byte gets a notice, though the body never ends.
 fn publish_without_end(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -150,7 +152,8 @@ fn publish_without_end(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// Two readers on two loops and a body that fails: both learn it, after what was published, and neither sees an end.
+/// Two readers on two loops and a body that fails: both get the failure, after what was published,
+/// and neither sees an end.
 fn two_readers_and_fail(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -173,7 +176,8 @@ fn two_readers_and_fail(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// Of two readers with wakers one goes away while the filler posts: the other is woken all the same.
+/// Of two readers with wakers one is dropped while the filler notifies: the other is woken all the
+/// same.
 fn cancel_and_post(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -199,8 +203,8 @@ fn cancel_and_post(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// The last lease of an object, which the kernel was shown, goes while another filler asks for memory and finds
-/// none: the filler gets it, and nobody touches it any more.
+/// The last lease of an object, which the kernel got, is dropped while another filler asks for
+/// memory and finds none: the filler gets it, and no other thread accesses it any more.
 fn free_and_grant(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(Plan { bytes: Some(8), ..KEPT });
@@ -223,8 +227,8 @@ fn free_and_grant(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A body of three chunks passes through a window of one: each goes on as the other lets it, and no byte is
-/// written while it is leased.
+/// A body of three chunks passes through a window of one: filler and reader alternate, and no byte
+/// is written while it is leased.
 fn transit(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let kind = Kind::Transit { window_bytes: 2 };
@@ -242,7 +246,7 @@ fn transit(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A lease in transit is read while the filler, whose window is used up, wants to go on.
+/// A lease in transit is read while the filler, whose window is used up, wants to continue.
 fn transit_leased(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let kind = Kind::Transit { window_bytes: 2 };
@@ -262,7 +266,7 @@ fn transit_leased(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// A stream whose leases hold all that they may goes on when one is dropped elsewhere.
+/// A stream whose leases are at their limit continues when one is dropped elsewhere.
 fn returned_elsewhere(fault: ObjectFault) {
     let (store, bells) = store(fault);
     let mut filler = store.create(KEPT);
@@ -287,15 +291,16 @@ fn returned_elsewhere(fault: ObjectFault) {
     is_empty(&store);
 }
 
-/// What loom says of a lost notice, and of bytes that are read before they are visible or written while they are read.
+/// Loom's messages for a lost notice, and for bytes that are read before they are visible or
+/// written while they are read.
 const DEADLOCK: &str = "deadlock; threads = ";
 const RACE: &str = "Causality violation";
 
-/// Set to the name of a fault in a process of its own: a deadlock leaves nothing that could be unwound.
+/// Set to the name of a fault in a process of its own: a deadlock can't be unwound.
 const MUTANT: &str = "LARDER_LOOM_MUTANT";
 
-/// The scenario holds as the crate is, and each mistake breaks it in the way that is named for it. `test` is the
-/// name of the test that calls.
+/// The scenario holds for the crate as it is, and each mistake breaks it in the way that is named
+/// for it. `test` is the name of the calling test.
 fn proves(test: &str, scenario: fn(ObjectFault), faults: &[(ObjectFault, &str)]) {
     let explore = |fault| {
         let mut builder = loom::model::Builder::new();

@@ -1,9 +1,11 @@
-//! Interleavings of the slab's protocol, explored by loom over the crate's own code: one cell, two readers.
+//! Interleavings of the slab's protocol, explored by loom over the crate's own code: one cell, two
+//! readers.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-mem --release --test loom_slab`
 //!
-//! The object is a cell that loom watches: reading it while somebody builds or resets it fails the run. Each
-//! deliberate mistake must break a scenario, or the scenarios would prove nothing.
+//! The object is a cell that loom watches: reading it while another thread builds or resets it
+//! fails the run. Each deliberate mistake must break a scenario, or the scenarios would prove
+//! nothing.
 #![cfg(loom)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +16,7 @@ use loom::thread;
 /// An object whose every access loom sees.
 struct Watched(loom::cell::UnsafeCell<u32>);
 
-// SAFETY: the slab promises that whoever writes is alone; loom checks that it keeps the promise.
+// SAFETY: the slab promises that a writer is alone; loom checks the promise.
 unsafe impl Sync for Watched {}
 
 impl Watched {
@@ -29,8 +31,8 @@ impl Watched {
     }
 }
 
-/// Builds or resets the object of a cell that is clean, or reclaimed, and publishes it; `None` when no cell
-/// is free.
+/// Builds or resets the object of a cell that is clean, or reclaimed, and publishes it; `None` if
+/// no cell is free.
 fn put(slab: &Slab<Watched>, value: u32) -> Option<SlabId> {
     let mut slot = slab.vacant().or_else(|| slab.reclaimed())?;
     match slot.object() {
@@ -46,7 +48,7 @@ fn read(reader: &SlabReader<Watched>, id: SlabId, expected: u32) {
     }
 }
 
-/// A reader reads, syncs and reads while the object is retired, reset and published anew.
+/// A reader reads, syncs and reads while the object is retired, reset and published again.
 fn reuse(fault: SlabFault) {
     let slab = Slab::faulty(1, 2, fault);
     let first = put(&slab, 1).unwrap();
@@ -65,13 +67,13 @@ fn reuse(fault: SlabFault) {
     other.join().unwrap();
 }
 
-/// An id that was handed over without any order: the object behind it is all there.
+/// An id that was passed without any memory order: the object behind it is complete.
 fn guess(fault: SlabFault) {
     let slab = Slab::faulty(1, 2, fault);
     let first = put(&slab, 1).unwrap();
     let mut bytes = first.to_bytes();
     assert!(slab.retire(first));
-    // The next life of the same cell: the generation is the low byte.
+    // The next generation of the same cell: the generation is the low byte.
     bytes[4] += 1;
     let second = SlabId::from_bytes(&bytes).unwrap();
     let reader = slab.reader().unwrap();

@@ -1,12 +1,12 @@
-//! Bodies from filler to reader through the public interface: what is read is what was written, all of it comes back,
-//! and each way in which a body can go wrong is told as what it is.
+//! Bodies from filler to reader through the public interface: what is read is what was written, all
+//! memory is freed, and each failure of a body is reported as what it is.
 #![cfg(not(loom))]
 
 use std::sync::{Arc, Mutex};
 
 use larder_mem::object::*;
 
-/// Keeps notices for the test to look at.
+/// Collects notices for the test.
 #[derive(Default)]
 struct Inbox(Mutex<Vec<Notice>>);
 
@@ -33,7 +33,7 @@ fn store(bytes: u64) -> (ObjectStore, Arc<Inbox>) {
 }
 
 fn kept(loop_number: u32, bytes: Option<u64>) -> Plan {
-    Plan { loop_number, bytes, kind: Kind::Kept }
+    Plan { loop_number, bytes, kind: Kind::Stored }
 }
 
 fn transit(window_bytes: u64) -> Plan {
@@ -49,7 +49,7 @@ fn byte(position: u64) -> u8 {
     (position ^ position >> 8 ^ position >> 16) as u8
 }
 
-/// Writes up to `bytes` without publishing; how many there was room for.
+/// Writes up to `bytes` without publishing; returns how many fit.
 fn write(filler: &mut Filler, bytes: u64) -> u64 {
     let mut written = 0;
     while written < bytes {
@@ -81,8 +81,8 @@ fn is_empty(store: &ObjectStore) {
     assert_eq!((stats.free_bytes, stats.objects, stats.leased_bytes), (stats.bytes, 0, 0));
 }
 
-/// A body of known and of unknown length, larger than any chunk, is read whole and by ranges; it takes exactly
-/// its units once sealed, and leaves nothing behind.
+/// A body of known and of unknown length, larger than any chunk, is read whole and by ranges; it
+/// takes exactly its units once sealed, and all are freed.
 #[test]
 fn from_filler_to_reader() {
     for announced in [true, false] {
@@ -120,8 +120,8 @@ fn from_filler_to_reader() {
     }
 }
 
-/// Readers on two loops that found nothing are told once each, when enough has come, or at once when asked for;
-/// who was not waiting is not told.
+/// Readers on two loops that found nothing get one notice each, when enough has come, or at once on
+/// request; readers that do not wait get none.
 #[test]
 fn posts_once_a_loop() {
     let (store, inbox) = store(CHUNK);
@@ -141,7 +141,7 @@ fn posts_once_a_loop() {
     assert_eq!(inbox.take(), [(1, id, News::More), (5, id, News::More)]);
     write(&mut filler, POST_BYTES);
     filler.publish();
-    assert_eq!(inbox.take(), [], "nobody has asked since");
+    assert_eq!(inbox.take(), [], "no reader has asked since");
     let more = Leased::Some { bytes: 100 + POST_BYTES, is_end: false };
     assert_eq!(readers[0].lease(&mut leases, u64::MAX), more);
     assert_eq!(readers[0].lease(&mut leases, u64::MAX), Leased::Later);
@@ -161,8 +161,8 @@ fn posts_once_a_loop() {
     }
 }
 
-/// A reader whose leases hold all they may is told to return first, and goes on by what came back, however it
-/// came back.
+/// A reader whose leases are at their limit has to return some first, and continues by what
+/// returned, however it returned.
 #[test]
 fn leases_are_limited() {
     let (store, _) = store(CHUNK);
@@ -183,8 +183,8 @@ fn leases_are_limited() {
     assert_eq!(reader.position(), 700);
 }
 
-/// What was published before a failure is readable, the end is never reported as one; a range that was complete
-/// is; and nobody new opens what has failed. Invariant O7 of `object`.
+/// What was published before a failure is readable, and the failure is never reported as an end. A
+/// complete range has an end, and a failed object can't be opened. Invariant O7 of `object`.
 #[test]
 fn failure_is_not_an_end() {
     type End = fn(Filler);
@@ -231,7 +231,8 @@ fn failure_is_not_an_end() {
     }
 }
 
-/// A revoked object is opened by nobody new, and read to its end by who has it; its memory goes with the last lease.
+/// A revoked object can't be opened, and its present readers read it to its end; its memory is
+/// freed with the last lease.
 #[test]
 fn revoke_waits_for_leases() {
     let (store, _) = store(CHUNK);
@@ -251,8 +252,8 @@ fn revoke_waits_for_leases() {
     is_empty(&store);
 }
 
-/// Fillers that find no memory are served in the order in which they asked; nobody new overtakes them; one that
-/// goes away gives its place to the next, also when memory was reserved for it.
+/// Fillers that find no memory are served in the order in which they asked, and new ones do not
+/// overtake them. If one is dropped, the next is served, also when memory was reserved for it.
 #[test]
 fn memory_is_given_in_order() {
     let (store, inbox) = store(CHUNK);
@@ -279,7 +280,7 @@ fn memory_is_given_in_order() {
     let mut late = store.create(kept(9, Some(1)));
     assert!(matches!(late.room(1), Room::Later), "others were first");
     store.validate().unwrap();
-    // Number 2 had its memory reserved and never fetches it.
+    // Number 2 had its memory reserved and never takes it.
     drop(fillers.remove(1));
     assert_eq!(inbox.take(), [(3, ids[3], News::Room)]);
     assert_eq!(write(&mut fillers[0], CHUNK / 2), CHUNK / 2);
@@ -294,7 +295,8 @@ fn memory_is_given_in_order() {
     is_empty(&store);
 }
 
-/// A reservation that is too small is exchanged for a better one as more comes free, until it is fetched.
+/// A reservation that is too small is exchanged for a better one as more is freed, until it is
+/// taken.
 #[test]
 fn reservations_grow() {
     let (store, inbox) = store(CHUNK);
@@ -322,8 +324,8 @@ fn reservations_grow() {
     }
 }
 
-/// In transit the filler runs a window ahead and no further; what comes back, in any order, frees what is
-/// behind it and lets the filler go on; the whole body passes through a window's memory.
+/// In transit the filler is ahead by a window and no further. Returned leases, in any order, free
+/// memory and let the filler continue; the whole body passes through a window's memory.
 #[test]
 fn transit_frees_behind() {
     let window = 256 << 10;
@@ -338,7 +340,7 @@ fn transit_frees_behind() {
     assert_eq!(reader.lease(&mut leases, u64::MAX), Leased::Some { bytes: window, is_end: false });
     assert_eq!(leases.len(), 3);
     check(&leases, 0);
-    // The first is kept back: nothing is free.
+    // The first lease stays: nothing is free.
     let first = leases.remove(0);
     reader.give_back(leases.drain(1..));
     drop(leases.pop());
@@ -367,8 +369,9 @@ fn transit_frees_behind() {
     is_empty(&store);
 }
 
-/// Where four pass, each has a quarter of what all may have, also who was there before and had more; when three are
-/// gone, the last is told as soon as half of what it may have then is free.
+/// With four bodies in transit, each has a quarter of the common limit, also one that was there
+/// before and had more. When three are gone, the last gets a notice as soon as half of its new
+/// limit is free.
 #[test]
 fn transit_is_shared() {
     let window = 256 << 10;
@@ -401,8 +404,8 @@ fn transit_is_shared() {
     assert_eq!(write(&mut filler, CHUNK), window);
 }
 
-/// A reader in transit that begins far into the body does not wait for itself: what it skips passes through. When it
-/// goes, the filler hears of it.
+/// A reader in transit that begins far into the body does not wait for itself: what it skips passes
+/// through. When it is dropped, the filler gets a notice.
 #[test]
 fn transit_skips_and_tells_the_filler() {
     let window = 64 << 10;
@@ -426,9 +429,10 @@ fn transit_skips_and_tells_the_filler() {
     is_empty(&store);
 }
 
-/// Bytes that `sendfile` has put into a socket stay what they were, though the object is gone, its memory is others' and
-/// was written over: a kept object's, in a huge page (where the machine gives one), where one was, and in small
-/// ones, of its whole length and broken off early, and one's in transit.
+/// Bytes that `sendfile` has put into a socket do not change, though the object is gone and its
+/// memory was reused and overwritten. Tested for a stored object in a huge page (if the machine
+/// gives one), where one was, and in small pages, of its whole length and aborted early, and for
+/// one in transit.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
 fn memory_in_a_socket_is_not_written() {
@@ -450,7 +454,7 @@ fn memory_in_a_socket_is_not_written() {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
-        // Nobody ever reads what was there first.
+        // What was there first is never read.
         write(&mut store.create(kept(0, Some(CHUNK))), CHUNK);
         let mut filler = store.create(plan);
         let object = filler.object().clone();
@@ -459,7 +463,7 @@ fn memory_in_a_socket_is_not_written() {
         let mut reader = object.open(0..u64::MAX, on(0)).unwrap();
         let mut leases = Vec::new();
         let _ = reader.lease(&mut leases, u64::MAX);
-        // What is broken off is so before it is sent.
+        // An aborted body is aborted before it is sent.
         filler.seal();
         let mut sent = 0;
         for lease in &leases {
@@ -473,7 +477,7 @@ fn memory_in_a_socket_is_not_written() {
         drop((leases, reader, object));
         is_empty(&store);
         assert!(store.stats().punched_bytes >= sent);
-        // Others take it in small pieces, write over it, and give it back.
+        // Others take it in small pieces, overwrite it, and free it.
         let others = (0..CHUNK / UNIT).map(|_| store.create(kept(0, Some(UNIT))));
         let mut others: Vec<Filler> = others.collect();
         for other in &mut others {
@@ -489,7 +493,8 @@ fn memory_in_a_socket_is_not_written() {
     }
 }
 
-/// Damage that a reader finds while the body is still being filled ends it for the filler too, which is told.
+/// Damage that a reader finds while the body is still being filled ends it for the filler too,
+/// which gets a notice.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
 fn damage_is_told_to_the_filler() {
@@ -507,17 +512,17 @@ fn damage_is_told_to_the_filler() {
     let mut waiting = filler.object().open(UNIT..u64::MAX, on(1)).unwrap();
     let mut leases = Vec::new();
     assert_eq!(waiting.lease(&mut leases, 1), Leased::Later);
-    // SAFETY: what is written was not leased yet, and nobody checks it meanwhile.
+    // SAFETY: what is written was not leased yet, and no reader checks it meanwhile.
     let memory = unsafe { store.memory() }.try_clone_to_owned().unwrap();
     let file = std::fs::File::from(memory);
-    // The arena's first unit is the first that is given out.
+    // The arena's first unit is the first that is allocated.
     file.write_all_at(&[0xee], 5).unwrap();
     let mut reader = filler.object().open(0..u64::MAX, on(2)).unwrap();
     assert!(!filler.is_unwanted());
     assert_eq!(reader.lease(&mut leases, 1), Leased::Failed(Failure::Damaged));
     assert_eq!(inbox.take(), [(1, id, News::More), (4, id, News::Room)]);
     assert!(filler.is_unwanted());
-    // Sealed or not, it stays what it is.
+    // Sealed or not, it has failed.
     filler.seal();
     assert_eq!(waiting.lease(&mut leases, 1), Leased::Failed(Failure::Damaged));
     drop((reader, waiting));

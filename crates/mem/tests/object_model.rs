@@ -1,6 +1,7 @@
-//! Random lives of bodies, beside a model that keeps each as a `Vec`: several fillers and readers in one arena that is
-//! too small for them, in one thread. After every step each answer, each byte and each notice is the model's; at the
-//! end all leases have come back once and the arena is whole.
+//! Random operations on bodies, compared with a model that has each as a `Vec`: several fillers and
+//! readers in one arena that is too small for them, in one thread. After every step each result,
+//! each byte and each notice is the model's. At the end all leases have returned once and the arena
+//! is whole.
 #![cfg(not(loom))]
 
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 struct Inbox(Mutex<Vec<Notice>>);
 
 impl Inbox {
-    /// Also after a failed assertion: what is dropped then posts notices, too.
+    /// Also after a failed assertion: what is dropped then sends notices, too.
     fn notices(&self) -> MutexGuard<'_, Vec<Notice>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -25,7 +26,7 @@ impl Post for Inbox {
     }
 }
 
-/// What happens next; numbers choose among what there is.
+/// The next step; numbers choose among what there is.
 #[derive(Debug, Clone)]
 enum Step {
     Create { announced: Option<u64>, window: Option<u64> },
@@ -68,7 +69,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// An object as the model has it.
+/// An object in the model.
 struct Body {
     id: ObjectId,
     data: Vec<u8>,
@@ -86,7 +87,7 @@ struct Reading {
     end: u64,
     loop_number: u32,
     lease_bytes_max: u64,
-    /// It found nothing and was not told since.
+    /// It found nothing and got no notice since.
     waits: bool,
 }
 
@@ -128,9 +129,9 @@ impl World {
         }
     }
 
-    /// More notices came for those who asked. Those who wait for memory got it in the order in which
-    /// they began to wait, and were told; other Room notices are of windows, which wait for their own
-    /// readers.
+    /// New notices came only for readers that waited. Fillers that waited for memory got it in the
+    /// order in which they began to wait, and got a notice. Other Room notices are of windows,
+    /// which wait for their own readers.
     fn hear(&mut self) {
         let notices = std::mem::take(&mut *self.inbox.notices());
         let mut rooms = Vec::new();
@@ -143,7 +144,7 @@ impl World {
                             && self.bodies[reading.body].id == notice.object
                     };
                     let reading = self.readers.iter_mut().find(asked);
-                    // Or it has gone since.
+                    // Or it was dropped since.
                     if let Some(reading) = reading {
                         reading.waits = false;
                     }
@@ -154,7 +155,10 @@ impl World {
         let waiting = self.store.stats().waiting_fillers as usize;
         let mut rooms = rooms.into_iter();
         for object in self.queue.drain(..self.queue.len().saturating_sub(waiting)) {
-            assert!(rooms.any(|room| room == object), "{object:?} is out of turn, or not told");
+            assert!(
+                rooms.any(|room| room == object),
+                "{object:?} is out of turn, or got no notice"
+            );
         }
     }
 
@@ -206,7 +210,7 @@ impl World {
         }
         let kind = match window {
             Some(window_bytes) => Kind::Transit { window_bytes },
-            None => Kind::Kept,
+            None => Kind::Stored,
         };
         let filler = self.store.create(Plan { loop_number: 0, bytes: announced, kind });
         self.handles.push((self.bodies.len(), filler.object().clone()));
@@ -245,7 +249,7 @@ impl World {
                     filler.wrote(len);
                 }
                 Room::Later => {
-                    // A window gives back what was read of it before it waits, which may serve others.
+                    // A window returns what was read of it before it waits, which may serve others.
                     let news = self.inbox.notices();
                     let rooms = news[told..].iter().filter(|notice| notice.news == News::Room);
                     let served = rooms.zip(&self.queue).take_while(|(a, b)| a.object == **b);
@@ -281,7 +285,7 @@ impl World {
 
     fn nobody_waits(&self, body: usize) {
         let waits = |reading: &Reading| reading.body == body && reading.waits;
-        assert!(!self.readers.iter().any(waits), "a reader was not told");
+        assert!(!self.readers.iter().any(waits), "a reader got no notice");
     }
 
     fn end(&mut self, filler: usize, how: u8) {
@@ -321,7 +325,7 @@ impl World {
         let Some(index) = object.checked_rem(self.handles.len()) else { return };
         let (number, handle) = &self.handles[index];
         let body = &mut self.bodies[*number];
-        // A loop of its own, mostly: then each notice has one reader.
+        // Mostly a loop of its own: then each notice has one reader.
         self.loops = (self.loops + 1) % LOOPS_MAX;
         let loop_number = self.loops;
         if self.readers.iter().any(|reading| reading.loop_number == loop_number) {
@@ -384,7 +388,7 @@ impl World {
         assert!(held.lease.as_bytes() == expected, "other bytes at {}", held.position);
     }
 
-    /// Some of anybody's leases by one reader's hand.
+    /// Returns some leases, of any reader, through one reader.
     fn give_back(&mut self, reader: usize, count: usize) {
         let Some(index) = reader.checked_rem(self.readers.len()) else { return };
         let count = count.min(self.held.len());
@@ -393,7 +397,7 @@ impl World {
     }
 }
 
-/// Any checksum does.
+/// Any checksum will do.
 fn sum(before: u32, data: &[u8]) -> u32 {
     data.iter().fold(before, |sum, &byte| sum.wrapping_mul(31) ^ u32::from(byte))
 }
@@ -401,7 +405,7 @@ fn sum(before: u32, data: &[u8]) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever happens, in whatever order, and in whatever order what is left goes.
+    /// Any steps in any order, and all that remains is dropped in any order.
     #[test]
     fn as_the_model_has_it(steps in steps(), last in 0u8..3) {
         let mut world = World::new();

@@ -1,5 +1,5 @@
-//! Readers that are tasks and threads: woken in order, once, and not at all when they have gone; streams and the
-//! iterator that waits give the same bytes; and what is not what was written is not given out.
+//! Readers that are tasks and threads: woken in order, once, and not at all when they were dropped.
+//! Streams and the blocking iterator give the same bytes, and damaged bytes are never leased.
 #![cfg(not(loom))]
 
 use std::ops::ControlFlow;
@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use larder_mem::object::*;
 
-/// Nobody listens to loops here.
+/// Ignores the notices of loops.
 struct Silence;
 
 impl Post for Silence {
     fn post(&self, _: Notice) {}
 }
 
-/// Writes its number down when it is woken.
+/// Records its number when it is woken.
 struct Numbered(u32, Arc<Mutex<Vec<u32>>>);
 
 impl Wake for Numbered {
@@ -33,7 +33,7 @@ fn store(bytes: u64, digest: Option<fn(u32, &[u8]) -> u32>) -> ObjectStore {
     ObjectStore::new(StoreOptions { digest, ..StoreOptions::of(bytes) }, Arc::new(Silence)).unwrap()
 }
 
-const KEPT: Plan = Plan { loop_number: 0, bytes: None, kind: Kind::Kept };
+const KEPT: Plan = Plan { loop_number: 0, bytes: None, kind: Kind::Stored };
 const READER: ReaderOptions = ReaderOptions { loop_number: 0, lease_bytes_max: u64::MAX };
 
 /// Writes bytes that count up, all of them.
@@ -50,8 +50,9 @@ fn write(filler: &mut Filler, bytes: u64) {
     }
 }
 
-/// Wakers are woken in the order in which their readers began to wait; asking again keeps the place, and the last
-/// waker counts; a reader that was dropped, or found something, is not woken.
+/// Wakers are woken in the order in which their readers began to wait. Asking again does not change
+/// the order, and the last waker counts. A reader that was dropped, or found something, is not
+/// woken.
 #[test]
 fn woken_in_order_and_once() {
     let store = store(1 << 20, None);
@@ -76,13 +77,13 @@ fn woken_in_order_and_once() {
     filler.publish_now();
     assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), [0, 11, 4]);
     filler.seal();
-    assert!(woken.lock().unwrap().is_empty(), "nobody has asked since");
+    assert!(woken.lock().unwrap().is_empty(), "no reader has asked since");
     assert_eq!(poll(&mut readers[2], 2), Poll::Ready(Leased::Some { bytes: 10, is_end: true }));
     assert_eq!(poll(&mut readers[2], 2), Poll::Ready(Leased::End));
 }
 
-/// A stream gives lease after lease, waits for more, waits while its leases hold all that they may until one of them
-/// is dropped, on whatever thread, and ends once: with `None`, or with the failure before it.
+/// A stream returns lease after lease, waits for more, and at its limit waits until a lease is
+/// dropped, on any thread. It ends once: with `None`, or with the failure before it.
 #[test]
 fn stream() {
     for failure in [None, Some(Failure::Origin)] {
@@ -124,8 +125,8 @@ fn stream() {
     }
 }
 
-/// Four threads iterate while a fifth fills in steps of all sizes: each gets its range, whole; one breaks off; and
-/// when the body fails, all learn it.
+/// Four threads iterate while a fifth fills in steps of all sizes: each gets its range, whole; one
+/// breaks early; and when the body fails, all get the failure.
 #[test]
 fn threads_iterate() {
     const BYTES: u64 = 3_000_000;
@@ -175,7 +176,7 @@ fn threads_iterate() {
             let (start, position, came_to) = thread.join().unwrap();
             match (start, failure) {
                 (7, _) => assert_eq!(came_to, Ok(ControlFlow::Break(()))),
-                // Of 1 it is the range that is complete.
+                // The range of thread 1 is complete.
                 (_, None) | (1, _) => {
                     assert_eq!((position, came_to), (BYTES, Ok(ControlFlow::Continue(()))));
                 }
@@ -188,21 +189,21 @@ fn threads_iterate() {
     }
 }
 
-/// Any checksum does.
+/// Any checksum will do.
 fn sum(before: u32, data: &[u8]) -> u32 {
     data.iter().fold(before, |sum, &byte| sum.rotate_left(1) ^ u32::from(byte))
 }
 
-/// One byte changed behind the store's back: the lease that would have it is refused, the body has failed for
-/// everybody, and nobody opens it again; what is not touched, sealed or still being filled, kept or in transit, is
-/// leased as ever.
+/// One byte changed behind the store's back: the lease that would have it is refused, the body has
+/// failed for all readers, and can't be opened again. Other bodies, sealed or still being filled,
+/// stored or in transit, are leased as before.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
 fn damage_is_found() {
     use std::os::unix::fs::FileExt;
 
     let window_bytes = 1 << 20;
-    for kind in [Kind::Kept, Kind::Transit { window_bytes }] {
+    for kind in [Kind::Stored, Kind::Transit { window_bytes }] {
         for (damaged, is_found) in
             [(None, false), (Some(0), true), (Some(9999), true), (Some(10_000), false)]
         {
@@ -219,7 +220,8 @@ fn damage_is_found() {
             assert_eq!(reader.lease(&mut leases, 100), Leased::Some { bytes: 100, is_end: false });
             let (offset, _) = leases[0].file_range();
             filler.seal();
-            // SAFETY: what is damaged below was not leased yet but for byte 0, which nobody looks at any more.
+            // SAFETY: what is damaged below was not leased yet except byte 0, which is not read any
+            // more.
             let memory = unsafe { store.memory() }.try_clone_to_owned().unwrap();
             let file = std::fs::File::from(memory);
             if let Some(position) = damaged {
@@ -241,7 +243,7 @@ fn damage_is_found() {
     }
 }
 
-/// A long body in transit is checked all the way through, in pieces that keep to no page.
+/// A long body in transit is checked throughout, in pieces that do not end with pages.
 #[test]
 fn transit_is_checked() {
     let store = store(2 << 20, Some(sum));

@@ -1,4 +1,5 @@
-//! A shard from outside: what a panic under its lock leaves, and when slots that leases held are free again.
+//! A shard from outside: the effects of a panic under its lock, and when slots that leases held are
+//! free again.
 #![cfg(not(loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -31,7 +32,7 @@ fn small(index_mode: IndexMode) -> Small {
     Arc::new(Shard::new(config, ()).unwrap())
 }
 
-/// Publishes a value in way 0 of a bucket; false when there is no slot.
+/// Publishes a value in way 0 of a bucket; false if there is no slot.
 fn put(shard: &Small, bucket: usize, value: u8) -> bool {
     let class = shard.classes().of(1024).unwrap();
     let slot = shard.lock().unwrap().parts().0.alloc(class);
@@ -48,8 +49,9 @@ fn get(reader: &Reader<()>, bucket: usize) -> Option<u8> {
     reader.slot(bucket, 0).map(|slot| slot.value()[0])
 }
 
-/// A panic in the middle of a change poisons the shard for good: nobody becomes main, registers or takes up again; the
-/// half-done change is never published; readers, leases and slots that are there go on, and can be dropped.
+/// A panic in the middle of a change poisons the shard for good: no thread becomes main, registers
+/// or unparks. The half-done change is never published. Present readers, leases and slots still
+/// work, and can be dropped.
 #[test]
 fn a_panic_under_the_lock_poisons() {
     let shard = small(IndexMode::Replicated);
@@ -79,8 +81,8 @@ fn a_panic_under_the_lock_poisons() {
     assert_eq!(lease.value(), [1; VALUE_BYTES]);
 }
 
-/// A thread that unwinds already, and in a destructor makes a change and ends it, has not panicked in here: the change is
-/// published, and the shard is as good as before.
+/// A thread that is already unwinding makes a change in a destructor and ends it: the panic was not
+/// in here. The change is published, and the shard still works.
 #[test]
 fn a_change_during_a_panic_elsewhere_counts() {
     struct Puts(Small);
@@ -103,7 +105,7 @@ fn a_change_during_a_panic_elsewhere_counts() {
     assert!(put(&shard, 0, 3));
 }
 
-/// Fills all slots, leases what lies in `leased` buckets, and retires those: they are revoked.
+/// Fills all slots, leases those in `leased` buckets, and retires them: they are revoked.
 fn revoked(shard: &Small, leased: usize) -> Vec<Lease<()>> {
     for bucket in 0..slots(shard) {
         assert!(put(shard, bucket, bucket as u8));
@@ -129,15 +131,16 @@ fn revoked(shard: &Small, leased: usize) -> Vec<Lease<()>> {
     leases
 }
 
-/// Revoked slots are looked at again, some at each reclaim: those whose leases are gone are free in the end, whatever
-/// the order, and one that is leased forever holds up no other and keeps its bytes.
+/// Revoked slots are checked again, some at each reclaim. Those whose leases are dropped are free
+/// in the end, in any order. One that is leased forever blocks no other, and its bytes do not
+/// change.
 #[test]
 fn revoked_slots_are_revisited() {
     let shard = small(IndexMode::Replicated);
     let mut leases = revoked(&shard, 40);
     let (last, first) = (leases.pop().unwrap(), leases.remove(0));
     assert!(!put(&shard, 0, 0), "all are leased yet");
-    // In the middle, then the others.
+    // The middle ones, then the others.
     leases.drain(10..20);
     leases.clear();
     let mut looks = 0;
@@ -162,7 +165,8 @@ fn revoked_slots_are_revisited() {
     drop((first, last));
 }
 
-/// Where no slot is left, all revoked ones are looked at before that is said, not only those whose turn it is.
+/// If no slot is left, all revoked ones are checked before that is reported, not only those whose
+/// turn it is.
 #[test]
 fn the_last_slot_is_found_among_the_revoked() {
     let shard = small(IndexMode::Shared);

@@ -398,7 +398,7 @@ impl Store {
         while self.memory.stats().free_bytes < self.options.segment_bytes
             && self.shared.shelf.let_go()
         {}
-        let plan = Plan { loop_number: LOOP, bytes: None, kind: Kind::Kept };
+        let plan = Plan { loop_number: LOOP, bytes: None, kind: Kind::Stored };
         let filler = self.memory.create(plan);
         let segment = Arc::new(Growing {
             identity,

@@ -34,7 +34,7 @@ impl Post for Nobody {
 fn body(bytes: usize, digest: Option<fn(u32, &[u8]) -> u32>) -> (ObjectStore, Arc<Object>) {
     let options = StoreOptions { digest, ..StoreOptions::of(bytes as u64 + (4 << 20)) };
     let store = ObjectStore::new(options, Arc::new(Nobody)).expect("there is memory");
-    let plan = Plan { loop_number: 0, bytes: Some(bytes as u64), kind: Kind::Kept };
+    let plan = Plan { loop_number: 0, bytes: Some(bytes as u64), kind: Kind::Stored };
     let mut filler = store.create(plan);
     let mut word = 1u32;
     let mut filled = 0;

@@ -130,7 +130,7 @@ const PROMOTIONS: [(&str, Promotion); 3] = [
 ];
 const FLAGGED: [(&str, Flagged); 4] = [
     ("recycle", Flagged::ToRecycle),
-    ("leaves", Flagged::Leaves),
+    ("leaves", Flagged::Evicted),
     ("again", Flagged::StaysOnce),
     ("hot", Flagged::ToHot),
 ];

@@ -440,7 +440,7 @@ impl Driver {
             return (Next::Done, bytes);
         }
         let kind = if is_kept {
-            Kind::Kept
+            Kind::Stored
         } else {
             Kind::Transit { window_bytes: self.options.window_bytes }
         };

@@ -683,7 +683,7 @@ impl Driver {
         if !parts.may_go_on() {
             return false;
         }
-        let plan = Plan { loop_number: self.number, bytes: None, kind: Kind::Kept };
+        let plan = Plan { loop_number: self.number, bytes: None, kind: Kind::Stored };
         let filler = self.store.objects.create(plan);
         let object = filler.object().clone();
         self.rooms.insert(object.id(), origin.token);

@@ -1,22 +1,25 @@
-//! Who is in which partition: a record of two bytes at each place (an entry number), and a queue of the few that
-//! are temporary.
+//! The partition and state of each entry: a record of two bytes per entry number, and a queue of
+//! the few temporary entries.
 //!
-//! There are no links. Hot's victims are found by a hand that goes over the records, as in CLOCK; temporary's are
-//! named by a ring of entry numbers, oldest first, with room for an eighth of all entries. An entry that was
-//! removed leaves a stale number in the ring, which the record at that place gives away: it is not temporary, or came
-//! in at another time. The number of one that moves in the index is looked for among those of its time. Against links that saves nine bytes an entry and some lines of
-//! memory an insert, and it costs no hits (decision 0008).
+//! There are no links. A hand that walks the records, as in CLOCK, finds hot's victims. A ring of
+//! entry numbers, oldest first, has the temporary ones, with room for an eighth of all entries. A
+//! removed entry leaves a stale number in the ring. Its record shows that: it is not temporary, or
+//! was inserted at another time. When an entry moves in the index, its number is searched among
+//! those of its time. Compared with links this saves nine bytes per entry and some cache lines per
+//! insert, and costs no hits (decision 0008).
 //!
 //! ```text
-//! record   hot 1 | ref 2 | freq 3 | epoch 2 | seq 8          0 is nobody: the freq of a temporary one is never 0
+//! record   hot 1 | ref 2 | freq 3 | epoch 2 | seq 8      0 is absent: the freq of a temporary one is never 0
 //! ```
 //!
-//! `seq` counts what came into the entry's partition, in units so large that twice the entries there can be make
-//! 256. Ages are known to a unit and are right up to 255 of them. Where a stale number meets a newcomer of the very
-//! unit at the same place, that one is taken for the old one, and leaves earlier by less than a unit.
+//! `seq` counts the entries inserted into the partition, in units so large that 256 of them are at
+//! least twice the entries there can be. Ages are known to a unit and are right up to 255 units. If
+//! a stale number meets a new entry of the same unit at the same place, the new one is taken for
+//! the old one, and is evicted early by less than a unit.
 //!
-//! Walks over all entries may be in progress: the temporary ones by number, then the hot ones. An entry that is
-//! moved behind a walk's back is kept aside for it, so a walk misses nobody who stays; it may meet one twice.
+//! Walks over all entries may be in progress: first the temporary ones by number, then the hot
+//! ones. An entry that moves from ahead of a walk to behind it is remembered for it. So a walk
+//! misses no entry that stays, but may return one twice.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -27,15 +30,15 @@ use super::EntryNumber;
 use super::walks::{WalkId, Walks};
 use crate::error::Error;
 
-/// Places that are looked at together: as many as a bucket of the index has ways.
+/// Records that are examined together: as many as a bucket of the index has ways.
 pub(super) const GROUP: usize = 10;
 
 pub(super) const REF_MAX: u8 = 3;
 pub(super) const FREQ_MAX: u8 = 7;
-/// Epochs are told apart modulo so many.
+/// Epochs are distinguished modulo this number.
 pub(super) const EPOCHS: u8 = 4;
 
-/// The ring has room for one in so many of all entries.
+/// The ring has room for this part of all entries.
 const RING_SHARE: u64 = 8;
 
 /// Stale numbers passed behind an excepted entry, at most.
@@ -46,28 +49,29 @@ const HOT: u16 = 1 << 15;
 const REFERENCED: u16 = 3 << 13;
 const ABSENT: u16 = 0;
 
-/// Neither hot nor nobody: a word that is positive.
+/// Neither hot nor absent: a word that is positive.
 #[inline]
 fn is_temporary(word: u16) -> bool {
     word as i16 > 0
 }
 
-/// What is left of a freq that was counted in another epoch.
+/// A freq that was counted in an earlier epoch, as of now.
 #[inline]
 pub(super) fn aged(freq: u8, epoch: u8, now: u8) -> u8 {
     freq >> (now.wrapping_sub(epoch) % EPOCHS)
 }
 
-/// What is kept of an entry.
+/// The state of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub hot: bool,
-    /// Hits not yet paid for, to [`REF_MAX`].
+    /// Hits not yet used up, up to [`REF_MAX`].
     pub referenced: u8,
-    /// Accesses, to [`FREQ_MAX`], as of `epoch`; none in hot is who came there unasked.
+    /// Accesses, up to [`FREQ_MAX`], as of `epoch`. 0 in hot for an entry that was moved there
+    /// without a hit.
     pub freq: u8,
     pub epoch: u8,
-    /// What [`Clock::now`] was when it came in.
+    /// [`Clock::now`] when it was inserted.
     pub seq: u8,
 }
 
@@ -93,7 +97,7 @@ impl Record {
     }
 }
 
-/// Counts what comes into a partition, and says how long ago something came.
+/// Counts insertions into a partition, and tells how long ago one was.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     came: u64,
@@ -101,69 +105,69 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// For at most `entries_max` entries in the partition.
+    /// For a partition of at most `entries_max` entries.
     pub fn new(entries_max: u64) -> Clock {
         let span = (2 * entries_max).max(1).next_power_of_two();
         Clock { came: 0, unit_log2: span.ilog2().saturating_sub(SEQ_BITS) }
     }
 
-    /// One more comes in; its `seq`.
+    /// Counts an insertion; returns its `seq`.
     #[inline]
     pub fn tick(&mut self) -> u8 {
         self.came += 1;
         self.now()
     }
 
-    /// As a record has it.
+    /// The present `seq`.
     #[inline]
     pub fn now(&self) -> u8 {
         (self.came >> self.unit_log2) as u8
     }
 
-    /// How many came in after what got this `seq`, to a unit.
+    /// How many insertions came after the one with this `seq`, to a unit.
     #[inline]
     pub fn since(&self, seq: u8) -> u64 {
         u64::from(self.now().wrapping_sub(seq)) << self.unit_log2
     }
 
-    /// The first and the last arrival of the unit with this `seq` that is not ahead of the present one.
+    /// The first and the last insertion of the latest unit with this `seq`.
     #[inline]
     fn unit_of(&self, seq: u8) -> (u64, u64) {
         let unit = (self.came >> self.unit_log2) - u64::from(self.now().wrapping_sub(seq));
         (unit << self.unit_log2, ((unit + 1) << self.unit_log2) - 1)
     }
 
-    /// So many arrivals in units, rounded up.
+    /// This many insertions in units, rounded up.
     #[inline]
     pub fn units(&self, arrivals: u64) -> u8 {
         let units = (arrivals + (1 << self.unit_log2) - 1) >> self.unit_log2;
         units.min(u64::from(u8::MAX)) as u8
     }
 
-    /// What [`Clock::now`] was `ago` arrivals ago.
+    /// [`Clock::now`] as of `ago` insertions ago.
     #[inline]
     fn back(&self, ago: u64) -> u8 {
         (self.came.wrapping_sub(ago) >> self.unit_log2) as u8
     }
 }
 
-/// The records, the queue, and how many are in each partition.
+/// The records, the queue, and the number of entries in each partition.
 #[derive(Debug)]
 pub(super) struct EntryStates {
-    /// Whole groups; nobody is at the last few.
+    /// Whole groups; the last few are always absent.
     records: Region<u16>,
-    /// Numbers of temporary entries, and stale ones: `queued` from `oldest` on, round the end.
+    /// Numbers of temporary entries, and stale ones: `queued` from `oldest` on, around the end.
     ring: Region<u32>,
     oldest: usize,
     queued: usize,
-    /// Counts what was queued: the last one has its present time.
+    /// Counts queue insertions: the last one has its present time.
     pub clock: Clock,
     temporary: u64,
     hot: u64,
     walks: Walks<Walk>,
 }
 
-/// Where a walk in progress goes on.
+/// The position of a walk in progress.
 #[derive(Debug, Default)]
 struct Walk {
     hot: bool,
@@ -188,7 +192,7 @@ impl EntryStates {
         })
     }
 
-    /// Bytes for so many.
+    /// Bytes for these numbers.
     pub fn bytes(numbers: usize, entries_max: u64) -> usize {
         Self::count(numbers) * size_of::<u16>() + Self::ring_len(entries_max) * size_of::<u32>()
     }
@@ -201,7 +205,7 @@ impl EntryStates {
         (entries_max / RING_SHARE).max(2) as usize
     }
 
-    /// Places.
+    /// The number of records.
     #[inline]
     pub fn numbers(&self) -> usize {
         self.records.len()
@@ -219,13 +223,13 @@ impl EntryStates {
         self.temporary
     }
 
-    /// The record of an entry that is here.
+    /// The state of an entry that is present.
     #[inline]
     pub fn record(&self, entry: EntryNumber) -> Record {
         Record::unpack(self.records[entry as usize])
     }
 
-    /// The same for a place where an entry may be.
+    /// The state of an entry that may be absent.
     fn get(&self, place: usize) -> Option<Record> {
         let word = self.records[place];
         (word != ABSENT).then(|| Record::unpack(word))
@@ -242,14 +246,15 @@ impl EntryStates {
         if hot { &mut self.hot } else { &mut self.temporary }
     }
 
-    /// An entry comes in.
+    /// Adds an entry.
     #[inline]
     pub fn add(&mut self, entry: EntryNumber, record: Record) {
         *self.len(record.hot) += 1;
         self.set(entry, record);
     }
 
-    /// Queues an entry that is to be temporary; its `seq`. There must be room: see [`EntryStates::is_queue_full`].
+    /// Queues an entry that becomes temporary; returns its `seq`. There must be room: see
+    /// [`EntryStates::is_queue_full`].
     #[inline]
     pub fn queue(&mut self, entry: EntryNumber) -> u8 {
         assert!(self.queued < self.ring.len(), "room was made before");
@@ -265,7 +270,7 @@ impl EntryStates {
         if at < self.ring.len() { at } else { at - self.ring.len() }
     }
 
-    /// The `nth` of the queue, if it is still there.
+    /// The `nth` of the queue, if it is not stale.
     #[inline]
     fn queued(&self, nth: usize) -> Option<EntryNumber> {
         let entry = self.ring[self.ring_at(nth)];
@@ -274,15 +279,15 @@ impl EntryStates {
         (is_temporary(word) && word as u8 == seq).then_some(entry)
     }
 
-    /// Where in the ring an entry is, of those from `near.start` to `near.end` of the queue.
+    /// The position in the ring of an entry, from `near.start` to `near.end` of the queue.
     fn find_queued(&self, near: Range<usize>, entry: EntryNumber) -> Option<usize> {
         let len = self.ring.len();
         let (from, to) = (self.oldest + near.start, self.oldest + near.end);
-        // Two stretches, where it goes round the end.
+        // Two stretches, if it goes around the end.
         let stretches = [from.min(len)..to.min(len), from.max(len) - len..to.max(len) - len];
         stretches.into_iter().find_map(|stretch| {
             let places = &self.ring[stretch.clone()];
-            // Eight at a time, which are compared all at once.
+            // Eight at a time, compared with vector instructions.
             let has_it =
                 |eight: &[EntryNumber]| eight.iter().fold(false, |has, &at| has | (at == entry));
             let before = 8 * places.chunks(8).position(has_it)?;
@@ -291,7 +296,7 @@ impl EntryStates {
         })
     }
 
-    /// True when the queue has no room, stale numbers at its end apart.
+    /// True if the queue has no room, not counting stale numbers at its end.
     #[inline]
     pub fn is_queue_full(&mut self) -> bool {
         self.queued == self.ring.len() && {
@@ -300,7 +305,8 @@ impl EntryStates {
         }
     }
 
-    /// The entry that has been temporary longest, `except` apart. Stale numbers before it are forgotten.
+    /// The entry that has been temporary longest, other than `except`. Drops stale numbers before
+    /// it.
     #[inline]
     pub fn oldest_temporary(&mut self, except: Option<EntryNumber>) -> Option<EntryNumber> {
         while self.queued > 0 {
@@ -312,7 +318,8 @@ impl EntryStates {
                     if next.is_some() || near == self.queued {
                         return next;
                     }
-                    // Nothing but stale numbers behind it: it is made the youngest, so that they can be forgotten.
+                    // Only stale numbers are behind it. It is made the youngest, so that they can
+                    // be dropped.
                     self.forget_oldest();
                     let (seq, record) = (self.queue(entry), self.record(entry));
                     self.set(entry, Record { seq, ..record });
@@ -323,21 +330,22 @@ impl EntryStates {
         None
     }
 
-    /// Who is at the end of the queue, and some places behind; they may have left, since nobody looks at their
-    /// records, which would be to wait for them.
+    /// The entries at the end of the queue, and some places behind. They may be gone: their records
+    /// are not read, because that would wait for memory.
     #[inline]
     pub fn upcoming_temporary(&self) -> [Option<EntryNumber>; 2] {
         const BEHIND: usize = 2;
         [0, BEHIND].map(|nth| (nth < self.queued).then(|| self.ring[self.ring_at(nth)]))
     }
 
-    /// An entry leaves; what was known of it.
+    /// Removes an entry; returns its state.
     #[inline]
     pub fn take(&mut self, entry: EntryNumber) -> Record {
         let record = self.record(entry);
         *self.len(record.hot) -= 1;
         self.records[entry as usize] = ABSENT;
-        // Most often it is the oldest: the next one stands at the end then, and can be told beforehand.
+        // Most often it is the oldest. Then the next one moves to the end, where it can be
+        // prefetched.
         if self.queued > 0 && self.ring[self.oldest] == entry {
             self.forget_oldest();
         }
@@ -350,7 +358,8 @@ impl EntryStates {
         self.queued -= 1;
     }
 
-    /// An entry goes to another place. A temporary one's number is looked for among those of its unit.
+    /// Moves an entry to another number. A temporary one's number is searched among those of its
+    /// unit.
     pub fn rename(&mut self, from: EntryNumber, to: EntryNumber) {
         let word = std::mem::replace(&mut self.records[from as usize], ABSENT);
         self.records[to as usize] = word;
@@ -371,8 +380,9 @@ impl EntryStates {
         }
     }
 
-    /// Of the hot entries in the group that begins at `start`, the one to leave first: of those that came `old`
-    /// units ago or more and have ref 0 the one of least freq, then the oldest; if there is none, the oldest.
+    /// Of the hot entries in the group that begins at `start`, the one to evict first. Of those
+    /// inserted `old` units ago or more with ref 0, that is the one of least freq, then the oldest.
+    /// If there is none, it is the oldest of all.
     #[inline]
     pub fn weakest(
         &self,
@@ -381,7 +391,8 @@ impl EntryStates {
         except: Option<EntryNumber>,
     ) -> Option<EntryNumber> {
         let words = self.records[start..].first_chunk::<GROUP>()?;
-        // A number for each, the least of which wins, and no jumps: all are looked at at once.
+        // One number for each, the least of which wins. There are no branches, so all are compared
+        // together.
         let mut least = u32::MAX;
         for (at, &word) in words.iter().enumerate() {
             let Record { hot, referenced, freq, epoch: of, seq } = Record::unpack(word);
@@ -395,13 +406,13 @@ impl EntryStates {
         (least != u32::MAX).then(|| start as EntryNumber + (least & 0xff))
     }
 
-    /// True where a hot entry is that owes no hit.
+    /// True for a hot entry without unused hits.
     #[inline]
     pub fn is_idle_hot(&self, entry: EntryNumber) -> bool {
         self.records[entry as usize] & (HOT | REFERENCED) == HOT
     }
 
-    /// Brings a record near.
+    /// Prefetches a record.
     #[inline]
     pub fn prefetch(&self, place: usize) {
         prefetch_slice(&self.records, place);
@@ -412,7 +423,7 @@ impl EntryStates {
         self.walks.start(Walk::default())
     }
 
-    /// Ends it; nothing more is kept aside.
+    /// Ends a walk, and drops what was remembered for it.
     pub fn walk_end(&mut self, walk: WalkId) {
         self.walks.end(walk);
     }
@@ -447,7 +458,7 @@ impl EntryStates {
         places.filter(|&(&word, _)| word != ABSENT).map(|(_, place)| place).for_each(act)
     }
 
-    /// Looks at every record; `Err` says what is wrong.
+    /// Checks every record; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         let (mut temporary, mut hot) = (0, 0);
         for (place, record) in (0..self.numbers()).filter_map(|at| Some((at, self.get(at)?))) {
@@ -489,8 +500,8 @@ mod tests {
         states.add(entry, Record { seq, ..record(false) });
     }
 
-    /// The queue gives temporary entries in order, without those that left or are hot now, and moved ones in their
-    /// states.
+    /// The queue returns temporary entries in order, without removed and hot ones, and moved ones
+    /// in their places.
     #[test]
     fn the_queue_knows_who_is_there() {
         let mut states = states(80);
@@ -542,7 +553,8 @@ mod tests {
         states.validate().unwrap();
     }
 
-    /// A walk meets every entry that stays, whatever comes, goes, is promoted and moves meanwhile, and it ends.
+    /// A walk returns every entry that stays, whatever is inserted, removed, promoted and moved
+    /// meanwhile, and it ends.
     #[test]
     fn walks_keep_their_place() {
         let mut states = states(160);
@@ -562,7 +574,7 @@ mod tests {
                     states.take(17);
                     states.add(17, record(true));
                 }
-                // A hot one, in the pass over temporary: its turn comes yet.
+                // A hot one, during the pass over temporary: its turn is still to come.
                 7 => states.rename(25, 2),
                 15 => states.rename(30, 3),
                 16 => states.rename(31, 100),

@@ -1,4 +1,5 @@
-//! First in, first out: an update keeps an entry's place, a read changes nothing. 8 bytes an entry.
+//! First in, first out: an update does not move an entry, and a read changes nothing. 8 bytes per
+//! entry.
 
 use larder_mem::Memory;
 

@@ -1,11 +1,12 @@
-//! Doubly linked lists through entry numbers: what every policy here is made of.
+//! Doubly linked lists of entry numbers, for several policies.
 //!
-//! `N` lists share one array of links, 8 bytes an entry number; an entry is in one of them or in none, and
-//! who calls knows in which. All but the walks is O(1). Link words of entries in no list are never read, so
-//! that a new array needs no filling.
+//! `N` lists share one array of links, 8 bytes per entry number. An entry is in one of them or in
+//! none, and the caller knows in which. Everything but the walks is O(1). Link words of entries in
+//! no list are never read, so a new array needs no initialization.
 //!
-//! Walks over all entries may be in progress; each keeps its place through every change: an entry that
-//! leaves hands the place to its successor. One that moves to a newer end may be met twice.
+//! Walks over all entries may be in progress. Each keeps its place through every change: when an
+//! entry is removed, its successor takes the place. An entry that moves to a newer end may be
+//! returned twice.
 
 use larder_mem::{Memory, Region, prefetch_slice};
 
@@ -20,7 +21,7 @@ const NEWER: usize = 1;
 /// The older and the newer neighbor.
 type Link = [u32; 2];
 
-/// Bytes an entry number.
+/// Bytes per entry number.
 pub(super) const LINK_BYTES: usize = size_of::<Link>();
 
 #[derive(Debug, Clone, Copy)]
@@ -38,12 +39,12 @@ pub(super) struct Lists<const N: usize> {
     walks: Walks<Walk>,
 }
 
-/// Where a walk in progress goes on.
+/// The position of a walk in progress.
 #[derive(Debug)]
 struct Walk {
     entry: u32,
     list: usize,
-    /// Steps that it may still take: hits may carry entries ahead of it forever.
+    /// Steps that it may still take, because hits may keep moving entries ahead of it.
     left: u64,
 }
 
@@ -69,7 +70,7 @@ impl<const N: usize> Lists<N> {
         self.lists.iter().map(|list| list.len).sum()
     }
 
-    /// A list's oldest entry, `except` apart.
+    /// A list's oldest entry, other than `except`.
     #[inline]
     pub fn oldest(&self, list: usize, except: Option<EntryNumber>) -> Option<EntryNumber> {
         let mut entry = self.lists[list].oldest;
@@ -106,7 +107,7 @@ impl<const N: usize> Lists<N> {
         *len += 1;
     }
 
-    /// Takes an entry out of its list.
+    /// Removes an entry from its list.
     #[inline]
     pub fn remove(&mut self, list: usize, entry: EntryNumber) {
         let [older, newer] = self.links[entry as usize];
@@ -123,7 +124,7 @@ impl<const N: usize> Lists<N> {
         for walk in self.walks.each().filter(|walk| walk.entry == entry) {
             walk.entry = newer;
         }
-        // The oldest leave one after the other: have the link after the next one at hand.
+        // The oldest are evicted in turn: prefetch the link after the next one.
         if older == NONE && newer != NONE {
             prefetch_slice(&self.links, self.links[newer as usize][NEWER] as usize);
         }
@@ -159,7 +160,7 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Brings near the links of an entry.
+    /// Prefetches the links of an entry.
     #[inline]
     pub fn prefetch(&self, entry: EntryNumber) {
         prefetch_slice(&self.links, entry as usize);
@@ -167,7 +168,8 @@ impl<const N: usize> Lists<N> {
 
     /// Begins a walk at the first list's oldest entry.
     pub fn walk_start(&mut self) -> WalkId {
-        // Twice as many steps as entries: those that nobody moves are all met in half of them.
+        // Twice as many steps as entries: entries that do not move are all returned in half of
+        // them.
         let left = 2 * self.total();
         self.walks.start(Walk { entry: self.lists[0].oldest, list: 0, left })
     }
@@ -210,7 +212,7 @@ impl<const N: usize> Lists<N> {
         (0..N).flat_map(|list| self.iter(list)).for_each(act)
     }
 
-    /// Walks every list both ways; `Err` says what is wrong.
+    /// Walks every list both ways; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         for (number, list) in self.lists.iter().enumerate() {
             let (mut entry, mut before, mut len) = (list.oldest, NONE, 0);
@@ -233,7 +235,8 @@ impl<const N: usize> Lists<N> {
 mod tests {
     use super::*;
 
-    /// Entries keep their order through renames, renewals and removals, and the one excepted is passed over.
+    /// Entries keep their order through renames, renewals and removals, and the excepted one is
+    /// passed over.
     #[test]
     fn order_is_kept() {
         let mut lists = Lists::<2>::new(&Memory::new(0).unwrap(), 8).unwrap();
@@ -254,8 +257,8 @@ mod tests {
         assert_eq!((lists.oldest(0, None), lists.newest(0)), (None, None));
     }
 
-    /// A walk meets every entry that stays, whatever comes, goes and moves meanwhile, and ends though hits
-    /// carry entries ahead of it all the time.
+    /// A walk returns every entry that stays, whatever is inserted, removed and moved meanwhile,
+    /// and ends although hits keep moving entries ahead of it.
     #[test]
     fn walks_keep_their_place() {
         let mut lists = Lists::<2>::new(&Memory::new(0).unwrap(), 100).unwrap();

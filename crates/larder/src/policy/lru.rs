@@ -1,6 +1,6 @@
-//! Least recently used: a hit, read or write, makes an entry the newest. 8 bytes an entry.
+//! Least recently used: a hit, read or write, makes an entry the newest. 8 bytes per entry.
 //!
-//! With read reports that come late and once an epoch, "recently" is as fine as the reports are.
+//! Read reports come late and once per epoch, so "recently" is as precise as the reports.
 
 use larder_mem::Memory;
 

@@ -1,7 +1,7 @@
-//! Replacement: which entry leaves when another needs its room.
+//! Replacement: which entry is evicted when another needs room.
 //!
-//! A policy sees entries as numbers (`bucket * WAYS + way` in the engine; any dense numbers elsewhere) and
-//! is told of every event in the order in which main applies operations:
+//! A policy knows entries by number (`bucket * WAYS + way` in the engine; any dense numbers
+//! elsewhere). It gets every event, in the order in which main applies operations:
 //!
 //! ```text
 //! a new key     arriving, evict while there is no room, inserted
@@ -10,16 +10,17 @@
 //! otherwise     removed (on request), moved (another number for the same entry)
 //! ```
 //!
-//! It knows neither slots, nor limbo, nor the clock, nor who has synced: what leaves is a function of these
-//! calls and of what [`Entries`] answers, which the operations alone determine. Read reports are such calls
-//! too: where results must not depend on who reads when, they are turned off (`Builder::feedback`).
+//! It has no access to slots, limbo, the clock or readers. Evictions depend only on these calls and
+//! on the answers of [`Entries`], which the operations alone determine. Read reports are such calls
+//! too; a program whose results must not depend on who reads when turns them off
+//! (`Builder::feedback`).
 //!
-//! Lengths are counted in entries. The engine's limit is a sum of charges, so the capacity `C` that a policy
-//! divides is the number of entries there were when room was last needed; until then, the most there can
-//! be. That is exact where entries have one size and follows a drift of sizes where they do not.
+//! Sizes are counted in entries. The engine's limit is a sum of charges, so the capacity `C` that a
+//! policy divides is the number of entries when room was last needed, and until then the largest
+//! possible number. That is exact if entries have one size, and follows a drift of sizes otherwise.
 //!
-//! Bounds: every call is O(1), but `evict` may carry up to [`STEPS_MAX`] entries from one place to
-//! another, each of them once for a hit it had.
+//! Bounds: every call is O(1), but `evict` may move up to [`STEPS_MAX`] entries, each of them once
+//! per hit.
 
 mod entry_states;
 mod fifo;
@@ -42,109 +43,112 @@ pub use paper::{Flagged, Paper, PaperRules, Promotion};
 pub use partitioned::Partitioned;
 pub(crate) use walks::WalkId;
 
-/// What a policy knows an entry by. Dense, from 0.
+/// Identifies an entry to a policy. Dense, from 0.
 pub type EntryNumber = u32;
 
-/// Entries that one `evict` passes over at most, because they were hit. Then it takes what comes: so many hot
-/// entries in a row are no reason to hold the lock for longer than some 50 microseconds.
+/// Entries that one `evict` passes over because of hits, at most. Then it evicts the next one, so
+/// that the lock is not held for longer than about 50 microseconds.
 pub const STEPS_MAX: u32 = 1024;
 
-/// Entries that may leave beyond the need, one insert: see [`Replacement::has_surplus`].
+/// Entries evicted beyond the need, per insert, at most: see [`Replacement::has_surplus`].
 pub(crate) const SURPLUS_MAX: u64 = 2;
 
-/// No mapping: each table of a policy that stands by itself has its own.
+/// No mapping: each table of a policy that is used alone has its own.
 fn unmapped() -> Result<Memory, Error> {
     Memory::new(0).map_err(Error::Memory)
 }
 
-/// What a policy may ask about the entries it knows.
+/// What a policy may ask about entries.
 pub trait Entries {
-    /// True when the entry's life is over at the time of the operation being applied.
+    /// True if the entry has expired at the time of the operation being applied.
     fn is_expired(&self, entry: EntryNumber) -> bool;
 
-    /// What [`Replacement::arriving`] was or would be told of the entry's key.
+    /// The key that [`Replacement::arriving`] got, or would get, for the entry.
     fn key(&self, entry: EntryNumber) -> u64;
 }
 
 /// A replacement policy. The events come in the order of the operations.
 pub trait Replacement {
-    /// Entries it knows.
+    /// The number of entries.
     fn len(&self) -> u64;
 
-    /// True when it knows none.
+    /// True if there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A key that is not in the cache is about to be stored; room is made next. `key` is a mixed 64-bit
-    /// hash, the same whenever this key comes.
+    /// A key that is not in the cache is about to be stored; room is made next. `key` is a mixed
+    /// 64-bit hash, the same each time this key arrives.
     #[inline]
     fn arriving(&mut self, _key: u64) {}
 
-    /// The entry that arrived was placed.
+    /// The arriving entry was placed.
     fn inserted(&mut self, entry: EntryNumber);
 
-    /// The entry was given a new value at its old place: a hit, for policies that count writes.
+    /// The entry got a new value at its old place: a hit, for policies that count writes.
     fn updated(&mut self, entry: EntryNumber);
 
-    /// Somebody read the entry. `lag` new entries, roughly, were applied since.
+    /// The entry was read. Since then about `lag` new entries were applied.
     fn hit(&mut self, entry: EntryNumber, lag: u64);
 
-    /// The entry was taken out on request.
+    /// The entry was removed on request.
     fn removed(&mut self, entry: EntryNumber);
 
     /// The entry has another number from now on.
     fn moved(&mut self, from: EntryNumber, to: EntryNumber);
 
-    /// Chooses who leaves, `except` apart, and forgets it; `None` when there is nobody else.
+    /// Chooses an entry to evict, other than `except`, and forgets it; `None` if there is no other.
     fn evict(&mut self, except: Option<EntryNumber>, entries: &impl Entries)
     -> Option<EntryNumber>;
 
-    /// True when somebody should leave for a new entry though there is room.
+    /// True if an entry should be evicted for a new one although there is room.
     #[inline]
     fn has_surplus(&self) -> bool {
         false
     }
 
-    /// Who will leave next and after that, most likely: a hint for prefetching, and it may name one who has left.
+    /// The entries that will most likely be evicted next and after that. A prefetch hint: it may
+    /// name an entry that is gone.
     fn upcoming(&self) -> [Option<EntryNumber>; 2];
 
-    /// Brings near what is kept for an entry.
+    /// Prefetches the record of an entry.
     #[inline]
     fn prefetch(&self, _entry: EntryNumber) {}
 
-    /// Brings near what will be looked at when this key arrives.
+    /// Prefetches what the arrival of this key reads.
     #[inline]
     fn prefetch_key(&self, _key: u64) {}
 
-    /// Walks everything; `Err` says what is wrong.
+    /// Checks all invariants; `Err` states what is wrong.
     fn validate(&self) -> Result<(), String>;
 }
 
-/// Which replacement policy a cache follows.
+/// The replacement policy of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Three partitions, as in Shi et al., with counters and a second look at departed keys (see
-    /// [`partitioned`]). Best hit ratio; 2 bytes an index way, and 3.3 an entry.
+    /// An adaptive S3-FIFO-like policy: three partitions, as in Shi et al., with counters and a
+    /// second chance for evicted keys (see [`partitioned`]). Best hit ratio; 2 bytes per index way
+    /// and 3.3 per entry.
     #[default]
     Partitioned,
-    /// Least recently used, as far as reads are reported. 8 bytes an index way.
+    /// Least recently used, as far as reads are reported. 8 bytes per index way.
     Lru,
-    /// First in, first out. 8 bytes an index way, and reads cost nothing at all.
+    /// First in, first out. 8 bytes per index way, and reads cost nothing.
     Fifo,
-    /// The paper's Algorithm 1 as printed (see [`paper`]). 9 bytes an index way.
+    /// The paper's Algorithm 1 as printed (see [`paper`]). 9 bytes per index way.
     Paper(PaperRules),
 }
 
 impl Policy {
-    /// Bytes of a mapping for so many entry numbers and entries: the tables below, each rounded up to a line.
+    /// The length of a mapping for this many entry numbers and entries: the tables below, each
+    /// rounded up to a cache line.
     pub(crate) fn mapped_bytes(&self, numbers: usize, entries_max: u64) -> usize {
         const TABLES_MAX: usize = 3;
         self.bytes(numbers, entries_max) + TABLES_MAX * Memory::bytes_for::<u8>(1)
     }
 
-    /// Bytes of side records for so many entry numbers and entries.
+    /// Bytes of records for this many entry numbers and entries.
     pub(crate) fn bytes(&self, numbers: usize, entries_max: u64) -> usize {
         match self {
             Policy::Partitioned => Partitioned::bytes(numbers, entries_max),
@@ -153,7 +157,7 @@ impl Policy {
         }
     }
 
-    /// True when reads matter to it.
+    /// True if the policy uses reads.
     pub(crate) fn wants_reads(&self) -> bool {
         !matches!(self, Policy::Fifo)
     }
@@ -198,13 +202,13 @@ macro_rules! each {
 }
 
 impl Chosen {
-    /// True when it remembers the keys of entries that leave.
+    /// True if it remembers the keys of evicted entries.
     #[inline]
     pub fn remembers(&self) -> bool {
         matches!(self, Chosen::Partitioned(_))
     }
 
-    /// Begins a walk over all entries. It goes on, and costs a little, until [`Chosen::walk_end`].
+    /// Begins a walk over all entries. It costs a little until [`Chosen::walk_end`].
     pub fn walk_start(&mut self) -> WalkId {
         match self {
             Chosen::Partitioned(policy) => policy.states.walk_start(),
@@ -214,7 +218,8 @@ impl Chosen {
         }
     }
 
-    /// The walk's next entry: list by list or partition by partition, those that leave first coming first.
+    /// The walk's next entry: list by list or partition by partition, those to be evicted first
+    /// coming first.
     pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
         match self {
             Chosen::Partitioned(policy) => policy.states.walk_next(walk),

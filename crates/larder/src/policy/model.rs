@@ -1,4 +1,4 @@
-//! The policies once more, slowly and obviously, and a driver that runs both and compares every eviction.
+//! Simple, slow models of the policies, and a driver that compares every eviction of the two.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -21,7 +21,7 @@ fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Entries by number: their keys, and which have ended.
+/// Entries by number: their keys, and which have expired.
 #[derive(Default)]
 struct Table {
     keys: HashMap<EntryNumber, u64>,
@@ -47,12 +47,12 @@ fn rename(list: &mut [EntryNumber], from: EntryNumber, to: EntryNumber) {
     list.iter_mut().filter(|entry| **entry == from).for_each(|entry| *entry = to);
 }
 
-/// Oldest first, `except` apart.
+/// The oldest entry, other than `except`.
 fn oldest(list: &[EntryNumber], except: Option<EntryNumber>) -> Option<EntryNumber> {
     list.iter().copied().find(|&entry| Some(entry) != except)
 }
 
-/// All entries, as the fast one would tell them.
+/// All entries, in the policy's order.
 trait Ordered {
     fn order(&self) -> Vec<EntryNumber>;
 }
@@ -112,7 +112,7 @@ impl Replacement for SlowList {
     }
 }
 
-/// What `recycle` keeps, in a list of departures, oldest first.
+/// An entry of `recycle`, a list of evictions, oldest first.
 struct Gone {
     line: u64,
     tag: u64,
@@ -129,7 +129,7 @@ struct Counters {
     referenced: u64,
     freq: u64,
     epoch: u64,
-    /// How many had come into its partition, with itself.
+    /// How many had been inserted into its partition, itself included.
     came: u64,
 }
 
@@ -139,15 +139,15 @@ struct SlowPartitioned {
     capacity: u64,
     places: u32,
     entries: BTreeMap<EntryNumber, Counters>,
-    /// How many ever came into temporary, and into hot.
+    /// How many were ever inserted into temporary, and into hot.
     came: [u64; 2],
-    /// Who came into temporary, and as which; also those who have left it since.
+    /// Entries inserted into temporary, with their count; also those that were removed since.
     queue: VecDeque<(EntryNumber, u64)>,
-    /// Where hot's hand is.
+    /// The position of hot's hand.
     hand: u32,
-    /// Who was found to be the victim there.
+    /// The victim found there.
     found: Option<EntryNumber>,
-    /// Candidates that lost since it went there.
+    /// Candidates that lost since it moved there.
     lost: u64,
     gone: Vec<Gone>,
     departures: u64,
@@ -187,7 +187,7 @@ impl SlowPartitioned {
         (self.entries_max / 8).max(2)
     }
 
-    /// Units that make twice the most entries of a partition 256 at most.
+    /// Units such that twice the most entries of a partition are 256 of them at most.
     fn unit(&self, hot: bool) -> u64 {
         let most = if hot { self.entries_max } else { self.queue_max() };
         ((2 * most).next_power_of_two() / 256).max(1)
@@ -230,7 +230,7 @@ impl SlowPartitioned {
         self.came[0]
     }
 
-    /// Forgets numbers before the first that is still there.
+    /// Drops numbers before the first that is not stale.
     fn drop_stale(&mut self) {
         while self.queue.front().is_some_and(|&(entry, came)| !self.is_there(entry, came)) {
             self.queue.pop_front();
@@ -337,7 +337,7 @@ impl SlowPartitioned {
         let is_hot =
             |&(&entry, counters): &(&EntryNumber, &Counters)| counters.hot && Some(entry) != except;
         if self.entries.iter().find(is_hot).is_none() {
-            // The hand went round.
+            // The hand went around.
             (self.lost, self.found) = (0, None);
             return None;
         }
@@ -591,7 +591,7 @@ impl Replacement for SlowPaper {
                         return self.leave(entry);
                     }
                     match self.rules.flagged {
-                        Flagged::Leaves => return self.leave(entry),
+                        Flagged::Evicted => return self.leave(entry),
                         Flagged::ToHot => self.heat(entry),
                         Flagged::StaysOnce => {
                             self.removed(entry);
@@ -629,8 +629,8 @@ impl Replacement for SlowPaper {
     }
 }
 
-/// Runs random operations on both and compares whom they evict and the order of all that stays. `LARDER_SEED` times
-/// 1000 is added to the seed, so that a long run can try others.
+/// Runs random operations on both, and compares evictions and the order of all remaining entries.
+/// `LARDER_SEED` times 1000 is added to the seed, so that a long run can try others.
 fn compare<P: Replacement, M: Replacement + Ordered>(
     entries_max: u64,
     seed: u64,
@@ -645,7 +645,7 @@ fn compare<P: Replacement, M: Replacement + Ordered>(
     let mut numbers: HashMap<u64, EntryNumber> = HashMap::new();
     let mut free: Vec<EntryNumber> = (0..2 * entries_max as u32).collect();
     let mut evicted = 0u64;
-    // How many fit follows the sizes of entries in the engine, so it drifts here.
+    // In the engine the number of entries that fit follows their sizes, so it drifts here.
     let mut limit = entries_max;
     for step in 0..20_000 {
         if step % 500 == 0 {
@@ -731,7 +731,7 @@ fn listed<const N: usize>(lists: &super::list::Lists<N>) -> Vec<EntryNumber> {
     entries
 }
 
-/// FIFO and LRU evict as lists do that are searched from end to end.
+/// FIFO and LRU evict as lists that are searched from end to end.
 #[test]
 fn lists_follow_their_models() {
     for (seed, size) in SIZES.into_iter().enumerate() {
@@ -745,8 +745,8 @@ fn lists_follow_their_models() {
     }
 }
 
-/// The partitions evict as the definition says, word for word, at every capacity, with ends of life, updates
-/// that need room, and entries taken out in between.
+/// The partitions evict as the definition says, word for word, at every capacity, with expiry,
+/// updates that need room, and removals in between.
 #[test]
 fn partitions_follow_their_model() {
     for (seed, size) in SIZES.into_iter().cycle().take(24).enumerate() {
@@ -767,7 +767,7 @@ fn paper_follows_its_model() {
     use {Flagged::*, Promotion::*};
     let mut seed = 200;
     for promotion in [Listing, SecondAccess, ThirdAccess] {
-        for flagged in [Leaves, StaysOnce, ToHot, ToRecycle] {
+        for flagged in [Flagged::Evicted, StaysOnce, ToHot, ToRecycle] {
             for borrow in [true, false] {
                 for size in [1, 3, 41, 300] {
                     let rules = PaperRules { promotion, flagged, borrow, ..PaperRules::default() };

@@ -1,7 +1,8 @@
-//! The hybrid of FIFO and LRU as Shi et al. print it (section 3.3, Algorithm 1), so that their figures can be drawn.
+//! The hybrid of FIFO and LRU as Shi et al. print it (section 3.3, Algorithm 1), to reproduce their
+//! figures.
 //!
-//! Three FIFO partitions, all of which hold data: temporary for what is new, hot for what was hit again,
-//! recycle for what hot had no more room for. The listing says:
+//! There are three FIFO partitions, all of which hold data: temporary for new entries, hot for
+//! entries that were hit again, recycle for entries that hot has no room for. The listing says:
 //!
 //! ```text
 //! new             to temporary, flag 0
@@ -10,16 +11,18 @@
 //! in recycle      a hit moves it to hot
 //! ```
 //!
-//! Their text says otherwise ("moved on the third hit", the first being the insertion), and neither gives
-//! the partitions' shares, nor what becomes of a flagged entry that temporary has no more room for, nor
-//! whether a partition may use what another leaves free. [`PaperRules`] names these choices. What is
-//! printed: hot's oldest goes to recycle, recycle's oldest and temporary's unflagged oldest leave. Where
-//! several could make room, temporary pays when it is full, then hot when over its share, then recycle.
+//! Their text says otherwise ("moved on the third hit", the first being the insertion). Neither
+//! gives the partitions' shares, what happens to a flagged entry that temporary has no room for, or
+//! whether a partition may use the free room of another. [`PaperRules`] names these choices. The
+//! printed rules: hot's oldest moves to recycle; recycle's oldest and temporary's unflagged oldest
+//! are evicted. If several could make room, temporary does when it is full, then hot when it is
+//! over its share, then recycle.
 //!
-//! Zipf streams (exponents 0.8 to 1.1, 1 to 9 seventeenths of 200,000 names, mean hits): the listing 80.8 %
-//! with fixed shares and 81.0 with borrowing, the third access 73.7 and 81.4; LRU 78.4, Partitioned 81.9.
+//! Zipf streams (exponents 0.8 to 1.1, 1 to 9 seventeenths of 200,000 names, mean hits): the
+//! listing 80.8 % with fixed shares and 81.0 with borrowing, the third access 73.7 and 81.4; LRU
+//! 78.4, Partitioned 81.9.
 //!
-//! Bytes: 9 an entry number.
+//! Bytes: 9 per entry number.
 
 use larder_mem::{Memory, Region, prefetch_slice};
 
@@ -27,22 +30,22 @@ use super::list::{LINK_BYTES, Lists};
 use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
 use crate::error::Error;
 
-/// When an entry goes from temporary to hot. The insertion is the first access.
+/// When an entry moves from temporary to hot. The insertion is the first access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promotion {
     /// As listed: at the first read after the insertion, or at the second write.
     Listing,
     /// At the second access, read or write.
     SecondAccess,
-    /// At the third access, read or write, as the text has it.
+    /// At the third access, read or write, as the text says.
     ThirdAccess,
 }
 
-/// What becomes of temporary's oldest entry, flagged, when temporary is full.
+/// What happens to temporary's oldest entry if it is flagged and temporary is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flagged {
-    /// It leaves, as an unflagged one does.
-    Leaves,
+    /// It is evicted, as an unflagged one is.
+    Evicted,
     /// It loses the flag and becomes temporary's newest.
     StaysOnce,
     /// It moves to hot.
@@ -51,19 +54,20 @@ pub enum Flagged {
     ToRecycle,
 }
 
-/// What the paper leaves open.
+/// The choices that the paper leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaperRules {
-    /// When an entry goes from temporary to hot.
+    /// When an entry moves from temporary to hot.
     pub promotion: Promotion,
-    /// What becomes of a flagged entry that temporary has no room for.
+    /// What happens to a flagged entry that temporary has no room for.
     pub flagged: Flagged,
     /// Share of temporary in percent, 1 to 98.
     pub temporary_percent: u8,
     /// Share of recycle in percent, 1 to 98. Hot has the rest, at least 1.
     pub recycle_percent: u8,
-    /// True when a partition may use what others leave free, until the whole is full. Otherwise entries
-    /// leave a full partition of an empty cache, and the shares are those of the most entries there can be.
+    /// True if a partition may use the free room of others until the whole is full. Otherwise
+    /// entries are evicted from a full partition of an empty cache, and the shares are those of the
+    /// largest possible number of entries.
     pub borrow: bool,
 }
 
@@ -80,12 +84,12 @@ impl Default for PaperRules {
     }
 }
 
-/// The lists' numbers, in the order in which entries leave.
+/// The lists' numbers, in the order of eviction.
 const RECYCLE: usize = 0;
 const TEMPORARY: usize = 1;
 const HOT: usize = 2;
 
-/// Set in an entry's record, beside the partition.
+/// Set in an entry's record, next to the partition.
 const FLAG: u8 = 4;
 
 /// Algorithm 1. See the [module](self).
@@ -129,7 +133,7 @@ impl Paper {
         Ok(policy)
     }
 
-    /// Bytes that it takes.
+    /// Bytes of the policy.
     pub(super) fn bytes(numbers: usize) -> usize {
         numbers * (LINK_BYTES + size_of::<u8>())
     }
@@ -156,7 +160,7 @@ impl Paper {
 
     fn heat(&mut self, entry: EntryNumber) {
         self.carry(entry, HOT);
-        // Without borrowing, hot never holds more than its share: its oldest makes room.
+        // Without borrowing, hot never exceeds its share: its oldest makes room.
         if !self.rules.borrow
             && self.lists.len(HOT) > self.hot_target
             && let Some(oldest) = self.lists.oldest(HOT, None)
@@ -238,7 +242,7 @@ impl Replacement for Paper {
                 }
                 steps -= 1;
                 match self.rules.flagged {
-                    Flagged::Leaves => return self.leave(entry),
+                    Flagged::Evicted => return self.leave(entry),
                     Flagged::StaysOnce => self.carry(entry, TEMPORARY),
                     Flagged::ToHot => self.heat(entry),
                     Flagged::ToRecycle => self.carry(entry, RECYCLE),

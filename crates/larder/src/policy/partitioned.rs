@@ -1,53 +1,54 @@
-//! Three partitions: temporary for what is new, hot for what was wanted again, recycle for the keys of what has
-//! left.
+//! Three partitions: temporary for new entries, hot for entries that were used again, recycle for
+//! the keys of evicted entries.
 //!
-//! The partitions are those of Shi et al. (the hybrid of FIFO and LRU: cheap, and few locks); what moves
-//! between them is decided later and on more evidence, after S3-FIFO (SOSP 2023: quick demotion, a ghost
-//! queue) and TinyLFU (admission by frequency). `C` is the capacity in entries, `T = max(1, C/10)` and
-//! `H = C - T` what temporary and hot should hold.
+//! The partitions are those of Shi et al. (the hybrid of FIFO and LRU: cheap, and few locks). The
+//! decision to move between them is made later and on more evidence, after S3-FIFO (SOSP 2023:
+//! quick demotion, a ghost queue) and TinyLFU (admission by frequency). `C` is the capacity in
+//! entries; temporary should have `T = max(1, C/10)` of them and hot `H = C - T`.
 //!
 //! ```text
 //! hit on x     x in temporary, and fewer than T/4 entries came into it since x: nothing (a second
-//!              question for the same name, an answer's first packet: no sign of further interest)
+//!              query for the same name, or the first packet after a response: no sign of further interest)
 //!              else ref += 1, to 3; freq = min(7, aged freq + 1)
-//! x arrives    remembered as left by temporary: to hot. Else to temporary, with the freq remembered plus 1
-//! make room    1. hot over H, temporary empty, or x goes to a hot that is full: hot's victim leaves
+//! x arrives    remembered as evicted from temporary: to hot. Else to temporary, with the freq remembered plus 1
+//! make room    1. hot over H, temporary empty, or x goes to a hot that is full: evict hot's victim
 //!              else, c being temporary's oldest:
-//!              2. hot below H: c to hot if it was hit or hot is empty, else it leaves
-//!              3. c.ref >= 2, or aged freq of c above that of hot's victim: that one leaves, c to hot
-//!              4. else c leaves; so it does at 2 and 3 if it has ended
-//!              Instead of every sixteenth such c, hot's weakest leaves if it has ended
-//! victim       a hand goes from group to group of ten places: when somebody left there, and after those sixteen.
-//!              Weakest of the hot entries there is, of those that are old, half the length of hot, and have ref 0,
-//!              the one of least freq, then the oldest; if there is none, the oldest. If it has ref 0 or has ended
-//!              it is the victim, and stays so while the hand is there and it has ref 0; else ref -= 1, it is young
-//!              again, and the hand goes on
-//! leaving      the key is remembered, with its freq and where it left from, for 0.9 C departures
-//! ageing       every 20 C accesses the epoch moves on, and every freq halves
+//!              2. hot below H: c to hot if it was hit or hot is empty, else evict c
+//!              3. c.ref >= 2, or aged freq of c above that of hot's victim: evict that one, c to hot
+//!              4. else evict c; also at 2 and 3 if it has expired
+//!              Instead of every sixteenth such c, evict hot's weakest if it has expired
+//! victim       a hand goes from group to group of ten records: after an eviction there, and after those sixteen.
+//!              Weakest of the hot entries in the group, of those that are old, half the length of hot, and have
+//!              ref 0, the one of least freq, then the oldest; if there is none, the oldest. If it has ref 0 or
+//!              has expired it is the victim, and stays so while the hand is there and it has ref 0; else
+//!              ref -= 1, it counts as new, and the hand goes on
+//! eviction     the key is remembered, with its freq and its partition, for 0.9 C evictions
+//! aging        every 20 C accesses the epoch moves on, and every freq halves
 //! ```
 //!
-//! An access is a hit (but those that count for nothing) or an arrival. An entry moved to hot begins there
-//! with ref 0. `C` follows the number of entries in steps of a 64th. Where entries are and what is known of them is in
-//! the module `entry_states`: two bytes each.
+//! An access is an arrival, or a hit that counts. An entry moved to hot begins there with ref 0.
+//! `C` follows the number of entries in steps of 1/64. The module `entry_states` has the entries'
+//! partitions and states, two bytes each.
 //!
-//! Temporary's queue has room for an eighth of all entries there can be, so while a new cache fills, the oldest
-//! of temporary go to hot unasked, and those without a hit with freq 0: any candidate is worth more. Bounds:
-//! hot's hand goes round once at worst, two bytes a place.
+//! Temporary's queue has room for an eighth of all possible entries. So while a new cache fills,
+//! the oldest of temporary move to hot unconditionally, with freq 0 if they have no hit, so that
+//! any candidate replaces them. Bounds: hot's hand goes around once at worst, two bytes per entry.
 
 use larder_mem::Memory;
 
 use super::entry_states::{Clock, EPOCHS, EntryStates, FREQ_MAX, GROUP, REF_MAX, Record, aged};
-use super::recycle::{Departed, Recycle};
+use super::recycle::{Ghost, Recycle};
 use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
 use crate::error::Error;
 
-/// Accesses until the epoch moves on, as a multiple of the capacity.
+/// Accesses per epoch, as a multiple of the capacity.
 const EPOCH_CAPACITIES: u64 = 20;
 
-/// Changes of the capacity by less than one in so many are not followed.
+/// Changes of the capacity by less than this part are ignored.
 const STEADY_SHARE: u64 = 64;
 
-/// Candidates after which hot's hand goes on, though nobody there had to leave: others may have ended.
+/// Candidates after which hot's hand moves on without an eviction there, because other entries may
+/// have expired.
 const STANDS_MAX: u32 = 16;
 
 /// What is known of a key that is about to be stored.
@@ -66,11 +67,11 @@ pub struct Partitioned {
     capacity: u64,
     /// `T`.
     temporary_target: u64,
-    /// What ever came into hot: promoted, arrived, young again.
+    /// Counts the entries that became new in hot: promoted, arrived, or given another round.
     hot_clock: Clock,
-    /// The first place of the group where hot's hand is.
+    /// The first record of the group where hot's hand is.
     hot_hand: usize,
-    /// Who is to leave there, once it was asked for.
+    /// The victim there, once it was searched for.
     victim: Option<EntryNumber>,
     /// Candidates that lost against it.
     stood: u32,
@@ -103,14 +104,15 @@ impl Partitioned {
         Ok(policy)
     }
 
-    /// Bytes that it takes.
+    /// Bytes of the policy.
     pub(super) fn bytes(numbers: usize, entries_max: u64) -> usize {
         EntryStates::bytes(numbers, entries_max) + Recycle::bytes(entries_max)
     }
 
-    /// As many entries as there are when one has to leave is the capacity. Where room is counted in bytes that goes
-    /// up and down a little all the time, and is not followed: hot would lose entries with every down, and take in
-    /// with every up what was hit but once.
+    /// Sets the capacity to the number of entries when room is needed. If room is counted in bytes,
+    /// that number varies a little all the time, and small changes are ignored. Otherwise hot would
+    /// lose entries with every decrease, and with every increase take in entries that were hit only
+    /// once.
     fn resize(&mut self, entries: u64) {
         let capacity = entries.max(1);
         if capacity.abs_diff(self.capacity) > self.capacity / STEADY_SHARE {
@@ -140,17 +142,17 @@ impl Partitioned {
         }
     }
 
-    /// Takes an entry out of its partition and remembers its key.
+    /// Removes an entry from its partition and remembers its key.
     #[inline]
     fn depart(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
         let Record { hot, freq, epoch, .. } = self.states.take(entry);
         let freq = self.aged(freq, epoch);
-        self.recycle
-            .push(entries.key(entry), Departed { temporary: !hot, freq, epoch: self.epoch });
+        self.recycle.push(entries.key(entry), Ghost { temporary: !hot, freq, epoch: self.epoch });
         Some(entry)
     }
 
-    /// One more can be queued: if need be, temporary's oldest goes to hot unasked.
+    /// Makes room in the queue for one more: if necessary, temporary's oldest moves to hot
+    /// unconditionally.
     #[inline]
     fn make_queue_room(&mut self) {
         if self.states.is_queue_full()
@@ -162,7 +164,7 @@ impl Partitioned {
         }
     }
 
-    /// Moves temporary's entry to hot.
+    /// Moves an entry from temporary to hot.
     #[inline]
     fn promote(&mut self, entry: EntryNumber) {
         let record = self.states.take(entry);
@@ -175,7 +177,7 @@ impl Partitioned {
         self.states.add(entry, Record { hot: true, referenced: 0, seq, ..record });
     }
 
-    /// Who leaves hot next; the hand stays at that group, and the victim is remembered.
+    /// The next entry to evict from hot. The hand stays at its group, and the victim is remembered.
     fn victim(
         &mut self,
         except: Option<EntryNumber>,
@@ -207,20 +209,20 @@ impl Partitioned {
         None
     }
 
-    /// The victim found before, where it has not been hit or left since.
+    /// The victim found before, unless it was hit or removed since.
     #[inline]
     fn known_victim(&self, except: Option<EntryNumber>) -> Option<EntryNumber> {
         self.victim.filter(|&entry| self.victim != except && self.states.is_idle_hot(entry))
     }
 
-    /// Of the hot entries where the hand is, or is next, the one to leave first.
+    /// Of the hot entries in the hand's group, or the next one, the first to evict.
     #[inline]
     fn weakest(&self, group: usize, except: Option<EntryNumber>) -> Option<EntryNumber> {
         let old = self.hot_clock.units(self.states.hot() / 2);
         self.states.weakest(group, (self.hot_clock.now(), old, self.epoch), except)
     }
 
-    /// The group after the one where the hand is.
+    /// The group after the hand's.
     #[inline]
     fn next_group(&self) -> usize {
         let next = self.hot_hand + GROUP;
@@ -235,8 +237,8 @@ impl Partitioned {
         self.states.prefetch(self.next_group());
     }
 
-    /// A candidate leaves. After a few of them hot's weakest is asked whether it has ended, leaves for the candidate
-    /// if so, and the hand goes on.
+    /// Evicts a candidate. After several of them, evicts hot's weakest instead if it has expired,
+    /// and moves the hand on.
     #[inline]
     fn depart_beaten(
         &mut self,
@@ -254,7 +256,7 @@ impl Partitioned {
         self.depart(ended.unwrap_or(candidate), entries)
     }
 
-    /// Hot's victim leaves, and the hand goes on.
+    /// Evicts hot's victim, and moves the hand on.
     #[inline]
     fn depart_hot(&mut self, victim: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
         self.pass_group();
@@ -272,7 +274,7 @@ impl Replacement for Partitioned {
     fn arriving(&mut self, key: u64) {
         self.arrival = match self.recycle.take(key) {
             None => Arrival { to_hot: false, freq: 1 },
-            Some(Departed { temporary, freq, epoch }) => {
+            Some(Ghost { temporary, freq, epoch }) => {
                 Arrival { to_hot: temporary, freq: (self.aged(freq, epoch) + 1).min(FREQ_MAX) }
             }
         };
@@ -305,7 +307,7 @@ impl Replacement for Partitioned {
             return;
         }
         let aged = self.aged(record.freq, record.epoch);
-        // Written so that there is no jump, which would often be foretold wrongly.
+        // Without a branch, which would often be mispredicted.
         let freq = aged + u8::from(aged < FREQ_MAX);
         let referenced = record.referenced + u8::from(record.referenced < REF_MAX);
         self.states.set(entry, Record { referenced, freq, epoch: self.epoch, ..record });
@@ -356,7 +358,7 @@ impl Replacement for Partitioned {
                 return self.depart(candidate, entries);
             };
             let rival = self.states.record(victim);
-            // Asked last: most candidates lose anyway, and to know their end is to read another line.
+            // Tested last: most candidates lose anyway, and their expiry is in another cache line.
             let wins = (record.referenced >= 2
                 || self.aged(record.freq, record.epoch) > self.aged(rival.freq, rival.epoch))
                 && !entries.is_expired(candidate);
@@ -397,7 +399,7 @@ impl Replacement for Partitioned {
 mod tests {
     use super::*;
 
-    /// No key is like another, and nobody ends.
+    /// All keys differ, and no entry expires.
     struct Plain;
 
     impl Entries for Plain {
@@ -410,7 +412,8 @@ mod tests {
         }
     }
 
-    /// However few there are, and however far apart, everybody can be made to leave, the excepted one last.
+    /// Any entry can be evicted, however few there are and however far apart; the excepted one
+    /// last.
     #[test]
     fn sparse_tables_empty() {
         let mut policy = Partitioned::new(200_000, 100_000).unwrap();
@@ -431,7 +434,7 @@ mod tests {
         assert_eq!(policy.evict(None, &Plain), None);
     }
 
-    /// Who is hinted at first leaves next, most of the time, under a stream of keys that come once.
+    /// The first hint is evicted next, most of the time, under a stream of keys that come once.
     #[test]
     fn hints_are_mostly_right() {
         let mut policy = Partitioned::new(1250, 1000).unwrap();

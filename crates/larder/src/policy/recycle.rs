@@ -1,18 +1,19 @@
-//! Recycle: what is remembered of keys whose entries have left, three bytes each.
+//! Recycle: fingerprints of the keys of evicted entries, three bytes each.
 //!
 //! ```text
 //! line     twenty-one words, one cache line, newest first; no word has a mark of 0
-//! word     mark 16 = tag 13 | freq 3, and age 8 = stamp 5 | left by temporary 1 | epoch 2
-//! stamp    moves on 16 times in `G` departures, is kept modulo 32; a word lives while fewer than 16 such
-//!          moves came after it, and less only where its line is full and it is the oldest there
+//! word     mark 16 = tag 13 | freq 3, and age 8 = stamp 5 | evicted from temporary 1 | epoch 2
+//! stamp    moves on 16 times in `G` evictions, modulo 32; a word is valid while fewer than 16 such
+//!          moves came after it, and for less only if its line is full and it is the oldest there
 //! ```
 //!
-//! Not the ring beside a hash table that a FIFO of `G` fingerprints would be: that takes 10 bytes a
-//! fingerprint, this takes 3, and a lookup and a departure touch one line each. The price: ages are known to
-//! a 16th of `G`, and where more than twenty-one meet in a line, words go early. A key is taken for another
-//! one once in 400 times at most.
+//! A FIFO ring of `G` fingerprints with a hash table would take 10 bytes per fingerprint. This
+//! takes 3, and a lookup and an eviction touch one line each. In exchange, ages are known to 1/16
+//! of `G`, and if more than twenty-one words meet in a line, some are dropped early. A key is taken
+//! for another one once in 400 times at most.
 //!
-//! Dead words are swept out, every line twice in `G` departures, long before their stamps could look young again.
+//! Expired words are swept out, every line twice in `G` evictions, long before their stamps could
+//! look young again.
 
 use larder_mem::{Memory, Region, prefetch_slice};
 
@@ -20,13 +21,13 @@ use crate::error::Error;
 
 /// Words of a line.
 const WAYS: usize = 21;
-/// Moves of the stamp that a word lives for.
-const LIFE: u8 = 16;
+/// Moves of the stamp for which a word is valid.
+const VALID_MOVES: u8 = 16;
 const STAMPS: u8 = 32;
-/// How often every line is swept in `G` departures.
+/// How often every line is swept in `G` evictions.
 const SWEEPS: u8 = 2;
 
-const _: () = assert!(LIFE + LIFE / SWEEPS + 2 < STAMPS, "no dead word looks young");
+const _: () = assert!(VALID_MOVES + VALID_MOVES / SWEEPS + 2 < STAMPS, "no dead word looks young");
 
 /// The marks of a line, then its ages.
 type Line = [u8; 64];
@@ -36,10 +37,10 @@ const AGES: usize = 2 * WAYS;
 
 const _: () = assert!(AGES + WAYS <= size_of::<Line>(), "a line holds its words");
 
-/// What is remembered of an entry that left.
+/// What is remembered of an evicted entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Departed {
-    /// It left from temporary, not from hot.
+pub(super) struct Ghost {
+    /// It was evicted from temporary, not from hot.
     pub temporary: bool,
     /// 0 to 7.
     pub freq: u8,
@@ -47,23 +48,23 @@ pub(super) struct Departed {
     pub epoch: u8,
 }
 
-/// Fingerprints of departed keys, the oldest forgotten first.
+/// Fingerprints of the keys of evicted entries; the oldest are dropped first.
 #[derive(Debug)]
 pub(super) struct Recycle {
     lines: Region<Line>,
-    /// `G`: fingerprints kept.
-    kept: u64,
+    /// `G`: the number of fingerprints.
+    ghosts_max: u64,
     stamp: u8,
-    /// Departures times [`LIFE`] since the stamp moved.
+    /// Evictions times [`VALID_MOVES`] since the stamp moved.
     since: u64,
-    /// The line to be swept next.
+    /// The line to sweep next.
     swept: usize,
-    /// Lines to be swept, times `kept`.
+    /// Lines to sweep, times `ghosts_max`.
     unswept: u64,
 }
 
-/// Fingerprints kept for a capacity of `capacity` entries.
-fn kept(capacity: u64) -> u64 {
+/// Fingerprints for a capacity of `capacity` entries.
+fn ghosts_max(capacity: u64) -> u64 {
     (capacity * 9 / 10).max(1)
 }
 
@@ -76,11 +77,18 @@ impl Recycle {
     /// For a cache of at most `entries_max` entries.
     pub fn new(memory: &Memory, entries_max: u64) -> Result<Self, Error> {
         let lines = memory.region(Self::lines(entries_max)).map_err(Error::Memory)?;
-        Ok(Recycle { lines, kept: kept(entries_max), stamp: 0, since: 0, swept: 0, unswept: 0 })
+        Ok(Recycle {
+            lines,
+            ghosts_max: ghosts_max(entries_max),
+            stamp: 0,
+            since: 0,
+            swept: 0,
+            unswept: 0,
+        })
     }
 
     fn lines(entries_max: u64) -> usize {
-        kept(entries_max).div_ceil(WAYS as u64) as usize
+        ghosts_max(entries_max).div_ceil(WAYS as u64) as usize
     }
 
     /// Bytes for a cache of at most `entries_max` entries.
@@ -88,9 +96,9 @@ impl Recycle {
         Self::lines(entries_max) * size_of::<Line>()
     }
 
-    /// The cache now holds `capacity` entries: from now on words live accordingly long.
+    /// The cache now has `capacity` entries, which sets how long words are valid from now on.
     pub fn resize(&mut self, capacity: u64) {
-        self.kept = kept(capacity);
+        self.ghosts_max = ghosts_max(capacity);
     }
 
     /// The line of a key, and its tag, never 0, above the bits of freq.
@@ -100,7 +108,7 @@ impl Recycle {
         (line as usize, (key as u16 & 0x1fff).max(1) << 3)
     }
 
-    /// Brings a key's line near.
+    /// Prefetches a key's line.
     #[inline]
     pub fn prefetch(&self, key: u64) {
         prefetch_slice(&self.lines, self.place(key).0);
@@ -113,19 +121,19 @@ impl Recycle {
 
     /// Remembers a key.
     #[inline]
-    pub fn push(&mut self, key: u64, departed: Departed) {
-        self.since += u64::from(LIFE);
-        while self.since >= self.kept {
-            self.since -= self.kept;
+    pub fn push(&mut self, key: u64, ghost: Ghost) {
+        self.since += u64::from(VALID_MOVES);
+        while self.since >= self.ghosts_max {
+            self.since -= self.ghosts_max;
             self.stamp = (self.stamp + 1) % STAMPS;
         }
         self.unswept += u64::from(SWEEPS) * self.lines.len() as u64;
-        while self.unswept >= self.kept {
-            self.unswept -= self.kept;
+        while self.unswept >= self.ghosts_max {
+            self.unswept -= self.ghosts_max;
             self.sweep();
         }
         let (line, tag) = self.place(key);
-        let Departed { temporary, freq, epoch } = departed;
+        let Ghost { temporary, freq, epoch } = ghost;
         let line = &mut self.lines[line];
         let older = *line;
         line[2..AGES].copy_from_slice(&older[..AGES - 2]);
@@ -134,19 +142,19 @@ impl Recycle {
         line[AGES] = self.stamp << 3 | u8::from(temporary) << 2 | epoch;
     }
 
-    /// What was remembered of a key, which is then forgotten.
+    /// Returns what is remembered of a key, and forgets it.
     #[inline]
-    pub fn take(&mut self, key: u64) -> Option<Departed> {
+    pub fn take(&mut self, key: u64) -> Option<Ghost> {
         let (line, tag) = self.place(key);
         let line = &self.lines[line];
-        // Most keys are not there: all words are compared at once, without a jump for each.
+        // Most keys are not there: all words are compared at once, without a branch for each.
         let is_it = |way: usize| mark_of(line, way) & !7 == tag;
         if !(0..WAYS).fold(false, |found, way| found | is_it(way)) {
             return None;
         }
         let way = (0..WAYS).find(|&way| is_it(way))?;
         let (mark, age) = (mark_of(line, way), line[AGES + way]);
-        if self.moves_since(age) >= LIFE {
+        if self.moves_since(age) >= VALID_MOVES {
             return None;
         }
         let (line, _) = self.place(key);
@@ -154,20 +162,21 @@ impl Recycle {
         line.copy_within(2 * way + 2..AGES, 2 * way);
         line[AGES - 2..AGES].fill(0);
         line.copy_within(AGES + way + 1..AGES + WAYS, AGES + way);
-        Some(Departed { temporary: age >> 2 & 1 == 1, freq: (mark & 7) as u8, epoch: age & 3 })
+        Some(Ghost { temporary: age >> 2 & 1 == 1, freq: (mark & 7) as u8, epoch: age & 3 })
     }
 
-    /// Clears the dead words of the next line. They are its last ones.
+    /// Clears the expired words of the next line. They are its last ones.
     fn sweep(&mut self) {
         let line = &self.lines[self.swept];
-        let is_alive =
-            |&way: &usize| mark_of(line, way) != 0 && self.moves_since(line[AGES + way]) < LIFE;
+        let is_alive = |&way: &usize| {
+            mark_of(line, way) != 0 && self.moves_since(line[AGES + way]) < VALID_MOVES
+        };
         let len = (0..WAYS).rev().find(is_alive).map_or(0, |last| last + 1);
         self.lines[self.swept][2 * len..AGES].fill(0);
         self.swept = (self.swept + 1) % self.lines.len();
     }
 
-    /// Walks everything; `Err` says what is wrong.
+    /// Checks every line; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         for (number, line) in self.lines.iter().enumerate() {
             let len = (0..WAYS).position(|way| mark_of(line, way) == 0).unwrap_or(WAYS);

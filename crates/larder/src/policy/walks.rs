@@ -1,9 +1,10 @@
-//! Walks over all entries of a policy that are in progress at the same time, each with a place of its own.
+//! Walks over all entries of a policy that are in progress at the same time, each with a place of
+//! its own.
 //!
-//! A walk belongs to one live [`crate::Iter`]. While there is none, a change of the policy's order costs one comparison
-//! here; each walk in progress adds one more, and its owner ends it.
+//! A walk belongs to one live [`crate::Iter`]. Without walks, a change of the policy's order costs
+//! one comparison here; each walk in progress adds one more, until its owner ends it.
 
-/// Names a walk until it ends.
+/// Identifies a walk until it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WalkId(u64);
 
@@ -29,7 +30,7 @@ impl<W> Walks<W> {
         walk
     }
 
-    /// Where a walk is; `None` when it was ended.
+    /// The place of a walk; `None` if it has ended.
     pub fn place(&mut self, walk: WalkId) -> Option<&mut W> {
         self.places.iter_mut().find(|(id, _)| *id == walk).map(|(_, place)| place)
     }
@@ -39,7 +40,7 @@ impl<W> Walks<W> {
         self.places.retain(|(id, _)| *id != walk);
     }
 
-    /// All places, which a change of the order may move.
+    /// All places, for a change of the order to move them.
     #[inline]
     pub fn each(&mut self) -> impl Iterator<Item = &mut W> {
         self.places.iter_mut().map(|(_, place)| place)
@@ -50,7 +51,8 @@ impl<W> Walks<W> {
 mod tests {
     use super::*;
 
-    /// Each walk has its own place, whatever others begin and end, and what was ended costs nothing any more.
+    /// Each walk has its own place, whatever others begin and end, and a walk that ended costs
+    /// nothing.
     #[test]
     fn walks_have_places_of_their_own() {
         let mut walks = Walks::default();

@@ -1,8 +1,8 @@
-//! How often properties are tried.
+//! The number of cases of property tests.
 
 use proptest::test_runner::Config as ProptestConfig;
 
-/// So many cases, or as many as `PROPTEST_CASES` asks for.
+/// `few` cases, or as many as `PROPTEST_CASES` states.
 pub fn cases(few: u32) -> ProptestConfig {
     let asked = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_some() {

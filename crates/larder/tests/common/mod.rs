@@ -1,4 +1,4 @@
-//! The slow and obvious cache, and what the tests share with it.
+//! The slow and simple cache, and what the tests share with it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub fn every_policy() -> Vec<Policy> {
     ]
 }
 
-/// What is added to a test's seeds, so that a long run can try others: a thousand times `LARDER_SEED`.
+/// Added to a test's seeds, so that a long run can try others: a thousand times `LARDER_SEED`.
 pub fn seed_added() -> u64 {
     let wanted = std::env::var("LARDER_SEED").map(|seed| seed.parse::<u64>().expect("a number"));
     1000 * wanted.unwrap_or(0)
@@ -56,8 +56,8 @@ impl ModelEntry {
     }
 }
 
-/// First in, first out, within a sum of charges: the whole of what the engine promises about content. Where
-/// another policy chooses, the model is told who left, and holds the engine to everything else.
+/// First in, first out, within a sum of charges: all that the engine promises about content. If
+/// another policy chooses, the engine reports the evictions, and the model checks everything else.
 #[derive(Default)]
 struct ModelShard {
     born: u64,
@@ -68,7 +68,7 @@ struct ModelShard {
     by_age: BTreeMap<u64, Vec<u8>>,
 }
 
-/// As many of those as the cache has shards, each for its keys.
+/// One such cache per shard of the cache, each for its keys.
 pub struct Model {
     cache: Cache,
     classes: Classes,
@@ -161,10 +161,10 @@ impl Model {
         shard.entries.insert(key.to_vec(), entry);
     }
 
-    /// The engine says that an entry left to make room for the last insert, which was of `stored`.
+    /// The engine reports an entry evicted for the last insert, which was of `stored`.
     pub fn left(&mut self, key: &[u8], value: &[u8], cause: Cause, stored: &[u8], now: Seconds) {
-        assert!(key != stored, "nobody leaves for itself");
-        let entry = self.entry(key).expect("who leaves was there");
+        assert!(key != stored, "an insert never evicts itself");
+        let entry = self.entry(key).expect("an evicted entry was there");
         assert_eq!(entry.value, value);
         let is_dead = entry.is_over(Seconds(now.0.saturating_sub(self.stale)));
         assert_eq!(cause, if is_dead { Cause::Expired } else { Cause::Budget });
@@ -211,7 +211,7 @@ fn end_of(ttl: Ttl, now: Seconds) -> Option<u32> {
     ttl.as_seconds().map(|seconds| now.0.saturating_add(seconds).max(1))
 }
 
-/// The cache holds what the model holds, in the model's order, and the reader reads it.
+/// The cache holds the model's entries, in the model's order, and the reader reads them.
 pub fn assert_same(cache: &Cache, reader: &Reader, model: &Model, now: Seconds, seed: u64) {
     let stats = cache.stats().unwrap();
     assert_eq!(stats.conflicts, 0, "seed {seed}: the model knows no conflicts");
@@ -222,7 +222,7 @@ pub fn assert_same(cache: &Cache, reader: &Reader, model: &Model, now: Seconds, 
     );
     let mut entries: Vec<_> = cache.iter(now).collect();
     if model.is_told {
-        // Whatever the policy's order: that of the model.
+        // Whatever the policy's order: in the model's.
         entries.sort_by_cached_key(|entry| {
             let shard = model.shard_of(entry.key());
             model.shards[shard].entries.get(entry.key()).map(|entry| (shard, entry.born))

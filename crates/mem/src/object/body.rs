@@ -1,4 +1,5 @@
-//! An object: the state word, who reads it, who asked to be told. The argument is in the module's header.
+//! An object: the state word, its readers, and those to be notified. The module's header has the
+//! proof.
 
 use std::ops::Range;
 use std::task::Waker;
@@ -17,14 +18,14 @@ use super::{
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// A body, or what there is of it so far. Its handles keep its memory, as its readers and leases do.
+/// A body, or what has arrived of it. Its handles own its memory, as its readers and leases do.
 pub struct Object {
     id: ObjectId,
     pub(crate) store: Arc<Store>,
     state: AtomicU64,
-    /// Loops to be told, a bit each.
+    /// Loops to notify, one bit each.
     loops: AtomicU64,
-    /// Threads and tasks to be told, in order.
+    /// Threads and tasks to wake, in order.
     wakers: Mutex<Fifo<Waker>>,
     readers: AtomicU64,
     filler_loop: u32,
@@ -33,9 +34,9 @@ pub struct Object {
     pub(crate) digests: Option<Box<Digests>>,
 }
 
-/// Where its chunks lie.
+/// Where its chunks are.
 pub(crate) enum Chunks {
-    Kept(Directory),
+    Stored(Directory),
     Transit(Ring),
 }
 
@@ -48,7 +49,7 @@ const OPENED: u64 = 1 << 6;
 const REVOKED: u64 = 1 << 7;
 const LENGTH_SHIFT: u32 = 8;
 
-/// Bytes of the longest body; at ten gigabytes a second it takes two months.
+/// The longest body in bytes; at ten gigabytes a second it takes two months.
 pub(crate) const LENGTH_MAX: u64 = u64::MAX >> LENGTH_SHIFT;
 
 /// The state word at a moment.
@@ -90,7 +91,7 @@ impl Object {
     pub(crate) fn new(store: &Arc<Store>, plan: Plan) -> Self {
         assert!(plan.loop_number < LOOPS_MAX, "loops are numbered below {LOOPS_MAX}");
         let chunks = match plan.kind {
-            Kind::Kept => Chunks::Kept(Directory::new()),
+            Kind::Stored => Chunks::Stored(Directory::new()),
             Kind::Transit { window_bytes } => Chunks::Transit(Ring::new(
                 window_bytes,
                 #[cfg(loom)]
@@ -101,7 +102,7 @@ impl Object {
             store.passes(true);
         }
         let units_max = match &chunks {
-            Chunks::Kept(_) => usize::MAX,
+            Chunks::Stored(_) => usize::MAX,
             Chunks::Transit(ring) => ring.window_units as usize,
         };
         Object {
@@ -117,44 +118,46 @@ impl Object {
         }
     }
 
-    /// Its name.
+    /// Its id.
     pub fn id(&self) -> ObjectId {
         self.id
     }
 
-    /// Where it is in its life.
+    /// Its phase.
     pub fn phase(&self) -> Phase {
-        self.look().phase()
+        self.load().phase()
     }
 
     /// Bytes that readers may lease.
     pub fn published(&self) -> u64 {
-        self.look().published()
+        self.load().published()
     }
 
     /// Bytes of the arena that it holds.
     pub fn bytes_held(&self) -> u64 {
         let units = match &self.chunks {
-            Chunks::Kept(directory) => directory.units(),
+            Chunks::Stored(directory) => directory.units(),
             Chunks::Transit(ring) => u64::from(ring.held_units()),
         };
         units * UNIT_BYTES as u64
     }
 
-    /// Nobody new opens it; its memory goes with the last handle, reader and lease.
+    /// Makes the object unavailable to new readers. Its memory is freed with the last handle,
+    /// reader and lease.
     pub fn revoke(&self) {
         let before = State(self.state.fetch_or(REVOKED, Ordering::AcqRel));
         if !before.has(REVOKED) && before.phase() == Phase::Filling && self.readers() == 0 {
-            self.tell_filler();
+            self.notify_filler();
         }
     }
 
     /// True after `revoke`.
     pub fn is_revoked(&self) -> bool {
-        self.look().has(REVOKED)
+        self.load().has(REVOKED)
     }
 
-    /// A reader of `range`, which may begin and end behind what is there; `u64::MAX` ends at the body's end.
+    /// Opens a reader of `range`, which may begin and end beyond what is there; `u64::MAX` ends at
+    /// the body's end.
     #[cfg(not(loom))]
     pub fn open(
         self: &Arc<Self>,
@@ -182,7 +185,7 @@ impl Object {
         assert!(options.loop_number < LOOPS_MAX, "loops are numbered below {LOOPS_MAX}");
         this.readers.fetch_add(1, Ordering::AcqRel);
         let state = match &this.chunks {
-            Chunks::Kept(_) => this.look(),
+            Chunks::Stored(_) => this.load(),
             Chunks::Transit(_) => State(this.state.fetch_or(OPENED, Ordering::AcqRel)),
         };
         let gone = match state.phase() {
@@ -202,7 +205,7 @@ impl Object {
     }
 
     /// Acquire: pairs with the Release of `publish`, and so shows the bytes and the directory.
-    pub(crate) fn look(&self) -> State {
+    pub(crate) fn load(&self) -> State {
         State(self.state.load(Ordering::Acquire))
     }
 
@@ -210,29 +213,31 @@ impl Object {
         self.readers.load(Ordering::Acquire)
     }
 
-    /// True when to fill it further is of no use to anybody.
+    /// True if filling it further is of no use.
     pub(crate) fn is_unwanted(&self) -> bool {
-        let state = self.look();
+        let state = self.load();
         state.phase() != Phase::Filling || state.has(REVOKED | OPENED) && self.readers() == 0
     }
 
-    /// By others than the filler, or while it goes on: it has failed, and everybody hears of it.
-    pub(crate) fn break_off(&self, failure: Failure) {
+    /// Called by others than the filler, or while it continues: the object has failed, and all are
+    /// notified.
+    pub(crate) fn abort(&self, failure: Failure) {
         let before = self.fail(failure);
-        self.tell_readers(before);
+        self.notify_readers(before);
         if before.phase() == Phase::Filling {
-            self.tell_filler();
+            self.notify_filler();
         }
     }
 
-    /// A reader goes.
+    /// Called when a reader is dropped.
     pub(crate) fn close(&self) {
         if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 && self.phase() == Phase::Filling {
-            self.tell_filler();
+            self.notify_filler();
         }
     }
 
-    /// By a reader that found nothing: its loop will be told. What it gets back it must look at (2 in the header).
+    /// Called by a reader that found nothing: its loop will be notified. The caller must check the
+    /// returned value (2 in the header).
     pub(crate) fn ask(&self, loop_bit: u64) -> State {
         #[cfg(loom)]
         if self.store.fault == ObjectFault::BitBeforeLoop {
@@ -240,14 +245,15 @@ impl Object {
             self.loops.fetch_or(loop_bit, Ordering::Relaxed);
             return state;
         }
-        // Before the bit, whose Release carries it to whoever takes that away.
+        // Before the bit, whose Release carries it to the thread that clears the bit.
         self.loops.fetch_or(loop_bit, Ordering::Relaxed);
         State(self.state.fetch_or(WAITING, Ordering::AcqRel))
     }
 
-    /// The same by a thread or a task; `ticket` is its place among them, which it keeps when it asks again.
+    /// The same for a thread or a task; `ticket` is its place in the queue, which it has until it
+    /// is woken.
     pub(crate) fn ask_waker(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> State {
-        // Cloned and dropped outside the lock: that is other people's code.
+        // Cloned and dropped outside the lock, because a waker runs foreign code.
         let mut waker = waker.clone();
         {
             let mut wakers = self.wakers.lock();
@@ -259,13 +265,14 @@ impl Object {
         State(self.state.fetch_or(WAKERS, Ordering::AcqRel))
     }
 
-    /// It does not wait any more.
-    pub(crate) fn forget_waker(&self, ticket: Ticket) {
+    /// Removes a waker that no longer waits.
+    pub(crate) fn remove_waker(&self, ticket: Ticket) {
         let waker = self.wakers.lock().remove(ticket);
         drop(waker);
     }
 
-    /// By the filler: `bytes` more are visible. What was before says whether somebody waits.
+    /// Called by the filler: `bytes` more are visible. The returned value tells whether a reader
+    /// waits.
     pub(crate) fn publish(&self, bytes: u64) -> State {
         let order = match () {
             #[cfg(loom)]
@@ -275,7 +282,7 @@ impl Object {
         State(self.state.fetch_add(bytes << LENGTH_SHIFT, order))
     }
 
-    /// By the filler, once: the last `bytes` are visible, and no more come.
+    /// Called by the filler, once: the last `bytes` are visible, and no more come.
     pub(crate) fn seal(&self, bytes: u64) -> State {
         State(self.state.fetch_add(bytes << LENGTH_SHIFT | SEALED, Ordering::AcqRel))
     }
@@ -298,8 +305,8 @@ impl Object {
         State(state)
     }
 
-    /// Tells whoever waited, if `before` says that somebody did (3 in the header).
-    pub(crate) fn tell_readers(&self, before: State) {
+    /// Notifies all that wait, if `before` says that there are any (3 in the header).
+    pub(crate) fn notify_readers(&self, before: State) {
         if !before.has(WAITING | WAKERS) {
             return;
         }
@@ -336,48 +343,48 @@ impl Object {
         }
     }
 
-    /// Its filler should look again.
-    pub(crate) fn tell_filler(&self) {
+    /// Notifies its filler.
+    pub(crate) fn notify_filler(&self) {
         let loop_number = self.filler_loop;
         self.store.post(Notice { loop_number, object: self.id, news: News::Room });
     }
 
-    /// Does what a step of the ring came to, without its lock.
+    /// Performs the result of a step of the ring, without its lock.
     pub(crate) fn take_step(&self, step: Step) {
         self.store.give_back(step.freed);
         if step.is_room {
-            self.tell_filler();
+            self.notify_filler();
         }
     }
 
     /// The number of the chunk of a published byte.
     pub(crate) fn find(&self, position: u64) -> u64 {
         match &self.chunks {
-            Chunks::Kept(directory) => directory.find(position) as u64,
+            Chunks::Stored(directory) => directory.find(position) as u64,
             Chunks::Transit(ring) => ring.find(position),
         }
     }
 
     pub(crate) fn chunk(&self, number: u64) -> Chunk {
         match &self.chunks {
-            Chunks::Kept(directory) => directory.chunk(number as usize),
+            Chunks::Stored(directory) => directory.chunk(number as usize),
             Chunks::Transit(ring) => ring.chunk(number),
         }
     }
 
     pub(crate) fn push(&self, start: u64, extent: Extent) {
         match &self.chunks {
-            Chunks::Kept(directory) => {
+            Chunks::Stored(directory) => {
                 directory.push(start, extent);
             }
             Chunks::Transit(ring) => ring.push(start, extent),
         }
     }
 
-    /// The filler's chunk has `extent` left.
+    /// The filler's chunk shrinks to `extent`.
     pub(crate) fn trim(&self, extent: Extent) {
         match &self.chunks {
-            Chunks::Kept(directory) => directory.trim(directory.count() - 1, extent),
+            Chunks::Stored(directory) => directory.trim(directory.count() - 1, extent),
             Chunks::Transit(ring) => ring.trim(extent),
         }
     }
@@ -385,8 +392,8 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        self.store.bury(match &self.chunks {
-            Chunks::Kept(directory) => directory.extents(),
+        self.store.free_all(match &self.chunks {
+            Chunks::Stored(directory) => directory.extents(),
             Chunks::Transit(ring) => {
                 self.store.passes(false);
                 ring.extents()
@@ -397,7 +404,7 @@ impl Drop for Object {
 
 impl std::fmt::Debug for Object {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.look();
+        let state = self.load();
         f.debug_struct("Object")
             .field("id", &self.id)
             .field("phase", &state.phase())

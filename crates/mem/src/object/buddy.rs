@@ -1,21 +1,21 @@
-//! The arena's books: blocks of a power of two of units, split and joined again.
+//! The arena's allocator: blocks of a power of two of units, split and joined again.
 //!
-//! An order is a set of free blocks of `2^order` units, as a bitmap with summaries above it, so that the least
-//! free block is found in a few loads however large the arena is. The least one first keeps what is used
-//! together, and leaves the far end for large blocks.
+//! An order is a set of free blocks of `2^order` units, as a bitmap with summaries above it, so
+//! that the lowest free block is found in a few loads however large the arena is. Taking the lowest
+//! one first keeps used memory together, and leaves the far end for large blocks.
 //!
-//! What is handed out need not be a power of two: the tail that nobody asked for is free again at once, and
+//! An allocation need not be a power of two: the unused tail of its block is free again at once.
 //! [`Buddy::free`] takes any extent, cut in any way, and joins what was split.
 //!
 //! Invariants
-//! 1. A unit lies in one free block, or in none when somebody has it.
+//! 1. A unit is in one free block, or in none while it is allocated.
 //! 2. No two halves of a block are both free: they would be that block.
 //!
-//! Cost: 2.03 bits a unit; `alloc` and `free` take O(orders) for a block.
+//! Cost: 2.03 bits per unit; `alloc` and `free` take O(orders) per block.
 
 use super::{CHUNK_UNITS_MAX, ORDERS};
 
-/// Units of the arena that belong together.
+/// Contiguous units of the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub unit: u32,
@@ -23,16 +23,16 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Cuts off what lies behind the first `units`.
+    /// Cuts off the part after the first `units`.
     pub fn split_off(&mut self, units: u32) -> Extent {
-        assert!(units <= self.units, "a tail lies in its extent");
+        assert!(units <= self.units, "a tail is within its extent");
         let tail = Extent { unit: self.unit + units, units: self.units - units };
         self.units = units;
         tail
     }
 }
 
-/// A set of small numbers; a bit of each level says that a word of the level below is not 0.
+/// A set of small numbers; a bit of each level tells that a word of the level below is not 0.
 #[derive(Debug)]
 struct Bits {
     levels: Vec<Box<[u64]>>,
@@ -69,7 +69,7 @@ impl Bits {
         }
     }
 
-    /// True when it was there.
+    /// True if it was in the set.
     fn remove(&mut self, mut number: usize) -> bool {
         if !self.contains(number) {
             return false;
@@ -112,7 +112,7 @@ pub(crate) struct Buddy {
 }
 
 impl Buddy {
-    /// All of `units` is free; a multiple of the largest block.
+    /// An allocator with all of `units` free; a multiple of the largest block.
     pub fn new(units: u32) -> Self {
         assert!(units.is_multiple_of(CHUNK_UNITS_MAX), "an arena of whole blocks");
         let mut buddy = Buddy {
@@ -134,8 +134,8 @@ impl Buddy {
         self.units
     }
 
-    /// Exactly `units` (at most a chunk's) in one piece; if there is no such piece, the largest there is;
-    /// `None` when nothing is free.
+    /// Allocates exactly `units` (at most a chunk) in one piece. If there is no such piece,
+    /// allocates the largest there is; `None` if nothing is free.
     pub fn alloc(&mut self, units: u32) -> Option<Extent> {
         let units = units.clamp(1, CHUNK_UNITS_MAX);
         let wanted = units.next_power_of_two().trailing_zeros() as usize;
@@ -152,7 +152,7 @@ impl Buddy {
         Some(extent)
     }
 
-    /// Takes back units that somebody had; an empty extent is nothing.
+    /// Frees allocated units; an empty extent is allowed.
     pub fn free(&mut self, extent: Extent) {
         let Extent { mut unit, units } = extent;
         let end = unit + units;
@@ -182,7 +182,7 @@ impl Buddy {
         (0..ORDERS).any(|order| self.orders[order].contains(unit as usize >> order))
     }
 
-    /// Walks all of it.
+    /// Checks all invariants.
     pub fn validate(&self) -> Result<(), String> {
         let mut is_free = vec![false; self.units as usize];
         for (order, bits) in self.orders.iter().enumerate() {
@@ -216,8 +216,8 @@ impl Buddy {
 mod tests {
     use super::*;
 
-    /// What is asked for comes in exactly that size and never overlaps; all given back in another order, cut
-    /// differently, the arena is one piece again: random sizes from a fixed seed.
+    /// Allocations have exactly the requested size and never overlap. When all are freed in another
+    /// order, cut differently, the arena is one piece again. Random sizes from a fixed seed.
     #[test]
     fn splits_and_joins() {
         let units = 4 * CHUNK_UNITS_MAX;
@@ -270,7 +270,8 @@ mod tests {
         assert_eq!(buddy.alloc(1), None);
     }
 
-    /// When no large block is free the largest smaller one is taken: half a chunk, then what else there is.
+    /// If no large block is free the largest smaller one is taken: half a chunk, then what else
+    /// there is.
     #[test]
     fn takes_the_largest_there_is() {
         let mut buddy = Buddy::new(CHUNK_UNITS_MAX);

@@ -1,9 +1,10 @@
-//! Checks of what is leased, page by page, against what was written: for stores that are given a digest.
+//! Checks each leased page against what was written, for stores with a digest.
 //!
-//! A chunk but the last is full, so unit `n` of the object is one unit of the arena, and has one digest. The filler
-//! computes it as it writes, and puts it here, under a lock, before it publishes the unit's last byte; a reader
-//! checks the units that it is about to lease from. The unit that is still being filled has none yet and is not
-//! checked. In transit only as many are kept as the window has units.
+//! Every chunk but the last is full, so unit `n` of the object is one unit of the arena, and has
+//! one digest. The filler computes it while writing, and stores it here, under a lock, before it
+//! publishes the unit's last byte. A reader checks the units that it is about to lease from. The
+//! unit that is still being filled has no digest yet and is not checked. In transit there are only
+//! as many digests as the window has units.
 
 use std::collections::VecDeque;
 
@@ -22,7 +23,7 @@ pub(crate) struct Digests {
 
 #[derive(Default)]
 struct Known {
-    /// The unit of the first one kept.
+    /// The unit of the first digest.
     first: u64,
     digests: VecDeque<u32>,
     /// Bytes of the object that have a digest, or had one.
@@ -34,8 +35,8 @@ impl Digests {
         Digests { digest, units_max, known: Mutex::new(Known::default()) }
     }
 
-    /// Checks the units that bytes `start .. end` of the object are in. `unit(position, len)` gives bytes of one;
-    /// they are written and stay as they are.
+    /// Checks the units that contain bytes `start .. end` of the object. `unit(position, len)`
+    /// returns bytes of one unit; they are written and do not change.
     pub fn check<'a>(
         &self,
         start: u64,
@@ -64,14 +65,14 @@ impl Digests {
 /// The filler's side.
 #[derive(Debug, Default)]
 pub(crate) struct Digesting {
-    /// Of the bytes of the current unit.
+    /// The digest of the current unit's bytes.
     current: u32,
     bytes: u64,
     complete: Vec<u32>,
 }
 
 impl Digesting {
-    /// More bytes of the object, in order.
+    /// Adds more bytes of the object, in order.
     pub fn wrote(&mut self, digest: Digest, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let left = (UNIT - self.bytes % UNIT) as usize;
@@ -85,7 +86,7 @@ impl Digesting {
         }
     }
 
-    /// What was written is about to be published; `is_last` when nothing comes after it.
+    /// Called before written bytes are published; `is_last` if no bytes come after them.
     pub fn publish(&mut self, digests: &Digests, is_last: bool) {
         let mut bytes = self.bytes - self.bytes % UNIT;
         if is_last && bytes < self.bytes {

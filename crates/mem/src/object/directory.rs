@@ -1,11 +1,11 @@
-//! Where a kept object's chunks lie: append-only, read without a lock while it grows.
+//! Where a stored object's chunks are: append-only, read without a lock while it grows.
 //!
-//! The first entries are in the object itself, since most bodies need no more; the others in levels, each of
-//! which has twice as many as the one before and never moves.
+//! The first entries are in the object itself, since most bodies need no more. The others are in
+//! levels, each of which has twice as many as the one before and never moves.
 //!
-//! *Order.* Its one writer stores an entry (Relaxed), then the count (Release), then publishes bytes in that chunk
-//! (Release of the state word). Readers look at the count (Acquire) only after they have seen bytes published, so
-//! the chunk of each byte that they know of is below the count.
+//! *Order.* Its one writer stores an entry (Relaxed), then the count (Release), then publishes
+//! bytes in that chunk (Release of the state word). Readers load the count (Acquire) only after
+//! they have seen published bytes, so the chunk of each byte that they know of is below the count.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ const INLINE: usize = 2;
 /// Entries of the first level.
 const LEVEL: usize = 4;
 
-/// More than units have numbers.
+/// More than there are unit numbers.
 const LEVELS: usize = 30;
 
 #[derive(Debug)]
@@ -33,12 +33,12 @@ type Levels = [OnceLock<Box<[Entry]>>; LEVELS];
 
 #[derive(Debug)]
 struct Entry {
-    /// Where in the object it begins.
+    /// The chunk's first byte in the object.
     start: AtomicU64,
-    /// `unit << 32 | units`. Its last change is a trim, which takes away what was never published: readers may see
-    /// either.
+    /// `unit << 32 | units`. Its last change is a trim, which removes what was never published:
+    /// readers may see either.
     place: AtomicU64,
-    /// Not 0 when the kernel was shown some of it.
+    /// Not 0 if some of it was passed to the kernel.
     is_shown: AtomicU32,
 }
 
@@ -54,7 +54,7 @@ impl Chunk {
         self.start + u64::from(self.extent.units) * UNIT_BYTES as u64
     }
 
-    /// Where in the arena an byte of the object lies.
+    /// The arena offset of a byte of the object.
     pub fn offset(&self, position: u64) -> u64 {
         u64::from(self.extent.unit) * UNIT_BYTES as u64 + (position - self.start)
     }
@@ -74,7 +74,7 @@ impl Directory {
         self.count.load(Ordering::Acquire) as usize
     }
 
-    /// By the filler alone: one more chunk, which begins at `start`. Its index.
+    /// Called by the filler alone: adds a chunk that begins at `start`, and returns its index.
     pub fn push(&self, start: u64, extent: Extent) -> usize {
         let index = self.count.load(Ordering::Relaxed) as usize;
         let entry = match index.checked_sub(INLINE) {
@@ -93,7 +93,7 @@ impl Directory {
         index
     }
 
-    /// By the filler alone: the chunk has `extent` left.
+    /// Called by the filler alone: the chunk shrinks to `extent`.
     pub fn trim(&self, index: usize, extent: Extent) {
         self.entry(index).set(extent);
     }
@@ -103,9 +103,9 @@ impl Directory {
         Chunk { start: entry.start.load(Ordering::Relaxed), extent: entry.extent() }
     }
 
-    /// The chunk of an byte that is published.
+    /// The chunk of a published byte.
     pub fn find(&self, position: u64) -> usize {
-        // The first that begins behind it.
+        // The first that begins after it.
         let (mut low, mut high) = (0, self.count());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -114,21 +114,21 @@ impl Directory {
         low.checked_sub(1).expect("the first chunk begins at 0")
     }
 
-    /// The kernel was shown some of it.
+    /// Records that some of it was passed to the kernel.
     pub fn note_shown(&self, index: usize) {
         let is_shown = &self.entry(index).is_shown;
-        // A line that many lease from is written once.
+        // A cache line that many lease from is written only once.
         if is_shown.load(Ordering::Relaxed) == 0 {
             is_shown.store(1, Ordering::Relaxed);
         }
     }
 
-    /// Units that its chunks have.
+    /// The units of its chunks.
     pub fn units(&self) -> u64 {
         (0..self.count()).map(|index| u64::from(self.chunk(index).extent.units)).sum()
     }
 
-    /// All extents, and which of them the kernel was shown: when the object goes.
+    /// All extents, and whether the kernel got some of each: for when the object is dropped.
     pub fn extents(&self) -> Vec<(Extent, bool)> {
         let extent = |index| {
             let entry = self.entry(index);
@@ -145,7 +145,7 @@ impl Directory {
     }
 }
 
-/// Level and place within of the entry behind `index` others.
+/// The level of the entry with `index`, and its position there.
 fn locate(index: usize) -> (usize, usize) {
     let level = (index / LEVEL + 1).ilog2() as usize;
     (level, index - LEVEL * ((1 << level) - 1))

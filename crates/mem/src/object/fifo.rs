@@ -1,8 +1,8 @@
-//! A queue that anyone may leave from the middle, in O(1): who waits is woken in order, and who goes away leaves
-//! no trace.
+//! A queue with O(1) removal from the middle: waiters are woken in order, and those that stop
+//! waiting leave no trace.
 //!
-//! A doubly linked list through a slab. A [`Ticket`] of an entry that has left finds nothing, also when its place
-//! has been taken again.
+//! A doubly linked list in a slab. A [`Ticket`] of a removed entry finds nothing, also when its
+//! place is used again.
 
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
@@ -10,23 +10,23 @@ pub(crate) struct Fifo<T> {
     first: Option<u32>,
     last: Option<u32>,
     vacant: Vec<u32>,
-    /// Counts entries ever: what tells two lives of a place apart.
+    /// Counts all entries ever, to distinguish two uses of a place.
     entries_ever: u64,
 }
 
 #[derive(Debug)]
 struct Place<T> {
-    life: u64,
+    generation: u64,
     value: Option<T>,
     before: Option<u32>,
     after: Option<u32>,
 }
 
-/// Names an entry while it is in the queue.
+/// Identifies an entry while it is in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
     place: u32,
-    life: u64,
+    generation: u64,
 }
 
 impl<T> Default for Fifo<T> {
@@ -41,9 +41,9 @@ impl<T> Fifo<T> {
     }
 
     pub fn push(&mut self, value: T) -> Ticket {
-        let life = self.entries_ever;
+        let generation = self.entries_ever;
         self.entries_ever += 1;
-        let entry = Place { life, value: Some(value), before: self.last, after: None };
+        let entry = Place { generation, value: Some(value), before: self.last, after: None };
         let place = match self.vacant.pop() {
             Some(place) => {
                 self.places[place as usize] = entry;
@@ -59,18 +59,18 @@ impl<T> Fifo<T> {
             None => self.first = Some(place),
         }
         self.last = Some(place);
-        Ticket { place, life }
+        Ticket { place, generation }
     }
 
-    /// `None` when it is no longer in the queue.
+    /// `None` if it is no longer in the queue.
     pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut T> {
         let place = self.places.get_mut(ticket.place as usize)?;
-        if place.life == ticket.life { place.value.as_mut() } else { None }
+        if place.generation == ticket.generation { place.value.as_mut() } else { None }
     }
 
     pub fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let place = self.places.get_mut(ticket.place as usize)?;
-        if place.life != ticket.life {
+        if place.generation != ticket.generation {
             return None;
         }
         let value = place.value.take()?;
@@ -85,7 +85,7 @@ impl<T> Fifo<T> {
         }
         self.vacant.push(ticket.place);
         if self.len() == 0 {
-            // What a crowd has left is given back.
+            // Frees the memory of a long queue.
             self.places = Vec::new();
             self.vacant = Vec::new();
         }
@@ -106,14 +106,14 @@ impl<T> Fifo<T> {
         self.remove(first)
     }
 
-    /// All of it; tickets of before find nothing here.
+    /// Takes all entries; earlier tickets find nothing here.
     pub fn take(&mut self) -> Fifo<T> {
         let entries_ever = self.entries_ever;
         std::mem::replace(self, Fifo { entries_ever, ..Fifo::default() })
     }
 
     fn ticket(&self, place: u32) -> Option<Ticket> {
-        Some(Ticket { place, life: self.places.get(place as usize)?.life })
+        Some(Ticket { place, generation: self.places.get(place as usize)?.generation })
     }
 }
 
@@ -123,8 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// It does what a queue does from which entries are searched and removed: a thousand random steps; a ticket
-    /// of one that has left finds nothing.
+    /// It behaves like a queue whose entries are searched and removed, over a thousand random
+    /// steps; a ticket of a removed entry finds nothing.
     #[test]
     fn as_an_obvious_queue() {
         let (mut fifo, mut model) = (Fifo::default(), VecDeque::new());

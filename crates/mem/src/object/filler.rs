@@ -15,23 +15,23 @@ use super::{
 };
 use crate::sync::Arc;
 
-/// Writes an object. Dropped before `seal`, it has abandoned it: readers learn that there is no more.
+/// Writes an object. If it is dropped before `seal`, the object has failed as abandoned.
 pub struct Filler {
     object: Arc<Object>,
     plan: Plan,
     /// The chunk that it writes into.
     current: Option<Extent>,
-    /// It is one huge page.
+    /// The chunk is one huge page.
     is_large: bool,
-    /// Bytes of the current chunk that were written.
+    /// Bytes written to the current chunk.
     used: u64,
     written: u64,
     published: u64,
-    /// What was published when readers were last told.
+    /// Bytes published when readers were last notified.
     posted: u64,
-    /// Bytes of the last room that were not written yet.
+    /// Bytes of the last room that are not written yet.
     room_bytes: usize,
-    /// Units of the next chunk, of a body whose length nobody knows.
+    /// Units of the next chunk, for a body of unknown length.
     next_units: u32,
     ticket: Option<Ticket>,
     digesting: Digesting,
@@ -41,7 +41,7 @@ pub struct Filler {
 /// Where to write.
 #[derive(Debug)]
 pub enum Room<'a> {
-    /// Here; at least one byte. What was there before is anybody's.
+    /// Here; at least one byte, with arbitrary old contents.
     Memory(&'a mut [u8]),
     /// Nowhere yet; [`super::News::Room`] comes.
     Later,
@@ -66,18 +66,19 @@ impl Filler {
         }
     }
 
-    /// What it fills.
+    /// The object that it fills.
     pub fn object(&self) -> &Arc<Object> {
         &self.object
     }
 
-    /// Readers of it at the moment.
+    /// The present number of its readers.
     pub fn readers(&self) -> usize {
         self.object.readers() as usize
     }
 
-    /// True when to go on is of no use: nobody reads it and nobody ever will, because it is revoked, or in transit and
-    /// had its reader; or it has failed while it was filled. A filler that hears [`super::News::Room`] should look.
+    /// True if filling further is of no use: there is no reader and can be none, because the object
+    /// is revoked, or in transit and had its reader; or it has failed. A filler that gets
+    /// [`super::News::Room`] should check this.
     pub fn is_unwanted(&self) -> bool {
         self.object.is_unwanted()
     }
@@ -87,7 +88,8 @@ impl Filler {
         self.written
     }
 
-    /// Room for up to `bytes_max` bytes, in one piece. What the last room had left is part of it again.
+    /// Room for up to `bytes_max` bytes, in one piece. It includes the unwritten part of the last
+    /// room.
     pub fn room(&mut self, bytes_max: usize) -> Room<'_> {
         self.room_bytes = 0;
         if self.left() == 0 && !self.next_chunk() {
@@ -98,12 +100,13 @@ impl Filler {
         let offset = u64::from(current.unit) * UNIT_BYTES as u64 + self.used;
         self.room_bytes = len;
         let data = self.object.store.memory.at(offset, len);
-        // SAFETY: the chunk is the object's (O1), nothing of it from `used` on is published, so it is ours alone, and
-        // `&mut self` lends it once at a time (O2). Memory of the arena is always initialized: it began as zeroes.
+        // SAFETY: the chunk is the object's (O1), nothing of it from `used` on is published, so it
+        // is ours alone, and `&mut self` returns it once at a time (O2). Memory of the arena is
+        // always initialized: it began as zeroes.
         Room::Memory(unsafe { std::slice::from_raw_parts_mut(data, len) })
     }
 
-    /// The first `bytes` of the last room are the object's now; nobody sees them yet.
+    /// The first `bytes` of the last room are part of the object now, not yet visible.
     pub fn wrote(&mut self, bytes: usize) {
         assert!(bytes <= self.room_bytes, "{bytes} bytes in a room of {}", self.room_bytes);
         let current = self.current.expect("a room was in a chunk");
@@ -120,8 +123,8 @@ impl Filler {
         self.written += bytes as u64;
     }
 
-    /// All that was written is visible now. Readers that wait are told when [`POST_BYTES`] have come since they
-    /// were told last.
+    /// Makes all written bytes visible. Waiting readers are notified if [`POST_BYTES`] have come
+    /// since the last notice.
     pub fn publish(&mut self) {
         if self.written - self.posted >= POST_BYTES {
             self.publish_now();
@@ -130,18 +133,18 @@ impl Filler {
         }
     }
 
-    /// All that was written is visible now, and readers that wait are told, however little it is.
+    /// Makes all written bytes visible, and notifies waiting readers, however few bytes there are.
     pub fn publish_now(&mut self) {
         if self.written == self.posted {
             return;
         }
         let before = match self.written - self.published {
-            // It has been visible for some time, and who waits has not been told.
-            0 => self.object.look(),
+            // The bytes are visible already, but waiting readers are not notified.
+            0 => self.object.load(),
             _ => self.show(),
         };
         self.posted = self.written;
-        self.object.tell_readers(before);
+        self.object.notify_readers(before);
     }
 
     fn show(&mut self) -> State {
@@ -157,7 +160,8 @@ impl Filler {
         }
     }
 
-    /// The body is complete, with all that was written; unless another length was announced: then it has failed.
+    /// Completes the body with all written bytes. If another length was announced, the body has
+    /// failed.
     pub fn seal(mut self) {
         self.end(match self.plan.bytes {
             Some(bytes) if self.written < bytes => Some(Failure::Origin),
@@ -166,20 +170,20 @@ impl Filler {
         });
     }
 
-    /// The body will never be complete. What was published stays readable; what was only written is lost.
+    /// Fails the body. Published bytes stay readable; unpublished ones are lost.
     pub fn fail(mut self, failure: Failure) {
         self.end(Some(failure));
     }
 
-    /// Bytes of the current chunk that are not written.
+    /// Unwritten bytes of the current chunk.
     fn left(&self) -> u64 {
         self.current.map_or(0, |extent| u64::from(extent.units) * UNIT_BYTES as u64 - self.used)
     }
 
-    /// Gets a chunk; false when there is none now, and then it will be told.
+    /// Gets a chunk; false if there is none now, and then a notice comes.
     fn next_chunk(&mut self) -> bool {
         if LENGTH_MAX - self.written < (UNIT_BYTES * CHUNK_UNITS_MAX as usize) as u64 {
-            self.object.break_off(Failure::TooLong);
+            self.object.abort(Failure::TooLong);
             return false;
         }
         let units = match &self.object.chunks {
@@ -191,7 +195,7 @@ impl Filler {
                 }
                 step.chunk_units
             }
-            Chunks::Kept(_) => {
+            Chunks::Stored(_) => {
                 match self.plan.bytes.map(|bytes| bytes.saturating_sub(self.written)) {
                     Some(rest) if rest > 0 => {
                         rest.div_ceil(UNIT_BYTES as u64).min(u64::from(CHUNK_UNITS_MAX)) as u32
@@ -220,9 +224,10 @@ impl Filler {
     }
 
     fn enlarge(&self, extent: Extent) -> bool {
-        let Chunks::Kept(directory) = &self.object.chunks else { return false };
-        // SAFETY: the chunk is the object's (O1), nothing of it is published and it is lent to nobody (O2). It stays whole
-        // (`end`), and is punched when it goes, as what the kernel was shown.
+        let Chunks::Stored(directory) = &self.object.chunks else { return false };
+        // SAFETY: the chunk is the object's (O1), nothing of it is published, and no room of it is
+        // borrowed (O2). It stays whole (`end`), and is punched when it is freed, as if the kernel
+        // had it.
         let is_large =
             unsafe { self.object.store.memory.enlarge(u64::from(extent.unit) * UNIT_BYTES as u64) };
         if is_large {
@@ -252,8 +257,8 @@ impl Filler {
             }
             Some(failure) => self.object.fail(failure),
         };
-        self.object.tell_readers(before);
-        // Nothing of it was ever published, so nobody leases it and the kernel was not shown it.
+        self.object.notify_readers(before);
+        // None of it was ever published, so it is not leased, and the kernel never had it.
         self.object.store.give_back(tail.map(|tail| (tail, false)).into_iter().collect());
     }
 }

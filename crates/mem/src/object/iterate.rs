@@ -1,8 +1,8 @@
-//! Readers for tasks and for threads, on the reader that never blocks: a stream of leases, and an iterator that
-//! waits.
+//! Readers for tasks and for threads, on top of the reader that never blocks: a stream of leases,
+//! and a blocking iterator.
 //!
-//! The crate knows no runtime. [`LeaseStream`] has the method that `futures::Stream` asks for, and is one in three
-//! lines, in a crate that has both:
+//! The crate depends on no runtime. [`LeaseStream`] has the method that `futures::Stream` needs,
+//! and becomes one in three lines, in a crate that has both:
 //!
 //! ```text
 //! impl futures::Stream for Body { type Item = Result<Lease, Failure>;
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 
 use super::{Failure, Lease, Leased, Reader};
 
-/// The leases of a reader, one by one. When they hold all that they may, it waits until one of them is dropped.
+/// The leases of a reader, one by one. At their limit, it waits until one of them is dropped.
 #[derive(Debug)]
 pub struct LeaseStream {
     reader: Reader,
@@ -26,12 +26,12 @@ pub struct LeaseStream {
 }
 
 impl LeaseStream {
-    /// Asks for up to `bytes_max` bytes at a time.
+    /// Leases up to `bytes_max` bytes at a time.
     pub fn new(reader: Reader, bytes_max: u64) -> Self {
         LeaseStream { reader, bytes_max, ready: VecDeque::new(), has_ended: false }
     }
 
-    /// The next lease; the failure once, if there is one; then `None`.
+    /// The next lease; a failure once; then `None`.
     pub fn poll_next(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -77,11 +77,11 @@ mod threads {
 
     use crate::object::{Gone, Leased, Object, ReaderOptions};
 
-    /// Bytes of a piece at most: what a check has looked at is still near when the visitor looks at it (with pieces of a whole
-    /// chunk an iteration with a check took 1.36 times as long).
+    /// The largest piece in bytes: what a check has read is still in the cache when the visitor
+    /// reads it. (With pieces of a whole chunk an iteration with a check took 1.36 times as long.)
     const PIECE_BYTES_MAX: u64 = 64 << 10;
 
-    /// Wakes a thread that is parked.
+    /// Wakes a parked thread.
     struct Parked(Thread);
 
     impl Wake for Parked {
@@ -94,8 +94,8 @@ mod threads {
         }
     }
 
-    /// Hands the bytes of `range` to `visit`, piece by piece, until it breaks or they end; the thread sleeps while
-    /// there is nothing. A failure on the way is `Gone::Failed`.
+    /// Passes the bytes of `range` to `visit`, piece by piece, until it breaks or they end; the
+    /// thread sleeps while there are none. A failure meanwhile is `Gone::Failed`.
     pub fn iterate<B>(
         object: &Arc<Object>,
         range: Range<u64>,
@@ -108,7 +108,8 @@ mod threads {
         let mut leases = Vec::new();
         loop {
             match reader.poll_lease(&mut cx, &mut leases, PIECE_BYTES_MAX) {
-                // Woken before this it returns at once; woken for nothing it asks again.
+                // If it was woken before, this returns at once; after a spurious wake-up it asks
+                // again.
                 Poll::Pending | Poll::Ready(Leased::Later) => thread::park(),
                 Poll::Ready(Leased::Some { .. }) => {
                     for lease in &leases {

@@ -1,4 +1,4 @@
-//! Leases: bytes of an object that outlive the call that found them, on any thread.
+//! Leases: bytes of an object that outlive the call that returned them, on any thread.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
@@ -13,15 +13,15 @@ pub(crate) struct Account {
     pub object: Arc<Object>,
     pub loop_number: u32,
     pub lease_bytes_max: u64,
-    /// Bytes that its leases hold; `WAITS` when somebody is to be woken as they come back.
+    /// Bytes that its leases hold; `WAITS` if a waker is to be woken when they return.
     pub leased_bytes: AtomicU64,
     pub returned_waker: Mutex<Option<Waker>>,
 }
 
 const WAITS: u64 = 1 << 63;
 
-/// The right to read some bytes of an object, in one piece, until it is dropped or given back; nobody changes them
-/// meanwhile, and whatever becomes of the object, they stay.
+/// The right to read some bytes of an object, in one piece, until it is dropped or returned. The
+/// bytes do not change meanwhile, whatever happens to the object.
 pub struct Lease {
     account: Arc<Account>,
     data: NonNull<u8>,
@@ -29,9 +29,9 @@ pub struct Lease {
     offset: u64,
     chunk: u64,
     is_shown: AtomicBool,
-    /// It was given back, and what is left is to let go of the account.
+    /// It was returned, and only its reference to the account is left.
     is_returned: bool,
-    /// For whoever holds it: a connection's number, an offset into a response. Begins as 0.
+    /// For the owner: a connection's number, an offset into a response. Begins as 0.
     pub user: u64,
 }
 
@@ -41,8 +41,8 @@ unsafe impl Send for Lease {}
 unsafe impl Sync for Lease {}
 
 impl Lease {
-    /// Bytes `offset .. offset + len` of the arena, which lie in `chunk`, are published, and were not leased by this
-    /// account before.
+    /// Bytes `offset .. offset + len` of the arena, which are in `chunk`, are published, and were
+    /// not leased by this account before.
     pub(crate) fn new(account: &Arc<Account>, chunk: u64, offset: u64, len: usize) -> Self {
         let data = account.object.store.memory.at(offset, len);
         Lease {
@@ -60,21 +60,22 @@ impl Lease {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.account.object.store.memory.note_read(self.offset, self.len);
-        // SAFETY: they are published, so they do not change (O3) as long as the object has their unit: it does,
-        // because this lease was not given back (O4), and it cannot be while `self` is borrowed.
+        // SAFETY: they are published, so they do not change (O3) as long as the object has their
+        // unit. It does, because this lease was not returned (O4), and cannot be while `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 
-    /// Sends them to a socket, from byte `skip` on, by their pages and without a copy: how many it took. The socket must be
-    /// non-blocking. The kernel may hold on to the pages after the call has returned and the lease is gone; they are
-    /// not written again (O5).
+    /// Sends them to a socket, from byte `skip` on, by their pages and without a copy; returns how
+    /// many it took. The socket must be non-blocking. The kernel may hold the pages after the call
+    /// has returned and the lease is dropped; they are not written again (O5).
     ///
-    /// That has a price when the memory is used again: a punch and fresh pages, for 2 MiB some 0.3 to 0.6 ms and 1.6 to
-    /// 2.1 ms, where pages that are still there are filled in 0.1 ms. It is for what is kept and sent often. Send what
-    /// is in transit by copy.
+    /// Reusing the memory then needs a punch and new pages: for 2 MiB 0.3 to 0.6 ms and 1.6 to 2.1
+    /// ms, where filling present pages takes 0.1 ms. So use this for bodies that are stored and
+    /// sent often, and send those in transit by copy.
     ///
     /// # Panics
-    /// When `skip` is more than its length.
+    /// If `skip` is more than its length.
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     pub fn send(&self, socket: &impl std::os::fd::AsFd, skip: usize) -> std::io::Result<usize> {
         assert!(skip <= self.len, "{skip} of {} bytes are skipped", self.len);
@@ -83,20 +84,21 @@ impl Lease {
         memory.send(socket.as_fd(), offset + skip as u64, len - skip)
     }
 
-    /// Where they lie in the store's file: offset and length. From now on the kernel may have them in its hands (O5).
+    /// Their range in the store's file: offset and length. From now on the kernel may have them
+    /// (O5).
     #[doc(hidden)]
     pub fn file_range(&self) -> (u64, usize) {
         self.is_shown.store(true, Ordering::Relaxed);
         (self.offset, self.len)
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     #[expect(clippy::len_without_is_empty, reason = "a lease is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Takes what it gives back, once; dropping it does nothing more then.
+    /// Takes what it returns, once; dropping it does nothing afterwards.
     pub(crate) fn leave(&mut self) -> Returned {
         debug_assert!(!self.is_returned, "given back twice");
         self.is_returned = true;
@@ -108,7 +110,7 @@ impl Lease {
         &self.account
     }
 
-    /// The object.
+    /// The object that the account reads.
     pub fn object(&self) -> &Arc<Object> {
         &self.account.object
     }
@@ -135,13 +137,13 @@ impl std::fmt::Debug for Lease {
 }
 
 impl Account {
-    /// Bytes that it may lease yet.
+    /// Bytes that it may still lease.
     pub fn budget(&self) -> u64 {
         self.lease_bytes_max.saturating_sub(self.leased_bytes.load(Ordering::Relaxed) & !WAITS)
     }
 
-    /// Wakes `waker` when a lease comes back; false when one just did, and then it need not wait. In the same way as
-    /// a reader asks for more: what it got back, it looks at again.
+    /// Wakes `waker` when a lease returns; false if one just did, and then the caller need not
+    /// wait. As when a reader asks for more, the returned value is checked.
     pub fn ask_returned(&self, waker: &Waker) -> bool {
         let waker = Some(waker.clone());
         let before = std::mem::replace(&mut *self.returned_waker.lock(), waker);
@@ -154,19 +156,19 @@ impl Account {
         before >= self.lease_bytes_max
     }
 
-    /// Leases were made.
+    /// Counts new leases.
     pub fn book(&self, bytes: u64) {
         self.leased_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.object.store.stripe(self.loop_number).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Leases of this account come back. They carry no order: what their holders read is before the ring's lock, or
-    /// before the drop of their handle of the object.
+    /// Counts returned leases of this account. This needs no memory order: their holders' reads are
+    /// before the ring's lock, or before the drop of their handle of the object.
     pub fn settle(&self, returned: impl Iterator<Item = Returned>) {
         let mut bytes = 0;
         let returned = returned.inspect(|lease| bytes += lease.bytes);
         match &self.object.chunks {
-            Chunks::Kept(directory) => {
+            Chunks::Stored(directory) => {
                 returned
                     .filter(|lease| lease.is_shown)
                     .for_each(|lease| directory.note_shown(lease.chunk as usize));

@@ -1,25 +1,28 @@
 //! The bytes: one memfd, mapped once, shared with the kernel by offset.
 //!
-//! `sendfile` hands the pages themselves to a socket and returns; nothing tells when the peer has read them, and
-//! what is written to them meanwhile is what the peer gets (measured: all of 65 536 bytes). So a page that the
-//! kernel may still have in its hands is never written again. It is *punched*: the file lets go of it, whoever still
-//! holds it keeps the old bytes, and the next touch of the range brings a fresh page.
+//! `sendfile` hands the pages themselves to a socket and returns. Nothing tells when the peer has
+//! received them, and bytes that are written to them meanwhile are what the peer gets (measured:
+//! all of 65 536 bytes). So a page that the kernel may still hold is never written again. It is
+//! *punched*: the file releases it, its other holders keep the old bytes, and the next access to
+//! the range allocates a new page.
 //!
-//! That a punch lets go of whole pages is what it rests on. A huge page that is in flight cannot be split; a hole in
-//! a part of it is made by zeroing that part in place, and what is written next goes to the same page (measured on a
-//! tmpfs of huge pages: again all of 65 536 bytes, in spite of the punch). So huge pages are declined for the mapping.
+//! This depends on a punch releasing whole pages. A huge page that is being sent cannot be split: a
+//! hole in a part of it is made by zeroing that part in place, and later writes go to the same page
+//! (measured on a tmpfs of huge pages: again all of 65 536 bytes, in spite of the punch). So the
+//! mapping declines huge pages.
 //!
 //! # Large chunks
 //!
-//! A chunk that is a huge page's size and place, and that its object has whole until it is punched whole, may be one
-//! huge page (O8). It is asked for before anything is written: with one byte of the chunk there, `MADV_COLLAPSE` (Linux
-//! 6.1) makes one page of the range, whatever the machine's setting for shared memory, unless that is `deny`. The kernel
-//! is then handed one piece where it was handed 512. Measured, 2 MiB: filled in 0.41 ms with all that belongs to it
-//! (else 1.05, of which 0.8 are faults of pages), punched in 6 us (else 110), and sent by `sendfile` in 0.70 to 0.77 of
-//! the processor's time, as a file in the page cache is.
+//! A chunk with the size and alignment of a huge page, which its object owns whole until it is
+//! punched whole, may be one huge page (O8). It is requested before anything is written: with one
+//! byte of the chunk present, `MADV_COLLAPSE` (Linux 6.1) makes one page of the range, whatever the
+//! machine's setting for shared memory, unless that is `deny`. The kernel is then passed one piece
+//! instead of 512. Measured, 2 MiB: filled in 0.41 ms in all (else 1.05, of which 0.8 are page
+//! faults), punched in 6 us (else 110), and sent by `sendfile` in 0.70 to 0.77 of the processor's
+//! time, as a file in the page cache is.
 //!
-//! Elsewhere than on Linux, and under loom and Miri, the memory is a region and there is no file. Under loom each
-//! byte has a shadow, so that the model checker sees each access.
+//! On other systems than Linux, and under loom and Miri, the memory is a region and there is no
+//! file. Under loom each byte has a shadow, so that the model checker sees each access.
 
 use std::io;
 
@@ -34,29 +37,31 @@ mod shared {
 
     use super::super::CHUNK_BYTES_MAX;
 
-    /// Linux 6.1; the `libc` crate names it for glibc alone.
+    /// Linux 6.1; the `libc` crate defines it for glibc only.
     const MADV_COLLAPSE: libc::c_int = 25;
 
-    /// Chunks that are left as they are after one that could not be enlarged.
+    /// Chunks that are not enlarged after one that could not be.
     const SKIPS: u32 = 256;
 
     #[derive(Debug)]
     pub struct Shared {
         reserved: NonNull<u8>,
         reserved_bytes: usize,
-        /// Within what is reserved.
+        /// Within the reserved range.
         pub base: NonNull<u8>,
         pub file: File,
-        /// Chunks that are left as they are before one is tried again: a machine without free huge pages looks for them at length.
+        /// Chunks to skip before the next try: a machine without free huge pages searches for them
+        /// at length.
         skips: AtomicU32,
-        /// Chunks in which the kernel may make huge pages by itself, since it did not heed us: none is free again before it
-        /// does. While there are some no other is enlarged, so they are as many as threads that were at it at once.
+        /// Chunks in which the kernel may make huge pages by itself, because it refused our advice.
+        /// None is free again before it accepts. While there are some no other is enlarged, so they
+        /// are as many as threads that enlarged at once.
         stuck: Mutex<Vec<usize>>,
-        /// There are some.
+        /// There are stuck chunks.
         pub is_stuck: AtomicBool,
     }
 
-    // SAFETY: an address range and a file; who may touch what in it is the business of the module's invariants.
+    // SAFETY: an address range and a file; the module's invariants state who may access what in it.
     unsafe impl Send for Shared {}
     // SAFETY: as above.
     unsafe impl Sync for Shared {}
@@ -72,16 +77,16 @@ mod shared {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: just made, and nobody else has it.
+            // SAFETY: just created, and not used elsewhere.
             let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
             file.set_len(bytes as u64)?;
-            // Of what is mapped nothing is ever cut off, whoever came to have the file.
+            // What is mapped can never be cut off, whoever gets the file.
             let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
             // SAFETY: a system call on a file of our own, which touches no memory.
             if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
                 return Err(io::Error::last_os_error());
             }
-            // Addresses first, more than are wanted, so that a chunk's place is a huge page's.
+            // More addresses than needed, so that chunks can be aligned like huge pages.
             let reserved_bytes =
                 bytes.checked_add(CHUNK_BYTES_MAX).ok_or(io::ErrorKind::OutOfMemory)?;
             // SAFETY: addresses of the kernel's choice, at which nothing is.
@@ -105,8 +110,8 @@ mod shared {
                 stuck: Mutex::default(),
                 is_stuck: AtomicBool::new(false),
             };
-            // SAFETY: the range lies in what was just reserved, where nobody has anything; the file is as long as it,
-            // and stays so: nobody but us has the descriptor with a right to more than to borrow it.
+            // SAFETY: the range is in what was just reserved and is unused. The file is as long as
+            // it, and stays so: only we have the descriptor with more than the right to borrow it.
             let mapped = unsafe {
                 libc::mmap(
                     base.as_ptr().cast(),
@@ -120,7 +125,7 @@ mod shared {
             if mapped == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
-            // Advice: a kernel without huge pages says no, and has none to decline.
+            // Advice: a kernel without huge pages refuses, and has none to decline.
             let _ = shared.advise(0, bytes, libc::MADV_NOHUGEPAGE);
             Ok(shared)
         }
@@ -134,17 +139,20 @@ mod shared {
             }
         }
 
-        /// True, and counted, when a chunk is to be left as it is.
+        /// True, and counted, if a chunk is to be skipped.
         pub fn skips(&self) -> bool {
             let skips = self.skips.load(Ordering::Relaxed);
-            // Not one operation: of two that count at once one may be lost, and a try more or less is no matter.
+            // Not one atomic operation: of two concurrent counts one may be lost, which only
+            // changes when the next try is.
             self.skips.store(skips.saturating_sub(1), Ordering::Relaxed);
             skips > 0 || self.is_stuck.load(Ordering::Relaxed)
         }
 
-        /// Makes one page of a chunk, which lies within the mapping and has a page. False: it has none, of any size.
+        /// Makes one page of a chunk, which is within the mapping and has a page. False: it has
+        /// none, of any size.
         pub fn enlarge(&self, offset: usize) -> bool {
-            // Where this is not heeded nothing has changed: the kernel has no huge pages, or no room in its books.
+            // If this is refused nothing has changed: the kernel has no huge pages, or no memory
+            // for the range.
             let is_wished = self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_HUGEPAGE).is_ok();
             let is_enlarged =
                 is_wished && self.advise(offset, CHUNK_BYTES_MAX, MADV_COLLAPSE).is_ok();
@@ -154,15 +162,18 @@ mod shared {
             if !is_wished {
                 return false;
             }
-            // Again as its neighbors: one range in the kernel's books, in which it makes no huge page by itself.
+            // Equal to its neighbors again: one range for the kernel, in which it makes no huge
+            // page by itself.
             let is_declined = self.decline(offset);
-            // It may have made the page and failed at what comes after, or made it by itself while it was allowed to.
+            // The call may have made the page and failed afterwards, or the kernel made it by
+            // itself while it was allowed to.
             is_enlarged
                 || !is_declined
                 || self.punch(offset as u64, CHUNK_BYTES_MAX as u64).is_err()
         }
 
-        /// Has the kernel make no huge page of a chunk by itself; false, and noted, where it does not heed us.
+        /// Tells the kernel to make no huge page of a chunk by itself; false, and recorded, if it
+        /// refuses.
         fn decline(&self, offset: usize) -> bool {
             let is_heeded = self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_NOHUGEPAGE).is_ok();
             if !is_heeded {
@@ -176,7 +187,7 @@ mod shared {
             self.is_stuck.store(true, Ordering::Relaxed);
         }
 
-        /// Tries again to be heeded, in the chunks of a range; false where the kernel still does not.
+        /// Tries that again, for the chunks of a range; false if the kernel still refuses.
         fn declines_again(&self, offset: u64, bytes: u64) -> bool {
             let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
             let is_in =
@@ -190,7 +201,8 @@ mod shared {
         }
 
         pub fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-            // What this range's chunk noted comes before: who gave the chunk up had it since then.
+            // What was recorded for this range's chunk is visible: the thread that freed the chunk
+            // owned it since then.
             if self.is_stuck.load(Ordering::Relaxed) && !self.declines_again(offset, bytes) {
                 return Err(io::ErrorKind::Unsupported.into());
             }
@@ -199,8 +211,8 @@ mod shared {
             let bytes = libc::off_t::try_from(bytes).map_err(too_large)?;
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             loop {
-                // SAFETY: a system call on a file of our own; what it does to memory that somebody may look at is
-                // the business of `Memory::punch`.
+                // SAFETY: a system call on our own file; `Memory::punch` has the contract for
+                // memory that may be in use.
                 if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset, bytes) } == 0 {
                     return Ok(());
                 }
@@ -214,8 +226,8 @@ mod shared {
 
     impl Drop for Shared {
         fn drop(&mut self) {
-            // SAFETY: `new` reserved this range, and the mapping lies in it; whoever borrows from it holds the store that
-            // holds us.
+            // SAFETY: `new` reserved this range, and the mapping is in it; borrowers of the mapping
+            // own the store, which owns us.
             let _ = unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
         }
     }
@@ -257,15 +269,16 @@ impl Memory {
         })
     }
 
-    /// The file, where there is one. Through it all bytes can be changed behind their owners' backs, so only those who
-    /// answer for what is done with it may have it.
+    /// The file, if there is one. All bytes can be changed through it, so only callers that
+    /// guarantee the contract may have it.
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     pub fn file(&self) -> std::os::fd::BorrowedFd<'_> {
         use std::os::fd::AsFd;
         self.mapping.file.as_fd()
     }
 
-    /// Sends the `len` bytes at `offset` to a socket by their pages, without a copy: how many it took.
+    /// Sends the `len` bytes at `offset` to a socket by their pages, without a copy; returns how
+    /// many it took.
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     pub fn send(
         &self,
@@ -291,7 +304,7 @@ impl Memory {
         }
     }
 
-    /// Where `len` bytes at `offset` lie.
+    /// The address of `len` bytes at `offset`.
     pub fn at(&self, offset: u64, len: usize) -> *mut u8 {
         assert!(
             offset <= self.bytes && len as u64 <= self.bytes - offset,
@@ -306,7 +319,7 @@ impl Memory {
         unsafe { base.add(offset as usize) }
     }
 
-    /// Tells the model checker of a write.
+    /// Reports a write to the model checker.
     #[cfg(loom)]
     pub fn note_write(&self, offset: u64, len: usize) {
         for shadow in &self.shadows[offset as usize..][..len] {
@@ -314,7 +327,7 @@ impl Memory {
         }
     }
 
-    /// Tells the model checker of a read.
+    /// Reports a read to the model checker.
     #[cfg(loom)]
     pub fn note_read(&self, offset: u64, len: usize) {
         for shadow in &self.shadows[offset as usize..][..len] {
@@ -322,32 +335,34 @@ impl Memory {
         }
     }
 
-    /// Nothing to tell.
+    /// Nothing to report.
     #[cfg(not(loom))]
     #[inline(always)]
     pub fn note_write(&self, _offset: u64, _len: usize) {}
 
-    /// Nothing to tell.
+    /// Nothing to report.
     #[cfg(not(loom))]
     #[inline(always)]
     pub fn note_read(&self, _offset: u64, _len: usize) {}
 
-    /// Makes one huge page of the chunk of [`super::CHUNK_BYTES_MAX`] at `offset`, if the kernel will; its bytes are lost. False:
-    /// it is as it was, or empty, and no huge page. True: it may be one.
+    /// Makes one huge page of the chunk of [`super::CHUNK_BYTES_MAX`] at `offset`, if the kernel
+    /// does; its bytes are lost. False: it is unchanged, or empty, and no huge page. True: it may
+    /// be one.
     ///
     /// # Safety
-    /// As for [`Memory::punch`]. When true, the chunk is punched whole before any of it is free (O8).
+    /// As for [`Memory::punch`]. If true, the chunk is punched whole before any of it is free (O8).
     pub unsafe fn enlarge(&self, offset: u64) -> bool {
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]
         {
             let first = self.at(offset, super::CHUNK_BYTES_MAX);
-            // Small pages that are still there would be copied one by one, which costs ten times what they do.
+            // Small pages that are still there would be copied one by one, at ten times their cost.
             if self.mapping.skips()
                 || self.mapping.punch(offset, super::CHUNK_BYTES_MAX as u64).is_err()
             {
                 return false;
             }
-            // SAFETY: within the mapping, and nobody looks (this function's contract). Of nothing the kernel makes no page.
+            // SAFETY: within the mapping, and not in use (this function's contract). The kernel
+            // makes no huge page of an empty range.
             unsafe { first.write(0) };
             self.mapping.enlarge(offset as usize)
         }
@@ -358,10 +373,10 @@ impl Memory {
         }
     }
 
-    /// Lets go of the pages of a range; it reads as zeroes then.
+    /// Releases the pages of a range, which reads as zeroes afterwards.
     ///
     /// # Safety
-    /// Nobody has a reference into the range: it is neither free for anybody to take nor any object's.
+    /// There is no reference into the range: it is neither free nor an object's.
     pub unsafe fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset);
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]
@@ -369,7 +384,7 @@ impl Memory {
         #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
         {
             self.note_write(offset, bytes as usize);
-            // SAFETY: within the region, and nobody looks (this function's contract).
+            // SAFETY: within the region, and not in use (this function's contract).
             unsafe { self.at(offset, bytes as usize).write_bytes(0, bytes as usize) };
             Ok(())
         }
@@ -380,8 +395,8 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// What is written through the mapping is read through the file at the same offset; a punched range reads as
-    /// zeroes in both, and its neighbors stay.
+    /// Bytes written through the mapping are read through the file at the same offset. A punched
+    /// range reads as zeroes in both, and its neighbors stay.
     #[test]
     fn file_and_mapping_are_one() {
         use std::os::unix::fs::FileExt;
@@ -392,7 +407,7 @@ mod tests {
         let mut bytes = [0; 5 * 4096];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes[4096..4 * 4096].iter().all(|&byte| byte == 7));
-        // SAFETY: nobody has a reference into it.
+        // SAFETY: there is no reference into it.
         unsafe { memory.punch(2 * 4096, 4096) }.unwrap();
         file.read_exact_at(&mut bytes, 0).unwrap();
         for (page, expected) in [0, 7, 0, 7, 0].into_iter().enumerate() {
@@ -402,8 +417,8 @@ mod tests {
         assert_eq!(unsafe { memory.at(2 * 4096, 1).read() }, 0);
     }
 
-    /// A chunk in which the kernel once did not heed us is asked about again before it is punched, and is free like any other once
-    /// it does; others are punched as if nothing were.
+    /// A chunk for which the kernel once refused our advice is tried again before it is punched,
+    /// and is freed once the kernel accepts. Others are punched as usual.
     #[test]
     fn the_kernel_is_asked_again() {
         use std::sync::atomic::Ordering;

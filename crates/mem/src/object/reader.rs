@@ -1,4 +1,4 @@
-//! A reader: one walk through a range of an object, by leases.
+//! A reader: reads a range of an object once, by leases.
 
 use std::ops::Range;
 use std::task::{Context, Poll, Waker};
@@ -10,20 +10,21 @@ use super::lease::{Account, Lease};
 use super::{Failure, Leased, Phase, ReaderOptions};
 use crate::sync::{Arc, AtomicU64, Mutex};
 
-/// Reads a range of an object, in order, once. Dropping it cancels whatever it asked for; its leases stay good.
+/// Reads a range of an object, in order, once. Dropping it cancels its requests; its leases stay
+/// valid.
 pub struct Reader {
     account: Arc<Account>,
     position: u64,
-    /// Where the range ends; `u64::MAX` is wherever the body does.
+    /// The end of the range; `u64::MAX` is the end of the body.
     end: u64,
-    /// The number of the chunk in which it is, once it has found one.
+    /// The number of its current chunk, once it has found one.
     chunk: Option<u64>,
-    /// Its place among those to be woken.
+    /// Its place in the queue of wakers.
     ticket: Option<Ticket>,
 }
 
 impl Reader {
-    /// By `Object::open`, which has counted it.
+    /// Called by `Object::open`, which has counted it.
     pub(crate) fn new(object: &Arc<Object>, range: Range<u64>, options: ReaderOptions) -> Self {
         Reader {
             account: Arc::new(Account {
@@ -40,10 +41,10 @@ impl Reader {
         }
     }
 
-    /// Adds leases of what comes next to `out`: up to `bytes_max` bytes, in as few pieces as there are. Never
-    /// blocks. [`Leased::Later`] has asked for a notice.
+    /// Adds leases of the next bytes to `out`: up to `bytes_max` bytes, in as few pieces as
+    /// possible. Never blocks. [`Leased::Later`] means that a notice will come.
     pub fn lease(&mut self, out: &mut Vec<Lease>, bytes_max: u64) -> Leased {
-        match self.lease_at(self.object().look(), out, bytes_max) {
+        match self.lease_at(self.object().load(), out, bytes_max) {
             Leased::Later => {
                 let state = self.object().ask(1 << self.account.loop_number);
                 #[cfg(loom)]
@@ -56,15 +57,15 @@ impl Reader {
         }
     }
 
-    /// The same for threads and tasks: pending, where it would be [`Leased::Later`], and then the waker of the last
-    /// call is woken, in the order in which readers began to wait.
+    /// The same for threads and tasks: pending instead of [`Leased::Later`]. Then the waker of the
+    /// last call is woken, in the order in which readers began to wait.
     pub fn poll_lease(
         &mut self,
         cx: &mut Context<'_>,
         out: &mut Vec<Lease>,
         bytes_max: u64,
     ) -> Poll<Leased> {
-        let mut leased = self.lease_at(self.object().look(), out, bytes_max);
+        let mut leased = self.lease_at(self.object().load(), out, bytes_max);
         if leased == Leased::Later {
             let state = self.account.object.ask_waker(&mut self.ticket, cx.waker());
             leased = self.lease_at(state, out, bytes_max);
@@ -72,45 +73,46 @@ impl Reader {
                 return Poll::Pending;
             }
         }
-        self.forget_waker();
+        self.remove_waker();
         Poll::Ready(leased)
     }
 
-    /// After [`Leased::ReturnFirst`]: true when `waker` will be woken as a lease comes back, false when one has.
+    /// After [`Leased::ReturnFirst`]: true if `waker` will be woken when a lease returns, false if
+    /// one has.
     pub(crate) fn ask_returned(&self, waker: &Waker) -> bool {
         self.account.ask_returned(waker)
     }
 
-    fn forget_waker(&mut self) {
+    fn remove_waker(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.object().forget_waker(ticket);
+            self.object().remove_waker(ticket);
         }
     }
 
-    /// Gives leases back, those of other readers too.
+    /// Returns leases, also those of other readers.
     pub fn give_back(&mut self, leases: impl IntoIterator<Item = Lease>) {
         let account = &self.account;
         let own = leases
             .into_iter()
             .filter_map(|mut lease| Arc::ptr_eq(lease.account(), account).then(|| lease.leave()));
         match account.object.chunks {
-            Chunks::Kept(_) => account.settle(own),
+            Chunks::Stored(_) => account.settle(own),
             // The caller's iterator does not run under the ring's lock.
             Chunks::Transit(_) => account.settle(own.collect::<Vec<_>>().into_iter()),
         }
     }
 
-    /// Where the next lease begins.
+    /// The start of the next lease.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// What it reads.
+    /// The object that it reads.
     pub fn object(&self) -> &Arc<Object> {
         &self.account.object
     }
 
-    /// What is to be had in `state`; `Later` has asked for nothing.
+    /// The result in `state`, without asking for a notice.
     fn lease_at(&mut self, state: State, out: &mut Vec<Lease>, bytes_max: u64) -> Leased {
         let (phase, published) = (state.phase(), state.published());
         if let Phase::Failed(failure @ Failure::Damaged) = phase {
@@ -133,14 +135,14 @@ impl Reader {
         }
         let bytes = there.min(budget).min(bytes_max.max(1));
         if self.extend(out, bytes).is_err() {
-            self.object().break_off(Failure::Damaged);
+            self.object().abort(Failure::Damaged);
             self.object().revoke();
             return Leased::Failed(Failure::Damaged);
         }
         Leased::Some { bytes, is_end: self.position == end }
     }
 
-    /// Leases the next `bytes`, which are published; fails when they are not what was written.
+    /// Leases the next `bytes`, which are published; fails if they are not what was written.
     fn extend(&mut self, out: &mut Vec<Lease>, bytes: u64) -> Result<(), ()> {
         let (start, end, before) = (self.position, self.position + bytes, out.len());
         let mut number = match self.chunk {
@@ -159,7 +161,7 @@ impl Reader {
             out.push(Lease::new(&self.account, number, chunk.offset(self.position), len));
             self.position += len as u64;
             if self.position == chunk.end() {
-                // Of a body in transit this one may be gone when the next is wanted.
+                // In transit this chunk may be gone when the next is needed.
                 number += 1;
             }
         }
@@ -168,15 +170,16 @@ impl Reader {
         Ok(())
     }
 
-    /// Checks what `chunk` has from here to `end`.
+    /// Checks the bytes of `chunk` from here to `end`.
     fn check(&self, chunk: &Chunk, end: u64) -> Result<(), ()> {
         let Some(digests) = &self.object().digests else { return Ok(()) };
         let memory = &self.object().store.memory;
         digests.check(self.position, end, |position, len| {
             let offset = chunk.offset(position);
             memory.note_read(offset, len);
-            // SAFETY: this unit's digest was put under a lock after its bytes, which do not change from then on; the
-            // object has the unit, because what we are about to lease of it was not given back (O4).
+            // SAFETY: this unit's digest was stored under a lock after its bytes, which do not
+            // change from then on. The object has the unit, because the bytes that we are about to
+            // lease were not returned (O4).
             unsafe { std::slice::from_raw_parts(memory.at(offset, len), len) }
         })
     }
@@ -184,7 +187,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.forget_waker();
+        self.remove_waker();
         self.object().close();
     }
 }

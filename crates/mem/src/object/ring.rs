@@ -1,16 +1,18 @@
-//! Where a transit object's chunks lie: a queue that its filler extends and its one reader's leases shorten.
+//! Where a transit object's chunks are: a queue that its filler extends and its one reader's leases
+//! shorten.
 //!
-//! Under a lock of its own, which two at most want: a chunk is some 16 to 256 KiB, so neither comes often.
+//! It has a lock of its own, for two users at most: a chunk is 16 to 256 KiB, so neither takes it
+//! often.
 //!
 //! ```text
-//! chunk   current -> complete -> each byte given back or skipped, and so each chunk before it -> out of the ring
-//! by      push       next        give_back, skip                                                  whoever sees it
+//! chunk   current -> complete -> all bytes returned or skipped, and so each chunk before it -> out of the ring
+//! by      push       next        give_back, skip                                                first to notice
 //! ```
 //!
-//! The window is counted in units held, so it is what the object takes of the arena, and also the most that the
-//! filler is ahead of what was given back. Where many bodies pass, a window is less: its *share* of what they may have
-//! together, which callers say each time. A ring that waits is told when half of what it may have then is free; one that has
-//! given back everything is always told.
+//! The window is counted in units held, so it is the object's memory in the arena, and also the
+//! most that the filler can be ahead of what was returned. If there are many bodies in transit, a
+//! window is less: its *share* of their common limit, which callers pass each time. A waiting ring
+//! is notified when half of its present window is free, or when everything was returned.
 
 use std::collections::VecDeque;
 
@@ -20,7 +22,7 @@ use super::{TRANSIT_CHUNK_UNITS, UNIT_BYTES};
 use crate::sync::Mutex;
 
 pub(crate) struct Ring {
-    /// Units that it holds at most.
+    /// Units that it holds, at most.
     pub window_units: u32,
     books: Mutex<Books>,
     #[cfg(loom)]
@@ -29,10 +31,10 @@ pub(crate) struct Ring {
 
 struct Books {
     chunks: VecDeque<Passing>,
-    /// The number of the chunk in front; they are counted from the first ever.
+    /// The number of the first chunk; chunks are counted from the first ever.
     first: u64,
     held_units: u32,
-    /// Bytes before this are nobody's to read.
+    /// Bytes before this will not be read.
     skipped: u64,
     filler_waits: bool,
     #[cfg(loom)]
@@ -41,15 +43,15 @@ struct Books {
 
 struct Passing {
     chunk: Chunk,
-    /// Bytes that leases gave back.
+    /// Bytes that leases returned.
     returned: u64,
     /// The filler has left it.
     is_complete: bool,
-    /// The kernel was shown some of it.
+    /// Some of it was passed to the kernel.
     is_shown: bool,
 }
 
-/// What a lease gives back.
+/// A returned lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Returned {
     pub chunk: u64,
@@ -57,7 +59,7 @@ pub(crate) struct Returned {
     pub is_shown: bool,
 }
 
-/// What came of a step: chunks out of the ring, and whether the filler may go on.
+/// The result of a step: chunks out of the ring, and whether the filler may continue.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Step {
@@ -86,16 +88,16 @@ impl Ring {
         }
     }
 
-    /// Units that it may hold now, and that a chunk should have then.
+    /// Units that it may hold now, and units of a chunk.
     fn limits(&self, share_units: u32) -> (u32, u32) {
         let (least, most) = TRANSIT_CHUNK_UNITS;
-        // Two, so that one is filled while the other is sent.
+        // At least two chunks, so that one is filled while the other is sent.
         let units = self.window_units.min(share_units.max(2 * least));
         (units, units.div_ceil(3).clamp(least, most))
     }
 
-    /// The filler has left its chunk and wants another. If `is_room` is false the window is used up, and it is told
-    /// when half of it is free.
+    /// The filler has left its chunk and needs another. If `is_room` is false the window is used
+    /// up, and a notice comes when half of it is free.
     pub fn next(&self, share_units: u32) -> Step {
         let (units, chunk_units) = self.limits(share_units);
         let mut books = self.books.lock();
@@ -103,7 +105,7 @@ impl Ring {
             last.is_complete = true;
         }
         let freed = books.shift();
-        // The last chunk of a window has what the others left.
+        // The last chunk of a window has the remaining units.
         let rest_units = units.saturating_sub(books.held_units);
         let is_room = rest_units >= TRANSIT_CHUNK_UNITS.0;
         let chunk_units = chunk_units.min(rest_units);
@@ -116,7 +118,7 @@ impl Ring {
         Step { freed, is_room, chunk_units }
     }
 
-    /// One more chunk, by the filler, after `next` had room.
+    /// Adds a chunk; called by the filler, after `next` had room.
     pub fn push(&self, start: u64, extent: Extent) {
         let mut books = self.books.lock();
         books.held_units += extent.units;
@@ -124,7 +126,7 @@ impl Ring {
         books.chunks.push_back(Passing { chunk, returned: 0, is_complete: false, is_shown: false });
     }
 
-    /// The filler's chunk has `extent` left.
+    /// The filler's chunk shrinks to `extent`.
     pub fn trim(&self, extent: Extent) {
         let mut books = self.books.lock();
         if let Some(last) = books.chunks.back_mut() {
@@ -134,14 +136,14 @@ impl Ring {
         }
     }
 
-    /// The chunk of a published byte that was not given back.
+    /// The chunk of a published byte that was not returned.
     pub fn find(&self, position: u64) -> u64 {
         let books = self.books.lock();
         let behind = books.chunks.partition_point(|passing| passing.chunk.start <= position);
         books.first + behind.checked_sub(1).expect("not given back, so it is here") as u64
     }
 
-    /// A chunk that has something that was not given back.
+    /// A chunk with bytes that were not returned.
     pub fn chunk(&self, number: u64) -> Chunk {
         let books = self.books.lock();
         books.chunks[(number - books.first) as usize].chunk
@@ -154,7 +156,7 @@ impl Ring {
         self.settle(&mut books, share_units)
     }
 
-    /// Leases come back, in any order.
+    /// Returns leases, in any order.
     pub fn give_back(&self, leases: impl IntoIterator<Item = Returned>, share_units: u32) -> Step {
         let mut books = self.books.lock();
         for Returned { chunk, bytes, is_shown } in leases {
@@ -171,7 +173,8 @@ impl Ring {
         self.books.lock().held_units
     }
 
-    /// All that is left, and which of it the kernel was shown: when the object goes.
+    /// All remaining extents, and whether the kernel got some of each: for when the object is
+    /// dropped.
     pub fn extents(&self) -> Vec<(Extent, bool)> {
         let books = self.books.lock();
         books.chunks.iter().map(|passing| (passing.chunk.extent, passing.is_shown)).collect()
@@ -189,7 +192,7 @@ impl Ring {
 }
 
 impl Books {
-    /// Takes out what is done with, from the front.
+    /// Removes finished chunks from the front.
     fn shift(&mut self) -> Vec<(Extent, bool)> {
         let mut freed = Vec::new();
         while let Some(front) = self.chunks.front() {

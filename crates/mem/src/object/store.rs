@@ -1,9 +1,10 @@
-//! The store: the arena, who has how much of it, and who waits for some.
+//! The store: the arena, its allocations, and the queue of waiting fillers.
 //!
-//! The books are under one lock, which nobody holds while bytes move, pages are punched or anyone is told. Memory
-//! that comes back goes to who waits, in order: an extent is *reserved* for the first, which then hears
-//! [`News::Room`] and finds it. A reservation that is smaller than what was wanted is exchanged for a better one
-//! until it is fetched, so that small objects that go one by one add up to a large chunk.
+//! The allocator is under one lock, which no thread holds while bytes are copied, pages are punched
+//! or notices sent. Memory that is freed goes to waiting fillers, in order: an extent is *reserved*
+//! for the first, which then gets [`News::Room`] and takes it. A reservation that is smaller than
+//! requested is exchanged for a better one until it is taken, so that small objects freed one by
+//! one add up to a large chunk.
 
 use std::io;
 use std::sync::Arc as Shared;
@@ -21,30 +22,30 @@ use crate::sync::{Arc, AtomicU64, CacheLines, Mutex, Ordering};
 /// Counters of leased bytes, so that loops do not share one.
 const STRIPES: usize = if cfg!(loom) { 1 } else { LOOPS_MAX as usize };
 
-/// Bodies of objects, and all the memory they are in. Cheap to clone; a clone is the same store.
+/// Bodies of objects, and all their memory. Cloning is cheap, and a clone is the same store.
 #[derive(Clone)]
 pub struct ObjectStore {
     pub(crate) core: Arc<Store>,
 }
 
-/// A store at a moment. Sums of different counters need not fit one another while others work.
+/// A store's figures at a moment. Different counters need not add up while others work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectStats {
     /// Bytes of the arena.
     pub bytes: u64,
-    /// Bytes that nobody has.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Bytes that are reserved for fillers that waited.
+    /// Bytes that are reserved for waiting fillers.
     pub reserved_bytes: u64,
-    /// Bytes that are lost because the kernel would not let go of them.
+    /// Bytes that are lost because the kernel refused to release them.
     pub lost_bytes: u64,
-    /// Objects that live.
+    /// Live objects.
     pub objects: u64,
-    /// Bytes that are leased, each as often as it is.
+    /// Leased bytes, counted once per lease.
     pub leased_bytes: u64,
     /// Fillers that wait for memory and have none reserved.
     pub waiting_fillers: u64,
-    /// Bytes that were ever punched because the kernel had been shown them.
+    /// Bytes ever punched because they were passed to the kernel.
     pub punched_bytes: u64,
 }
 
@@ -54,13 +55,13 @@ pub(crate) struct Store {
     pub large_chunks: bool,
     /// Units that bodies in transit have together, about.
     transit_units: u32,
-    /// Bodies in transit that live.
+    /// Live bodies in transit.
     transits: AtomicU64,
     #[cfg(loom)]
     pub fault: super::ObjectFault,
     post: Shared<dyn Post>,
     books: Mutex<Books>,
-    /// `shortage_bytes`, as of the last change of the books.
+    /// `shortage_bytes`, as of the allocator's last change.
     shortage_bytes: AtomicU64,
     objects_ever: AtomicU64,
     objects_gone: AtomicU64,
@@ -70,12 +71,12 @@ pub(crate) struct Store {
 
 struct Books {
     buddy: Buddy,
-    /// Units that objects have, or that are on their way back.
+    /// Units that objects have, or that are being returned.
     held_units: u64,
     reserved_units: u64,
     lost_units: u64,
     queue: Fifo<Waiter>,
-    /// Waiters without a reservation: how many, and what they want.
+    /// Waiters without a reservation: their number and their request.
     waiting: usize,
     wanted_units: u64,
 }
@@ -88,7 +89,7 @@ struct Waiter {
 }
 
 impl ObjectStore {
-    /// An arena of `options.bytes`, empty; memory is committed as it is first written.
+    /// An arena of `options.bytes`, empty; memory is committed when it is first written.
     pub fn new(options: StoreOptions, post: Shared<dyn Post>) -> io::Result<ObjectStore> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let bytes = options.bytes.max(1).checked_next_multiple_of(CHUNK_BYTES_MAX as u64);
@@ -123,33 +124,35 @@ impl ObjectStore {
         })
     }
 
-    /// A new object, and the one who writes it. Takes no memory yet.
+    /// Creates an object, and returns its filler. Takes no memory yet.
     pub fn create(&self, plan: Plan) -> Filler {
         Filler::new(&self.core, plan)
     }
 
-    /// The file that all bytes lie in, for tests that damage them. ([`super::Lease::send`] needs no file.)
+    /// The file that contains all bytes, for tests that damage them. ([`super::Lease::send`] needs
+    /// no file.)
     ///
     /// # Safety
-    /// As long as the file or a copy of it is open, nobody writes through it to bytes that a lease, a reader's check or
-    /// a filler's room looks at in that moment.
+    /// As long as the file or a copy of it is open, no thread writes through it to bytes that a
+    /// lease, a reader's check or a filler's room accesses at that moment.
     #[doc(hidden)]
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     pub unsafe fn memory(&self) -> std::os::fd::BorrowedFd<'_> {
         self.core.memory.file()
     }
 
-    /// As it is now.
+    /// The present figures.
     pub fn stats(&self) -> ObjectStats {
         self.core.stats()
     }
 
-    /// What waiting fillers want beyond what is free: whoever keeps objects should drop so much. One load.
+    /// What waiting fillers need beyond what is free: the owner of stored objects should evict this
+    /// much. One load.
     pub fn shortage_bytes(&self) -> u64 {
         self.core.shortage_bytes.load(Ordering::Relaxed)
     }
 
-    /// Walks the books. What objects are doing meanwhile is no matter.
+    /// Checks all invariants. Objects may be in use meanwhile.
     pub fn validate(&self) -> Result<(), String> {
         self.core.books.lock().validate()
     }
@@ -166,13 +169,13 @@ impl Store {
         ObjectId(self.objects_ever.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The memory of an object that goes, all of it.
-    pub fn bury(&self, extents: Vec<(Extent, bool)>) {
+    /// Frees all memory of an object that is dropped.
+    pub fn free_all(&self, extents: Vec<(Extent, bool)>) {
         self.objects_gone.fetch_add(1, Ordering::Relaxed);
         self.give_back(extents);
     }
 
-    /// A body in transit begins, or is gone.
+    /// Counts a body in transit that begins, or ends.
     pub fn passes(&self, begins: bool) {
         if begins {
             self.transits.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +184,7 @@ impl Store {
         }
     }
 
-    /// What each body in transit may have now.
+    /// The present share of each body in transit.
     pub fn share_units(&self) -> u32 {
         let transits = self.transits.load(Ordering::Relaxed).max(1);
         self.transit_units / u32::try_from(transits).unwrap_or(u32::MAX)
@@ -195,8 +198,8 @@ impl Store {
         self.post.post(notice);
     }
 
-    /// Up to `units` for a filler, or a place in the queue, which `ticket` keeps. It must ask for the same object
-    /// until it has something, or `leave`.
+    /// Up to `units` for a filler, or a place in the queue, in `ticket`. The filler must ask for
+    /// the same object until it gets something, or call `leave`.
     pub fn take(
         &self,
         ticket: &mut Option<Ticket>,
@@ -213,7 +216,7 @@ impl Store {
                 *ticket = None;
                 reserved
             }
-            // Whoever asks while others wait, waits behind them (O6).
+            // A filler that asks while others wait queues behind them (O6).
             None if books.waiting == 0 && books.buddy.free_units() > 0 => {
                 books.buddy.alloc(units).expect("something is free")
             }
@@ -235,7 +238,7 @@ impl Store {
         Some(extent)
     }
 
-    /// A filler that waits goes away.
+    /// Removes a waiting filler.
     pub fn leave(&self, ticket: Ticket) {
         let mut news = Vec::new();
         {
@@ -254,10 +257,10 @@ impl Store {
             books.serve(&mut news);
             self.note_shortage(&books);
         }
-        self.tell(news);
+        self.notify(news);
     }
 
-    /// Takes back extents that objects had; those the kernel was shown (`true`) are punched first (O5).
+    /// Frees extents of objects; those passed to the kernel (`true`) are punched first (O5).
     pub fn give_back(&self, mut extents: Vec<(Extent, bool)>) {
         extents.retain(|(extent, _)| extent.units > 0);
         if extents.is_empty() {
@@ -286,11 +289,11 @@ impl Store {
         if self.fault == super::ObjectFault::PunchWhenFree {
             self.punch(&mut late);
         }
-        self.tell(news);
+        self.notify(news);
     }
 
-    /// Punches what is marked, neighbors in one call. What the kernel will not let go of is taken out and lost:
-    /// so many units.
+    /// Punches the marked extents, neighbors in one call. Extents that the kernel refuses to
+    /// release are removed and lost; returns their units.
     fn punch(&self, extents: &mut Vec<(Extent, bool)>) -> u64 {
         if extents.iter().all(|&(_, is_shown)| !is_shown) {
             return 0;
@@ -303,7 +306,8 @@ impl Store {
             let offset = u64::from(run[0].0.unit) * UNIT_BYTES as u64;
             let units: u64 = run.iter().map(|&(extent, _)| u64::from(extent.units)).sum();
             let bytes = units * UNIT_BYTES as u64;
-            // SAFETY: whoever had these units gave them up, nobody leases them (O4), and they are not free yet (O1).
+            // SAFETY: their last owner gave these units up, they are not leased (O4), and they are
+            // not free yet (O1).
             match unsafe { self.memory.punch(offset, bytes) } {
                 Ok(()) => {
                     self.punched_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -317,7 +321,7 @@ impl Store {
         lost
     }
 
-    fn tell(&self, news: Vec<(u32, ObjectId)>) {
+    fn notify(&self, news: Vec<(u32, ObjectId)>) {
         for (loop_number, object) in news {
             self.post(Notice { loop_number, object, news: News::Room });
         }
@@ -350,7 +354,7 @@ impl Store {
 }
 
 impl Books {
-    /// Gives what is free to who waits, in order; `news` says who has something now and had nothing before.
+    /// Gives free memory to waiting fillers, in order; `news` lists those that had nothing before.
     fn serve(&mut self, news: &mut Vec<(u32, ObjectId)>) {
         let mut next = self.queue.first();
         while let Some(ticket) = next {
@@ -361,7 +365,7 @@ impl Books {
             match waiter.reserved {
                 Some(extent) if extent.units == waiter.units => {}
                 Some(extent) => {
-                    // Joined with what has come since, it may be a larger piece.
+                    // Joined with memory freed since, it may be a larger piece.
                     self.buddy.free(extent);
                     let better = self.buddy.alloc(waiter.units).expect("it was just freed");
                     waiter.reserved = Some(better);
@@ -391,7 +395,7 @@ impl Books {
         let (mut waiting, mut wanted, mut reserved) = (0, 0, 0);
         let mut next = self.queue.first();
         while let Some(ticket) = next {
-            let waiter = self.queue.get_mut(ticket).ok_or("a ticket of nobody")?;
+            let waiter = self.queue.get_mut(ticket).ok_or("a ticket without a waiter")?;
             match waiter.reserved {
                 Some(extent) => reserved += u64::from(extent.units),
                 None => {
