@@ -22,8 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Two minutes pass.
     clock.set(Seconds(1_120));
     let (second, loaded) = Map::<u64, String>::build_from(builder.clone(), clock.clone(), &path)?;
-    println!("loaded {} values, left out {} whose time was over", loaded.entries, loaded.ended);
-    assert_eq!((loaded.entries, loaded.ended), (10_000, 10_000));
+    println!("loaded {} values, skipped {} that had expired", loaded.entries, loaded.expired);
+    assert_eq!((loaded.entries, loaded.expired), (10_000, 10_000));
     assert_eq!((second.get(&8).as_deref(), second.get(&9)), (Some("value 8"), None));
 
     let mut bytes = std::fs::read(&path)?;

@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
     stale_hits: AtomicU64,
-    ended_misses: AtomicU64,
+    expired_misses: AtomicU64,
 }
 
 /// Counts of lookups by result.
@@ -36,7 +36,7 @@ pub(crate) struct Lookups {
     /// Hits on expired entries.
     pub stale_hits: u64,
     /// Misses because the entry had expired.
-    pub ended_misses: u64,
+    pub expired_misses: u64,
 }
 
 impl Counters {
@@ -44,7 +44,7 @@ impl Counters {
         self.hits.store(lookups.hits, Ordering::Relaxed);
         self.misses.store(lookups.misses, Ordering::Relaxed);
         self.stale_hits.store(lookups.stale_hits, Ordering::Relaxed);
-        self.ended_misses.store(lookups.ended_misses, Ordering::Relaxed);
+        self.expired_misses.store(lookups.expired_misses, Ordering::Relaxed);
     }
 
     pub fn read(&self) -> Lookups {
@@ -52,7 +52,7 @@ impl Counters {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             stale_hits: self.stale_hits.load(Ordering::Relaxed),
-            ended_misses: self.ended_misses.load(Ordering::Relaxed),
+            expired_misses: self.expired_misses.load(Ordering::Relaxed),
         }
     }
 }

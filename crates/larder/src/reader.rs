@@ -163,7 +163,7 @@ struct Tally {
     hits: Cell<u64>,
     misses: Cell<u64>,
     stale_hits: Cell<u64>,
-    ended_misses: Cell<u64>,
+    expired_misses: Cell<u64>,
 }
 
 impl Tally {
@@ -172,7 +172,7 @@ impl Tally {
             hits: Cell::new(lookups.hits),
             misses: Cell::new(lookups.misses),
             stale_hits: Cell::new(lookups.stale_hits),
-            ended_misses: Cell::new(lookups.ended_misses),
+            expired_misses: Cell::new(lookups.expired_misses),
         }
     }
 
@@ -181,7 +181,7 @@ impl Tally {
             hits: self.hits.get(),
             misses: self.misses.get(),
             stale_hits: self.stale_hits.get(),
-            ended_misses: self.ended_misses.get(),
+            expired_misses: self.expired_misses.get(),
         }
     }
 }
@@ -264,7 +264,7 @@ impl Reader {
         let found = self.find(hash, key)?;
         if is_expired(found.slot.expires(), now) {
             bump(&self.lookups.misses);
-            bump(&self.lookups.ended_misses);
+            bump(&self.lookups.expired_misses);
             return None;
         }
         Some(self.hit(hash, found))
@@ -285,7 +285,7 @@ impl Reader {
         if is_expired(expires, now) {
             if is_dead(expires, self.shared.stale, now) {
                 bump(&self.lookups.misses);
-                bump(&self.lookups.ended_misses);
+                bump(&self.lookups.expired_misses);
                 return None;
             }
             bump(&self.lookups.stale_hits);

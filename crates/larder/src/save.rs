@@ -135,7 +135,7 @@ pub struct Loaded {
     /// Entries inserted; later ones may have evicted some of them.
     pub entries: u64,
     /// Entries skipped because they had expired.
-    pub ended: u64,
+    pub expired: u64,
     /// Entries skipped because their values are too large for this cache.
     pub too_large: u64,
     /// When they were saved.
@@ -209,7 +209,7 @@ pub(crate) fn load(
         total += u64::from(entries);
         for entry in (Entries { bytes: &payload, format }) {
             if is_expired(entry.expires, now) {
-                loaded.ended += 1;
+                loaded.expired += 1;
                 continue;
             }
             match insert(&entry) {
@@ -467,7 +467,7 @@ mod tests {
             let there: Vec<_> = cache.iter(later).collect();
             let loaded = loaded.unwrap();
             assert_eq!(loaded.entries as usize, there.len());
-            assert_eq!(loaded.ended, cache.iter(NOW).count() as u64 - loaded.entries);
+            assert_eq!(loaded.expired, cache.iter(NOW).count() as u64 - loaded.entries);
             assert_eq!(loaded.written_at, NOW);
             assert_eq!(other.iter(later).collect::<Vec<_>>(), there);
         }

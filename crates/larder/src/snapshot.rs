@@ -166,7 +166,7 @@ mod tests {
         );
         clock.set(Seconds(60));
         assert_eq!(other.get("short"), None);
-        assert_eq!(other.load(&path).unwrap().ended, 1);
+        assert_eq!(other.load(&path).unwrap().expired, 1);
     }
 
     /// A save that fails half-way leaves the old file unchanged, and no other. A missing file is an

@@ -51,7 +51,7 @@ pub struct Stats {
     /// Hits on expired entries, by `get_stale`; part of `hits`.
     pub stale_hits: u64,
     /// Misses because the entry had expired; part of `misses`.
-    pub ended_misses: u64,
+    pub expired_misses: u64,
     /// Retired slots that readers may still hold.
     pub limbo_slots: u64,
     /// Bytes of those slots.
@@ -101,7 +101,7 @@ impl Stats {
             hits: lookups.iter().map(|each| each.hits).sum(),
             misses: lookups.iter().map(|each| each.misses).sum(),
             stale_hits: lookups.iter().map(|each| each.stale_hits).sum(),
-            ended_misses: lookups.iter().map(|each| each.ended_misses).sum(),
+            expired_misses: lookups.iter().map(|each| each.expired_misses).sum(),
             ..Stats::default()
         };
         for shard in &shared.shards {

@@ -36,7 +36,7 @@ fn stale_window() {
     reader.sync();
     let stats = cache.stats().unwrap();
     assert_eq!((stats.hits, stats.stale_hits), (4, 2));
-    assert_eq!((stats.misses, stats.ended_misses), (2, 2));
+    assert_eq!((stats.misses, stats.expired_misses), (2, 2));
     assert_eq!((stats.readers[0].hits, stats.readers[0].misses), (4, 2));
 }
 

@@ -25,12 +25,12 @@ fn mix(word: u64) -> u64 {
 #[derive(Default)]
 struct Table {
     keys: HashMap<EntryNumber, u64>,
-    ended: HashSet<EntryNumber>,
+    expired: HashSet<EntryNumber>,
 }
 
 impl Entries for Table {
     fn is_expired(&self, entry: EntryNumber) -> bool {
-        self.ended.contains(&entry)
+        self.expired.contains(&entry)
     }
 
     fn key(&self, entry: EntryNumber) -> u64 {
@@ -660,7 +660,7 @@ fn compare<P: Replacement, M: Replacement + Ordered>(
             assert_eq!(victim, slow.evict(except, &table), "seed {seed} step {step}");
             if let Some(victim) = victim {
                 numbers.remove(&table.keys.remove(&victim).unwrap());
-                table.ended.remove(&victim);
+                table.expired.remove(&victim);
                 free.push(victim);
                 evicted += 1;
             }
@@ -671,7 +671,7 @@ fn compare<P: Replacement, M: Replacement + Ordered>(
                 fast.removed(entry);
                 slow.removed(entry);
                 numbers.remove(&table.keys.remove(&entry).unwrap());
-                table.ended.remove(&entry);
+                table.expired.remove(&entry);
                 free.push(entry);
             }
             (Some(from), 1) => {
@@ -681,10 +681,10 @@ fn compare<P: Replacement, M: Replacement + Ordered>(
                 table.keys.remove(&from);
                 table.keys.insert(to, key);
                 numbers.insert(key, to);
-                table.ended.remove(&from);
+                table.expired.remove(&from);
                 free.push(from);
             }
-            (Some(entry), 2) => _ = table.ended.insert(entry),
+            (Some(entry), 2) => _ = table.expired.insert(entry),
             (Some(entry), 3..=8) => {
                 if random.below(4) == 0 {
                     evict(Some(entry), fast, slow);
