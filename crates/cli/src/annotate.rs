@@ -27,8 +27,8 @@ use crate::{live, signals, summary};
 /// What SIGHUP leads to, beside logs that are opened again. A run cannot change any of its settings.
 fn told_of_reload(reloading: &Reloading) -> String {
     match reloading.read() {
-        Ok((_, changes)) => format!("settings were read anew: {changes}"),
-        Err(error) => format!("settings stay as they were: {error}"),
+        Ok((_, changes)) => format!("settings reloaded: {changes}"),
+        Err(error) => format!("reload failed, settings unchanged: {error}"),
     }
 }
 

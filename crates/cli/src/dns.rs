@@ -381,8 +381,7 @@ fn add_forward(
 
 fn summary(counts: &Counts) -> String {
     format!(
-        "{} questions, {} answered from the cache, {} by policy, {} missed, {} asked upstream, \
-         {} failed",
+        "{} queries: {} hits, {} by policy, {} misses, {} sent upstream, {} failed",
         counts.all_queries(),
         counts.hits,
         counts.by_policy(),

@@ -251,8 +251,7 @@ fn origin(word: &str) -> Result<OriginAddress, Failure> {
 
 fn summary(counts: &Counts) -> String {
     format!(
-        "{} requests, {} answered from what is kept, {} missed, {} waited with others, {} passed, \
-         {} refused, {} failed",
+        "{} requests: {} hits, {} misses, {} coalesced, {} passed through, {} refused, {} failed",
         counts.requests,
         counts.hits + counts.hits_stale,
         counts.misses,

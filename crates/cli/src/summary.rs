@@ -34,7 +34,7 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     for one in &summary.captured {
         let _ = writeln!(
             text,
-            "captured   {} from {}, {} lost for want of room in the ring",
+            "captured   {} from {}, {} dropped (ring full)",
             grouped(one.received),
             one.interface.escape_debug(),
             grouped(one.dropped)
@@ -44,7 +44,7 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         let count = |name| kept.iter().find(|(other, _)| *other == name).map_or(0, |one| one.1);
         let _ = writeln!(
             text,
-            "kept       {} packets ({}); {} not for want of memory, {} lost by the disk",
+            "stored     {} packets ({}); dropped: {} buffer full, {} disk errors",
             grouped(count("packets")),
             size(count("bytes")),
             grouped(count("packets_dropped")),
@@ -72,14 +72,14 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     );
     let _ = writeln!(
         text,
-        "answers    {} taught names; {} names known, {} left for want of room",
+        "responses  {} with names; {} names known, {} evicted",
         grouped(summary.answers),
         grouped(summary.names_known),
         grouped(summary.names_evicted)
     );
     let _ = writeln!(
         text,
-        "to doubt   ambiguous {}, stale {}, late {}, conflicts {}, unsolicited {}, one-sided {}, \
+        "doubtful   ambiguous {}, stale {}, late {}, conflicts {}, unsolicited {}, one-sided {}, \
          unconfirmed {}, claimed {}",
         grouped(summary.ambiguous),
         grouped(summary.stale),
@@ -99,7 +99,7 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     }
     if !summary.skipped.is_empty() {
         let skipped = listed(summary.skipped.iter().map(|(kind, count)| (*kind, *count)));
-        let _ = writeln!(text, "skipped    sound, but not larder's to read{skipped}");
+        let _ = writeln!(text, "skipped    valid, but not supported{skipped}");
     }
     damage(&mut text, &summary.damaged);
     if summary.input_damaged && summary.damaged.is_empty() {
@@ -116,7 +116,7 @@ fn damage(text: &mut String, damaged: &BTreeMap<&'static str, Damage>) {
     for (kind, damage) in damaged {
         let _ = writeln!(
             text,
-            "damaged    {} {kind}, the first at octet {} of {}",
+            "damaged    {} {kind}, the first at byte {} of {}",
             grouped(damage.count),
             damage.first_offset,
             damage.first_file.escape_debug()
@@ -172,7 +172,7 @@ mod tests {
             "280 (87.5 %): dns_pair 250, sni 30",
             "40 (12.5 %): no_lookup_seen 40",
             "3 flows ended early",
-            "2 packet_truncated, the first at octet 4096 of a\\u{1b}[2J.pcap",
+            "2 packet_truncated, the first at byte 4096 of a\\u{1b}[2J.pcap",
             "stopped",
         ] {
             assert!(text.contains(said), "{said} is missing from\n{text}");

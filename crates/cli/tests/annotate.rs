@@ -50,7 +50,7 @@ fn log_and_summary_go_apart() {
     let run = scratch.run(&format!("annotate -r {}", pair()));
     assert_eq!(run.code, Some(0), "{}", run.err);
     assert!(run.out.contains("red.example") && run.out.contains("blue.example"), "{}", run.out);
-    for line in ["packets ", "flows ", "named ", "unnamed ", "answers ", "to doubt "] {
+    for line in ["packets ", "flows ", "named ", "unnamed ", "responses ", "doubtful "] {
         assert!(run.err.contains(line), "{line} is missing from\n{}", run.err);
     }
     assert!(!run.err.contains('\r'), "no progress bar where nobody sees it");
@@ -80,7 +80,7 @@ fn damage_is_told_and_survived() {
     scratch.write("cut.pcap", &whole[..whole.len() - 3]);
     let run = scratch.run("annotate -r cut.pcap");
     assert_eq!(run.code, Some(1), "{}", run.err);
-    assert!(run.err.contains("damaged    1 capture_cut, the first at octet"), "{}", run.err);
+    assert!(run.err.contains("damaged    1 capture_cut, the first at byte"), "{}", run.err);
     assert!(run.err.contains("cut.pcap"), "{}", run.err);
     let strict = scratch.run("annotate -r cut.pcap --strict");
     assert_eq!((strict.code, strict.out), (Some(2), run.out));

@@ -35,7 +35,7 @@ fn read(capture: &[u8]) -> Read {
         code => assert_eq!(code == Some(1), !damage.is_empty(), "{run:?}"),
     }
     for line in &damage {
-        assert!(line.contains(", the first at octet ") && line.ends_with(" of in.pcap"), "{line}");
+        assert!(line.contains(", the first at byte ") && line.ends_with(" of in.pcap"), "{line}");
         let kind = line.split([' ', ',']).nth(1);
         let same = damage.iter().filter(|other| other.split([' ', ',']).nth(1) == kind);
         assert_eq!(same.count(), 1, "said twice: {damage:?}");
@@ -46,7 +46,7 @@ fn read(capture: &[u8]) -> Read {
 impl Read {
     /// The one kind of damage, with its count and place: `1 capture_cut … octet 24`.
     fn only_damage(&self, count: u64, kind: &str, offset: usize) {
-        let expected = format!("{count} {kind}, the first at octet {offset} of in.pcap");
+        let expected = format!("{count} {kind}, the first at byte {offset} of in.pcap");
         assert_eq!(self.damage, [expected], "{:?}", self.run);
         assert_eq!(self.run.code, Some(1));
     }
@@ -210,7 +210,7 @@ fn empty_frames_are_said() {
     capture.dns_answer(&TestCapture::answer("www.example"));
     let read = read(&capture.bytes);
     assert_eq!(read.run.code, Some(1), "{:?}", read.run);
-    assert!(read.damage[0].contains("octet 24 ") && place == 40, "{:?}", read.damage);
+    assert!(read.damage[0].contains("byte 24 ") && place == 40, "{:?}", read.damage);
 }
 
 /// One pcapng file may change its byte order from section to section.
@@ -273,7 +273,7 @@ fn hostile_dns_names_nothing() {
         assert_eq!((read.run.code, read.damage.len()), (Some(1), 1), "{what}: {:?}", read.run);
         assert!(read.damage[0].contains("dns"), "{what}: {:?}", read.damage);
         // Where its frame begins.
-        assert!(read.damage[0].contains("octet 40 "), "{what}: {:?}", read.damage);
+        assert!(read.damage[0].contains("byte 40 "), "{what}: {:?}", read.damage);
     }
 }
 

@@ -223,7 +223,7 @@ fn an_operator() {
     assert_eq!(ctl("stop").code, Some(0));
     let (code, said) = server.end();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("2 missed, 2 asked upstream"), "{said}");
+    assert!(said.contains("2 misses, 2 sent upstream"), "{said}");
     assert!(!scratch.path("ctl").exists(), "the socket is gone");
 }
 
@@ -276,7 +276,7 @@ fn the_file_is_read_again() {
 
     file("blocklist = 'list'\nblock_answer = 'refused'\ncache = '96MiB'");
     server.signal("-HUP");
-    let changes = "settings were read anew: changed block-answer; cache needs a restart; policy: ";
+    let changes = "settings reloaded: changed block-answer; cache needs a restart; policy: ";
     server.hear(&format!("{changes}{}", policy(1)));
     assert_eq!(code(), 5, "REFUSED");
     let said = format!("changed        -\nneeds_restart  cache\npolicy         {}\n", policy(1));
@@ -289,7 +289,7 @@ fn the_file_is_read_again() {
     ] {
         file(text);
         server.signal("-HUP");
-        server.hear("settings stay as they were: ");
+        server.hear("reload failed, settings unchanged: ");
         ctl().refused(&[why]);
         assert_eq!(code(), 5, "as before");
     }

@@ -83,7 +83,7 @@ mod whole {
             "the old certificate is not vouched for"
         );
         far.signal("-HUP");
-        far.hear("certificate loaded anew");
+        far.hear("certificate reloaded");
         assert!(near(&urls[0]).ask("renewed").ends_with(&[198, 51, 100, 7]));
     }
 

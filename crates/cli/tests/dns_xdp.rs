@@ -173,7 +173,7 @@ mod by_frames {
         let mut server = start();
         assert!(is_right(&ask(addresses[0], QUESTION)));
         server.signal("-TERM");
-        server.hear("questions, ");
+        server.hear(" queries: ");
         assert!(server.child.wait().expect("ended").success());
         pair.wait_until_free();
     }

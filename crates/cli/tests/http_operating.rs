@@ -129,7 +129,7 @@ fn metrics() {
     run.refused(&["name another address for the metrics"]);
     let (code, said) = server.stop();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("3 requests, 2 answered from what is kept"), "{said}");
+    assert!(said.contains("3 requests: 2 hits"), "{said}");
     assert_eq!(origin.asked(), 1);
 }
 
@@ -566,7 +566,7 @@ fn failed_origins_are_reported() {
     // Later ones wait for a minute; they have been looked at where this is told.
     (0..3).for_each(|_| fail());
     server.signal("-HUP");
-    server.hear("settings were read anew");
+    server.hear("settings reloaded");
     let (_, said) = server.stop();
     assert_eq!(said.matches("failed connections").count(), 1, "{said}");
 }
@@ -705,7 +705,7 @@ fn reloads() {
 
     file(&new, "access_log = 'log'\nbody_max = 10\nmemory = '64MiB'\npurge_from = '127.0.0.1'");
     server.signal("-HUP");
-    server.hear("settings were read anew: changed origin, body-max, purge-from, access-log; memory needs a restart");
+    server.hear("settings reloaded: changed origin, body-max, purge-from, access-log; memory needs a restart");
     assert_eq!(fetch(plain).1, "answer 1\n", "it is the other's first");
     assert_eq!((old.asked(), new.asked()), (1, 1));
     let purge = "PURGE /a HTTP/1.1\r\nHost: a.test\r\n\r\n";
@@ -735,7 +735,7 @@ fn reloads() {
 
     // Who vouches for origins is read at the start, where there are any over TLS.
     let first_secure = match cfg!(feature = "encrypted") {
-        true => "it is the first over TLS, and that needs a restart",
+        true => "the first origin over TLS needs a restart",
         false => "--features encrypted",
     };
     for (text, said) in [
@@ -747,7 +747,7 @@ fn reloads() {
     ] {
         scratch.write("larder.toml", text);
         server.signal("-HUP");
-        server.hear("settings stay as they were: ");
+        server.hear("reload failed, settings unchanged: ");
         ctl().refused(&[said]);
         assert_eq!(fetch(plain).1.split(' ').next(), Some("answer"));
     }

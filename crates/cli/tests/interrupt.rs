@@ -287,10 +287,10 @@ fn the_file_is_read_again() {
     };
     scratch.write("larder.toml", "[annotate]\ncores = 2\nlinger = '9s'\n");
     process::signal(child.id(), "-HUP");
-    hear("settings were read anew: nothing changed; cores, linger need a restart");
+    hear("settings reloaded: nothing changed; cores, linger need a restart");
     scratch.write("larder.toml", "[annotate]\ncoers = 2\n");
     process::signal(child.id(), "-HUP");
-    hear("settings stay as they were: ");
+    hear("reload failed, settings unchanged: ");
     drop(stdin);
     child.wait().expect("ends");
 }

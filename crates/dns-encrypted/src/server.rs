@@ -130,8 +130,8 @@ impl Running for Serving {
 
     fn reload(&self) -> String {
         match self.certificate.reload() {
-            Ok(()) => "certificate loaded anew".to_owned(),
-            Err(error) => format!("the certificate stays as it was: {error}"),
+            Ok(()) => "certificate reloaded".to_owned(),
+            Err(error) => format!("certificate unchanged: {error}"),
         }
     }
 

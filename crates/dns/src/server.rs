@@ -23,7 +23,7 @@ use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 use larder_serve::console::Console;
 use larder_serve::crew::{Crew, wake};
-use larder_serve::reload::Reload;
+use larder_serve::reload::{Reload, with_part};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::writer::Writer;
 
@@ -308,14 +308,7 @@ fn reload(policies: Policies, beside: Option<Arc<dyn bridge::Running>>) -> Reloa
     Reload::new(move || {
         // Each is read whatever comes of the other.
         let certificate = beside.as_ref().map(|beside| beside.reload());
-        let mut outcome = policies.load();
-        if let Some(line) = certificate {
-            match &mut outcome {
-                Ok(reloaded) => reloaded.parts.push(("encrypted", line)),
-                Err(error) => *error = format!("{error}; {line}"),
-            }
-        }
-        outcome
+        with_part(policies.load(), "encrypted", certificate)
     })
 }
 

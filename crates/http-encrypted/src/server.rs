@@ -102,8 +102,8 @@ impl Running for Serving {
 
     fn reload(&self) -> String {
         match self.certificate.as_ref().map(|it| it.reload()) {
-            Some(Ok(())) => "certificate loaded anew".to_owned(),
-            Some(Err(error)) => format!("the certificate stays as it was: {error}"),
+            Some(Ok(())) => "certificate reloaded".to_owned(),
+            Some(Err(error)) => format!("certificate unchanged: {error}"),
             None => "there is no certificate to load anew".to_owned(),
         }
     }

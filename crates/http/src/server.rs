@@ -19,7 +19,7 @@ use larder_serve::changes::Changes;
 use larder_serve::connection_limit::ConnectionLimit;
 use larder_serve::console::Console;
 use larder_serve::crew::Crew;
-use larder_serve::reload::{Reload, Reloaded};
+use larder_serve::reload::{Reload, Reloaded, with_part};
 use larder_serve::stage::{Stage, Stages};
 use larder_serve::supervisor::{Ended, Supervisor};
 
@@ -353,14 +353,8 @@ fn reload(source: Option<Source>, common: &Common) -> Reload {
         });
         // After a rotation: what is in the place of its file by now.
         live.reopen_log();
-        match (changes, encrypted) {
-            (Ok(changes), encrypted) => {
-                let parts = encrypted.map(|line| ("encrypted", line)).into_iter().collect();
-                Ok(Reloaded { changes, parts })
-            }
-            (Err(error), None) => Err(error),
-            (Err(error), Some(line)) => Err(format!("{error}; encrypted: {line}")),
-        }
+        let outcome = changes.map(|changes| Reloaded { changes, parts: Vec::new() });
+        with_part(outcome, "encrypted", encrypted)
     })
 }
 

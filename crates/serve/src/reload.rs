@@ -4,7 +4,7 @@
 //! ```text
 //! Reload::start    a thread reads everything again, and puts it in force
 //!   in order       each setting that differs is applied, or named as needing a restart
-//!   an error       all settings stay as they were; the error is reported
+//!   an error       no setting changes; the error is reported
 //! ```
 //!
 //! One reload runs at a time. A request that comes meanwhile gets another one after it, since what
@@ -39,6 +39,18 @@ impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.changes)?;
         self.parts.iter().try_for_each(|(name, line)| write!(f, "; {name}: {line}"))
+    }
+}
+
+/// Adds what else was read, whatever came of the settings.
+pub fn with_part(outcome: Outcome, name: &'static str, line: Option<String>) -> Outcome {
+    match (outcome, line) {
+        (Ok(mut reloaded), Some(line)) => {
+            reloaded.parts.push((name, line));
+            Ok(reloaded)
+        }
+        (Err(error), Some(line)) => Err(format!("{error}; {line}")),
+        (outcome, None) => outcome,
     }
 }
 

@@ -231,15 +231,15 @@ impl Supervisor {
             wake(&waker);
         };
         if let Err(error) = server.reload().start(Box::new(told)) {
-            tell(&format!("settings stay as they were: {error}; send the signal again"));
+            tell(&format!("reload failed, settings unchanged: {error}; send the signal again"));
         }
     }
 
     fn report_reloads(&self, status: &str, tell: Tell<'_>) {
         for outcome in self.outcomes.1.try_iter() {
             tell(&match outcome {
-                Ok(reloaded) => format!("settings were read anew: {reloaded}"),
-                Err(error) => format!("settings stay as they were: {error}"),
+                Ok(reloaded) => format!("settings reloaded: {reloaded}"),
+                Err(error) => format!("reload failed, settings unchanged: {error}"),
             });
             self.console.ready(status);
         }

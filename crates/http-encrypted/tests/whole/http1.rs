@@ -111,14 +111,14 @@ fn certificates_are_read_anew() {
     ask(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
     world.identity.renew(NAME);
-    assert_eq!(world.running().beside().unwrap().reload(), "certificate loaded anew");
+    assert_eq!(world.running().beside().unwrap().reload(), "certificate reloaded");
     ask(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
     // It believes the old one.
     let error = ask(&mut world.http1(&[])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
     std::fs::write(world.identity.key(), "").unwrap();
-    assert!(world.running().beside().unwrap().reload().starts_with("the certificate stays"));
+    assert!(world.running().beside().unwrap().reload().starts_with("certificate unchanged"));
 }
 
 /// Limits that a reload changes are those of connections from then on: an address has more places, a handshake less time; who was there
