@@ -112,7 +112,7 @@ const fn first(
 }
 
 counters! {
-    "queries" "Questions received" {
+    "queries" "Queries received" {
         queries_udp ["transport" "udp"],
         queries_xdp ["transport" "xdp"],
         queries_tcp ["transport" "tcp"],
@@ -120,7 +120,7 @@ counters! {
         queries_https ["transport" "https"],
         queries_quic ["transport" "quic"],
     }
-    "answers" "Answers sent" {
+    "answers" "Responses sent" {
         answers_noerror ["rcode" "NOERROR"],
         answers_formerr ["rcode" "FORMERR"],
         answers_servfail ["rcode" "SERVFAIL"],
@@ -129,31 +129,31 @@ counters! {
         answers_refused ["rcode" "REFUSED"],
         answers_other ["rcode" "other"],
     }
-    "cache_hits" "Questions answered from the cache while the answer lived" { hits }
-    "cache_misses" "Questions that the cache had no living answer to" { misses }
-    "stale_answers" "Answers past their end, given because no upstream could answer" { stale_answers }
-    "denied_below" "Questions answered because a name above theirs does not exist" { denied_below }
-    "cached_failures" "Questions answered with a failure that was remembered" { cached_failures }
-    "prefetches" "Answers asked for again before their end" { prefetches }
-    "merged_questions" "Questions that waited for the answer to the same question of another client" { merged_questions }
-    "upstream_queries" "Questions sent to upstreams" {
+    "cache_hits" "Queries answered with a fresh response from the cache" { hits }
+    "cache_misses" "Queries without a fresh response in the cache" { misses }
+    "stale_answers" "Expired responses served because no upstream responded (RFC 8767)" { stale_answers }
+    "denied_below" "Queries answered by the NXDOMAIN of a name above theirs (RFC 8020)" { denied_below }
+    "cached_failures" "Queries answered with a cached failure" { cached_failures }
+    "prefetches" "Responses refreshed before they expire" { prefetches }
+    "merged_questions" "Queries coalesced with the same query of another client" { merged_questions }
+    "upstream_queries" "Queries sent to upstreams" {
         upstream_queries_udp ["transport" "udp"],
         upstream_queries_tcp ["transport" "tcp"],
         upstream_queries_answerer ["transport" "answerer"],
     }
-    "upstream_answers" "Answers of upstreams to questions of ours" { upstream_answers }
-    "upstream_useless" "Answers of upstreams, or streams that failed, after which another was asked" { upstream_useless }
-    "upstream_timeouts" "Questions that an upstream did not answer in time" { upstream_timeouts }
-    "upstream_hedges" "Questions sent to a second upstream because the first took long" { upstream_hedges }
-    "upstream_mismatches" "Packets from upstreams that answer no question of ours, and were passed over" { upstream_mismatches }
-    "upstream_tcp_fallbacks" "Questions asked again over TCP, because an answer was cut short or looked forged" { upstream_tcp_fallbacks }
-    "upstream_failures" "Questions that no upstream answered" { upstream_failures }
-    "acl_refused" "Questions of clients that may not ask" { acl_refused }
-    "rate_limited" "Questions beyond a client's rate" {
+    "upstream_answers" "Responses received from upstreams" { upstream_answers }
+    "upstream_useless" "Upstream responses or failed connections after which another upstream was queried" { upstream_useless }
+    "upstream_timeouts" "Timeouts of upstreams" { upstream_timeouts }
+    "upstream_hedges" "Queries sent to a second upstream because the first was slow" { upstream_hedges }
+    "upstream_mismatches" "Packets from upstreams that match no query, ignored" { upstream_mismatches }
+    "upstream_tcp_fallbacks" "Queries repeated over TCP because a response was truncated or looked forged" { upstream_tcp_fallbacks }
+    "upstream_failures" "Queries that no upstream answered" { upstream_failures }
+    "acl_refused" "Queries refused by access rules" { acl_refused }
+    "rate_limited" "Queries above the rate limit of a network" {
         rate_limited_dropped ["action" "dropped"],
         rate_limited_slipped ["action" "slipped"],
     }
-    "local_answers" "Answers that need no upstream" {
+    "local_answers" "Responses from local data or policy" {
         local_answers_hosts ["source" "hosts"],
         local_answers_zone ["source" "zone"],
         local_answers_blocked ["source" "blocklist"],
@@ -161,19 +161,19 @@ counters! {
         local_answers_special ["source" "special-use"],
         local_answers_chaos ["source" "chaos"],
     }
-    "malformed_queries" "Messages that are no question" { malformed_queries }
-    "dropped_queries" "Messages that were not answered, by design" { dropped_queries }
-    "unsent" "Messages that the system had no room or no socket for" {
+    "malformed_queries" "Messages that are not valid queries" { malformed_queries }
+    "dropped_queries" "Messages without a response by design" { dropped_queries }
+    "unsent" "Messages not sent: no socket or no buffer" {
         unsent_answers ["to" "client"],
         unsent_queries ["to" "upstream"],
     }
-    "truncated_answers" "Answers that say they are cut short, those above a rate included" { truncated_answers }
-    "cookies" "Cookies that clients sent" {
+    "truncated_answers" "Truncated responses (TC), those above the rate limit included" { truncated_answers }
+    "cookies" "DNS cookies received from clients (RFC 7873)" {
         cookies_good ["result" "good"],
         cookies_new ["result" "new"],
         cookies_bad ["result" "bad"],
     }
-    "limits_reached" "How often a limit said no" {
+    "limits_reached" "Times that a limit was reached" {
         limit_questions ["limit" "questions-in-flight"],
         limit_waiters ["limit" "waiters"],
         limit_silent_upstreams ["limit" "silent-upstreams"],
@@ -182,12 +182,12 @@ counters! {
         limit_answerers ["limit" "answerers"],
         limit_cache_writes ["limit" "cache-writes"],
     }
-    "tcp_streams_opened" "TCP connections of clients taken" { tcp_streams_opened }
-    "tcp_streams_refused" "TCP connections of clients not taken" { tcp_streams_refused }
-    "tcp_streams_unaccepted" "Times that the system had no descriptor or memory for a TCP connection" { tcp_streams_unaccepted }
-    "tcp_streams_closed" "TCP connections of clients that ended" { tcp_streams_closed }
-    "trace_records_dropped" "Records for dnstap that found no room" { trace_records_dropped }
-    "query_log_lines_dropped" "Lines of the query log that found no room" { query_log_lines_dropped }
+    "tcp_streams_opened" "TCP connections of clients accepted" { tcp_streams_opened }
+    "tcp_streams_refused" "TCP connections of clients refused" { tcp_streams_refused }
+    "tcp_streams_unaccepted" "TCP connections that could not be accepted: no descriptor or memory" { tcp_streams_unaccepted }
+    "tcp_streams_closed" "TCP connections of clients closed" { tcp_streams_closed }
+    "trace_records_dropped" "dnstap records dropped (buffer full)" { trace_records_dropped }
+    "query_log_lines_dropped" "Lines of the query log dropped (buffer full)" { query_log_lines_dropped }
 }
 
 /// Times in buckets of powers of two.
@@ -311,12 +311,7 @@ impl Counts {
             };
         }
         let name = format!("{PREFIX}_miss_seconds");
-        write_head(
-            out,
-            &name,
-            "How long questions took that upstreams were asked for",
-            "histogram",
-        );
+        write_head(out, &name, "Time from query to response for cache misses", "histogram");
         let mut seen = 0;
         for (bucket, count) in self.miss.buckets.iter().enumerate() {
             seen += count;
@@ -411,17 +406,25 @@ impl Shared {
 pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
     let behind = stats.readers.iter().filter_map(|reader| reader.behind).max().unwrap_or(0);
     let figures = [
-        ("cache_entries", "Answers kept, ended ones included", stats.entries as f64),
-        ("cache_entries_max", "Answers that may be kept", stats.entries_max as f64),
-        ("cache_bytes_max", "Octets the cache may take", stats.budget_bytes as f64),
-        ("cache_entry_bytes", "Octets that answers take", stats.charge_bytes as f64),
-        ("cache_entry_bytes_max", "Octets that answers may take", stats.charge_bytes_max as f64),
+        ("cache_entries", "Cached responses, expired ones included", stats.entries as f64),
+        ("cache_entries_max", "Limit of cached responses", stats.entries_max as f64),
+        ("cache_bytes_max", "Limit of the memory of the cache, bytes", stats.budget_bytes as f64),
+        ("cache_entry_bytes", "Bytes of cached responses", stats.charge_bytes as f64),
+        (
+            "cache_entry_bytes_max",
+            "Limit of the bytes of cached responses",
+            stats.charge_bytes_max as f64,
+        ),
         ("cache_index_load", "Share of the index in use", stats.index_load),
-        ("cache_inserted_total", "Answers stored", stats.inserted as f64),
-        ("cache_updated_total", "Answers replaced", stats.updated as f64),
-        ("cache_removed_total", "Answers flushed", stats.removed as f64),
-        ("cache_evicted_total", "Answers that left to make room", stats.evicted as f64),
-        ("cache_behind_records", "Changes that the slowest core has not seen", behind as f64),
+        ("cache_inserted_total", "Responses stored", stats.inserted as f64),
+        ("cache_updated_total", "Responses replaced", stats.updated as f64),
+        ("cache_removed_total", "Responses flushed", stats.removed as f64),
+        ("cache_evicted_total", "Responses evicted", stats.evicted as f64),
+        (
+            "cache_behind_records",
+            "Log records that the slowest core has not applied",
+            behind as f64,
+        ),
     ];
     let gauge = |(name, help, value)| Gauge { name, help, label: None, value };
     figures.map(gauge).into()

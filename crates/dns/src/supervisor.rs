@@ -234,13 +234,13 @@ impl Duties {
         let of = |name: &str| Some(("of", name.to_owned()));
         gauges.extend(counts().map(|(name, (written, _))| Gauge {
             name: "records_written_total",
-            help: "Records of dnstap and lines of the query log that were written",
+            help: "dnstap records and lines of the query log written",
             label: of(name),
             value: written as f64,
         }));
         gauges.extend(counts().map(|(name, (_, lost))| Gauge {
             name: "records_lost_total",
-            help: "Records of dnstap and lines of the query log that could not be written",
+            help: "dnstap records and lines of the query log that could not be written",
             label: of(name),
             value: lost as f64,
         }));

@@ -266,28 +266,36 @@ impl Store {
         let objects = self.objects.stats();
         let (bodies, bodies_evicted) = self.bodies.counts();
         let mut figures = vec![
-            ("bodies", "Bodies kept beside their records", bodies as f64),
+            ("bodies", "Cached bodies stored apart from their records", bodies as f64),
             ("bodies_evicted_total", "Bodies evicted to make room", bodies_evicted as f64),
-            ("objects", "Bodies kept, and on their way", objects.objects as f64),
-            ("memory_bytes", "Octets for bodies", objects.bytes as f64),
-            ("memory_free_bytes", "Of them nobody has", objects.free_bytes as f64),
-            ("memory_leased_bytes", "Octets being sent", objects.leased_bytes as f64),
-            ("memory_lost_bytes", "Octets the kernel did not take back", objects.lost_bytes as f64),
+            ("objects", "Bodies, cached and in flight", objects.objects as f64),
+            ("memory_bytes", "Memory for bodies, bytes", objects.bytes as f64),
+            ("memory_free_bytes", "Free memory for bodies, bytes", objects.free_bytes as f64),
+            ("memory_leased_bytes", "Bytes of bodies being sent", objects.leased_bytes as f64),
+            (
+                "memory_lost_bytes",
+                "Bytes that the kernel did not take back",
+                objects.lost_bytes as f64,
+            ),
             ("memory_waits", "Bodies that wait for memory", objects.waiting_fillers as f64),
             ("purges_total", "Purges", self.purges_made.load(Ordering::Relaxed) as f64),
-            ("flights", "Questions that are being asked for all", self.flights.len() as f64),
+            ("flights", "In-flight fetches", self.flights.len() as f64),
         ];
         // Statistics fail only for a cache that is broken, which its users are told of.
         if let Ok(stats) = self.cache.stats() {
             figures.extend([
                 (
                     "records",
-                    "Responses and choices kept, ended ones included",
+                    "Cached responses and variants, expired ones included",
                     stats.entries as f64,
                 ),
-                ("records_max", "Records that may be kept", stats.entries_max as f64),
-                ("records_bytes", "Octets that records take", stats.charge_bytes as f64),
-                ("records_bytes_max", "Octets that they may take", stats.charge_bytes_max as f64),
+                ("records_max", "Limit of cached records", stats.entries_max as f64),
+                ("records_bytes", "Bytes of cached records", stats.charge_bytes as f64),
+                (
+                    "records_bytes_max",
+                    "Limit of the bytes of cached records",
+                    stats.charge_bytes_max as f64,
+                ),
                 ("records_evicted_total", "Records evicted to make room", stats.evicted as f64),
             ]);
         }

@@ -90,7 +90,7 @@ impl Duties {
         if let Some(meter) = self.common.live.log_meter() {
             let (written, lost) = meter.counts();
             for (name, help, value) in [
-                ("log_lines_written_total", "Lines of the access log that were written", written),
+                ("log_lines_written_total", "Lines of the access log written", written),
                 ("log_lines_lost_total", "Lines of the access log that could not be written", lost),
             ] {
                 gauges.push(Gauge { name, help, label: None, value: value as f64 });
@@ -99,7 +99,7 @@ impl Duties {
         let health = self.common.live.setup().health;
         gauges.extend(health.all(console::Duties::now_ms(self)).map(|(origin, is_good)| Gauge {
             name: "origin_up",
-            help: "Whether an origin is asked: it could be reached, and checks found it well",
+            help: "Whether the origin is used: reachable, and its health checks succeed",
             label: Some(("origin", origin.to_owned())),
             value: f64::from(u8::from(is_good)),
         }));

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use larder_settings::exit::{Failure, Outcome};
+use larder_settings::layers::Resolved;
 use larder_settings::program::Asked;
 
 use settings::PROGRAM;
@@ -49,4 +50,18 @@ fn run(asked: &Asked) -> Outcome {
 /// The program that is measured where none is named: `larder`, as it was built beside this one.
 fn larder() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("larder")
+}
+
+/// The program of `--larder`: a path, which must be there, or a name to be looked for like a command.
+fn named_larder(settings: &Resolved) -> Result<PathBuf, Failure> {
+    let Some(named) = settings.path("larder") else { return Ok(larder()) };
+    if named.components().count() < 2 && !named.is_file() {
+        return Ok(named);
+    }
+    // Servers are started in other directories.
+    std::path::absolute(&named).ok().filter(|path| path.is_file()).ok_or_else(|| {
+        Failure::usage(format!(
+            "--larder {named:?}: no such file; name a larder program, as in target/release/larder"
+        ))
+    })
 }

@@ -20,10 +20,24 @@ fn limits_are_printed() {
     assert_eq!(run.out.lines().count(), 4, "{run:?}");
     assert!(run.out.lines().all(|line| line.contains("\"is_limit\":true")), "{run:?}");
 
-    let run = Scratch::new().run(&format!("{TINY} {work} --format markdown"));
+    // A relative path is that of who asks, wherever the server is started.
+    let scratch = Scratch::new();
+    std::os::unix::fs::symlink("/bin/false", scratch.path("own")).expect("a link");
+    let work = work.replace("/bin/false", "./own");
+    let run = scratch.run(&format!("{TINY} {work} --format markdown"));
+    assert!(run.err.contains("SKIP larder: it ended"), "{run:?}");
     assert_eq!(run.code, Some(0), "{run:?}");
     for part in ["### hits: 100 % hits over 20 names", "| (echo)", "| (relay)", "* k/CPU s: "] {
         assert!(run.out.contains(part), "{part}: {run:?}");
+    }
+}
+
+/// A program that is not there is a mistake, not a server that is left out.
+#[test]
+fn a_program_must_be_there() {
+    for work in ["bench dns", "bench http"] {
+        let run = Scratch::new().run(&format!("{work} --larder ./none"));
+        run.refused(&["--larder \"./none\": no such file"]);
     }
 }
 

@@ -28,7 +28,7 @@ use super::printer::{Format, Printer};
 pub fn bench_dns(settings: &Resolved) -> Outcome {
     let number = |name: &str| settings.number_or_default(name);
     let works = works(settings.word("work"), number("hot") as u32, number("names") as u32)?;
-    let own = settings.path("larder").unwrap_or_else(crate::larder);
+    let own = crate::named_larder(settings)?;
     let servers = servers(settings.word("servers"), &own)?;
     let plan = Plan {
         rounds: number("rounds") as usize,

@@ -27,7 +27,7 @@ const BYTES_MAX: u64 = 1 << 30;
 pub fn bench_http(settings: &Resolved) -> Outcome {
     let number = |name: &str| settings.number_or_default(name);
     let works = works(settings.word("work"), settings.word("sizes"))?;
-    let own = settings.path("larder").unwrap_or_else(crate::larder);
+    let own = crate::named_larder(settings)?;
     let servers = servers(settings.word("servers"), &own)?;
     let plan = Plan {
         rounds: number("rounds") as usize,
