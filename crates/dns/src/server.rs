@@ -261,10 +261,7 @@ pub fn serve(
     for mut driver in drivers {
         crew.start(move || driver.run()).map_err(system("a thread for a core"))?;
     }
-    let metrics = supervisor.console().metrics_address();
-    tell(News::Started { addresses: &addresses, metrics, policy: &report });
     let lines = beside.as_ref().map(|beside| beside.lines()).unwrap_or_default();
-    lines.iter().for_each(|line| tell(News::Line(line)));
     let common = Common {
         cache,
         clock,
@@ -276,10 +273,13 @@ pub fn serve(
         waker: supervisor_waker,
     };
     let mut duties = Duties::new(&options.operation, common);
+    duties.clear_leftovers(&mut |line| tell(News::Line(line)));
+    let metrics = supervisor.console().metrics_address();
+    tell(News::Started { addresses: &addresses, metrics, policy: &report });
+    lines.iter().for_each(|line| tell(News::Line(line)));
     let tell = &mut |line: &str| tell(News::Line(line));
     duties.load(&crew, tell);
-    let plural = if cores == 1 { "" } else { "s" };
-    let status = format!("answers with {cores} core{plural}");
+    let status = format!("answers with {cores} core{}", if cores == 1 { "" } else { "s" });
     let ended = supervisor.run(&mut crew, &mut duties, &status, tell).map_err(system("serving"))?;
     drop(running);
     Ok(Served { counts: published.sum(), was_hurried: ended == Ended::Forced })

@@ -111,13 +111,19 @@ impl Duties {
         }
     }
 
-    /// The cores have begun: the cache comes back.
-    pub fn load(&mut self, crew: &Crew, tell: Tell<'_>) {
-        let Some(path) = self.snapshot_path.clone() else { return };
-        if let Err(error) = clear_leftovers(&path) {
+    /// Before anybody is told that the server serves: halves of snapshots, left by runs that were
+    /// killed, are removed.
+    pub fn clear_leftovers(&self, tell: Tell<'_>) {
+        let Some(path) = &self.snapshot_path else { return };
+        if let Err(error) = clear_leftovers(path) {
             let directory = "its directory cannot be read";
             tell(&format!("snapshot {}: {directory}: {error}", path.display()));
         }
+    }
+
+    /// The cores have begun: the cache comes back.
+    pub fn load(&mut self, crew: &Crew, tell: Tell<'_>) {
+        let Some(path) = self.snapshot_path.clone() else { return };
         let (wake_cores, own) = (crew.wakes(), Arc::clone(&self.common.waker));
         let wake_all = move || {
             wake_cores();

@@ -94,6 +94,8 @@ enum Turn {
 struct Client {
     socket: UnixStream,
     interest: Interest,
+    /// The poller knew the interest before it gave the events that are being handled.
+    is_settled: bool,
     input: Vec<u8>,
     /// Octets of the input that are taken, and those that are known to hold no line's end.
     taken: usize,
@@ -155,9 +157,13 @@ impl Control {
             number => {
                 let slot = (number - 2) as usize;
                 let Some(Some(client)) = self.clients.get(slot) else { return };
-                // Not asked for, `closed` says that both directions are, and says it until we close.
-                if event.closed && [Interest::NONE, Interest::WRITE].contains(&client.interest) {
-                    self.clients[slot] = None;
+                // Not asked for, `closed` says that both directions are, and says it until we close. An event
+                // from before the poller was told so may mean the end of the input alone.
+                let is_asked = ![Interest::NONE, Interest::WRITE].contains(&client.interest);
+                if event.closed && !is_asked {
+                    if client.is_settled {
+                        self.clients[slot] = None;
+                    }
                 } else {
                     self.serve(slot, poller, service, now_ms);
                 }
@@ -175,6 +181,9 @@ impl Control {
 
     /// Drops clients that did not make their move in time.
     pub fn expire(&mut self, poller: &Poller, now_ms: u64) {
+        for client in self.clients.iter_mut().flatten() {
+            client.is_settled = true;
+        }
         for slot in &mut self.clients {
             let is_stalled = |client: &Client| {
                 client.has_the_move() && now_ms >= client.moved_ms + self.limits.stall_ms
@@ -244,7 +253,7 @@ impl Control {
         }
         let interest = client.wants(&self.limits);
         if turn != Turn::Ends && interest != client.interest {
-            client.interest = interest;
+            (client.interest, client.is_settled) = (interest, false);
             let token = self.first_token + 2 + slot as u64;
             if poller.modify(&client.socket, token, interest).is_err() {
                 turn = Turn::Ends;
@@ -261,6 +270,7 @@ impl Client {
         Client {
             socket,
             interest: Interest::READ,
+            is_settled: true,
             input: Vec::new(),
             taken: 0,
             scanned: 0,
@@ -457,5 +467,69 @@ impl Client {
             self.sent = 0;
         }
         Ok(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::Shutdown;
+    use std::sync::mpsc;
+
+    use larder_io::event::Events;
+
+    use super::*;
+    use crate::control::{Answer, Fields};
+
+    /// Hears all that its client says, and ends when the test lets it.
+    struct Hearing(Option<mpsc::Receiver<()>>);
+
+    impl Service for Hearing {
+        fn ask(&mut self, _: &[u8]) -> Answer {
+            let go = self.0.take().unwrap();
+            Answer::Hears(Box::new(move |talk| {
+                while talk.hear()?.is_some() {}
+                go.recv().unwrap();
+                Ok(Fields::new())
+            }))
+        }
+    }
+
+    /// A client that has said all may be seen to end its input by an event from before the poller knew that nobody
+    /// asks for that any more: it still gets its answer.
+    #[test]
+    fn the_end_of_the_input_is_not_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, poller) = (folder.path().join("ctl"), Poller::new().unwrap());
+        let mut control = Control::open(&path, 0o600, Limits::default(), &poller, 0).unwrap();
+        let (go, may_go) = mpsc::channel();
+        let mut service = Hearing(Some(may_go));
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"load\nentry\n").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut events = Events::new(8);
+        let is_served = |control: &Control| {
+            control.clients.iter().flatten().any(|one| one.interest == Interest::NONE)
+        };
+        while !is_served(&control) {
+            poller.wait(&mut events, Some(1_000)).unwrap();
+            for event in events.iter().filter(|_| !is_served(&control)).collect::<Vec<_>>() {
+                control.handle(event, &poller, &mut service, 0);
+            }
+        }
+        let late = Event { token: 2, readable: true, writable: false, closed: true };
+        control.handle(late, &poller, &mut service, 0);
+        assert_eq!(control.clients(), 1);
+        go.send(()).unwrap();
+        while control.clients() > 0 {
+            control.expire(&poller, 0);
+            poller.wait(&mut events, Some(1_000)).unwrap();
+            for event in events.iter().collect::<Vec<_>>() {
+                control.handle(event, &poller, &mut service, 0);
+            }
+        }
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "{\"ok\":true}\n");
     }
 }
