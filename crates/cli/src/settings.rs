@@ -5,7 +5,7 @@
 //! default or a range. A new setting is a new row here and one line where it is used.
 //!
 //! Invariants (each has a test)
-//! 1. Every default parses by its row's [`Kind`].
+//! 1. Every default parses by its row's [`Kind`](larder_settings::value::Kind).
 //! 2. Names are unique in a command, and so are letters.
 //! 3. The defaults of `annotate` are `larder_annotate::Options::default()`.
 
