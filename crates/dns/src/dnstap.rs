@@ -1,7 +1,7 @@
 //! dnstap: questions and answers as they came and went, to a file or to a collector's socket.
 //!
 //! ```text
-//! a core: tap.record(&event), tap.flush() -> handover -> a thread: Frame Streams to a file or socket
+//! a core: tap.record(&event), tap.flush() -> record channel -> a thread: Frame Streams to a file or socket
 //!
 //! file     START, frames, STOP
 //! socket   READY ->, <- ACCEPT, START ->, frames ->, STOP ->, <- FINISH
@@ -13,7 +13,7 @@
 //! A file is begun anew at the start and by [`Writer::reopen`], which is for after a rotation. A socket that is lost is
 //! connected again, and a file that could not be written is tried again, as [`larder_serve::writer`] has it.
 //!
-//! Bounds: those of [`larder_serve::handover`]; a write to a socket waits for [`SOCKET_TIMEOUT`] at most, on the writer's own
+//! Bounds: those of [`larder_serve::record_channel`]; a write to a socket waits for [`SOCKET_TIMEOUT`] at most, on the writer's own
 //! thread. Cost: some 60 octets beside the message, and a copy.
 
 use std::fs::File;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use larder_io::frame_streams::{CONTENT_TYPE, CONTROL_BYTES_MAX, control, control_frame};
 
-use larder_serve::handover::Feed;
+use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::{Sink, Writer, write_whole};
 
 /// How long a collector may take for an answer, or to read.
@@ -82,7 +82,7 @@ pub struct Event<'a> {
 /// One core's way to record.
 #[derive(Debug)]
 pub struct Tap {
-    feed: Feed,
+    sender: RecordSender,
     identity: Arc<str>,
     /// Reused from record to record.
     inner: Vec<u8>,
@@ -92,7 +92,7 @@ impl Tap {
     /// One for another core.
     pub fn another(&self) -> Tap {
         let identity = Arc::clone(&self.identity);
-        Tap { feed: self.feed.another(), identity, inner: Vec::new() }
+        Tap { sender: self.sender.another(), identity, inner: Vec::new() }
     }
 
     /// Records a message.
@@ -100,17 +100,17 @@ impl Tap {
         self.inner.clear();
         put_message(&mut self.inner, event);
         let (inner, identity) = (&self.inner, &self.identity);
-        self.feed.record(|out| put_frame(out, identity, inner));
+        self.sender.record(|out| put_frame(out, identity, inner));
     }
 
     /// Hands over what was recorded. To be called once a turn.
     pub fn flush(&mut self) {
-        self.feed.flush();
+        self.sender.flush();
     }
 
     /// Records that were dropped because the writer did not follow.
     pub fn dropped(&self) -> u64 {
-        self.feed.dropped()
+        self.sender.dropped()
     }
 }
 
@@ -202,8 +202,8 @@ pub enum Target {
 
 /// Starts to write to `target`. `identity` names this server in every record (its host's name, usually).
 pub fn start(target: Target, identity: &str) -> io::Result<(Writer, Tap)> {
-    let (writer, feed) = Writer::start(Output { target, stream: None })?;
-    let tap = Tap { feed, identity: identity.into(), inner: Vec::new() };
+    let (writer, sender) = Writer::start(Output { target, stream: None })?;
+    let tap = Tap { sender, identity: identity.into(), inner: Vec::new() };
     Ok((writer, tap))
 }
 

@@ -50,7 +50,7 @@ use crate::reload::Follower;
 use crate::streams::Streams;
 use crate::trace::Trace;
 use crate::xdp;
-use larder_serve::stage::{Stage, Stages};
+use larder_serve::lifecycle::{Lifecycle, Stage};
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
@@ -100,7 +100,7 @@ pub struct Driver {
     published: Arc<Shared>,
     /// When to publish what has been counted since the last time; `None`: nothing has.
     publish_ms: Option<u64>,
-    stages: Arc<Stages>,
+    lifecycle: Arc<Lifecycle>,
     is_draining: bool,
     waker: Arc<Waker>,
     busy_turns: u32,
@@ -157,7 +157,7 @@ impl Driver {
             number: parts.number,
             published: parts.published,
             publish_ms: None,
-            stages: parts.stages,
+            lifecycle: parts.lifecycle,
             is_draining: false,
             waker: parts.waker,
             busy_turns: 0,
@@ -175,7 +175,7 @@ impl Driver {
     }
 
     fn goes_on(&mut self) -> bool {
-        match self.stages.get() {
+        match self.lifecycle.get() {
             Stage::Serves => true,
             Stage::Drains => {
                 if !self.is_draining {

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! a core: log.describe(source), log.answered(client, answer)   one in so many is written as a line
-//!         log.flush(), once a turn -> handover -> a thread: lines to a file, renamed when it is full
+//!         log.flush(), once a turn -> record channel -> a thread: lines to a file, renamed when it is full
 //! ```
 //!
 //! Which answers are logged is drawn, the gaps between them at random, so that traffic with a rhythm of its own is
 //! not seen from one side only. A line says what the answer says (`line`); what it does not say (where it comes from,
 //! since when its client waits) the core tells before it answers.
 //!
-//! Bounds: those of [`larder_serve::handover`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
+//! Bounds: those of [`larder_serve::record_channel`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
 //! ([`log_file`]). Cost for an answer that is not logged: an addition. For one that is: a walk over its records, some 100
 //! octets, the clock.
 
@@ -26,8 +26,8 @@ use crate::clock::Clock;
 use crate::clock::Now;
 use crate::core::Client;
 pub use crate::core::Source;
-use larder_serve::handover::Feed;
 use larder_serve::log_file::{self, LogFile};
+use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::Writer;
 
 /// What is logged, and where.
@@ -50,7 +50,7 @@ pub struct Options {
 /// One core's way to log.
 #[derive(Debug)]
 pub struct QueryLog {
-    feed: Feed,
+    sender: RecordSender,
     clock: Clock,
     format: Format,
     prefix: Option<Prefix>,
@@ -70,20 +70,20 @@ pub fn start(options: Options, clock: Clock) -> io::Result<(Writer, QueryLog)> {
     let Options { format, sample, prefix, .. } = options;
     let Options { path, bytes_max, files_max, .. } = options;
     let file = log_file::Options { name: "query log", path, bytes_max, files_max };
-    let (writer, feed) = Writer::start(LogFile::new(file))?;
-    Ok((writer, QueryLog::new(feed, clock, format, sample, prefix)))
+    let (writer, sender) = Writer::start(LogFile::new(file))?;
+    Ok((writer, QueryLog::new(sender, clock, format, sample, prefix)))
 }
 
 impl QueryLog {
     fn new(
-        feed: Feed,
+        sender: RecordSender,
         clock: Clock,
         format: Format,
         sample: u32,
         prefix: Option<Prefix>,
     ) -> QueryLog {
         let mut log = QueryLog {
-            feed,
+            sender,
             clock,
             format,
             prefix,
@@ -100,7 +100,7 @@ impl QueryLog {
 
     /// One for another core.
     pub fn another(&self) -> QueryLog {
-        QueryLog::new(self.feed.another(), self.clock, self.format, self.sample, self.prefix)
+        QueryLog::new(self.sender.another(), self.clock, self.format, self.sample, self.prefix)
     }
 
     /// A gap of the mean length of the sample: 1 to twice that, less 1.
@@ -145,17 +145,17 @@ impl QueryLog {
             answer,
         };
         let format = self.format;
-        self.feed.record(|out| put(out, format, &line));
+        self.sender.record(|out| put(out, format, &line));
     }
 
     /// A turn ends: what was logged is handed over.
     pub fn flush(&mut self) {
-        self.feed.flush();
+        self.sender.flush();
     }
 
     /// Lines that found no room.
     pub fn dropped(&self) -> u64 {
-        self.feed.dropped()
+        self.sender.dropped()
     }
 }
 

@@ -22,9 +22,9 @@ use larder_io::random;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 use larder_serve::console::Console;
-use larder_serve::crew::{Crew, wake};
 use larder_serve::reload::{Reload, with_part};
 use larder_serve::supervisor::{Ended, Supervisor};
+use larder_serve::worker_threads::{WorkerThreads, wake};
 use larder_serve::writer::Writer;
 
 use rustix::net::SocketType;
@@ -44,7 +44,7 @@ use crate::supervisor::{Common, Duties, Operation};
 use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
 use crate::{dnstap, exchanges, streams, xdp};
-use larder_serve::stage::Stages;
+use larder_serve::lifecycle::Lifecycle;
 
 /// Octets that may wait at a listening socket, in either direction; the system may allow less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
@@ -208,7 +208,7 @@ pub fn serve(
         .and_then(|console| Supervisor::new(console, supervisor_waker.clone(), signals))
         .map_err(|error| ServeError::Operation(error.to_string()))?;
 
-    let (settings, stages) = (Arc::new(settings), Arc::new(Stages::new()));
+    let (settings, lifecycle) = (Arc::new(settings), Arc::new(Lifecycle::new()));
     let (mut drivers, mut wakers, mut desks) = (Vec::new(), Vec::new(), Vec::new());
     let bound = bound.into_iter().zip(by_frames.queues);
     for (number, (Bound { listeners, stream_listeners }, queues)) in bound.enumerate() {
@@ -247,7 +247,7 @@ pub fn serve(
                 policies.follower(),
                 clock,
                 published.clone(),
-                stages.clone(),
+                lifecycle.clone(),
                 waker,
             )
         };
@@ -257,9 +257,9 @@ pub fn serve(
     let beside = options.beside.as_ref().map(|beside| beside.start(desks)).transpose();
     let beside = beside.map_err(ServeError::Operation)?;
     let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
-    let mut crew = Crew::new("dns", wake_all, stages, supervisor_waker.clone());
+    let mut loops = WorkerThreads::new("dns", wake_all, lifecycle, supervisor_waker.clone());
     for mut driver in drivers {
-        crew.start(move || driver.run()).map_err(system("a thread for a core"))?;
+        loops.start(move || driver.run()).map_err(system("a thread for a core"))?;
     }
     let lines = beside.as_ref().map(|beside| beside.lines()).unwrap_or_default();
     let common = Common {
@@ -278,11 +278,11 @@ pub fn serve(
     tell(News::Started { addresses: &addresses, metrics, policy: &report });
     lines.iter().for_each(|line| tell(News::Line(line)));
     let tell = &mut |line: &str| tell(News::Line(line));
-    duties.load(&crew, tell);
+    duties.load(&loops, tell);
     let status = format!("answers with {cores} core{}", if cores == 1 { "" } else { "s" });
-    let ended = supervisor.run(&mut crew, &mut duties, &status, tell).map_err(system("serving"))?;
+    let end = supervisor.run(&mut loops, &mut duties, &status, tell).map_err(system("serving"))?;
     drop(running);
-    Ok(Served { counts: published.sum(), was_hurried: ended == Ended::Forced })
+    Ok(Served { counts: published.sum(), was_hurried: end == Ended::Forced })
 }
 
 /// What cores record for operators, and the threads that write it.

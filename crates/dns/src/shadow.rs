@@ -58,7 +58,7 @@ use crate::metrics::{self, Shared};
 use crate::reload::Policies;
 use crate::server::{self, Options, ServeError};
 use crate::zones::{Upstream, Zones};
-use larder_serve::stage::{Stage, Stages};
+use larder_serve::lifecycle::{Lifecycle, Stage};
 
 pub use self::copy::{Counts as CopyCounts, From};
 pub use self::report::Report;
@@ -137,7 +137,7 @@ pub fn shadow(
 struct Running {
     asker: Asker,
     published: Arc<Shared>,
-    stages: Arc<Stages>,
+    lifecycle: Arc<Lifecycle>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -163,7 +163,7 @@ impl Running {
         let core =
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
-        let (published, stages) = (Arc::new(Shared::new(1)), Arc::new(Stages::new()));
+        let (published, lifecycle) = (Arc::new(Shared::new(1)), Arc::new(Lifecycle::new()));
         let errands_max = settings.limits.questions_max as usize;
         let answerers = Answerers::new(&options.answerers, 0, errands_max, waker.clone());
         let (desk, inbox) = bridge::desk(waker.clone(), bridge::QUEUE_MAX);
@@ -172,7 +172,7 @@ impl Running {
             exchange_limits: options.exchange_limits.clone(),
             answerers,
             origin: options.origin.clone(),
-            ..Parts::bare(core, policy, clock, published.clone(), stages.clone(), waker.clone())
+            ..Parts::bare(core, policy, clock, published.clone(), lifecycle.clone(), waker.clone())
         };
         let mut driver = Driver::new(parts).map_err(system("epoll"))?;
         let thread = thread::Builder::new()
@@ -180,7 +180,7 @@ impl Running {
             .spawn(move || driver.run())
             .map_err(system("a thread for a core"))?;
         let asker = Asker::new(desk);
-        Ok(Running { asker, published, stages, waker, thread: Some(thread) })
+        Ok(Running { asker, published, lifecycle, waker, thread: Some(thread) })
     }
 
     /// The core's loop has ended.
@@ -190,7 +190,7 @@ impl Running {
 
     /// Ends it, and tells how it ended.
     fn end(&mut self) -> Result<(), ServeError> {
-        self.stages.go_on(Stage::Ends);
+        self.lifecycle.advance(Stage::Ends);
         // Who cannot be woken looks around within a second.
         let _ = self.waker.wake();
         let Some(thread) = self.thread.take() else { return Ok(()) };

@@ -21,11 +21,11 @@ use larder::{Cache, Seconds};
 use larder_io::event::{Poller, Waker};
 use larder_serve::console::{self, Places};
 use larder_serve::control::Service;
-use larder_serve::crew::{Crew, wake};
 use larder_serve::figures::write_build_info;
+use larder_serve::lifecycle::Stage;
 use larder_serve::reload::Reload;
-use larder_serve::stage::Stage;
 use larder_serve::supervisor::{Ended, Server, Tell};
+use larder_serve::worker_threads::{WorkerThreads, wake};
 use larder_serve::writer::Writer;
 
 use crate::answerer::Answerer;
@@ -122,9 +122,9 @@ impl Duties {
     }
 
     /// The cores have begun: the cache comes back.
-    pub fn load(&mut self, crew: &Crew, tell: Tell<'_>) {
+    pub fn load(&mut self, workers: &WorkerThreads, tell: Tell<'_>) {
         let Some(path) = self.snapshot_path.clone() else { return };
-        let (wake_cores, own) = (crew.wakes(), Arc::clone(&self.common.waker));
+        let (wake_cores, own) = (workers.wakes(), Arc::clone(&self.common.waker));
         let wake_all = move || {
             wake_cores();
             wake(&own);

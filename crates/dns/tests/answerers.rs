@@ -14,7 +14,7 @@ use hickory_proto::rr::{RData, Record};
 use larder_dns::answerer::{Answerer, Errand};
 use larder_dns::core::Settings;
 use larder_dns::zones::{Answers, Upstream};
-use larder_serve::stage::Stage;
+use larder_serve::lifecycle::Stage;
 use larder_testkit::dns::{self, ask_by_stream};
 use served::Served;
 

@@ -1,19 +1,19 @@
 //! The access log: where lines go, and a loop's way to write them ([`crate::log`] says how they look).
 //!
 //! ```text
-//! a loop: record, record, ... flush, some times a second -> handover -> a thread: lines to a file, or to standard output
+//! a loop: record, record, ... flush, some times a second -> record channel -> a thread: lines to a file, or to standard output
 //! ```
 //!
 //! A loop never waits. A file or reader that does not keep up, or fails, costs lines, and they are counted.
 //!
-//! Bounds: those of [`larder_serve::handover`]. Cost: some 300 ns and 150 octets a line.
+//! Bounds: those of [`larder_serve::record_channel`]. Cost: some 300 ns and 150 octets a line.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use larder_serve::handover::Feed;
 use larder_serve::log_file::{self, LogFile};
+use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::Writer;
 
 use crate::log::{Exchange, push_combined, push_json};
@@ -46,7 +46,7 @@ pub struct Options {
 /// One loop's way to log.
 #[derive(Debug)]
 pub struct AccessLog {
-    feed: Feed,
+    feed: RecordSender,
     format: Format,
     /// When what was recorded is handed over.
     due_ms: Option<u64>,

@@ -70,7 +70,7 @@ use crate::mail::{Mail, Message};
 use crate::options::Options;
 use crate::server::Common;
 use crate::store::{Face, Store};
-use larder_serve::stage::{Stage, Stages};
+use larder_serve::lifecycle::{Lifecycle, Stage};
 
 /// Spaces of tokens.
 const CLIENTS: u8 = 1;
@@ -165,7 +165,7 @@ pub struct Driver {
     publish_ms: u64,
     /// When a body was last broken off for want of memory.
     gave_way_ms: u64,
-    stages: Arc<Stages>,
+    lifecycle: Arc<Lifecycle>,
     health: Arc<Health>,
     connections: Arc<ConnectionLimit>,
     follower: Follower,
@@ -184,7 +184,8 @@ impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
         let Parts { number, listeners, common } = parts;
-        let Common { store, shared, live, mail, clock, stages, connections, beside, .. } = common;
+        let Common { store, shared, live, mail, clock, lifecycle, connections, beside, .. } =
+            common;
         let mut follower = live.follower();
         let Setup { options, health, access_log } = (*follower.current()).clone();
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
@@ -224,7 +225,7 @@ impl Driver {
             shared,
             publish_ms: 0,
             gave_way_ms: 0,
-            stages,
+            lifecycle,
             health,
             connections,
             follower,
@@ -260,7 +261,7 @@ impl Driver {
     }
 
     fn goes_on(&mut self) -> bool {
-        match self.stages.get() {
+        match self.lifecycle.get() {
             Stage::Serves => true,
             Stage::Drains => {
                 if !self.is_draining {

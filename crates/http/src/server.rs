@@ -18,10 +18,10 @@ use larder_io::tcp::{ListenOptions, Sharing, listen};
 use larder_serve::changes::Changes;
 use larder_serve::connection_limit::ConnectionLimit;
 use larder_serve::console::Console;
-use larder_serve::crew::Crew;
+use larder_serve::lifecycle::{Lifecycle, Stage};
 use larder_serve::reload::{Reload, Reloaded, with_part};
-use larder_serve::stage::{Stage, Stages};
 use larder_serve::supervisor::{Ended, Supervisor};
+use larder_serve::worker_threads::WorkerThreads;
 
 use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
@@ -132,7 +132,7 @@ pub struct Common {
     /// The time.
     pub clock: Clock,
     /// Whether loops go on.
-    pub stages: Arc<Stages>,
+    pub lifecycle: Arc<Lifecycle>,
     /// Wakes who watches over the loops.
     pub waker: Arc<Waker>,
     /// Who makes connections that are encrypted.
@@ -184,7 +184,7 @@ impl Ready {
             connections: Arc::default(),
             mail,
             clock,
-            stages: Arc::new(Stages::new()),
+            lifecycle: Arc::new(Lifecycle::new()),
             waker: Arc::new(Waker::new().map_err(system("eventfd"))?),
             options,
         };
@@ -205,11 +205,12 @@ impl Ready {
         };
         let mail = common.mail.clone();
         let wake_all = Arc::new(move || mail.wake_all());
-        let mut crew = Crew::new("http", wake_all, common.stages.clone(), common.waker.clone());
+        let mut workers =
+            WorkerThreads::new("http", wake_all, common.lifecycle.clone(), common.waker.clone());
         for (mut driver, mut batch) in drivers {
-            crew.start(move || driver.run(&mut batch)).map_err(system("a thread"))?;
+            workers.start(move || driver.run(&mut batch)).map_err(system("a thread"))?;
         }
-        Ok(Running { addresses, io, crew, common })
+        Ok(Running { addresses, io, workers, common })
     }
 }
 
@@ -218,7 +219,7 @@ impl Ready {
 pub struct Running {
     addresses: Vec<SocketAddr>,
     io: String,
-    crew: Crew,
+    workers: WorkerThreads,
     common: Common,
 }
 
@@ -259,13 +260,13 @@ impl Running {
         if let Some(beside) = self.beside() {
             beside.follow(&self.options());
         }
-        self.crew.wake();
+        self.workers.wake();
         Ok(())
     }
 
     /// Makes each loop turn, though nothing has come for it.
     pub fn wake(&self) {
-        self.crew.wake();
+        self.workers.wake();
     }
 
     /// Who makes connections that are encrypted.
@@ -278,23 +279,23 @@ impl Running {
         if let Some(beside) = self.beside() {
             beside.drain();
         }
-        self.crew.go_on(Stage::Drains);
+        self.workers.advance(Stage::Drains);
     }
 
     /// Ends now: what was begun is broken off.
     pub fn hurry(&self) {
-        self.crew.go_on(Stage::Ends);
+        self.workers.advance(Stage::Ends);
     }
 
     /// True when all loops have ended.
     pub fn has_ended(&self) -> bool {
-        self.crew.ended() == self.crew.count()
+        self.workers.ended() == self.workers.count()
     }
 
     /// Ends now, and says what was counted in all. An error is why a loop could not go on.
     pub fn stop(mut self) -> io::Result<Counts> {
         self.hurry();
-        self.crew.join()?;
+        self.workers.join()?;
         if let Some(writer) = self.common.live.take_writer() {
             writer.finish_within(LOG_PATIENCE);
         }
@@ -327,10 +328,10 @@ pub fn serve(
     let tell = &mut |line: &str| tell(News::Line(line));
     taken_over.iter().chain(&shortage).for_each(|line| tell(line));
     let mut duties = Duties::new(common.clone(), reload(source, &common), saves);
-    let loops = running.crew.count();
+    let loops = running.workers.count();
     let plural = if loops == 1 { "" } else { "s" };
     let status = format!("serves with {loops} loop{plural}");
-    let ended = supervisor.run(&mut running.crew, &mut duties, &status, tell);
+    let ended = supervisor.run(&mut running.workers, &mut duties, &status, tell);
     let ended = ended.map_err(system("serving"))?;
     Ok(Served { counts: running.counts(), was_hurried: ended != Ended::Well })
 }

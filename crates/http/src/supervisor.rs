@@ -14,11 +14,11 @@ use std::time::Duration;
 use larder_io::event::{Event, Poller};
 use larder_serve::console;
 use larder_serve::control::{Answer, Fields, Job, Service};
-use larder_serve::crew;
 use larder_serve::figures::{Gauge, gauge_fields, write_build_info, write_gauges};
+use larder_serve::lifecycle::Stage;
 use larder_serve::reload::Reload;
-use larder_serve::stage::Stage;
 use larder_serve::supervisor::{Ended, Server, TOKENS, Tell};
+use larder_serve::worker_threads;
 
 use self::checks::Checks;
 use self::shortages::Shortages;
@@ -143,7 +143,7 @@ impl Duties {
         let save = move || {
             // A signal may have forced the end meanwhile.
             let _ = say.send(snapshot::save(&common.store, &path, seconds(&common.clock)));
-            crew::wake(&waker);
+            worker_threads::wake(&waker);
         };
         match thread::Builder::new().name("snapshot".to_owned()).spawn(save) {
             Ok(_) => self.last_save = Some(said),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`supervisor`] | the calling thread of a server: signals, reloads, drain, end |
 //! | [`console`] | control socket, metrics and service manager, in one event loop |
-//! | [`crew`], [`stage`] | the threads of the cores; how far a server's life has come |
+//! | [`worker_threads`], [`lifecycle`] | the threads of the cores; how far a server's life has come |
 //! | [`watch`] | a value that is replaced while event loops use it |
 //! | [`reload`], [`changes`] | settings that are read again; which have changed, and which need a restart |
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
@@ -12,7 +12,7 @@
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
 //! | [`figures`], [`histogram`] | metrics for Prometheus and `larder ctl stats`; percentiles of any number of values |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
-//! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
+//! | [`record_channel`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`log_file`], [`rolling`] | the file of a log; a log that is cut, compressed and bounded by a budget |
 //! | [`mailbox`] | messages from any thread to one that sleeps in the kernel |
 //! | [`notify`] | messages to the service manager (sd_notify) |
@@ -28,20 +28,20 @@ pub mod changes;
 pub mod connection_limit;
 pub mod console;
 pub mod control;
-pub mod crew;
 pub mod figures;
-pub mod handover;
 pub mod histogram;
 pub mod http_server;
+pub mod lifecycle;
 pub mod log_file;
 pub mod mailbox;
 pub mod metrics_http;
 pub mod nonblocking;
 pub mod notify;
+pub mod record_channel;
 pub mod reload;
 pub mod rolling;
-pub mod stage;
 pub mod supervisor;
 mod sync;
 pub mod watch;
+pub mod worker_threads;
 pub mod writer;

@@ -29,9 +29,9 @@ use std::time::Instant;
 use larder_io::event::{Event, Interest, Poller, Signal, Signals, StopRule, StopStep, Waker};
 
 use crate::console::{self, Console, Duties};
-use crate::crew::{Crew, wake};
+use crate::lifecycle::Stage;
 use crate::reload::{Outcome, Reload};
-use crate::stage::Stage;
+use crate::worker_threads::{WorkerThreads, wake};
 
 /// How often [`Server::tick`] is called at least, milliseconds.
 pub const TICK_MS: u64 = 1_000;
@@ -151,7 +151,7 @@ impl Supervisor {
     /// is that of a worker, or of this loop.
     pub fn run<S: Server>(
         mut self,
-        crew: &mut Crew,
+        workers: &mut WorkerThreads,
         server: &mut S,
         status: &str,
         tell: Tell<'_>,
@@ -172,11 +172,11 @@ impl Supervisor {
             }
             if S::WAKES_FOR_CLIENTS && self.nudge_ms(now_ms) == Some(0) {
                 self.nudged_ms = now_ms;
-                crew.wake();
+                workers.wake();
             }
             self.report_reloads(status, tell);
             server.tick(self.console.poller(), now_ms, tell);
-            result = result.and(self.go_on(now_ms, crew, server, tell));
+            result = result.and(self.go_on(now_ms, workers, server, tell));
         }
         // Invariant 2.
         self.signals.unblock()?;
@@ -249,16 +249,16 @@ impl Supervisor {
     fn go_on<S: Server>(
         &mut self,
         now_ms: u64,
-        crew: &mut Crew,
+        workers: &mut WorkerThreads,
         server: &mut S,
         tell: Tell<'_>,
     ) -> io::Result<()> {
-        let has_failed = crew.ended() > 0;
+        let has_failed = workers.ended() > 0;
         if self.phase == Phase::Serves
             && (self.is_stop_asked || server.is_stop_asked() || has_failed)
         {
             self.console.stopping();
-            crew.go_on(server.drain(has_failed, tell));
+            workers.advance(server.drain(has_failed, tell));
             self.phase = Phase::Drains { until_ms: now_ms + S::DRAIN_MS };
         }
         if self.is_forced {
@@ -271,10 +271,10 @@ impl Supervisor {
                 tell("some answers were not finished in time");
             }
             if self.ended != Ended::Well {
-                crew.go_on(Stage::Ends);
+                workers.advance(Stage::Ends);
             }
-            if crew.ended() == crew.count() {
-                result = crew.join();
+            if workers.ended() == workers.count() {
+                result = workers.join();
                 if result.is_err() && self.ended == Ended::Well {
                     self.ended = Ended::Failed;
                 }
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::console::Places;
     use crate::control::{Answer, Service};
-    use crate::stage::Stages;
+    use crate::lifecycle::Lifecycle;
 
     /// A server that notes what it is called for.
     struct Noting {
@@ -347,21 +347,21 @@ mod tests {
         }
     }
 
-    /// Workers that do `work` with the stages, under a supervisor: how that ended, its lines, and
+    /// Workers that do `work` with the lifecycle, under a supervisor: how that ended, its lines, and
     /// what the server noted.
     fn supervised(
         is_stop_asked: bool,
-        work: &[fn(&Stages) -> io::Result<()>],
+        work: &[fn(&Lifecycle) -> io::Result<()>],
     ) -> (io::Result<Ended>, Vec<String>, Noting) {
         let signals = Signals::block().unwrap();
         let waker = Arc::new(Waker::new().unwrap());
         let console = Console::open(&Places::default(), waker.clone()).unwrap();
         let supervisor = Supervisor::new(console, waker.clone(), signals).unwrap();
-        let stages = Arc::new(Stages::new());
-        let mut crew = Crew::new("test", Arc::new(|| {}), stages.clone(), waker);
+        let lifecycle = Arc::new(Lifecycle::new());
+        let mut workers = WorkerThreads::new("test", Arc::new(|| {}), lifecycle.clone(), waker);
         for work in work.iter().copied() {
-            let stages = stages.clone();
-            crew.start(move || work(&stages)).unwrap();
+            let lifecycle = lifecycle.clone();
+            workers.start(move || work(&lifecycle)).unwrap();
         }
         let mut server = Noting {
             start: Instant::now(),
@@ -372,12 +372,12 @@ mod tests {
         };
         let mut lines = Vec::new();
         let tell = &mut |line: &str| lines.push(line.to_owned());
-        let ended = supervisor.run(&mut crew, &mut server, "serves", tell);
+        let ended = supervisor.run(&mut workers, &mut server, "serves", tell);
         (ended, lines, server)
     }
 
-    fn until(stages: &Stages, stage: Stage) -> io::Result<()> {
-        while stages.get() < stage {
+    fn until(lifecycle: &Lifecycle, stage: Stage) -> io::Result<()> {
+        while lifecycle.get() < stage {
             std::thread::yield_now();
         }
         Ok(())
@@ -387,8 +387,10 @@ mod tests {
     /// reported. Invariant 1.
     #[test]
     fn a_failed_worker_ends_the_server() {
-        let work: [fn(&Stages) -> _; 2] =
-            [|stages| until(stages, Stage::Drains), |_| Err(io::Error::other("no more memory"))];
+        let work: [fn(&Lifecycle) -> _; 2] = [
+            |lifecycle| until(lifecycle, Stage::Drains),
+            |_| Err(io::Error::other("no more memory")),
+        ];
         let (ended, lines, server) = supervised(false, &work);
         assert_eq!(ended.unwrap_err().to_string(), "no more memory");
         assert_eq!((server.drains, server.finishes), (vec![true], vec![Ended::Failed; 2]));
@@ -399,10 +401,11 @@ mod tests {
     /// for, and nothing is said.
     #[test]
     fn a_drain_has_an_end() {
-        let (ended, lines, server) = supervised(true, &[|stages| until(stages, Stage::Ends)]);
+        let (ended, lines, server) = supervised(true, &[|lifecycle| until(lifecycle, Stage::Ends)]);
         assert_eq!((ended.unwrap(), server.finishes), (Ended::Late, vec![Ended::Late; 2]));
         assert_eq!(lines, ["some answers were not finished in time"]);
-        let (ended, lines, server) = supervised(true, &[|stages| until(stages, Stage::Drains)]);
+        let (ended, lines, server) =
+            supervised(true, &[|lifecycle| until(lifecycle, Stage::Drains)]);
         assert_eq!((ended.unwrap(), server.drains), (Ended::Well, vec![false]));
         assert_eq!((server.finishes, lines.len()), (vec![Ended::Well; 2], 0));
     }

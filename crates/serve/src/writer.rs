@@ -9,7 +9,7 @@
 //! What is handed over while nothing can be written is dropped and counted. [`Writer::news`] tells of each loss and return
 //! once, however often it is tried in between.
 //!
-//! Bounds: those of [`super::handover`]; [`NEWS_MAX`] texts that nobody has read. Cost: a thread, which looks around ten times a
+//! Bounds: those of [`super::record_channel`]; [`NEWS_MAX`] texts that nobody has read. Cost: a thread, which looks around ten times a
 //! second.
 
 use std::fs::File;
@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::handover::{Batch, Feed, channel};
+use super::record_channel::{Batch, RecordSender, channel};
 
 /// How often the thread looks whether it shall reopen or end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ pub trait Sink: Send + 'static {
     fn place(&self) -> (&Path, &'static str);
 }
 
-/// The thread. Dropped without [`Writer::finish`] it ends when the last [`Feed`] is gone.
+/// The thread. Dropped without [`Writer::finish`] it ends when the last [`RecordSender`] is gone.
 #[derive(Debug)]
 pub struct Writer {
     name: &'static str,
@@ -73,8 +73,8 @@ struct Shared {
 
 impl Writer {
     /// Starts the thread.
-    pub fn start<S: Sink>(sink: S) -> io::Result<(Writer, Feed)> {
-        let (feed, batches) = channel();
+    pub fn start<S: Sink>(sink: S) -> io::Result<(Writer, RecordSender)> {
+        let (sender, batches) = channel();
         let (say, news) = sync_channel(NEWS_MAX);
         let shared = Arc::new(Shared::default());
         let work =
@@ -82,7 +82,7 @@ impl Writer {
         let sink_name = work.sink.name();
         let name = format!("larder-{}", sink_name.replace(' ', "-"));
         let thread = thread::Builder::new().name(name).spawn(move || work.run(&batches))?;
-        Ok((Writer { name: sink_name, shared, news, thread }, feed))
+        Ok((Writer { name: sink_name, shared, news, thread }, sender))
     }
 
     /// What it writes.
@@ -197,7 +197,7 @@ impl<S: Sink> Work<S> {
             self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
             return;
         }
-        match self.sink.write(&batch.octets) {
+        match self.sink.write(&batch.bytes) {
             Ok(()) => {
                 self.shared.written.fetch_add(batch.records, Ordering::Relaxed);
                 self.recover();

@@ -16,7 +16,7 @@ use crate::query_log::QueryLog;
 use crate::reload::Follower;
 use crate::trace::Trace;
 use crate::{exchanges, streams, xdp};
-use larder_serve::stage::Stages;
+use larder_serve::lifecycle::Lifecycle;
 
 /// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named where it is more.
 pub struct Parts {
@@ -51,7 +51,7 @@ pub struct Parts {
     /// Who is told of answers to clients.
     pub log: Option<QueryLog>,
     /// Ends the loop; the waker is called when it has changed.
-    pub stages: Arc<Stages>,
+    pub lifecycle: Arc<Lifecycle>,
     /// Interrupts a wait.
     pub waker: Arc<Waker>,
 }
@@ -64,7 +64,7 @@ impl Parts {
         policy: Follower,
         clock: Clock,
         published: Arc<Shared>,
-        stages: Arc<Stages>,
+        lifecycle: Arc<Lifecycle>,
         waker: Arc<Waker>,
     ) -> Parts {
         Parts {
@@ -83,7 +83,7 @@ impl Parts {
             published,
             trace: None,
             log: None,
-            stages,
+            lifecycle,
             waker,
         }
     }

@@ -32,7 +32,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use known::{Case, KNOWN, RARE};
-use larder_serve::stage::Stage;
+use larder_serve::lifecycle::Stage;
 use larder_testkit::skip::skip;
 use larder_testkit::unbound;
 use questions::{Question, Questions};

@@ -17,7 +17,7 @@ use larder_dns::zones::{Forward, Upstream, Zones};
 use larder_io::event::Waker;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
-use larder_serve::stage::{Stage, Stages};
+use larder_serve::lifecycle::{Lifecycle, Stage};
 
 /// Ports tried: it needs one of both protocols.
 const PORTS: usize = 8;
@@ -25,7 +25,7 @@ const PORTS: usize = 8;
 /// The core at work; it ends when dropped.
 pub struct Served {
     pub address: SocketAddr,
-    stages: Arc<Stages>,
+    lifecycle: Arc<Lifecycle>,
     published: Arc<Shared>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -41,7 +41,7 @@ impl Served {
         let (socket, listener) = (0..PORTS).find_map(|_| bind()).expect("a free port");
         let address = socket.local_address().unwrap();
         let zones = Zones::new(&[Forward { zone: vec![0], upstreams: vec![upstream] }]).unwrap();
-        let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
+        let (lifecycle, waker) = (Arc::new(Lifecycle::new()), Arc::new(Waker::new().unwrap()));
         let published = Arc::new(Shared::new(1));
         let policy = PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() };
         let (policies, _) = Policies::new(policy, None, &[7; 16]).unwrap();
@@ -51,11 +51,11 @@ impl Served {
             listeners: vec![socket],
             stream_listeners: vec![listener],
             answerers: Answerers::new(answerers, 0, 100, waker.clone()),
-            ..Parts::bare(core, policy, clock, published.clone(), stages.clone(), waker.clone())
+            ..Parts::bare(core, policy, clock, published.clone(), lifecycle.clone(), waker.clone())
         };
         let mut driver = Driver::new(parts).unwrap();
         let thread = Some(std::thread::spawn(move || driver.run()));
-        Served { address, stages, published, waker, thread }
+        Served { address, lifecycle, published, waker, thread }
     }
 
     /// Ends it; what it did.
@@ -64,7 +64,7 @@ impl Served {
     }
 
     fn finish(&mut self, stage: Stage) -> Option<Counts> {
-        self.stages.go_on(stage);
+        self.lifecycle.advance(stage);
         // Who cannot be woken looks around within a second.
         drop(self.waker.wake());
         self.thread.take()?.join().ok()?.ok()?;

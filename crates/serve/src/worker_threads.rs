@@ -1,4 +1,5 @@
-//! The threads of a server's cores: started, woken, told how far the server's life has come, and waited for.
+//! The worker threads of a server: this module starts them, wakes them, moves them to the next stage of
+//! the server's lifecycle, and joins them.
 
 use std::fmt;
 use std::io;
@@ -6,30 +7,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-use crate::stage::{Stage, Stages};
+use crate::lifecycle::{Lifecycle, Stage};
 use larder_io::event::Waker;
 
-/// Wakes all cores: each turns its loop once.
+/// Wakes all workers: each runs its event loop once.
 pub type WakeAll = Arc<dyn Fn() + Send + Sync>;
 
-/// Threads of the cores. Dropped, they are ended at once.
-pub struct Crew {
+/// Drop stops all threads and joins them.
+pub struct WorkerThreads {
     name: &'static str,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    /// How many have ended, well or not.
+    /// Threads that have ended, with or without an error.
     ended: Arc<AtomicUsize>,
     wake_all: WakeAll,
-    stages: Arc<Stages>,
+    lifecycle: Arc<Lifecycle>,
     supervisor: Arc<Waker>,
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for WorkerThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("WorkerThreads").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// Says that a thread has ended, also by a panic.
+/// Counts a thread that has ended, also by a panic.
 struct Ending {
     ended: Arc<AtomicUsize>,
     supervisor: Arc<Waker>,
@@ -42,18 +43,25 @@ impl Drop for Ending {
     }
 }
 
-impl Crew {
-    /// None yet. Threads are called `name` and a number; `supervisor` is called when one ends.
+impl WorkerThreads {
+    /// No threads yet. A thread's name is `name` and a number; a thread that ends wakes `supervisor`.
     pub fn new(
         name: &'static str,
         wake_all: WakeAll,
-        stages: Arc<Stages>,
+        lifecycle: Arc<Lifecycle>,
         supervisor: Arc<Waker>,
-    ) -> Crew {
-        Crew { name, threads: Vec::new(), ended: Arc::default(), wake_all, stages, supervisor }
+    ) -> WorkerThreads {
+        WorkerThreads {
+            name,
+            threads: Vec::new(),
+            ended: Arc::default(),
+            wake_all,
+            lifecycle,
+            supervisor,
+        }
     }
 
-    /// Starts a core.
+    /// Starts one thread.
     pub fn start(
         &mut self,
         run: impl FnOnce() -> io::Result<()> + Send + 'static,
@@ -68,33 +76,33 @@ impl Crew {
         Ok(())
     }
 
-    /// Takes all to a stage.
-    pub fn go_on(&self, stage: Stage) {
-        self.stages.go_on(stage);
+    /// Moves all threads to a stage of the lifecycle, and wakes them.
+    pub fn advance(&self, stage: Stage) {
+        self.lifecycle.advance(stage);
         self.wake();
     }
 
-    /// Makes each turn its loop once.
+    /// Wakes each thread: it runs its event loop once.
     pub fn wake(&self) {
         (self.wake_all)();
     }
 
-    /// What [`Crew::wake`] calls, for others.
+    /// The function that [`WorkerThreads::wake`] calls.
     pub fn wakes(&self) -> WakeAll {
         Arc::clone(&self.wake_all)
     }
 
-    /// How many were started.
+    /// The number of threads that were started.
     pub fn count(&self) -> usize {
         self.threads.len()
     }
 
-    /// How many have ended, well or not.
+    /// The number of threads that have ended, with or without an error.
     pub fn ended(&self) -> usize {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Waits for all of them: the first error. They were told to end.
+    /// Waits for all threads, which must be in a stage in which they end, and returns the first error.
     pub fn join(&mut self) -> io::Result<()> {
         let mut first = Ok(());
         for thread in self.threads.drain(..) {
@@ -105,15 +113,16 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerThreads {
     fn drop(&mut self) {
-        self.go_on(Stage::Ends);
-        // Who drops it without looking has an error of its own to tell.
+        self.advance(Stage::Ends);
+        // A caller that drops this without `join` reports an error of its own.
         let _ = self.join();
     }
 }
 
-/// An eventfd fails for nothing that could be mended here; who is not woken looks around within a second.
+/// Ignores errors: an eventfd has none that could be repaired here, and a thread that is not woken checks
+/// its state within a second anyway.
 pub fn wake(waker: &Waker) {
     let _ = waker.wake();
 }
@@ -123,36 +132,37 @@ mod tests {
     use super::*;
     use larder_io::event::{Events, Interest, Poller};
 
-    /// Cores that end, well, badly or by a panic, are counted and wake the supervisor; the first error is told, and those who
-    /// go on are ended by the stage.
+    /// Threads that end with success, an error or a panic are counted and wake the supervisor; `join` returns
+    /// the first error, and the stage `Ends` ends the other threads.
     #[test]
     fn ends_are_seen() {
-        let (stages, supervisor) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
+        let (lifecycle, supervisor) = (Arc::new(Lifecycle::new()), Arc::new(Waker::new().unwrap()));
         let woken = Arc::new(AtomicUsize::new(0));
         let count = woken.clone();
         let wake_all = Arc::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        let mut crew = Crew::new("test", wake_all, stages.clone(), supervisor.clone());
-        let seen = stages.clone();
+        let mut workers =
+            WorkerThreads::new("test", wake_all, lifecycle.clone(), supervisor.clone());
+        let seen = lifecycle.clone();
         let lasting = move || {
             while seen.get() != Stage::Ends {
                 thread::yield_now();
             }
             Err(io::Error::other("at its end"))
         };
-        crew.start(lasting).unwrap();
-        crew.start(|| Ok(())).unwrap();
-        crew.start(|| panic!("a core that fails")).unwrap();
+        workers.start(lasting).unwrap();
+        workers.start(|| Ok(())).unwrap();
+        workers.start(|| panic!("a core that fails")).unwrap();
         let (poller, mut events) = (Poller::new().unwrap(), Events::new(1));
         poller.add(&*supervisor, 0, Interest::READ).unwrap();
-        while crew.ended() < 2 {
+        while workers.ended() < 2 {
             poller.wait(&mut events, None).unwrap();
             supervisor.clear().unwrap();
         }
-        assert_eq!((crew.count(), crew.ended()), (3, 2));
-        crew.go_on(Stage::Ends);
-        assert_eq!(crew.join().unwrap_err().to_string(), "at its end");
-        assert_eq!((crew.ended(), woken.load(Ordering::Relaxed)), (3, 1));
+        assert_eq!((workers.count(), workers.ended()), (3, 2));
+        workers.advance(Stage::Ends);
+        assert_eq!(workers.join().unwrap_err().to_string(), "at its end");
+        assert_eq!((workers.ended(), woken.load(Ordering::Relaxed)), (3, 1));
     }
 }
