@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 use larder_serve::console::{self, Console, Places};
 use larder_serve::control::{Answer, Fields, Service};
 use larder_serve::figures::{insert_value, write_build_info, write_head, write_value};

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use larder_annotate::Progress;
-use larder_io::event;
+use larder_io::signals;
 use larder_settings::signals::ask_on_signals;
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -52,7 +52,7 @@ pub fn reopen_on_signals(
 /// process ends. For commands whose server reads the signals itself: a signal that arrives after
 /// the server has finished must not change the exit code.
 pub fn hold() -> io::Result<()> {
-    event::Signals::block().map(drop)
+    signals::Signals::block().map(drop)
 }
 
 #[cfg(test)]

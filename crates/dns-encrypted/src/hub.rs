@@ -186,7 +186,7 @@ fn servfail(message: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use larder_dns::bridge::desk;
-    use larder_io::event::Waker;
+    use larder_io::epoll::Waker;
     use std::sync::mpsc::channel;
 
     const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";

@@ -14,7 +14,7 @@ use larder_dns::bridge::{Beside, Inbox, Running, desk};
 use larder_dns::core::Client;
 use larder_dns_encrypted::upstream::{Encrypted, Target, Trust};
 use larder_dns_encrypted::{Encrypted as Server, Files, HTTPS_PATH, Limits};
-use larder_io::event::{Events, Interest, Poller, Waker};
+use larder_io::epoll::{Events, Interest, Poller, Waker};
 use larder_testkit::dns;
 use larder_testkit::tls::Identity;
 use larder_testkit::wait::{PATIENCE, until_so};

@@ -25,7 +25,7 @@ use larder_dns::clock::Clock;
 use larder_dns::core::Now;
 use larder_dns::exchanges::{self, Exchanges, Outcome};
 use larder_dns::pool::Pool;
-use larder_io::event::{Event, Events, Interest, Poller, Waker};
+use larder_io::epoll::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::RecvBatch;
 use larder_serve::mailbox::Mailbox;

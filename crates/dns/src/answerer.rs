@@ -32,7 +32,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 use larder_serve::mailbox::Mailbox;
 
 use crate::metrics::Gauge;
@@ -295,7 +295,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
 
-    use larder_io::event::{Events, Interest, Poller};
+    use larder_io::epoll::{Events, Interest, Poller};
 
     /// Passes errands on to a thread.
     #[derive(Debug)]

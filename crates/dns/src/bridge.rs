@@ -22,7 +22,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 use larder_serve::mailbox::Mailbox;
 
 use crate::core::Client;

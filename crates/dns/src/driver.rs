@@ -30,7 +30,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use larder_io::event::{Event, Events, Interest, Poller, Waker};
+use larder_io::epoll::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, SendBatch};
 

@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-use larder_io::event::{Event, Interest, Poller};
+use larder_io::epoll::{Event, Interest, Poller};
 use larder_io::random::Random;
 use larder_io::tcp;
 

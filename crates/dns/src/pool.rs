@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use larder_io::event::{Interest, Poller};
+use larder_io::epoll::{Interest, Poller};
 use larder_io::random::Random;
 use larder_io::udp::{Ports, SendBatch, UdpOptions, UdpSocket};
 

@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use larder::{Cache, Seconds};
 use larder_io::activation::{Inherited, take_inherited};
-use larder_io::event::{Signals, Waker};
+use larder_io::epoll::Waker;
 use larder_io::random;
+use larder_io::signals::Signals;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 use larder_serve::console::Console;

@@ -43,7 +43,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Seconds};
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 use larder_io::random;
 
 use self::ask::{Asker, Gone};

@@ -42,7 +42,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_io::event::{Event, Interest, Poller};
+use larder_io::epoll::{Event, Interest, Poller};
 use larder_io::tcp;
 use larder_serve::connection_limit::{ConnectionLimit, Permit};
 

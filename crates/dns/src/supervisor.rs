@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder::{Cache, Seconds};
-use larder_io::event::{Poller, Waker};
+use larder_io::epoll::{Poller, Waker};
 use larder_serve::console::{self, Places};
 use larder_serve::control::Service;
 use larder_serve::figures::write_build_info;

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use larder::Seconds;
 use larder_io::clock::Clock;
-use larder_io::event::{Signals, Waker};
+use larder_io::epoll::Waker;
 use larder_io::reactor::Batch;
+use larder_io::signals::Signals;
 use larder_io::tcp::{ListenOptions, Sharing, listen};
 use larder_serve::changes::Changes;
 use larder_serve::connection_limit::ConnectionLimit;

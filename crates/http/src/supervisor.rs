@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use larder_io::event::{Event, Poller};
+use larder_io::epoll::{Event, Poller};
 use larder_serve::console;
 use larder_serve::control::{Answer, Fields, Job, Service};
 use larder_serve::figures::{Gauge, gauge_fields, write_build_info, write_gauges};

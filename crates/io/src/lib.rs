@@ -17,7 +17,7 @@
 //! | [`udp`] | sockets whose messages come and go in batches |
 //! | `xdp` | frames of an interface without the kernel's network, by feature |
 //! | [`tcp`] | listening, accepting, connecting without waiting |
-//! | [`event`] | waiting for many descriptors, being woken, signals |
+//! | [`epoll`], [`signals`] | waiting for many descriptors, being woken; signals as events |
 //! | [`table`] | connections by number, in lists ordered by time |
 //! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
@@ -27,7 +27,7 @@
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
 //! | `socket` | options and addresses of sockets |
 //!
-//! A server's loop is made of these: [`event::Poller`] says which sockets are ready, batches of
+//! A server's loop is made of these: [`epoll::Poller`] says which sockets are ready, batches of
 //! [`udp`] carry what they have, [`timer::Timers`] say how long to wait.
 //!
 //! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
@@ -42,7 +42,7 @@ pub mod cores;
 mod damage;
 pub mod decode;
 pub mod disk;
-pub mod event;
+pub mod epoll;
 pub mod frame_filter;
 pub mod frame_streams;
 pub mod input;
@@ -56,6 +56,7 @@ pub mod privileges;
 pub mod random;
 pub mod reactor;
 pub mod sender;
+pub mod signals;
 mod socket;
 mod stream;
 pub mod table;

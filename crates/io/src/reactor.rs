@@ -56,7 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub use crate::event::Interest;
+pub use crate::epoll::Interest;
 pub use batch::{Batch, Event};
 use epoll::Epoll;
 use pool::Pool;
@@ -307,14 +307,14 @@ pub struct Waker(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    event: crate::event::Waker,
+    event: crate::epoll::Waker,
     /// Whether a call waits to be heard.
     is_called: AtomicBool,
 }
 
 impl Waker {
     fn new() -> io::Result<Waker> {
-        let event = crate::event::Waker::new()?;
+        let event = crate::epoll::Waker::new()?;
         Ok(Waker(Arc::new(Shared { event, is_called: AtomicBool::new(false) })))
     }
 
@@ -346,7 +346,7 @@ fn plain(interest: Interest) -> Interest {
 
 /// Whether an event is what was watched for. A peer that only finished sending does not make its
 /// socket ready for writing, and must not be told of again and again as if.
-fn is_ready(watched: Interest, event: &crate::event::Event) -> bool {
+fn is_ready(watched: Interest, event: &crate::epoll::Event) -> bool {
     let is_failed = event.closed && event.writable;
     (watched.covers(Interest::READ) && (event.readable || event.closed))
         || (watched.covers(Interest::WRITE) && event.writable)

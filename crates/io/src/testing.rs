@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 pub(crate) use larder_testkit::skip::skip;
 
-use crate::event::{Events, Interest, Poller};
+use crate::epoll::{Events, Interest, Poller};
 
 /// Longest time that a test waits for what must come.
 const WAIT_MS: u64 = 10_000;

@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larder_io::event::{Event, Events, Interest, Poller, Waker};
+use larder_io::epoll::{Event, Events, Interest, Poller, Waker};
 
 use crate::control::{self, Control, Service};
 use crate::metrics_http::{self, Endpoint};

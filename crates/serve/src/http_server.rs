@@ -38,7 +38,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use larder_io::event::{Event, Interest, Poller};
+use larder_io::epoll::{Event, Interest, Poller};
 
 use self::client::{Client, Step};
 pub use self::listener::Listener;

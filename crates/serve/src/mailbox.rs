@@ -46,7 +46,7 @@ pub trait Wake {
     fn wake(&self);
 }
 
-impl Wake for larder_io::event::Waker {
+impl Wake for larder_io::epoll::Waker {
     fn wake(&self) {
         // An eventfd that cannot be written no longer exists, and neither does its receiver.
         let _ = self.wake();

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 
 pub use crate::http_server::Limits;
 use crate::http_server::{Body, HttpServer, Listener, Mode, Piece, Request, Respond, Response};
-use larder_io::event::{Event, Poller};
+use larder_io::epoll::{Event, Poller};
 use larder_io::tcp::ListenOptions;
 
 /// Most clients that may be allowed.
@@ -123,7 +123,7 @@ fn response(status: u16, body: Body<Infallible>) -> Response<Infallible> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_io::event::Events;
+    use larder_io::epoll::Events;
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::time::{Duration, Instant};

@@ -26,7 +26,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
-use larder_io::event::{Event, Interest, Poller, Signal, Signals, StopRule, StopStep, Waker};
+use larder_io::epoll::{Event, Interest, Poller, Waker};
+use larder_io::signals::{Signal, Signals, StopRule, StopStep};
 
 use crate::console::{self, Console, Duties};
 use crate::lifecycle::Stage;

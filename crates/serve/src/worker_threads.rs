@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crate::lifecycle::{Lifecycle, Stage};
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 
 /// Wakes all workers: each runs its event loop once.
 pub type WakeAll = Arc<dyn Fn() + Send + Sync>;
@@ -130,7 +130,7 @@ pub fn wake(waker: &Waker) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_io::event::{Events, Interest, Poller};
+    use larder_io::epoll::{Events, Interest, Poller};
 
     /// Threads that end with success, an error or a panic are counted and wake the supervisor; `join` returns
     /// the first error, and the stage `Ends` ends the other threads.

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use larder_io::event::{StopRule, StopStep};
+use larder_io::signals::{StopRule, StopStep};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;

@@ -42,7 +42,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use larder_io::access::Access;
-use larder_io::event::{Events, Interest, Poller, Waker as Bell};
+use larder_io::epoll::{Events, Interest, Poller, Waker as Bell};
 use larder_io::tcp::ListenOptions;
 use larder_serve::control;
 use larder_serve::http_server::{HttpServer, Limits, Listener, Mode};

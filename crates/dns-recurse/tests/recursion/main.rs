@@ -12,7 +12,7 @@ use hickory_proto::rr::{RData, Record, RecordType};
 use larder_dns::answerer::{Answerer, Answerers};
 use larder_dns_recurse::{Options, Recurse, hints};
 use larder_dns_walk::Walk;
-use larder_io::event::{Events, Interest, Poller, Waker};
+use larder_io::epoll::{Events, Interest, Poller, Waker};
 use larder_wire::prefix::Prefix;
 
 use hierarchy::{FORGED, Hierarchy, name};

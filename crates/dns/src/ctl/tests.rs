@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use larder::{Cache, Seconds, Ttl};
-use larder_io::event::{Events, Poller};
+use larder_io::epoll::{Events, Poller};
 
 use super::entry::tests::answer;
 use super::{Actions, Answer, Asking, Control, Fields, Limits, Request, client, limits};

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 use larder_io::udp::UdpSocket;
 
 use crate::answerer::Answerers;

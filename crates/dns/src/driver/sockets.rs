@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use larder_io::event::Poller;
+use larder_io::epoll::Poller;
 use larder_io::random::Random;
 use larder_io::udp::{Route, SendBatch, UdpSocket};
 use larder_wire::frame::Letter;

@@ -2,7 +2,7 @@
 //! for, a bounded number of times.
 
 use super::*;
-use larder_io::event::Events;
+use larder_io::epoll::Events;
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read, Write};

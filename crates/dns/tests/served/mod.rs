@@ -14,7 +14,7 @@ use larder_dns::metrics::{Counts, Shared};
 use larder_dns::policy::PolicyOptions;
 use larder_dns::reload::Policies;
 use larder_dns::zones::{Forward, Upstream, Zones};
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 use larder_serve::lifecycle::{Lifecycle, Stage};

@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use larder_io::event::{Interest, Poller};
+use larder_io::epoll::{Interest, Poller};
 use larder_io::tcp::{self, ConnectOptions};
 use larder_serve::nonblocking::retry;
 
@@ -260,7 +260,7 @@ mod tests {
     use std::sync::atomic::{AtomicU16, Ordering};
     use std::time::{Duration, Instant};
 
-    use larder_io::event::Events;
+    use larder_io::epoll::Events;
 
     use super::*;
 

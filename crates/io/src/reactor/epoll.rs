@@ -23,7 +23,7 @@ use std::time::Duration;
 use super::batch::{Batch, Item, Memory};
 use super::pool::Pool;
 use super::{ACCEPTED_MAX, Options, Sending, Waker, index_of, is_ready, plain};
-use crate::event::{Event, Events, Interest, Poller};
+use crate::epoll::{Event, Events, Interest, Poller};
 use crate::tcp;
 
 /// The token of the waker: no descriptor has this number.
@@ -92,7 +92,7 @@ impl Socket {
 impl Epoll {
     pub(super) fn new(
         options: &Options,
-        waker: &crate::event::Waker,
+        waker: &crate::epoll::Waker,
     ) -> io::Result<(Epoll, Batch)> {
         let poller = Poller::new()?;
         // Edges: each call is heard once, and nothing has to be read.

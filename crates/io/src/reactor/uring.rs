@@ -51,7 +51,7 @@ use super::batch::{Batch, Memory};
 use super::buffers::Buffers;
 use super::pool::Pool;
 use super::{Options, Sending, Waker, index_of, plain};
-use crate::event::Interest;
+use crate::epoll::Interest;
 
 /// Most entries of the ring of what is to be done; the other ring has four times as many.
 const ENTRIES_MAX: usize = 4096;

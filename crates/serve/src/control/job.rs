@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use super::{Fields, closing_line};
-use larder_io::event::Waker;
+use larder_io::epoll::Waker;
 
 /// Octets said at once.
 pub const CHUNK_BYTES: usize = 32 << 10;

@@ -23,7 +23,7 @@ use super::job::{Next, Running};
 use super::socket::{SocketFile, listen};
 use super::{Answer, Service, closing_line};
 use crate::nonblocking::retry;
-use larder_io::event::{Event, Interest, Poller, Waker};
+use larder_io::epoll::{Event, Interest, Poller, Waker};
 
 /// Octets read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -476,7 +476,7 @@ mod tests {
     use std::net::Shutdown;
     use std::sync::mpsc;
 
-    use larder_io::event::Events;
+    use larder_io::epoll::Events;
 
     use super::*;
     use crate::control::{Answer, Fields};

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use larder_io::event::Interest;
+use larder_io::epoll::Interest;
 use larder_io::tcp as transfer;
 
 use super::request::{self, FIELDS_MAX, Read, Wishes};

@@ -1,5 +1,5 @@
 use super::*;
-use larder_io::event::Events;
+use larder_io::epoll::Events;
 use larder_io::tcp::{self, ListenOptions};
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use larder_bench::net::load::{Load, LoadOptions, Question};
-use larder_io::event::{Events, Interest, Poller};
+use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::xdp;
 use larder_wire::frame::{self, Letter};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use larder_io::event::{Events, Interest, Poller};
+use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
 use super::hierarchy::{self, Role};

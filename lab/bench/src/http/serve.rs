@@ -20,7 +20,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use larder_io::event::{Event, Events, Interest, Poller};
+use larder_io::epoll::{Event, Events, Interest, Poller};
 use larder_io::tcp::accept;
 
 /// Longest request.

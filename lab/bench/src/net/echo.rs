@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use larder_io::event::{Events, Interest, Poller};
+use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::udp::{RecvBatch, SendBatch, UdpSocket};
 
 use super::{MESSAGE_BYTES_MAX, STOP_CHECK_MS, Served};

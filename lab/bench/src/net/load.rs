@@ -21,7 +21,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use larder_io::event::{Events, Interest, Poller};
+use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::random::Random;
 use larder_io::udp::{Ports, RecvBatch, SendBatch, UdpOptions, UdpSocket};
 use larder_serve::histogram::Histogram;

@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use larder_io::event::{Events, Interest, Poller};
+use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::random::Random;
 use larder_io::udp::{Ports, RecvBatch, Route, SendBatch, UdpOptions, UdpSocket};
 

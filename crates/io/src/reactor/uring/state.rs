@@ -13,7 +13,7 @@ use super::super::pool::Pool;
 use super::super::{Waker, index_of, is_ready};
 use super::slots::{Listener, Outgoing, is_passing};
 use super::{Queue, raw};
-use crate::event::{Event, Interest};
+use crate::epoll::{Event, Interest};
 
 /// What a completion is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
