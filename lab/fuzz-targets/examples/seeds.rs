@@ -139,7 +139,7 @@ impl Seeds {
     /// Inputs of which no recording has one.
     fn made_by_hand(&mut self) -> std::io::Result<()> {
         "by-hand".clone_into(&mut self.stem);
-        self.write("dns_walk", &[WALK])?;
+        self.write("dns_recursor", &[WALK])?;
         for (kind, message) in MESSAGES {
             self.write("http_message", &[&[kind, 6], message.as_bytes()])?;
         }

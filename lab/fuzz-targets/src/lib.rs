@@ -24,10 +24,10 @@ mod packet;
 mod pipeline;
 mod proxy_protocol;
 mod quic;
+mod recursor;
 mod rendered;
 mod stream;
 mod traces;
-mod walk;
 
 pub use capture::capture;
 pub use dns::{dns, dns_stream};
@@ -44,10 +44,10 @@ pub use packet::{LINK_TYPES, packet};
 pub use pipeline::pipeline;
 pub use proxy_protocol::proxy_protocol;
 pub use quic::quic;
+pub use recursor::dns_recursor;
 pub use rendered::{dns_query, dns_rendered};
 pub use stream::stream;
 pub use traces::traces;
-pub use walk::dns_walk;
 
 /// A target: panics where one of its properties does not hold of the input.
 pub type Target = fn(&[u8]);
@@ -58,7 +58,7 @@ pub const TARGETS: [(&str, Target); 27] = [
     ("dns", dns),
     ("dns_query", dns_query),
     ("dns_rendered", dns_rendered),
-    ("dns_walk", dns_walk),
+    ("dns_recursor", dns_recursor),
     ("frame", frame),
     ("capture", capture),
     ("tls", tls),

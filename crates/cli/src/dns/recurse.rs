@@ -1,4 +1,4 @@
-//! `larder dns --recurse`: settings to who asks name servers: `larder_dns_walk`, or, where signatures are validated, in builds with
+//! `larder dns --recurse`: settings to who asks name servers: `larder_dns_recursor`, or, where signatures are validated, in builds with
 //! the feature `recurse`, `larder_dns_recurse`.
 
 use std::fmt::Display;
@@ -25,7 +25,7 @@ pub fn recursor(settings: &Resolved) -> Result<Recursor, Failure> {
 
 /// Who asks name servers without validating what they say.
 fn made(settings: &Resolved) -> Result<Recursor, Failure> {
-    use larder_dns_walk::{Options, Walk, roots};
+    use larder_dns_recursor::{Options, Walk, roots};
 
     let passes_dnssec = match settings.choice("dnssec") {
         "off" => false,

@@ -11,7 +11,7 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{RData, Record, RecordType};
 use larder_dns::answerer::{Answerer, Answerers};
 use larder_dns_recurse::{Options, Recurse, hints};
-use larder_dns_walk::Walk;
+use larder_dns_recursor::Walk;
 use larder_io::epoll::{Events, Interest, Poller, Waker};
 use larder_wire::prefix::Prefix;
 
@@ -67,12 +67,12 @@ impl Asker {
             }));
             return Asker::of(recurse.clone(), move || recurse.sent());
         }
-        let walk = Arc::new(Walk::new(larder_dns_walk::Options {
+        let walk = Arc::new(Walk::new(larder_dns_recursor::Options {
             roots,
             passes_dnssec: dnssec == Dnssec::Pass,
             allow_servers: vec![Prefix::parse(network).unwrap()],
             port: servers.port,
-            ..larder_dns_walk::Options::default()
+            ..larder_dns_recursor::Options::default()
         }));
         Asker::of(walk.clone(), move || (walk.counts().packets, walk.counts().streams))
     }
@@ -299,7 +299,7 @@ fn guessed_at() {
 fn start_and_stop() {
     let none = Recurse::new(Options { roots: Vec::new(), ..Options::default() });
     assert!(none.start().unwrap_err().to_string().contains("root"));
-    let none = larder_dns_walk::Options { roots: Vec::new(), ..Default::default() };
+    let none = larder_dns_recursor::Options { roots: Vec::new(), ..Default::default() };
     assert!(Walk::new(none).start().unwrap_err().to_string().contains("root"));
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
         let mut asker = Asker::new(dnssec);

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use larder_dns::core::Now;
-use larder_dns_walk::Options;
-use larder_dns_walk::walker::{Net, PACKETS_MAX, Walker};
+use larder_dns_recursor::Options;
+use larder_dns_recursor::walker::{Net, PACKETS_MAX, Walker};
 use larder_wire::dns::{HEADER_BYTES, Message};
 
 use super::Cut;
@@ -58,7 +58,7 @@ impl Net<u8> for Wire {
 
 /// First the clients: how many, and for each name and type. Then what happens: who is answered, how the header of the answer
 /// differs from a right one, and what follows the question in it.
-pub fn dns_walk(input: &[u8]) {
+pub fn dns_recursor(input: &[u8]) {
     let mut input = Cut(input);
     let options = Options {
         roots: vec![[9, 9, 9, 9].into()],
