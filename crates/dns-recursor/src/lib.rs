@@ -1,4 +1,5 @@
-//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only, without validation.
+//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only, without validation; by the
+//! feature `dnssec` with it.
 //!
 //! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the bridge of
 //! [`larder_dns::answerer`], to a thread that asks name servers, one after the other as they refer to one another
@@ -27,6 +28,8 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod cuts;
+#[cfg(feature = "dnssec")]
+pub mod dnssec;
 mod names;
 mod private;
 pub mod reading;

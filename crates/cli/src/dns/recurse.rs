@@ -1,5 +1,4 @@
-//! `larder dns --recurse`: settings to who asks name servers: `larder_dns_recursor`, or, where signatures are validated, in builds with
-//! the feature `recurse`, `larder_dns_recurse`.
+//! `larder dns --recurse`: settings to the recursor, `larder_dns_recursor`; with validation in builds with the feature `recurse`.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -58,7 +57,7 @@ fn validating(_: &Resolved) -> Result<Recursor, Failure> {
 /// Who asks name servers and validates what they say: a library.
 #[cfg(feature = "recurse")]
 fn validating(settings: &Resolved) -> Result<Recursor, Failure> {
-    use larder_dns_recurse::{Options, Recurse, hints};
+    use larder_dns_recursor::dnssec::{Options, Recurse, hints};
 
     let mut options = Options {
         threads: settings.cores("cores"),

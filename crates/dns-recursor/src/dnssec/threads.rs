@@ -21,8 +21,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::net::Net;
-use crate::{Options, reply};
+use super::net::Net;
+use super::{Options, reply};
 
 /// An errand, and when it came.
 type Queued = (Errand, Instant);

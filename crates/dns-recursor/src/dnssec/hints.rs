@@ -13,10 +13,10 @@ use hickory_proto::serialize::txt::Parser;
 use ipnet::IpNet;
 
 /// The root's servers.
-const HINTS: &str = include_str!("../data/root.hints");
+const HINTS: &str = include_str!("../../data/root.hints");
 
 /// The root's keys.
-const ANCHORS: &str = include_str!("../data/root.anchors");
+const ANCHORS: &str = include_str!("../../data/root.anchors");
 
 /// Addresses of a file of hints, IPv4 before IPv6, since not every machine has that. The error says what is wrong.
 pub fn parse_roots(text: &str) -> Result<Vec<IpAddr>, String> {

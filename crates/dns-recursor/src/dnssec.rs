@@ -24,8 +24,6 @@
 //!
 //! Cost: a miss takes some tens of microseconds of a CPU beside larder's own, and validation several times that where keys
 //! are not known yet; see `docs/results/dns-recursion.md`.
-#![forbid(unsafe_code)]
-#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod hints;
 pub mod net;
@@ -42,11 +40,10 @@ use hickory_resolver::recursor::{DnssecConfig, DnssecPolicy, Recursor, RecursorO
 use ipnet::IpNet;
 use larder_dns::answerer::{Answerer, Errand, Running};
 
-use crate::net::{Lines, Net};
-use crate::threads::Threads;
+use crate::PORT;
 
-/// The port of name servers.
-pub const PORT: u16 = 53;
+use self::net::{Lines, Net};
+use self::threads::Threads;
 
 /// How it recurses. The defaults are those of the command.
 #[derive(Clone)]

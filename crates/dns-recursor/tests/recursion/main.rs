@@ -10,8 +10,8 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{RData, Record, RecordType};
 use larder_dns::answerer::{Answerer, Answerers};
-use larder_dns_recurse::{Options, Recurse, hints};
 use larder_dns_recursor::Walk;
+use larder_dns_recursor::dnssec::{Options, Recurse, hints};
 use larder_io::epoll::{Events, Interest, Poller, Waker};
 use larder_wire::prefix::Prefix;
 
