@@ -6,19 +6,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larder_dns::answerer::Answerer;
+use larder_dns::backend::Backend;
 use larder_dns::core::{NxdomainCut, Settings};
 use larder_dns::dnstap::Target;
 use larder_dns::metrics::Counts;
 use larder_dns::pending::Limits;
 use larder_dns::policy::{BlockAnswer, PolicyOptions, Reason};
-use larder_dns::pool::Origin;
 use larder_dns::presentation::name_to_wire;
 use larder_dns::reload::{Fresh, Source};
 use larder_dns::server::{News, Options, serve};
 use larder_dns::supervisor::Operation;
+use larder_dns::upstream_udp::QuerySource;
 use larder_dns::zones::{Answers, Forward, Upstream};
-use larder_dns::{cookie, exchanges, limit, query_log, streams, xdp};
+use larder_dns::{client_tcp, cookie, limit, query_log, upstream_tcp, xdp};
 use larder_io::random;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
@@ -84,8 +84,8 @@ fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Sour
 }
 
 /// How servers are asked.
-fn origin(settings: &Resolved) -> Result<Origin, Failure> {
-    let mut origin = Origin::default();
+fn origin(settings: &Resolved) -> Result<QuerySource, Failure> {
+    let mut origin = QuerySource::default();
     for word in settings.list("source") {
         let address: IpAddr = word.parse().map_err(|_| {
             Failure::usage(format!("--source {word:?}: expected an IP address, such as 192.0.2.1"))
@@ -99,20 +99,20 @@ fn origin(settings: &Resolved) -> Result<Origin, Failure> {
 fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Failure> {
     let listen = addresses(settings, "listen")?;
     let is_cache_only = settings.switch("cache-only");
-    let (mut forwards, mut answerers) = (Vec::new(), Vec::new());
+    let (mut forwards, mut backends) = (Vec::new(), Vec::new());
     if !is_cache_only {
         if settings.switch("recurse") {
-            let (forward, answerer) = recurse::recursor(settings)?;
+            let (forward, backend) = recurse::recursor(settings)?;
             forwards.push(forward);
-            answerers.push(answerer);
+            backends.push(backend);
         } else {
             forwards.extend(match shadowed {
-                [] => upstreams(settings, &listen, &mut answerers)?,
-                resolvers => shadow::upstreams(settings, resolvers, &mut answerers)?,
+                [] => upstreams(settings, &listen, &mut backends)?,
+                resolvers => shadow::upstreams(settings, resolvers, &mut backends)?,
             });
         }
         for entry in settings.list("forward") {
-            add_forward(settings, entry, &mut forwards, &mut answerers)?;
+            add_forward(settings, entry, &mut forwards, &mut backends)?;
         }
     }
     let number = |name| settings.number_or_default(name);
@@ -158,19 +158,19 @@ fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Fail
         listen,
         xdp,
         forwards,
-        answerers,
+        backends,
         reuse_port: settings.switch("reuse-port"),
         cores: settings.cores("cores"),
         cache_bytes: number("cache"),
         settings: core,
         policy: policy(settings),
         origin: origin(settings)?,
-        stream_limits: streams::Limits {
+        client_tcp_limits: client_tcp::Limits {
             streams_max: number("streams-max") as usize,
             per_client_max: number32("streams-per-client"),
-            ..streams::Limits::default()
+            ..client_tcp::Limits::default()
         },
-        exchange_limits: exchanges::Limits::default(),
+        upstream_tcp_limits: upstream_tcp::Limits::default(),
         beside: encrypted::beside(settings)?,
         operation: operation(settings)?,
     })
@@ -290,7 +290,7 @@ fn addresses(settings: &Resolved, name: &str) -> Result<Vec<SocketAddr>, Failure
 fn upstreams(
     settings: &Resolved,
     listen: &[SocketAddr],
-    answerers: &mut Vec<Arc<dyn Answerer>>,
+    backends: &mut Vec<Arc<dyn Backend>>,
 ) -> Result<Option<Forward>, Failure> {
     let words = settings.list("upstream");
     let upstreams: Vec<Upstream> = if words == ["system"] {
@@ -302,7 +302,7 @@ fn upstreams(
         }
         found.into_iter().map(Upstream::from).collect()
     } else {
-        let each = |word| upstream(settings, "upstream", word, answerers);
+        let each = |word| upstream(settings, "upstream", word, backends);
         words.into_iter().map(each).collect::<Result<_, _>>()?
     };
     let is_own = |upstream: &SocketAddr| listen.contains(upstream);
@@ -324,16 +324,16 @@ fn upstream(
     settings: &Resolved,
     name: &str,
     word: &str,
-    answerers: &mut Vec<Arc<dyn Answerer>>,
+    backends: &mut Vec<Arc<dyn Backend>>,
 ) -> Result<Upstream, Failure> {
     if !word.contains("://") {
         let address = parse_address(word, PORT).ok_or_else(|| not_an_address(name, word))?;
         return Ok(address.into());
     }
-    answerers.push(encrypted::upstream(settings, name, word)?);
+    backends.push(encrypted::upstream(settings, name, word)?);
     let timeout_ms = settings.number_or_default("timeout").saturating_mul(1_000);
-    Ok(Upstream::Answerer(Answers {
-        number: answerers.len() - 1,
+    Ok(Upstream::Backend(Answers {
+        number: backends.len() - 1,
         wait_ms: timeout_ms.min(ENCRYPTED_WAIT_MS) as u32,
         is_believed: false,
     }))
@@ -357,7 +357,7 @@ fn add_forward(
     settings: &Resolved,
     entry: &str,
     forwards: &mut Vec<Forward>,
-    answerers: &mut Vec<Arc<dyn Answerer>>,
+    backends: &mut Vec<Arc<dyn Backend>>,
 ) -> Result<(), Failure> {
     let split = entry.split_once('=');
     let Some((zone, address)) = split else {
@@ -365,7 +365,7 @@ fn add_forward(
             "--forward {entry:?}: expected ZONE=ADDR[:PORT] or ZONE=URL"
         )));
     };
-    let upstream = upstream(settings, "forward", address, answerers)?;
+    let upstream = upstream(settings, "forward", address, backends)?;
     let zone = name_to_wire(zone).filter(|_| zone.is_ascii()).ok_or_else(|| {
         Failure::usage(format!(
             "--forward {entry:?}: {zone:?} is not a domain name in ASCII; \

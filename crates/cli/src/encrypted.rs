@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use larder_dns::answerer::Answerer;
-use larder_dns::bridge::Beside;
+use larder_dns::backend::Backend;
+use larder_dns::side_query::SideServer;
 use larder_http::beside::Beside as HttpBeside;
 use larder_http::options::OriginAddress;
 use larder_settings::exit::Failure;
@@ -13,7 +13,7 @@ use larder_settings::layers::Resolved;
 const LISTEN: [&str; 3] = ["listen-tls", "listen-https", "listen-quic"];
 
 /// What is served over encrypted transports, if anything is.
-pub fn beside(settings: &Resolved) -> Result<Option<Arc<dyn Beside>>, Failure> {
+pub fn beside(settings: &Resolved) -> Result<Option<Arc<dyn SideServer>>, Failure> {
     let Some(name) = LISTEN.into_iter().find(|name| !settings.list(name).is_empty()) else {
         return Ok(None);
     };
@@ -22,16 +22,16 @@ pub fn beside(settings: &Resolved) -> Result<Option<Arc<dyn Beside>>, Failure> {
 
 /// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
 #[cfg(not(feature = "encrypted"))]
-pub fn upstream(_: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Answerer>, Failure> {
+pub fn upstream(_: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
     Err(missing(&format!("--{name} {word}")))
 }
 
 /// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
 #[cfg(feature = "encrypted")]
-pub fn upstream(settings: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Answerer>, Failure> {
+pub fn upstream(settings: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
     use std::net::IpAddr;
 
-    use larder_dns_encrypted::upstream::{Encrypted, Target};
+    use larder_dns_tls::upstream::{Encrypted, Target};
 
     let wrong = |error: String| Failure::usage(format!("--{name} {word:?}: {error}"));
     let target = Target::parse(word).map_err(|error| wrong(error.to_string()))?;
@@ -50,13 +50,13 @@ fn missing(setting: &str) -> Failure {
 }
 
 #[cfg(not(feature = "encrypted"))]
-fn make(_: &Resolved, name: &str) -> Result<Arc<dyn Beside>, Failure> {
+fn make(_: &Resolved, name: &str) -> Result<Arc<dyn SideServer>, Failure> {
     Err(missing(&format!("--{name}")))
 }
 
 #[cfg(feature = "encrypted")]
-fn make(settings: &Resolved, name: &str) -> Result<Arc<dyn Beside>, Failure> {
-    use larder_dns_encrypted::{Encrypted, Limits};
+fn make(settings: &Resolved, name: &str) -> Result<Arc<dyn SideServer>, Failure> {
+    use larder_dns_tls::{Encrypted, Limits};
 
     use crate::addresses::addresses_with;
 

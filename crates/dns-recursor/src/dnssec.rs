@@ -1,14 +1,14 @@
 //! Recursion for `larder dns`: from the root to an answer, with DNSSEC validation, on the miss path only.
 //!
-//! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the bridge of
-//! [`larder_dns::answerer`], to a thread that recurses, and comes back as a DNS message which is rendered, stored and told as
+//! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the mailboxes of
+//! [`larder_dns::backend`], to a thread that recurses, and comes back as a DNS message which is rendered, stored and told as
 //! a forwarder's answer would be. The recursion itself, and every signature, is hickory-resolver's: there is no home-made
 //! DNSSEC here.
 //!
 //! ```text
-//! core 0 --Errand--> queue --> thread 0: tokio, one task a question --> Recursor --> name servers
-//! core 1 --Errand--> queue --> thread 1                     (one, with its caches, for all threads)
-//!        <--Errand::answer-- a message: NOERROR, NXDOMAIN or SERVFAIL, AD where all of it is proven, EDE where not
+//! core 0 --BackendQuery--> queue --> thread 0: tokio, one task a question --> Recursor --> name servers
+//! core 1 --BackendQuery--> queue --> thread 1                     (one, with its caches, for all threads)
+//!        <--BackendQuery::answer-- a message: NOERROR, NXDOMAIN or SERVFAIL, AD where all of it is proven, EDE where not
 //! ```
 //!
 //! | module | duty |
@@ -38,7 +38,7 @@ use std::sync::Arc;
 use hickory_proto::dnssec::TrustAnchors;
 use hickory_resolver::recursor::{DnssecConfig, DnssecPolicy, Recursor, RecursorOptions};
 use ipnet::IpNet;
-use larder_dns::answerer::{Answerer, Errand, Running};
+use larder_dns::backend::{Backend, BackendQuery, Running};
 
 use crate::PORT;
 
@@ -110,7 +110,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// An answerer that recurses. It takes questions from its start to its stop, and refuses others.
+/// A backend that recurses. It takes questions from its start to its stop, and refuses others.
 #[derive(Debug)]
 pub struct Recurse {
     options: Options,
@@ -131,7 +131,7 @@ impl Recurse {
     }
 }
 
-impl Answerer for Recurse {
+impl Backend for Recurse {
     fn start(&self) -> io::Result<()> {
         let recursor = recursor(&self.options, Net::new(self.lines.clone()))?;
         let threads = Threads::start(recursor, &self.options)?;
@@ -139,9 +139,9 @@ impl Answerer for Recurse {
         Ok(())
     }
 
-    fn ask(&self, errand: Errand) {
+    fn ask(&self, query: BackendQuery) {
         if let Some(threads) = self.threads.get() {
-            threads.ask(errand);
+            threads.ask(query);
         }
     }
 

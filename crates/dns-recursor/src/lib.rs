@@ -1,15 +1,15 @@
 //! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only, without validation; by the
 //! feature `dnssec` with it.
 //!
-//! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the bridge of
-//! [`larder_dns::answerer`], to a thread that asks name servers, one after the other as they refer to one another
+//! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the mailboxes of
+//! [`larder_dns::backend`], to a thread that asks name servers, one after the other as they refer to one another
 //! (RFC 1034, section 5.3.3), and comes back as a DNS message which is rendered, stored and told as a forwarder's answer
 //! would be.
 //!
 //! ```text
-//! core 0 --Errand--> desk --> thread 0: Walker, sockets, streams --> name servers
-//! core 1 --Errand--> desk --> thread 1                               each with what it knows of zones and servers
-//!        <--Errand::answer-- a message: as the server gave it, with aliases before it, or SERVFAIL
+//! core 0 --BackendQuery--> desk --> thread 0: Walker, sockets, streams --> name servers
+//! core 1 --BackendQuery--> desk --> thread 1                               each with what it knows of zones and servers
+//!        <--BackendQuery::answer-- a message: as the server gave it, with aliases before it, or SERVFAIL
 //! ```
 //!
 //! | module | duty |
@@ -17,7 +17,7 @@
 //! | [`walker`] | what is asked of whom, until there is an answer |
 //! | [`reading`] | what a response says to who was asked for a zone |
 //! | `cuts`, `servers`, `recent` | what is known of zones, of servers, and for how long |
-//! | `thread` | the loop: errands, sockets, time |
+//! | `thread` | the loop: queries, sockets, time |
 //! | [`roots`], `private` | where the root is; who is never asked |
 //!
 //! Bounds, in [`Options`] and the constants of [`walker`]: questions in flight and waiting for each thread, packets for each
@@ -43,9 +43,9 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use larder_dns::answerer::{Answerer, Errand, Running};
+use larder_dns::backend::{Backend, BackendQuery, Running};
 use larder_dns::metrics::Gauge;
-use larder_dns::pool::Origin;
+use larder_dns::upstream_udp::QuerySource;
 use larder_wire::prefix::Prefix;
 
 use crate::thread::Threads;
@@ -77,7 +77,7 @@ pub struct Options {
     /// Names are sent in random case, and must come back so (0x20).
     pub case_random: bool,
     /// Where questions are sent from.
-    pub origin: Origin,
+    pub origin: QuerySource,
     /// The port of all name servers, [`PORT`] but in tests.
     pub port: u16,
 }
@@ -95,7 +95,7 @@ impl Default for Options {
             server_wait_ms: 1_500,
             udp_bytes_max: 1_232,
             case_random: false,
-            origin: Origin::default(),
+            origin: QuerySource::default(),
             port: PORT,
         }
     }
@@ -108,7 +108,7 @@ impl Options {
     }
 }
 
-/// An answerer that asks name servers. It takes questions from its start to its stop, and drops others.
+/// A backend that asks name servers. It takes questions from its start to its stop, and drops others.
 #[derive(Debug)]
 pub struct Walk {
     options: Arc<Options>,
@@ -127,7 +127,7 @@ impl Walk {
     }
 }
 
-impl Answerer for Walk {
+impl Backend for Walk {
     fn start(&self) -> io::Result<()> {
         if self.options.roots.is_empty() {
             let text = "there is no address of a root server to begin with";
@@ -138,9 +138,9 @@ impl Answerer for Walk {
         Ok(())
     }
 
-    fn ask(&self, errand: Errand) {
+    fn ask(&self, query: BackendQuery) {
         if let Some(threads) = self.threads.get() {
-            threads.ask(errand);
+            threads.ask(query);
         }
     }
 

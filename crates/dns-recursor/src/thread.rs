@@ -1,15 +1,15 @@
-//! Threads that ask name servers: each a loop with a mailbox for errands, sockets, streams and a walker.
+//! Threads that ask name servers: each a loop with a mailbox for queries, sockets, streams and a walker.
 //!
 //! ```text
-//! ask(errand) -> the mailbox of the core's thread, or dropped where that is full
-//! turn: wait -> answers, streams, errands -> timers -> what was queued leaves
+//! ask(query) -> the mailbox of the core's thread, or dropped where that is full
+//! turn: wait -> answers, streams, queries -> timers -> what was queued leaves
 //! ```
 //!
-//! Sockets are a forwarder's, a pool for each server ([`Pool`]): so each question to a server that is rarely asked has a
+//! Sockets are a forwarder's, a pool for each server ([`UpstreamUdp`]): so each question to a server that is rarely asked has a
 //! port of its own, those to busy ones share sixteen that change, all of them are connected, and what the kernel says of a
 //! server that is not there is heard. There are at most [`POOLS_MAX`] pools: whose use lies back longest makes room.
 //!
-//! An errand that nobody waits for any more is dropped when its turn comes. All is over in nine tenths of an errand's
+//! A query that nobody waits for any more is dropped when its turn comes. All is over in nine tenths of a query's
 //! wait: a name that cannot be found says nothing of who seeks it, and a core that waits in vain would think that dead.
 
 use std::collections::{HashMap, VecDeque};
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use larder_dns::answerer::Errand;
+use larder_dns::backend::BackendQuery;
 use larder_dns::clock::Clock;
 use larder_dns::core::Now;
-use larder_dns::exchanges::{self, Exchanges, Outcome};
-use larder_dns::pool::Pool;
+use larder_dns::upstream_tcp::{self, Outcome, UpstreamTcp};
+use larder_dns::upstream_udp::UpstreamUdp;
 use larder_io::epoll::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::RecvBatch;
@@ -56,7 +56,7 @@ const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 #[derive(Debug)]
 struct Desk {
     /// Errands, and when they were left.
-    mailbox: Mailbox<(Errand, Instant), Waker>,
+    mailbox: Mailbox<(BackendQuery, Instant), Waker>,
     has_ended: AtomicBool,
     counts: Mutex<Counts>,
 }
@@ -93,11 +93,11 @@ impl Threads {
         Ok(Threads { threads })
     }
 
-    /// Leaves an errand; drops it where its thread has enough to do.
-    pub fn ask(&self, errand: Errand) {
-        let (desk, _) = &self.threads[errand.core() % self.threads.len()];
-        // An errand that comes back is dropped, and so its core hears of it.
-        let _ = desk.mailbox.send((errand, Instant::now()));
+    /// Leaves a query; drops it where its thread has enough to do.
+    pub fn ask(&self, query: BackendQuery) {
+        let (desk, _) = &self.threads[query.core() % self.threads.len()];
+        // A query that comes back is dropped, and so its core hears of it.
+        let _ = desk.mailbox.send((query, Instant::now()));
     }
 
     /// What they did.
@@ -122,7 +122,7 @@ impl Threads {
 /// The sockets to one server.
 struct Line {
     server: IpAddr,
-    pool: Pool,
+    pool: UpstreamUdp,
     used_ms: u64,
     is_dirty: bool,
 }
@@ -159,7 +159,7 @@ impl Lines {
             (0..self.lines.len()).min_by_key(used).unwrap_or(0)
         };
         let token = POOLS << SPACE_SHIFT | (at as u64) << u32::BITS;
-        let pool = Pool::of_batches(self.at(server), token, BATCH);
+        let pool = UpstreamUdp::of_batches(self.at(server), token, BATCH);
         let line = Line { server, pool, used_ms: self.now_ms, is_dirty: false };
         match self.lines.get_mut(at) {
             Some(old) => {
@@ -189,10 +189,10 @@ impl Lines {
 /// What the walker is given to speak through.
 struct Ways<'a> {
     lines: &'a mut Lines,
-    exchanges: &'a mut Exchanges,
+    upstream_tcp: &'a mut UpstreamTcp,
 }
 
-impl Net<Errand> for Ways<'_> {
+impl Net<BackendQuery> for Ways<'_> {
     fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
         let number = self.lines.line(server);
         let Lines { lines, dirty, options, poller, numbers, random, now_ms, .. } = self.lines;
@@ -209,10 +209,10 @@ impl Net<Errand> for Ways<'_> {
         let Lines { options, poller, now_ms, .. } = &*self.lines;
         let server = self.lines.at(server);
         let local = options.origin.address_for(server);
-        self.exchanges.ask(server, local, tag, message, poller, *now_ms).is_ok()
+        self.upstream_tcp.ask(server, local, tag, message, poller, *now_ms).is_ok()
     }
 
-    fn tell(&mut self, client: Errand, message: Vec<u8>) {
+    fn tell(&mut self, client: BackendQuery, message: Vec<u8>) {
         client.answer(message);
     }
 }
@@ -223,14 +223,14 @@ struct Loop {
     options: Arc<Options>,
     poller: Arc<Poller>,
     clock: Clock,
-    walker: Walker<Errand>,
+    walker: Walker<BackendQuery>,
     lines: Lines,
-    exchanges: Exchanges,
+    upstream_tcp: UpstreamTcp,
     answers: RecvBatch,
     /// Of an answer that is too long.
     beginning: Vec<u8>,
     /// Errands whose turn has not come, and when they were left.
-    waiting: VecDeque<(Errand, Instant)>,
+    waiting: VecDeque<(BackendQuery, Instant)>,
 }
 
 impl Loop {
@@ -249,7 +249,7 @@ impl Loop {
         };
         Loop {
             walker: Walker::new(options.clone(), clock.now()),
-            exchanges: Exchanges::new(exchanges::Limits::default(), STREAMS),
+            upstream_tcp: UpstreamTcp::new(upstream_tcp::Limits::default(), STREAMS),
             answers: RecvBatch::new(BATCH, options.udp_bytes_max.into()),
             beginning: Vec::new(),
             waiting: VecDeque::new(),
@@ -267,7 +267,7 @@ impl Loop {
         while !self.desk.has_ended.load(Ordering::Acquire) {
             let now = self.clock.now();
             let now_ms = now.us / 1_000;
-            let waits = [self.walker.wait_ms(now), self.exchanges.wait_ms(now_ms)];
+            let waits = [self.walker.wait_ms(now), self.upstream_tcp.wait_ms(now_ms)];
             let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
             if self.poller.wait(&mut events, Some(wait_ms)).is_err() {
                 // A poller fails where its arguments are wrong, and these are not. Errands are told by being dropped.
@@ -300,46 +300,51 @@ impl Loop {
             }
         }
         self.begin(now);
-        let Loop { walker, lines, exchanges, poller, .. } = self;
+        let Loop { walker, lines, upstream_tcp, poller, .. } = self;
         let now_ms = lines.now_ms;
-        walker.tick(now, &mut Ways { lines, exchanges });
-        if !exchanges.is_empty() {
-            let mut hear = |exchanges: &mut Exchanges, tag: u64, outcome: Outcome<'_>| {
-                walker.heard_by_stream(now, tag, outcome.answer(), &mut Ways { lines, exchanges });
+        walker.tick(now, &mut Ways { lines, upstream_tcp });
+        if !upstream_tcp.is_empty() {
+            let mut hear = |upstream_tcp: &mut UpstreamTcp, tag: u64, outcome: Outcome<'_>| {
+                walker.heard_by_stream(
+                    now,
+                    tag,
+                    outcome.answer(),
+                    &mut Ways { lines, upstream_tcp },
+                );
             };
-            exchanges.expire(poller, now_ms, &mut hear);
-            exchanges.flush(poller, now_ms, &mut hear);
+            upstream_tcp.expire(poller, now_ms, &mut hear);
+            upstream_tcp.flush(poller, now_ms, &mut hear);
         }
         self.lines.flush();
     }
 
     /// Begins with what waits, as far as there is room.
     fn begin(&mut self, now: Now) {
-        let Loop { walker, lines, exchanges, waiting, options, .. } = self;
+        let Loop { walker, lines, upstream_tcp, waiting, options, .. } = self;
         while walker.in_flight() < options.questions_max.max(1)
-            && let Some((errand, left)) = waiting.pop_front()
+            && let Some((query, left)) = waiting.pop_front()
         {
             let wait_ms =
-                u64::from(errand.wait_ms()).saturating_sub(left.elapsed().as_millis() as u64);
-            if wait_ms == 0 || !errand.is_wanted() {
+                u64::from(query.wait_ms()).saturating_sub(left.elapsed().as_millis() as u64);
+            if wait_ms == 0 || !query.is_wanted() {
                 continue;
             }
-            let message = errand.message().to_vec();
-            let ways = &mut Ways { lines, exchanges };
-            walker.begin(now, errand, &message, wait_ms * 9 / 10, ways);
+            let message = query.message().to_vec();
+            let ways = &mut Ways { lines, upstream_tcp };
+            walker.begin(now, query, &message, wait_ms * 9 / 10, ways);
         }
     }
 
     /// Takes what a server answered by one socket.
     fn hear(&mut self, now: Now, line: u32, number: u32) {
-        let Loop { walker, lines, exchanges, answers, beginning, .. } = self;
+        let Loop { walker, lines, upstream_tcp, answers, beginning, .. } = self;
         for _ in 0..BATCHES_MAX {
             let Some(Line { server, pool, .. }) = lines.lines.get(line as usize) else { return };
             let server = *server;
             let Some(socket) = pool.socket(number) else { return };
             // An error is what ICMP says of a question that was sent before.
             let Ok(received) = answers.recv(socket) else {
-                return walker.unreachable(now, server, &mut Ways { lines, exchanges });
+                return walker.unreachable(now, server, &mut Ways { lines, upstream_tcp });
             };
             for message in answers.messages() {
                 let octets = if message.is_truncated() {
@@ -351,11 +356,11 @@ impl Loop {
                 } else {
                     message.octets
                 };
-                let fits = walker.heard(now, number, octets, &mut Ways { lines, exchanges });
+                let fits = walker.heard(now, number, octets, &mut Ways { lines, upstream_tcp });
                 // Where the line has been given to another server, the socket is not its own.
                 let line = lines.lines.get_mut(line as usize).filter(|_| !fits);
                 if line.is_some_and(|line| line.pool.stray(number)) {
-                    walker.suspect(now, number, &mut Ways { lines, exchanges });
+                    walker.suspect(now, number, &mut Ways { lines, upstream_tcp });
                 }
             }
             if received < BATCH {
@@ -365,10 +370,10 @@ impl Loop {
     }
 
     fn hear_stream(&mut self, now: Now, event: Event) {
-        let Loop { walker, lines, exchanges, poller, .. } = self;
+        let Loop { walker, lines, upstream_tcp, poller, .. } = self;
         let now_ms = lines.now_ms;
-        exchanges.ready(event, poller, now_ms, |exchanges, tag, outcome| {
-            walker.heard_by_stream(now, tag, outcome.answer(), &mut Ways { lines, exchanges });
+        upstream_tcp.ready(event, poller, now_ms, |upstream_tcp, tag, outcome| {
+            walker.heard_by_stream(now, tag, outcome.answer(), &mut Ways { lines, upstream_tcp });
         });
     }
 }

@@ -10,7 +10,7 @@
 //! A turn of the loop that drives a core: [`Core::begin`], then whatever came in, [`Core::tick`], and
 //! [`Core::finish`], which makes what was stored visible to other cores.
 //!
-//! Life of a question in flight (`core/miss.rs`, `core/flight.rs`, `core/upstream.rs`, `core/heard.rs`, `core/told.rs`)
+//! Life of a question in flight (`core/miss.rs`, `core/in_flight.rs`, `core/upstream.rs`, `core/response.rs`, `core/complete.rs`)
 //! ```text
 //! asked over UDP --answer--> over, stored, told to all
 //!   | no answer in time, or one that is of no use: another upstream, while there are attempts
@@ -29,16 +29,16 @@
 //!
 //! Cost of a hit: one pass over the question, one look-up in a batch of up to [`BATCH`], a copy. Nothing is allocated.
 
+mod admission;
 mod alias;
 mod answer;
-mod denied;
-mod flight;
-mod guard;
-mod heard;
+mod complete;
+mod in_flight;
 mod local;
 mod miss;
+mod nxdomain_cut;
+mod response;
 mod settings;
-mod told;
 mod upstream;
 
 use std::collections::HashMap;
@@ -55,10 +55,10 @@ use larder_wire::dns::rendered::{self, Renderer, Reply};
 use larder_wire::dns::{class, rtype};
 use larder_wire::frame::Letter;
 
+use self::admission::add_cookie;
 use self::answer::Options;
-pub use self::flight::ATTEMPTS_MAX;
-use self::flight::{Ask, Attempt};
-use self::guard::add_cookie;
+pub use self::in_flight::ATTEMPTS_MAX;
+use self::in_flight::{Ask, Attempt};
 use self::local::InForce;
 pub use self::miss::random_case;
 pub use self::settings::{NxdomainCut, Settings};
@@ -132,7 +132,7 @@ pub enum Client {
         peer: SocketAddr,
     },
     /// Over something that is served beside the core, which keeps messages whole and whose client is where it says.
-    Beside {
+    Side {
         /// Which of the questions that were handed in.
         slot: u64,
         /// Who asked.
@@ -149,7 +149,7 @@ impl Client {
         match self {
             Client::Udp { route, .. } => route.peer,
             Client::Frame { letter, .. } => letter.peer,
-            Client::Stream { peer, .. } | Client::Beside { peer, .. } => *peer,
+            Client::Stream { peer, .. } | Client::Side { peer, .. } => *peer,
         }
     }
 
@@ -164,7 +164,7 @@ impl Client {
         match self {
             Client::Udp { .. } | Client::Frame { .. } => Protocol::Udp,
             Client::Stream { .. } => Protocol::Tcp,
-            Client::Beside { protocol, .. } => *protocol,
+            Client::Side { protocol, .. } => *protocol,
         }
     }
 
@@ -201,11 +201,11 @@ pub trait Net {
     fn ask(&mut self, upstream: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>)
     -> bool;
 
-    /// Sends a question to an upstream over a stream, or hands it to an answerer; [`Core::answered_by_stream`] is told its
+    /// Sends a question to an upstream over a stream, or hands it to a backend; [`Core::answered_by_stream`] is told its
     /// tag. The ID is the stream's to choose. False where it could not be.
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
 
-    /// What was asked of an answerer by this tag is waited for no longer.
+    /// What was asked of a backend by this tag is waited for no longer.
     fn forget(&mut self, tag: u64);
 }
 

@@ -16,15 +16,15 @@
 //! |---|---|
 //! | `parts` | what a core is made of |
 //! | `sockets` | listening sockets and what is queued at them |
-//! | `ways` | sockets to upstreams |
-//! | `lines` | what the core speaks through: all of these |
-//! | `notes` | who learns of messages |
+//! | `upstream_sockets` | sockets to upstreams |
+//! | `transport` | what the core speaks through: all of these |
+//! | `observers` | who learns of messages |
 
-mod lines;
-mod notes;
+mod observers;
 mod parts;
 mod sockets;
-mod ways;
+mod transport;
+mod upstream_sockets;
 
 use std::io;
 use std::net::TcpListener;
@@ -34,21 +34,21 @@ use larder_io::epoll::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, SendBatch};
 
-use self::lines::Lines;
-use self::notes::Notes;
+use self::observers::Observers;
 pub use self::parts::Parts;
 use self::sockets::{Listener, Sockets};
-use self::ways::Ways;
+use self::transport::Transport;
+use self::upstream_sockets::UpstreamSockets;
+use crate::client_tcp::ClientTcp;
 use crate::clock::Clock;
 use crate::core::{Client, Core, Now};
-use crate::exchanges::{Exchanges, Outcome};
-use crate::frames::QUESTION_BYTES_MAX;
+use crate::core_tap::CoreTap;
 use crate::metrics::{Counts, PUBLISH_MS, Shared};
-use crate::pool::Pool;
 use crate::query_log::QueryLog;
 use crate::reload::Follower;
-use crate::streams::Streams;
-use crate::trace::Trace;
+use crate::tcp_framing::QUESTION_BYTES_MAX;
+use crate::upstream_tcp::{Outcome, UpstreamTcp};
+use crate::upstream_udp::UpstreamUdp;
 use crate::xdp;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
@@ -72,8 +72,8 @@ const LISTENERS: u8 = 0;
 const UPSTREAMS: u8 = 1;
 const WAKER: u8 = 2;
 const STREAM_LISTENERS: u8 = 3;
-const STREAMS: u8 = 4;
-const EXCHANGES: u8 = 5;
+const CLIENT_TCP: u8 = 4;
+const UPSTREAM_TCP: u8 = 5;
 const QUEUES: u8 = 6;
 const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 
@@ -88,8 +88,8 @@ pub struct Driver {
     /// What comes by each queue, and whether something did when it was last asked.
     queues: Vec<(xdp::Incoming, bool)>,
     stream_listeners: Vec<TcpListener>,
-    streams: Streams,
-    exchanges: Exchanges,
+    client_tcp: ClientTcp,
+    upstream_tcp: UpstreamTcp,
     incoming: RecvBatch,
     answers: RecvBatch,
     /// What was handed in, while it is looked up.
@@ -128,27 +128,27 @@ impl Driver {
             poller.add(listener, token(STREAM_LISTENERS, at as u64), Interest::READ)?;
         }
         let token_of = |upstream| token(UPSTREAMS, (upstream as u64) << 32);
-        let ways = Ways::new(parts.core.upstreams(), token_of);
+        let upstream_sockets = UpstreamSockets::new(parts.core.upstreams(), token_of);
         let sockets = Sockets {
             poller,
             listeners,
             inbox: parts.inbox,
             outgoing,
-            ways,
-            answerers: parts.answerers,
+            upstream_sockets,
+            backends: parts.backends,
             origin: parts.origin,
             numbers: 0,
             random: Random::new(),
             now_ms: 0,
-            notes: Notes { counts: Counts::default(), trace: parts.trace, log: parts.log },
+            observers: Observers { counts: Counts::default(), tap: parts.tap, log: parts.log },
         };
         Ok(Driver {
             core: parts.core,
             sockets,
             queues,
             stream_listeners: parts.stream_listeners,
-            streams: Streams::new(parts.stream_limits, STREAMS),
-            exchanges: Exchanges::new(parts.exchange_limits, EXCHANGES),
+            client_tcp: ClientTcp::new(parts.client_tcp_limits, CLIENT_TCP),
+            upstream_tcp: UpstreamTcp::new(parts.upstream_tcp_limits, UPSTREAM_TCP),
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
             answers: RecvBatch::new(BATCH, udp_bytes_max),
             handed_in: Vec::new(),
@@ -181,7 +181,7 @@ impl Driver {
                 if !self.is_draining {
                     self.drain();
                 }
-                self.core.in_flight() > 0 || !self.streams.is_empty()
+                self.core.in_flight() > 0 || !self.client_tcp.is_empty()
             }
             Stage::Ends => false,
         }
@@ -208,7 +208,7 @@ impl Driver {
         for listener in self.stream_listeners.drain(..) {
             let _ = self.sockets.poller.remove(&listener);
         }
-        self.streams.drain();
+        self.client_tcp.drain();
         // Who hands in was told before to take nothing new.
         while self.serve_beside(now) {}
         self.finish(now);
@@ -217,23 +217,24 @@ impl Driver {
     /// Lets others see what was counted here.
     fn publish(&mut self) {
         self.publish_ms = None;
-        let Driver { sockets, streams, exchanges, .. } = self;
-        let Notes { counts, trace, log } = &mut sockets.notes;
-        let (clients, upstreams) = (streams.counters(), exchanges.counters());
+        let Driver { sockets, client_tcp, upstream_tcp, .. } = self;
+        let Observers { counts, tap, log } = &mut sockets.observers;
+        let (clients, upstreams) = (client_tcp.counters(), upstream_tcp.counters());
         let is_limit = clients.refused_full + clients.refused_client;
         counts.tcp_streams_opened = clients.opened;
         counts.tcp_streams_refused = is_limit + clients.refused_unwatched;
         counts.tcp_streams_closed = clients.closed.iter().sum();
         counts.limit_tcp_clients = is_limit;
         counts.limit_tcp_upstream = upstreams.refused_full;
-        let errands = sockets.answerers.counters();
-        counts.limit_answerers = errands.refused_full;
-        counts.upstream_queries_answerer = errands.asked;
+        let queries = sockets.backends.counters();
+        counts.limit_backends = queries.refused_full;
+        counts.upstream_queries_backend = queries.asked;
         counts.upstream_queries_tcp = upstreams.asked + upstreams.retried;
-        counts.trace_records_dropped = trace.as_ref().map_or(0, Trace::dropped);
+        counts.trace_records_dropped = tap.as_ref().map_or(0, CoreTap::dropped);
         counts.query_log_lines_dropped = log.as_ref().map_or(0, QueryLog::dropped);
         let mut sum = counts.clone();
-        sum.unsent_queries += sockets.ways.pools().map(Pool::refused).sum::<u64>();
+        sum.unsent_queries +=
+            sockets.upstream_sockets.pools().map(UpstreamUdp::refused).sum::<u64>();
         sum.add(self.core.counts());
         self.published.publish(self.number, &sum);
         self.published.publish_health(self.number, self.core.upstream_health());
@@ -242,8 +243,11 @@ impl Driver {
     /// How long nothing is to be done if nothing comes, milliseconds.
     fn wait_ms(&self, now: Now) -> u64 {
         let now_ms = now.us / 1_000;
-        let waits =
-            [self.core.wait_ms(now), self.streams.wait_ms(now_ms), self.exchanges.wait_ms(now_ms)];
+        let waits = [
+            self.core.wait_ms(now),
+            self.client_tcp.wait_ms(now_ms),
+            self.upstream_tcp.wait_ms(now_ms),
+        ];
         let publish = self.publish_ms.map(|due_ms| due_ms.saturating_sub(now_ms));
         waits.into_iter().chain([publish]).flatten().fold(WAIT_MS_MAX, u64::min)
     }
@@ -272,8 +276,8 @@ impl Driver {
             let others = events.iter().filter(|event| !is_answer(event));
             others.for_each(|event| self.handle(now, event));
         }
-        if self.sockets.answerers.has_news() {
-            self.hear_answerers(now);
+        if self.sockets.backends.has_news() {
+            self.take_backend_responses(now);
             self.show();
         }
         for at in 0..self.sockets.listeners.len() {
@@ -310,28 +314,29 @@ impl Driver {
 
     /// The end of a turn: timers, and what was queued leaves.
     fn finish(&mut self, now: Now) {
-        let Driver { core, sockets, streams, exchanges, .. } = self;
+        let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
         let (poller, now_ms) = (sockets.poller.clone(), sockets.now_ms);
-        core.tick(now, &mut Lines { sockets, streams, exchanges });
-        if !exchanges.is_empty() {
-            let mut hear = |exchanges: &mut Exchanges, tag: u64, outcome: Outcome<'_>| {
-                let lines = &mut Lines { sockets, streams, exchanges };
-                lines.take(core, now, tag, outcome);
+        core.tick(now, &mut Transport { sockets, client_tcp, upstream_tcp });
+        if !upstream_tcp.is_empty() {
+            let mut hear = |upstream_tcp: &mut UpstreamTcp, tag: u64, outcome: Outcome<'_>| {
+                let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
+                transport.take(core, now, tag, outcome);
             };
-            exchanges.expire(&poller, now_ms, &mut hear);
-            exchanges.flush(&poller, now_ms, &mut hear);
+            upstream_tcp.expire(&poller, now_ms, &mut hear);
+            upstream_tcp.flush(&poller, now_ms, &mut hear);
         }
         // Before anybody is told: who hears an answer, and asks again at once, may come to another core.
         core.finish();
-        if !streams.is_empty() {
-            streams.expire(now_ms);
-            streams.flush(&poller, now_ms, |streams, id, peer, question| {
-                Lines { sockets, streams, exchanges }.question(core, now, id, peer, question);
+        if !client_tcp.is_empty() {
+            client_tcp.expire(now_ms);
+            client_tcp.flush(&poller, now_ms, |client_tcp, id, peer, question| {
+                Transport { sockets, client_tcp, upstream_tcp }
+                    .question(core, now, id, peer, question);
             });
             // What was read only now may have to be asked by a stream.
-            exchanges.flush(&poller, now_ms, |exchanges, tag, outcome| {
-                let lines = &mut Lines { sockets, streams, exchanges };
-                lines.take(core, now, tag, outcome);
+            upstream_tcp.flush(&poller, now_ms, |upstream_tcp, tag, outcome| {
+                let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
+                transport.take(core, now, tag, outcome);
             });
         }
         core.finish();
@@ -358,8 +363,8 @@ impl Driver {
                 self.serve_beside(now);
             }
             STREAM_LISTENERS => self.accept(which as usize),
-            STREAMS => self.serve_stream(now, event),
-            EXCHANGES => self.hear_exchange(now, event),
+            CLIENT_TCP => self.serve_stream(now, event),
+            UPSTREAM_TCP => self.serve_upstream_tcp(now, event),
             _ => {}
         }
     }
@@ -368,48 +373,48 @@ impl Driver {
     fn accept(&mut self, at: usize) {
         let Some(listener) = self.stream_listeners.get(at) else { return };
         let now_ms = self.sockets.now_ms;
-        if self.streams.accept(listener, &self.sockets.poller, now_ms).is_err() {
-            self.sockets.notes.counts.tcp_streams_unaccepted += 1;
+        if self.client_tcp.accept(listener, &self.sockets.poller, now_ms).is_err() {
+            self.sockets.observers.counts.tcp_streams_unaccepted += 1;
         }
     }
 
     /// Takes what a client asked by a stream.
     fn serve_stream(&mut self, now: Now, event: Event) {
-        let Driver { core, sockets, streams, exchanges, .. } = self;
-        streams.ready(event, |streams, id, peer, question| {
-            Lines { sockets, streams, exchanges }.question(core, now, id, peer, question);
+        let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
+        client_tcp.ready(event, |client_tcp, id, peer, question| {
+            Transport { sockets, client_tcp, upstream_tcp }.question(core, now, id, peer, question);
         });
     }
 
     /// Takes what was handed in from beside; whether there may be more.
     fn serve_beside(&mut self, now: Now) -> bool {
-        let Driver { core, sockets, streams, exchanges, handed_in, .. } = self;
+        let Driver { core, sockets, client_tcp, upstream_tcp, handed_in, .. } = self;
         let Some(inbox) = &mut sockets.inbox else { return false };
         let is_more = inbox.take(handed_in);
         for (client, message) in &*handed_in {
-            sockets.notes.asked(client, message);
+            sockets.observers.asked(client, message);
         }
         let batch = handed_in.iter().map(|(client, message)| (*client, message.as_slice()));
-        core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+        core.questions(now, batch, &mut Transport { sockets, client_tcp, upstream_tcp });
         is_more
     }
 
     /// Takes what an upstream answered by a stream.
-    fn hear_exchange(&mut self, now: Now, event: Event) {
-        let Driver { core, sockets, streams, exchanges, .. } = self;
+    fn serve_upstream_tcp(&mut self, now: Now, event: Event) {
+        let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
         let (poller, now_ms) = (sockets.poller.clone(), sockets.now_ms);
-        exchanges.ready(event, &poller, now_ms, |exchanges, tag, outcome| {
-            let lines = &mut Lines { sockets, streams, exchanges };
-            lines.take(core, now, tag, outcome);
+        upstream_tcp.ready(event, &poller, now_ms, |upstream_tcp, tag, outcome| {
+            let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
+            transport.take(core, now, tag, outcome);
         });
     }
 
-    /// Takes what answerers brought back.
-    fn hear_answerers(&mut self, now: Now) {
-        let Driver { core, sockets, streams, exchanges, .. } = self;
-        while let Some((tag, octets)) = sockets.answerers.take() {
-            let lines = &mut Lines { sockets, streams, exchanges };
-            core.answered_by_stream(now, tag, octets.as_deref(), lines);
+    /// Takes what backends brought back.
+    fn take_backend_responses(&mut self, now: Now) {
+        let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
+        while let Some((tag, octets)) = sockets.backends.take() {
+            let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
+            core.answered_by_stream(now, tag, octets.as_deref(), transport);
         }
     }
 
@@ -421,27 +426,27 @@ impl Driver {
             if received == 0 {
                 return;
             }
-            let Driver { core, sockets, streams, exchanges, incoming, .. } = self;
+            let Driver { core, sockets, client_tcp, upstream_tcp, incoming, .. } = self;
             let client_of = |route| Client::Udp { socket: at as u16, route };
-            if sockets.notes.trace.is_some() {
+            if sockets.observers.tap.is_some() {
                 for message in incoming.messages() {
-                    sockets.notes.asked(&client_of(message.route), message.octets);
+                    sockets.observers.asked(&client_of(message.route), message.octets);
                 }
             }
             let batch =
                 incoming.messages().map(|message| (client_of(message.route), message.octets));
-            core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+            core.questions(now, batch, &mut Transport { sockets, client_tcp, upstream_tcp });
             if received < BATCH {
                 return;
             }
-            self.sockets.notes.counts.unsent_answers += self.sockets.listeners[at].flush();
+            self.sockets.observers.counts.unsent_answers += self.sockets.listeners[at].flush();
         }
     }
 
     /// Takes what clients asked by one queue.
     fn serve_queue(&mut self, now: Now, at: usize) {
         for _ in 0..BATCHES_MAX {
-            let Driver { core, sockets, streams, exchanges, queues, .. } = self;
+            let Driver { core, sockets, client_tcp, upstream_tcp, queues, .. } = self;
             let Some((incoming, is_busy)) = queues.get_mut(at) else { return };
             let received = incoming.recv();
             *is_busy = received > 0;
@@ -450,42 +455,44 @@ impl Driver {
             }
             let mut read = 0;
             let client_of = |letter| Client::Frame { queue: at as u16, letter };
-            if sockets.notes.trace.is_some() {
+            if sockets.observers.tap.is_some() {
                 for (letter, octets) in incoming.letters() {
-                    sockets.notes.asked(&client_of(letter), octets);
+                    sockets.observers.asked(&client_of(letter), octets);
                 }
             }
             let batch = incoming.letters().map(|(letter, octets)| (client_of(letter), octets));
             let batch = batch.inspect(|_| read += 1);
-            core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
-            self.sockets.notes.counts.dropped_queries += (received - read) as u64;
+            core.questions(now, batch, &mut Transport { sockets, client_tcp, upstream_tcp });
+            self.sockets.observers.counts.dropped_queries += (received - read) as u64;
             self.sockets.outgoing[at].flush();
         }
     }
 
     /// Takes what an upstream answered by one socket.
     fn hear(&mut self, now: Now, upstream: usize, number: u32) {
-        let Driver { core, sockets, streams, exchanges, answers, .. } = self;
+        let Driver { core, sockets, client_tcp, upstream_tcp, answers, .. } = self;
         for _ in 0..BATCHES_MAX {
-            let pool = sockets.ways.pool(upstream);
+            let pool = sockets.upstream_sockets.pool(upstream);
             let Some(socket) = pool.and_then(|pool| pool.socket(number)) else { return };
             let received = answers.recv(socket);
-            let lines = &mut Lines { sockets, streams, exchanges };
+            let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
             // An error is what ICMP says of a question that was sent before.
-            let Ok(received) = received else { return core.unreachable(now, upstream, lines) };
+            let Ok(received) = received else { return core.unreachable(now, upstream, transport) };
             for message in answers.messages() {
-                let Sockets { ways, notes, .. } = &mut *lines.sockets;
-                if let (Some(trace), Some(pool)) = (&mut notes.trace, ways.pool(upstream)) {
-                    trace.heard(&pool.exchange(number, message.octets));
+                let Sockets { upstream_sockets, observers, .. } = &mut *transport.sockets;
+                if let (Some(tap), Some(pool)) =
+                    (&mut observers.tap, upstream_sockets.pool(upstream))
+                {
+                    tap.heard(&pool.exchange(number, message.octets));
                 }
                 let fits = if message.is_truncated() {
-                    core.answered_in_part(now, number, message.octets, lines)
+                    core.answered_in_part(now, number, message.octets, transport)
                 } else {
-                    core.answered(now, number, message.octets, lines)
+                    core.answered(now, number, message.octets, transport)
                 };
-                let pool = lines.sockets.ways.pool_mut(upstream);
+                let pool = transport.sockets.upstream_sockets.pool_mut(upstream);
                 if !fits && pool.is_some_and(|pool| pool.stray(number)) {
-                    core.suspect(now, number, lines);
+                    core.suspect(now, number, transport);
                 }
             }
             if received < BATCH {
@@ -497,5 +504,5 @@ impl Driver {
 
 /// True for what upstreams sent: it is looked at before questions are.
 fn is_answer(event: &Event) -> bool {
-    matches!((event.token >> SPACE_SHIFT) as u8, UPSTREAMS | EXCHANGES)
+    matches!((event.token >> SPACE_SHIFT) as u8, UPSTREAMS | UPSTREAM_TCP)
 }

@@ -139,7 +139,7 @@ counters! {
     "upstream_queries" "Queries sent to upstreams" {
         upstream_queries_udp ["transport" "udp"],
         upstream_queries_tcp ["transport" "tcp"],
-        upstream_queries_answerer ["transport" "answerer"],
+        upstream_queries_backend ["transport" "backend"],
     }
     "upstream_answers" "Responses received from upstreams" { upstream_answers }
     "upstream_useless" "Upstream responses or failed connections after which another upstream was queried" { upstream_useless }
@@ -179,7 +179,7 @@ counters! {
         limit_silent_upstreams ["limit" "silent-upstreams"],
         limit_tcp_clients ["limit" "tcp-clients"],
         limit_tcp_upstream ["limit" "tcp-upstream"],
-        limit_answerers ["limit" "answerers"],
+        limit_backends ["limit" "backends"],
         limit_cache_writes ["limit" "cache-writes"],
     }
     "tcp_streams_opened" "TCP connections of clients accepted" { tcp_streams_opened }

@@ -31,20 +31,20 @@ use larder_serve::writer::Writer;
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 
-use crate::answerer::{Answerer, Answerers};
-use crate::bridge::{self, Beside};
+use crate::backend::{Backend, Backends};
 use crate::clock::Clock;
 use crate::core::{Core, Settings};
+use crate::core_tap::CoreTap;
 use crate::driver::{Driver, Parts};
 use crate::metrics::{Counts, Shared};
 use crate::policy::{PolicyError, PolicyOptions, Report};
-use crate::pool::Origin;
 use crate::query_log::{self, QueryLog};
 use crate::reload::{Policies, Source};
+use crate::side_query::{self, SideServer};
 use crate::supervisor::{Common, Duties, Operation};
-use crate::trace::Trace;
+use crate::upstream_udp::QuerySource;
 use crate::zones::{Forward, Zones};
-use crate::{dnstap, exchanges, streams, xdp};
+use crate::{client_tcp, dnstap, upstream_tcp, xdp};
 use larder_serve::lifecycle::Lifecycle;
 
 /// Octets that may wait at a listening socket, in either direction; the system may allow less.
@@ -62,7 +62,7 @@ pub struct Options {
     /// Whom to ask, by zone.
     pub forwards: Vec<Forward>,
     /// Upstreams that are no servers, by number; started and stopped with the server.
-    pub answerers: Vec<Arc<dyn Answerer>>,
+    pub backends: Vec<Arc<dyn Backend>>,
     /// Threads.
     pub cores: usize,
     /// Octets of the cache, everything counted.
@@ -72,13 +72,13 @@ pub struct Options {
     /// Who may ask, and what is answered from here.
     pub policy: PolicyOptions,
     /// How upstreams are asked.
-    pub origin: Origin,
+    pub origin: QuerySource,
     /// What streams of clients may do, for each core.
-    pub stream_limits: streams::Limits,
+    pub client_tcp_limits: client_tcp::Limits,
     /// What streams to upstreams may do, for each core.
-    pub exchange_limits: exchanges::Limits,
+    pub upstream_tcp_limits: upstream_tcp::Limits,
     /// What is served beside the cores: encrypted transports.
-    pub beside: Option<Arc<dyn Beside>>,
+    pub beside: Option<Arc<dyn SideServer>>,
     /// How it is operated.
     pub operation: Operation,
 }
@@ -210,7 +210,7 @@ pub fn serve(
         .map_err(|error| ServeError::Operation(error.to_string()))?;
 
     let (settings, lifecycle) = (Arc::new(settings), Arc::new(Lifecycle::new()));
-    let (mut drivers, mut wakers, mut desks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut drivers, mut wakers, mut senders) = (Vec::new(), Vec::new(), Vec::new());
     let bound = bound.into_iter().zip(by_frames.queues);
     for (number, (Bound { listeners, stream_listeners }, queues)) in bound.enumerate() {
         let zones = Zones::new(&options.forwards).map_err(|error| {
@@ -220,28 +220,28 @@ pub fn serve(
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         wakers.push(waker.clone());
-        let errands_max = options.settings.limits.questions_max as usize;
-        let answerers = Answerers::new(&options.answerers, number, errands_max, waker.clone());
+        let queries_max = options.settings.limits.questions_max as usize;
+        let backends = Backends::new(&options.backends, number, queries_max, waker.clone());
         let inbox = options.beside.as_ref().map(|_| {
-            let (desk, inbox) = bridge::desk(waker.clone(), bridge::QUEUE_MAX);
-            desks.push(desk);
+            let (sender, inbox) = side_query::channel(waker.clone(), side_query::QUEUE_MAX);
+            senders.push(sender);
             inbox
         });
-        let trace = tap.as_ref().map(|tap| {
+        let tap = tap.as_ref().map(|tap| {
             let at = listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
-            Trace::new(tap.another(), clock, at)
+            CoreTap::new(tap.another(), clock, at)
         });
         let parts = Parts {
             listeners,
             queues,
             stream_listeners,
-            stream_limits: options.stream_limits.clone(),
+            client_tcp_limits: options.client_tcp_limits.clone(),
             inbox,
-            exchange_limits: options.exchange_limits.clone(),
-            answerers,
+            upstream_tcp_limits: options.upstream_tcp_limits.clone(),
+            backends,
             origin: options.origin.clone(),
             number,
-            trace,
+            tap,
             log: log.as_ref().map(QueryLog::another),
             ..Parts::bare(
                 core,
@@ -254,8 +254,8 @@ pub fn serve(
         };
         drivers.push(Driver::new(parts).map_err(system("epoll"))?);
     }
-    let running = Running::start(&options.answerers)?;
-    let beside = options.beside.as_ref().map(|beside| beside.start(desks)).transpose();
+    let running = Running::start(&options.backends)?;
+    let beside = options.beside.as_ref().map(|beside| beside.start(senders)).transpose();
     let beside = beside.map_err(ServeError::Operation)?;
     let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
     let mut loops = WorkerThreads::new("dns", wake_all, lifecycle, supervisor_waker.clone());
@@ -268,7 +268,7 @@ pub fn serve(
         clock,
         published: published.clone(),
         writers,
-        answerers: options.answerers.clone(),
+        backends: options.backends.clone(),
         reload: reload(policies, beside.clone()),
         beside,
         waker: supervisor_waker,
@@ -298,14 +298,14 @@ impl Recorded {
         let system = |what| move |error| ServeError::System(what, error);
         let tap = operation.dnstap.clone().map(|target| dnstap::start(target, &host_name()));
         let log = operation.query_log.clone().map(|log| query_log::start(log, clock));
-        let (trace, tap) = tap.transpose().map_err(system("a thread for dnstap"))?.unzip();
+        let (dnstap, tap) = tap.transpose().map_err(system("a thread for dnstap"))?.unzip();
         let (writer, log) = log.transpose().map_err(system("a thread for the query log"))?.unzip();
-        Ok(Recorded { writers: trace.into_iter().chain(writer).collect(), tap, log })
+        Ok(Recorded { writers: dnstap.into_iter().chain(writer).collect(), tap, log })
     }
 }
 
 /// Reads all that an operator may change while the server serves: the settings and files of the policy, certificates.
-fn reload(policies: Policies, beside: Option<Arc<dyn bridge::Running>>) -> Reload {
+fn reload(policies: Policies, beside: Option<Arc<dyn side_query::Running>>) -> Reload {
     Reload::new(move || {
         // Each is read whatever comes of the other.
         let certificate = beside.as_ref().map(|beside| beside.reload());
@@ -313,16 +313,16 @@ fn reload(policies: Policies, beside: Option<Arc<dyn bridge::Running>>) -> Reloa
     })
 }
 
-/// Answerers that were started, and are stopped in the end.
-pub(crate) struct Running<'a>(&'a [Arc<dyn Answerer>]);
+/// Backends that were started, and are stopped in the end.
+pub(crate) struct Running<'a>(&'a [Arc<dyn Backend>]);
 
 impl Running<'_> {
     /// Starts them all, or none.
-    pub(crate) fn start(answerers: &[Arc<dyn Answerer>]) -> Result<Running<'_>, ServeError> {
+    pub(crate) fn start(backends: &[Arc<dyn Backend>]) -> Result<Running<'_>, ServeError> {
         let mut running = Running(&[]);
-        for (at, answerer) in answerers.iter().enumerate() {
-            answerer.start().map_err(|error| ServeError::Operation(error.to_string()))?;
-            running.0 = &answerers[..=at];
+        for (at, backend) in backends.iter().enumerate() {
+            backend.start().map_err(|error| ServeError::Operation(error.to_string()))?;
+            running.0 = &backends[..=at];
         }
         Ok(running)
     }
@@ -330,8 +330,8 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        for answerer in self.0 {
-            answerer.stop();
+        for backend in self.0 {
+            backend.stop();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! the resolver's traffic -> copy: a capture, dnstap -> pairs: question, their answer --+
 //!                                                        |                             +-> tally -> report
-//!                                                        +-> desk -> a core: our answer
+//!                                                        +-> sender -> a core: our answer
 //!                                                                      +-> upstreams
 //! ```
 //!
@@ -49,14 +49,14 @@ use larder_io::random;
 use self::ask::{Asker, Gone};
 use self::copy::{Copied, Kind, Polled, Seen, Whose};
 use self::pairs::{Noted, Pairs};
-use crate::answerer::Answerers;
-use crate::bridge;
+use crate::backend::Backends;
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::driver::{Driver, Parts};
 use crate::metrics::{self, Shared};
 use crate::reload::Policies;
 use crate::server::{self, Options, ServeError};
+use crate::side_query;
 use crate::zones::{Upstream, Zones};
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
@@ -104,7 +104,7 @@ pub fn shadow(
     let whose = Whose { resolvers: trial.resolvers.clone(), own: trial.own.clone() };
     let mut copied = Copied::open(&trial.from, whose, stop).map_err(ServeError::Operation)?;
     // They end after the core.
-    let _answerers = server::Running::start(&options.answerers)?;
+    let _backends = server::Running::start(&options.backends)?;
     let core = Running::start(options)?;
     let mut work = Work::new(options, trial, stop, core, copied.is_live);
     let mut ended = Ok(());
@@ -164,13 +164,13 @@ impl Running {
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         let (published, lifecycle) = (Arc::new(Shared::new(1)), Arc::new(Lifecycle::new()));
-        let errands_max = settings.limits.questions_max as usize;
-        let answerers = Answerers::new(&options.answerers, 0, errands_max, waker.clone());
-        let (desk, inbox) = bridge::desk(waker.clone(), bridge::QUEUE_MAX);
+        let queries_max = settings.limits.questions_max as usize;
+        let backends = Backends::new(&options.backends, 0, queries_max, waker.clone());
+        let (sender, inbox) = side_query::channel(waker.clone(), side_query::QUEUE_MAX);
         let parts = Parts {
             inbox: Some(inbox),
-            exchange_limits: options.exchange_limits.clone(),
-            answerers,
+            upstream_tcp_limits: options.upstream_tcp_limits.clone(),
+            backends,
             origin: options.origin.clone(),
             ..Parts::bare(core, policy, clock, published.clone(), lifecycle.clone(), waker.clone())
         };
@@ -179,7 +179,7 @@ impl Running {
             .name("dns-shadow".to_owned())
             .spawn(move || driver.run())
             .map_err(system("a thread for a core"))?;
-        let asker = Asker::new(desk);
+        let asker = Asker::new(sender);
         Ok(Running { asker, published, lifecycle, waker, thread: Some(thread) })
     }
 
@@ -410,6 +410,6 @@ impl<'a> Work<'a> {
 fn name_of(upstream: &Upstream) -> String {
     match upstream {
         Upstream::Server(address) => address.to_string(),
-        Upstream::Answerer(_) => "an encrypted upstream".to_owned(),
+        Upstream::Backend(_) => "an encrypted upstream".to_owned(),
     }
 }

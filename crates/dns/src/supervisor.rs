@@ -28,13 +28,13 @@ use larder_serve::supervisor::{Ended, Server, Tell};
 use larder_serve::worker_threads::{WorkerThreads, wake};
 use larder_serve::writer::Writer;
 
-use crate::answerer::Answerer;
-use crate::bridge::Running;
+use crate::backend::Backend;
 use crate::clock::Clock;
 use crate::ctl::{self, Actions, Answer, Asking, Fields};
 use crate::dnstap::Target;
 use crate::metrics::{Gauge, Shared, cache_gauges, gauge_fields, write_gauges};
 use crate::query_log;
+use crate::side_query::Running;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
 
 /// How often a change of an upstream is reported at most, milliseconds.
@@ -73,7 +73,7 @@ pub(crate) struct Common {
     /// Of dnstap and the query log, where there are such.
     pub writers: Vec<Writer>,
     /// Upstreams that are no servers.
-    pub answerers: Vec<Arc<dyn Answerer>>,
+    pub backends: Vec<Arc<dyn Backend>>,
     /// Encrypted transports, served beside the cores.
     pub beside: Option<Arc<dyn Running>>,
     pub reload: Reload,
@@ -252,11 +252,11 @@ impl Duties {
         }));
         gauges.extend(self.common.published.upstream_gauges());
         gauges.extend(self.common.beside.iter().flat_map(|beside| beside.gauges()));
-        let answerers = self.common.answerers.iter();
-        let mut of_answerers: Vec<_> = answerers.flat_map(|answerer| answerer.gauges()).collect();
+        let backends = self.common.backends.iter();
+        let mut of_backends: Vec<_> = backends.flat_map(|backend| backend.gauges()).collect();
         // Gauges of one name, one after the other.
-        of_answerers.sort_by_key(|gauge| gauge.name);
-        gauges.extend(of_answerers);
+        of_backends.sort_by_key(|gauge| gauge.name);
+        gauges.extend(of_backends);
         gauges
     }
 }
@@ -305,8 +305,8 @@ impl Server for Duties {
         self.report_upstreams(now_ms, tell);
         let writers = self.common.writers.iter();
         writers.flat_map(|it| std::iter::from_fn(|| it.news())).for_each(|news| tell(&news));
-        let answerers = self.common.answerers.iter();
-        answerers.filter_map(|it| it.news()).for_each(|news| tell(&news));
+        let backends = self.common.backends.iter();
+        backends.filter_map(|it| it.news()).for_each(|news| tell(&news));
         self.look_at_loading(tell);
         if !self.is_last_save_begun {
             self.save_now_and_then(now_ms, tell);

@@ -1,7 +1,7 @@
 //! Which upstreams are asked for a name: those of the longest zone that it is in.
 //!
 //! Upstreams are numbered through: a zone has the numbers from its first on, so that what a socket needs to know
-//! of an upstream is one number, and what a choice needs is which of its zone it is. An upstream is a server, or an answerer of
+//! of an upstream is one number, and what a choice needs is which of its zone it is. An upstream is a server, or a backend of
 //! this process, which is chosen, found slow or dead, and given up as a server is.
 //!
 //! Cost: a walk over the labels of a name with a look into a hash table each; one comparison where only the root is
@@ -17,14 +17,14 @@ use crate::choice::{UPSTREAMS_MAX, Upstreams};
 pub enum Upstream {
     /// A server at an address, by packets and by TCP.
     Server(SocketAddr),
-    /// Threads of this process; see [`crate::answerer`].
-    Answerer(Answers),
+    /// Threads of this process; see [`crate::backend`].
+    Backend(Answers),
 }
 
-/// How an answerer is asked.
+/// How a backend is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answers {
-    /// Which of the answerers, in their order in [`crate::server::Options`].
+    /// Which of the backends, in their order in [`crate::server::Options`].
     pub number: usize,
     /// How long it is waited for before another is asked, milliseconds: other than a server's, its wait does not follow
     /// its round trips, since whom it asks in turn is not known here.
@@ -142,10 +142,10 @@ impl Zones {
         self.upstreams.iter().map(|&(upstream, _)| upstream)
     }
 
-    /// How an upstream is asked that is an answerer.
+    /// How an upstream is asked that is a backend.
     pub fn answers(&self, number: usize) -> Option<Answers> {
         match self.upstreams.get(number) {
-            Some((Upstream::Answerer(answers), _)) => Some(*answers),
+            Some((Upstream::Backend(answers), _)) => Some(*answers),
             _ => None,
         }
     }
@@ -197,7 +197,7 @@ mod tests {
         }
         let ports = zones.upstreams().map(|each| match each {
             Upstream::Server(address) => address.port(),
-            Upstream::Answerer(_) => 0,
+            Upstream::Backend(_) => 0,
         });
         assert_eq!(ports.collect::<Vec<_>>(), [1, 2, 3, 4]);
         for number in 0..4 {

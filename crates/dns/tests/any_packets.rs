@@ -76,7 +76,7 @@ struct World {
 fn number(client: &Client) -> u16 {
     match client {
         Client::Udp { route, .. } => route.peer.port(),
-        Client::Stream { peer, .. } | Client::Beside { peer, .. } => peer.port(),
+        Client::Stream { peer, .. } | Client::Side { peer, .. } => peer.port(),
         Client::Frame { letter, .. } => letter.peer.port(),
     }
 }
@@ -278,12 +278,12 @@ impl Stage {
         let cache = Cache::builder().budget(2 << 20).readers_max(1).stale(Seconds(120));
         let upstream = |last| SocketAddr::from(([192, 0, 2, last], 53)).into();
         let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };
-        let answerer = Upstream::Answerer(answers);
+        let backend = Upstream::Backend(answers);
         let forwards = [
             Forward { zone: vec![0], upstreams: vec![upstream(1), upstream(2)] },
             Forward {
                 zone: b"\x02n0\x07example\0".to_vec(),
-                upstreams: vec![upstream(3), answerer],
+                upstreams: vec![upstream(3), backend],
             },
         ];
         let now = Now { us: 1_000_000, wall_s: 1_000_000 };

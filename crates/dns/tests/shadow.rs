@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use larder_dns::core::Settings;
 use larder_dns::dnstap::{self, Event, Kind, Protocol, Tap, Target};
 use larder_dns::policy::PolicyOptions;
-use larder_dns::pool::Origin;
 use larder_dns::server::{Options, ServeError};
 use larder_dns::shadow::{From, Report, Trial, shadow};
 use larder_dns::supervisor::Operation;
+use larder_dns::upstream_udp::QuerySource;
 use larder_dns::zones::Forward;
-use larder_dns::{exchanges, streams};
+use larder_dns::{client_tcp, upstream_tcp};
 use larder_testkit::dns::{self, Server, question_end};
 use larder_testkit::frames::{self, Pcap, TCP, UDP};
 use larder_testkit::skip::skip;
@@ -61,7 +61,7 @@ fn options(upstream: SocketAddr) -> Options {
     Options {
         listen: Vec::new(),
         xdp: larder_dns::xdp::Options::default(),
-        answerers: Vec::new(),
+        backends: Vec::new(),
         beside: None,
         forwards: vec![Forward { zone: vec![0], upstreams: vec![upstream.into()] }],
         cores: 1,
@@ -69,9 +69,9 @@ fn options(upstream: SocketAddr) -> Options {
         cache_bytes: 4 << 20,
         settings: Settings::default(),
         policy: PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() },
-        origin: Origin::default(),
-        stream_limits: streams::Limits::default(),
-        exchange_limits: exchanges::Limits::default(),
+        origin: QuerySource::default(),
+        client_tcp_limits: client_tcp::Limits::default(),
+        upstream_tcp_limits: upstream_tcp::Limits::default(),
         operation: Operation::default(),
     }
 }

@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use larder_dns::answerer::Answerer;
+use larder_dns::backend::Backend;
 use larder_dns::zones::{Answers, Forward, Upstream};
 use larder_settings::exit::Failure;
 use larder_settings::layers::Resolved;
 use larder_wire::prefix::Prefix;
 
 /// Who is asked for the root, and for all below it that is not forwarded.
-type Recursor = (Forward, Arc<dyn Answerer>);
+type Recursor = (Forward, Arc<dyn Backend>);
 
 /// The recursor that is asked for.
 pub fn recursor(settings: &Resolved) -> Result<Recursor, Failure> {
@@ -90,14 +90,14 @@ fn allowed<T, E: Display>(
     settings.list("server-allow").iter().map(network).collect()
 }
 
-/// All names go to the one answerer.
+/// All names go to the one backend.
 fn forward(settings: &Resolved, is_believed: bool) -> Forward {
     let answers = Answers {
         number: 0,
         wait_ms: u32::try_from(settings.number_or_default("timeout") * 1_000).unwrap_or(u32::MAX),
         is_believed,
     };
-    Forward { zone: vec![0], upstreams: vec![Upstream::Answerer(answers)] }
+    Forward { zone: vec![0], upstreams: vec![Upstream::Backend(answers)] }
 }
 
 /// The file of a setting, where it is not what is built in.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use larder_dns::answerer::Answerer;
+use larder_dns::backend::Backend;
 use larder_dns::server::Options;
 use larder_dns::shadow::{From, Trial, shadow};
 use larder_dns::zones::{Forward, Upstream};
@@ -37,7 +37,7 @@ pub fn resolvers(settings: &Resolved) -> Result<Vec<SocketAddr>, Failure> {
 pub fn upstreams(
     settings: &Resolved,
     resolvers: &[SocketAddr],
-    answerers: &mut Vec<Arc<dyn Answerer>>,
+    backends: &mut Vec<Arc<dyn Backend>>,
 ) -> Result<Option<Forward>, Failure> {
     let upstreams: Vec<Upstream> = if settings.list("upstream") == ["system"] {
         // Without the file there is nobody but the resolver.
@@ -46,7 +46,7 @@ pub fn upstreams(
         let found = if others.is_empty() { itself().collect() } else { others };
         found.into_iter().map(Upstream::from).collect()
     } else {
-        let each = |word| upstream(settings, "upstream", word, answerers);
+        let each = |word| upstream(settings, "upstream", word, backends);
         settings.list("upstream").into_iter().map(each).collect::<Result<_, _>>()?
     };
     if upstreams.is_empty() && !settings.list("forward").iter().any(|it| it.starts_with(".=")) {
@@ -108,7 +108,7 @@ fn own_addresses(options: &mut Options, resolvers: &[SocketAddr]) -> Result<Vec<
     let all = options.forwards.iter().flat_map(|forward| &forward.upstreams);
     let address = |upstream: &Upstream| match upstream {
         Upstream::Server(address) => Some(*address),
-        Upstream::Answerer(_) => None,
+        Upstream::Backend(_) => None,
     };
     let upstreams: Vec<SocketAddr> = all.filter_map(address).collect();
     for upstream in upstreams.into_iter().filter(is_resolver) {

@@ -1,11 +1,11 @@
 //! Threads that recurse: each a runtime of its own, a queue, and a limit.
 //!
 //! ```text
-//! ask(errand) -> the queue of the core's thread, or dropped where that is full
-//! thread: a permit -> an errand -> a task: resolve, within the errand's wait -> Errand::answer
+//! ask(query) -> the queue of the core's thread, or dropped where that is full
+//! thread: a permit -> a query -> a task: resolve, within the query's wait -> BackendQuery::answer
 //! ```
 //!
-//! An errand that nobody waits for any more is dropped when its turn comes. A task that panics loses its errand, which
+//! A query that nobody waits for any more is dropped when its turn comes. A task that panics loses its query, which
 //! tells its core; the thread goes on.
 
 use std::io;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use hickory_proto::op::Message;
 use hickory_resolver::recursor::{Recursor, RecursorError};
-use larder_dns::answerer::Errand;
+use larder_dns::backend::BackendQuery;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, watch};
@@ -24,8 +24,8 @@ use tokio::time::timeout;
 use super::net::Net;
 use super::{Options, reply};
 
-/// An errand, and when it came.
-type Queued = (Errand, Instant);
+/// A query, and when it came.
+type Queued = (BackendQuery, Instant);
 
 /// All threads.
 pub(crate) struct Threads {
@@ -49,7 +49,7 @@ impl Threads {
         let mut threads = Threads { queues: Vec::new(), ends, handles: Vec::new() };
         for number in 0..options.threads.max(1) {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            let (queue, errands) = channel(options.waiting_max.max(1));
+            let (queue, queries) = channel(options.waiting_max.max(1));
             let work = Work {
                 recursor: recursor.clone(),
                 permits: Arc::new(Semaphore::new(options.questions_max.max(1))),
@@ -60,9 +60,9 @@ impl Threads {
                     let ends = async {
                         while !*has_ended.borrow() && has_ended.changed().await.is_ok() {}
                     };
-                    first_of(work.serve(errands), ends).await;
+                    first_of(work.serve(queries), ends).await;
                 });
-                // What is still being resolved is dropped, and so are its errands.
+                // What is still being resolved is dropped, and so are its queries.
                 runtime.shutdown_background();
             };
             threads.queues.push(queue);
@@ -73,10 +73,10 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Queues an errand; drops it where its thread has enough to do.
-    pub fn ask(&self, errand: Errand) {
-        let queue = &self.queues[errand.core() % self.queues.len()];
-        let _ = queue.try_send((errand, Instant::now()));
+    /// Queues a query; drops it where its thread has enough to do.
+    pub fn ask(&self, query: BackendQuery) {
+        let queue = &self.queues[query.core() % self.queues.len()];
+        let _ = queue.try_send((query, Instant::now()));
     }
 
     /// Ends them.
@@ -109,20 +109,19 @@ struct Work {
 }
 
 impl Work {
-    /// Takes errands until there are no more.
-    async fn serve(self, mut errands: Receiver<Queued>) {
+    /// Takes queries until there are no more.
+    async fn serve(self, mut queries: Receiver<Queued>) {
         loop {
             // The semaphore is never closed.
             let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
-            let Some((errand, came)) = errands.recv().await else { return };
-            let wait =
-                Duration::from_millis(errand.wait_ms().into()).saturating_sub(came.elapsed());
-            if wait.is_zero() || !errand.is_wanted() {
+            let Some((query, came)) = queries.recv().await else { return };
+            let wait = Duration::from_millis(query.wait_ms().into()).saturating_sub(came.elapsed());
+            if wait.is_zero() || !query.is_wanted() {
                 continue;
             }
             let recursor = self.recursor.clone();
             tokio::spawn(async move {
-                answer(&recursor, wait, errand).await;
+                answer(&recursor, wait, query).await;
                 drop(permit);
             });
         }
@@ -131,14 +130,14 @@ impl Work {
 
 /// Finds the answer, and brings it back, in nine tenths of the wait: a name that cannot be found says nothing of the recursor,
 /// and a core that waits in vain would think it dead. What is no question comes back as a failure.
-async fn answer(recursor: &Recursor<Net>, wait: Duration, errand: Errand) {
-    let Ok(asked) = Message::from_vec(errand.message()) else { return };
-    let [query] = asked.queries.as_slice() else { return };
+async fn answer(recursor: &Recursor<Net>, wait: Duration, query: BackendQuery) {
+    let Ok(asked) = Message::from_vec(query.message()) else { return };
+    let [question] = asked.queries.as_slice() else { return };
     // A reason is sought in the signatures of what is bogus; who did not ask for them does not get them from larder.
-    let finding = recursor.resolve(query.clone(), Instant::now(), true);
+    let finding = recursor.resolve(question.clone(), Instant::now(), true);
     let found = timeout(wait * 9 / 10, finding).await.unwrap_or(Err(RecursorError::Timeout));
     let message = reply::compose(&asked, found);
     if let Ok(octets) = message.to_vec() {
-        errand.answer(octets);
+        query.answer(octets);
     }
 }

@@ -3,7 +3,7 @@
 //! What a server said of the very name goes on as it came, but for what differs from client to client. With aliases before it, or
 //! where a name above does not exist, it is rendered and written anew.
 
-use larder_dns::answerer::ANSWER_BYTES_MAX;
+use larder_dns::backend::ANSWER_BYTES_MAX;
 use larder_dns::core::Now;
 use larder_wire::dns::edns::{option, rcode};
 use larder_wire::dns::query::Query;

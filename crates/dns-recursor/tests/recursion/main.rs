@@ -1,4 +1,4 @@
-//! Recursion against servers on loopback addresses, through the bridge that larder's cores ask by.
+//! Recursion against servers on loopback addresses, through the mailboxes that larder's cores ask by.
 
 mod hierarchy;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{RData, Record, RecordType};
-use larder_dns::answerer::{Answerer, Answerers};
+use larder_dns::backend::{Backend, Backends};
 use larder_dns_recursor::Walk;
 use larder_dns_recursor::dnssec::{Options, Recurse, hints};
 use larder_io::epoll::{Events, Interest, Poller, Waker};
@@ -35,10 +35,10 @@ enum Dnssec {
 
 /// A core that asks a recursor.
 struct Asker {
-    recurse: Arc<dyn Answerer>,
+    recurse: Arc<dyn Backend>,
     /// Packets and connections to name servers.
     sent: Box<dyn Fn() -> (u64, u64)>,
-    answerers: Answerers,
+    backends: Backends,
     waker: Arc<Waker>,
     tags: u64,
 }
@@ -77,11 +77,11 @@ impl Asker {
         Asker::of(walk.clone(), move || (walk.counts().packets, walk.counts().streams))
     }
 
-    fn of(recurse: Arc<dyn Answerer>, sent: impl Fn() -> (u64, u64) + 'static) -> Asker {
+    fn of(recurse: Arc<dyn Backend>, sent: impl Fn() -> (u64, u64) + 'static) -> Asker {
         recurse.start().unwrap();
         let waker = Arc::new(Waker::new().unwrap());
-        let answerers = Answerers::new(std::slice::from_ref(&recurse), 0, 64, waker.clone());
-        Asker { recurse, sent: Box::new(sent), answerers, waker, tags: 0 }
+        let backends = Backends::new(std::slice::from_ref(&recurse), 0, 64, waker.clone());
+        Asker { recurse, sent: Box::new(sent), backends, waker, tags: 0 }
     }
 
     fn ask(&mut self, of: &str, rtype: RecordType) -> Message {
@@ -97,14 +97,14 @@ impl Asker {
         edns.set_max_payload(1_232).set_dnssec_ok(true);
         message.edns = Some(edns);
         self.tags += 1;
-        assert!(self.answerers.ask(0, self.tags, &message.to_vec().unwrap(), 8_000));
+        assert!(self.backends.ask(0, self.tags, &message.to_vec().unwrap(), 8_000));
         let (poller, mut events) = (Poller::new().unwrap(), Events::new(1));
         poller.add(&*self.waker, 0, Interest::READ).unwrap();
         loop {
             self.waker.clear().unwrap();
-            if let Some((tag, octets)) = self.answerers.take() {
+            if let Some((tag, octets)) = self.backends.take() {
                 assert_eq!(tag, self.tags);
-                let octets = octets.unwrap_or_else(|| panic!("{of}: the errand was dropped"));
+                let octets = octets.unwrap_or_else(|| panic!("{of}: the query was dropped"));
                 let answer = Message::from_vec(&octets).unwrap();
                 assert_eq!(answer.queries, message.queries);
                 return answer;
@@ -310,7 +310,7 @@ fn start_and_stop() {
         assert!(both - first < first && both > first, "{first} {both}");
         asker.recurse.stop();
         let message = Message::new(0, MessageType::Query, OpCode::Query).to_vec().unwrap();
-        assert!(asker.answerers.ask(0, 99, &message, 100));
-        assert_eq!(asker.answerers.take(), Some((99, None)), "at once");
+        assert!(asker.backends.ask(0, 99, &message, 100));
+        assert_eq!(asker.backends.take(), Some((99, None)), "at once");
     }
 }

@@ -5,7 +5,7 @@ use larder_wire::dns::query::{Query, Refused};
 use larder_wire::dns::rendered::{self, Asked as AskedOf, Reply, Rules};
 use larder_wire::dns::{class, rtype};
 
-use super::guard::add_cookie;
+use super::admission::add_cookie;
 use super::local::Locally;
 use super::{Client, Core, Net, Now, is_meta, reply};
 

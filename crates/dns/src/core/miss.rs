@@ -6,7 +6,7 @@ use larder_wire::dns::query::Query;
 
 use super::alias::Target;
 use super::answer::{Options, extended};
-use super::flight::{Ask, Attempts};
+use super::in_flight::{Ask, Attempts};
 use super::local::Locally;
 use super::{Asked, Core, Net, Now};
 use crate::choice::{Outlook, PROBE_MS, Tried};

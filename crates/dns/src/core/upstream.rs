@@ -11,7 +11,7 @@ use larder_wire::dns::HEADER_BYTES;
 use larder_wire::dns::edns::OPT_BYTES;
 
 use super::answer::extended;
-use super::flight::{ATTEMPTS_MAX, Ask, Attempt, Sent};
+use super::in_flight::{ATTEMPTS_MAX, Ask, Attempt, Sent};
 use super::local;
 use super::{ById, Core, Net, Now, STREAM_BYTES_MAX, Settings};
 use crate::pending::{InFlight, Question};
@@ -65,7 +65,7 @@ impl Core {
         }
     }
 
-    /// Sends a question to an upstream: over UDP, or to an answerer. False where it could not be sent.
+    /// Sends a question to an upstream: over UDP, or to a backend. False where it could not be sent.
     pub(super) fn ask_upstream(
         &mut self,
         now: Now,

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use larder_io::epoll::Waker;
 use larder_io::udp::UdpSocket;
 
-use crate::answerer::Answerers;
-use crate::bridge::Inbox;
+use crate::backend::Backends;
 use crate::clock::Clock;
 use crate::core::Core;
+use crate::core_tap::CoreTap;
 use crate::metrics::Shared;
-use crate::pool::Origin;
 use crate::query_log::QueryLog;
 use crate::reload::Follower;
-use crate::trace::Trace;
-use crate::{exchanges, streams, xdp};
+use crate::side_query::Inbox;
+use crate::upstream_udp::QuerySource;
+use crate::{client_tcp, upstream_tcp, xdp};
 use larder_serve::lifecycle::Lifecycle;
 
 /// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named where it is more.
@@ -26,18 +26,18 @@ pub struct Parts {
     pub listeners: Vec<UdpSocket>,
     /// Queues of network interfaces.
     pub queues: Vec<xdp::Queue>,
-    /// Listening sockets for streams.
+    /// Listening sockets for TCP.
     pub stream_listeners: Vec<TcpListener>,
     /// What streams of clients may do.
-    pub stream_limits: streams::Limits,
-    /// What is handed in from beside; its desk has the same waker.
+    pub client_tcp_limits: client_tcp::Limits,
+    /// What is handed in from beside; its sender has the same waker.
     pub inbox: Option<Inbox>,
-    /// What streams to upstreams may do.
-    pub exchange_limits: exchanges::Limits,
-    /// Those of the upstreams that are answerers; the same waker.
-    pub answerers: Answerers,
+    /// What TCP to upstreams may do.
+    pub upstream_tcp_limits: upstream_tcp::Limits,
+    /// Those of the upstreams that are backends; the same waker.
+    pub backends: Backends,
     /// How upstreams are asked.
-    pub origin: Origin,
+    pub origin: QuerySource,
     /// The policy, and those that come after it.
     pub policy: Follower,
     /// The clock, the same for all cores.
@@ -47,7 +47,7 @@ pub struct Parts {
     /// See `number`.
     pub published: Arc<Shared>,
     /// Who is told of messages.
-    pub trace: Option<Trace>,
+    pub tap: Option<CoreTap>,
     /// Who is told of answers to clients.
     pub log: Option<QueryLog>,
     /// Ends the loop; the waker is called when it has changed.
@@ -72,16 +72,16 @@ impl Parts {
             listeners: Vec::new(),
             queues: Vec::new(),
             stream_listeners: Vec::new(),
-            stream_limits: streams::Limits::default(),
+            client_tcp_limits: client_tcp::Limits::default(),
             inbox: None,
-            exchange_limits: exchanges::Limits::default(),
-            answerers: Answerers::new(&[], 0, 0, waker.clone()),
-            origin: Origin::default(),
+            upstream_tcp_limits: upstream_tcp::Limits::default(),
+            backends: Backends::new(&[], 0, 0, waker.clone()),
+            origin: QuerySource::default(),
             policy,
             clock,
             number: 0,
             published,
-            trace: None,
+            tap: None,
             log: None,
             lifecycle,
             waker,

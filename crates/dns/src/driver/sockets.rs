@@ -14,12 +14,12 @@ use larder_io::random::Random;
 use larder_io::udp::{Route, SendBatch, UdpSocket};
 use larder_wire::frame::Letter;
 
-use super::notes::Notes;
-use super::ways::Ways;
-use crate::answerer::Answerers;
-use crate::bridge::Inbox;
+use super::observers::Observers;
+use super::upstream_sockets::UpstreamSockets;
+use crate::backend::Backends;
 use crate::core::{Client, Now};
-use crate::pool::Origin;
+use crate::side_query::Inbox;
+use crate::upstream_udp::QuerySource;
 use crate::xdp;
 
 /// A listening UDP socket and what is to be sent by it.
@@ -38,14 +38,14 @@ pub(super) struct Sockets {
     pub outgoing: Vec<xdp::Outgoing>,
     /// What others decrypted, if there are any.
     pub inbox: Option<Inbox>,
-    pub ways: Ways,
-    pub answerers: Answerers,
-    pub origin: Origin,
+    pub upstream_sockets: UpstreamSockets,
+    pub backends: Backends,
+    pub origin: QuerySource,
     /// Number of the last upstream socket that was opened.
     pub numbers: u32,
     pub random: Random,
     pub now_ms: u64,
-    pub notes: Notes,
+    pub observers: Observers,
 }
 
 impl Listener {
@@ -62,24 +62,24 @@ impl Sockets {
     /// A turn begins.
     pub fn begin(&mut self, now: Now) {
         self.now_ms = now.us / 1_000;
-        self.notes.begin(now);
+        self.observers.begin(now);
     }
 
     /// A turn ends: what is queued leaves.
     pub fn flush(&mut self) {
-        let Sockets { listeners, outgoing, inbox, ways, notes, now_ms, .. } = self;
+        let Sockets { listeners, outgoing, inbox, upstream_sockets, observers, now_ms, .. } = self;
         if let Some(inbox) = inbox {
             inbox.flush();
         }
         for listener in listeners {
-            notes.counts.unsent_answers += listener.flush();
+            observers.counts.unsent_answers += listener.flush();
         }
         outgoing.iter_mut().for_each(xdp::Outgoing::flush);
-        for pool in ways.pools_mut() {
+        for pool in upstream_sockets.pools_mut() {
             pool.flush();
             pool.tick(*now_ms);
         }
-        notes.flush();
+        observers.flush();
     }
 
     /// Queues what `write` makes for a client of a listening socket.
@@ -91,15 +91,15 @@ impl Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { listeners, notes, .. } = self;
+        let Sockets { listeners, observers, .. } = self;
         let Some(listener) = listeners.get_mut(usize::from(socket)) else { return false };
         if listener.outgoing.len() == listener.outgoing.capacity() {
-            notes.counts.unsent_answers += listener.flush();
+            observers.counts.unsent_answers += listener.flush();
         }
         let Some(room) = listener.outgoing.slot() else { return false };
         let bytes_max = bytes_max.min(room.len());
         let Some(length) = write(&mut room[..bytes_max]) else { return false };
-        notes.answered(&Client::Udp { socket, route: *route }, &room[..length]);
+        observers.answered(&Client::Udp { socket, route: *route }, &room[..length]);
         listener.outgoing.commit(length, Some(route));
         true
     }
@@ -113,15 +113,15 @@ impl Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { outgoing, notes, .. } = self;
+        let Sockets { outgoing, observers, .. } = self;
         let Some(outgoing) = outgoing.get_mut(usize::from(queue)) else { return false };
         let answered = outgoing.answer(letter, bytes_max, |room| {
             let length = write(room)?;
-            notes.answered(&Client::Frame { queue, letter: *letter }, &room[..length]);
+            observers.answered(&Client::Frame { queue, letter: *letter }, &room[..length]);
             Some(length)
         });
         // Without room it is dropped, which is no reason to answer in another way.
-        notes.counts.unsent_answers += u64::from(answered.is_none());
+        observers.counts.unsent_answers += u64::from(answered.is_none());
         answered.unwrap_or(true)
     }
 }

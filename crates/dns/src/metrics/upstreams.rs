@@ -1,7 +1,7 @@
 //! What cores know of the servers they ask, for those who watch: published and read as counters are.
 //!
 //! Each core has its own opinion, as it asks by itself. Told is, of each address once, whether any core counts it as up, and
-//! the mean of the round trips that were measured. Answerers tell of themselves.
+//! the mean of the round trips that were measured. Backends tell of themselves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ const ROUND_TRIP_SHIFT: u32 = 2;
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
-    /// By number; an answerer has no address.
+    /// By number; a backend has no address.
     addresses: Box<[Option<String>]>,
     cores: Box<[Box<[AtomicU64]>]>,
 }
@@ -27,7 +27,7 @@ impl Upstreams {
     pub fn new(cores: usize, upstreams: impl Iterator<Item = Upstream>) -> Upstreams {
         let address = |upstream| match upstream {
             Upstream::Server(address) => Some(address.to_string()),
-            Upstream::Answerer(_) => None,
+            Upstream::Backend(_) => None,
         };
         let addresses: Box<[_]> = upstreams.map(address).collect();
         let words = |_| addresses.iter().map(|_| AtomicU64::new(0)).collect();
@@ -92,8 +92,8 @@ mod tests {
     #[test]
     fn one_of_each_address() {
         let server = |port| Upstream::Server(([192, 0, 2, 1], port).into());
-        let answerer = Upstream::Answerer(Answers { number: 0, wait_ms: 1, is_believed: false });
-        let all = [server(1), answerer, server(2), server(1)];
+        let backend = Upstream::Backend(Answers { number: 0, wait_ms: 1, is_believed: false });
+        let all = [server(1), backend, server(2), server(1)];
         let upstreams = Upstreams::new(3, all.into_iter());
         assert_eq!(upstreams.gauges(), []);
         let health = [(Some(1_000), false), (Some(7), true), (None, true), (None, false)];

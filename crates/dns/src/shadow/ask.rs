@@ -1,14 +1,14 @@
-//! Questions to the core, and what it says of them: a desk of the core, as encrypted transports have one.
+//! Questions to the core, and what it says of them: a sender of the core, as encrypted transports have one.
 //!
-//! Bounds: the desk's queue; where that is full the asker waits. What is told is bounded by what was asked: once a question.
-//! Cost: that of [`crate::bridge`].
+//! Bounds: the sender's queue; where that is full the asker waits. What is told is bounded by what was asked: once a question.
+//! Cost: that of [`crate::side_query`].
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::bridge::{Desk, Inquiry};
 use crate::dnstap::Protocol;
+use crate::side_query::{SideQuery, SideSender};
 
 /// How long the asker waits before it tries again.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -44,16 +44,16 @@ pub(super) struct Gone;
 /// Who asks.
 #[derive(Debug)]
 pub(super) struct Asker {
-    desk: Desk,
+    sender: SideSender,
     say: Sender<Told>,
     heard: Receiver<Told>,
 }
 
 impl Asker {
-    /// Asks at a desk.
-    pub fn new(desk: Desk) -> Asker {
+    /// Asks at a sender.
+    pub fn new(sender: SideSender) -> Asker {
         let (say, heard) = channel();
-        Asker { desk, say, heard }
+        Asker { sender, say, heard }
     }
 
     /// Asks, and waits for the core where it has much to do; `is_gone` says that there is none to wait for.
@@ -65,12 +65,12 @@ impl Asker {
             // Who asked may have gone.
             let _ = say.send(Told { tag, answer, at: Instant::now() });
         });
-        let mut inquiry = Inquiry { protocol, peer, message, reply };
-        while let Err(back) = self.desk.ask(inquiry) {
+        let mut query = SideQuery { protocol, peer, message, reply };
+        while let Err(back) = self.sender.ask(query) {
             if is_gone() {
                 return Err(Gone);
             }
-            inquiry = back;
+            query = back;
             std::thread::sleep(PAUSE);
         }
         Ok(())

@@ -7,7 +7,7 @@ use larder_io::xdp::{self, RECEIVED_BYTES_MAX, Receiver, SENT_BYTES_MAX, Sender}
 use larder_wire::frame::{self, HEADERS_V6, Letter};
 
 use super::{Interface, Queue};
-use crate::frames::QUESTION_BYTES_MAX;
+use crate::tcp_framing::QUESTION_BYTES_MAX;
 
 /// Octets of the Ethernet header, which the MTU does not count.
 const ETHERNET_BYTES: usize = 14;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use larder::{Cache, Seconds};
-use larder_dns::answerer::{Answerer, Answerers};
+use larder_dns::backend::{Backend, Backends};
 use larder_dns::clock::Clock;
 use larder_dns::core::{Core, Settings};
 use larder_dns::driver::{Driver, Parts};
@@ -34,7 +34,7 @@ pub struct Served {
 impl Served {
     /// Starts it with everything as the command has it, but that what is about to end is not fetched again, and
     /// that names of special use are the upstream's.
-    pub fn start(upstream: Upstream, answerers: &[Arc<dyn Answerer>]) -> Served {
+    pub fn start(upstream: Upstream, backends: &[Arc<dyn Backend>]) -> Served {
         let settings = Settings { prefetch_percent: 0, ..Settings::default() };
         let cache = Cache::builder().budget(64 << 20).readers_max(1);
         let cache = cache.stale(Seconds(settings.stale_s)).build().unwrap();
@@ -50,7 +50,7 @@ impl Served {
         let parts = Parts {
             listeners: vec![socket],
             stream_listeners: vec![listener],
-            answerers: Answerers::new(answerers, 0, 100, waker.clone()),
+            backends: Backends::new(backends, 0, 100, waker.clone()),
             ..Parts::bare(core, policy, clock, published.clone(), lifecycle.clone(), waker.clone())
         };
         let mut driver = Driver::new(parts).unwrap();

@@ -1,0 +1,229 @@
+//! The way of a question from any transport to a core, and of its answer back.
+//!
+//! ```text
+//! Hub::admit(peer) -> Caller, a connection's; it belongs to one core
+//! Caller::ask(question, then) -> SideSender -> the core -> then(answer), on the core's thread
+//! Caller::resolve(question).await                  the same for who waits for one
+//! ```
+//!
+//! Invariant: `then` is called once, unless the core has ended; then it is dropped.
+//!
+//! Bounds: see [`crate::limits`]. An [`Answer`] counts its octets as not taken until it is dropped, so whoever sends it
+//! drops it afterwards.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use larder_dns::dnstap::Protocol;
+use larder_dns::metrics::Gauge;
+use larder_dns::side_query::{SideQuery, SideSender};
+use larder_wire::dns::edns::rcode;
+use larder_wire::dns::query::{KeyBuf, Query};
+use tokio::sync::oneshot;
+
+use crate::limits::{Counters, Event, Limits};
+use crate::padding::{ANSWER_BLOCK_BYTES, pad, wishes};
+use larder_tls::{ConnectionLimit, Permit};
+
+/// Octets of an answer of ours without records: a question of the longest name, and an OPT record.
+const EMPTY_BYTES_MAX: usize = 512;
+
+/// What we say in an OPT record of ours that we take over UDP: of no meaning here, and so the usual.
+const UDP_BYTES: u16 = 1_232;
+
+/// Joins all connections to all cores.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    senders: Vec<SideSender>,
+    /// Connections that were dealt to cores.
+    dealt: AtomicUsize,
+    connections: Arc<ConnectionLimit>,
+    unsent_bytes: AtomicUsize,
+    pub(crate) counters: Counters,
+    pub(crate) limits: Limits,
+}
+
+/// One connection's way to ask.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) hub: Arc<Hub>,
+    sender: usize,
+    pub(crate) protocol: Protocol,
+    peer: SocketAddr,
+    _permit: Permit,
+}
+
+/// An answer on its way to a client.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) octets: Vec<u8>,
+    hub: Arc<Hub>,
+    counted: usize,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.hub.unsent_bytes.fetch_sub(self.counted, Relaxed);
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(senders: Vec<SideSender>, limits: Limits) -> Hub {
+        Hub {
+            senders,
+            dealt: AtomicUsize::new(0),
+            connections: Arc::new(ConnectionLimit::new(limits.connections_max)),
+            unsent_bytes: AtomicUsize::new(0),
+            counters: Counters::default(),
+            limits,
+        }
+    }
+
+    /// A connection's way to ask, if it is taken.
+    pub(crate) fn admit(self: &Arc<Hub>, protocol: Protocol, peer: SocketAddr) -> Option<Caller> {
+        let Some(permit) = self.connections.admit(peer.ip(), self.limits.per_client_max) else {
+            self.counters.note(Event::Refused, protocol);
+            return None;
+        };
+        self.counters.note(Event::Opened, protocol);
+        let sender = self.dealt.fetch_add(1, Relaxed) % self.senders.len().max(1);
+        Some(Caller { hub: self.clone(), sender, protocol, peer, _permit: permit })
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open(&self) -> usize {
+        self.connections.open()
+    }
+
+    /// How long a connection may be idle now.
+    pub(crate) fn idle(&self) -> std::time::Duration {
+        self.connections.patience(self.limits.idle)
+    }
+
+    /// All that is counted.
+    pub(crate) fn gauges(&self) -> Vec<Gauge> {
+        let figures = [
+            (
+                "encrypted_connections",
+                "Connections of encrypted transports that are open",
+                self.open(),
+            ),
+            (
+                "encrypted_unsent_bytes",
+                "Octets of answers that clients of encrypted transports have not taken",
+                self.unsent_bytes.load(Relaxed),
+            ),
+        ];
+        let now = figures.map(|(name, help, value)| Gauge {
+            name,
+            help,
+            label: None,
+            value: value as f64,
+        });
+        now.into_iter().chain(self.counters.gauges()).collect()
+    }
+
+    /// Counts an answer's octets until it is dropped; `None` where too many are.
+    fn count(self: &Arc<Hub>, octets: Vec<u8>, protocol: Protocol) -> Option<Answer> {
+        let counted = octets.len();
+        let before = self.unsent_bytes.fetch_add(counted, Relaxed);
+        let answer = Answer { octets, hub: self.clone(), counted };
+        if before + counted > self.limits.unsent_bytes_max {
+            self.counters.note(Event::Unsent, protocol);
+            return None;
+        }
+        Some(answer)
+    }
+}
+
+impl Caller {
+    /// Notes something of this connection.
+    pub(crate) fn note(&self, event: Event) {
+        self.hub.counters.note(event, self.protocol);
+    }
+
+    /// Asks. `then` is given the answer, padded where the question was, or `None` where there is none; it must not wait.
+    pub(crate) fn ask(&self, message: Vec<u8>, then: impl FnOnce(Option<Answer>) + Send + 'static) {
+        let pads = wishes(&message).pads;
+        let (hub, protocol, peer) = (self.hub.clone(), self.protocol, self.peer);
+        let reply = Box::new(move |octets: Option<Vec<u8>>| {
+            then(octets.and_then(|mut octets| {
+                if pads {
+                    pad(&mut octets, ANSWER_BLOCK_BYTES);
+                }
+                hub.count(octets, protocol)
+            }));
+        });
+        let query = SideQuery { protocol, peer, message, reply };
+        let Some(sender) = self.hub.senders.get(self.sender) else { return };
+        if let Err(SideQuery { message, reply, .. }) = sender.ask(query) {
+            self.note(Event::Overloaded);
+            reply(servfail(&message));
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) async fn resolve(&self, message: Vec<u8>) -> Option<Answer> {
+        let (said, heard) = oneshot::channel();
+        // Who asked may have gone meanwhile.
+        self.ask(message, move |answer| drop(said.send(answer)));
+        heard.await.ok().flatten()
+    }
+}
+
+/// What is said to a question that no core can take.
+fn servfail(message: &[u8]) -> Option<Vec<u8>> {
+    let mut key = KeyBuf::new();
+    let query = Query::read(message, &mut key).ok()?;
+    let mut octets = vec![0; EMPTY_BYTES_MAX];
+    let length = query.write_empty(rcode::SERVFAIL, UDP_BYTES, &[], &mut octets)?;
+    octets.truncate(length);
+    Some(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_dns::side_query;
+    use larder_io::epoll::Waker;
+    use std::sync::mpsc::channel;
+
+    const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
+
+    fn peer() -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], 7))
+    }
+
+    /// A question that no core can take is answered with SERVFAIL, what is no question with nothing, and both are counted.
+    #[test]
+    fn overload_is_servfail() {
+        let (sender, inbox) = side_query::channel(Arc::new(Waker::new().unwrap()), 1);
+        drop(inbox);
+        let hub = Arc::new(Hub::new(vec![sender], Limits::default()));
+        let caller = hub.admit(Protocol::Tls, peer()).unwrap();
+        let (said, heard) = channel();
+        for message in [QUESTION, b"\0"] {
+            let said = said.clone();
+            caller.ask(message.to_vec(), move |answer| said.send(answer).unwrap());
+        }
+        let answer = heard.recv().unwrap().unwrap();
+        assert_eq!(&answer.octets[..4], b"\x12\x34\x81\x82");
+        assert_eq!(&answer.octets[12..], &QUESTION[12..]);
+        assert!(heard.recv().unwrap().is_none());
+        let overloads = hub.gauges().into_iter().find(|it| it.field() == "encrypted_overloads");
+        assert_eq!(overloads.unwrap().value, 2.0);
+    }
+
+    /// Octets count until their answer is dropped, and beyond the limit answers are dropped at once.
+    #[test]
+    fn unsent_octets_are_bounded() {
+        let limits = Limits { unsent_bytes_max: 10, ..Limits::default() };
+        let hub = Arc::new(Hub::new(vec![], limits));
+        let first = hub.count(vec![0; 6], Protocol::Tls).unwrap();
+        assert!(hub.count(vec![0; 5], Protocol::Tls).is_none());
+        let second = hub.count(vec![0; 4], Protocol::Tls).unwrap();
+        drop((first, second));
+        assert_eq!(hub.unsent_bytes.load(Relaxed), 0);
+    }
+}

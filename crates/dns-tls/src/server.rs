@@ -1,0 +1,162 @@
+//! What is served over encrypted transports: bound, started, read anew, ended.
+//!
+//! ```text
+//! start    certificate read, sockets bound, a runtime with a thread a core (at most THREADS_MAX)
+//! drain    nothing is accepted; connections answer what they were asked, say so, and close
+//! finish   half a second more for those that have not, then the runtime's threads end
+//! ```
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use larder_dns::metrics::Gauge;
+use larder_dns::side_query::{Running, SideSender, SideServer};
+use quinn::{Endpoint, EndpointConfig, TokioRuntime};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use crate::hub::Hub;
+use crate::limits::Limits;
+use crate::listen::{Listener, Transport};
+use crate::quic;
+use larder_tls::{Certificate, Files, listen};
+
+/// The path of RFC 8484's examples, which clients try by themselves.
+pub const HTTPS_PATH: &str = "/dns-query";
+
+/// Threads of the runtime, however many cores there are.
+const THREADS_MAX: usize = 16;
+
+/// How long connections may take to close after the cores have ended.
+const FINISH: Duration = Duration::from_millis(500);
+
+/// How often they are looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What is served over encrypted transports.
+#[derive(Debug, Clone)]
+pub struct Encrypted {
+    /// Where DNS over TLS is answered.
+    pub tls: Vec<SocketAddr>,
+    /// Where DNS over HTTPS is answered.
+    pub https: Vec<SocketAddr>,
+    /// At this path; it begins with `/`.
+    pub https_path: String,
+    /// Where DNS over QUIC is answered.
+    pub quic: Vec<SocketAddr>,
+    /// The certificate for all of them.
+    pub certificate: Files,
+    /// What clients may do.
+    pub limits: Limits,
+}
+
+/// It is served.
+struct Serving {
+    hub: Arc<Hub>,
+    certificate: Arc<Certificate>,
+    stop: watch::Sender<bool>,
+    /// `None` when it has ended.
+    runtime: Option<Runtime>,
+    lines: Vec<String>,
+}
+
+impl SideServer for Encrypted {
+    fn start(&self, senders: Vec<SideSender>) -> Result<Arc<dyn Running>, String> {
+        let certificate = Arc::new(Certificate::load(self.certificate.clone())?);
+        let threads = senders.len().clamp(1, THREADS_MAX);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("dns-encrypted")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("threads for encrypted transports: {error}"))?;
+        let (stop, stopped) = watch::channel(false);
+        let hub = Arc::new(Hub::new(senders, self.limits.clone()));
+        let mut lines = Vec::new();
+        // Sockets of tokio and quinn belong to the runtime that they are made in.
+        let context = runtime.enter();
+        let over_tcp = [
+            (&self.tls, "dot", Transport::Tls),
+            (&self.https, "h2", Transport::Https(self.https_path.as_str().into())),
+        ];
+        for (addresses, alpn, transport) in over_tcp {
+            let acceptor = TlsAcceptor::from(Arc::new(certificate.config(&[alpn.as_bytes()])?));
+            for &address in addresses {
+                let (listener, address) =
+                    listen::bind(address).map_err(|error| cannot_listen(address, &error))?;
+                lines.push(match &transport {
+                    Transport::Tls => format!("DNS over TLS at {address}"),
+                    Transport::Https(path) => format!("DNS over HTTPS at https://{address}{path}"),
+                });
+                let host = Listener { hub: hub.clone(), transport: transport.clone() };
+                let (acceptor, stopped) = (acceptor.clone(), stopped.clone());
+                runtime.spawn(listen::accept(Arc::new(host), listener, acceptor, stopped));
+            }
+        }
+        for &address in &self.quic {
+            let config = quic::config(certificate.config(&[b"doq"])?, &self.limits)?;
+            let (endpoint, address) =
+                bind_quic(address, config).map_err(|error| cannot_listen(address, &error))?;
+            lines.push(format!("DNS over QUIC at {address}"));
+            runtime.spawn(quic::accept(hub.clone(), endpoint, stopped.clone()));
+        }
+        drop(context);
+        Ok(Arc::new(Serving { hub, certificate, stop, runtime: Some(runtime), lines }))
+    }
+}
+
+fn bind_quic(
+    address: SocketAddr,
+    config: quinn::ServerConfig,
+) -> io::Result<(Endpoint, SocketAddr)> {
+    let socket = UdpSocket::bind(address)?;
+    let address = socket.local_addr()?;
+    let runtime = Arc::new(TokioRuntime);
+    let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?;
+    Ok((endpoint, address))
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
+    format!("cannot listen at {address}: {error}")
+}
+
+impl Running for Serving {
+    fn lines(&self) -> Vec<String> {
+        self.lines.clone()
+    }
+
+    fn reload(&self) -> String {
+        match self.certificate.reload() {
+            Ok(()) => "certificate reloaded".to_owned(),
+            Err(error) => format!("certificate unchanged: {error}"),
+        }
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        self.hub.gauges()
+    }
+
+    fn drain(&self) {
+        self.stop.send_replace(true);
+    }
+
+    fn finish(&self) {
+        self.drain();
+        let until = Instant::now() + FINISH;
+        while self.hub.open() > 0 && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Nothing is waited for: all that a task does may be cut off.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Upstreams that are asked over TLS, HTTPS or QUIC.
+//!
+//! ```text
+//! a core -> BackendQuery -> a task -> the line in use, or a new one -> the answer, or the query is dropped
+//! none -> connecting -> in use -> lost, idle, or silent -> none
+//!               | fails: nobody tries again before the pause is over
+//! ```
+//!
+//! A *line* is one connection, which all cores share: questions are written as they come, and answers taken in any order.
+//! A connection that was lost while it was used again is replaced, and the question asked once more: servers close what
+//! rests, and may do so in the moment in which we ask (RFC 7766, section 6.2.4). One that leaves several questions in a row
+//! unanswered until their time is over is taken for dead.
+//!
+//! Whom we ask is known by its certificate, for the name that was given, or else for its address; a server that does not
+//! prove itself is not asked, which is told and counted. Sessions are resumed where the server can; 0-RTT is off, for
+//! whoever replays it learns what is asked. Questions are padded to multiples of 128 octets (RFC 8467).
+//!
+//! Bounds: queries of the cores, `ASKED_MAX` of them on a line. Cost: a thread an upstream, a task a question.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use larder_dns::backend::{Backend, BackendQuery};
+use larder_dns::metrics::Gauge;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Mutex as TurnMutex, oneshot};
+use tokio::time::{Instant, timeout};
+
+use crate::padding::{QUESTION_BLOCK_BYTES, pad};
+
+mod https;
+mod quic;
+mod target;
+mod tls;
+
+pub use larder_tls::Trust;
+pub use target::{Target, TargetError, Transport};
+
+/// How long a connection and its handshakes may take.
+const CONNECT: Duration = Duration::from_secs(4);
+
+/// A connection that was not used for so long is closed.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// The first and the longest pause after a connection could not be had.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Questions in a row without an answer after which a line is taken for dead.
+const SILENT_MAX: u32 = 3;
+
+/// Questions on a line at once.
+const ASKED_MAX: usize = 4_096;
+
+/// Octets of the longest message.
+const MESSAGE_BYTES_MAX: usize = 65_535;
+
+/// Octets of a message's header.
+const HEADER_BYTES: usize = 12;
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fault {
+    /// The connection could not be had.
+    Unreachable(String),
+    /// The server did not prove that it is who it should be.
+    Unproven(String),
+    /// The connection was lost, or never taken: it may be asked again on another.
+    Lost,
+    /// The server answered, with nothing that is of use.
+    Useless,
+}
+
+impl Fault {
+    /// Why a TLS handshake failed.
+    fn of_handshake(error: &io::Error) -> Fault {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match tls {
+            Some(rustls::Error::InvalidCertificate(_)) => Fault::Unproven(error.to_string()),
+            _ => Fault::Unreachable(error.to_string()),
+        }
+    }
+}
+
+/// A connection in use. Clones are the same one.
+#[derive(Debug, Clone)]
+enum Line {
+    Tls(tls::Line),
+    Https(https::Line),
+    Quic(quic::Line),
+}
+
+impl Line {
+    async fn ask(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
+        match self {
+            Line::Tls(line) => line.ask(message).await,
+            Line::Https(line) => line.ask(message).await,
+            Line::Quic(line) => line.ask(message).await,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Default)]
+struct Counters {
+    connections: AtomicU64,
+    unreachable: AtomicU64,
+    unproven: AtomicU64,
+    lost: AtomicU64,
+    useless: AtomicU64,
+    silent: AtomicU64,
+}
+
+impl Counters {
+    fn note(&self, fault: &Fault) {
+        let counter = match fault {
+            Fault::Unreachable(_) => &self.unreachable,
+            Fault::Unproven(_) => &self.unproven,
+            Fault::Lost => &self.lost,
+            Fault::Useless => &self.useless,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+/// The line in use, and when another may be tried.
+#[derive(Debug, Default)]
+struct Current {
+    line: Option<Line>,
+    /// Counts the lines, so that nobody takes down another than it means.
+    number: u64,
+    /// Connections that failed since the last that did not.
+    pause: Option<(Instant, Duration)>,
+    /// What was said last of why there is no connection.
+    trouble: Option<String>,
+    news: Option<String>,
+}
+
+/// One upstream over an encrypted transport.
+pub struct Encrypted {
+    shared: Arc<Shared>,
+    running: Mutex<Option<Running>>,
+}
+
+/// What its tasks share.
+#[derive(Debug)]
+struct Shared {
+    target: Target,
+    tls: Arc<ClientConfig>,
+    /// Where it is asked from.
+    source: Option<IpAddr>,
+    current: Mutex<Current>,
+    /// Who has it connects; others wait for what comes of it.
+    turn: TurnMutex<()>,
+    /// Questions in a row that were not answered in time.
+    silent: AtomicU32,
+    counters: Counters,
+}
+
+struct Running {
+    runtime: Handle,
+    /// Dropped, it ends the thread.
+    _ends: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Encrypted({})", self.shared.target)
+    }
+}
+
+impl Encrypted {
+    /// An upstream that proves itself by `trust`, asked from `source` where one is given. The error says what to do.
+    pub fn new(target: Target, trust: &Trust, source: Option<IpAddr>) -> Result<Encrypted, String> {
+        let tls = Arc::new(trust.config(target.transport.alpn(), "upstream-ca")?);
+        let shared = Shared {
+            target,
+            tls,
+            source,
+            current: Mutex::default(),
+            turn: TurnMutex::default(),
+            silent: AtomicU32::new(0),
+            counters: Counters::default(),
+        };
+        Ok(Encrypted { shared: Arc::new(shared), running: Mutex::new(None) })
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backend for Encrypted {
+    fn start(&self) -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (ends, ended) = oneshot::channel();
+        let name = "dns-upstream".to_owned();
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            // What is told is that the sender has gone.
+            let _ = runtime.block_on(ended);
+            runtime.shutdown_background();
+        })?;
+        *self.running() = Some(Running { runtime: handle, _ends: ends, thread });
+        Ok(())
+    }
+
+    fn ask(&self, query: BackendQuery) {
+        if let Some(running) = &*self.running() {
+            running.runtime.spawn(run(self.shared.clone(), query));
+        }
+    }
+
+    fn stop(&self) {
+        let Some(Running { thread, runtime, _ends }) = self.running().take() else { return };
+        drop((_ends, runtime));
+        // It has nothing to do but end; a panic was told by itself.
+        let _ = thread.join();
+    }
+
+    fn news(&self) -> Option<String> {
+        self.shared.current().news.take()
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let counters = &self.shared.counters;
+        let upstream = self.shared.target.to_string();
+        let gauge = |(name, help, value): (_, _, &AtomicU64)| Gauge {
+            name,
+            help,
+            label: Some(("upstream", upstream.clone())),
+            value: value.load(Relaxed) as f64,
+        };
+        [
+            (
+                "upstream_connections_total",
+                "Encrypted connections to upstreams made",
+                &counters.connections,
+            ),
+            (
+                "upstream_connections_failed_total",
+                "Encrypted connections to upstreams that could not be made",
+                &counters.unreachable,
+            ),
+            (
+                "upstream_unproven_total",
+                "Upstreams that did not prove to be who they should be",
+                &counters.unproven,
+            ),
+            (
+                "upstream_connections_lost_total",
+                "Times that an encrypted connection ended under a question",
+                &counters.lost,
+            ),
+            (
+                "upstream_responses_useless_total",
+                "Responses of encrypted upstreams that hold no answer",
+                &counters.useless,
+            ),
+            (
+                "upstream_silent_total",
+                "Questions that an encrypted upstream did not answer in time",
+                &counters.silent,
+            ),
+        ]
+        .map(gauge)
+        .into()
+    }
+}
+
+/// Answers a query, or drops it.
+async fn run(shared: Arc<Shared>, query: BackendQuery) {
+    let mut message = query.message().to_vec();
+    pad(&mut message, QUESTION_BLOCK_BYTES);
+    let wait = Duration::from_millis(u64::from(query.wait_ms()));
+    let mut number = None;
+    match timeout(wait, shared.ask(message, &mut number)).await {
+        Ok(Some(answer)) => {
+            shared.silent.store(0, Relaxed);
+            query.answer(answer);
+        }
+        Ok(None) => {}
+        Err(_) => {
+            shared.counters.silent.fetch_add(1, Relaxed);
+            if let Some(number) = number
+                && shared.silent.fetch_add(1, Relaxed) + 1 >= SILENT_MAX
+            {
+                shared.silent.store(0, Relaxed);
+                shared.hang_up(number);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, on a second line where the first had been used before and is lost. `number` is that of the line last asked.
+    async fn ask(
+        self: &Arc<Shared>,
+        message: Vec<u8>,
+        number: &mut Option<u64>,
+    ) -> Option<Vec<u8>> {
+        for is_last in [false, true] {
+            let (line, at, is_new) = self.line().await?;
+            *number = Some(at);
+            match line.ask(message.clone()).await {
+                Ok(answer) => return Some(answer),
+                Err(fault) => {
+                    self.counters.note(&fault);
+                    if fault != Fault::Lost {
+                        return None;
+                    }
+                    self.hang_up(at);
+                    if is_new || is_last {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Lets go of a line; what it is still asked is lost when the last who asks by it has gone.
+    fn hang_up(&self, number: u64) {
+        let mut current = self.current();
+        if current.number == number {
+            current.line = None;
+        }
+    }
+
+    /// The line in use with its number, or a new one, which is true.
+    async fn line(self: &Arc<Shared>) -> Option<(Line, u64, bool)> {
+        if let Some((line, number)) = self.in_use() {
+            return Some((line, number, false));
+        }
+        // In a task of its own: whoever waits for it may lose patience, and others want it all the same.
+        let shared = self.clone();
+        tokio::spawn(async move { shared.connect().await }).await.ok()?
+    }
+
+    fn in_use(&self) -> Option<(Line, u64)> {
+        let current = self.current();
+        current.line.clone().map(|line| (line, current.number))
+    }
+
+    /// Connects, unless somebody else has meanwhile, or could not a moment ago.
+    async fn connect(&self) -> Option<(Line, u64, bool)> {
+        let _turn = self.turn.lock().await;
+        if let Some((line, number)) = self.in_use() {
+            return Some((line, number, true));
+        }
+        if self.current().pause.is_some_and(|(until, _)| Instant::now() < until) {
+            return None;
+        }
+        let late = || Fault::Unreachable("it took too long".to_owned());
+        let made = timeout(CONNECT, self.make()).await.unwrap_or_else(|_| Err(late()));
+        let mut current = self.current();
+        match made {
+            Ok(line) => {
+                self.counters.connections.fetch_add(1, Relaxed);
+                current.line = Some(line.clone());
+                current.number += 1;
+                current.pause = None;
+                if current.trouble.take().is_some() {
+                    current.news = Some(format!("upstream {} can be asked again", self.target));
+                }
+                Some((line, current.number, true))
+            }
+            Err(fault) => {
+                self.counters.note(&fault);
+                let pause = current.pause.map_or(PAUSE_MIN, |(_, last)| (2 * last).min(PAUSE_MAX));
+                current.pause = Some((Instant::now() + pause, pause));
+                let trouble = match fault {
+                    Fault::Unproven(text) => format!(
+                        "upstream {} does not prove to be {}, and is not asked: {text}",
+                        self.target,
+                        self.target.name_text()
+                    ),
+                    Fault::Unreachable(text) => {
+                        format!("upstream {} cannot be asked: {text}", self.target)
+                    }
+                    Fault::Lost | Fault::Useless => {
+                        format!("upstream {} cannot be asked: it hung up", self.target)
+                    }
+                };
+                // Told once, however long it lasts.
+                if current.trouble.as_ref() != Some(&trouble) {
+                    current.news = Some(trouble.clone());
+                    current.trouble = Some(trouble);
+                }
+                None
+            }
+        }
+    }
+
+    async fn make(&self) -> Result<Line, Fault> {
+        match &self.target.transport {
+            Transport::Tls => tls::Line::connect(self).await.map(Line::Tls),
+            Transport::Https(path) => https::Line::connect(self, path).await.map(Line::Https),
+            Transport::Quic => quic::Line::connect(self).await.map(Line::Quic),
+        }
+    }
+
+    /// TCP and TLS to the upstream.
+    async fn connect_tls(
+        &self,
+    ) -> Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>, Fault> {
+        let unreachable = |error: io::Error| Fault::Unreachable(error.to_string());
+        let address = self.target.address;
+        let socket = match address {
+            SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4(),
+            SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6(),
+        };
+        let socket = socket.map_err(unreachable)?;
+        if let Some(source) = self.source {
+            socket.bind(SocketAddr::new(source, 0)).map_err(unreachable)?;
+        }
+        let stream = socket.connect(address).await.map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let connector = tokio_rustls::TlsConnector::from(self.tls.clone());
+        let name: ServerName<'static> = self.target.name.clone();
+        connector.connect(name, stream).await.map_err(|error| Fault::of_handshake(&error))
+    }
+}
+
+/// True where octets may be a message that answers one.
+fn is_message(octets: &[u8]) -> bool {
+    (HEADER_BYTES..=MESSAGE_BYTES_MAX).contains(&octets.len())
+}

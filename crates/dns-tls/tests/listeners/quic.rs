@@ -1,0 +1,181 @@
+//! DNS over QUIC.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use larder_dns::dnstap::Protocol;
+use larder_dns_tls::Limits;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{
+    ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, ReadToEndError,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use larder_testkit::dns::framed;
+use larder_testkit::wait::PATIENCE;
+
+use crate::world::{HUGE_BYTES, NAME, PADDING, World, answers, impatient, question};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A connection, with what sends for it.
+async fn connect(world: &World, alpn: &[&str]) -> Result<(Endpoint, Connection), ConnectionError> {
+    let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let tls = (*world.client(alpn)).clone();
+    let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    let connecting = endpoint.connect_with(config, world.quic(), NAME).unwrap();
+    let connection = timeout(PATIENCE, connecting).await.expect("it ends")?;
+    Ok((endpoint, connection))
+}
+
+/// Sends octets on a stream of their own, and reads what comes.
+async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEndError> {
+    let (mut send, mut receive) = connection.open_bi().await.unwrap();
+    // The server may have reset it before all was sent.
+    let _ = send.write_all(octets).await;
+    let _ = send.finish();
+    timeout(PATIENCE, receive.read_to_end(1 << 20)).await.expect("it ends")
+}
+
+/// Asks what is held back until the world releases it, and sees that it is: the question, and its answer to come.
+async fn ask_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
+    let held = question(0, "hold", b"");
+    let (connection, octets) = (connection.clone(), framed(&held));
+    let waiting = tokio::spawn(async move { ask(&connection, &octets).await.unwrap() });
+    world.held(1).await;
+    (held, waiting)
+}
+
+async fn closed_with(connection: &Connection) -> u64 {
+    match timeout(PATIENCE, connection.closed()).await.expect("it ends") {
+        ConnectionError::ApplicationClosed(ApplicationClose { error_code, .. }) => {
+            error_code.into_inner()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Questions on streams of their own are answered in any order, huge and padded ones too; the core learns how they came.
+#[test]
+fn questions() {
+    let world = World::start(Limits::default());
+    runtime().block_on(async {
+        let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
+        let (held, waiting) = ask_held(&world, &connection).await;
+        for (label, options, bytes) in
+            [("huge", &b""[..], HUGE_BYTES), ("some", PADDING, 468), ("some", b"", 57)]
+        {
+            let asked = question(0, label, options);
+            let told = ask(&connection, &framed(&asked)).await.unwrap();
+            assert_eq!(usize::from(u16::from_be_bytes([told[0], told[1]])), told.len() - 2);
+            assert!(answers(&asked, &told[2..]));
+            assert_eq!(told.len() - 2, bytes);
+        }
+        assert!(answers(&held, &waiting.await.unwrap()[2..]));
+    });
+    assert_eq!(*world.last.lock().unwrap(), Some(([127, 0, 0, 1].into(), Protocol::Quic)));
+}
+
+/// Whatever RFC 9250 calls a fatal error closes the connection with its code, and the server goes on.
+#[test]
+fn fatal_errors() {
+    let world = World::start(Limits::default());
+    let good = framed(&question(0, "some", b""));
+    let mut short = good.clone();
+    short[1] -= 1;
+    let wrong = [
+        framed(&question(1, "some", b"")),
+        [good.clone(), good.clone()].concat(),
+        short,
+        good[..good.len() - 1].to_vec(),
+        framed(&question(0, "some", b"\0\x0b\0\0")),
+        vec![],
+        vec![0],
+        vec![0, 0],
+        vec![0xff; 70_000],
+    ];
+    runtime().block_on(async {
+        for octets in &wrong {
+            let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
+            assert!(ask(&connection, octets).await.is_err());
+            assert_eq!(closed_with(&connection).await, 2, "DOQ_PROTOCOL_ERROR");
+        }
+        let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
+        assert!(ask(&connection, &good).await.is_ok());
+        // No stream of one direction may be opened at all.
+        let one_way = connection.open_uni();
+        assert!(timeout(std::time::Duration::from_millis(50), one_way).await.is_err());
+    });
+    world.await_count("encrypted_violations", "quic", wrong.len() as u64);
+}
+
+/// A question that is not finished, and one that gets no answer, end their streams alone.
+#[test]
+fn streams_that_fail() {
+    let world = World::start(Limits { stall: impatient().stall, ..Limits::default() });
+    runtime().block_on(async {
+        let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
+        let code = |ended: Result<Vec<u8>, ReadToEndError>| match ended {
+            Err(ReadToEndError::Read(quinn::ReadError::Reset(code))) => code.into_inner(),
+            other => panic!("{other:?}"),
+        };
+        let (mut send, mut receive) = connection.open_bi().await.unwrap();
+        send.write_all(&framed(&question(0, "some", b""))).await.unwrap();
+        assert_eq!(code(timeout(PATIENCE, receive.read_to_end(100)).await.unwrap()), 3);
+        assert_eq!(code(ask(&connection, &framed(&question(0, "none", b""))).await), 1);
+        let some = question(0, "some", b"");
+        assert!(answers(&some, &ask(&connection, &framed(&some)).await.unwrap()[2..]));
+    });
+    assert_eq!(world.count("encrypted_timeouts", "quic"), 1);
+}
+
+/// Who names another protocol is refused, and so is who has enough connections; with half of the places taken, a client
+/// shows its address first and is served. Packets that are none change nothing.
+#[test]
+fn connections_are_limited() {
+    let limits = Limits { connections_max: 4, per_client_max: 3, ..Limits::default() };
+    let world = World::start(limits);
+    runtime().block_on(async {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for packet in [&b""[..], b"\xc0\0\0\0\x01", &[0xff; 1_200], &question(0, "some", b"")] {
+            socket.send_to(packet, world.quic()).unwrap();
+        }
+        assert!(connect(&world, &["h3"]).await.is_err());
+        world.await_count("encrypted_connections", "", 0);
+        let mut open = Vec::new();
+        for _ in 0..3 {
+            let (endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
+            assert!(ask(&connection, &framed(&question(0, "some", b""))).await.is_ok());
+            open.push((endpoint, connection));
+        }
+        let refused = connect(&world, &["doq"]).await.map(drop).unwrap_err();
+        assert!(matches!(refused, ConnectionError::ConnectionClosed(_)), "{refused}");
+        assert_eq!(world.count("encrypted_connections_refused", "quic"), 1);
+        for (_, connection) in &open {
+            connection.close(0u32.into(), b"");
+        }
+        for (endpoint, _) in &open {
+            endpoint.wait_idle().await;
+        }
+    });
+    world.await_count("encrypted_connections", "", 0);
+}
+
+/// When the server ends, a question that waits is answered, and the connection is closed without an error.
+#[test]
+fn drains() {
+    let mut world = World::start(Limits::default());
+    runtime().block_on(async {
+        let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
+        let (held, waiting) = ask_held(&world, &connection).await;
+        world.drain();
+        world.release();
+        assert!(answers(&held, &waiting.await.unwrap()[2..]));
+        assert_eq!(closed_with(&connection).await, 0, "DOQ_NO_ERROR");
+    });
+    world.finish();
+}

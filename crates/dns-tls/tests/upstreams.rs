@@ -1,0 +1,393 @@
+//! Upstreams over TLS, HTTPS and QUIC: against this crate's own server, and against servers that fail at each point.
+//!
+//! A core is played by the test: it hands queries out and waits for them to come back.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use larder_dns::backend::{Backend, Backends};
+use larder_dns::core::Client;
+use larder_dns::side_query::{Inbox, Running, SideServer, channel};
+use larder_dns_tls::upstream::{Encrypted, Target, Trust};
+use larder_dns_tls::{Encrypted as Server, Files, HTTPS_PATH, Limits};
+use larder_io::epoll::{Events, Interest, Poller, Waker};
+use larder_testkit::dns;
+use larder_testkit::tls::Identity;
+use larder_testkit::wait::{PATIENCE, until_so};
+use rustls::{ServerConnection, StreamOwned};
+
+const NAME: &str = "dns.example";
+const SCHEMES: [&str; 3] = ["tls", "https", "quic"];
+
+fn trust(identity: &Identity) -> Trust {
+    Trust::File(identity.chain())
+}
+
+/// This crate's server. Its core echoes questions as answers, but for names that begin with `none`.
+struct Echo {
+    running: Option<Arc<dyn Running>>,
+    addresses: Vec<SocketAddr>,
+    ends: Arc<AtomicBool>,
+    core: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    fn start(identity: &Identity, addresses: Option<Vec<SocketAddr>>) -> Echo {
+        let waker = Arc::new(Waker::new().unwrap());
+        let (sender, inbox) = channel(waker.clone(), 1_024);
+        let at = |place: usize| match &addresses {
+            Some(addresses) => vec![addresses[place]],
+            None => vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        };
+        let server = Server {
+            tls: at(0),
+            https: at(1),
+            https_path: HTTPS_PATH.to_owned(),
+            quic: at(2),
+            certificate: Files { certificates: identity.chain(), key: identity.key() },
+            limits: Limits::default(),
+        };
+        let running = server.start(vec![sender]).unwrap();
+        let address = |line: &String| {
+            let word = line.split_whitespace().last().unwrap();
+            let word = word.trim_start_matches("https://").trim_end_matches(HTTPS_PATH);
+            word.parse().unwrap()
+        };
+        let addresses = running.lines().iter().map(address).collect();
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = ends.clone();
+        let core = thread::spawn(move || echo(inbox, &waker, &told));
+        Echo { running: Some(running), addresses, ends, core: Some(core) }
+    }
+
+    fn url(&self, scheme: &str, name: &str) -> String {
+        let place = SCHEMES.iter().position(|each| *each == scheme).unwrap();
+        format!("{scheme}://{}#{name}", self.addresses[place])
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        // Dropped at once, as by a crash.
+        self.running = None;
+        self.ends.store(true, Ordering::Relaxed);
+        let core = self.core.take().unwrap();
+        assert!(core.join().is_ok() || thread::panicking());
+    }
+}
+
+/// Plays the core until the end.
+fn echo(mut inbox: Inbox, waker: &Waker, ends: &AtomicBool) {
+    let (poller, mut events) = (Poller::new().unwrap(), Events::new(4));
+    poller.add(waker, 0, Interest::READ).unwrap();
+    let mut taken = Vec::new();
+    while !ends.load(Ordering::Relaxed) {
+        poller.wait(&mut events, Some(20)).unwrap();
+        waker.clear().unwrap();
+        inbox.take(&mut taken);
+        for (client, message) in taken.drain(..) {
+            let Client::Side { slot, .. } = client else { panic!("{client:?}") };
+            if message[13..].starts_with(b"none") {
+                inbox.ignore(slot);
+                continue;
+            }
+            inbox.answer(slot, 65_535, |out| Some(answer(&message, out)));
+        }
+        inbox.flush();
+    }
+}
+
+/// An answer that has no record.
+fn answer(question: &[u8], out: &mut [u8]) -> usize {
+    out[..question.len()].copy_from_slice(question);
+    out[2] |= 0x80;
+    question.len()
+}
+
+/// A core's side of an upstream.
+struct Asker {
+    backends: Backends,
+    upstream: Arc<Encrypted>,
+    poller: Poller,
+    waker: Arc<Waker>,
+    next: u64,
+}
+
+impl Asker {
+    fn new(url: &str, trust: &Trust) -> Asker {
+        let upstream = Encrypted::new(Target::parse(url).unwrap(), trust, None).unwrap();
+        let upstream = Arc::new(upstream);
+        upstream.start().unwrap();
+        let backend: Arc<dyn Backend> = upstream.clone();
+        let waker = Arc::new(Waker::new().unwrap());
+        let poller = Poller::new().unwrap();
+        poller.add(&*waker, 0, Interest::READ).unwrap();
+        let backends = Backends::new(&[backend], 0, 5_000, waker.clone());
+        Asker { backends, upstream, poller, waker, next: 0 }
+    }
+
+    /// Asks for names of these labels at once; the answers in their order.
+    fn ask(&mut self, labels: &[&str], wait_ms: u32) -> Vec<Option<Vec<u8>>> {
+        let first = self.next;
+        for label in labels {
+            assert!(self.backends.ask(0, self.next, &question(label), wait_ms));
+            self.next += 1;
+        }
+        let mut came = vec![None; labels.len()];
+        let (begun, mut missing) = (Instant::now(), labels.len());
+        let mut events = Events::new(4);
+        while missing > 0 {
+            assert!(begun.elapsed() < PATIENCE, "a query does not come back");
+            self.poller.wait(&mut events, Some(1_000)).unwrap();
+            self.waker.clear().unwrap();
+            while let Some((tag, octets)) = self.backends.take() {
+                came[(tag - first) as usize] = octets;
+                missing -= 1;
+            }
+        }
+        came
+    }
+
+    /// True where one question is answered.
+    fn is_answered(&mut self, label: &str) -> bool {
+        let octets = self.ask(&[label], 30_000).remove(0);
+        octets.is_some_and(|octets| fits(label, &octets))
+    }
+
+    /// Asks until an answer comes.
+    fn await_answer(&mut self, label: &str) {
+        until_so(label, || self.is_answered(label));
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        let gauges = self.upstream.gauges();
+        gauges.iter().find(|gauge| gauge.field() == name).unwrap().value as u64
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.upstream.stop();
+    }
+}
+
+/// A question for `<label>.example`, with an OPT record that is last.
+fn question(label: &str) -> Vec<u8> {
+    dns::question_with(0, format!("{label}.example"), dns::A, b"")
+}
+
+/// True where an answer repeats the question.
+fn fits(label: &str, octets: &[u8]) -> bool {
+    let asked = question(label);
+    // But for its OPT record, which was padded.
+    octets[2] & 0x80 != 0 && octets[12..].starts_with(&asked[12..asked.len() - 11])
+}
+
+/// Over each transport, questions in great number are answered each with its own over one connection, padded on the way;
+/// one that the server does not answer costs no other.
+#[test]
+fn each_transport() {
+    let identity = Identity::new(NAME);
+    let server = Echo::start(&identity, None);
+    for scheme in SCHEMES {
+        let mut asker = Asker::new(&server.url(scheme, NAME), &trust(&identity));
+        let labels: Vec<String> = (0..1_000).map(|number| format!("n{number}")).collect();
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        for (label, octets) in labels.iter().zip(asker.ask(&labels, 30_000)) {
+            let octets = octets.unwrap();
+            assert!(fits(label, &octets), "{scheme} {label}");
+            assert_eq!(octets.len(), 468, "the question was padded, and so its answer");
+        }
+        assert_eq!(asker.count("upstream_connections"), 1, "{scheme}");
+        let both = asker.ask(&["none", "some"], 1_000);
+        assert!(both[0].is_none() && both[1].is_some());
+        assert!(asker.upstream.news().is_none());
+    }
+}
+
+/// A server that does not prove the name that was given, or that nobody vouches for, is not asked; that is told once, and
+/// counted.
+#[test]
+fn who_does_not_prove_it() {
+    let (identity, other) = (Identity::new(NAME), Identity::new(NAME));
+    let server = Echo::start(&identity, None);
+    for scheme in SCHEMES {
+        for (name, trusted) in [("other.example", trust(&identity)), (NAME, trust(&other))] {
+            let mut asker = Asker::new(&server.url(scheme, name), &trusted);
+            assert!(!asker.is_answered("some"));
+            let news = asker.upstream.news().unwrap();
+            assert!(news.contains(&format!("does not prove to be {name}")), "{news}");
+            assert_eq!(asker.count("upstream_unproven"), 1);
+            assert_eq!(asker.count("upstream_connections"), 0);
+            assert!(asker.upstream.news().is_none());
+        }
+        // By its address it is known too.
+        let url = server.url(scheme, "127.0.0.1");
+        assert!(Asker::new(&url, &trust(&identity)).is_answered("some"));
+    }
+}
+
+/// A server that goes away and comes back is asked again, and both are told.
+#[test]
+fn comes_back() {
+    let identity = Identity::new(NAME);
+    for scheme in SCHEMES {
+        let server = Echo::start(&identity, None);
+        let (addresses, url) = (server.addresses.clone(), server.url(scheme, NAME));
+        let mut asker = Asker::new(&url, &trust(&identity));
+        assert!(asker.is_answered("before"));
+        drop(server);
+        if scheme != "quic" {
+            // Over QUIC silence says nothing, so that only time does.
+            assert!(!asker.is_answered("meanwhile"));
+            assert!(asker.upstream.news().unwrap().contains("cannot be asked"));
+        }
+        let _server = Echo::start(&identity, Some(addresses));
+        if scheme == "quic" {
+            // Three questions without an answer, and the connection is taken for dead.
+            for _ in 0..3 {
+                asker.ask(&["lost"], 100);
+            }
+        }
+        asker.await_answer("after");
+        if scheme != "quic" {
+            assert!(asker.upstream.news().unwrap().contains("can be asked again"));
+        }
+    }
+}
+
+/// A TLS server of the test's: `each` is called with each connection's number and stream, handshake not yet made.
+fn played(
+    identity: &Identity,
+    mut each: impl FnMut(usize, StreamOwned<ServerConnection, TcpStream>) + Send + 'static,
+) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tls://{}#{NAME}", listener.local_addr().unwrap());
+    let config = identity.server(&["dot"]);
+    // It ends with the process.
+    thread::spawn(move || {
+        for (number, socket) in listener.incoming().map_while(Result::ok).enumerate() {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            each(number, StreamOwned::new(connection, socket));
+        }
+    });
+    url
+}
+
+fn receive(stream: &mut impl Read) -> Option<Vec<u8>> {
+    dns::read_framed(stream).ok()
+}
+
+fn send(stream: &mut impl Write, message: &[u8]) {
+    // The client may have gone.
+    let _ = stream.write_all(&dns::framed(message)).and_then(|()| stream.flush());
+}
+
+fn answered(mut question: Vec<u8>) -> Vec<u8> {
+    question[2] |= 0x80;
+    question
+}
+
+/// Answers in the reverse order, with others that nobody asked for between them, reach their questions.
+#[test]
+fn answers_out_of_order() {
+    const COUNT: usize = 50;
+    let identity = Identity::new(NAME);
+    let url = played(&identity, |_, mut stream| {
+        let mut asked: Vec<_> = (0..COUNT).map_while(|_| receive(&mut stream)).collect();
+        while let Some(question) = asked.pop() {
+            let mut foreign = answered(question.clone());
+            foreign[0] ^= 0x80;
+            send(&mut stream, &foreign);
+            send(&mut stream, &answered(question));
+        }
+    });
+    let mut asker = Asker::new(&url, &trust(&identity));
+    let labels: Vec<String> = (0..COUNT).map(|number| format!("n{number}")).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    for (label, octets) in labels.iter().zip(asker.ask(&labels, 30_000)) {
+        assert!(fits(label, &octets.unwrap()));
+    }
+}
+
+/// A connection that is closed under a question, after it had served others, is replaced, and the question asked again; a
+/// new one that is closed at once is not tried twice for the same question.
+#[test]
+fn closed_under_a_question() {
+    let identity = Identity::new(NAME);
+    let url = played(&identity, |_, mut stream| {
+        // One answer a connection, and the second question is read and not answered.
+        if let Some(question) = receive(&mut stream) {
+            send(&mut stream, &answered(question));
+        }
+        receive(&mut stream);
+    });
+    let mut asker = Asker::new(&url, &trust(&identity));
+    for label in ["one", "two", "three"] {
+        assert!(asker.ask(&[label], 30_000)[0].is_some(), "{label}");
+    }
+    assert_eq!(
+        (asker.count("upstream_connections"), asker.count("upstream_connections_lost")),
+        (3, 2)
+    );
+}
+
+/// A server that ends at any point of a connection's life, or says what is no TLS, no message or part of one, costs the
+/// question it was asked, and nobody waits for ever.
+#[test]
+fn ends_at_each_point() {
+    let identity = Identity::new(NAME);
+    type Act = fn(usize, StreamOwned<ServerConnection, TcpStream>);
+    let acts: [Act; 6] = [
+        |_, stream| drop(stream),
+        |_, mut stream| drop(stream.sock.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+        |_, mut stream| drop(stream.flush()),
+        |_, mut stream| drop(receive(&mut stream)),
+        |_, mut stream| {
+            receive(&mut stream);
+            drop(stream.write_all(&[0xff, 0xff, 0, 1, 0x81]).and_then(|()| stream.flush()));
+        },
+        |_, mut stream| {
+            receive(&mut stream);
+            send(&mut stream, b"short");
+        },
+    ];
+    for (at, act) in acts.into_iter().enumerate() {
+        let mut asker = Asker::new(&played(&identity, act), &trust(&identity));
+        assert!(asker.ask(&["some"], 30_000)[0].is_none(), "act {at}");
+    }
+}
+
+/// A server that takes connections and says nothing, before or after the handshake, keeps a question no longer than it may
+/// wait; after some such questions it is tried anew.
+#[test]
+fn says_nothing() {
+    let identity = Identity::new(NAME);
+    let mut kept = Vec::new();
+    let url = played(&identity, move |number, mut stream| {
+        if number > 0 {
+            while let Some(question) = receive(&mut stream) {
+                send(&mut stream, &answered(question));
+            }
+        } else {
+            let _ = stream.flush();
+            kept.push(thread::spawn(move || while receive(&mut stream).is_some() {}));
+        }
+    });
+    let mut asker = Asker::new(&url, &trust(&identity));
+    // The handshake may take as long as it does on a slow machine: it is made whoever waits.
+    while asker.count("upstream_connections") == 0 {
+        assert!(asker.ask(&["some"], 50)[0].is_none());
+    }
+    while asker.count("upstream_connections") == 1 {
+        asker.ask(&["some"], 50);
+    }
+    asker.await_answer("again");
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("quic://{}#{NAME}", silent.local_addr().unwrap());
+    assert!(Asker::new(&url, &trust(&identity)).ask(&["some"], 50)[0].is_none());
+}

@@ -1,0 +1,752 @@
+//! Real sockets over loopback, one thread, and a clock that the tests set: what must come is polled
+//! for, a bounded number of times.
+
+use super::*;
+use larder_io::epoll::Events;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+
+const SPACE: u8 = 7;
+const LISTENER: u64 = 1;
+
+/// Turns in which what must come has to come; each waits for a few milliseconds where nothing does.
+const TURNS_MAX: usize = 5_000;
+
+/// What the caller does with a question.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    /// Sends it back.
+    Echo,
+    /// Answers so many octets, each the question's first.
+    Long(usize),
+    /// Keeps it in `asked`.
+    Keep,
+}
+
+/// A server's loop.
+struct Server {
+    poller: Poller,
+    events: Events,
+    listener: TcpListener,
+    streams: ClientTcp,
+    now_ms: u64,
+    manner: Manner,
+    asked: Vec<(StreamId, Vec<u8>)>,
+}
+
+impl Server {
+    fn new(limits: Limits) -> Server {
+        let poller = Poller::new().unwrap();
+        let listener = tcp::listen("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
+        poller.add(&listener, LISTENER, Interest::READ).unwrap();
+        Server {
+            poller,
+            events: Events::new(64),
+            listener,
+            streams: ClientTcp::new(limits, SPACE),
+            now_ms: 1_000,
+            manner: Manner::Echo,
+            asked: Vec::new(),
+        }
+    }
+
+    fn turn(&mut self) {
+        let Server { poller, events, listener, streams, now_ms, manner, asked } = self;
+        let mut each = |streams: &mut ClientTcp, id, _: SocketAddr, message: &[u8]| match *manner {
+            Manner::Keep => asked.push((id, message.to_vec())),
+            Manner::Echo => {
+                streams.answer(id, message.len(), |room| {
+                    room.copy_from_slice(message);
+                    Some(message.len())
+                });
+            }
+            Manner::Long(length) => {
+                streams.answer(id, length, |room| {
+                    room.fill(message[0]);
+                    Some(length)
+                });
+            }
+        };
+        poller.wait(events, Some(1)).unwrap();
+        for event in events.iter() {
+            if streams.owns(event.token) {
+                streams.ready(event, &mut each);
+            } else {
+                streams.accept(listener, poller, *now_ms).unwrap();
+            }
+        }
+        streams.expire(*now_ms);
+        streams.flush(poller, *now_ms, &mut each);
+        streams.validate();
+    }
+
+    /// Turns until `done`.
+    fn until(&mut self, mut done: impl FnMut(&mut Server) -> bool) {
+        for _ in 0..TURNS_MAX {
+            if done(self) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("what must come did not: {:?}", self.streams.counters());
+    }
+
+    /// A few turns in which nothing that matters is to happen.
+    fn rest(&mut self) {
+        (0..5).for_each(|_| self.turn());
+    }
+
+    /// A client at an address of this host, accepted.
+    fn client(&mut self, from: &str) -> Client {
+        let opened = self.streams.counters.opened;
+        let client = self.connect(from);
+        self.until(|it| it.streams.counters.opened > opened);
+        client
+    }
+
+    /// A client whose connection nobody has accepted yet.
+    fn connect(&mut self, from: &str) -> Client {
+        let local = Some(SocketAddr::new(from.parse().unwrap(), 0));
+        let at = self.listener.local_addr().unwrap();
+        let socket =
+            tcp::connect(at, &tcp::ConnectOptions { local, ..Default::default() }).unwrap();
+        // On loopback the connection is there when `connect` returns, and if not, writing says so.
+        Client { socket, got: Vec::new(), end: None }
+    }
+
+    fn answer(&mut self, id: StreamId, answer: &[u8]) -> bool {
+        self.streams.answer(id, answer.len(), |room| {
+            room.copy_from_slice(answer);
+            Some(answer.len())
+        })
+    }
+
+    fn closed(&self, cause: Cause) -> u64 {
+        self.streams.counters.closed_by(cause)
+    }
+
+    fn is_listed(&self, list: usize) -> bool {
+        self.streams.table.oldest(list).is_some()
+    }
+}
+
+struct Client {
+    socket: TcpStream,
+    got: Vec<u8>,
+    /// How the stream ended: the error's kind, or `None` for a plain end.
+    end: Option<Option<ErrorKind>>,
+}
+
+impl Client {
+    fn send(&mut self, octets: &[u8]) {
+        self.socket.write_all(octets).unwrap();
+    }
+
+    fn read(&mut self) {
+        let mut room = [0; 65_536];
+        while self.end.is_none() {
+            match self.socket.read(&mut room) {
+                Ok(0) => self.end = Some(None),
+                Ok(count) => self.got.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => self.end = Some(Some(error.kind())),
+            }
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.read();
+        self.end.is_some()
+    }
+
+    /// The whole messages that came.
+    fn messages(&mut self) -> Vec<Vec<u8>> {
+        self.read();
+        let (mut all, mut left) = (Vec::new(), &self.got[..]);
+        while left.len() >= 2 {
+            let end = 2 + usize::from(u16::from_be_bytes([left[0], left[1]]));
+            if left.len() < end {
+                break;
+            }
+            all.push(left[2..end].to_vec());
+            left = &left[end..];
+        }
+        all
+    }
+}
+
+/// Resets a connection.
+fn reset(client: Client) {
+    rustix::net::sockopt::set_socket_linger(&client.socket, Some(Duration::ZERO)).unwrap();
+}
+
+fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
+    let (mut unsent, mut octets) = (Unsent::default(), Vec::new());
+    messages.iter().for_each(|message| unsent.push(message));
+    unsent.send(&mut octets).unwrap();
+    octets
+}
+
+/// So many questions, all different.
+fn questions(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|name| format!("question {name}").into_bytes()).collect()
+}
+
+/// Questions written in one piece are all answered, and their answers leave together.
+#[test]
+fn pipelined() {
+    let mut server = Server::new(Limits::default());
+    let mut client = server.client("127.0.0.1");
+    let sent = questions(100);
+    client.send(&framed(&sent));
+    server.until(|_| client.messages().len() == 100);
+    assert_eq!(client.messages(), sent);
+    let counters = server.streams.counters();
+    assert_eq!((counters.questions, counters.answers), (100, 100));
+    let octets = client.got.len() as u64;
+    assert_eq!((counters.octets_in, counters.octets_out), (octets, octets));
+}
+
+/// A question that comes an octet at a time is whole when its last octet is there, and so is the
+/// next.
+#[test]
+fn octet_by_octet() {
+    let mut server = Server::new(Limits::default());
+    let mut client = server.client("127.0.0.1");
+    let sent = questions(3);
+    for octet in framed(&sent) {
+        client.send(&[octet]);
+        let octets_in = server.streams.counters.octets_in;
+        server.until(|it| it.streams.counters.octets_in > octets_in);
+    }
+    server.until(|_| client.messages().len() == 3);
+    assert_eq!(client.messages(), sent);
+}
+
+/// Answers go out in the order in which they are given, of two streams at once; questions without
+/// an answer hold nothing up, whether the caller says so at once or while writing.
+#[test]
+fn any_order() {
+    let mut server = Server::new(Limits::default());
+    server.manner = Manner::Keep;
+    let mut clients = [server.client("127.0.0.1"), server.client("127.0.0.1")];
+    let sent = questions(10);
+    clients.iter_mut().for_each(|client| client.send(&framed(&sent)));
+    server.until(|it| it.asked.len() == 20);
+    for (id, question) in std::mem::take(&mut server.asked).into_iter().rev() {
+        match question.ends_with(b"3") {
+            true => server.streams.drop_question(id),
+            false if question.ends_with(b"4") => {
+                assert!(!server.streams.answer(id, 9, |_| None));
+            }
+            false => assert!(server.answer(id, &question)),
+        }
+    }
+    assert_eq!(server.streams.counters.octets_out, 0, "invariant 1: `flush` sends them");
+    let expected: Vec<Vec<u8>> =
+        sent.into_iter().rev().filter(|it| !it.ends_with(b"3") && !it.ends_with(b"4")).collect();
+    server.until(|_| clients.iter_mut().all(|client| client.messages() == expected));
+    assert!(!server.is_listed(WAITING) && server.is_listed(IDLE));
+}
+
+/// A client that finishes after its questions still gets the answers; then its stream is closed,
+/// not before.
+#[test]
+fn half_closed() {
+    let mut server = Server::new(Limits::default());
+    server.manner = Manner::Keep;
+    let mut client = server.client("127.0.0.1");
+    let sent = questions(3);
+    client.send(&framed(&sent));
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    server.until(|it| it.asked.len() == 3);
+    server.rest();
+    for (id, question) in std::mem::take(&mut server.asked) {
+        assert!(!client.has_ended());
+        assert!(server.answer(id, &question));
+        server.turn();
+    }
+    server.until(|_| client.has_ended());
+    assert_eq!((client.messages(), client.end), (sent, Some(None)));
+    assert_eq!(server.closed(Cause::Finished), 1);
+    assert!(server.streams.is_empty());
+}
+
+/// A stream has no more questions open than it may; each answer lets one more in, in the order in
+/// which they were sent, and the end of what was sent is seen after the last of them.
+#[test]
+fn unanswered_are_bounded() {
+    let mut server = Server::new(Limits { unanswered_max: 8, ..Limits::default() });
+    server.manner = Manner::Keep;
+    let mut client = server.client("127.0.0.1");
+    let mut sent = questions(600);
+    sent.iter_mut().for_each(|question| question.resize(80, b'.'));
+    let octets = framed(&sent);
+    assert!(octets.len() > 2 * READ_BYTES);
+    client.send(&octets);
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    let mut answered = 0;
+    while answered < sent.len() {
+        let expected = (sent.len() - answered).min(8);
+        server.until(|it| it.asked.len() >= expected);
+        assert_eq!(server.asked.len(), expected);
+        // Some at once, as a loop would.
+        for (id, question) in
+            server.asked.drain(..expected.min(1 + answered % 5)).collect::<Vec<_>>()
+        {
+            assert_eq!(question, sent[answered]);
+            assert!(server.answer(id, &question));
+            answered += 1;
+        }
+        server.turn();
+    }
+    server.until(|_| client.has_ended());
+    assert_eq!(client.messages(), sent);
+    assert_eq!(server.closed(Cause::Finished), 1);
+}
+
+/// A client that does not take its answers is read no more, holds no more than the limit, is reset
+/// when its time is up, and meanwhile others are served.
+#[test]
+fn slow_reader() {
+    let limits = Limits { stall_ms: 3_000, idle_ms: 60_000, ..Limits::default() };
+    let mut server = Server::new(limits);
+    server.manner = Manner::Long(60_000);
+    let mut slow = server.client("127.0.0.1");
+    let asks = framed(&questions(10));
+    server.until(|it| {
+        // Where the server reads no more, at last nothing more can be written.
+        let _ = slow.socket.write(&asks);
+        it.is_listed(STALLED)
+            && it
+                .streams
+                .table
+                .ids()
+                .any(|id| it.streams.table.get(id).unwrap().interest == Interest::WRITE)
+    });
+    let id = server.streams.table.oldest(STALLED).unwrap().0;
+    let stream = server.streams.table.get(id).unwrap();
+    assert!(stream.unsent.len() > 128 << 10 && stream.unsent.len() <= 256 << 10);
+    server.manner = Manner::Echo;
+    let mut quick = server.client("127.0.0.1");
+    let sent = questions(5);
+    quick.send(&framed(&sent));
+    server.until(|_| quick.messages() == sent);
+    // Not before its time: it was heard of last when it stalled.
+    server.now_ms += 2_999;
+    server.rest();
+    assert_eq!(
+        (server.closed(Cause::SlowReader), server.streams.wait_ms(server.now_ms)),
+        (0, Some(1))
+    );
+    server.now_ms += 1;
+    server.rest();
+    assert_eq!((server.closed(Cause::SlowReader), server.streams.len()), (1, 1));
+    server.until(|_| slow.has_ended());
+    assert_eq!(slow.end, Some(Some(ErrorKind::ConnectionReset)));
+    quick.send(&framed(&sent));
+    server.until(|_| quick.messages().len() == 10);
+}
+
+/// A client that takes a little now and then does not prolong its time: what was unsent when it
+/// stalled must be taken. It is reset, so that the kernel does not keep what it still has for it.
+#[test]
+fn trickling_reader() {
+    let mut server = Server::new(Limits { stall_ms: 3_000, ..Limits::default() });
+    // Little room in the kernel, or it would take more at once than a stream may hold.
+    rustix::net::sockopt::set_socket_send_buffer_size(&server.listener, 8 << 10).unwrap();
+    server.manner = Manner::Long(60_000);
+    let mut client = server.client("127.0.0.1");
+    rustix::net::sockopt::set_socket_recv_buffer_size(&client.socket, 8 << 10).unwrap();
+    // One read, so that nothing unread is left, which would make for a reset as well.
+    client.send(&framed(&questions(400)));
+    server.until(|it| it.is_listed(STALLED));
+    server.rest();
+    let before = server.streams.counters.octets_out;
+    let mut room = vec![0; 2_000];
+    for _ in 0..3 {
+        assert_eq!(server.streams.len(), 1);
+        let octets_out = server.streams.counters.octets_out;
+        server.until(|it| {
+            let _ = client.socket.read(&mut room);
+            it.streams.counters.octets_out > octets_out
+        });
+        server.now_ms += 1_000;
+    }
+    assert!(server.streams.counters.octets_out < before + (128 << 10), "less than was unsent");
+    server.turn();
+    assert_eq!((server.closed(Cause::SlowReader), server.streams.len()), (1, 0));
+    server.until(|_| client.has_ended());
+    assert_eq!(client.end, Some(Some(ErrorKind::ConnectionReset)));
+}
+
+/// A slow client that takes what it asked for in time gets all of it: questions that were held back
+/// are handed out when there is room again.
+#[test]
+fn late_reader() {
+    let mut server = Server::new(Limits::default());
+    server.manner = Manner::Long(60_000);
+    let mut client = server.client("127.0.0.1");
+    client.send(&framed(&questions(400)));
+    server.until(|it| it.is_listed(STALLED));
+    let before = server.streams.counters.answers;
+    server.rest();
+    assert!(before < 400);
+    let mut took = 0;
+    server.until(|_| {
+        client.read();
+        took += client.got.len();
+        client.got.clear();
+        took == 400 * 60_002
+    });
+    assert!(server.is_listed(IDLE) && !server.is_listed(STALLED));
+    assert_eq!(server.streams.counters.octets_out, 400 * 60_002);
+}
+
+/// Answers that exceed what may be unsent, to questions that were let in before, end the stream;
+/// they do not pile up.
+#[test]
+fn too_much_unsent() {
+    let mut server = Server::new(Limits { unanswered_max: 2_000, ..Limits::default() });
+    server.manner = Manner::Keep;
+    let mut client = server.client("127.0.0.1");
+    client.send(&framed(&questions(1_500)));
+    server.until(|it| it.asked.len() == 1_500);
+    let ids: Vec<StreamId> = server.asked.drain(..).map(|(id, _)| id).collect();
+    let answered = ids.iter().take_while(|&&id| server.answer(id, &[1; 65_535])).count();
+    assert!((2..1_500).contains(&answered), "{answered}");
+    assert_eq!((server.closed(Cause::SlowReader), server.streams.len()), (1, 0));
+    assert!(!server.answer(ids[0], b"late"));
+    server.rest();
+    server.until(|_| client.has_ended());
+}
+
+/// A question must be whole in its time, which its single octets do not prolong; a client that
+/// sends questions slowly, but whole, stays.
+#[test]
+fn slow_writer() {
+    let mut server = Server::new(Limits { message_ms: 100, idle_ms: 10_000, ..Limits::default() });
+    let (mut slow, mut steady) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
+    let octets = framed(&questions(8));
+    steady.send(&octets[..1]);
+    for step in 0..4 {
+        assert!(!slow.has_ended());
+        slow.send(&octets[step..=step]);
+        steady.send(&octets[1 + 12 * step..13 + 12 * step]);
+        let octets_in = server.streams.counters.octets_in;
+        server.until(|it| it.streams.counters.octets_in >= octets_in + 13);
+        server.now_ms += 30;
+    }
+    server.until(|_| slow.has_ended());
+    server.rest();
+    assert_eq!((server.closed(Cause::SlowWriter), server.streams.len()), (1, 1));
+    assert_eq!(steady.messages().len(), 4);
+    server.now_ms += 70;
+    server.until(|_| steady.has_ended());
+    assert_eq!(server.closed(Cause::SlowWriter), 2);
+}
+
+/// One client has so many streams and no more, and gets one more when one goes; another client is
+/// not touched by it.
+#[test]
+fn too_many_of_one_client() {
+    let mut server = Server::new(Limits { per_client_max: 2, ..Limits::default() });
+    let (first, _second) = (server.client("127.0.0.5"), server.client("127.0.0.5"));
+    let mut third = server.connect("127.0.0.5");
+    server.until(|_| third.has_ended());
+    assert_eq!(server.streams.counters.refused_client, 1);
+    let mut other = server.client("127.0.0.6");
+    drop(first);
+    server.until(|it| it.streams.len() == 2);
+    let _fourth = server.client("127.0.0.5");
+    other.send(&framed(&questions(1)));
+    server.until(|_| other.messages().len() == 1);
+}
+
+/// In a full table a new stream takes the place of the one that is idle for longest, then of one
+/// that does not come to its point; where all wait for answers it is refused.
+#[test]
+fn full_table() {
+    let mut server = Server::new(Limits { streams_max: 3, ..Limits::default() });
+    server.manner = Manner::Keep;
+    let mut clients: Vec<Client> = (0..3).map(|_| server.client("127.0.0.1")).collect();
+    // The second is the only one that does not ask.
+    clients[0].send(&framed(&questions(1)));
+    clients[2].send(&[0]);
+    server.until(|it| it.asked.len() == 1 && it.is_listed(PARTIAL));
+    clients.push(server.client("127.0.0.1"));
+    server.until(|_| clients[1].has_ended());
+    clients[3].send(&framed(&questions(1)));
+    server.until(|it| it.asked.len() == 2);
+    clients.push(server.client("127.0.0.1"));
+    server.until(|_| clients[2].has_ended());
+    clients[4].send(&framed(&questions(1)));
+    server.until(|it| it.asked.len() == 3);
+    assert_eq!((server.closed(Cause::Crowded), server.streams.counters.refused_full), (2, 0));
+    let mut refused = server.connect("127.0.0.1");
+    server.until(|_| refused.has_ended());
+    assert_eq!((server.closed(Cause::Crowded), server.streams.counters.refused_full), (2, 1));
+    for (id, question) in std::mem::take(&mut server.asked) {
+        assert!(server.answer(id, &question));
+    }
+    server.until(|_| [0, 3, 4].iter().all(|&at| clients[at].messages().len() == 1));
+}
+
+/// Idle streams go after their time, a question renews it, and the wait that is told is exact.
+#[test]
+fn idle_streams_go() {
+    let mut server = Server::new(Limits { idle_ms: 1_000, ..Limits::default() });
+    assert_eq!(server.streams.wait_ms(server.now_ms), None);
+    let (mut one, mut two) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
+    assert_eq!(server.streams.wait_ms(server.now_ms), Some(1_000));
+    server.now_ms += 600;
+    two.send(&framed(&questions(1)));
+    server.until(|_| two.messages().len() == 1);
+    server.now_ms += 399;
+    assert_eq!(server.streams.wait_ms(server.now_ms), Some(1));
+    server.rest();
+    assert!(!one.has_ended());
+    server.now_ms += 1;
+    server.until(|_| one.has_ended());
+    assert_eq!(server.streams.wait_ms(server.now_ms), Some(600));
+    server.now_ms += 600;
+    server.until(|_| two.has_ended());
+    assert_eq!((server.closed(Cause::Idle), server.streams.len()), (2, 0));
+}
+
+/// From half a table on idle streams go earlier, the eldest first, and no more of them than it
+/// takes.
+#[test]
+fn crowded_tables_are_impatient() {
+    let mut server = Server::new(Limits { idle_ms: 1_600, streams_max: 8, ..Limits::default() });
+    let mut clients = Vec::new();
+    let waits_ms: Vec<u64> = (0..8)
+        .map(|_| {
+            clients.push(server.client("127.0.0.1"));
+            server.streams.wait_ms(server.now_ms).unwrap()
+        })
+        .collect();
+    assert_eq!(waits_ms, [1_600, 1_600, 1_600, 1_600, 1_200, 800, 400, 100]);
+    server.now_ms += 100;
+    server.until(|it| it.streams.len() == 7);
+    server.rest();
+    assert!(clients[0].has_ended() && !clients[1].has_ended());
+    assert_eq!((server.streams.len(), server.streams.wait_ms(server.now_ms)), (7, Some(300)));
+}
+
+/// A question of no octets, or of more than is allowed, ends a stream: what was asked before is
+/// answered first, what comes after is not looked at.
+#[test]
+fn bad_lengths() {
+    for bad in [vec![], vec![1; 513]] {
+        let mut server = Server::new(Limits { message_bytes_max: 512, ..Limits::default() });
+        server.manner = Manner::Keep;
+        let mut client = server.client("127.0.0.1");
+        let mut sent = questions(1);
+        sent.push(vec![7; 512]);
+        client.send(&framed(&[&sent[..], &[bad], &questions(4)[..]].concat()));
+        server.until(|it| it.asked.len() == 2);
+        server.rest();
+        assert_eq!((server.asked.len(), server.streams.len()), (2, 1));
+        for (id, question) in std::mem::take(&mut server.asked) {
+            assert!(server.answer(id, &question));
+        }
+        server.until(|_| client.has_ended());
+        assert_eq!((client.messages(), client.end), (sent, Some(None)));
+        assert_eq!(server.closed(Cause::BadLength), 1);
+    }
+}
+
+/// A stream that is reset while its questions are open is gone at once; answers to it, and events
+/// of it, find nothing, also when another stream has its slot.
+#[test]
+fn stale_names() {
+    let mut server = Server::new(Limits { unanswered_max: 1, ..Limits::default() });
+    server.manner = Manner::Keep;
+    let mut client = server.client("127.0.0.1");
+    client.send(&framed(&questions(2)));
+    server.until(|it| it.asked.len() == 1);
+    let (old, _) = server.asked.pop().unwrap();
+    let token = server.streams.table.token(old.0);
+    // It may not be read, so its end is told as an error only.
+    reset(client);
+    server.until(|it| it.closed(Cause::Lost) == 1);
+    let mut client = server.client("127.0.0.1");
+    assert!(!server.answer(old, b"late"));
+    server.streams.drop_question(old);
+    server.streams.close(old);
+    let stale = Event { token, readable: true, writable: true, closed: true };
+    server.streams.ready(stale, |_, _, _, _| panic!("nothing is asked"));
+    server.rest();
+    assert_eq!((server.streams.len(), server.closed(Cause::Closed)), (1, 0));
+    server.manner = Manner::Echo;
+    client.send(&framed(&questions(2)));
+    server.until(|_| client.messages().len() == 2);
+    assert_eq!(server.closed(Cause::Lost), 1);
+}
+
+/// Streams may be closed, and others answered, from within; and a stream whose caller forgets it
+/// does not stay.
+#[test]
+fn callers_close_and_forget() {
+    let mut server = Server::new(Limits { answer_ms: 500, ..Limits::default() });
+    server.manner = Manner::Keep;
+    let (mut one, mut two) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
+    one.send(&framed(&questions(1)));
+    server.until(|it| it.asked.len() == 1);
+    let (waiting, _) = server.asked[0];
+    two.send(&framed(&questions(3)));
+    let mut seen = 0;
+    for _ in 0..TURNS_MAX {
+        server.poller.wait(&mut server.events, Some(2)).unwrap();
+        for event in server.events.iter() {
+            server.streams.ready(event, |streams, id, _, _| {
+                seen += 1;
+                streams.answer(waiting, 1, |room| {
+                    room[0] = 9;
+                    Some(1)
+                });
+                streams.close(id);
+                streams.ready(event, |_, _, _, _| panic!("not from within"));
+            });
+        }
+        if seen > 0 {
+            break;
+        }
+    }
+    server.until(|_| two.has_ended() && one.messages() == [[9]]);
+    assert_eq!((seen, server.closed(Cause::Closed)), (1, 1));
+    one.send(&framed(&questions(1)));
+    server.until(|it| it.asked.len() == 2);
+    server.now_ms += 500;
+    server.until(|_| one.has_ended());
+    assert_eq!(server.closed(Cause::Unanswered), 1);
+}
+
+/// A graceful stop: idle streams are closed at once, what was asked is answered, what was not read
+/// never is, and no connection is taken any more.
+#[test]
+fn drained() {
+    let mut server = Server::new(Limits { unanswered_max: 4, ..Limits::default() });
+    server.manner = Manner::Keep;
+    let (mut busy, mut idle) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
+    let sent = questions(9);
+    busy.send(&framed(&sent));
+    server.until(|it| it.asked.len() == 4);
+    server.streams.drain();
+    server.until(|_| idle.has_ended());
+    let mut late = server.connect("127.0.0.1");
+    server.until(|_| late.has_ended());
+    busy.send(&framed(&sent));
+    server.rest();
+    assert_eq!((server.asked.len(), server.streams.len()), (4, 1));
+    for (id, question) in std::mem::take(&mut server.asked) {
+        assert!(server.answer(id, &question));
+    }
+    server.until(|_| busy.has_ended());
+    assert_eq!((busy.messages(), busy.end), (sent[..4].to_vec(), Some(None)));
+    assert_eq!((server.closed(Cause::Drained), server.streams.counters.refused_full), (2, 1));
+    assert!(server.streams.is_empty());
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send { client: usize, octets: usize },
+    Finish { client: usize },
+    Read { client: usize },
+    Answer { which: usize, octets: usize },
+    Drop { which: usize },
+    Turn,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let octets = || prop_oneof![1usize..4, 4usize..200, Just(2_000usize)];
+    prop_oneof![
+        6 => (0usize..3, octets()).prop_map(|(client, octets)| Step::Send { client, octets }),
+        1 => (0usize..3).prop_map(|client| Step::Finish { client }),
+        2 => (0usize..3).prop_map(|client| Step::Read { client }),
+        6 => (any::<usize>(), octets()).prop_map(|(which, octets)| Step::Answer { which, octets }),
+        1 => any::<usize>().prop_map(|which| Step::Drop { which }),
+        6 => Just(Step::Turn),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// However clients chop what they send and stop, and in whatever order the caller answers:
+    /// questions come out whole and in order, never too many at once, and each client gets the
+    /// answers that were given to it, in the order in which they were given.
+    #[test]
+    fn nothing_is_lost(steps in prop::collection::vec(step(), 1..150)) {
+        let mut server = Server::new(Limits { unanswered_max: 3, ..Limits::default() });
+        server.manner = Manner::Keep;
+        let mut clients: Vec<Client> = (0..3).map(|_| server.client("127.0.0.1")).collect();
+        let sent = questions(150);
+        let stream = framed(&sent);
+        let (mut written, mut finished) = ([0; 3], [false; 3]);
+        // Of each client: what it asked so far, and what it was answered.
+        let mut asked: Vec<(StreamId, usize)> = Vec::new();
+        let mut open: Vec<(StreamId, Vec<u8>)> = Vec::new();
+        let mut answers: HashMap<StreamId, Vec<Vec<u8>>> = HashMap::new();
+        for step in steps.into_iter().chain((0..3).map(|client| Step::Finish { client })) {
+            match step {
+                Step::Send { client, octets } if !finished[client] => {
+                    let part = &stream[written[client]..][..octets.min(stream.len() - written[client])];
+                    clients[client].send(part);
+                    written[client] += part.len();
+                }
+                Step::Finish { client } if !finished[client] => {
+                    clients[client].socket.shutdown(Shutdown::Write).unwrap();
+                    finished[client] = true;
+                }
+                Step::Read { client } => clients[client].read(),
+                Step::Answer { which, octets } if !open.is_empty() => {
+                    let (id, mut answer) = open.swap_remove(which % open.len());
+                    answer.resize(answer.len() + octets, 0);
+                    prop_assert!(server.answer(id, &answer));
+                    answers.entry(id).or_default().push(answer);
+                }
+                Step::Drop { which } if !open.is_empty() => {
+                    let (id, _) = open.swap_remove(which % open.len());
+                    server.streams.drop_question(id);
+                }
+                _ => server.turn(),
+            }
+            for (id, question) in server.asked.drain(..) {
+                let at = asked.iter().position(|it| it.0 == id).unwrap_or_else(|| {
+                    asked.push((id, 0));
+                    asked.len() - 1
+                });
+                prop_assert_eq!(&question, &sent[asked[at].1]);
+                asked[at].1 += 1;
+                open.push((id, question));
+                prop_assert!(open.iter().filter(|it| it.0 == id).count() <= 3);
+            }
+        }
+        // The rest gets no answers, and so all streams come to their ends.
+        open.into_iter().for_each(|(id, _)| server.streams.drop_question(id));
+        server.until(|it| {
+            for (id, _) in it.asked.drain(..) {
+                it.streams.drop_question(id);
+            }
+            clients.iter_mut().for_each(Client::read);
+            it.streams.is_empty() && clients.iter_mut().all(Client::has_ended)
+        });
+        let mut got: Vec<Vec<Vec<u8>>> = clients.iter_mut().map(Client::messages).collect();
+        let mut expected: Vec<Vec<Vec<u8>>> = answers.into_values().collect();
+        got.retain(|messages| !messages.is_empty());
+        got.sort();
+        expected.sort();
+        prop_assert!(got == expected);
+        let whole = |octets: usize| {
+            let mut ends = sent.iter().scan(0, |end, it| { *end += 2 + it.len(); Some(*end) });
+            ends.position(|end| end > octets).unwrap_or(sent.len())
+        };
+        let questions: usize = written.iter().map(|&octets| whole(octets)).sum();
+        prop_assert_eq!(server.streams.counters().questions, questions as u64);
+        prop_assert_eq!(server.closed(Cause::Finished), 3);
+    }
+}

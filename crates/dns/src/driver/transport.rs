@@ -1,0 +1,155 @@
+//! What a core speaks through: [`Net`] over sockets, client_tcp and backends.
+//!
+//! Transport are lent for one call of the core and own nothing. Streams are apart from the sockets, since they hand out
+//! questions and take answers in one call; whoever is called back with some of them makes transport anew.
+
+use std::net::SocketAddr;
+
+use super::sockets::Sockets;
+use super::upstream_sockets::UpstreamSocket;
+use crate::client_tcp::{ClientTcp, StreamId};
+use crate::core::{Client, Core, Net, Now};
+use crate::core_tap::UpstreamMessage;
+use crate::dnstap::Protocol;
+use crate::query_log::Source;
+use crate::upstream_tcp::{Outcome, UpstreamTcp};
+
+/// What the core is given to speak through.
+pub(super) struct Transport<'a> {
+    pub sockets: &'a mut Sockets,
+    pub client_tcp: &'a mut ClientTcp,
+    pub upstream_tcp: &'a mut UpstreamTcp,
+}
+
+impl Net for Transport<'_> {
+    #[inline]
+    fn answer(
+        &mut self,
+        client: &Client,
+        bytes_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        match client {
+            Client::Udp { socket, route } => self.sockets.answer(*socket, route, bytes_max, write),
+            Client::Frame { queue, letter } => {
+                self.sockets.answer_by_frame(*queue, letter, bytes_max, write)
+            }
+            Client::Stream { stream, .. } => {
+                let observers = &mut self.sockets.observers;
+                self.client_tcp.answer(StreamId::from_bits(*stream), bytes_max, |room| {
+                    let length = write(room)?;
+                    observers.answered(client, &room[..length]);
+                    Some(length)
+                })
+            }
+            Client::Side { slot, .. } => {
+                let Sockets { inbox, observers, .. } = &mut *self.sockets;
+                let answered = inbox.as_mut().and_then(|it| it.answer(*slot, bytes_max, write));
+                answered.map(|octets| observers.answered(client, octets)).is_some()
+            }
+        }
+    }
+
+    fn describe(&mut self, source: Source, since_us: Option<u64>) {
+        if let Some(log) = &mut self.sockets.observers.log {
+            log.describe(source, since_us);
+        }
+    }
+
+    fn ignore(&mut self, client: &Client) {
+        match client {
+            Client::Udp { .. } | Client::Frame { .. } => {}
+            Client::Stream { stream, .. } => {
+                self.client_tcp.drop_question(StreamId::from_bits(*stream));
+            }
+            Client::Side { slot, .. } => {
+                if let Some(inbox) = &mut self.sockets.inbox {
+                    inbox.ignore(*slot);
+                }
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        upstream: usize,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let Sockets {
+            upstream_sockets, origin, numbers, random, poller, now_ms, observers, ..
+        } = &mut *self.sockets;
+        let Some(pool) = upstream_sockets.pool_mut(upstream) else { return false };
+        let mut told = Vec::new();
+        let asked = pool.ask(*now_ms, origin, numbers, random, poller, |socket, room| {
+            let length = write(socket, room)?;
+            if observers.tap.is_some() {
+                told.extend_from_slice(&room[..length]);
+            }
+            Some(length)
+        });
+        if let (Some(tap), Ok(socket)) = (&mut observers.tap, &asked) {
+            tap.forwarded(&pool.exchange(*socket, &told));
+        }
+        observers.counts.unsent_queries += u64::from(asked.is_err());
+        asked.is_ok()
+    }
+
+    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
+        let Sockets { upstream_sockets, backends, origin, poller, now_ms, observers, .. } =
+            &mut *self.sockets;
+        let address = match upstream_sockets.get(upstream) {
+            Some(UpstreamSocket::Server(pool)) => pool.address(),
+            Some(UpstreamSocket::Backend(to)) => {
+                backends.cancel(tag);
+                return backends.ask(to.number, tag, message, to.wait_ms);
+            }
+            None => return false,
+        };
+        let local = origin.address_for(address);
+        // A tag that comes again stands for a question asked so often that its first stream is long given up.
+        self.upstream_tcp.cancel(tag);
+        let is_asked = self.upstream_tcp.ask(address, local, tag, message, poller, *now_ms).is_ok();
+        if let (Some(tap), true) = (&mut observers.tap, is_asked) {
+            tap.forwarded(&by_stream(address, message));
+        }
+        is_asked
+    }
+
+    fn forget(&mut self, tag: u64) {
+        self.sockets.backends.cancel(tag);
+    }
+}
+
+impl Transport<'_> {
+    /// Gives the core what a client asked by a stream.
+    pub fn question(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        stream: StreamId,
+        peer: SocketAddr,
+        message: &[u8],
+    ) {
+        let client = Client::Stream { stream: stream.to_bits(), peer };
+        self.sockets.observers.asked(&client, message);
+        core.questions(now, std::iter::once((client, message)), self);
+    }
+
+    /// Gives the core what became of a question by a stream.
+    pub fn take(&mut self, core: &mut Core, now: Now, tag: u64, outcome: Outcome<'_>) {
+        let octets = outcome.answer();
+        let Sockets { upstream_sockets, observers, .. } = &mut *self.sockets;
+        if let (Some(tap), Some(octets)) = (&mut observers.tap, octets)
+            && let Some(upstream) = core.asked_by_stream(tag)
+            && let Some(pool) = upstream_sockets.pool(upstream)
+        {
+            tap.heard(&by_stream(pool.address(), octets));
+        }
+        core.answered_by_stream(now, tag, octets, self);
+    }
+}
+
+/// A message to or from an upstream by a stream, whose own end is not known here.
+fn by_stream(upstream: SocketAddr, message: &[u8]) -> UpstreamMessage<'_> {
+    UpstreamMessage { protocol: Protocol::Tcp, local: None, upstream, message }
+}

@@ -1,0 +1,540 @@
+//! Questions to upstreams over TCP (RFC 7766): few connections, kept and used again, many questions
+//! on each, answers in any order.
+//!
+//! A loop calls in each turn, and nothing here waits or reads a clock:
+//!
+//! ```text
+//! poller.wait(events, upstream_tcp.wait_ms(now))
+//! a token that it owns(): ready(), which calls each(tag, outcome)
+//! ask(), cancel(): from within `each` or in any turn
+//! expire(), and at the end of the turn flush(): the questions of the turn leave together
+//! ```
+//!
+//! A question that was taken comes to exactly one end: an answer, a failure, or `cancel`.
+//!
+//! | a connection | ends after | and then its questions |
+//! |---|---|---|
+//! | connecting | `connect_ms` | fail |
+//! | busy: has questions | `silent_ms` without an answer, or being lost | are asked once more if it ever answered, or fail |
+//! | busy | a message that can't be an answer | fail |
+//! | idle | `idle_ms`, or being lost | |
+//!
+//! Servers close connections when they like, and what stands between forgets them, so one that was
+//! kept may be found dead only by asking; that is why questions are kept until they are answered.
+//! Asked once more they are on a new connection, since another that was kept may be as dead
+//! (section 6.2.4).
+//!
+//! A cancelled question keeps its ID until its answer has come or the connection has gone: a late
+//! answer is known for what it is, and can't be taken for another's.
+//!
+//! Invariants
+//! 1. `tags` leads from each tag to the connection and ID of its question, and nowhere else.
+//! 2. `routes` has every connection once, under where it leads.
+//! 3. A connection is connecting, or else busy where it has questions, cancelled ones included, and
+//!    idle where not: each its list of the table.
+//! 4. What a poller is told of a connection changes in `flush` only.
+//!
+//! Bounds: [`Limits`]; besides, a connection holds its questions, and of answers less than one and
+//! a read. Cost: O(log questions of the connection) a question and an answer, a copy of each
+//! question, a walk over the connections to its upstream; a read a ready connection and a write an
+//! asked connection a turn.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use larder_io::epoll::{Event, Interest, Poller};
+use larder_io::random::Random;
+use larder_io::tcp;
+
+use crate::tcp_framing::{
+    Frames, Lengths, MESSAGE_BYTES_MAX, READ_BYTES, Received, Unsent, receive,
+};
+use larder_io::table::{Id, Table};
+
+mod limits;
+#[cfg(test)]
+mod tests;
+
+pub use limits::{Counters, Failure, Limits, Outcome, Refused};
+
+/// Octets of a message's head: what is shorter is none.
+const HEAD_BYTES: usize = 12;
+
+/// Lengths of messages.
+const LENGTHS: Lengths = Lengths { least: HEAD_BYTES, most: MESSAGE_BYTES_MAX };
+
+/// Answers without a question that are passed over on a connection: one more ends it.
+const STRAYS_MAX: u32 = 64;
+
+// The lists of the table.
+const CONNECTING: usize = 0;
+const BUSY: usize = 1;
+const IDLE: usize = 2;
+
+/// Where a connection leads, and from where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Route {
+    upstream: SocketAddr,
+    local: Option<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: TcpStream,
+    route: Route,
+    is_connected: bool,
+    frames: Frames,
+    unsent: Unsent,
+    /// By the ID that each has on this connection.
+    questions: BTreeMap<u16, Question>,
+    /// An answer has come: the upstream does talk TCP.
+    has_answered: bool,
+    strays: u32,
+    /// What the poller was told.
+    interest: Interest,
+    is_dirty: bool,
+}
+
+#[derive(Debug)]
+struct Question {
+    /// `None` where it was cancelled.
+    tag: Option<u64>,
+    /// Kept to be asked once more. Empty where it was cancelled.
+    message: Vec<u8>,
+    /// It was asked on another connection before.
+    is_retry: bool,
+}
+
+/// All connections of a core to upstreams. See the head of the file.
+#[derive(Debug)]
+pub struct UpstreamTcp {
+    limits: Limits,
+    table: Table<Connection, 3>,
+    routes: HashMap<Route, Vec<Id>>,
+    tags: HashMap<u64, (Id, u16)>,
+    /// Connections that `flush` has to look at, each once.
+    dirty: Vec<Id>,
+    random: Random,
+    counters: Counters,
+    /// Where a read goes; taken out while answers of it are handed out.
+    read_room: Box<[u8]>,
+}
+
+impl UpstreamTcp {
+    /// No connections yet. Their tokens have `space` as their highest octet, which nobody else's
+    /// tokens may have.
+    pub fn new(limits: Limits, space: u8) -> UpstreamTcp {
+        let limits = limits.within();
+        UpstreamTcp {
+            table: Table::new(space, limits.connections_max),
+            limits,
+            routes: HashMap::new(),
+            tags: HashMap::new(),
+            dirty: Vec::new(),
+            random: Random::new(),
+            counters: Counters::default(),
+            read_room: vec![0; READ_BYTES].into(),
+        }
+    }
+
+    /// Connections, those that are being made included.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// True without connections.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Questions that have not come to their end.
+    pub fn in_flight(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether a token is one of a connection, open or closed since.
+    pub fn owns(&self, token: u64) -> bool {
+        self.table.owns(token)
+    }
+
+    /// Takes a question for an upstream, from a local address where one is given. It leaves with
+    /// the next `flush` under an ID of its own, on the connection with the fewest questions. `tag`
+    /// names it from now on.
+    pub fn ask(
+        &mut self,
+        upstream: SocketAddr,
+        local: Option<IpAddr>,
+        tag: u64,
+        message: &[u8],
+        poller: &Poller,
+        now_ms: u64,
+    ) -> Result<(), Refused> {
+        if !(LENGTHS.least..=LENGTHS.most).contains(&message.len()) {
+            return Err(Refused::BadLength);
+        }
+        if self.tags.contains_key(&tag) {
+            return Err(Refused::TagInUse);
+        }
+        let route = Route { upstream, local };
+        let kept = self.choose(route, message.len());
+        let connection = match kept {
+            Some(kept) => kept,
+            None => self.open(route, poller, now_ms)?,
+        };
+        let question = Question { tag: Some(tag), message: message.to_vec(), is_retry: false };
+        self.put(connection, question, now_ms).map_err(Refused::Machine)?;
+        self.counters.asked += 1;
+        self.counters.reused += u64::from(kept.is_some());
+        Ok(())
+    }
+
+    /// The connection of a route that has the fewest questions, of those with room for one more.
+    fn choose(&self, route: Route, message_bytes: usize) -> Option<Id> {
+        let all = self.routes.get(&route)?.iter();
+        let roomy = all.filter_map(|&id| Some((self.load(id, message_bytes)?, id)));
+        roomy.min_by_key(|&(load, _)| load).map(|(_, id)| id)
+    }
+
+    /// Questions of a connection; `None` where it has no room for another.
+    fn load(&self, id: Id, message_bytes: usize) -> Option<usize> {
+        let connection = self.table.get(id)?;
+        let load = connection.questions.len();
+        let unsent_bytes = connection.unsent.len() + 2 + message_bytes;
+        let is_roomy =
+            load < self.limits.in_flight_max && unsent_bytes <= self.limits.unsent_bytes_max;
+        is_roomy.then_some(load)
+    }
+
+    /// Begins to connect.
+    fn open(&mut self, route: Route, poller: &Poller, now_ms: u64) -> Result<Id, Refused> {
+        let count = self.routes.get(&route).map_or(0, Vec::len);
+        if count >= self.limits.per_upstream_max || !self.make_place() {
+            self.counters.refused_full += 1;
+            return Err(Refused::Full);
+        }
+        let local = route.local.map(|local| SocketAddr::new(local, 0));
+        let options = tcp::ConnectOptions { local, fast_open: false };
+        let connection = Connection {
+            socket: tcp::connect(route.upstream, &options).map_err(Refused::Machine)?,
+            route,
+            is_connected: false,
+            frames: Frames::default(),
+            unsent: Unsent::default(),
+            questions: BTreeMap::new(),
+            has_answered: false,
+            strays: 0,
+            interest: Interest::WRITE,
+            is_dirty: false,
+        };
+        let id = self.table.insert(connection, CONNECTING, now_ms).map_err(|_| Refused::Full)?;
+        self.routes.entry(route).or_default().push(id);
+        self.counters.opened += 1;
+        let token = self.table.token(id);
+        let watched = self.table.get(id).map(|it| poller.add(&it.socket, token, it.interest));
+        if let Some(Err(error)) = watched {
+            self.remove(id);
+            return Err(Refused::Machine(error));
+        }
+        Ok(id)
+    }
+
+    /// Room for a connection, where need be by closing the one that has been idle for longest;
+    /// whether there is.
+    fn make_place(&mut self) -> bool {
+        if self.table.len() < self.table.entries_max() {
+            return true;
+        }
+        let idle = self.table.oldest(IDLE).map(|(id, _)| id);
+        self.counters.ended_crowded += u64::from(idle.is_some());
+        idle.is_some_and(|id| self.remove(id).is_some())
+    }
+
+    /// Puts a question on a connection that has room for it.
+    fn put(&mut self, id: Id, mut question: Question, now_ms: u64) -> io::Result<()> {
+        let mut name = self.random.u16()?;
+        let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
+        // One that is taken leads to the next that is free: there are four times as many as
+        // questions.
+        while connection.questions.contains_key(&name) {
+            name = name.wrapping_add(1);
+        }
+        question.message[..2].copy_from_slice(&name.to_be_bytes());
+        connection.unsent.push(&question.message);
+        if let Some(tag) = question.tag {
+            self.tags.insert(tag, (id, name));
+        }
+        connection.questions.insert(name, question);
+        if self.table.list_of(id) == Some(IDLE) {
+            self.table.wait_in(id, BUSY, now_ms);
+        }
+        self.mark(id);
+        Ok(())
+    }
+
+    /// Nothing more will be heard of the question with this tag; whether there was one.
+    pub fn cancel(&mut self, tag: u64) -> bool {
+        let Some((id, name)) = self.tags.remove(&tag) else { return false };
+        let connection = self.table.get_mut(id);
+        if let Some(question) = connection.and_then(|it| it.questions.get_mut(&name)) {
+            (question.tag, question.message) = (None, Vec::new());
+        }
+        true
+    }
+
+    /// Reads of a connection that is ready, once, and hands out what became of its questions.
+    /// Events of connections that are gone, and of others' tokens, are passed over. From within
+    /// `each` it does nothing; the event comes again.
+    pub fn ready(
+        &mut self,
+        event: Event,
+        poller: &Poller,
+        now_ms: u64,
+        mut each: impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
+    ) {
+        let Some(id) = self.table.id_of(event.token) else { return };
+        let mut room = std::mem::take(&mut self.read_room);
+        if room.is_empty() {
+            return;
+        }
+        let end = self.go_on(id, event, &mut room, now_ms, &mut each);
+        if let Err(failure) = end {
+            self.fail(id, failure, poller, now_ms, &mut each);
+        }
+        self.read_room = room;
+        self.mark(id);
+    }
+
+    /// Does what an event allows; an error is the connection's end.
+    fn go_on(
+        &mut self,
+        id: Id,
+        event: Event,
+        room: &mut [u8],
+        now_ms: u64,
+        each: &mut impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
+    ) -> Result<(), Failure> {
+        let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
+        if !connection.is_connected {
+            if !event.writable {
+                return Ok(());
+            }
+            if !matches!(connection.socket.take_error(), Ok(None)) {
+                return Err(Failure::NotConnected);
+            }
+            connection.is_connected = true;
+            let list = if connection.questions.is_empty() { IDLE } else { BUSY };
+            self.table.wait_in(id, list, now_ms);
+            return Ok(());
+        }
+        if !event.readable {
+            return Ok(());
+        }
+        match receive(&connection.socket, room) {
+            Received::Octets(count) => {
+                self.counters.octets_in += count as u64;
+                self.hand_out(id, &room[..count], now_ms, each)
+            }
+            Received::Nothing => Ok(()),
+            Received::End | Received::Lost => Err(Failure::Lost),
+        }
+    }
+
+    /// Hands out the answers in what a connection kept and in `fresh`.
+    fn hand_out(
+        &mut self,
+        id: Id,
+        mut fresh: &[u8],
+        now_ms: u64,
+        each: &mut impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
+    ) -> Result<(), Failure> {
+        let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
+        let mut frames = std::mem::take(&mut connection.frames);
+        while let Some(message) = frames.next(&mut fresh, LENGTHS).map_err(|_| Failure::Broken)? {
+            // Looked for each time: what `each` asks may have taken its place.
+            let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
+            let name = u16::from_be_bytes([message[0], message[1]]);
+            let Some(question) = connection.questions.remove(&name) else {
+                self.counters.strays += 1;
+                connection.strays += 1;
+                if connection.strays > STRAYS_MAX {
+                    return Err(Failure::Broken);
+                }
+                continue;
+            };
+            connection.has_answered = true;
+            let list = if connection.questions.is_empty() { IDLE } else { BUSY };
+            self.table.wait_in(id, list, now_ms);
+            let Some(tag) = question.tag else {
+                self.counters.late += 1;
+                continue;
+            };
+            self.tags.remove(&tag);
+            self.counters.answered += 1;
+            each(self, tag, Outcome::Answer(message));
+        }
+        if let Some(connection) = self.table.get_mut(id) {
+            frames.keep(fresh);
+            connection.frames = frames;
+        }
+        Ok(())
+    }
+
+    /// Ends a connection that is of no use any more: its questions fail, or are asked once more.
+    fn fail(
+        &mut self,
+        id: Id,
+        failure: Failure,
+        poller: &Poller,
+        now_ms: u64,
+        each: &mut impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
+    ) {
+        let Some(connection) = self.remove(id) else { return };
+        if connection.questions.is_empty() && failure == Failure::Lost {
+            self.counters.ended_idle += 1;
+            return;
+        }
+        self.counters.ended[failure as usize] += 1;
+        let asks_again =
+            connection.has_answered && matches!(failure, Failure::Lost | Failure::Silent);
+        let mut fresh = None;
+        let mut failed = Vec::new();
+        for question in connection.questions.into_values() {
+            let Some(tag) = question.tag else { continue };
+            self.tags.remove(&tag);
+            if asks_again && !question.is_retry {
+                let length = question.message.len();
+                let place = fresh
+                    .get_or_insert_with(|| self.open(connection.route, poller, now_ms).ok())
+                    .filter(|&new| self.load(new, length).is_some());
+                let again = Question { is_retry: true, ..question };
+                if place.is_some_and(|new| self.put(new, again, now_ms).is_ok()) {
+                    self.counters.retried += 1;
+                    continue;
+                }
+            }
+            failed.push(tag);
+        }
+        // Told when all is in order, since `each` may ask.
+        for tag in failed {
+            self.counters.failed += 1;
+            each(self, tag, Outcome::Failed(failure));
+        }
+    }
+
+    /// The end of a turn of the loop: sends the questions of this turn, and tells the poller what
+    /// is waited for. Must come between the last event of a wait and the next wait.
+    pub fn flush(
+        &mut self,
+        poller: &Poller,
+        now_ms: u64,
+        mut each: impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
+    ) {
+        // It ends: a connection comes back only for questions, and those of failed ones go to
+        // connections that are not there yet, or are retried once.
+        while let Some(id) = self.dirty.pop() {
+            let token = self.table.token(id);
+            let Some(connection) = self.table.get_mut(id) else { continue };
+            connection.is_dirty = false;
+            if !connection.is_connected {
+                continue;
+            }
+            let sent = connection.unsent.send(&connection.socket);
+            let is_stuck = connection.unsent.len() > 0;
+            let interest = if is_stuck { Interest::BOTH } else { Interest::READ };
+            // Nothing else calls `modify` (invariant 4).
+            let told = if interest == connection.interest {
+                Ok(())
+            } else {
+                connection.interest = interest;
+                poller.modify(&connection.socket, token, interest)
+            };
+            self.counters.octets_out += *sent.as_ref().unwrap_or(&0) as u64;
+            if sent.is_err() || told.is_err() {
+                self.fail(id, Failure::Lost, poller, now_ms, &mut each);
+            }
+        }
+    }
+
+    /// Closes the connections whose time is up. New ones may be begun for their questions, so
+    /// `flush` follows.
+    pub fn expire(
+        &mut self,
+        poller: &Poller,
+        now_ms: u64,
+        mut each: impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
+    ) {
+        // It ends: what `each` begins here is not over at the same moment.
+        while let Some((id, list)) = self.table.overdue(self.waits_ms(), now_ms) {
+            match list {
+                CONNECTING => self.fail(id, Failure::NotConnected, poller, now_ms, &mut each),
+                BUSY => self.fail(id, Failure::Silent, poller, now_ms, &mut each),
+                _ => {
+                    self.counters.ended_unused += 1;
+                    self.remove(id);
+                }
+            }
+        }
+    }
+
+    /// Milliseconds after which [`UpstreamTcp::expire`] has something to do; `None` without
+    /// connections.
+    pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        self.table.wait_ms(self.waits_ms(), now_ms)
+    }
+
+    fn waits_ms(&self) -> [u64; 3] {
+        [self.limits.connect_ms, self.limits.silent_ms, self.limits.idle_ms]
+    }
+
+    fn mark(&mut self, id: Id) {
+        if let Some(connection) = self.table.get_mut(id).filter(|it| !it.is_dirty) {
+            connection.is_dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Takes a connection out of table and routes.
+    fn remove(&mut self, id: Id) -> Option<Connection> {
+        let connection = self.table.remove(id)?;
+        if let Some(all) = self.routes.get_mut(&connection.route) {
+            all.retain(|&other| other != id);
+            if all.is_empty() {
+                self.routes.remove(&connection.route);
+            }
+        }
+        Some(connection)
+    }
+
+    /// Checks the invariants; for tests.
+    #[cfg(test)]
+    fn validate(&self) {
+        self.table.validate();
+        let (mut tagged, mut routed) = (0, 0);
+        for id in self.table.ids() {
+            let connection = self.table.get(id).unwrap();
+            for (name, question) in &connection.questions {
+                let Some(tag) = question.tag else { continue };
+                assert_eq!(self.tags.get(&tag), Some(&(id, *name)), "invariant 1");
+                tagged += 1;
+            }
+            let list = match (connection.is_connected, connection.questions.is_empty()) {
+                (false, _) => CONNECTING,
+                (true, false) => BUSY,
+                (true, true) => IDLE,
+            };
+            assert_eq!(self.table.list_of(id), Some(list), "invariant 3");
+            let all = &self.routes[&connection.route];
+            assert_eq!(all.iter().filter(|&&other| other == id).count(), 1, "invariant 2");
+            routed += 1;
+            assert!(connection.questions.len() <= self.limits.in_flight_max);
+        }
+        assert_eq!(tagged, self.tags.len(), "invariant 1");
+        assert_eq!(routed, self.routes.values().map(Vec::len).sum::<usize>(), "invariant 2");
+    }
+}

@@ -1,0 +1,727 @@
+//! Real sockets over loopback, one thread, and a clock that the tests set: what must come is polled
+//! for, a bounded number of times.
+
+use super::*;
+use larder_io::epoll::Events;
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener};
+
+const SPACE: u8 = 9;
+
+/// Turns in which what must come has to come; each waits for a few milliseconds where nothing does.
+const TURNS_MAX: usize = 5_000;
+
+/// The asking side's loop.
+struct Asker {
+    poller: Poller,
+    events: Events,
+    upstream_tcp: UpstreamTcp,
+    now_ms: u64,
+    /// What became of questions: the answer, or why there is none.
+    ended: Vec<(u64, Result<Vec<u8>, Failure>)>,
+}
+
+impl Asker {
+    fn new(limits: Limits) -> Asker {
+        Asker {
+            poller: Poller::new().unwrap(),
+            events: Events::new(64),
+            upstream_tcp: UpstreamTcp::new(limits, SPACE),
+            now_ms: 1_000,
+            ended: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, upstream: SocketAddr, tag: u64) -> Result<(), Refused> {
+        self.upstream_tcp.ask(upstream, None, tag, &question(tag, 20), &self.poller, self.now_ms)
+    }
+
+    fn turn(&mut self) {
+        let Asker { poller, events, upstream_tcp, now_ms, ended } = self;
+        let now_ms = *now_ms;
+        let mut each = |_: &mut UpstreamTcp, tag, outcome: Outcome<'_>| {
+            let end = match outcome {
+                Outcome::Answer(message) => Ok(message.to_vec()),
+                Outcome::Failed(failure) => Err(failure),
+            };
+            ended.push((tag, end));
+        };
+        poller.wait(events, Some(1)).unwrap();
+        for event in events.iter() {
+            assert!(upstream_tcp.owns(event.token));
+            upstream_tcp.ready(event, poller, now_ms, &mut each);
+            upstream_tcp.validate();
+        }
+        upstream_tcp.expire(poller, now_ms, &mut each);
+        upstream_tcp.flush(poller, now_ms, &mut each);
+        upstream_tcp.validate();
+        assert!(upstream_tcp.dirty.is_empty());
+    }
+
+    /// Turns until `done`.
+    fn until(&mut self, mut done: impl FnMut(&mut Asker) -> bool) {
+        for _ in 0..TURNS_MAX {
+            if done(self) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("what must come did not: {:?} {:?}", self.upstream_tcp.counters(), self.ended);
+    }
+
+    /// A few turns in which nothing that matters is to happen.
+    fn rest(&mut self) {
+        (0..5).for_each(|_| self.turn());
+    }
+
+    /// What became of questions since the last call, by tag.
+    fn take(&mut self) -> Vec<(u64, Result<Vec<u8>, Failure>)> {
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.sort_by_key(|end| end.0);
+        ended
+    }
+
+    /// All that ended since the last call failed for this, and so many they were.
+    fn failed(&mut self, failure: Failure, count: usize) {
+        let ended = self.take();
+        assert!(ended.iter().all(|end| end.1 == Err(failure)), "{ended:?}");
+        assert_eq!(ended.len(), count);
+    }
+
+    /// All that ended since the last call got its own answer; their tags.
+    fn answered(&mut self) -> Vec<u64> {
+        let ended = self.take();
+        ended
+            .iter()
+            .map(|(tag, end)| {
+                let answer = end.as_ref().unwrap();
+                assert_eq!(answer[2..], question(*tag, answer.len())[2..]);
+                *tag
+            })
+            .collect()
+    }
+}
+
+/// A message of so many octets that tells its tag.
+fn question(tag: u64, length: usize) -> Vec<u8> {
+    let mut message = vec![0; length];
+    message[12..20].copy_from_slice(&tag.to_be_bytes());
+    message
+}
+
+fn tag_of(message: &[u8]) -> u64 {
+    u64::from_be_bytes(message[12..20].try_into().unwrap())
+}
+
+/// An upstream, which does what a test says.
+struct Upstream {
+    listener: TcpListener,
+    peers: Vec<Peer>,
+}
+
+struct Peer {
+    socket: TcpStream,
+    from: SocketAddr,
+    octets: Vec<u8>,
+    has_ended: bool,
+}
+
+impl Upstream {
+    fn new() -> Upstream {
+        let listener = tcp::listen("127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
+        Upstream { listener, peers: Vec::new() }
+    }
+
+    fn at(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    /// Takes what came.
+    fn pump(&mut self) -> &mut Upstream {
+        while let Some((socket, from)) = tcp::accept(&self.listener).unwrap() {
+            self.peers.push(Peer { socket, from, octets: Vec::new(), has_ended: false });
+        }
+        let mut room = [0; 65_536];
+        for peer in &mut self.peers {
+            while !peer.has_ended {
+                match peer.socket.read(&mut room) {
+                    Ok(0) => peer.has_ended = true,
+                    Ok(count) => peer.octets.extend_from_slice(&room[..count]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) => peer.has_ended = true,
+                }
+            }
+        }
+        self
+    }
+
+    /// Questions that came on a connection and were not taken, as far as they are whole.
+    fn count(&mut self, peer: usize) -> usize {
+        let (mut count, Some(peer)) = (0, self.pump().peers.get(peer)) else { return 0 };
+        let mut left = &peer.octets[..];
+        while let Some((length, rest)) = left.split_first_chunk::<2>() {
+            let Some(rest) = rest.get(usize::from(u16::from_be_bytes(*length))..) else { break };
+            (left, count) = (rest, count + 1);
+        }
+        count
+    }
+
+    /// Takes the questions that came on a connection.
+    fn take(&mut self, peer: usize) -> Vec<Vec<u8>> {
+        let count = self.count(peer);
+        let octets = &mut self.peers[peer].octets;
+        (0..count)
+            .map(|_| {
+                let end = 2 + usize::from(u16::from_be_bytes([octets[0], octets[1]]));
+                octets.drain(..end).skip(2).collect()
+            })
+            .collect()
+    }
+
+    fn send(&mut self, peer: usize, messages: &[Vec<u8>]) {
+        let mut unsent = Unsent::default();
+        messages.iter().for_each(|message| unsent.push(message));
+        let mut octets = Vec::new();
+        unsent.send(&mut octets).unwrap();
+        self.peers[peer].socket.write_all(&octets).unwrap();
+    }
+}
+
+/// Questions to an upstream share a connection under IDs that all differ, and each gets its own
+/// answer though they come in reverse; the connection is used again.
+#[test]
+fn pipelined_and_reused() {
+    // So many that some draw an ID that is taken, with all but certainty.
+    const COUNT: usize = 3_000;
+    let limits = Limits { in_flight_max: COUNT, unsent_bytes_max: 1 << 20, ..Limits::default() };
+    let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
+    for round in 0..2 {
+        for tag in 0..COUNT as u64 {
+            asker.ask(upstream.at(), tag).unwrap();
+        }
+        assert_eq!(asker.upstream_tcp.in_flight(), COUNT);
+        asker.until(|_| upstream.count(0) == COUNT);
+        let mut asked = upstream.take(0);
+        let names: HashSet<[u8; 2]> = asked.iter().map(|it| [it[0], it[1]]).collect();
+        assert_eq!(names.len(), COUNT);
+        asked.reverse();
+        upstream.send(0, &asked);
+        asker.until(|it| it.ended.len() == COUNT);
+        assert_eq!(asker.ended[0].0, COUNT as u64 - 1, "as they came");
+        assert_eq!(asker.answered(), (0..COUNT as u64).collect::<Vec<u64>>());
+        let counters = asker.upstream_tcp.counters();
+        assert_eq!((counters.opened, counters.reused), (1, (COUNT * round + COUNT - 1) as u64));
+    }
+    assert_eq!((asker.upstream_tcp.in_flight(), asker.upstream_tcp.len()), (0, 1));
+}
+
+/// Answers of all sizes, an octet or so at a time.
+#[test]
+fn chopped_answers() {
+    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    for (tag, length) in [(1, 20), (2, 300), (3, 65_535)] {
+        asker.ask(upstream.at(), tag).unwrap();
+        asker.until(|_| upstream.count(0) == 1);
+        let mut answer = upstream.take(0).remove(0);
+        answer.resize(length, 0);
+        let octets = [&(length as u16).to_be_bytes()[..], &answer].concat();
+        for part in octets.chunks(1 + length / 40) {
+            upstream.peers[0].socket.write_all(part).unwrap();
+            let octets_in = asker.upstream_tcp.counters().octets_in;
+            asker.until(|it| it.upstream_tcp.counters().octets_in > octets_in);
+        }
+        asker.until(|it| it.ended.len() == 1);
+        assert_eq!(asker.ended[0].1.as_ref().unwrap().len(), length);
+        assert_eq!(asker.answered(), [tag]);
+    }
+}
+
+/// A connection that the upstream closed meanwhile is found dead by asking, and the question is
+/// asked once more, on a new one; where that is lost as well, the question has failed.
+#[test]
+fn stale_connections() {
+    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    asker.ask(upstream.at(), 1).unwrap();
+    asker.until(|_| upstream.count(0) == 1);
+    let answers = upstream.take(0);
+    upstream.send(0, &answers);
+    asker.until(|it| it.ended.len() == 1);
+    // It asks before it has looked whether the connection is still there.
+    upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
+    asker.ask(upstream.at(), 2).unwrap();
+    asker.until(|_| upstream.count(1) == 1);
+    let answers = upstream.take(1);
+    upstream.send(1, &answers);
+    asker.until(|it| it.ended.len() == 2);
+    assert_eq!(asker.answered(), [1, 2]);
+    // Again, and the new one is lost before it answered.
+    upstream.peers[1].socket.shutdown(Shutdown::Both).unwrap();
+    asker.ask(upstream.at(), 3).unwrap();
+    asker.until(|_| upstream.count(2) == 1);
+    upstream.peers[2].socket.shutdown(Shutdown::Both).unwrap();
+    asker.until(|it| it.ended.len() == 1);
+    asker.failed(Failure::Lost, 1);
+    let counters = asker.upstream_tcp.counters();
+    assert_eq!((counters.opened, counters.retried, counters.failed), (3, 2, 1));
+    assert_eq!(counters.ended_by(Failure::Lost), 3);
+    assert!(asker.upstream_tcp.is_empty());
+}
+
+/// An upstream that answers one question a connection gets the others once more; one that never
+/// answered does not, be it lost before or amid its first answer.
+#[test]
+fn lost_connections() {
+    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    (0..5).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
+    asker.until(|_| upstream.count(0) == 5);
+    let asked = upstream.take(0);
+    upstream.send(0, &asked[..1]);
+    // Amid the second answer.
+    upstream.peers[0].socket.write_all(&[0, 20, 7, 7]).unwrap();
+    upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
+    asker.until(|_| upstream.count(1) == 4);
+    let asked = upstream.take(1);
+    assert_eq!(asked.iter().map(|it| tag_of(it)).collect::<HashSet<_>>(), (1..5).collect());
+    // Nor are they asked a third time.
+    upstream.send(1, &asked[..3]);
+    upstream.peers[1].socket.shutdown(Shutdown::Both).unwrap();
+    asker.until(|it| it.ended.len() == 5);
+    let lost = tag_of(&asked[3]);
+    let at = asker.ended.iter().position(|end| end.0 == lost).unwrap();
+    assert_eq!(asker.ended.remove(at), (lost, Err(Failure::Lost)));
+    assert_eq!(asker.answered().len(), 4);
+    assert!(asker.upstream_tcp.is_empty());
+    for partly in [&[][..], &[0], &[0, 20, 7, 7]] {
+        let mut upstream = Upstream::new();
+        (0..5).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
+        asker.until(|_| upstream.count(0) == 5);
+        upstream.peers[0].socket.write_all(partly).unwrap();
+        upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
+        asker.until(|it| it.ended.len() == 5);
+        asker.failed(Failure::Lost, 5);
+    }
+}
+
+/// Nobody listens: the question fails, at once or when the refusal comes, and nothing is left of
+/// the connection.
+#[test]
+fn nobody_there() {
+    let (mut asker, upstream) = (Asker::new(Limits::default()), Upstream::new());
+    let at = upstream.at();
+    drop(upstream);
+    match asker.ask(at, 1) {
+        Ok(()) => {
+            asker.until(|it| !it.ended.is_empty());
+            asker.failed(Failure::NotConnected, 1);
+        }
+        Err(refused) => assert!(matches!(refused, Refused::Machine(_))),
+    }
+    assert!(asker.upstream_tcp.is_empty() && asker.upstream_tcp.in_flight() == 0);
+}
+
+/// A connection that does not come about is given up in its time, and the wait that is told is
+/// exact.
+#[test]
+fn connecting_takes_too_long() {
+    let options = tcp::ListenOptions { backlog: 0, ..Default::default() };
+    let listener = tcp::listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let at = listener.local_addr().unwrap();
+    // Where connections that nobody accepts fill the queue, others are not heard.
+    let _queue: Vec<TcpStream> =
+        (0..8).map(|_| tcp::connect(at, &Default::default()).unwrap()).collect();
+    let mut asker = Asker::new(Limits { connect_ms: 700, ..Limits::default() });
+    asker.ask(at, 1).unwrap();
+    asker.now_ms += 699;
+    asker.rest();
+    assert_eq!((asker.ended.len(), asker.upstream_tcp.wait_ms(asker.now_ms)), (0, Some(1)));
+    asker.now_ms += 1;
+    asker.turn();
+    asker.failed(Failure::NotConnected, 1);
+    assert_eq!(asker.upstream_tcp.wait_ms(asker.now_ms), None);
+}
+
+/// A connection that never answered is given up after its time; any answer renews the time for the
+/// others on it, and what is unanswered on one that did answer is asked once more.
+#[test]
+fn silence() {
+    let mut asker = Asker::new(Limits { silent_ms: 500, ..Limits::default() });
+    let mut mute = Upstream::new();
+    asker.ask(mute.at(), 1).unwrap();
+    asker.until(|_| mute.count(0) == 1);
+    asker.now_ms += 499;
+    asker.rest();
+    assert_eq!((asker.ended.len(), asker.upstream_tcp.wait_ms(asker.now_ms)), (0, Some(1)));
+    asker.now_ms += 1;
+    asker.turn();
+    asker.failed(Failure::Silent, 1);
+
+    let mut upstream = Upstream::new();
+    (0..3).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
+    asker.until(|_| upstream.count(0) == 3);
+    let asked = upstream.take(0);
+    asker.now_ms += 400;
+    upstream.send(0, &asked[1..2]);
+    asker.until(|it| it.ended.len() == 1);
+    asker.now_ms += 499;
+    asker.rest();
+    assert_eq!((asker.answered(), asker.upstream_tcp.len()), (vec![1], 1));
+    asker.now_ms += 1;
+    asker.until(|_| upstream.count(1) == 2);
+    assert_eq!(asker.upstream_tcp.counters().retried, 2);
+    asker.now_ms += 500;
+    asker.turn();
+    asker.failed(Failure::Silent, 2);
+    assert_eq!(asker.upstream_tcp.counters().ended_by(Failure::Silent), 3);
+}
+
+/// Idle connections are kept for their time and no longer, and one that the upstream closes
+/// meanwhile goes at once, with nobody told.
+#[test]
+fn idle_connections_go() {
+    let mut asker = Asker::new(Limits { idle_ms: 900, ..Limits::default() });
+    let mut upstreams = [Upstream::new(), Upstream::new()];
+    for (tag, upstream) in upstreams.iter_mut().enumerate() {
+        asker.ask(upstream.at(), tag as u64).unwrap();
+        asker.until(|_| upstream.count(0) == 1);
+        let asked = upstream.take(0);
+        upstream.send(0, &asked);
+        asker.until(|it| it.ended.len() == tag + 1);
+    }
+    upstreams[1].peers.clear();
+    asker.until(|it| it.upstream_tcp.len() == 1);
+    asker.now_ms += 899;
+    asker.rest();
+    assert_eq!(asker.upstream_tcp.wait_ms(asker.now_ms), Some(1));
+    asker.now_ms += 1;
+    asker.until(|_| upstreams[0].pump().peers[0].has_ended);
+    let counters = asker.upstream_tcp.counters();
+    assert_eq!((counters.ended_idle, counters.ended_unused), (1, 1));
+    assert_eq!((asker.upstream_tcp.len(), asker.upstream_tcp.routes.len()), (0, 0));
+}
+
+/// A cancelled question comes to no end; its late answer is counted as one, and its tag may be used
+/// again before, for a question that gets its own answer.
+#[test]
+fn cancelled() {
+    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    assert!(!asker.upstream_tcp.cancel(1));
+    (0..3).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
+    assert!(matches!(asker.ask(upstream.at(), 1), Err(Refused::TagInUse)));
+    asker.until(|_| upstream.count(0) == 3);
+    assert!(asker.upstream_tcp.cancel(1) && !asker.upstream_tcp.cancel(1));
+    asker.upstream_tcp.validate();
+    asker.ask(upstream.at(), 1).unwrap();
+    asker.until(|_| upstream.count(0) == 4);
+    let asked = upstream.take(0);
+    let first = asked.iter().position(|it| tag_of(it) == 1).unwrap();
+    let last = asked.iter().rposition(|it| tag_of(it) == 1).unwrap();
+    assert_ne!(asked[first][..2], asked[last][..2]);
+    upstream.send(0, &asked[..3]);
+    asker.until(|it| it.upstream_tcp.counters().late == 1);
+    assert_eq!(asker.answered(), [0, 2]);
+    upstream.send(0, &asked[3..]);
+    asker.until(|it| it.ended.len() == 1);
+    assert_eq!((asker.answered(), asker.upstream_tcp.counters().strays), (vec![1], 0));
+    // Nobody is told of the loss of a connection whose only question was cancelled, and it is not
+    // asked again.
+    asker.ask(upstream.at(), 5).unwrap();
+    asker.until(|_| upstream.count(0) == 1);
+    asker.upstream_tcp.cancel(5);
+    upstream.peers.clear();
+    asker.until(|it| it.upstream_tcp.is_empty());
+    assert_eq!((asker.ended.len(), asker.upstream_tcp.counters().retried), (0, 0));
+}
+
+/// Another connection is opened only where all others are full, questions spread over those with
+/// room, and what exceeds all is refused; each route is for itself.
+#[test]
+fn full_connections() {
+    let limits = Limits { in_flight_max: 2, per_upstream_max: 2, ..Limits::default() };
+    let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
+    (0..4).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
+    assert!(matches!(asker.ask(upstream.at(), 4), Err(Refused::Full)));
+    assert_eq!((asker.upstream_tcp.len(), asker.upstream_tcp.counters().refused_full), (2, 1));
+    let local: IpAddr = "127.0.0.5".parse().unwrap();
+    let at = upstream.at();
+    asker
+        .upstream_tcp
+        .ask(at, Some(local), 5, &question(5, 20), &asker.poller, asker.now_ms)
+        .unwrap();
+    asker.until(|_| (0..3).map(|peer| upstream.count(peer)).sum::<usize>() == 5);
+    let froms = upstream.peers.iter().filter(|peer| peer.from.ip() == local);
+    assert_eq!(froms.count(), 1);
+    for peer in 0..3 {
+        let asked = upstream.take(peer);
+        upstream.send(peer, &asked);
+    }
+    asker.until(|it| it.ended.len() == 5);
+    asker.answered();
+    asker.ask(upstream.at(), 6).unwrap();
+    asker.ask(upstream.at(), 7).unwrap();
+    let loads = asker.upstream_tcp.table.ids();
+    let loads: Vec<usize> =
+        loads.map(|id| asker.upstream_tcp.table.get(id).unwrap().questions.len()).collect();
+    assert_eq!(loads.iter().sum::<usize>(), 2);
+    assert!(loads.iter().all(|&load| load < 2), "{loads:?}");
+}
+
+/// Where all connections are in use, one to another upstream is refused; where one is idle, it
+/// makes way.
+#[test]
+fn crowded() {
+    let mut asker = Asker::new(Limits { connections_max: 1, ..Limits::default() });
+    let (mut one, mut two) = (Upstream::new(), Upstream::new());
+    asker.ask(one.at(), 1).unwrap();
+    assert!(matches!(asker.ask(two.at(), 2), Err(Refused::Full)));
+    asker.until(|_| one.count(0) == 1);
+    let asked = one.take(0);
+    one.send(0, &asked);
+    asker.until(|it| it.ended.len() == 1);
+    asker.ask(two.at(), 2).unwrap();
+    asker.until(|_| two.count(0) == 1 && one.pump().peers[0].has_ended);
+    let asked = two.take(0);
+    two.send(0, &asked);
+    asker.until(|it| it.ended.len() == 2);
+    assert_eq!((asker.answered(), asker.upstream_tcp.counters().ended_crowded), (vec![1, 2], 1));
+}
+
+/// Messages that answer nothing are passed over, a bounded number of times; answers that come twice
+/// are such.
+#[test]
+fn strays() {
+    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    (0..2).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
+    asker.until(|_| upstream.count(0) == 2);
+    let asked = upstream.take(0);
+    let mut other = asked[0].clone();
+    while asked.iter().any(|it| it[..2] == other[..2]) {
+        other[1] = other[1].wrapping_add(1);
+    }
+    upstream.send(0, &[other, asked[1].clone(), asked[1].clone()]);
+    asker.until(|it| it.upstream_tcp.counters().strays == 2);
+    assert_eq!(asker.answered(), [1]);
+    upstream.send(0, &vec![asked[1].clone(); STRAYS_MAX as usize - 2]);
+    asker.until(|it| it.upstream_tcp.counters().strays == u64::from(STRAYS_MAX));
+    assert_eq!(asker.upstream_tcp.len(), 1);
+    upstream.send(0, &asked[1..]);
+    asker.until(|it| it.ended.len() == 1);
+    asker.failed(Failure::Broken, 1);
+    assert_eq!(asker.upstream_tcp.counters().ended_by(Failure::Broken), 1);
+}
+
+/// A message shorter than a head ends the connection, and its questions are not asked there again;
+/// what came whole before it counts. Questions of such lengths are not taken.
+#[test]
+fn bad_lengths() {
+    let mut asker = Asker::new(Limits::default());
+    for length in [0u16, 1, 11] {
+        let mut upstream = Upstream::new();
+        (0..3).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
+        asker.until(|_| upstream.count(0) == 3);
+        let asked = upstream.take(0);
+        upstream.send(0, &asked[..1]);
+        upstream.peers[0].socket.write_all(&length.to_be_bytes()).unwrap();
+        asker.until(|it| it.ended.len() == 3);
+        let answered = asker.ended.remove(0);
+        assert!(answered.1.is_ok());
+        asker.failed(Failure::Broken, 2);
+        for length in [usize::from(length), 65_536] {
+            let (poller, now_ms) = (&asker.poller, asker.now_ms);
+            let taken =
+                asker.upstream_tcp.ask(upstream.at(), None, 9, &vec![0; length], poller, now_ms);
+            assert!(matches!(taken, Err(Refused::BadLength)));
+        }
+    }
+    assert!(asker.upstream_tcp.is_empty() && asker.upstream_tcp.in_flight() == 0);
+}
+
+/// Questions that the kernel does not take wait, up to a limit; when the upstream reads at last,
+/// all get there.
+#[test]
+fn upstream_reads_late() {
+    let limits = Limits { per_upstream_max: 1, in_flight_max: 1 << 14, ..Limits::default() };
+    let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
+    let mut asked = 0;
+    let at = upstream.at();
+    for _ in 0..TURNS_MAX {
+        let message = question(asked, 60_000);
+        match asker.upstream_tcp.ask(at, None, asked, &message, &asker.poller, asker.now_ms) {
+            Ok(()) => asked += 1,
+            // Full before the connection is there, too.
+            Err(_) if asked > 20 => break,
+            Err(_) => {}
+        }
+        asker.turn();
+    }
+    asker.rest();
+    assert!(asked > 20 && asker.upstream_tcp.counters().refused_full > 0);
+    let held = asker
+        .upstream_tcp
+        .table
+        .ids()
+        .map(|id| asker.upstream_tcp.table.get(id).unwrap().unsent.len());
+    assert!(held.sum::<usize>() > 60_000);
+    asker.until(|_| upstream.count(0) == asked as usize);
+    let tags: Vec<u64> = upstream.take(0).iter().map(|it| tag_of(it)).collect();
+    assert_eq!(tags, (0..asked).collect::<Vec<u64>>());
+    assert_eq!(asker.upstream_tcp.counters().octets_out, asked * 60_002);
+}
+
+/// Who is told of a failure may ask another upstream at once, and events of the connection that is
+/// gone find nothing, also when the new one has its slot.
+#[test]
+fn ask_from_within() {
+    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    let (mut bad, at) = (Upstream::new(), upstream.at());
+    asker.ask(bad.at(), 1).unwrap();
+    asker.until(|_| bad.count(0) == 1);
+    let old = asker.upstream_tcp.table.ids().next().unwrap();
+    let token = asker.upstream_tcp.table.token(old);
+    bad.peers.clear();
+    let mut failures = 0;
+    for _ in 0..TURNS_MAX {
+        let Asker { poller, events, upstream_tcp, now_ms, .. } = &mut asker;
+        poller.wait(events, Some(2)).unwrap();
+        for event in events.iter() {
+            upstream_tcp.ready(event, poller, *now_ms, |upstream_tcp, tag, outcome| {
+                assert_eq!((tag, outcome), (1, Outcome::Failed(Failure::Lost)));
+                upstream_tcp.ask(at, None, 1, &question(1, 20), poller, *now_ms).unwrap();
+                upstream_tcp.ready(event, poller, *now_ms, |_, _, _| panic!("not from within"));
+                failures += 1;
+            });
+        }
+        if failures > 0 {
+            break;
+        }
+    }
+    let new = asker.upstream_tcp.table.ids().next().unwrap();
+    assert_eq!(
+        asker.upstream_tcp.table.token(new) as u32,
+        token as u32 + (1 << 24),
+        "the same slot"
+    );
+    let stale = Event { token, readable: true, writable: true, closed: true };
+    let Asker { poller, upstream_tcp, now_ms, .. } = &mut asker;
+    upstream_tcp.ready(stale, poller, *now_ms, |_, _, _| panic!("nothing ends"));
+    asker.until(|_| upstream.count(0) == 1);
+    let asked = upstream.take(0);
+    upstream.send(0, &asked);
+    asker.until(|it| it.ended.len() == 1);
+    assert_eq!((asker.answered(), failures), (vec![1], 1));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask,
+    Cancel { which: usize },
+    Answer { peer: usize, which: usize },
+    AnswerAll { peer: usize },
+    Close { peer: usize },
+    Garble { peer: usize },
+    Pass { by_ms: u64 },
+    Turn,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let any = any::<usize>;
+    prop_oneof![
+        8 => Just(Step::Ask),
+        2 => any().prop_map(|which| Step::Cancel { which }),
+        6 => (any(), any()).prop_map(|(peer, which)| Step::Answer { peer, which }),
+        2 => any().prop_map(|peer| Step::AnswerAll { peer }),
+        1 => any().prop_map(|peer| Step::Close { peer }),
+        1 => any().prop_map(|peer| Step::Garble { peer }),
+        2 => (0u64..400).prop_map(|by_ms| Step::Pass { by_ms }),
+        6 => Just(Step::Turn),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever an upstream does, each question that was taken comes to exactly one end: its own
+    /// answer, a failure, or being cancelled; and all within the times that there are.
+    #[test]
+    fn each_question_ends_once(steps in prop::collection::vec(step(), 1..120)) {
+        let limits = Limits {
+            connections_max: 3,
+            per_upstream_max: 2,
+            in_flight_max: 6,
+            connect_ms: 1_000,
+            silent_ms: 500,
+            idle_ms: 300,
+            ..Limits::default()
+        };
+        let (mut asker, mut upstreams) = (Asker::new(limits), [Upstream::new(), Upstream::new()]);
+        let (mut tag, mut open, mut ends) = (0, HashSet::new(), 0);
+        for step in steps {
+            let count: usize = upstreams.iter_mut().map(|it| it.pump().peers.len()).sum();
+            let side = |peer: usize| {
+                let peer = peer.checked_rem(count)?;
+                let first = upstreams[0].peers.len();
+                Some(if peer < first { (0, peer) } else { (1, peer - first) })
+            };
+            match step {
+                Step::Ask => {
+                    tag += 1;
+                    if asker.ask(upstreams[tag as usize % 2].at(), tag).is_ok() {
+                        open.insert(tag);
+                    }
+                }
+                Step::Cancel { which } if tag > 0 => {
+                    let which = which as u64 % (tag + 1);
+                    prop_assert_eq!(asker.upstream_tcp.cancel(which), open.remove(&which));
+                }
+                Step::Answer { peer, which } => if let Some((at, peer)) = side(peer) {
+                    let mut asked = upstreams[at].take(peer);
+                    if !asked.is_empty() {
+                        // The others are never answered.
+                        let answer = asked.swap_remove(which % asked.len());
+                        let mut unsent = Unsent::default();
+                        unsent.push(&answer);
+                        let _ = unsent.send(&upstreams[at].peers[peer].socket);
+                    }
+                },
+                Step::AnswerAll { peer } => if let Some((at, peer)) = side(peer) {
+                    let mut unsent = Unsent::default();
+                    upstreams[at].take(peer).iter().for_each(|answer| unsent.push(answer));
+                    let _ = unsent.send(&upstreams[at].peers[peer].socket);
+                },
+                Step::Close { peer } => if let Some((at, peer)) = side(peer) {
+                    let _ = upstreams[at].peers[peer].socket.shutdown(Shutdown::Both);
+                },
+                Step::Garble { peer } => if let Some((at, peer)) = side(peer) {
+                    let _ = upstreams[at].peers[peer].socket.write(&[0, 3, 1]);
+                },
+                Step::Pass { by_ms } => asker.now_ms += by_ms,
+                Step::Turn => asker.turn(),
+                Step::Cancel { .. } => {}
+            }
+            asker.upstream_tcp.validate();
+            for (tag, end) in asker.take() {
+                prop_assert!(open.remove(&tag), "{} had ended", tag);
+                if let Ok(answer) = end {
+                    prop_assert_eq!(tag_of(&answer), tag);
+                }
+                ends += 1;
+            }
+            prop_assert_eq!(asker.upstream_tcp.in_flight(), open.len());
+        }
+        // Twice the longest life of a connection, for what is asked once more, and then the kept
+        // ones.
+        for _ in 0..5 {
+            asker.turn();
+            asker.now_ms += 1_000;
+        }
+        asker.turn();
+        for (tag, _) in asker.take() {
+            prop_assert!(open.remove(&tag), "{} had ended", tag);
+            ends += 1;
+        }
+        prop_assert!(open.is_empty() && asker.upstream_tcp.is_empty(), "{:?}", open);
+        let counters = asker.upstream_tcp.counters();
+        prop_assert_eq!(counters.answered + counters.failed, ends);
+    }
+}

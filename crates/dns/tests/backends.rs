@@ -1,0 +1,102 @@
+//! A core's loop with a backend in a plain thread: questions go out by UDP and TCP, through the side_query, and back.
+
+mod served;
+
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use hickory_proto::op::{Message, MessageType, ResponseCode};
+use hickory_proto::rr::rdata::A;
+use hickory_proto::rr::{RData, Record};
+use larder_dns::backend::{Backend, BackendQuery};
+use larder_dns::core::Settings;
+use larder_dns::zones::{Answers, Upstream};
+use larder_serve::lifecycle::Stage;
+use larder_testkit::dns::{self, ask_by_stream};
+use served::Served;
+
+/// Passes queries on to a thread.
+#[derive(Debug)]
+struct Scripted(Mutex<Sender<BackendQuery>>);
+
+impl Backend for Scripted {
+    fn start(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn ask(&self, query: BackendQuery) {
+        self.0.lock().unwrap().send(query).unwrap();
+    }
+
+    fn stop(&self) {}
+}
+
+/// What the thread does: most names have an address, `fails` has none, and what is asked together is answered backwards.
+fn answer_all() -> Arc<dyn Backend> {
+    let (sender, queries) = channel::<BackendQuery>();
+    thread::spawn(move || {
+        while let Ok(first) = queries.recv() {
+            thread::sleep(Duration::from_millis(2));
+            let mut batch: Vec<BackendQuery> =
+                [first].into_iter().chain(queries.try_iter()).collect();
+            while let Some(query) = batch.pop() {
+                let mut message = Message::from_vec(query.message()).unwrap();
+                let name = message.queries[0].name.clone();
+                if name.to_ascii() == "fails." {
+                    continue;
+                }
+                message.metadata.message_type = MessageType::Response;
+                message.add_answer(Record::from_rdata(name, 60, RData::A(A::new(192, 0, 2, 7))));
+                query.answer(message.to_vec().unwrap());
+            }
+        }
+    });
+    Arc::new(Scripted(Mutex::new(sender)))
+}
+
+/// A server of one core, whose only upstream is a backend.
+fn start(backend: Arc<dyn Backend>) -> Served {
+    let answers = Answers { number: 0, wait_ms: 4_000, is_believed: false };
+    Served::start(Upstream::Backend(answers), &[backend])
+}
+
+fn question(id: u16, name: &str) -> Vec<u8> {
+    dns::question(id, name, dns::A)
+}
+
+/// Questions by packets and by a stream are answered through the side_query, each with its own ID and name in whatever order they
+/// come back; one that fails is tried as often as there are attempts and told so; what came is held.
+#[test]
+fn through_the_bridge() {
+    let server = start(answer_all());
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.connect(server.address).unwrap();
+    for round in 0..2 {
+        for id in 0..40 {
+            client.send(&question(id, &format!("n{id}."))).unwrap();
+        }
+        let mut seen = [false; 40];
+        for _ in 0..40 {
+            let mut room = [0; 512];
+            let length = client.recv(&mut room).unwrap();
+            let message = Message::from_vec(&room[..length]).unwrap();
+            let id = message.metadata.id;
+            assert_eq!(message.queries[0].name.to_ascii(), format!("n{id}."));
+            assert_eq!(message.answers[0].data, RData::A(A::new(192, 0, 2, 7)), "round {round}");
+            assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
+        }
+    }
+    let octets = ask_by_stream(server.address, &question(9, "fails"));
+    let message = Message::from_vec(&octets).unwrap();
+    assert_eq!(message.metadata.response_code, ResponseCode::ServFail);
+    let counts = server.end(Stage::Drains);
+    let attempts = Settings::default().attempts_max as u64;
+    assert_eq!((counts.hits, counts.misses), (40, 41));
+    assert_eq!(counts.upstream_queries_backend, 40 + attempts);
+    assert_eq!((counts.upstream_answers, counts.upstream_failures), (40, 1));
+    assert_eq!(counts.upstream_queries_udp + counts.upstream_queries_tcp, 0);
+}

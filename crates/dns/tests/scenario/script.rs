@@ -1,0 +1,653 @@
+//! The lines of a scenario, read into steps. What is not in this table is an error, with its line.
+//!
+//! ```text
+//! # comment, to the end of the line; what is indented belongs to the line above
+//! server KEY VALUE                             before everything else; keys and units: `setting`
+//! zone NAME upstream N…                        who is asked for what; without such lines: zone . upstream 1
+//! zone NAME backend N…                        asked by streams only; their AD is believed, and they are waited for 3 s
+//! policy                                       from here on, be it at the start or later; without, nothing is local
+//!   access | view | local | exempt | version | id TEXT        as settings have it (`policy::Builder`)
+//!   hosts | block | allow [VIEWS:]LINE         a line of such a file, for all views or some: kids+guests:
+//!   rpz [VIEWS:]LINE                           of a zone file, for the zone rpz.
+//!   answer nxdomain | zero | refused           to what is blocked; reason blocked | filtered
+//!
+//! client N asks NAME TYPE [class C] [over tcp] [no-rd] [ad] [cd] [do] [edns OCTETS] [version V]
+//!   option NUMBER HEX                          of EDNS, which `do`, `version` and options imply, with 1232 octets
+//!   cookie back                                the cookie that this client got last
+//! client N sends HEX                           a packet of these octets; `over tcp` may stand before them
+//! also client …                                in the same batch as the question above
+//! client N gets RCODE [tc] [ad]                the next answer to client N, which must be to one of his questions, and
+//!   answer | authority | additional RECORD     give back its ID, name, case, RD, CD, and OPT with DO where it had one;
+//!   ede CODE                                   these records and extended errors and no others
+//!   cookie HEX                                 one that begins with the client's part
+//! client N is ignored                          a question of client N will have no answer
+//!
+//! upstream N gets NAME TYPE [over tcp] [ad] [cd] [do] [no-edns]    the next packet to N: to recurse, with EDNS and our size
+//! upstream N answers RCODE [MODIFIER…]         the last packet it got
+//!   answer | authority | additional RECORD, ede CODE; `times COUNT` before a record, whose % is then 1, 2, …
+//! upstream N breaks the stream                 by which it was asked last
+//! upstream N is unreachable                    says the kernel after something was sent
+//! upstream N is out of reach | within reach    nothing can be sent to it; by default all are within reach
+//! upstream N takes no streams
+//! upstream N is told to stop                   a backend: the last that it was asked is waited for no longer
+//! the socket of upstream N is suspect          by which it was asked last
+//! reload KEY VALUE                             another server on the same cache, with one setting changed
+//!
+//! after N s | N ms [asleep]                    asleep: the core is woken once, at the end
+//! nothing is in flight
+//!
+//! MODIFIER
+//!   to NAME TYPE, to packet COUNT              not the last packet but the last of these, or the COUNTth of all
+//!   over tcp                                   the last question by stream
+//!   tc, ad, aa, no-edns, as a query            what the header and OPT say
+//!   about NAME TYPE, class C, without question     the question it repeats
+//!   wrong id, wrong socket, short by OCTETS    as no upstream should
+//!   COUNT times                                one after the other
+//! ```
+
+use std::net::SocketAddr;
+
+use hickory_proto::rr::{DNSClass, Name, Record, RecordType};
+use larder_dns::core::{NxdomainCut, Settings};
+use larder_dns::zones::{Answers, Upstream};
+
+use super::text;
+
+/// What is wrong with a scenario, or with what it tells: the line and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Counted from 1.
+    pub line: usize,
+    /// Why.
+    pub why: String,
+}
+
+/// A scenario.
+#[derive(Debug)]
+pub struct Script {
+    pub settings: Settings,
+    pub zones: Vec<Zone>,
+    pub steps: Vec<(usize, Step)>,
+}
+
+/// A zone, and the numbers of its upstreams in the scenario.
+#[derive(Debug)]
+pub struct Zone {
+    pub name: Name,
+    pub upstreams: Vec<usize>,
+    pub are_backends: bool,
+}
+
+/// What happens, or must have happened.
+#[derive(Debug)]
+pub enum Step {
+    Questions(Vec<Question>),
+    ClientGets { client: u16, expected: Told },
+    ClientIsIgnored { client: u16 },
+    UpstreamGets { upstream: usize, expected: Asked },
+    UpstreamAnswers { upstream: usize, answer: Box<Answer> },
+    StreamBreaks { upstream: usize },
+    Unreachable { upstream: usize },
+    Reach { upstream: usize, can_be_sent_to: bool },
+    NoStreams { upstream: usize },
+    Forgotten { upstream: usize },
+    Suspect { upstream: usize },
+    Policy(Box<Rules>),
+    Reload(Box<Settings>),
+    After { ms: u64, is_asleep: bool },
+    NothingInFlight,
+}
+
+/// Lines of a policy: what each is, and its text.
+#[derive(Debug, Default)]
+pub struct Rules(pub Vec<(String, String)>);
+
+/// What a client sends.
+#[derive(Debug)]
+pub struct Question {
+    pub client: u16,
+    pub over_tcp: bool,
+    pub message: Sent,
+}
+
+#[derive(Debug)]
+pub enum Sent {
+    Octets(Vec<u8>),
+    Asked(Box<ClientAsks>),
+}
+
+#[derive(Debug)]
+pub struct ClientAsks {
+    pub name: Name,
+    pub rtype: RecordType,
+    pub class: DNSClass,
+    pub recursion_desired: bool,
+    pub authentic_data: bool,
+    pub checking_disabled: bool,
+    pub edns: Option<Edns>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edns {
+    pub udp_bytes: u16,
+    pub version: u8,
+    pub dnssec_ok: bool,
+    pub options: Vec<(u16, Vec<u8>)>,
+    pub cookie_back: bool,
+}
+
+/// What a client must be told.
+#[derive(Debug)]
+pub struct Told {
+    pub rcode: u16,
+    pub truncated: bool,
+    pub authentic_data: bool,
+    pub content: Content,
+}
+
+/// What an upstream must be asked.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub name: String,
+    pub rtype: RecordType,
+    pub over_tcp: bool,
+    pub authentic_data: bool,
+    pub checking_disabled: bool,
+    pub dnssec_ok: bool,
+    pub has_edns: bool,
+}
+
+/// Records and extended errors.
+#[derive(Debug, Default)]
+pub struct Content {
+    /// Answer, authority, additional.
+    pub records: [Vec<Record>; 3],
+    pub errors: Vec<u16>,
+    pub cookie: Option<Vec<u8>>,
+}
+
+/// What an upstream answers.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub rcode: u16,
+    pub to: To,
+    pub over_tcp: bool,
+    pub truncated: bool,
+    pub authentic_data: bool,
+    pub authoritative: bool,
+    pub no_edns: bool,
+    pub as_query: bool,
+    pub about: Option<(Name, RecordType)>,
+    pub class: Option<DNSClass>,
+    pub without_question: bool,
+    pub wrong_id: bool,
+    pub wrong_socket: bool,
+    pub short_by: usize,
+    /// 0 stands for once.
+    pub times: usize,
+    pub content: Content,
+}
+
+/// Which packet is answered.
+#[derive(Debug, Default)]
+pub enum To {
+    #[default]
+    Last,
+    Question(String, RecordType),
+    /// Counted from 1.
+    Packet(usize),
+}
+
+/// A line and the lines that belong to it.
+struct Line<'a> {
+    number: usize,
+    words: Vec<&'a str>,
+    below: Vec<(usize, Vec<&'a str>)>,
+}
+
+/// Words, one after the other.
+struct Words<'a, 'w>(&'w [&'a str]);
+
+impl<'a> Words<'a, '_> {
+    fn next(&mut self) -> Result<&'a str, String> {
+        let (first, rest) = self.0.split_first().ok_or("something is missing at the end")?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    fn number<T: std::str::FromStr>(&mut self) -> Result<T, String> {
+        let word = self.next()?;
+        word.parse().map_err(|_| format!("{word} is no number that fits here"))
+    }
+
+    /// Takes these words, if they come next.
+    fn take(&mut self, words: &str) -> bool {
+        let count = words.split(' ').count();
+        let is_next = self.0.len() >= count && words.split(' ').eq(self.0[..count].iter().copied());
+        if is_next {
+            self.0 = &self.0[count..];
+        }
+        is_next
+    }
+
+    fn must(&mut self, words: &str) -> Result<(), String> {
+        if self.take(words) { Ok(()) } else { Err(format!("here {words} is missing")) }
+    }
+
+    fn end(&self) -> Result<(), String> {
+        match self.0 {
+            [] => Ok(()),
+            [word, ..] => Err(format!("what is {word}?")),
+        }
+    }
+}
+
+/// Reads a scenario.
+pub fn read(scenario: &str) -> Result<Script, Fault> {
+    let mut script = Script { settings: Settings::default(), zones: Vec::new(), steps: Vec::new() };
+    let mut running = Settings::default();
+    for line in lines(scenario)? {
+        let fault = |why| Fault { line: line.number, why };
+        let mut words = Words(&line.words);
+        let is_also = words.take("also");
+        match words.next().map_err(fault)? {
+            "server" | "zone" if is_also || !script.steps.is_empty() || !line.below.is_empty() => {
+                return Err(fault("this stands alone, before the first thing that happens".into()));
+            }
+            "server" => {
+                setting(&mut words, &mut script.settings).map_err(fault)?;
+                running = script.settings.clone();
+            }
+            "zone" => script.zones.push(zone(&mut words).map_err(fault)?),
+            "reload" if !is_also && line.below.is_empty() => {
+                setting(&mut words, &mut running).map_err(fault)?;
+                script.steps.push((line.number, Step::Reload(Box::new(running.clone()))));
+            }
+            _ => {
+                let step = step(&line, is_also)?;
+                match (step, script.steps.last_mut()) {
+                    (Step::Questions(more), Some((_, Step::Questions(batch)))) if is_also => {
+                        batch.extend(more);
+                    }
+                    (_, _) if is_also => return Err(fault("also what?".into())),
+                    (step, _) => script.steps.push((line.number, step)),
+                }
+                continue;
+            }
+        }
+        words.end().map_err(fault)?;
+    }
+    if script.zones.is_empty() {
+        let root = Zone { name: Name::root(), upstreams: vec![1], are_backends: false };
+        script.zones.push(root);
+    }
+    Ok(script)
+}
+
+/// Lines with what is indented below them; comments and empty lines are left out.
+fn lines(scenario: &str) -> Result<Vec<Line<'_>>, Fault> {
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for (at, text) in scenario.lines().enumerate() {
+        let number = at + 1;
+        let text = text.split_once('#').map_or(text, |(text, _)| text);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if words.is_empty() {
+            continue;
+        }
+        match (text.starts_with([' ', '\t']), lines.last_mut()) {
+            (false, _) => lines.push(Line { number, words, below: Vec::new() }),
+            (true, Some(above)) => above.below.push((number, words)),
+            (true, None) => {
+                return Err(Fault { line: number, why: "nothing stands above this".into() });
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// `server KEY VALUE`; times have their unit behind.
+fn setting(words: &mut Words<'_, '_>, settings: &mut Settings) -> Result<(), String> {
+    let key = words.next()?;
+    let (rules, limits) = (&mut settings.rules, &mut settings.limits);
+    match key {
+        "ttl-min" => rules.ttl_min_s = seconds(words)?,
+        "ttl-max" => rules.ttl_max_s = seconds(words)?,
+        "negative-ttl-max" => rules.negative_ttl_max_s = seconds(words)?,
+        "failure-ttl" => rules.failure_ttl_s = seconds(words)?,
+        "believes-ad" => rules.believes_ad = yes(words)?,
+        "minimal" => rules.is_minimal = yes(words)?,
+        "udp-octets" => settings.udp_bytes_max = words.number()?,
+        "cache-only" => settings.cache_only = yes(words)?,
+        "stale-wait" => settings.stale_wait_ms = milliseconds(words)?,
+        "stale-ttl" => settings.stale_ttl_s = seconds(words)?,
+        "stale" => settings.stale_s = seconds(words)?,
+        "prefetch-percent" => settings.prefetch_percent = words.number()?,
+        "question-max" => settings.question_ms_max = milliseconds(words)?,
+        "stream-wait" => settings.stream_wait_ms = milliseconds(words)?,
+        "attempts" => settings.attempts_max = words.number()?,
+        "questions" => limits.questions_max = words.number()?,
+        "waiters" => limits.waiters_max = words.number()?,
+        "waiters-each" => limits.waiters_each_max = words.number()?,
+        "case-random" => settings.case_random = yes(words)?,
+        "hedges" => settings.hedges = yes(words)?,
+        "nxdomain-cut" => {
+            settings.nxdomain_cut = match words.next()? {
+                "never" => NxdomainCut::Never,
+                "validated" => NxdomainCut::Validated,
+                "always" => NxdomainCut::Always,
+                word => return Err(format!("never, validated or always, not {word}")),
+            }
+        }
+        "cookie-secret" => {
+            let secret = text::hex(std::iter::once(words.next()?))?;
+            settings.cookie_secret = Some(secret.try_into().map_err(|_| "16 octets")?);
+        }
+        "rate" => settings.rate.per_s = words.number()?,
+        "rate-burst" => settings.rate.burst = words.number()?,
+        "rate-slip" => settings.rate.slip = words.number()?,
+        _ => return Err(format!("{key} is no setting")),
+    }
+    Ok(())
+}
+
+fn seconds(words: &mut Words<'_, '_>) -> Result<u32, String> {
+    let number = words.number()?;
+    words.must("s").map(|()| number)
+}
+
+fn milliseconds(words: &mut Words<'_, '_>) -> Result<u32, String> {
+    let number = words.number()?;
+    words.must("ms").map(|()| number)
+}
+
+fn yes(words: &mut Words<'_, '_>) -> Result<bool, String> {
+    match words.next()? {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        word => Err(format!("yes or no, not {word}")),
+    }
+}
+
+fn zone(words: &mut Words<'_, '_>) -> Result<Zone, String> {
+    let name = text::name(words.next()?)?;
+    let are_backends = words.take("backend");
+    if !are_backends {
+        words.must("upstream")?;
+    }
+    let mut upstreams = vec![words.number()?];
+    while !words.0.is_empty() {
+        upstreams.push(words.number()?);
+    }
+    Ok(Zone { name, upstreams, are_backends })
+}
+
+fn step(line: &Line<'_>, is_also: bool) -> Result<Step, Fault> {
+    let fault = |why| Fault { line: line.number, why };
+    let mut words = Words(&line.words[usize::from(is_also)..]);
+    let read = |words: &mut Words<'_, '_>| -> Result<(Step, bool), String> {
+        Ok(match words.next()? {
+            "client" => {
+                let client = words.number()?;
+                match words.next()? {
+                    "asks" => (Step::Questions(vec![asks(client, words)?]), true),
+                    "sends" => {
+                        let over_tcp = words.take("over tcp");
+                        let octets = text::hex(std::mem::take(&mut words.0).iter().copied())?;
+                        let message = Sent::Octets(octets);
+                        (Step::Questions(vec![Question { client, over_tcp, message }]), false)
+                    }
+                    "gets" => (Step::ClientGets { client, expected: told(words)? }, true),
+                    "is" => {
+                        words.must("ignored")?;
+                        (Step::ClientIsIgnored { client }, false)
+                    }
+                    word => return Err(format!("what is {word}?")),
+                }
+            }
+            "upstream" => {
+                let upstream = words.number()?;
+                upstream_step(upstream, words)?
+            }
+            "the" => {
+                words.must("socket of upstream")?;
+                let upstream = words.number()?;
+                words.must("is suspect")?;
+                (Step::Suspect { upstream }, false)
+            }
+            "after" => {
+                let number: u64 = words.number()?;
+                let unit_ms = if words.take("ms") { 1 } else { words.must("s").map(|()| 1_000)? };
+                let is_asleep = words.take("asleep");
+                (Step::After { ms: number * unit_ms, is_asleep }, false)
+            }
+            "policy" => (Step::Policy(Box::default()), true),
+            "nothing" => {
+                words.must("is in flight")?;
+                (Step::NothingInFlight, false)
+            }
+            word => return Err(format!("what is {word}?")),
+        })
+    };
+    let (mut step, may_have_more) = read(&mut words).map_err(fault)?;
+    words.end().map_err(fault)?;
+    match line.below.first() {
+        Some(&(number, _)) if !may_have_more => {
+            return Err(Fault { line: number, why: "nothing belongs to the line above".into() });
+        }
+        _ => {}
+    }
+    for (number, words) in &line.below {
+        let more = below(&mut step, &mut Words(words));
+        more.map_err(|why| Fault { line: *number, why })?;
+    }
+    Ok(step)
+}
+
+fn upstream_step(upstream: usize, words: &mut Words<'_, '_>) -> Result<(Step, bool), String> {
+    Ok(match words.next()? {
+        "gets" => (Step::UpstreamGets { upstream, expected: asked(words)? }, false),
+        "answers" => {
+            let answer = Box::new(answer(words)?);
+            (Step::UpstreamAnswers { upstream, answer }, true)
+        }
+        "breaks" => {
+            words.must("the stream")?;
+            (Step::StreamBreaks { upstream }, false)
+        }
+        "takes" => {
+            words.must("no streams")?;
+            (Step::NoStreams { upstream }, false)
+        }
+        "is" if words.take("told to stop") => (Step::Forgotten { upstream }, false),
+        "is" if words.take("unreachable") => (Step::Unreachable { upstream }, false),
+        "is" => {
+            let can_be_sent_to = words.take("within reach");
+            if !can_be_sent_to {
+                words.must("out of reach")?;
+            }
+            (Step::Reach { upstream, can_be_sent_to }, false)
+        }
+        word => return Err(format!("what is {word}?")),
+    })
+}
+
+fn asks(client: u16, words: &mut Words<'_, '_>) -> Result<Question, String> {
+    let mut asks = ClientAsks {
+        name: text::name(words.next()?)?,
+        rtype: text::record_type(words.next()?)?,
+        class: DNSClass::IN,
+        recursion_desired: true,
+        authentic_data: false,
+        checking_disabled: false,
+        edns: None,
+    };
+    let mut over_tcp = false;
+    while !words.0.is_empty() {
+        if words.take("over tcp") {
+            over_tcp = true;
+            continue;
+        }
+        match words.next()? {
+            "class" => asks.class = text::class(words.next()?)?,
+            "no-rd" => asks.recursion_desired = false,
+            "ad" => asks.authentic_data = true,
+            "cd" => asks.checking_disabled = true,
+            "do" => edns(&mut asks).dnssec_ok = true,
+            "edns" => edns(&mut asks).udp_bytes = words.number()?,
+            "version" => edns(&mut asks).version = words.number()?,
+            word => return Err(format!("what is {word}?")),
+        }
+    }
+    Ok(Question { client, over_tcp, message: Sent::Asked(Box::new(asks)) })
+}
+
+fn edns(asks: &mut ClientAsks) -> &mut Edns {
+    asks.edns.get_or_insert(Edns {
+        udp_bytes: 1_232,
+        version: 0,
+        dnssec_ok: false,
+        options: Vec::new(),
+        cookie_back: false,
+    })
+}
+
+fn told(words: &mut Words<'_, '_>) -> Result<Told, String> {
+    let mut told = Told {
+        rcode: text::rcode(words.next()?)?,
+        truncated: false,
+        authentic_data: false,
+        content: Content::default(),
+    };
+    while !words.0.is_empty() {
+        match words.next()? {
+            "tc" => told.truncated = true,
+            "ad" => told.authentic_data = true,
+            word => return Err(format!("what is {word}?")),
+        }
+    }
+    Ok(told)
+}
+
+fn asked(words: &mut Words<'_, '_>) -> Result<Asked, String> {
+    let mut asked = Asked {
+        name: text::name(words.next()?)?.to_ascii(),
+        rtype: text::record_type(words.next()?)?,
+        over_tcp: false,
+        authentic_data: false,
+        checking_disabled: false,
+        dnssec_ok: false,
+        has_edns: true,
+    };
+    while !words.0.is_empty() {
+        if words.take("over tcp") {
+            asked.over_tcp = true;
+            continue;
+        }
+        match words.next()? {
+            "ad" => asked.authentic_data = true,
+            "cd" => asked.checking_disabled = true,
+            "do" => asked.dnssec_ok = true,
+            "no-edns" => asked.has_edns = false,
+            word => return Err(format!("what is {word}?")),
+        }
+    }
+    Ok(asked)
+}
+
+fn answer(words: &mut Words<'_, '_>) -> Result<Answer, String> {
+    let mut answer = Answer { rcode: text::rcode(words.next()?)?, ..Answer::default() };
+    while !words.0.is_empty() {
+        match words.next()? {
+            "to" if words.take("packet") => answer.to = To::Packet(words.number()?),
+            "to" => {
+                let name = text::name(words.next()?)?.to_ascii().to_lowercase();
+                answer.to = To::Question(name, text::record_type(words.next()?)?);
+            }
+            "over" => words.must("tcp").map(|()| answer.over_tcp = true)?,
+            "tc" => answer.truncated = true,
+            "ad" => answer.authentic_data = true,
+            "aa" => answer.authoritative = true,
+            "no-edns" => answer.no_edns = true,
+            "as" => words.must("a query").map(|()| answer.as_query = true)?,
+            "about" => {
+                let name = text::name(words.next()?)?;
+                answer.about = Some((name, text::record_type(words.next()?)?));
+            }
+            "class" => answer.class = Some(text::class(words.next()?)?),
+            "without" => words.must("question").map(|()| answer.without_question = true)?,
+            "wrong" if words.take("id") => answer.wrong_id = true,
+            "wrong" => words.must("socket").map(|()| answer.wrong_socket = true)?,
+            "short" => {
+                words.must("by")?;
+                answer.short_by = words.number()?;
+            }
+            count if words.take("times") => {
+                answer.times = count.parse().map_err(|_| format!("{count} is no count"))?;
+            }
+            word => return Err(format!("what is {word}?")),
+        }
+    }
+    Ok(answer)
+}
+
+/// A line that belongs to the one above.
+fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
+    let content = match step {
+        Step::Questions(questions) => {
+            let Some(Question { message: Sent::Asked(asks), .. }) = questions.last_mut() else {
+                return Err("octets have all that they have".into());
+            };
+            if words.take("cookie back") {
+                edns(asks).cookie_back = true;
+                return words.end();
+            }
+            words.must("option")?;
+            let number = words.number()?;
+            let content = text::hex(std::mem::take(&mut words.0).iter().copied())?;
+            edns(asks).options.push((number, content));
+            return Ok(());
+        }
+        Step::Policy(rules) => {
+            let what = words.next()?.to_owned();
+            rules.0.push((what, words.0.join(" ")));
+            return Ok(());
+        }
+        Step::ClientGets { expected, .. } => &mut expected.content,
+        Step::UpstreamAnswers { answer, .. } => &mut answer.content,
+        _ => return Err("nothing belongs to the line above".into()),
+    };
+    let section = match words.next()? {
+        "answer" => 0,
+        "authority" => 1,
+        "additional" => 2,
+        "ede" => {
+            content.errors.push(words.number()?);
+            return words.end();
+        }
+        "cookie" => {
+            content.cookie = Some(text::hex(std::mem::take(&mut words.0).iter().copied())?);
+            return Ok(());
+        }
+        word => return Err(format!("what is {word}?")),
+    };
+    let times = if words.take("times") { words.number()? } else { 0 };
+    if times == 0 {
+        content.records[section].push(text::record(words.0)?);
+    }
+    for each in 1..=times {
+        let numbered: Vec<_> =
+            words.0.iter().map(|word| word.replace('%', &each.to_string())).collect();
+        let numbered: Vec<_> = numbered.iter().map(String::as_str).collect();
+        content.records[section].push(text::record(&numbered)?);
+    }
+    Ok(())
+}
+
+/// An upstream of a scenario, as the core is told of it; a backend has no address, and its number is of no matter here.
+pub fn upstream(upstream: usize, is_backend: bool) -> Upstream {
+    if is_backend {
+        let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };
+        return Upstream::Backend(answers);
+    }
+    Upstream::Server(SocketAddr::from(([192, 0, 2, upstream as u8], 53)))
+}

@@ -1,0 +1,188 @@
+//! What a core sees of the world in a scenario: clients and upstreams whose packets lie in heaps until a line of the scenario
+//! speaks of them, and a clock that stands still but for `after`.
+
+use std::collections::{HashSet, VecDeque};
+use std::net::SocketAddr;
+
+use hickory_proto::op::Message;
+use larder_dns::core::{ASK_BYTES_MAX, Client, Net};
+use larder_io::udp::Route;
+
+use super::text;
+
+/// An answer that a client got.
+#[derive(Debug)]
+pub struct Told {
+    pub client: u16,
+    pub over_tcp: bool,
+    pub octets: Vec<u8>,
+}
+
+/// A question that an upstream got.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    /// Its number in the scenario.
+    pub upstream: usize,
+    pub way: Way,
+    pub octets: Vec<u8>,
+}
+
+/// How it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Socket(u32),
+    Stream(u64),
+}
+
+/// The world.
+#[derive(Debug, Default)]
+pub struct World {
+    /// Numbers in the scenario of the upstreams that the core knows, by the core's number.
+    pub upstreams: Vec<usize>,
+    pub told: VecDeque<Told>,
+    pub ignored: VecDeque<u16>,
+    pub asked: VecDeque<Packet>,
+    pub out_of_reach: HashSet<usize>,
+    pub without_streams: HashSet<usize>,
+    /// Tags that backends were told to forget.
+    pub forgotten: Vec<u64>,
+}
+
+/// A client by its number in a scenario: at 198.51.100.N.
+pub fn client(number: u16, over_tcp: bool) -> Client {
+    let peer = SocketAddr::from(([198, 51, 100, number as u8], number));
+    if over_tcp {
+        Client::Stream { stream: number.into(), peer }
+    } else {
+        Client::Udp { socket: 0, route: Route { peer, local: None } }
+    }
+}
+
+fn number(client: &Client) -> (u16, bool) {
+    match client {
+        Client::Udp { route, .. } => (route.peer.port(), false),
+        Client::Stream { peer, .. } | Client::Side { peer, .. } => (peer.port(), true),
+        Client::Frame { letter, .. } => (letter.peer.port(), false),
+    }
+}
+
+/// The socket by which an upstream is asked.
+fn socket(upstream: usize) -> u32 {
+    1_000 + upstream as u32
+}
+
+impl Net for World {
+    fn answer(
+        &mut self,
+        client: &Client,
+        bytes_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let mut octets = vec![0; bytes_max];
+        let Some(len) = write(&mut octets) else { return false };
+        octets.truncate(len);
+        let (client, over_tcp) = number(client);
+        self.told.push_back(Told { client, over_tcp, octets });
+        true
+    }
+
+    fn ignore(&mut self, client: &Client) {
+        self.ignored.push_back(number(client).0);
+    }
+
+    fn ask(
+        &mut self,
+        upstream: usize,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let upstream = self.upstreams[upstream];
+        if self.out_of_reach.contains(&upstream) {
+            return false;
+        }
+        let socket = socket(upstream);
+        let mut octets = vec![0; ASK_BYTES_MAX];
+        let Some(length) = write(socket, &mut octets) else { return false };
+        octets.truncate(length);
+        self.asked.push_back(Packet { upstream, way: Way::Socket(socket), octets });
+        true
+    }
+
+    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
+        let upstream = self.upstreams[upstream];
+        let is_taken = !self.without_streams.contains(&upstream);
+        if is_taken {
+            let way = Way::Stream(tag);
+            self.asked.push_back(Packet { upstream, way, octets: message.to_vec() });
+        }
+        is_taken
+    }
+
+    fn forget(&mut self, tag: u64) {
+        self.forgotten.push(tag);
+    }
+}
+
+impl World {
+    /// What no line of the scenario spoke of, the first of it.
+    pub fn unclaimed(&self) -> Option<String> {
+        if let Some(told) = self.told.front() {
+            return Some(format!("client {} got {}", told.client, describe(&told.octets)));
+        }
+        if let Some(asked) = self.asked.front() {
+            let way = if matches!(asked.way, Way::Stream(_)) { " over tcp" } else { "" };
+            return Some(format!(
+                "upstream {} got{way} {}",
+                asked.upstream,
+                describe(&asked.octets)
+            ));
+        }
+        if let Some(tag) = self.forgotten.first() {
+            return Some(format!("a backend was told to stop, at tag {tag:x}"));
+        }
+        self.ignored.front().map(|client| format!("client {client} was ignored"))
+    }
+}
+
+/// A message as a person reads it.
+pub fn describe(octets: &[u8]) -> String {
+    let message = match Message::from_vec(octets) {
+        Ok(message) => message,
+        Err(error) => return format!("{octets:02x?}, which cannot be read: {error}"),
+    };
+    let header = &message.metadata;
+    let mut text = text::rcode_name(header.response_code.into());
+    for query in &message.queries {
+        text += &format!(" {} {}", query.name.to_ascii(), query.query_type);
+    }
+    for (flag, is_set) in [
+        ("qr", octets[2] & 0x80 != 0),
+        ("aa", header.authoritative),
+        ("tc", header.truncation),
+        ("rd", header.recursion_desired),
+        ("ra", header.recursion_available),
+        ("ad", header.authentic_data),
+        ("cd", header.checking_disabled),
+    ] {
+        if is_set {
+            text = text + " " + flag;
+        }
+    }
+    if let Some(edns) = &message.edns {
+        let dnssec = if edns.flags().dnssec_ok { " do" } else { "" };
+        text += &format!(" edns {}{dnssec}", edns.max_payload());
+    }
+    let sections = [
+        ("answer", &message.answers),
+        ("authority", &message.authorities),
+        ("additional", &message.additionals),
+    ];
+    for (name, records) in sections {
+        for record in records {
+            text += &format!("\n    {name} {}", text::line(record));
+        }
+    }
+    for code in super::extended_errors(&message).unwrap_or_default() {
+        text += &format!("\n    ede {code}");
+    }
+    text
+}
