@@ -1,9 +1,10 @@
-//! Recursion for `larder dns`: from the root to an answer, with DNSSEC validation, on the miss path only.
+//! Recursion for `larder dns`: from the root to an answer, with DNSSEC validation, on the miss path
+//! only.
 //!
-//! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the mailboxes of
-//! [`larder_dns::backend`], to a thread that recurses, and comes back as a DNS message which is rendered, stored and told as
-//! a forwarder's answer would be. The recursion itself, and every signature, is hickory-resolver's: there is no home-made
-//! DNSSEC here.
+//! What is held, larder answers from finished responses, whoever found them. What is not held goes,
+//! by the mailboxes of [`larder_dns::backend`], to a thread that recurses, and comes back as a DNS
+//! message which is rendered, stored and told as a forwarder's answer would be. The recursion
+//! itself, and every signature, is hickory-resolver's: there is no home-made DNSSEC here.
 //!
 //! ```text
 //! core 0 --BackendQuery--> queue --> thread 0: tokio, one task a question --> Recursor --> name servers
@@ -18,12 +19,13 @@
 //! | [`reply`] | what the recursor found, as a message |
 //! | `threads` | threads, queues, and the limit of questions in each |
 //!
-//! Bounds, all in [`Options`]: questions in flight and waiting for each thread, zones whose servers are remembered, answers
-//! that the recursor itself remembers, depth. The library bounds what one question may cost: 200 packets sent, 64 aliases,
-//! five names of servers without addresses for each zone, and no zone twice on one way (so a loop ends).
+//! Bounds, all in [`Options`]: questions in flight and waiting for each thread, zones whose servers
+//! are remembered, answers that the recursor itself remembers, depth. The library bounds what one
+//! question may cost: 200 packets sent, 64 aliases, five names of servers without addresses for
+//! each zone, and no zone twice on one way (so a loop ends).
 //!
-//! Cost: a miss takes some tens of microseconds of a CPU beside larder's own, and validation several times that where keys
-//! are not known yet; see `docs/results/dns-recursion.md`.
+//! Cost: a miss takes some tens of microseconds of a CPU beside larder's own, and validation
+//! several times that where keys are not known yet; see `docs/results/dns-recursion.md`.
 
 pub mod hints;
 pub mod net;
@@ -52,8 +54,8 @@ pub struct Options {
     pub roots: Vec<IpAddr>,
     /// The keys that the root is trusted by; see [`hints`].
     pub anchors: Arc<TrustAnchors>,
-    /// Networks whose name servers are asked although they are not public: by default none of those is, or a domain's owner
-    /// could have us send packets into our own network.
+    /// Networks whose name servers are asked although they are not public: by default none of those
+    /// is, or a domain's owner could have us send packets into our own network.
     pub allow_servers: Vec<IpNet>,
     /// Threads; 1 at least.
     pub threads: usize,
@@ -63,7 +65,8 @@ pub struct Options {
     pub waiting_max: usize,
     /// Zones, and servers, that are remembered.
     pub zones_max: usize,
-    /// Answers that are remembered here: delegations, keys, aliases' targets. What clients ask for is in larder's cache.
+    /// Answers that are remembered here: delegations, keys, aliases' targets. What clients ask for
+    /// is in larder's cache.
     pub answers_max: u64,
     /// Delegations, and aliases, that are followed for one question.
     pub depth_max: u8,
@@ -73,8 +76,8 @@ pub struct Options {
     pub udp_bytes_max: u16,
     /// Names are sent in random case, and must come back so (0x20).
     pub case_random: bool,
-    /// A name that does not exist answers for all below it (RFC 8020), while the way there is sought (RFC 9156). There are
-    /// servers that deny names with others below them.
+    /// A name that does not exist answers for all below it (RFC 8020), while the way there is
+    /// sought (RFC 9156). There are servers that deny names with others below them.
     pub is_strict: bool,
     /// The port of all name servers, [`PORT`] but in tests.
     pub port: u16,

@@ -1,10 +1,10 @@
-//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only, without validation; by the
-//! feature `dnssec` with it.
+//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only, without
+//! validation; by the feature `dnssec` with it.
 //!
-//! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the mailboxes of
-//! [`larder_dns::backend`], to a thread that asks name servers, one after the other as they refer to one another
-//! (RFC 1034, section 5.3.3), and comes back as a DNS message which is rendered, stored and told as a forwarder's answer
-//! would be.
+//! What is held, larder answers from finished responses, whoever found them. What is not held goes,
+//! by the mailboxes of [`larder_dns::backend`], to a thread that asks name servers, one after the
+//! other as they refer to one another (RFC 1034, section 5.3.3), and comes back as a DNS message
+//! which is rendered, stored and told as a forwarder's answer would be.
 //!
 //! ```text
 //! core 0 --BackendQuery--> desk --> thread 0: Walker, sockets, streams --> name servers
@@ -20,10 +20,11 @@
 //! | `thread` | the loop: queries, sockets, time |
 //! | [`roots`], `private` | where the root is; who is never asked |
 //!
-//! Bounds, in [`Options`] and the constants of [`walker`]: questions in flight and waiting for each thread, packets for each
-//! question, zones and servers that are remembered, sockets.
+//! Bounds, in [`Options`] and the constants of [`walker`]: questions in flight and waiting for each
+//! thread, packets for each question, zones and servers that are remembered, sockets.
 //!
-//! Cost: a miss takes what its packets take, and a change of threads; see `docs/results/dns-recursion.md`.
+//! Cost: a miss takes what its packets take, and a change of threads; see
+//! `docs/results/dns-recursion.md`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -60,7 +61,8 @@ pub struct Options {
     pub roots: Vec<IpAddr>,
     /// Signatures are asked for where clients ask for them, and passed on.
     pub passes_dnssec: bool,
-    /// Networks whose name servers are asked although they have a special purpose. The root's always are.
+    /// Networks whose name servers are asked although they have a special purpose. The root's
+    /// always are.
     pub allow_servers: Vec<Prefix>,
     /// Threads; 1 at least.
     pub threads: usize,
@@ -108,7 +110,8 @@ impl Options {
     }
 }
 
-/// A backend that asks name servers. It takes questions from its start to its stop, and drops others.
+/// A backend that asks name servers. It takes questions from its start to its stop, and drops
+/// others.
 #[derive(Debug)]
 pub struct Walk {
     options: Arc<Options>,

@@ -55,7 +55,7 @@ const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 /// What others share with a thread.
 #[derive(Debug)]
 struct Desk {
-    /// Errands, and when they were left.
+    /// Queries, and when they were left.
     mailbox: Mailbox<(BackendQuery, Instant), Waker>,
     has_ended: AtomicBool,
     counts: Mutex<Counts>,
@@ -229,7 +229,7 @@ struct Loop {
     answers: RecvBatch,
     /// Of an answer that is too long.
     beginning: Vec<u8>,
-    /// Errands whose turn has not come, and when they were left.
+    /// Queries whose turn has not come, and when they were left.
     waiting: VecDeque<(BackendQuery, Instant)>,
 }
 
@@ -270,7 +270,7 @@ impl Loop {
             let waits = [self.walker.wait_ms(now), self.upstream_tcp.wait_ms(now_ms)];
             let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
             if self.poller.wait(&mut events, Some(wait_ms)).is_err() {
-                // A poller fails where its arguments are wrong, and these are not. Errands are told by being dropped.
+                // A poller fails where its arguments are wrong, and these are not. Queries are told by being dropped.
                 break;
             }
             self.turn(events.iter());

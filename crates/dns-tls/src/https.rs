@@ -13,10 +13,11 @@
 //!
 //! HTTP/1.1 is not spoken: ALPN refuses who speaks nothing else.
 //!
-//! Bounds: streams of a connection, which HTTP/2 tells the client; streams that the client has reset count until the
-//! core has answered them, and beyond the limit new ones are reset. Heads of at most [`HEAD_BYTES_MAX`]. A connection
-//! without requests is closed after the idle time, whatever else it sends. Floods of resets, settings and empty frames end the
-//! connection in h2. Cost: a task a request, some 100 octets of heads.
+//! Bounds: streams of a connection, which HTTP/2 tells the client; streams that the client has
+//! reset count until the core has answered them, and beyond the limit new ones are reset. Heads of
+//! at most [`HEAD_BYTES_MAX`]. A connection without requests is closed after the idle time,
+//! whatever else it sends. Floods of resets, settings and empty frames end the connection in h2.
+//! Cost: a task a request, some 100 octets of heads.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -205,8 +206,9 @@ fn head(answer: &[u8]) -> Response<()> {
     response
 }
 
-/// How long an answer is fresh (RFC 8484, section 5.1): the smallest TTL of its answer section; without one, as long as
-/// its SOA record says that nothing is there (RFC 2308, section 5); else not at all.
+/// How long an answer is fresh (RFC 8484, section 5.1): the smallest TTL of its answer section;
+/// without one, as long as its SOA record says that nothing is there (RFC 2308, section 5); else
+/// not at all.
 fn seconds_fresh(answer: &[u8]) -> u32 {
     let Ok(message) = Message::parse(answer) else { return 0 };
     let (mut ttl_s, mut negative_s) = (None, 0);
@@ -277,8 +279,8 @@ mod tests {
         message
     }
 
-    /// What is there is fresh for its smallest TTL, what is not there for as long as the SOA record says, a failure not at
-    /// all, and neither is what cannot be read.
+    /// What is there is fresh for its smallest TTL, what is not there for as long as the SOA record
+    /// says, a failure not at all, and neither is what cannot be read.
     #[test]
     fn freshness() {
         let soa = |ttl_s, minimum: u32| {
@@ -300,7 +302,8 @@ mod tests {
         assert_eq!(seconds_fresh(b""), 0);
     }
 
-    /// Questions of a GET are base64url without padding, wherever the variable stands; anything else is a bad request.
+    /// Questions of a GET are base64url without padding, wherever the variable stands; anything
+    /// else is a bad request.
     #[test]
     fn questions_in_a_query() {
         assert_eq!(from_query("dns=AAEB_-8").unwrap(), [0, 1, 1, 0xff, 0xef]);

@@ -8,8 +8,8 @@
 //!
 //! Invariant: `then` is called once, unless the core has ended; then it is dropped.
 //!
-//! Bounds: see [`crate::limits`]. An [`Answer`] counts its octets as not taken until it is dropped, so whoever sends it
-//! drops it afterwards.
+//! Bounds: see [`crate::limits`]. An [`Answer`] counts its octets as not taken until it is dropped,
+//! so whoever sends it drops it afterwards.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ use larder_tls::{ConnectionLimit, Permit};
 /// Octets of an answer of ours without records: a question of the longest name, and an OPT record.
 const EMPTY_BYTES_MAX: usize = 512;
 
-/// What we say in an OPT record of ours that we take over UDP: of no meaning here, and so the usual.
+/// What we say in an OPT record of ours that we take over UDP: of no meaning here, and so the
+/// usual.
 const UDP_BYTES: u16 = 1_232;
 
 /// Joins all connections to all cores.
@@ -143,7 +144,8 @@ impl Caller {
         self.hub.counters.note(event, self.protocol);
     }
 
-    /// Asks. `then` is given the answer, padded where the question was, or `None` where there is none; it must not wait.
+    /// Asks. `then` is given the answer, padded where the question was, or `None` where there is
+    /// none; it must not wait.
     pub(crate) fn ask(&self, message: Vec<u8>, then: impl FnOnce(Option<Answer>) + Send + 'static) {
         let pads = wishes(&message).pads;
         let (hub, protocol, peer) = (self.hub.clone(), self.protocol, self.peer);
@@ -195,7 +197,8 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 1], 7))
     }
 
-    /// A question that no core can take is answered with SERVFAIL, what is no question with nothing, and both are counted.
+    /// A question that no core can take is answered with SERVFAIL, what is no question with
+    /// nothing, and both are counted.
     #[test]
     fn overload_is_servfail() {
         let (sender, inbox) = side_query::channel(Arc::new(Waker::new().unwrap()), 1);
@@ -215,7 +218,8 @@ mod tests {
         assert_eq!(overloads.unwrap().value, 2.0);
     }
 
-    /// Octets count until their answer is dropped, and beyond the limit answers are dropped at once.
+    /// Octets count until their answer is dropped, and beyond the limit answers are dropped at
+    /// once.
     #[test]
     fn unsent_octets_are_bounded() {
         let limits = Limits { unsent_bytes_max: 10, ..Limits::default() };

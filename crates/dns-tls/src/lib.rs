@@ -1,4 +1,5 @@
-//! DNS over TLS (RFC 7858), HTTPS (RFC 8484) and QUIC (RFC 9250) for larder's DNS server, beside its cores.
+//! DNS over TLS (RFC 7858), HTTPS (RFC 8484) and QUIC (RFC 9250) for larder's DNS server, beside
+//! its cores.
 //!
 //! ```text
 //! client == TLS, HTTP/2, QUIC == a task of a runtime -> hub.rs -> larder_dns::side_query -> a core, which answers
@@ -16,8 +17,9 @@
 //!
 //! Certificates, and TCP connections up to the end of their handshakes, are [`larder_tls`]'.
 //!
-//! A core knows nothing of all this but that a question came from beside. TLS is rustls', HTTP/2 h2's, QUIC quinn's, and
-//! tokio runs them, on threads of their own: what handshakes cost is not paid by those who ask in the clear.
+//! A core knows nothing of all this but that a question came from beside. TLS is rustls', HTTP/2
+//! h2's, QUIC quinn's, and tokio runs them, on threads of their own: what handshakes cost is not
+//! paid by those who ask in the clear.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -9,8 +9,8 @@
 //! | questions that wait for a core | SERVFAIL |
 //! | octets of answers that clients have not taken, all together | further answers are dropped |
 //!
-//! Each of them is counted. Connections are counted by
-//! [`larder_tls::ConnectionLimit`]. Cost: relaxed atomics.
+//! Each of them is counted. Connections are counted by [`larder_tls::ConnectionLimit`]. Cost:
+//! relaxed atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -60,7 +60,8 @@ pub(crate) enum Event {
     Refused,
     /// A handshake failed, or took too long.
     HandshakeFailed,
-    /// A connection was closed because it took too long over a question, or over taking its answers.
+    /// A connection was closed because it took too long over a question, or over taking its
+    /// answers.
     TimedOut,
     /// A connection or stream broke the rules of its transport.
     Violated,

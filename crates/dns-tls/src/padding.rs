@@ -1,8 +1,8 @@
 //! Padding (RFC 7830, RFC 8467): the length of what is encrypted says less of what it is.
 //!
-//! Questions are filled up to a multiple of 128 octets, answers to clients that pad to one of 468. Padding is an option
-//! of the OPT record, which must be the last record of the message: larder's own are, and a message that is otherwise
-//! is left as it is.
+//! Questions are filled up to a multiple of 128 octets, answers to clients that pad to one of 468.
+//! Padding is an option of the OPT record, which must be the last record of the message: larder's
+//! own are, and a message that is otherwise is left as it is.
 //!
 //! Cost: a walk over the records of a message.
 
@@ -46,8 +46,8 @@ pub(crate) fn wishes(question: &[u8]) -> Wishes {
     })
 }
 
-/// Fills a message up to a multiple of `block_bytes`, or to the longest that a message may be. One without OPT record at
-/// its end is left as it is.
+/// Fills a message up to a multiple of `block_bytes`, or to the longest that a message may be. One
+/// without OPT record at its end is left as it is.
 pub fn pad(message: &mut Vec<u8>, block_bytes: usize) {
     let Some(length_at) = opt_length_at(message) else { return };
     let whole = message.len() + OPTION_HEAD_BYTES;
@@ -82,7 +82,8 @@ mod tests {
         message
     }
 
-    /// A padded message is a multiple of its block, reads as before, and says that it is padded, whatever its length was.
+    /// A padded message is a multiple of its block, reads as before, and says that it is padded,
+    /// whatever its length was.
     #[test]
     fn fills_up_to_a_block() {
         for length in 0..300u16 {
@@ -101,8 +102,8 @@ mod tests {
         }
     }
 
-    /// What has no OPT record, another record behind it, or no room left stays as it is, and a message near the longest is
-    /// filled up to that.
+    /// What has no OPT record, another record behind it, or no room left stays as it is, and a
+    /// message near the longest is filled up to that.
     #[test]
     fn leaves_what_cannot_be_padded() {
         let without = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01".to_vec();

@@ -1,4 +1,5 @@
-//! DNS over QUIC (RFC 9250): a stream that the client opens is a question, and carries its answer back.
+//! DNS over QUIC (RFC 9250): a stream that the client opens is a question, and carries its answer
+//! back.
 //!
 //! | what a client does | what it gets |
 //! |---|---|
@@ -8,9 +9,9 @@
 //! | a question that gets no answer | the stream is reset: DOQ_INTERNAL_ERROR |
 //! | connects beyond the limits | refused; from half of them on it must first show that it is at its address |
 //!
-//! Bounds: streams and octets of a connection by QUIC's flow control. A connection that sends nothing for the idle time
-//! is forgotten; PINGs keep one alive, but not beyond `unasked`, four idle times without a question. Cost: a task a
-//! question.
+//! Bounds: streams and octets of a connection by QUIC's flow control. A connection that sends
+//! nothing for the idle time is forgotten; PINGs keep one alive, but not beyond `unasked`, four
+//! idle times without a question. Cost: a task a question.
 
 use std::sync::Arc;
 

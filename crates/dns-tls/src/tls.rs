@@ -1,12 +1,15 @@
-//! DNS over TLS (RFC 7858): questions and answers of one connection, each with its length before it.
+//! DNS over TLS (RFC 7858): questions and answers of one connection, each with its length before
+//! it.
 //!
-//! A client may ask as many questions as it cares to before the first answer, and answers go out in the order in which they
-//! come. Nothing is read while `unanswered_max` are open, so the client's own window makes it wait. A client that has
-//! finished sending still gets its answers. Who does not ask within the idle time, does not finish a question within
-//! it, or does not take its answers within the stall time, is closed.
+//! A client may ask as many questions as it cares to before the first answer, and answers go out in
+//! the order in which they come. Nothing is read while `unanswered_max` are open, so the client's
+//! own window makes it wait. A client that has finished sending still gets its answers. Who does
+//! not ask within the idle time, does not finish a question within it, or does not take its answers
+//! within the stall time, is closed.
 //!
-//! Bounds: a connection holds a read of 4 kB and a part of a question, and the answers that `hub.rs` counts, twice. Cost: a read,
-//! a look-up and a write a question; answers that are ready together share a write, and so mostly a TLS record.
+//! Bounds: a connection holds a read of 4 kB and a part of a question, and the answers that
+//! `hub.rs` counts, twice. Cost: a read, a look-up and a write a question; answers that are ready
+//! together share a write, and so mostly a TLS record.
 
 use std::io;
 
@@ -96,7 +99,8 @@ async fn converse(
                 }
             }
             read = read(stream, &mut input), if may_read => match read {
-                // An end without TLS's own is one all the same: nothing depends on what did not come.
+                // An end without TLS's own is one all the same: nothing depends on what did not
+                // come.
                 Ok(0) => is_finished = true,
                 Ok(_) => {}
                 Err(_) => return End::Lost,

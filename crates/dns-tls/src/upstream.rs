@@ -6,16 +6,19 @@
 //!               | fails: nobody tries again before the pause is over
 //! ```
 //!
-//! A *line* is one connection, which all cores share: questions are written as they come, and answers taken in any order.
-//! A connection that was lost while it was used again is replaced, and the question asked once more: servers close what
-//! rests, and may do so in the moment in which we ask (RFC 7766, section 6.2.4). One that leaves several questions in a row
-//! unanswered until their time is over is taken for dead.
+//! A *line* is one connection, which all cores share: questions are written as they come, and
+//! answers taken in any order. A connection that was lost while it was used again is replaced, and
+//! the question asked once more: servers close what rests, and may do so in the moment in which we
+//! ask (RFC 7766, section 6.2.4). One that leaves several questions in a row unanswered until their
+//! time is over is taken for dead.
 //!
-//! Whom we ask is known by its certificate, for the name that was given, or else for its address; a server that does not
-//! prove itself is not asked, which is told and counted. Sessions are resumed where the server can; 0-RTT is off, for
-//! whoever replays it learns what is asked. Questions are padded to multiples of 128 octets (RFC 8467).
+//! Whom we ask is known by its certificate, for the name that was given, or else for its address; a
+//! server that does not prove itself is not asked, which is told and counted. Sessions are resumed
+//! where the server can; 0-RTT is off, for whoever replays it learns what is asked. Questions are
+//! padded to multiples of 128 octets (RFC 8467).
 //!
-//! Bounds: queries of the cores, `ASKED_MAX` of them on a line. Cost: a thread an upstream, a task a question.
+//! Bounds: queries of the cores, `ASKED_MAX` of them on a line. Cost: a thread an upstream, a task
+//! a question.
 
 use std::fmt;
 use std::io;
@@ -178,7 +181,8 @@ impl fmt::Debug for Encrypted {
 }
 
 impl Encrypted {
-    /// An upstream that proves itself by `trust`, asked from `source` where one is given. The error says what to do.
+    /// An upstream that proves itself by `trust`, asked from `source` where one is given. The error
+    /// says what to do.
     pub fn new(target: Target, trust: &Trust, source: Option<IpAddr>) -> Result<Encrypted, String> {
         let tls = Arc::new(trust.config(target.transport.alpn(), "upstream-ca")?);
         let shared = Shared {
@@ -305,7 +309,8 @@ impl Shared {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, on a second line where the first had been used before and is lost. `number` is that of the line last asked.
+    /// Asks, on a second line where the first had been used before and is lost. `number` is that of
+    /// the line last asked.
     async fn ask(
         self: &Arc<Shared>,
         message: Vec<u8>,
@@ -344,7 +349,8 @@ impl Shared {
         if let Some((line, number)) = self.in_use() {
             return Some((line, number, false));
         }
-        // In a task of its own: whoever waits for it may lose patience, and others want it all the same.
+        // In a task of its own: whoever waits for it may lose patience, and others want it all the
+        // same.
         let shared = self.clone();
         tokio::spawn(async move { shared.connect().await }).await.ok()?
     }

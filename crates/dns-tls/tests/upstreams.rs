@@ -1,4 +1,5 @@
-//! Upstreams over TLS, HTTPS and QUIC: against this crate's own server, and against servers that fail at each point.
+//! Upstreams over TLS, HTTPS and QUIC: against this crate's own server, and against servers that
+//! fail at each point.
 //!
 //! A core is played by the test: it hands queries out and waits for them to come back.
 
@@ -187,8 +188,8 @@ fn fits(label: &str, octets: &[u8]) -> bool {
     octets[2] & 0x80 != 0 && octets[12..].starts_with(&asked[12..asked.len() - 11])
 }
 
-/// Over each transport, questions in great number are answered each with its own over one connection, padded on the way;
-/// one that the server does not answer costs no other.
+/// Over each transport, questions in great number are answered each with its own over one
+/// connection, padded on the way; one that the server does not answer costs no other.
 #[test]
 fn each_transport() {
     let identity = Identity::new(NAME);
@@ -209,8 +210,8 @@ fn each_transport() {
     }
 }
 
-/// A server that does not prove the name that was given, or that nobody vouches for, is not asked; that is told once, and
-/// counted.
+/// A server that does not prove the name that was given, or that nobody vouches for, is not asked;
+/// that is told once, and counted.
 #[test]
 fn who_does_not_prove_it() {
     let (identity, other) = (Identity::new(NAME), Identity::new(NAME));
@@ -260,7 +261,8 @@ fn comes_back() {
     }
 }
 
-/// A TLS server of the test's: `each` is called with each connection's number and stream, handshake not yet made.
+/// A TLS server of the test's: `each` is called with each connection's number and stream, handshake
+/// not yet made.
 fn played(
     identity: &Identity,
     mut each: impl FnMut(usize, StreamOwned<ServerConnection, TcpStream>) + Send + 'static,
@@ -292,7 +294,8 @@ fn answered(mut question: Vec<u8>) -> Vec<u8> {
     question
 }
 
-/// Answers in the reverse order, with others that nobody asked for between them, reach their questions.
+/// Answers in the reverse order, with others that nobody asked for between them, reach their
+/// questions.
 #[test]
 fn answers_out_of_order() {
     const COUNT: usize = 50;
@@ -314,8 +317,8 @@ fn answers_out_of_order() {
     }
 }
 
-/// A connection that is closed under a question, after it had served others, is replaced, and the question asked again; a
-/// new one that is closed at once is not tried twice for the same question.
+/// A connection that is closed under a question, after it had served others, is replaced, and the
+/// question asked again; a new one that is closed at once is not tried twice for the same question.
 #[test]
 fn closed_under_a_question() {
     let identity = Identity::new(NAME);
@@ -336,8 +339,8 @@ fn closed_under_a_question() {
     );
 }
 
-/// A server that ends at any point of a connection's life, or says what is no TLS, no message or part of one, costs the
-/// question it was asked, and nobody waits for ever.
+/// A server that ends at any point of a connection's life, or says what is no TLS, no message or
+/// part of one, costs the question it was asked, and nobody waits for ever.
 #[test]
 fn ends_at_each_point() {
     let identity = Identity::new(NAME);
@@ -362,8 +365,8 @@ fn ends_at_each_point() {
     }
 }
 
-/// A server that takes connections and says nothing, before or after the handshake, keeps a question no longer than it may
-/// wait; after some such questions it is tried anew.
+/// A server that takes connections and says nothing, before or after the handshake, keeps a
+/// question no longer than it may wait; after some such questions it is tried anew.
 #[test]
 fn says_nothing() {
     let identity = Identity::new(NAME);

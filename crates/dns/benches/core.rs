@@ -1,10 +1,11 @@
-//! What a question costs in a core, without the kernel: `cargo bench -p larder-dns --bench core`. Under `cargo test` it runs
-//! a few rounds to stay sound.
+//! What a question costs in a core, without the kernel: `cargo bench -p larder-dns --bench core`.
+//! Under `cargo test` it runs a few rounds to stay sound.
 //!
-//! A batch of questions for names that were never asked goes in, is asked of an upstream, answered by it, stored and told;
-//! then the same batch is asked again and answered from the cache. The world around the core does next to nothing: it copies
-//! what is sent, and makes an answer of a question by setting a few octets and appending an address. What it costs itself
-//! is measured beside the rest, by doing it without a core.
+//! A batch of questions for names that were never asked goes in, is asked of an upstream, answered
+//! by it, stored and told; then the same batch is asked again and answered from the cache. The
+//! world around the core does next to nothing: it copies what is sent, and makes an answer of a
+//! question by setting a few octets and appending an address. What it costs itself is measured
+//! beside the rest, by doing it without a core.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -22,7 +23,8 @@ const BATCH: usize = 64;
 /// OPT of a client that takes 1,232 octets.
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-/// What an upstream appends to a question to make an answer: an address of the name that was asked for.
+/// What an upstream appends to a question to make an answer: an address of the name that was asked
+/// for.
 const ADDRESS: &[u8] = b"\xc0\x0c\0\x01\0\x01\0\0\x0e\x10\0\x04\xc0\0\x02\x01";
 
 /// What was sent, one after another in a row of equal rooms.

@@ -1,7 +1,7 @@
 //! Backends: upstreams that are no address, but somebody in other threads of this process.
 //!
-//! A core's loop waits for sockets and nothing else. Who works in another way, as a recursor or what speaks TLS does, is
-//! handed questions, and hands answers back when it has them:
+//! A core's loop waits for sockets and nothing else. Who works in another way, as a recursor or
+//! what speaks TLS does, is handed questions, and hands answers back when it has them:
 //!
 //! ```text
 //! core:      ask(backend, tag, message) -> BackendQuery ------- Backend::ask, which keeps it and returns at once
@@ -16,15 +16,17 @@
 //! ```
 //!
 //! Invariants
-//! 1. A query comes back exactly once, answered or not, whoever holds it and however that ends: dropping it is what
-//!    brings it back.
+//! 1. A query comes back exactly once, answered or not, whoever holds it and however that ends:
+//!    dropping it is what brings it back.
 //! 2. No more queries of a core are out than it has places, and its mailbox has room for each:
 //!    nothing that came back is lost.
-//! 3. A place is given again only after its query came back, so a late answer is never another question's.
+//! 3. A place is given again only after its query came back, so a late answer is never another
+//!    question's.
 //!
-//! Bounds: `queries_max` questions of a core, each an allocation of its message, and an answer of at most
-//! [`ANSWER_BYTES_MAX`] octets. Cost: an allocation and a hash a question; a write to an eventfd for each run of answers,
-//! however many they are. A core that got no answer pays one relaxed load a turn.
+//! Bounds: `queries_max` questions of a core, each an allocation of its message, and an answer of
+//! at most [`ANSWER_BYTES_MAX`] octets. Cost: an allocation and a hash a question; a write to an
+//! eventfd for each run of answers, however many they are. A core that got no answer pays one
+//! relaxed load a turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
@@ -37,14 +39,14 @@ use larder_serve::mailbox::Mailbox;
 
 use crate::metrics::Gauge;
 
-/// Errands of a core that are out at a time, unless told otherwise.
+/// Queries of a core that are out at a time, unless told otherwise.
 pub const QUERIES_MAX: usize = 4_096;
 
 /// Octets of the longest answer, as of the longest message on a stream; what is longer is none.
 pub const ANSWER_BYTES_MAX: usize = 65_535;
 
-/// What stands in the place of a query that nobody waits for: no tag, since streams of a question are fewer than its
-/// spare bits tell apart.
+/// What stands in the place of a query that nobody waits for: no tag, since streams of a question
+/// are fewer than its spare bits tell apart.
 const UNWANTED: u64 = u64::MAX;
 
 /// Somebody who answers questions, in threads of its own.
@@ -58,14 +60,15 @@ pub trait Backend: Debug + Send + Sync {
     /// Starts what it runs on. An error ends the server before it serves, and says what to do.
     fn start(&self) -> io::Result<()>;
 
-    /// Takes a question, and returns at once: the core waits. Where it has no room, it drops the query, and the core
-    /// hears of it as of a failure.
+    /// Takes a question, and returns at once: the core waits. Where it has no room, it drops the
+    /// query, and the core hears of it as of a failure.
     fn ask(&self, query: BackendQuery);
 
     /// Ends what it runs on.
     fn stop(&self);
 
-    /// A line for the operator, where there is one that was not told: whom it cannot reach, and why.
+    /// A line for the operator, where there is one that was not told: whom it cannot reach, and
+    /// why.
     fn news(&self) -> Option<String> {
         None
     }
@@ -135,8 +138,8 @@ pub struct BackendQuery {
 }
 
 impl BackendQuery {
-    /// The question: a whole DNS message with one question, RD, and CD, AD and EDNS with DO as the core asks. Its ID is
-    /// 0.
+    /// The question: a whole DNS message with one question, RD, and CD, AD and EDNS with DO as the
+    /// core asks. Its ID is 0.
     pub fn message(&self) -> &[u8] {
         &self.message
     }
@@ -157,7 +160,8 @@ impl BackendQuery {
         wanted.is_some_and(|tag| tag.load(Ordering::Relaxed) == self.tag)
     }
 
-    /// Brings an answer back: a whole DNS message that repeats the question; its ID is of no matter.
+    /// Brings an answer back: a whole DNS message that repeats the question; its ID is of no
+    /// matter.
     pub fn answer(mut self, octets: Vec<u8>) {
         self.octets = Some(octets).filter(|octets| octets.len() <= ANSWER_BYTES_MAX);
     }
@@ -219,8 +223,8 @@ impl Backends {
         }
     }
 
-    /// Hands a question to a backend, by its number. False where there is none, where too many are out, or where
-    /// one with this tag is wanted already: nothing will be heard of it.
+    /// Hands a question to a backend, by its number. False where there is none, where too many are
+    /// out, or where one with this tag is wanted already: nothing will be heard of it.
     pub fn ask(&mut self, backend: usize, tag: u64, message: &[u8], wait_ms: u32) -> bool {
         let Some(backend) = self.backends.get(backend) else { return false };
         if tag == UNWANTED || self.places.contains_key(&tag) {
@@ -245,7 +249,8 @@ impl Backends {
         true
     }
 
-    /// Nothing more will be heard of the question with this tag; its query learns that nobody waits for it.
+    /// Nothing more will be heard of the question with this tag; its query learns that nobody waits
+    /// for it.
     pub fn cancel(&mut self, tag: u64) {
         if let Some(place) = self.places.remove(&tag) {
             self.home.wanted[place as usize].store(UNWANTED, Ordering::Relaxed);
@@ -278,7 +283,7 @@ impl Backends {
         }
     }
 
-    /// Errands that have not come back, whether they are wanted or not.
+    /// Queries that have not come back, whether they are wanted or not.
     pub fn out(&self) -> usize {
         self.home.wanted.len() - self.free.len()
     }
@@ -320,10 +325,10 @@ mod tests {
         (Backends::new(&[thread], 3, queries_max, waker.clone()), queries, waker)
     }
 
-    /// A question comes back answered or, where its query was dropped or its answer is too long, not answered; the core
-    /// was woken once for all that came before it looked. Invariant 1.
+    /// A question comes back answered or, where its query was dropped or its answer is too long,
+    /// not answered; the core was woken once for all that came before it looked. Invariant 1.
     #[test]
-    fn errands_come_back() {
+    fn queries_come_back() {
         let (mut backends, queries, waker) = backends(8);
         for tag in 0..4 {
             assert!(backends.ask(0, tag, &[tag as u8], 250));
@@ -347,8 +352,8 @@ mod tests {
         assert_eq!((backends.out(), backends.has_news()), (0, false));
     }
 
-    /// What is cancelled is told to its query, and not to the core when it comes back; its place is taken until then.
-    /// Invariants 2 and 3.
+    /// What is cancelled is told to its query, and not to the core when it comes back; its place is
+    /// taken until then. Invariants 2 and 3.
     #[test]
     fn cancelled_and_late() {
         let (mut backends, queries, _) = backends(1);
@@ -376,9 +381,9 @@ mod tests {
         queries.recv().unwrap().answer(b"too late".to_vec());
     }
 
-    /// With threads that answer in any order while the core asks, waits and cancels, each question that was not cancelled
-    /// comes back once with its own answer, no wake-up is lost, and in the end every place is free.
-    /// Invariants 1, 2 and 3.
+    /// With threads that answer in any order while the core asks, waits and cancels, each question
+    /// that was not cancelled comes back once with its own answer, no wake-up is lost, and in the
+    /// end every place is free. Invariants 1, 2 and 3.
     #[test]
     fn many_threads() {
         const ASKED: u64 = 20_000;

@@ -8,23 +8,26 @@
 //! up     again, as slow as it was at first: it has to show how fast it is
 //! ```
 //!
-//! Round trips are smoothed as TCP's are (RFC 6298): mean and mean deviation, in microseconds, and what has not
-//! answered after mean and four deviations is not waited for any longer, within [`WAIT_MS`]. A question that went
-//! unanswered doubles the wait for the next one (section 5.5 there), since a late answer is measured only if its question
-//! is still waited for. One question in 64 goes to the one that was measured longest ago, or a fast one that
-//! became slow for an hour would be slow for ever.
+//! Round trips are smoothed as TCP's are (RFC 6298): mean and mean deviation, in microseconds, and
+//! what has not answered after mean and four deviations is not waited for any longer, within
+//! [`WAIT_MS`]. A question that went unanswered doubles the wait for the next one (section 5.5
+//! there), since a late answer is measured only if its question is still waited for. One question
+//! in 64 goes to the one that was measured longest ago, or a fast one that became slow for an hour
+//! would be slow for ever.
 //!
-//! When all are down, all are tried in turn: to ask in vain costs less than not to ask. But where nothing has been heard
-//! of any for `DEAD_MS`, clients are not made to wait for each name anew: `PROBES_MAX` questions a second are asked, with
-//! [`PROBE_MS`] of patience, and the others have failed at once. (unbound asks one question at a time of such a server,
-//! dnsdist none but its own checks.) With one answer it is over.
+//! When all are down, all are tried in turn: to ask in vain costs less than not to ask. But where
+//! nothing has been heard of any for `DEAD_MS`, clients are not made to wait for each name anew:
+//! `PROBES_MAX` questions a second are asked, with [`PROBE_MS`] of patience, and the others have
+//! failed at once. (unbound asks one question at a time of such a server, dnsdist none but its own
+//! checks.) With one answer it is over.
 //!
-//! One that does not know EDNS (RFC 6891, section 6.2.2) is asked without it for `PLAIN_MS`, as long as unbound remembers
-//! it; then it has another chance.
+//! One that does not know EDNS (RFC 6891, section 6.2.2) is asked without it for `PLAIN_MS`, as
+//! long as unbound remembers it; then it has another chance.
 //!
 //! Invariant: an upstream is never chosen twice for a question while there is another that was not.
 //!
-//! Cost: a walk over all upstreams a choice, of which there are few (at most [`UPSTREAMS_MAX`]); no allocation.
+//! Cost: a walk over all upstreams a choice, of which there are few (at most [`UPSTREAMS_MAX`]); no
+//! allocation.
 
 /// Upstreams of a zone, at most: a set of them is the bits of a word.
 pub const UPSTREAMS_MAX: usize = 64;
@@ -32,7 +35,8 @@ pub const UPSTREAMS_MAX: usize = 64;
 /// How long an answer is waited for before another upstream is asked, milliseconds: least and most.
 pub const WAIT_MS: (u32, u32) = (50, 2_000);
 
-/// What is supposed of an upstream that was never measured, microseconds: as unbound does, enough for most.
+/// What is supposed of an upstream that was never measured, microseconds: as unbound does, enough
+/// for most.
 const FIRST_US: u32 = 100_000;
 
 /// Questions without an answer, one after the other, that make an upstream down.
@@ -41,8 +45,8 @@ const SILENT_MAX: u32 = 4;
 /// How long one that is down is left alone, milliseconds: at first, and after doubling.
 const REST_MS: (u64, u64) = (1_000, 30_000);
 
-/// So long after all were first silent questions fail at once, milliseconds: a burst of questions to slow upstreams, or a
-/// restart of one, are over by then.
+/// So long after all were first silent questions fail at once, milliseconds: a burst of questions
+/// to slow upstreams, or a restart of one, are over by then.
 const DEAD_MS: u64 = 3_000;
 
 /// Questions a second that are asked all the same: a client asks for a few names and types at once.
@@ -118,8 +122,8 @@ impl RoundTrip {
     pub fn wait_ms(&self) -> u32 {
         let (least, most) = WAIT_MS;
         let wait_us = u64::from(self.srtt_us) + 4 * u64::from(self.deviation_us);
-        // Of the least wait too there must be something to double: who answers in no time what it holds may take long
-        // for what it does not.
+        // Of the least wait too there must be something to double: who answers in no time what it
+        // holds may take long for what it does not.
         let calm_ms = wait_us.div_ceil(1_000).max(least.into());
         (calm_ms << self.backoff.min(8)).min(most.into()) as u32
     }
@@ -134,7 +138,8 @@ impl RoundTrip {
 #[derive(Debug, Clone)]
 struct Health {
     round_trip: RoundTrip,
-    /// Questions without an answer since the last one, and when the first of them was given up, milliseconds.
+    /// Questions without an answer since the last one, and when the first of them was given up,
+    /// milliseconds.
     silent: u32,
     silent_since_ms: u64,
     /// It is asked without EDNS until then, milliseconds.
@@ -363,8 +368,8 @@ mod tests {
         assert!(tried.has(upstreams.choose(0, tried).upstream));
     }
 
-    /// One that is silent four times is left alone, asked beside the others when its rest is over, and
-    /// chosen again once it has answered and is fast.
+    /// One that is silent four times is left alone, asked beside the others when its rest is over,
+    /// and chosen again once it has answered and is fast.
     #[test]
     fn down_and_up_again() {
         let mut upstreams = Upstreams::new(2);
@@ -385,7 +390,8 @@ mod tests {
         assert_eq!(first(&mut upstreams, 2_000), 0);
     }
 
-    /// When all are down they are asked all the same, and what the kernel says of one is believed at once.
+    /// When all are down they are asked all the same, and what the kernel says of one is believed
+    /// at once.
     #[test]
     fn all_down() {
         let mut upstreams = Upstreams::new(2);
@@ -397,8 +403,8 @@ mod tests {
         assert!(!tried.has(second));
     }
 
-    /// Where nobody has answered for a while, some questions a second are asked and the others are not; the first answer
-    /// ends that. A burst of silence is no such while.
+    /// Where nobody has answered for a while, some questions a second are asked and the others are
+    /// not; the first answer ends that. A burst of silence is no such while.
     #[test]
     fn the_dead_are_left_alone() {
         let mut upstreams = Upstreams::new(2);
@@ -431,8 +437,8 @@ mod tests {
         assert!(!upstreams.has_edns(1, 499 + PLAIN_MS) && upstreams.has_edns(1, 500 + PLAIN_MS));
     }
 
-    /// An answer is waited for as long as answers take and vary, twice as long after each silence, and
-    /// always within the limits.
+    /// An answer is waited for as long as answers take and vary, twice as long after each silence,
+    /// and always within the limits.
     #[test]
     fn waits_follow_round_trips() {
         let mut upstreams = Upstreams::new(1);

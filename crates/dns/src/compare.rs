@@ -5,11 +5,12 @@
 //!                         a.ttl_differences(&b): seconds, for records that both have
 //! ```
 //!
-//! Settled, since nothing is meant by it: the case of names (RFC 4343), the order of records (RFC 2181, section 5; two
-//! servers rotate them differently), compression, the text of an extended error. TTLs are compared apart, as
-//! each server has looked at another moment.
+//! Settled, since nothing is meant by it: the case of names (RFC 4343), the order of records (RFC
+//! 2181, section 5; two servers rotate them differently), compression, the text of an extended
+//! error. TTLs are compared apart, as each server has looked at another moment.
 //!
-//! `read` makes views of octets, `print` makes a line of a view. Cost of a comparison: two sorts a section.
+//! `read` makes views of octets, `print` makes a line of a view. Cost of a comparison: two sorts a
+//! section.
 
 mod print;
 mod read;
@@ -207,7 +208,8 @@ impl View {
         differences
     }
 
-    /// True where both have records of the same owners and types in the answer, whatever their data.
+    /// True where both have records of the same owners and types in the answer, whatever their
+    /// data.
     pub fn has_same_sets(&self, other: &View) -> bool {
         let sets = |view: &View| {
             let mut sets: Vec<(Vec<u8>, u16)> =

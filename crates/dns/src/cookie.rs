@@ -1,19 +1,21 @@
 //! DNS cookies, the server's side (RFC 7873, in the interoperable form of RFC 9018).
 //!
-//! A client sends eight octets of its own; the server adds sixteen that only it can make for that client and address,
-//! and the client sends all of them from then on. Whoever shows a valid one has received an answer at the address that
-//! the question came from, so it needs no limit against forged senders.
+//! A client sends eight octets of its own; the server adds sixteen that only it can make for that
+//! client and address, and the client sends all of them from then on. Whoever shows a valid one has
+//! received an answer at the address that the question came from, so it needs no limit against
+//! forged senders.
 //!
 //! ```text
 //! octets   0..8     8        9..12     12..16      16..24
 //!          client   version  reserved  time, s     SipHash-2-4 over all before it and the client's address
 //! ```
 //!
-//! Nothing is kept for a client. Servers that share a secret accept each other's cookies, as an anycast set must.
-//! A secret is replaced by [`Cookies::roll`]; what the one before it made is still taken, and renewed.
+//! Nothing is kept for a client. Servers that share a secret accept each other's cookies, as an
+//! anycast set must. A secret is replaced by [`Cookies::roll`]; what the one before it made is
+//! still taken, and renewed.
 //!
-//! Time is seconds since 1970 and wraps at 32 bits (RFC 1982 arithmetic, RFC 9018, section 4.3): right until clocks of
-//! two servers differ by 68 years.
+//! Time is seconds since 1970 and wraps at 32 bits (RFC 1982 arithmetic, RFC 9018, section 4.3):
+//! right until clocks of two servers differ by 68 years.
 //!
 //! Cost: one hash of 20 or 32 octets to write; one or two to verify. No allocation.
 
@@ -36,12 +38,14 @@ const VERSION: u8 = 1;
 /// Octets of a server's part that another server may have made, at most (RFC 7873, section 4).
 const SERVER_BYTES_MAX: usize = 32;
 
-/// How old a cookie may be, how far ahead of our clock, and from what age it is renewed, seconds (RFC 9018, section 4.3).
+/// How old a cookie may be, how far ahead of our clock, and from what age it is renewed, seconds
+/// (RFC 9018, section 4.3).
 const AGE_S_MAX: i32 = 3_600;
 const AHEAD_S_MAX: i32 = 300;
 const RENEW_S: i32 = 1_800;
 
-/// The option's length is not one of 8 and 16 to 40: the query has a format error (RFC 7873, section 5.2.2).
+/// The option's length is not one of 8 and 16 to 40: the query has a format error (RFC 7873,
+/// section 5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -76,7 +80,8 @@ pub enum Standing {
     Valid,
     /// As [`Standing::Valid`], but give it a new one: it is old, or made with the secret before.
     ValidButOld,
-    /// Nothing: it is too old, of a future time, of another version, or not ours. Give it a new one.
+    /// Nothing: it is too old, of a future time, of another version, or not ours. Give it a new
+    /// one.
     Invalid,
 }
 
@@ -104,13 +109,14 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// With a secret, which should come from the system's random source or, for several servers behind one address,
-    /// from their settings.
+    /// With a secret, which should come from the system's random source or, for several servers
+    /// behind one address, from their settings.
     pub fn new(secret: &[u8; SECRET_BYTES]) -> Cookies {
         Cookies { current: SipHasher24::new_with_key(secret), previous: None }
     }
 
-    /// Takes a new secret. What the last one made stays valid; what the one before that made does not.
+    /// Takes a new secret. What the last one made stays valid; what the one before that made does
+    /// not.
     pub fn roll(&mut self, secret: &[u8; SECRET_BYTES]) {
         let before = std::mem::replace(&mut self.current, SipHasher24::new_with_key(secret));
         self.previous = Some(before);
@@ -128,8 +134,8 @@ impl Cookies {
         if version != VERSION || !(-AHEAD_S_MAX..=AGE_S_MAX).contains(&age_s) {
             return Standing::Invalid;
         }
-        // Reserved octets are hashed as they came: a later revision may set them. The hashes are compared as whole
-        // numbers, so the time that takes says nothing of where they differ.
+        // Reserved octets are hashed as they came: a later revision may set them. The hashes are
+        // compared as whole numbers, so the time that takes says nothing of where they differ.
         let hash = u64::from_le_bytes(*hash);
         let is_by = |secret: &SipHasher24| digest(secret, cookie.client, *head, client) == hash;
         if is_by(&self.current) {
@@ -262,7 +268,8 @@ mod tests {
         }
     }
 
-    /// Only the lengths of RFC 7873 are read; a server's part that is not of our length is not ours.
+    /// Only the lengths of RFC 7873 are read; a server's part that is not of our length is not
+    /// ours.
     #[test]
     fn lengths() {
         let cookies = Cookies::new(&[9; 16]);
@@ -277,7 +284,8 @@ mod tests {
     }
 
     proptest! {
-        /// A cookie is valid for its client and address; with any bit changed, or from any other address, it is not.
+        /// A cookie is valid for its client and address; with any bit changed, or from any other
+        /// address, it is not.
         #[test]
         fn only_what_was_written_is_valid(
             secret: [u8; 16],

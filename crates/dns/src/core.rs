@@ -7,10 +7,11 @@
 //! tick(now)        ----------> another upstream, an answer that is stale, or a failure
 //! ```
 //!
-//! A turn of the loop that drives a core: [`Core::begin`], then whatever came in, [`Core::tick`], and
-//! [`Core::finish`], which makes what was stored visible to other cores.
+//! A turn of the loop that drives a core: [`Core::begin`], then whatever came in, [`Core::tick`],
+//! and [`Core::finish`], which makes what was stored visible to other cores.
 //!
-//! Life of a question in flight (`core/miss.rs`, `core/in_flight.rs`, `core/upstream.rs`, `core/response.rs`, `core/complete.rs`)
+//! Life of a question in flight (`core/miss.rs`, `core/in_flight.rs`, `core/upstream.rs`,
+//! `core/response.rs`, `core/complete.rs`)
 //! ```text
 //! asked over UDP --answer--> over, stored, told to all
 //!   | no answer in time, or one that is of no use: another upstream, while there are attempts
@@ -21,13 +22,15 @@
 //! ```
 //!
 //! Invariants
-//! 1. An answer is taken for a question only from the socket it was sent by, with its ID, and if its question is the
-//!    same; anything else changes nothing but counts.
-//! 2. Who is told waits no longer; who waits is told in the end, for each question in flight has a timer.
-//! 3. Nothing grows without bound: what is in flight has limits, and at the limit a client gets what is held past
-//!    its end, or SERVFAIL.
+//! 1. An answer is taken for a question only from the socket it was sent by, with its ID, and if
+//!    its question is the same; anything else changes nothing but counts.
+//! 2. Who is told waits no longer; who waits is told in the end, for each question in flight has a
+//!    timer.
+//! 3. Nothing grows without bound: what is in flight has limits, and at the limit a client gets
+//!    what is held past its end, or SERVFAIL.
 //!
-//! Cost of a hit: one pass over the question, one look-up in a batch of up to [`BATCH`], a copy. Nothing is allocated.
+//! Cost of a hit: one pass over the question, one look-up in a batch of up to [`BATCH`], a copy.
+//! Nothing is allocated.
 
 mod admission;
 mod alias;
@@ -131,7 +134,8 @@ pub enum Client {
         /// Its other end.
         peer: SocketAddr,
     },
-    /// Over something that is served beside the core, which keeps messages whole and whose client is where it says.
+    /// Over something that is served beside the core, which keeps messages whole and whose client
+    /// is where it says.
     Side {
         /// Which of the questions that were handed in.
         slot: u64,
@@ -180,8 +184,8 @@ impl Client {
 
 /// What a core asks of the world. Nothing in here waits.
 pub trait Net {
-    /// Gives `write` room for an answer of `bytes_max` octets, and sends to the client as many as it says it wrote. False
-    /// where it wrote none.
+    /// Gives `write` room for an answer of `bytes_max` octets, and sends to the client as many as
+    /// it says it wrote. False where it wrote none.
     fn answer(
         &mut self,
         client: &Client,
@@ -192,17 +196,19 @@ pub trait Net {
     /// A client gets no answer.
     fn ignore(&mut self, client: &Client);
 
-    /// What the answers that come next come from, and since when their clients wait, microseconds of [`Now`]; `None`: since
-    /// this turn began. For those who log.
+    /// What the answers that come next come from, and since when their clients wait, microseconds
+    /// of [`Now`]; `None`: since this turn began. For those who log.
     fn describe(&mut self, _source: Source, _since_us: Option<u64>) {}
 
-    /// Gives `write` the number of a socket to an upstream and room for [`ASK_BYTES_MAX`] octets, and sends by it over UDP as
-    /// many as it says it wrote: only what comes by this socket answers them. False where nothing was sent.
+    /// Gives `write` the number of a socket to an upstream and room for [`ASK_BYTES_MAX`] octets,
+    /// and sends by it over UDP as many as it says it wrote: only what comes by this socket answers
+    /// them. False where nothing was sent.
     fn ask(&mut self, upstream: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>)
     -> bool;
 
-    /// Sends a question to an upstream over a stream, or hands it to a backend; [`Core::answered_by_stream`] is told its
-    /// tag. The ID is the stream's to choose. False where it could not be.
+    /// Sends a question to an upstream over a stream, or hands it to a backend;
+    /// [`Core::answered_by_stream`] is told its tag. The ID is the stream's to choose. False where
+    /// it could not be.
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
 
     /// What was asked of a backend by this tag is waited for no longer.
@@ -314,7 +320,8 @@ impl Core {
         self.zones.upstreams()
     }
 
-    /// What is known of each: its smoothed round trip, microseconds, if it was measured, and whether it is up.
+    /// What is known of each: its smoothed round trip, microseconds, if it was measured, and
+    /// whether it is up.
     pub fn upstream_health(&self) -> impl Iterator<Item = (Option<u32>, bool)> + '_ {
         (0..self.zones.upstreams().len()).map(|number| self.zones.health(number))
     }
@@ -336,8 +343,8 @@ impl Core {
         }
     }
 
-    /// Ends a turn: what was stored becomes visible to others. Where the cache takes nothing for the moment, what was
-    /// told to clients is not kept.
+    /// Ends a turn: what was stored becomes visible to others. Where the cache takes nothing for
+    /// the moment, what was told to clients is not kept.
     pub fn finish(&mut self) {
         if self.writer.pending() > 0 && self.writer.flush().is_err() {
             self.counts.limit_cache_writes += 1;
@@ -381,7 +388,8 @@ impl Core {
         }
     }
 
-    /// Reads a question into the key at `at`; answers it right away where it is none that can be looked up.
+    /// Reads a question into the key at `at`; answers it right away where it is none that can be
+    /// looked up.
     #[inline]
     fn read<'m>(
         &mut self,
@@ -471,7 +479,8 @@ fn is_ordinary(query: &Query<'_>) -> bool {
     query.qclass == class::IN && query.recursion_desired && !is_meta(query.qtype)
 }
 
-/// True for types that are no data (RFC 6895, section 3.1): 0, OPT, and those for queries and protocols.
+/// True for types that are no data (RFC 6895, section 3.1): 0, OPT, and those for queries and
+/// protocols.
 fn is_meta(qtype: u16) -> bool {
     matches!(qtype, 0 | rtype::OPT | 128..=255)
 }

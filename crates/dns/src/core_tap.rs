@@ -1,10 +1,11 @@
 //! What a core tells of the messages that come and go, for those who want to know: dnstap.
 //!
-//! A core without one does nothing here but look whether it has one, once a message. Cost with one: a copy of each
-//! message, and two system calls for a question to an upstream (its address and port).
+//! A core without one does nothing here but look whether it has one, once a message. Cost with one:
+//! a copy of each message, and two system calls for a question to an upstream (its address and
+//! port).
 //!
-//! An answer to a client has no time of its question: that is in the question's own record, and in that of the answer
-//! only where a server keeps both together.
+//! An answer to a client has no time of its question: that is in the question's own record, and in
+//! that of the answer only where a server keeps both together.
 
 use std::net::SocketAddr;
 

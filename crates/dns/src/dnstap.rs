@@ -7,14 +7,17 @@
 //! socket   READY ->, <- ACCEPT, START ->, frames ->, STOP ->, <- FINISH
 //! ```
 //!
-//! A frame is one protobuf message (dnstap.proto of dnstap.info) of type MESSAGE; its few fields are written by hand
-//! here. It does not say what the message contains beyond the octets: who asked whom, over what, when.
+//! A frame is one protobuf message (dnstap.proto of dnstap.info) of type MESSAGE; its few fields
+//! are written by hand here. It does not say what the message contains beyond the octets: who asked
+//! whom, over what, when.
 //!
-//! A file is begun anew at the start and by [`Writer::reopen`], which is for after a rotation. A socket that is lost is
-//! connected again, and a file that could not be written is tried again, as [`larder_serve::writer`] has it.
+//! A file is begun anew at the start and by [`Writer::reopen`], which is for after a rotation. A
+//! socket that is lost is connected again, and a file that could not be written is tried again, as
+//! [`larder_serve::writer`] has it.
 //!
-//! Bounds: those of [`larder_serve::record_channel`]; a write to a socket waits for [`SOCKET_TIMEOUT`] at most, on the writer's own
-//! thread. Cost: some 60 octets beside the message, and a copy.
+//! Bounds: those of [`larder_serve::record_channel`]; a write to a socket waits for
+//! [`SOCKET_TIMEOUT`] at most, on the writer's own thread. Cost: some 60 octets beside the message,
+//! and a copy.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -200,7 +203,8 @@ pub enum Target {
     Socket(PathBuf),
 }
 
-/// Starts to write to `target`. `identity` names this server in every record (its host's name, usually).
+/// Starts to write to `target`. `identity` names this server in every record (its host's name,
+/// usually).
 pub fn start(target: Target, identity: &str) -> io::Result<(Writer, Tap)> {
     let (writer, sender) = Writer::start(Output { target, stream: None })?;
     let tap = Tap { sender, identity: identity.into(), inner: Vec::new() };
@@ -384,7 +388,8 @@ mod tests {
         }
     }
 
-    /// Records of several cores are in the file when the writer has finished; a rotated file is whole, and another is begun.
+    /// Records of several cores are in the file when the writer has finished; a rotated file is
+    /// whole, and another is begun.
     #[test]
     fn files_are_written_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
@@ -409,8 +414,8 @@ mod tests {
         assert!(fs::read(&rotated).unwrap().ends_with(&control_frame(control::STOP, None)));
     }
 
-    /// A collector gets the stream by the handshake. One that is not there yet is told of once, and found when it
-    /// comes; what was recorded until then is counted as lost.
+    /// A collector gets the stream by the handshake. One that is not there yet is told of once, and
+    /// found when it comes; what was recorded until then is counted as lost.
     #[test]
     fn collectors_are_found() {
         let folder = tempfile::tempdir().unwrap();

@@ -7,10 +7,12 @@
 //!         send what was queued; make visible what was stored
 //! ```
 //!
-//! While questions come without a pause and none is in flight, the kernel is not asked what is ready: that would be a
-//! third system call beside receiving and sending. Every eighth turn it is asked all the same.
+//! While questions come without a pause and none is in flight, the kernel is not asked what is
+//! ready: that would be a third system call beside receiving and sending. Every eighth turn it is
+//! asked all the same.
 //!
-//! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as UDP would.
+//! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as
+//! UDP would.
 //!
 //! | module | duty |
 //! |---|---|
@@ -300,7 +302,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What was stored in this turn becomes visible: who asks for it in the same turn would be asked for upstream again.
+    /// What was stored in this turn becomes visible: who asks for it in the same turn would be
+    /// asked for upstream again.
     fn show(&mut self) {
         self.core.finish();
         self.core.begin();
@@ -325,7 +328,8 @@ impl Driver {
             upstream_tcp.expire(&poller, now_ms, &mut hear);
             upstream_tcp.flush(&poller, now_ms, &mut hear);
         }
-        // Before anybody is told: who hears an answer, and asks again at once, may come to another core.
+        // Before anybody is told: who hears an answer, and asks again at once, may come to another
+        // core.
         core.finish();
         if !client_tcp.is_empty() {
             client_tcp.expire(now_ms);
@@ -358,7 +362,8 @@ impl Driver {
             }
             UPSTREAMS => self.hear(now, (which >> 32) as usize, which as u32),
             WAKER => {
-                // An eventfd that cannot be read would wake again: the stage is looked at each turn anyway.
+                // An eventfd that cannot be read would wake again: the stage is looked at each turn
+                // anyway.
                 let _ = self.waker.clear();
                 self.serve_beside(now);
             }
@@ -369,7 +374,8 @@ impl Driver {
         }
     }
 
-    /// Takes streams of clients. Where the machine has no more descriptors they wait, and the poller tells of them again.
+    /// Takes streams of clients. Where the machine has no more descriptors they wait, and the
+    /// poller tells of them again.
     fn accept(&mut self, at: usize) {
         let Some(listener) = self.stream_listeners.get(at) else { return };
         let now_ms = self.sockets.now_ms;

@@ -5,17 +5,19 @@
 //! flags  bit 0 DO, bit 1 CD, the others 0
 //! ```
 //!
-//! Name, type and class are put there by [`Query::read`](larder_wire::dns::query::Query::read), the rest is
-//! [`extra`], which [`KeyBuf::finish`](larder_wire::dns::query::KeyBuf::finish) appends. A key that would be longer
-//! than the engine takes is a digest, which begins with an octet that no name begins with: of it nothing can be
-//! read back, and whoever needs the name finds it in the stored message.
+//! Name, type and class are put there by [`Query::read`](larder_wire::dns::query::Query::read), the
+//! rest is [`extra`], which [`KeyBuf::finish`](larder_wire::dns::query::KeyBuf::finish) appends. A
+//! key that would be longer than the engine takes is a digest, which begins with an octet that no
+//! name begins with: of it nothing can be read back, and whoever needs the name finds it in the
+//! stored message.
 //!
-//! * DO: answers to those who asked for DNSSEC have records that others must not see. CD: who checks by himself may
-//!   get what did not pass a check.
+//! * DO: answers to those who asked for DNSSEC have records that others must not see. CD: who
+//!   checks by himself may get what did not pass a check.
 //! * View: clients of one view never see answers made for another.
-//! * Generation: of views. It is a mark of their names in order ([`Policy::views_mark`](crate::policy::Policy::views_mark)),
-//!   so that a number never stands for another view than when it was stored. A reload that leaves the views as they are leaves
-//!   all keys as they are; how it acts on what is held says [`reload`](crate::reload).
+//! * Generation: of views. It is a mark of their names in order
+//!   ([`Policy::views_mark`](crate::policy::Policy::views_mark)), so that a number never stands for
+//!   another view than when it was stored. A reload that leaves the views as they are leaves all
+//!   keys as they are; how it acts on what is held says [`reload`](crate::reload).
 //!
 //! Cost: [`extra`] is a few stores; [`Parts::of`] walks over the labels. Nothing is allocated.
 
@@ -94,8 +96,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The question of the message that a value holds: name in wire form as it was asked, type, class. It tells what
-/// the digest of a long key does not. `None` for what is no stored answer.
+/// The question of the message that a value holds: name in wire form as it was asked, type, class.
+/// It tells what the digest of a long key does not. `None` for what is no stored answer.
 pub fn question_of(value: &[u8]) -> Option<(&[u8], u16, u16)> {
     let message = Message::parse(value.get(STORED_HEAD_BYTES..)?).ok()?;
     let question = message.question().ok()??;
@@ -104,8 +106,8 @@ pub fn question_of(value: &[u8]) -> Option<(&[u8], u16, u16)> {
     is_within(name, ROOT).then_some((name, question.qtype, question.qclass))
 }
 
-/// Octets of a stored answer before its message (`larder_wire::dns::rendered`): seconds of its birth 4, number of
-/// TTLs 2, response code 2.
+/// Octets of a stored answer before its message (`larder_wire::dns::rendered`): seconds of its
+/// birth 4, number of TTLs 2, response code 2.
 pub const STORED_HEAD_BYTES: usize = 8;
 
 /// The second in which a stored answer was born; 0 for what is none.

@@ -33,12 +33,13 @@
 //! | [`presentation`] | names, types and codes as operators write them |
 //! | [`snapshot`] | the cache in a file, saved while it is used, loaded at the start |
 //!
-//! What operators are served by that is no matter of DNS is [`larder_serve`]: the endpoint for Prometheus, threads that write
-//! logs, what a service manager is told.
+//! What operators are served by that is no matter of DNS is [`larder_serve`]: the endpoint for
+//! Prometheus, threads that write logs, what a service manager is told.
 //!
-//! A core owns a UDP socket, a reader and a writer of the cache, sockets to the upstreams and its timers, and
-//! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
-//! sockets and no clock, so that every rule is tested as a story of client, upstream and time.
+//! A core owns a UDP socket, a reader and a writer of the cache, sockets to the upstreams and its
+//! timers, and shares nothing with the others but the cache. What it does with a message is decided
+//! in a part that has no sockets and no clock, so that every rule is tested as a story of client,
+//! upstream and time.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

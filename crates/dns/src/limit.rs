@@ -1,27 +1,31 @@
-//! How many answers the network of a client is given a second, so that nobody makes us flood a third (as "response rate
-//! limiting" of authoritative servers does).
+//! How many answers the network of a client is given a second, so that nobody makes us flood a
+//! third (as "response rate limiting" of authoritative servers does).
 //!
-//! A question over UDP may carry a forged sender, and the answer then goes to the one who was forged. So answers are
-//! counted by network (an attacker has all addresses of one to forge), in a bucket of tokens that fills at a steady
-//! rate. What finds the bucket empty is dropped, but every so often *slips*: an empty, truncated answer, no larger than
-//! the question, makes an honest client come again over TCP, where senders are not forged.
+//! A question over UDP may carry a forged sender, and the answer then goes to the one who was
+//! forged. So answers are counted by network (an attacker has all addresses of one to forge), in a
+//! bucket of tokens that fills at a steady rate. What finds the bucket empty is dropped, but every
+//! so often *slips*: an empty, truncated answer, no larger than the question, makes an honest
+//! client come again over TCP, where senders are not forged.
 //!
 //! ```text
 //! bucket   the moment at which it is full again; tokens = (burst time - (that moment - now)) / time of a token
 //! set      8 buckets; a network has one set, by keyed hash
 //! ```
 //!
-//! A moment says all there is to say of a bucket (this is the generic cell rate algorithm), and a place that nobody
-//! used is a bucket that has been full since the beginning: nothing is special about it.
+//! A moment says all there is to say of a bucket (this is the generic cell rate algorithm), and a
+//! place that nobody used is a bucket that has been full since the beginning: nothing is special
+//! about it.
 //!
-//! **A crowded table fails open.** A newcomer to a full set takes the place of the fullest bucket, and starts with a full
-//! one. To start it empty would let anybody who forges a million senders deny service to all who are new. And little
-//! is lost: who floods has the emptiest bucket of its set, which is never the one that gives way as long as there is a
-//! fuller one; so a forged crowd around a flood does not free the flood. Only those in the crowd go free, each with one
-//! answer or so, which is no flood for any of them.
+//! **A crowded table fails open.** A newcomer to a full set takes the place of the fullest bucket,
+//! and starts with a full one. To start it empty would let anybody who forges a million senders
+//! deny service to all who are new. And little is lost: who floods has the emptiest bucket of its
+//! set, which is never the one that gives way as long as there is a fuller one; so a forged crowd
+//! around a flood does not free the flood. Only those in the crowd go free, each with one answer or
+//! so, which is no flood for any of them.
 //!
-//! Bounds: 16 octets a bucket, [`Limits::buckets`] of them, allocated once. Two networks of one set that share 32 bits of
-//! hash share a bucket: one pair in 2^32, and nobody can aim at it, since the hash is keyed.
+//! Bounds: 16 octets a bucket, [`Limits::buckets`] of them, allocated once. Two networks of one set
+//! that share 32 bits of hash share a bucket: one pair in 2^32, and nobody can aim at it, since the
+//! hash is keyed.
 //!
 //! Cost: one SipHash of 17 octets and a walk over 8 buckets in two cache lines.
 
@@ -53,8 +57,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// No limit until [`Limits::per_s`] says one. Networks are those that providers assign to one site; every
-    /// second refused answer slips, so an honest client is found by its second try on average.
+    /// No limit until [`Limits::per_s`] says one. Networks are those that providers assign to one
+    /// site; every second refused answer slips, so an honest client is found by its second try on
+    /// average.
     fn default() -> Limits {
         Limits { per_s: 0, burst: 100, v4_bits: 24, v6_bits: 56, slip: 2, buckets: 1 << 16 }
     }
@@ -189,7 +194,8 @@ mod tests {
         Limits { per_s, burst, ..Limits::default() }
     }
 
-    /// A burst passes, then refused answers slip every second time, and after a second the rate passes again.
+    /// A burst passes, then refused answers slip every second time, and after a second the rate
+    /// passes again.
     #[test]
     fn burst_slip_and_refill() {
         let mut limiter = Limiter::new(limits(2, 3), &KEY);
@@ -217,7 +223,8 @@ mod tests {
         }
     }
 
-    /// Addresses of one network share a bucket, those of others do not, and a mapped address is the IPv4 one.
+    /// Addresses of one network share a bucket, those of others do not, and a mapped address is the
+    /// IPv4 one.
     #[test]
     fn networks() {
         let mut limiter = Limiter::new(limits(1, 1), &KEY);
@@ -246,7 +253,8 @@ mod tests {
     }
 
     proptest! {
-        /// While no set is crowded, every verdict is that of an obvious counter of tokens for each client.
+        /// While no set is crowded, every verdict is that of an obvious counter of tokens for each
+        /// client.
         #[test]
         fn as_the_obvious_buckets(
             per_s in 1_u32..50,
@@ -271,8 +279,8 @@ mod tests {
             }
         }
 
-        /// The smallest table, with a crowd that comes once each around one that floods: the flood stays within its
-        /// rate, and all of the crowd pass.
+        /// The smallest table, with a crowd that comes once each around one that floods: the flood
+        /// stays within its rate, and all of the crowd pass.
         #[test]
         fn a_crowd_does_not_free_a_flood(
             key: [u8; 16],

@@ -70,8 +70,8 @@ impl WireName {
         WireName::read_below(text, origin, 127)
     }
 
-    /// Reads a name that stands for itself: `@` is a label like others, and so are octets beyond ASCII, as they are on the
-    /// wire. The dot at its end may be left out.
+    /// Reads a name that stands for itself: `@` is a label like others, and so are octets beyond
+    /// ASCII, as they are on the wire. The dot at its end may be left out.
     pub fn read(text: &[u8]) -> Result<WireName, NameError> {
         WireName::read_below(text, &WireName::ROOT, u8::MAX)
     }
@@ -148,8 +148,8 @@ impl WireName {
     }
 }
 
-/// True for letters, digits, hyphens, underscores, dots and escapes: what a list of names is made of. Anything else there
-/// is a page of HTML or a rule of another syntax.
+/// True for letters, digits, hyphens, underscores, dots and escapes: what a list of names is made
+/// of. Anything else there is a page of HTML or a rule of another syntax.
 pub fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|octet| octet.is_ascii_alphanumeric() || b"-_.\\".contains(octet))
 }

@@ -7,15 +7,16 @@
 //! next_waiter, end    those who wait, in the order in which they came; then the question is forgotten
 //! ```
 //!
-//! Identical questions are merged: the first is sent, the others wait for its answer. What each asked is kept
-//! as it came, since each is answered with its own ID, letters, flags and EDNS.
+//! Identical questions are merged: the first is sent, the others wait for its answer. What each
+//! asked is kept as it came, since each is answered with its own ID, letters, flags and EDNS.
 //!
-//! Bounds: so many questions, so many waiters of all and of one question, given at the start; at most
-//! [`MESSAGE_BYTES_KEPT`] octets of memory stay with a place between its users. A handle outlives its question
-//! harmlessly: it has a generation, and one of another generation is no question's.
+//! Bounds: so many questions, so many waiters of all and of one question, given at the start; at
+//! most [`MESSAGE_BYTES_KEPT`] octets of memory stay with a place between its users. A handle
+//! outlives its question harmlessly: it has a generation, and one of another generation is no
+//! question's.
 //!
-//! Cost: a look into a hash table by a hash that the caller has, and a place in each of two slabs. Nothing is
-//! allocated once the tables have grown, but for octets longer than a place ever held.
+//! Cost: a look into a hash table by a hash that the caller has, and a place in each of two slabs.
+//! Nothing is allocated once the tables have grown, but for octets longer than a place ever held.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -55,8 +56,8 @@ pub struct Question {
 const GENERATIONS: u32 = 1 << 28;
 
 impl Question {
-    /// Bits of [`Question::to_bits`] that are 0 always, and of [`Question::from_bits`] that do not matter: they are the
-    /// caller's.
+    /// Bits of [`Question::to_bits`] that are 0 always, and of [`Question::from_bits`] that do not
+    /// matter: they are the caller's.
     pub const SPARE_BITS: u32 = 4;
 
     /// Both parts in a word, for those who can keep only that.
@@ -120,7 +121,8 @@ pub struct InFlight<'a, S> {
     pub state: S,
 }
 
-/// The questions in flight of a core: `Q` is what the caller keeps for each, `W` for each client that waits.
+/// The questions in flight of a core: `Q` is what the caller keeps for each, `W` for each client
+/// that waits.
 #[derive(Debug)]
 pub struct Pending<Q, W> {
     limits: Limits,
@@ -176,8 +178,8 @@ impl<Q, W> Pending<Q, W> {
         None
     }
 
-    /// A question that is not in flight yet, without waiters; `sent` is what the upstream is asked. `None` where as
-    /// many are in flight as may be.
+    /// A question that is not in flight yet, without waiters; `sent` is what the upstream is asked.
+    /// `None` where as many are in flight as may be.
     pub fn begin(&mut self, hash: u64, key: &[u8], sent: &[u8], state: Q) -> Option<Question> {
         if self.in_flight == self.limits.questions_max {
             return None;
@@ -214,7 +216,8 @@ impl<Q, W> Pending<Q, W> {
         Some(Question { slot, generation })
     }
 
-    /// One more client waits, who asked `message`; false where a limit forbids it, or the question is over.
+    /// One more client waits, who asked `message`; false where a limit forbids it, or the question
+    /// is over.
     pub fn join(&mut self, question: Question, who: W, message: &[u8]) -> bool {
         let Limits { waiters_max, waiters_each_max, .. } = self.limits;
         let has_room = self.waiting < waiters_max;
@@ -247,8 +250,8 @@ impl<Q, W> Pending<Q, W> {
         true
     }
 
-    /// The first of those who wait, who then waits no longer, and what was asked; `None` when all are gone. The octets
-    /// are moved into `message`, whose own memory takes their place.
+    /// The first of those who wait, who then waits no longer, and what was asked; `None` when all
+    /// are gone. The octets are moved into `message`, whose own memory takes their place.
     pub fn next_waiter(&mut self, question: Question, message: &mut Vec<u8>) -> Option<W> {
         let flight = self.flight_mut(question)?;
         let slot = flight.first;
@@ -298,8 +301,8 @@ impl<Q, W> Pending<Q, W> {
         (flight.generation == question.generation && flight.state.is_some()).then_some(flight)
     }
 
-    /// Forgets a question and whoever still waits for it; false where it was not in flight. Its state is dropped where it
-    /// lies: to move it would cost more than all else here.
+    /// Forgets a question and whoever still waits for it; false where it was not in flight. Its
+    /// state is dropped where it lies: to move it would cost more than all else here.
     pub fn end(&mut self, question: Question) -> bool {
         let Some(flight) = self.flight_mut(question) else { return false };
         flight.state = None;
@@ -393,8 +396,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is begun, joined and ended, also with few hashes for many keys, what is found is what a
-        /// plain map would find.
+        /// Whatever is begun, joined and ended, also with few hashes for many keys, what is found
+        /// is what a plain map would find.
         #[test]
         fn as_a_plain_map(steps in proptest::collection::vec((0u8..5, 0u8..12), 1..200)) {
             let limits = Limits { questions_max: 6, waiters_max: 10, waiters_each_max: 4 };

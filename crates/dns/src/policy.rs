@@ -5,8 +5,9 @@
 //! Policy    immutable; shared by Arc, replaced as a whole on reload, with a new generation
 //! ```
 //!
-//! [`load`] makes one of settings and files. What upstreams answered does not depend on the policy and outlives it in the
-//! cache: a core asks [`Policy::answers`] before it serves what it held before the policy came.
+//! [`load`] makes one of settings and files. What upstreams answered does not depend on the policy
+//! and outlives it in the cache: a core asks [`Policy::answers`] before it serves what it held
+//! before the policy came.
 //!
 //! A question is answered by the first of these that says anything:
 //!
@@ -15,21 +16,23 @@
 //! 3. unless the name is on an allowlist: blocklists, then response policy zones in their order,
 //! 4. names of special use (RFC 6303, 6761 and others).
 //!
-//! Names of class CHAOS (`version.bind` and others) are refused unless a text was given. Other classes are not ours.
-//! ANY should be answered before (RFC 8482); here it is a type like any other, of which there are no records.
+//! Names of class CHAOS (`version.bind` and others) are refused unless a text was given. Other
+//! classes are not ours. ANY should be answered before (RFC 8482); here it is a type like any
+//! other, of which there are no records.
 //!
-//! A view is a set of clients by network, with a number; 0 is all others. Files and lines hold for the views that
-//! they are given for ([`Views`]).
+//! A view is a set of clients by network, with a number; 0 is all others. Files and lines hold for
+//! the views that they are given for ([`Views`]).
 //!
 //! Invariants
-//! 1. What [`Policy::local`] writes is a whole response of at most 2^14 octets: a name has 8 KiB of records at most, and
-//!    [`ALIASES_MAX`] aliases are followed.
+//! 1. What [`Policy::local`] writes is a whole response of at most 2^14 octets: a name has 8 KiB of
+//!    records at most, and [`ALIASES_MAX`] aliases are followed.
 //! 2. Hashes are keyed: no question and no file can make a look-up long.
 //!
-//! Cost: one pass over the name with a keyed hash of each suffix, then a probe or two of each table for each suffix
-//! whose number of labels occurs in it. With a million names listed that is some tenths of a microsecond, most of it one
-//! or two waits for memory (`examples/blocklist.rs` measures it). No allocation but what `answer` grows. A listed name
-//! takes its octets in wire form, 4 and 10.7 more.
+//! Cost: one pass over the name with a keyed hash of each suffix, then a probe or two of each table
+//! for each suffix whose number of labels occurs in it. With a million names listed that is some
+//! tenths of a microsecond, most of it one or two waits for memory (`examples/blocklist.rs`
+//! measures it). No allocation but what `answer` grows. A listed name takes its octets in wire
+//! form, 4 and 10.7 more.
 
 mod admit;
 mod answer;
@@ -164,8 +167,8 @@ pub struct Local {
     pub is_dropped: bool,
     /// The extended error to add, for clients with EDNS.
     pub extended_error: Option<u16>,
-    /// The answer ends in an alias to this name, in wire form at these octets of the message, which is not ours:
-    /// ask upstream for it, and add what comes to the answer.
+    /// The answer ends in an alias to this name, in wire form at these octets of the message, which
+    /// is not ours: ask upstream for it, and add what comes to the answer.
     pub alias: Option<Range<usize>>,
 }
 
@@ -251,8 +254,9 @@ impl Policy {
         &self.views
     }
 
-    /// A mark of the names of views in their order, the same in every run of the program; 0 without views. With it the
-    /// number of a view means the same in keys of the cache whatever becomes of the settings.
+    /// A mark of the names of views in their order, the same in every run of the program; 0 without
+    /// views. With it the number of a view means the same in keys of the cache whatever becomes of
+    /// the settings.
     pub fn views_mark(&self) -> u32 {
         self.views_mark
     }
@@ -271,14 +275,15 @@ impl Policy {
         self.admissions.of(client)
     }
 
-    /// True where nothing is known of a name, in wire form and any case: nearly always, and cheaper to learn than that
-    /// [`Policy::local`] has no answer.
+    /// True where nothing is known of a name, in wire form and any case: nearly always, and cheaper
+    /// to learn than that [`Policy::local`] has no answer.
     #[inline]
     pub fn is_silent(&self, name: &[u8], qclass: u16) -> bool {
         qclass == class::IN && !self.tops.may_have(name)
     }
 
-    /// True where [`Policy::local`] has an answer to a question of class IN, or drops it. Cost: that of the look-ups.
+    /// True where [`Policy::local`] has an answer to a question of class IN, or drops it. Cost:
+    /// that of the look-ups.
     pub fn answers(&self, view: u16, question: &[u8]) -> bool {
         let Some((name, &[t0, t1, c0, c1])) = question.split_last_chunk::<4>() else {
             return false;
@@ -288,11 +293,12 @@ impl Policy {
         name.is_some_and(|name| self.decide(view, &Query { name, qtype }).is_some())
     }
 
-    /// Answers a question from what is known here: writes a whole response into `answer`, in the place of what is there.
-    /// Nothing: ask upstream.
+    /// Answers a question from what is known here: writes a whole response into `answer`, in the
+    /// place of what is there. Nothing: ask upstream.
     ///
-    /// `question` is name, in wire form and lower case, type and class; what is none is not answered. The response
-    /// has the ID 0, QR and RA, and AA where the data is our own; the server sets the ID, RD and CD of the client.
+    /// `question` is name, in wire form and lower case, type and class; what is none is not
+    /// answered. The response has the ID 0, QR and RA, and AA where the data is our own; the server
+    /// sets the ID, RD and CD of the client.
     pub fn local(&self, view: u16, question: &[u8], answer: &mut Vec<u8>) -> Option<Local> {
         let (name, &[t0, t1, c0, c1]) = question.split_last_chunk::<4>()?;
         let qtype = u16::from_be_bytes([t0, t1]);
@@ -393,8 +399,8 @@ impl Policy {
         None
     }
 
-    /// Writes what is to be said, following aliases while they lead to data of our own. Returns how it ends, and where
-    /// the name stands that is to be asked for elsewhere.
+    /// Writes what is to be said, following aliases while they lead to data of our own. Returns how
+    /// it ends, and where the name stands that is to be asked for elsewhere.
     fn write<'p>(
         &'p self,
         view: u16,

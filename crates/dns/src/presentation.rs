@@ -1,14 +1,15 @@
 //! Names, types, classes and response codes as operators write them.
 //!
-//! Names are those of master files (RFC 1035, section 5.1): labels joined by dots, a dot at the end, `\.` and
-//! `\\` for what separates, `\DDD` for octets that are not printable ASCII. Types, classes and codes without a
-//! mnemonic here are `TYPE65280`, `CLASS42` (RFC 3597) and `RCODE42`, so everything can be written and read back.
+//! Names are those of master files (RFC 1035, section 5.1): labels joined by dots, a dot at the
+//! end, `\.` and `\\` for what separates, `\DDD` for octets that are not printable ASCII. Types,
+//! classes and codes without a mnemonic here are `TYPE65280`, `CLASS42` (RFC 3597) and `RCODE42`,
+//! so everything can be written and read back.
 //!
-//! Invariant: what `push_name` writes of a legal name, [`name_to_wire`] reads back; its output is ASCII without
-//! spaces, quotes and control characters, so a line of a log stays one line.
+//! Invariant: what `push_name` writes of a legal name, [`name_to_wire`] reads back; its output is
+//! ASCII without spaces, quotes and control characters, so a line of a log stays one line.
 //!
-//! Bounds: a name has 255 octets on the wire, and four times that many as text. Cost: one pass. Nothing here is
-//! on the way of an answer.
+//! Bounds: a name has 255 octets on the wire, and four times that many as text. Cost: one pass.
+//! Nothing here is on the way of an answer.
 
 use std::fmt::Write;
 
@@ -74,8 +75,8 @@ const RCODES: [(u16, &str); 14] = [
     (23, "BADCOOKIE"),
 ];
 
-/// Appends a name given in wire form, not compressed. What follows the root, or a label that overruns, is left
-/// out.
+/// Appends a name given in wire form, not compressed. What follows the root, or a label that
+/// overruns, is left out.
 pub fn push_name(out: &mut String, wire: &[u8]) {
     let mut rest = wire;
     let mut is_root = true;
@@ -94,7 +95,8 @@ pub fn push_name(out: &mut String, wire: &[u8]) {
     }
 }
 
-/// One octet of a label. The quote is written as a number, so that text fits where quotes mean something.
+/// One octet of a label. The quote is written as a number, so that text fits where quotes mean
+/// something.
 fn push_octet(out: &mut String, octet: u8) {
     match octet {
         b'.' | b'\\' => {
@@ -114,8 +116,9 @@ fn push_number(out: &mut String, octet: u8) {
     }
 }
 
-/// The name that a text stands for: wire form in lower case. The dot at its end may be left out; `.` is the root.
-/// `None` for what is no name: empty labels, labels past 63 octets, names past 255, an escape without its end.
+/// The name that a text stands for: wire form in lower case. The dot at its end may be left out;
+/// `.` is the root. `None` for what is no name: empty labels, labels past 63 octets, names past
+/// 255, an escape without its end.
 pub fn name_to_wire(text: &str) -> Option<Vec<u8>> {
     WireName::read(text.as_bytes()).ok().map(|name| name.as_bytes().to_vec())
 }
@@ -176,7 +179,8 @@ mod tests {
         out
     }
 
-    /// Names are written as master files have them, whatever their octets; damage ends them and nothing else.
+    /// Names are written as master files have them, whatever their octets; damage ends them and
+    /// nothing else.
     #[test]
     fn names_are_written() {
         for (wire, expected) in [
@@ -193,8 +197,8 @@ mod tests {
         }
     }
 
-    /// Names are read with and without the dot at their end, with both kinds of escapes, in lower case; what is
-    /// no name is refused.
+    /// Names are read with and without the dot at their end, with both kinds of escapes, in lower
+    /// case; what is no name is refused.
     #[test]
     fn names_are_read() {
         for (text, expected) in [
@@ -226,7 +230,8 @@ mod tests {
         assert_eq!(name_to_wire(&"a.".repeat(127)).map(|wire| wire.len()), Some(255));
     }
 
-    /// Numbers have the words that everybody uses, and those without one are still written and read.
+    /// Numbers have the words that everybody uses, and those without one are still written and
+    /// read.
     #[test]
     fn numbers_have_words() {
         let mut out = String::new();
@@ -243,7 +248,8 @@ mod tests {
     }
 
     proptest! {
-        /// The invariant: a name of any octets comes back in lower case, through text of one printable word.
+        /// The invariant: a name of any octets comes back in lower case, through text of one
+        /// printable word.
         #[test]
         fn names_come_back(labels in proptest::collection::vec(
             proptest::collection::vec(any::<u8>(), 1..=20), 0..=10,

@@ -1,4 +1,5 @@
-//! A trial without risk: larder answers the questions of a running resolver to itself, and the answers are compared.
+//! A trial without risk: larder answers the questions of a running resolver to itself, and the
+//! answers are compared.
 //!
 //! ```text
 //! the resolver's traffic -> copy: a capture, dnstap -> pairs: question, their answer --+
@@ -7,9 +8,9 @@
 //!                                                                      +-> upstreams
 //! ```
 //!
-//! Nobody is served: there is no listening socket, and what the core answers goes into the comparison and nowhere else.
-//! It asks its upstreams, and that is all that leaves the program. The core is that of the server, with its policy,
-//! its cache and its ways to ask.
+//! Nobody is served: there is no listening socket, and what the core answers goes into the
+//! comparison and nowhere else. It asks its upstreams, and that is all that leaves the program. The
+//! core is that of the server, with its policy, its cache and its ways to ask.
 //!
 //! | module | duty |
 //! |---|---|
@@ -21,12 +22,13 @@
 //! | `spread` | percentiles in a fixed room |
 //! | `report` | text and JSON |
 //!
-//! The calling thread reads the copy and compares; the core has a thread of its own, so its times are not those of the
-//! comparison. A copy that grows is taken as it comes, and where too much is open questions are passed over; one that
-//! lies in a file waits for the core, and for the clock where a speed is given.
+//! The calling thread reads the copy and compares; the core has a thread of its own, so its times
+//! are not those of the comparison. A copy that grows is taken as it comes, and where too much is
+//! open questions are passed over; one that lies in a file waits for the core, and for the clock
+//! where a speed is given.
 //!
-//! Bounds: those of `pairs`, `copy` and `tally`; beside them the cache and what a core may have in flight. Cost: some
-//! microseconds a question, beside the answer itself.
+//! Bounds: those of `pairs`, `copy` and `tally`; beside them the cache and what a core may have in
+//! flight. Cost: some microseconds a question, beside the answer itself.
 
 mod ask;
 mod copy;
@@ -87,14 +89,16 @@ pub struct Trial {
     pub speed: u32,
     /// Questions of so much of the copy's time at its beginning are answered and not counted.
     pub warm_up: Duration,
-    /// Below this the resolver is taken to have answered from its cache, where the copy does not tell, microseconds.
+    /// Below this the resolver is taken to have answered from its cache, where the copy does not
+    /// tell, microseconds.
     pub hit_us: u64,
     /// How often a line is told while the copy grows.
     pub every: Duration,
 }
 
-/// Runs a trial to the end of the copy, or until `stop` is set. Of `options`, what concerns clients' sockets and the
-/// operation is not used, and there is one core. `tell` is given a line now and then.
+/// Runs a trial to the end of the copy, or until `stop` is set. Of `options`, what concerns
+/// clients' sockets and the operation is not used, and there is one core. `tell` is given a line
+/// now and then.
 pub fn shadow(
     options: &Options,
     trial: &Trial,
@@ -307,7 +311,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Waits with a message of a file for its time, and for the core. A copy that grows comes in its own time.
+    /// Waits with a message of a file for its time, and for the core. A copy that grows comes in
+    /// its own time.
     fn wait_for(&mut self, since_ns: u64) -> Result<(), Gone> {
         if self.is_live {
             return Ok(());

@@ -5,17 +5,19 @@
 //! the core: Net::answer -> Inbox::answer, and at the turn's end flush -> reply(octets), on the core's thread
 //! ```
 //!
-//! A core's loop knows epoll and plain sockets. TLS, HTTP/2 and QUIC are well kept elsewhere, for loops of another kind;
-//! whoever runs those ([`SideServer`]) needs nothing of a core but a [`SideSender`].
+//! A core's loop knows epoll and plain sockets. TLS, HTTP/2 and QUIC are well kept elsewhere, for
+//! loops of another kind; whoever runs those ([`SideServer`]) needs nothing of a core but a
+//! [`SideSender`].
 //!
 //! Invariants
-//! 1. Each question that a sender took is replied to once: with an answer, or with `None` where there is none. Where the
-//!    core has ended the reply is dropped without a call.
+//! 1. Each question that a sender took is replied to once: with an answer, or with `None` where
+//!    there is none. Where the core has ended the reply is dropped without a call.
 //! 2. Answers leave with `flush`, which the core calls when others see what it has stored.
 //!
 //! Bounds: the mailbox's length is given; questions that were taken wait in the core, whose limits
 //! count them. Cost: off the path of plain questions, which meet nothing of this. A question costs
-//! two moves between threads, an allocation for its octets, one for its reply and one for its answer.
+//! two moves between threads, an allocation for its octets, one for its reply and one for its
+//! answer.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -38,7 +40,8 @@ pub const QUEUE_MAX: usize = 1_024;
 /// Octets of the longest answer.
 const ANSWER_BYTES_MAX: usize = 65_535;
 
-/// Is given the answer, or `None` where there will be none. Called on the core's thread, so it must not wait.
+/// Is given the answer, or `None` where there will be none. Called on the core's thread, so it must
+/// not wait.
 pub type Reply = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
 
 /// A question, decrypted.
@@ -78,7 +81,8 @@ pub struct Inbox {
     room: Box<[u8]>,
 }
 
-/// A sender of a core and the core's own end; `waker` ends the core's wait, and `queue_max` questions may wait between both.
+/// A sender of a core and the core's own end; `waker` ends the core's wait, and `queue_max`
+/// questions may wait between both.
 pub fn channel(waker: Arc<Waker>, queue_max: usize) -> (SideSender, Inbox) {
     let mailbox = Arc::new(Mailbox::new(waker, queue_max));
     let inbox = Inbox {
@@ -106,8 +110,8 @@ impl Drop for Inbox {
 }
 
 impl Inbox {
-    /// Takes what was handed in, 64 questions at most, to `out`, which is emptied first. The core's waker was cleared
-    /// before; where more wait it is called again, and this is true.
+    /// Takes what was handed in, 64 questions at most, to `out`, which is emptied first. The core's
+    /// waker was cleared before; where more wait it is called again, and this is true.
     pub fn take(&mut self, out: &mut Vec<(Client, Vec<u8>)>) -> bool {
         out.clear();
         self.mailbox.take(TAKES_MAX, &mut self.queries);
@@ -125,8 +129,8 @@ impl Inbox {
         is_more
     }
 
-    /// Gives `write` room for an answer of `bytes_max` octets, of which as many leave as it says it wrote. `None`, and
-    /// no answer yet, where it wrote none or the question was answered before.
+    /// Gives `write` room for an answer of `bytes_max` octets, of which as many leave as it says it
+    /// wrote. `None`, and no answer yet, where it wrote none or the question was answered before.
     pub fn answer(
         &mut self,
         slot: u64,
@@ -167,8 +171,8 @@ impl fmt::Debug for Inbox {
 
 /// Servers of other transports, to be started with the cores.
 pub trait SideServer: fmt::Debug + Send + Sync {
-    /// Binds its sockets and starts its threads; questions go to the senders, one of each core. The error says what is
-    /// wrong and what to do.
+    /// Binds its sockets and starts its threads; questions go to the senders, one of each core. The
+    /// error says what is wrong and what to do.
     fn start(&self, senders: Vec<SideSender>) -> Result<Arc<dyn Running>, String>;
 }
 
@@ -177,7 +181,8 @@ pub trait Running: Send + Sync {
     /// Lines for the operator: where it answers.
     fn lines(&self) -> Vec<String>;
 
-    /// Reads its files (certificates) anew. A line says how that ended; after an error all is as it was.
+    /// Reads its files (certificates) anew. A line says how that ended; after an error all is as it
+    /// was.
     fn reload(&self) -> String;
 
     /// What it counts.
@@ -206,8 +211,8 @@ mod tests {
         SideQuery { protocol: Protocol::Tls, peer, message: message.to_vec(), reply }
     }
 
-    /// Questions come out in their order under their own numbers, each is replied to once, and an answer to a number that
-    /// is not open goes nowhere. Invariants 1 and 2.
+    /// Questions come out in their order under their own numbers, each is replied to once, and an
+    /// answer to a number that is not open goes nowhere. Invariants 1 and 2.
     #[test]
     fn each_is_replied_to_once() {
         let (sender, mut inbox, _) = pair(8);
@@ -242,8 +247,8 @@ mod tests {
         assert!(!inbox.take(&mut taken) && taken.is_empty());
     }
 
-    /// A full queue gives questions back; the core is woken once for all that came before it looked,
-    /// and again by itself where it left some.
+    /// A full queue gives questions back; the core is woken once for all that came before it
+    /// looked, and again by itself where it left some.
     #[test]
     fn queue_is_bounded_and_wakes() {
         let (sender, mut inbox, waker) = pair(TAKES_MAX + 1);

@@ -5,13 +5,15 @@
 //! aside    nothing goes out, answers may still come; closed after LINGER_MS
 //! ```
 //!
-//! Who wants to forge an answer must guess the ID and the port (RFC 5452). There are up to [`ACTIVE_MAX`] active sockets, each
-//! at a random port, and none for long; which of them the questions of a turn of the loop go out by is drawn anew
-//! each turn. One port a question, as resolvers have it, would be a system call a question and more; what is lost
-//! in ports to guess is made up for by noticing guesses: after a few packets that fit nothing the socket is given
-//! up, and its questions are asked by a stream ([`Core::suspect`](crate::core::Core::suspect)).
+//! Who wants to forge an answer must guess the ID and the port (RFC 5452). There are up to
+//! [`ACTIVE_MAX`] active sockets, each at a random port, and none for long; which of them the
+//! questions of a turn of the loop go out by is drawn anew each turn. One port a question, as
+//! resolvers have it, would be a system call a question and more; what is lost in ports to guess is
+//! made up for by noticing guesses: after a few packets that fit nothing the socket is given up,
+//! and its questions are asked by a stream ([`Core::suspect`](crate::core::Core::suspect)).
 //!
-//! A socket has a number that no other of its core ever has: what came late for one that is closed is nobody's.
+//! A socket has a number that no other of its core ever has: what came late for one that is closed
+//! is nobody's.
 //!
 //! Bounds: [`ACTIVE_MAX`] active sockets and as many aside; the oldest of those is closed first.
 
@@ -38,7 +40,8 @@ const ACTIVE_MS: u64 = 60_000;
 /// How long answers are waited for after the last question, milliseconds.
 const LINGER_MS: u64 = 10_000;
 
-/// Packets to a socket that fit no question, after which somebody is taken to guess. Late answers are among them.
+/// Packets to a socket that fit no question, after which somebody is taken to guess. Late answers
+/// are among them.
 const STRAYS_MAX: u32 = 64;
 
 /// Messages that go out together, unless told otherwise, and room for each.
@@ -125,8 +128,8 @@ impl UpstreamUdp {
         self.refused
     }
 
-    /// Queues the message that `write` makes, which is given its socket's number and room, by the socket of this turn; the
-    /// number is returned.
+    /// Queues the message that `write` makes, which is given its socket's number and room, by the
+    /// socket of this turn; the number is returned.
     pub fn ask(
         &mut self,
         now_ms: u64,
@@ -189,8 +192,8 @@ impl UpstreamUdp {
         }
     }
 
-    /// Sends what is queued, and lets the next question draw a socket anew. What the kernel has no room for is dropped:
-    /// it is asked again in time.
+    /// Sends what is queued, and lets the next question draw a socket anew. What the kernel has no
+    /// room for is dropped: it is asked again in time.
     pub fn flush(&mut self) {
         let Some(socket) = self.current.take().and_then(|at| self.active[at].as_ref()) else {
             return;
@@ -213,9 +216,9 @@ impl UpstreamUdp {
         UpstreamMessage { protocol: Protocol::Udp, local, upstream: self.address, message }
     }
 
-    /// A packet came by a socket and fits nothing. True where these were too many: the socket is closed, and what was
-    /// asked by it is to be asked another way. A socket that was set aside is counted for too: answers may still come by it,
-    /// and so may guesses.
+    /// A packet came by a socket and fits nothing. True where these were too many: the socket is
+    /// closed, and what was asked by it is to be asked another way. A socket that was set aside is
+    /// counted for too: answers may still come by it, and so may guesses.
     pub fn stray(&mut self, number: u32) -> bool {
         let aside = self.aside.iter_mut().position(|(_, socket)| {
             let is_meant = socket.number == number;
@@ -255,7 +258,8 @@ impl UpstreamUdp {
 mod tests {
     use super::*;
 
-    /// Guesses are counted at a socket that is asked by and at one that was set aside: after so many it is closed, once.
+    /// Guesses are counted at a socket that is asked by and at one that was set aside: after so
+    /// many it is closed, once.
     #[test]
     fn guesses_close_a_socket() {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

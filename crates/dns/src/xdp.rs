@@ -1,4 +1,5 @@
-//! Questions taken from a network interface before the kernel has made anything of them (AF_XDP), by feature `xdp`.
+//! Questions taken from a network interface before the kernel has made anything of them (AF_XDP),
+//! by feature `xdp`.
 //!
 //! ```text
 //!            UDP to an address and port of ours               the rest: TCP, fragments, VLANs, long questions,
@@ -8,12 +9,14 @@
 //!                                            ordinary sockets, as without XDP
 //! ```
 //!
-//! Sockets stay bound beside it, so whatever is not taken is served all the same, and without XDP everything is. A core has
-//! a queue of each interface, several where there are more queues than cores, none where there are fewer.
+//! Sockets stay bound beside it, so whatever is not taken is served all the same, and without XDP
+//! everything is. A core has a queue of each interface, several where there are more queues than
+//! cores, none where there are fewer.
 //!
-//! What the kernel does for other packets it does not do for these: no firewall, no check of routes by source, no capture by
-//! `tcpdump` at this interface. Who may ask is the policy's to say ([`crate::policy`]), as for all questions. An answer
-//! goes out by the interface and to the Ethernet address that its question came from.
+//! What the kernel does for other packets it does not do for these: no firewall, no check of routes
+//! by source, no capture by `tcpdump` at this interface. Who may ask is the policy's to say
+//! ([`crate::policy`]), as for all questions. An answer goes out by the interface and to the
+//! Ethernet address that its question came from.
 
 use std::net::SocketAddr;
 
@@ -66,8 +69,8 @@ struct Interface {
     line: String,
 }
 
-/// Opens all interfaces for questions to `bound`, where sockets are, and deals their queues to the cores. The error says what
-/// is missing.
+/// Opens all interfaces for questions to `bound`, where sockets are, and deals their queues to the
+/// cores. The error says what is missing.
 pub fn open(options: &Options, bound: &[SocketAddr], cores: usize) -> Result<Opened, String> {
     let mut opened =
         Opened { queues: (0..cores).map(|_| Vec::new()).collect(), ..Opened::default() };

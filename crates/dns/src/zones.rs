@@ -1,11 +1,12 @@
 //! Which upstreams are asked for a name: those of the longest zone that it is in.
 //!
-//! Upstreams are numbered through: a zone has the numbers from its first on, so that what a socket needs to know
-//! of an upstream is one number, and what a choice needs is which of its zone it is. An upstream is a server, or a backend of
-//! this process, which is chosen, found slow or dead, and given up as a server is.
+//! Upstreams are numbered through: a zone has the numbers from its first on, so that what a socket
+//! needs to know of an upstream is one number, and what a choice needs is which of its zone it is.
+//! An upstream is a server, or a backend of this process, which is chosen, found slow or dead, and
+//! given up as a server is.
 //!
-//! Cost: a walk over the labels of a name with a look into a hash table each; one comparison where only the root is
-//! forwarded.
+//! Cost: a walk over the labels of a name with a look into a hash table each; one comparison where
+//! only the root is forwarded.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -26,10 +27,11 @@ pub enum Upstream {
 pub struct Answers {
     /// Which of the backends, in their order in [`crate::server::Options`].
     pub number: usize,
-    /// How long it is waited for before another is asked, milliseconds: other than a server's, its wait does not follow
-    /// its round trips, since whom it asks in turn is not known here.
+    /// How long it is waited for before another is asked, milliseconds: other than a server's, its
+    /// wait does not follow its round trips, since whom it asks in turn is not known here.
     pub wait_ms: u32,
-    /// It validates, or says what one does that can be believed: its AD counts, whatever is said of servers.
+    /// It validates, or says what one does that can be believed: its AD counts, whatever is said of
+    /// servers.
     pub is_believed: bool,
 }
 

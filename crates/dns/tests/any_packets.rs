@@ -1,9 +1,11 @@
-//! Whatever clients, upstreams and forgers send, in whatever order: a core never panics, tells each client in time, holds
-//! nothing in the end, and tells nobody what no upstream said of his question.
+//! Whatever clients, upstreams and forgers send, in whatever order: a core never panics, tells each
+//! client in time, holds nothing in the end, and tells nobody what no upstream said of his
+//! question.
 //!
-//! What an upstream says of a question has a serial made of it, so that an answer to another question shows. Packets are
-//! whole or with an octet changed, to the right socket and with the right ID or not. What was said is read by hickory; where
-//! that cannot read a packet which might be taken all the same, what is told of its question is not looked at.
+//! What an upstream says of a question has a serial made of it, so that an answer to another
+//! question shows. Packets are whole or with an octet changed, to the right socket and with the
+//! right ID or not. What was said is read by hickory; where that cannot read a packet which might
+//! be taken all the same, what is told of its question is not looked at.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -209,7 +211,8 @@ fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
         8 => {
             let alias = [&[4][..], &data.map(|octet| b'a' + octet % 26), &[0xc0, 15]].concat();
             record(&[0xc0, 12], [0, 5], &alias);
-            // Where the alias leads stands behind the question and what is fixed of the first record.
+            // Where the alias leads stands behind the question and what is fixed of the first
+            // record.
             record(&[0xc0, question_end as u8 + 12], rtype, &content);
             [2, 0]
         }

@@ -1,4 +1,5 @@
-//! A core's loop with a backend in a plain thread: questions go out by UDP and TCP, through the side_query, and back.
+//! A core's loop with a backend in a plain thread: questions go out by UDP and TCP, through the
+//! side_query, and back.
 
 mod served;
 
@@ -34,7 +35,8 @@ impl Backend for Scripted {
     fn stop(&self) {}
 }
 
-/// What the thread does: most names have an address, `fails` has none, and what is asked together is answered backwards.
+/// What the thread does: most names have an address, `fails` has none, and what is asked together
+/// is answered backwards.
 fn answer_all() -> Arc<dyn Backend> {
     let (sender, queries) = channel::<BackendQuery>();
     thread::spawn(move || {
@@ -67,8 +69,9 @@ fn question(id: u16, name: &str) -> Vec<u8> {
     dns::question(id, name, dns::A)
 }
 
-/// Questions by packets and by a stream are answered through the side_query, each with its own ID and name in whatever order they
-/// come back; one that fails is tried as often as there are attempts and told so; what came is held.
+/// Questions by packets and by a stream are answered through the side_query, each with its own ID
+/// and name in whatever order they come back; one that fails is tried as often as there are
+/// attempts and told so; what came is held.
 #[test]
 fn through_the_bridge() {
     let server = start(answer_all());

@@ -1,6 +1,7 @@
 //! Scenarios: each rule of the server, told with scripted clients, upstreams and clock.
 //!
-//! The scenarios are the files in `tests/scenarios`; their words are in `tests/scenario/script.rs`. Each is a test of its own.
+//! The scenarios are the files in `tests/scenarios`; their words are in `tests/scenario/script.rs`.
+//! Each is a test of its own.
 
 mod scenario;
 
@@ -20,8 +21,8 @@ fn tell_file(name: &str) {
     }
 }
 
-/// A test for each scenario, and the list of them. `match_*` tell invariant 1 of `core`, and `limit_*`
-/// invariant 3 of `core`.
+/// A test for each scenario, and the list of them. `match_*` tell invariant 1 of `core`, and
+/// `limit_*` invariant 3 of `core`.
 macro_rules! scenarios {
     ($($name:ident)*) => {
         $(
@@ -177,8 +178,8 @@ scenarios! {
     zones
 }
 
-/// However many questions come together, each is asked and answered as if it had come alone, hit or miss: batches end
-/// where those of the core do, and before and after that.
+/// However many questions come together, each is asked and answered as if it had come alone, hit or
+/// miss: batches end where those of the core do, and before and after that.
 #[test]
 fn batches_of_any_length() {
     for count in [1, 31, 32, 33, 64, 65, 100] {
@@ -218,7 +219,8 @@ fn all_are_told() {
     assert_eq!(names, SCENARIOS.iter().map(|name| (*name).to_owned()).collect());
 }
 
-/// The guide's tables have each scenario once and no others, and with each the RFCs that its first lines name.
+/// The guide's tables have each scenario once and no others, and with each the RFCs that its first
+/// lines name.
 #[test]
 fn the_guide_has_all() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/dns-rules.md");
@@ -253,8 +255,8 @@ fn the_guide_has_all() {
     assert_eq!(listed, scenarios);
 }
 
-/// What a scenario gets wrong is found on its line: words that are none, packets that did not come, packets that
-/// nobody spoke of, answers other than told, clients that wait at the end.
+/// What a scenario gets wrong is found on its line: words that are none, packets that did not come,
+/// packets that nobody spoke of, answers other than told, clients that wait at the end.
 #[test]
 fn faults_are_found() {
     let asks = "client 1 asks a.example A\n";

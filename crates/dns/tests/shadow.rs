@@ -1,7 +1,7 @@
 //! Trials beside a resolver: a scripted one in captures and dnstap, and unbound as it answers.
 //!
-//! The upstream answers every name `nN` with the address 192.0.2.N and a TTL of a minute; what the resolver of a
-//! copy says is written here, right and wrong.
+//! The upstream answers every name `nN` with the address 192.0.2.N and a TTL of a minute; what the
+//! resolver of a copy says is written here, right and wrong.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -120,8 +120,8 @@ impl Capture {
     }
 }
 
-/// A copy in a capture: everything in it is compared or counted, and what the resolver says wrongly is found, with the
-/// name and both answers.
+/// A copy in a capture: everything in it is compared or counted, and what the resolver says wrongly
+/// is found, with the name and both answers.
 #[test]
 fn a_capture_is_compared() {
     let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
@@ -191,7 +191,8 @@ fn a_capture_is_compared() {
     );
 }
 
-/// What was asked while larder warmed up is answered and not counted; what was asked before is then known.
+/// What was asked while larder warmed up is answered and not counted; what was asked before is then
+/// known.
 #[test]
 fn a_warm_up_is_not_counted() {
     let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
@@ -226,7 +227,8 @@ fn tell(tap: &mut Tap, kind: Kind, ends: [&str; 2], at_ns: u64, message: &[u8]) 
     tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
 }
 
-/// Questions 1 to 20, each of which the resolver asks its own upstream once, then again. What larder asked is among them.
+/// Questions 1 to 20, each of which the resolver asks its own upstream once, then again. What
+/// larder asked is among them.
 fn tell_all(tap: &mut Tap) {
     const UPSTREAM: [&str; 2] = ["192.0.2.53:9999", "192.0.2.99:53"];
     for round in 0..2 {
@@ -309,7 +311,8 @@ impl Live {
     }
 }
 
-/// Who connects to the socket is heard while the trial goes on, and what he sent before the end is in the report.
+/// Who connects to the socket is heard while the trial goes on, and what he sent before the end is
+/// in the report.
 #[test]
 fn senders_are_heard_live() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
@@ -337,7 +340,8 @@ fn configuration(tap: &Path) -> String {
     )
 }
 
-/// Asks until there is an answer; false where `is_lost` says that there will be none, or none came in a minute.
+/// Asks until there is an answer; false where `is_lost` says that there will be none, or none came
+/// in a minute.
 fn ask(
     socket: &UdpSocket,
     server: SocketAddr,
@@ -356,8 +360,8 @@ fn ask(
     false
 }
 
-/// Beside unbound as it runs: what it answers is what larder answers, but for the name that it has from elsewhere; and
-/// what it asked its upstream says what it did not know.
+/// Beside unbound as it runs: what it answers is what larder answers, but for the name that it has
+/// from elsewhere; and what it asked its upstream says what it did not know.
 #[test]
 fn beside_unbound() {
     if !unbound::about().is_some_and(|about| about.contains("--enable-dnstap")) {
@@ -393,7 +397,7 @@ fn beside_unbound() {
     assert!(examples.iter().all(|example| example.name == "n9.zone."), "{text}");
     assert_eq!(tally.upstream_theirs, 19, "{text}");
     assert!(tally.unforwarded_theirs >= 80, "{text}");
-    // unbound hands over many at once. Who asks the same waits for the first, and what is asked in the very turn in which
-    // its answer came has it.
+    // unbound hands over many at once. Who asks the same waits for the first, and what is asked in
+    // the very turn in which its answer came has it.
     assert_eq!((tally.ours_us.count(), report.counts.upstream_queries_udp), (101, 20), "{text}");
 }

@@ -1,11 +1,13 @@
 //! The server's certificate, which can be replaced while it serves.
 //!
-//! All transports of a server ask the same [`Certificate`] for each handshake, so a renewed one counts from the next handshake on,
-//! and connections that stand are left alone. Each transport has its own ALPN token (RFC 7858 "dot", RFC 9113 "h2", RFC 9250
-//! "doq", RFC 7301 "http/1.1"): a client that names others is refused, so that nothing said to one is understood by another (the
+//! All transports of a server ask the same [`Certificate`] for each handshake, so a renewed one
+//! counts from the next handshake on, and connections that stand are left alone. Each transport has
+//! its own ALPN token (RFC 7858 "dot", RFC 9113 "h2", RFC 9250 "doq", RFC 7301 "http/1.1"): a
+//! client that names others is refused, so that nothing said to one is understood by another (the
 //! ALPACA attack); a client that names none is taken for one that knows where it is.
 //!
-//! TLS 1.2 and 1.3, with the cipher suites of rustls; 0-RTT is off, since what it carries can be replayed.
+//! TLS 1.2 and 1.3, with the cipher suites of rustls; 0-RTT is off, since what it carries can be
+//! replayed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -56,7 +58,8 @@ impl Certificate {
         Ok(())
     }
 
-    /// How a transport with these ALPN tokens, the best first, makes handshakes; QUIC has TLS 1.3 only.
+    /// How a transport with these ALPN tokens, the best first, makes handshakes; QUIC has TLS 1.3
+    /// only.
     pub fn config(self: &Arc<Certificate>, alpn: &[&[u8]]) -> Result<ServerConfig, String> {
         let wrong = |error: rustls::Error| format!("TLS cannot be set up: {error}");
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
@@ -106,8 +109,8 @@ mod tests {
     use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
     use std::fs;
 
-    /// Files that are missing, empty, something else, or of different keys are told apart in words that name the file; a
-    /// reload that fails leaves what was loaded.
+    /// Files that are missing, empty, something else, or of different keys are told apart in words
+    /// that name the file; a reload that fails leaves what was loaded.
     #[test]
     fn wrong_files_are_told() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,10 @@
-//! What a client of HTTP/2 sends that is no request and costs work: PING and SETTINGS, which are answered, PRIORITY and frames of unknown
-//! types, which are read and ignored. So many are allowed at once, and so many a second; one more ends the connection.
+//! What a client of HTTP/2 sends that is no request and costs work: PING and SETTINGS, which are
+//! answered, PRIORITY and frames of unknown types, which are read and ignored. So many are allowed
+//! at once, and so many a second; one more ends the connection.
 //!
-//! The bytes pass through unchanged. Frames are counted by their headers as the bytes are read, so a flood ends before it is answered.
-//! Floods of resets and of empty frames of requests are counted by h2 itself.
+//! The bytes pass through unchanged. Frames are counted by their headers as the bytes are read, so
+//! a flood ends before it is answered. Floods of resets and of empty frames of requests are counted
+//! by h2 itself.
 //!
 //! Cost: nine bytes looked at a frame; a look at the clock for each frame that is counted.
 
@@ -179,8 +181,8 @@ mod tests {
         octets
     }
 
-    /// Frames that are answered or ignored are counted, however their octets come, and those of requests are not; some a second are
-    /// allowed for ever, and more end it.
+    /// Frames that are answered or ignored are counted, however their octets come, and those of
+    /// requests are not; some a second are allowed for ever, and more end it.
     #[test]
     fn counted() {
         let start = Instant::now();

@@ -4,8 +4,8 @@
 //! open -> requests, a task each -> idle, or the server ends -> told to go -> what was begun has ended, and idle again -> closed
 //! ```
 //!
-//! Bounds: requests at once ([`Streams::streams_max`]); one that has been reset counts until its task has ended, and beyond the
-//! limit new ones are reset.
+//! Bounds: requests at once ([`Streams::streams_max`]); one that has been reset counts until its
+//! task has ended, and beyond the limit new ones are reset.
 
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ pub async fn serve<S: Streams>(
                 if is_ending {
                     return;
                 }
-                // The client is told that it may ask elsewhere, and given time once more to hear it.
+                // The client is told that it may ask elsewhere, and given time once more to hear
+                // it.
                 connection.graceful_shutdown();
                 (is_ending, heard) = (true, Instant::now());
             }

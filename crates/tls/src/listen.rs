@@ -82,7 +82,8 @@ async fn serve<H: Host>(
     acceptor: TlsAcceptor,
     stop: watch::Receiver<bool>,
 ) {
-    // Answers are written whole, so there is nothing to wait for. A socket that cannot be told is closed already.
+    // Answers are written whole, so there is nothing to wait for. A socket that cannot be told is
+    // closed already.
     let _ = socket.set_nodelay(true);
     match timeout(host.handshake_max(), acceptor.accept(socket)).await {
         Ok(Ok(stream)) => host.serve(place, stream, stop).await,

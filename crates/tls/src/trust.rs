@@ -18,7 +18,8 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// How handshakes are made by this trust. The error says what to do; `setting` is the one that names a file.
+    /// How handshakes are made by this trust. The error says what to do; `setting` is the one that
+    /// names a file.
     pub fn config(&self, alpn: &[u8], setting: &str) -> Result<ClientConfig, String> {
         let mut roots = RootCertStore::empty();
         match self {

@@ -1,7 +1,7 @@
 //! A line over HTTPS (RFC 8484): a question is a POST by HTTP/2.
 //!
-//! A response other than 200 with a DNS message is of no use; that it came says that the line is well. Questions above what
-//! the server allows at once wait for others to be answered.
+//! A response other than 200 with a DNS message is of no use; that it came says that the line is
+//! well. Questions above what the server allows at once wait for others to be answered.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ impl Line {
         let unreachable = |error: h2::Error| Fault::Unreachable(error.to_string());
         let mut builder = h2::client::Builder::new();
         builder.enable_push(false);
-        // Until the server has said how many it takes at once, what is beyond that would be refused.
+        // Until the server has said how many it takes at once, what is beyond that would be
+        // refused.
         builder.initial_max_send_streams(1);
         let (requests, mut connection) =
             builder.handshake::<_, Bytes>(stream).await.map_err(unreachable)?;

@@ -1,7 +1,7 @@
 //! A line over QUIC (RFC 9250): a question is a stream.
 //!
-//! The socket is opened with the line and closed with it, so each line has a port of its own. A stream that is given up is
-//! stopped with DOQ_REQUEST_CANCELLED.
+//! The socket is opened with the line and closed with it, so each line has a port of its own. A
+//! stream that is given up is stopped with DOQ_REQUEST_CANCELLED.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -74,8 +74,9 @@ impl Line {
     }
 }
 
-/// Why there is no connection. A certificate that is refused is an alert of ours, as CRYPTO_ERROR (RFC 9001, section 4.8):
-/// those of RFC 8446 that are about certificates, and decrypt_error, which is a signature that does not fit.
+/// Why there is no connection. A certificate that is refused is an alert of ours, as CRYPTO_ERROR
+/// (RFC 9001, section 4.8): those of RFC 8446 that are about certificates, and decrypt_error, which
+/// is a signature that does not fit.
 fn fault_of(error: &ConnectionError) -> Fault {
     const CRYPTO_ERROR: u64 = 0x100;
     let text = error.to_string();

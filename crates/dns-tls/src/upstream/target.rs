@@ -7,8 +7,8 @@
 //! quic://192.0.2.1#dns.example
 //! ```
 //!
-//! The server is given by its address, and by what it proves after `#`, as systemd-resolved and unbound have it. A name
-//! alone would have to be looked up first, by whom?
+//! The server is given by its address, and by what it proves after `#`, as systemd-resolved and
+//! unbound have it. A name alone would have to be looked up first, by whom?
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -162,7 +162,8 @@ impl fmt::Display for Target {
 mod tests {
     use super::*;
 
-    /// Ports, paths and names are filled in where they are left out, and what is written out reads back.
+    /// Ports, paths and names are filled in where they are left out, and what is written out reads
+    /// back.
     #[test]
     fn texts() {
         for (text, whole) in [

@@ -1,8 +1,9 @@
-//! A line over TLS (RFC 7858): a task writes questions as they come, each with an ID of its own, and hands answers out by
-//! it.
+//! A line over TLS (RFC 7858): a task writes questions as they come, each with an ID of its own,
+//! and hands answers out by it.
 //!
-//! The task ends, and with it the line, when the server ends it, breaks the framing or does not take questions, and when
-//! nothing was asked for the idle time. Who waits then learns that it is lost.
+//! The task ends, and with it the line, when the server ends it, breaks the framing or does not
+//! take questions, and when nothing was asked for the idle time. Who waits then learns that it is
+//! lost.
 
 use std::collections::HashMap;
 use std::io;
@@ -112,7 +113,8 @@ async fn converse(
     }
 }
 
-/// Puts a question into `output` under an ID that no other waits by; there is one, since fewer than there are wait.
+/// Puts a question into `output` under an ID that no other waits by; there is one, since fewer than
+/// there are wait.
 fn put(
     (mut message, say): Asked,
     last_id: &mut u16,

@@ -80,8 +80,8 @@ async fn read(response: ResponseFuture) -> Result<(Response<()>, Vec<u8>), h2::E
     timeout(PATIENCE, whole).await.expect("it is answered")
 }
 
-/// Questions by POST and GET are answered with their type, length and age, padded where they were; the core learns how they
-/// came.
+/// Questions by POST and GET are answered with their type, length and age, padded where they were;
+/// the core learns how they came.
 #[test]
 fn post_and_get() {
     let world = World::start(Limits::default());
@@ -143,7 +143,8 @@ fn statuses() {
     assert_eq!(world.count("encrypted_violations", "https"), 11);
 }
 
-/// A hundred questions wait at once and are answered in any order; a huge answer comes through a small window.
+/// A hundred questions wait at once and are answered in any order; a huge answer comes through a
+/// small window.
 #[test]
 fn streams_at_once() {
     let world = World::start(Limits::default());
@@ -166,8 +167,8 @@ fn streams_at_once() {
     });
 }
 
-/// A body that does not come is 408; an answer that is not taken resets its stream; a connection without requests is told to
-/// go, and closed. None of them leaves anything behind.
+/// A body that does not come is 408; an answer that is not taken resets its stream; a connection
+/// without requests is told to go, and closed. None of them leaves anything behind.
 #[test]
 fn slow_clients() {
     let world = World::start(impatient());
@@ -218,8 +219,8 @@ fn resets_in_a_flood() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// HTTP/1.1 alone is refused in the handshake, what is no HTTP ends the connection, and one that says nothing after its
-/// handshake is closed.
+/// HTTP/1.1 alone is refused in the handshake, what is no HTTP ends the connection, and one that
+/// says nothing after its handshake is closed.
 #[test]
 fn other_protocols() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,7 +1,9 @@
-//! Clients of encrypted transports, well-behaved and rude, before a core that is played by the test.
+//! Clients of encrypted transports, well-behaved and rude, before a core that is played by the
+//! test.
 //!
-//! Each test starts a server of its own on the loopback. Limits are shortened only where a test waits for one to be
-//! reached, and nothing else is asked of such a server: no test fails because a machine is slow.
+//! Each test starts a server of its own on the loopback. Limits are shortened only where a test
+//! waits for one to be reached, and nothing else is asked of such a server: no test fails because a
+//! machine is slow.
 
 mod https;
 mod quic;

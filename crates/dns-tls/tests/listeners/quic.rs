@@ -41,7 +41,8 @@ async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEn
     timeout(PATIENCE, receive.read_to_end(1 << 20)).await.expect("it ends")
 }
 
-/// Asks what is held back until the world releases it, and sees that it is: the question, and its answer to come.
+/// Asks what is held back until the world releases it, and sees that it is: the question, and its
+/// answer to come.
 async fn ask_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
     let held = question(0, "hold", b"");
     let (connection, octets) = (connection.clone(), framed(&held));
@@ -59,7 +60,8 @@ async fn closed_with(connection: &Connection) -> u64 {
     }
 }
 
-/// Questions on streams of their own are answered in any order, huge and padded ones too; the core learns how they came.
+/// Questions on streams of their own are answered in any order, huge and padded ones too; the core
+/// learns how they came.
 #[test]
 fn questions() {
     let world = World::start(Limits::default());
@@ -80,7 +82,8 @@ fn questions() {
     assert_eq!(*world.last.lock().unwrap(), Some(([127, 0, 0, 1].into(), Protocol::Quic)));
 }
 
-/// Whatever RFC 9250 calls a fatal error closes the connection with its code, and the server goes on.
+/// Whatever RFC 9250 calls a fatal error closes the connection with its code, and the server goes
+/// on.
 #[test]
 fn fatal_errors() {
     let world = World::start(Limits::default());
@@ -133,8 +136,9 @@ fn streams_that_fail() {
     assert_eq!(world.count("encrypted_timeouts", "quic"), 1);
 }
 
-/// Who names another protocol is refused, and so is who has enough connections; with half of the places taken, a client
-/// shows its address first and is served. Packets that are none change nothing.
+/// Who names another protocol is refused, and so is who has enough connections; with half of the
+/// places taken, a client shows its address first and is served. Packets that are none change
+/// nothing.
 #[test]
 fn connections_are_limited() {
     let limits = Limits { connections_max: 4, per_client_max: 3, ..Limits::default() };
@@ -165,7 +169,8 @@ fn connections_are_limited() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// When the server ends, a question that waits is answered, and the connection is closed without an error.
+/// When the server ends, a question that waits is answered, and the connection is closed without an
+/// error.
 #[test]
 fn drains() {
     let mut world = World::start(Limits::default());

@@ -34,8 +34,8 @@ fn is_over(stream: &mut impl Read) -> bool {
     !matches!(stream.read(&mut [0; 64]), Ok(1..))
 }
 
-/// Questions that come in one write, an octet at a time, or with the longest that there is between them are all answered,
-/// and the core learns from whom they came and how.
+/// Questions that come in one write, an octet at a time, or with the longest that there is between
+/// them are all answered, and the core learns from whom they came and how.
 #[test]
 fn questions_in_any_pieces() {
     let world = World::start(Limits::default());
@@ -60,7 +60,8 @@ fn questions_in_any_pieces() {
     assert_eq!(last, ([127, 0, 0, 1].into(), Protocol::Tls));
 }
 
-/// Answers are padded to a client that pads, and to no other; they come in the order in which they are ready.
+/// Answers are padded to a client that pads, and to no other; they come in the order in which they
+/// are ready.
 #[test]
 fn padding_and_order() {
     let world = World::start(Limits::default());
@@ -95,8 +96,8 @@ fn half_closed() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "a proper end");
 }
 
-/// Who wants another protocol, speaks none, or stops in the middle of the handshake is closed and counted, and others
-/// are served meanwhile.
+/// Who wants another protocol, speaks none, or stops in the middle of the handshake is closed and
+/// counted, and others are served meanwhile.
 #[test]
 fn handshakes_that_are_none() {
     let world = World::start(impatient());
@@ -131,8 +132,8 @@ fn handshakes_that_are_none() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// A message of no octets ends the connection; a client that is silent, or that gives a question an octet at a time without
-/// an end, is closed after the idle time.
+/// A message of no octets ends the connection; a client that is silent, or that gives a question an
+/// octet at a time without an end, is closed after the idle time.
 #[test]
 fn silent_slow_and_broken() {
     let world = World::start(impatient());
@@ -154,7 +155,8 @@ fn silent_slow_and_broken() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// A client that asks for much and reads nothing is closed when it has stalled, and what was kept for it is let go.
+/// A client that asks for much and reads nothing is closed when it has stalled, and what was kept
+/// for it is let go.
 #[test]
 fn reads_nothing() {
     let world = World::start(Limits { stall: impatient().stall, ..Limits::default() });
@@ -166,10 +168,12 @@ fn reads_nothing() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// Answers beyond what clients may leave untaken are dropped and counted; the connection lives, and gets all others.
+/// Answers beyond what clients may leave untaken are dropped and counted; the connection lives, and
+/// gets all others.
 ///
-/// Of two huge answers one fits. The client asks for more of them than the kernel holds and reads nothing, so that sooner or later one
-/// stays untaken while the next is ready, however slow anybody is. A short answer fits beside a huge one: what comes last is never dropped.
+/// Of two huge answers one fits. The client asks for more of them than the kernel holds and reads
+/// nothing, so that sooner or later one stays untaken while the next is ready, however slow anybody
+/// is. A short answer fits beside a huge one: what comes last is never dropped.
 #[test]
 fn untaken_answers_are_dropped() {
     const PAIRS: usize = 200;
@@ -199,7 +203,8 @@ fn untaken_answers_are_dropped() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// One more connection than a client may have is closed at once; when another ends, its place is free.
+/// One more connection than a client may have is closed at once; when another ends, its place is
+/// free.
 #[test]
 fn places_of_a_client() {
     let world = World::start(Limits { per_client_max: 2, ..Limits::default() });
@@ -220,7 +225,8 @@ fn places_of_a_client() {
     ask(&mut connect(world.tls(), &config)).unwrap();
 }
 
-/// A thousand connections that are open at once are all answered, one after the other and all again.
+/// A thousand connections that are open at once are all answered, one after the other and all
+/// again.
 #[test]
 fn a_thousand_connections() {
     const COUNT: usize = 1_000;
@@ -249,7 +255,8 @@ fn a_thousand_connections() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// When the server ends, what was asked is still answered, and then connections end; new ones are not taken.
+/// When the server ends, what was asked is still answered, and then connections end; new ones are
+/// not taken.
 #[test]
 fn drains() {
     let mut world = World::start(Limits::default());

@@ -64,7 +64,8 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Data of the types that are met most, as people write it; of others the octets, as RFC 3597 has them.
+/// Data of the types that are met most, as people write it; of others the octets, as RFC 3597 has
+/// them.
 fn push_data(text: &mut String, rtype: u16, data: &[u8]) {
     match (rtype, data.len()) {
         (rtype::A, 4) => {

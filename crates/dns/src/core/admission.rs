@@ -1,11 +1,13 @@
 //! Who is answered at all, and how often: cookies and the rate of answers.
 //!
-//! A client that shows a cookie of ours has received an answer at its address (RFC 7873): what it asks is no forgery, and is
-//! not limited. Over a stream neither matters. What is limited is what a forger of addresses could have sent elsewhere: a
-//! network's answers a second. Above them most questions get nothing, and some an empty answer with TC set, which
-//! sends those who are honest to TCP.
+//! A client that shows a cookie of ours has received an answer at its address (RFC 7873): what it
+//! asks is no forgery, and is not limited. Over a stream neither matters. What is limited is what a
+//! forger of addresses could have sent elsewhere: a network's answers a second. Above them most
+//! questions get nothing, and some an empty answer with TC set, which sends those who are honest to
+//! TCP.
 //!
-//! Cost: nothing for a question without a cookie where nothing is limited; a hash for each otherwise.
+//! Cost: nothing for a question without a cookie where nothing is limited; a hash for each
+//! otherwise.
 
 use larder_wire::dns::edns::{option, rcode};
 use larder_wire::dns::query::Query;

@@ -6,15 +6,17 @@
 //! answer for TARGET ----> stored under its own key ----> told to each: as it is, or behind the aliases of his question
 //! ```
 //!
-//! Only what the upstream said is held, and under its own name: a question for the target shares it, a flush of the target
-//! flushes it, and when the aliases change there is nothing to be undone. The price is that the answer is written anew
-//! each time, as all answers of our own are.
+//! Only what the upstream said is held, and under its own name: a question for the target shares
+//! it, a flush of the target flushes it, and when the aliases change there is nothing to be undone.
+//! The price is that the answer is written anew each time, as all answers of our own are.
 //!
-//! Who waits by way of an alias is known by his question, which is not the one in flight. His aliases are looked up again
-//! when he is told; where they lead elsewhere meanwhile, he is told that it failed, and asks again.
+//! Who waits by way of an alias is known by his question, which is not the one in flight. His
+//! aliases are looked up again when he is told; where they lead elsewhere meanwhile, he is told
+//! that it failed, and asks again.
 //!
-//! Where the upstream leads back to a name of ours the chain is a circle, and the answer SERVFAIL (RFC 1034, section
-//! 3.6.2); the renderer finds it. The response code is that of the last name (RFC 6604).
+//! Where the upstream leads back to a name of ours the chain is a circle, and the answer SERVFAIL
+//! (RFC 1034, section 3.6.2); the renderer finds it. The response code is that of the last name
+//! (RFC 6604).
 
 use std::ops::Range;
 
@@ -61,8 +63,8 @@ impl Target {
 }
 
 impl Core {
-    /// A question whose answer of our own ends in an alias to the name at these octets of it. From here on the key at `at` is
-    /// that of this name.
+    /// A question whose answer of our own ends in an alias to the name at these octets of it. From
+    /// here on the key at `at` is that of this name.
     pub(super) fn miss_alias(
         &mut self,
         now: Now,
@@ -118,7 +120,8 @@ impl Core {
         self.stale = stored;
     }
 
-    /// Answers with something that was stored, behind our own aliases where it is for the name that they lead to.
+    /// Answers with something that was stored, behind our own aliases where it is for the name that
+    /// they lead to.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn answer_about(
         &mut self,
@@ -137,7 +140,8 @@ impl Core {
         }
     }
 
-    /// Answers with our own aliases, and behind them what was stored for the name that they lead to.
+    /// Answers with our own aliases, and behind them what was stored for the name that they lead
+    /// to.
     #[allow(clippy::too_many_arguments)]
     fn answer_behind(
         &mut self,

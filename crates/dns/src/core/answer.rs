@@ -89,8 +89,8 @@ impl Core {
         net.answer(client, 512, |out| refused.write(message, udp_bytes, out));
     }
 
-    /// Answers a question that is not for data of the Internet, or not for a resolver; false where it may be looked up
-    /// all the same.
+    /// Answers a question that is not for data of the Internet, or not for a resolver; false where
+    /// it may be looked up all the same.
     #[cold]
     pub(super) fn answer_odd(
         &mut self,
@@ -139,8 +139,8 @@ impl Core {
         });
     }
 
-    /// Answers with what `write` makes of the options, a cookie among them where the client has one, and of how many octets
-    /// the client takes.
+    /// Answers with what `write` makes of the options, a cookie among them where the client has
+    /// one, and of how many octets the client takes.
     pub(super) fn answer_with(
         &self,
         now: Now,
@@ -156,8 +156,8 @@ impl Core {
         net.answer(client, bytes_max, |out| write(&options, bytes_max, out));
     }
 
-    /// ANY is answered with a HINFO record that says where that is told (RFC 8482, section 4.2): all there is would
-    /// be what a forger of addresses wants to be sent elsewhere.
+    /// ANY is answered with a HINFO record that says where that is told (RFC 8482, section 4.2):
+    /// all there is would be what a forger of addresses wants to be sent elsewhere.
     fn answer_any(&mut self, now: Now, client: &Client, query: &Query<'_>, net: &mut impl Net) {
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();

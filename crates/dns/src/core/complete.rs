@@ -1,4 +1,5 @@
-//! The end of a question: its answer is kept and told to all who wait, or they are told that there is none.
+//! The end of a question: its answer is kept and told to all who wait, or they are told that there
+//! is none.
 
 use larder::{KeyHash, Reader, Ttl};
 use larder_wire::dns::edns::rcode;
@@ -28,7 +29,8 @@ impl Core {
                 self.remember_denied(now, question, ttl);
             }
         } else if ask.has_stale && facts.kind != Kind::Inconclusive {
-            // What is past its end has been replaced by what may not be kept: it must not come back.
+            // What is past its end has been replaced by what may not be kept: it must not come
+            // back.
             if self.writer.remove(key).is_err() {
                 self.counts.limit_cache_writes += 1;
             }
@@ -40,7 +42,8 @@ impl Core {
         self.end_question(question, net);
     }
 
-    /// A question has none: that is remembered, and those who wait get what is held past its end, or are told.
+    /// A question has none: that is remembered, and those who wait get what is held past its end,
+    /// or are told.
     pub(super) fn fail(&mut self, now: Now, question: Question, error: u16, net: &mut impl Net) {
         let Some(InFlight { key, state: ask, .. }) = self.pending.get(question) else { return };
         let has_stale = ask.has_stale;
@@ -67,8 +70,8 @@ impl Core {
         self.end_question(question, net);
     }
 
-    /// The extended error of a failure that is remembered for a key. Others' failures are found as long as this core has any
-    /// of its own: where nothing fails, nothing is looked for.
+    /// The extended error of a failure that is remembered for a key. Others' failures are found as
+    /// long as this core has any of its own: where nothing fails, nothing is looked for.
     pub(super) fn known_failure(&self, at: usize, now: Now) -> Option<u16> {
         if now.wall_s >= self.failures_until_s {
             return None;

@@ -1,7 +1,8 @@
 //! What is kept of a question in flight, and its timer.
 //!
-//! A question is asked of one upstream after another, now and then of two at once: each time is an attempt, found by socket and
-//! ID. There is one timer, set to what comes first: another upstream, something past its end, the end of all patience.
+//! A question is asked of one upstream after another, now and then of two at once: each time is an
+//! attempt, found by socket and ID. There is one timer, set to what comes first: another upstream,
+//! something past its end, the end of all patience.
 
 use std::num::NonZeroU64;
 
@@ -31,7 +32,8 @@ pub(super) struct Attempt {
 /// What was sent, for as long as an answer to it is taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
-    /// Socket and ID, mixed; `None` where it could not be sent, and of what was not sent by a socket.
+    /// Socket and ID, mixed; `None` where it could not be sent, and of what was not sent by a
+    /// socket.
     pub place: Option<NonZeroU64>,
     /// The stream by which a backend was asked: the only way to ask one.
     pub stream: Option<u64>,
@@ -48,8 +50,8 @@ impl Sent {
     }
 }
 
-/// The attempts of a question, in order. The first lies with the question: most have no other, and a question is moved
-/// and dropped with as many octets as all of them would take.
+/// The attempts of a question, in order. The first lies with the question: most have no other, and
+/// a question is moved and dropped with as many octets as all of them would take.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     first: Option<Sent>,
@@ -182,7 +184,8 @@ impl Core {
             }
             let Some(InFlight { state: ask, .. }) = self.pending.get(question) else { continue };
             if now.ms() >= ask.due_ms && ask.misfits > 0 && ask.by_stream.is_none() {
-                // It does not give back what it is asked, or somebody guesses: a stream helps in both cases.
+                // It does not give back what it is asked, or somebody guesses: a stream helps in
+                // both cases.
                 self.ask_safely(now, question, net);
             } else if now.ms() >= ask.due_ms {
                 self.counts.upstream_timeouts += 1;

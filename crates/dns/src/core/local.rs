@@ -1,9 +1,10 @@
 //! What the policy says: clients that are not served, questions that are answered here.
 //!
-//! What was answered here is not kept in the cache: to make it again costs what keeping it would. So all that is held came
-//! from upstreams, and outlives a policy. Only an answer to a question that the policy of today would not have sent
-//! upstream must not be served any more: what was born before a core took its policy, or so soon after that it may have been
-//! asked under the one before, is served only if the policy has no answer of its own ([`InForce::overrules`]). Whatever
+//! What was answered here is not kept in the cache: to make it again costs what keeping it would.
+//! So all that is held came from upstreams, and outlives a policy. Only an answer to a question
+//! that the policy of today would not have sent upstream must not be served any more: what was born
+//! before a core took its policy, or so soon after that it may have been asked under the one
+//! before, is served only if the policy has no answer of its own ([`InForce::overrules`]). Whatever
 //! was born later was asked under this policy.
 
 use std::ops::Range;
@@ -21,7 +22,8 @@ use crate::policy::{Policy, Source};
 /// The longest name in wire form, with type and class.
 pub(super) const QUESTION_BYTES_MAX: usize = 255 + 4;
 
-/// Seconds beyond the longest question within which all cores have taken a policy, and stored what they had in hand.
+/// Seconds beyond the longest question within which all cores have taken a policy, and stored what
+/// they had in hand.
 const SETTLED_S: u32 = 3;
 
 /// The policy that a core follows.
@@ -33,8 +35,8 @@ pub(super) struct InForce {
 }
 
 impl InForce {
-    /// True where something that is held must not be served: it is older than the policy, which has an answer of its
-    /// own.
+    /// True where something that is held must not be served: it is older than the policy, which has
+    /// an answer of its own.
     #[inline]
     pub fn overrules(&self, entry: &Entry<'_>, view: u16, query: &Query<'_>) -> bool {
         key::born_of(entry.value()) < self.since_s && self.answers(view, query)
@@ -92,10 +94,11 @@ impl Core {
         }
     }
 
-    /// Takes a policy, in the place of another. Without one everybody is answered, and nothing is answered from here.
+    /// Takes a policy, in the place of another. Without one everybody is answered, and nothing is
+    /// answered from here.
     pub fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
-        // Before the first one nothing was asked here: what is older came from a snapshot. Before another one a question
-        // that is in flight now is over by then.
+        // Before the first one nothing was asked here: what is older came from a snapshot. Before
+        // another one a question that is in flight now is over by then.
         let in_flight_s = self.settings.question_ms_max.div_ceil(1_000);
         let margin_s =
             if self.in_force.is_some() { in_flight_s.saturating_add(SETTLED_S) } else { 0 };
@@ -110,8 +113,8 @@ impl Core {
         key::extra(query.dnssec_ok(), query.checking_disabled, view, mark)
     }
 
-    /// Answers from what the policy knows, or tells whom to ask for. Who desires no recursion is told of an alias, and no
-    /// more.
+    /// Answers from what the policy knows, or tells whom to ask for. Who desires no recursion is
+    /// told of an alias, and no more.
     pub(super) fn answer_locally(
         &mut self,
         now: Now,

@@ -40,7 +40,8 @@ impl Core {
         }
     }
 
-    /// What is held neither here nor there; `target` is what is asked for in the place of a client's question.
+    /// What is held neither here nor there; `target` is what is asked for in the place of a
+    /// client's question.
     pub(super) fn seek(
         &mut self,
         now: Now,
@@ -129,7 +130,8 @@ impl Core {
         }
     }
 
-    /// What is held may come to its end while a question is in flight: fetched before that, it had nothing past its end.
+    /// What is held may come to its end while a question is in flight: fetched before that, it had
+    /// nothing past its end.
     fn note_stale(&mut self, now: Now, question: Question, has_stale: bool) {
         if has_stale
             && let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question)

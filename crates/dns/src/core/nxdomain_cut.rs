@@ -1,10 +1,11 @@
 //! Names below one that does not exist (RFC 8020).
 //!
-//! An answer that a name does not exist is held once more under a key of the name alone. A miss looks for the names above,
-//! and where one of them does not exist, the answer is made of that. Only without DNSSEC: a proof need not hold for
-//! the names below (NSEC3).
+//! An answer that a name does not exist is held once more under a key of the name alone. A miss
+//! looks for the names above, and where one of them does not exist, the answer is made of that.
+//! Only without DNSSEC: a proof need not hold for the names below (NSEC3).
 //!
-//! Whether that is done at all is [`NxdomainCut`]: there are servers that deny names which have others below them.
+//! Whether that is done at all is [`NxdomainCut`]: there are servers that deny names which have
+//! others below them.
 //!
 //! Cost: a look-up for each name above; nothing where it is not done.
 
@@ -79,8 +80,8 @@ impl Core {
     }
 }
 
-/// The key that says of a name that it does not exist: the one at `label` of the key of a question. `None` for the digest of
-/// a long key.
+/// The key that says of a name that it does not exist: the one at `label` of the key of a question.
+/// `None` for the digest of a long key.
 fn denied_key<'a>(key: &[u8], label: usize, room: &'a mut [u8; KEY_BYTES_MAX]) -> Option<&'a [u8]> {
     let end = key.len().checked_sub(label)?;
     let made = room.get_mut(..end)?;

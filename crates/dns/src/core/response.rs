@@ -1,7 +1,8 @@
-//! What comes from upstreams: whether it is an answer at all, and where the question goes on after it.
+//! What comes from upstreams: whether it is an answer at all, and where the question goes on after
+//! it.
 //!
-//! A packet that does not fit what was sent changes nothing: the answer may still come. Too many of them, and somebody
-//! guesses.
+//! A packet that does not fit what was sent changes nothing: the answer may still come. Too many of
+//! them, and somebody guesses.
 
 use larder_wire::dns::Message;
 use larder_wire::dns::edns::rcode;
@@ -56,8 +57,8 @@ impl Next {
 }
 
 impl Core {
-    /// A packet came from an upstream, by the socket of this number. False where it answers nothing that was sent by it:
-    /// it is late, or somebody guesses.
+    /// A packet came from an upstream, by the socket of this number. False where it answers nothing
+    /// that was sent by it: it is late, or somebody guesses.
     pub fn answered(&mut self, now: Now, socket: u32, octets: &[u8], net: &mut impl Net) -> bool {
         let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
         let attempt = id.and_then(|id| self.by_id.get(&place(socket, id).get()).copied());
@@ -131,8 +132,8 @@ impl Core {
         }
     }
 
-    /// As [`Core::answered`], where the packet was longer than we said we take, and only its beginning is here: as if its sender
-    /// had said so by TC.
+    /// As [`Core::answered`], where the packet was longer than we said we take, and only its
+    /// beginning is here: as if its sender had said so by TC.
     pub fn answered_in_part(
         &mut self,
         now: Now,
@@ -160,7 +161,8 @@ impl Core {
         asked.filter(is_meant).map(|(upstream, _)| upstream)
     }
 
-    /// The attempt of a question that a backend was asked for by this stream, if it still may answer.
+    /// The attempt of a question that a backend was asked for by this stream, if it still may
+    /// answer.
     fn attempt_by_stream(&self, tag: u64) -> Option<(usize, Sent)> {
         let question = Question::from_bits(tag);
         let InFlight { state: ask, .. } = self.pending.get(question)?;

@@ -10,7 +10,8 @@ use crate::{cookie, limit};
 pub enum NxdomainCut {
     /// Never.
     Never,
-    /// Where the upstream validated it, and is believed: there are servers that deny names with names below.
+    /// Where the upstream validated it, and is believed: there are servers that deny names with
+    /// names below.
     #[default]
     Validated,
     /// Always.
@@ -26,13 +27,16 @@ pub struct Settings {
     pub udp_bytes_max: u16,
     /// Only what is held is answered.
     pub cache_only: bool,
-    /// Serve what is held past its end where there is no answer after so long, milliseconds (RFC 8767, section 5: 1.8 s).
+    /// Serve what is held past its end where there is no answer after so long, milliseconds (RFC
+    /// 8767, section 5: 1.8 s).
     pub stale_wait_ms: u32,
     /// TTL of what is served past its end, seconds (RFC 8767, section 5: 30).
     pub stale_ttl_s: u32,
-    /// Past its end an answer is of use for so long, seconds; 0: not at all. The cache must have been built with it.
+    /// Past its end an answer is of use for so long, seconds; 0: not at all. The cache must have
+    /// been built with it.
     pub stale_s: u32,
-    /// An answer that has less than this share of its life left and is asked for is fetched anew, percent; 0: never.
+    /// An answer that has less than this share of its life left and is asked for is fetched anew,
+    /// percent; 0: never.
     pub prefetch_percent: u32,
     /// A question is given up after so long, milliseconds.
     pub question_ms_max: u32,
@@ -46,8 +50,8 @@ pub struct Settings {
     pub case_random: bool,
     /// Ask a second upstream where the first takes longer than it does nearly always.
     pub hedges: bool,
-    /// The secret that cookies for clients are made with, of all cores and of all servers behind one address; `None`: no
-    /// cookies.
+    /// The secret that cookies for clients are made with, of all cores and of all servers behind
+    /// one address; `None`: no cookies.
     pub cookie_secret: Option<[u8; cookie::SECRET_BYTES]>,
     /// Answers over UDP that a client's network gets from a core.
     pub rate: limit::Limits,

@@ -1,7 +1,7 @@
 //! Asking upstreams: which one, by which way, in what octets.
 //!
-//! Who wants to forge an answer must guess ID and port (RFC 5452), and the letters where they are random. An ID is drawn once
-//! the socket is known, and never one that the socket still waits for.
+//! Who wants to forge an answer must guess ID and port (RFC 5452), and the letters where they are
+//! random. An ID is drawn once the socket is known, and never one that the socket still waits for.
 
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU64;
@@ -24,8 +24,8 @@ const ID_DRAWS: usize = 8;
 pub const ASK_BYTES_MAX: usize = HEADER_BYTES + local::QUESTION_BYTES_MAX + OPT_BYTES;
 
 impl Core {
-    /// Asks the next upstream. Where enough were asked, those that have not answered yet are waited for; where none is
-    /// left, the question has failed.
+    /// Asks the next upstream. Where enough were asked, those that have not answered yet are waited
+    /// for; where none is left, the question has failed.
     pub(super) fn ask_another(
         &mut self,
         now: Now,
@@ -65,7 +65,8 @@ impl Core {
         }
     }
 
-    /// Sends a question to an upstream: over UDP, or to a backend. False where it could not be sent.
+    /// Sends a question to an upstream: over UDP, or to a backend. False where it could not be
+    /// sent.
     pub(super) fn ask_upstream(
         &mut self,
         now: Now,
@@ -143,8 +144,8 @@ impl Core {
         }
     }
 
-    /// Somebody guesses at the answers to this question: who was asked last is asked by a stream, and what comes over UDP
-    /// is no answer any more.
+    /// Somebody guesses at the answers to this question: who was asked last is asked by a stream,
+    /// and what comes over UDP is no answer any more.
     pub(super) fn ask_safely(&mut self, now: Now, question: Question, net: &mut impl Net) {
         let Core { pending, by_id, .. } = self;
         let Some(InFlight { state: ask, .. }) = pending.get_mut(question) else { return };
@@ -175,8 +176,8 @@ impl Core {
         }
     }
 
-    /// The socket of this number is closed: what was asked by it and is still waited for is asked by a stream, since
-    /// somebody seems to guess at its answers.
+    /// The socket of this number is closed: what was asked by it and is still waited for is asked
+    /// by a stream, since somebody seems to guess at its answers.
     pub fn suspect(&mut self, now: Now, socket: u32, net: &mut impl Net) {
         let asked = self.in_flight_where(|sent| {
             sent.place.is_some_and(|place| unmix(place.get()) >> 16 == u64::from(socket))
@@ -187,7 +188,8 @@ impl Core {
     }
 }
 
-/// True where an upstream is asked with EDNS: nothing is known of it that speaks against it, and it has not just said so.
+/// True where an upstream is asked with EDNS: nothing is known of it that speaks against it, and it
+/// has not just said so.
 fn asks_with_edns(zones: &Zones, ask: &Ask, upstream: usize, now: Now) -> bool {
     ask.plain != Some(upstream) && zones.has_edns(upstream, now.ms())
 }
@@ -207,7 +209,8 @@ fn unmix(place: u64) -> u64 {
     place.wrapping_mul(UNMIX)
 }
 
-/// Takes an ID that is not in use at a socket; `None` where there is none among so many, or no random numbers.
+/// Takes an ID that is not in use at a socket; `None` where there is none among so many, or no
+/// random numbers.
 fn free_place(
     by_id: &mut ById,
     random: &mut Random,
@@ -273,7 +276,8 @@ impl Flags {
     }
 }
 
-/// Writes a message that asks a question: name in wire form, type and class, no more than fits. Its length.
+/// Writes a message that asks a question: name in wire form, type and class, no more than fits. Its
+/// length.
 pub fn write_question(
     out: &mut [u8; ASK_BYTES_MAX],
     id: u16,

@@ -1,7 +1,7 @@
 //! Who learns of the messages that go by: the counts, the tap, the query log.
 //!
-//! Each answer to a client is noted once, when it is written, whatever carries it. Cost where nobody wants to know but the
-//! counts: two looks at whether somebody does.
+//! Each answer to a client is noted once, when it is written, whatever carries it. Cost where
+//! nobody wants to know but the counts: two looks at whether somebody does.
 
 use crate::core::{Client, Now};
 use crate::core_tap::CoreTap;

@@ -18,7 +18,8 @@ use crate::upstream_udp::QuerySource;
 use crate::{client_tcp, upstream_tcp, xdp};
 use larder_serve::lifecycle::Lifecycle;
 
-/// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named where it is more.
+/// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named
+/// where it is more.
 pub struct Parts {
     /// What decides.
     pub core: Core,
@@ -57,8 +58,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The first core, or the only one, which nobody can ask yet and which asks servers alone, within the usual limits.
-    /// Nobody is told of its messages.
+    /// The first core, or the only one, which nobody can ask yet and which asks servers alone,
+    /// within the usual limits. Nobody is told of its messages.
     pub fn bare(
         core: Core,
         policy: Follower,

@@ -5,7 +5,8 @@
 //! flush    the end of a turn: all batches leave
 //! ```
 //!
-//! Nothing waits: what the kernel has no room for is dropped, and counted. Bounds: a batch for each socket.
+//! Nothing waits: what the kernel has no room for is dropped, and counted. Bounds: a batch for each
+//! socket.
 
 use std::sync::Arc;
 

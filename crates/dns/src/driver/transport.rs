@@ -1,7 +1,8 @@
 //! What a core speaks through: [`Net`] over sockets, client_tcp and backends.
 //!
-//! Transport are lent for one call of the core and own nothing. Streams are apart from the sockets, since they hand out
-//! questions and take answers in one call; whoever is called back with some of them makes transport anew.
+//! Transport are lent for one call of the core and own nothing. Streams are apart from the sockets,
+//! since they hand out questions and take answers in one call; whoever is called back with some of
+//! them makes transport anew.
 
 use std::net::SocketAddr;
 
@@ -106,7 +107,8 @@ impl Net for Transport<'_> {
             None => return false,
         };
         let local = origin.address_for(address);
-        // A tag that comes again stands for a question asked so often that its first stream is long given up.
+        // A tag that comes again stands for a question asked so often that its first stream is long
+        // given up.
         self.upstream_tcp.cancel(tag);
         let is_asked = self.upstream_tcp.ask(address, local, tag, message, poller, *now_ms).is_ok();
         if let (Some(tap), true) = (&mut observers.tap, is_asked) {

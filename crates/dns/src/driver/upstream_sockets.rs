@@ -18,7 +18,8 @@ pub(super) enum UpstreamSocket {
 pub(super) struct UpstreamSockets(Vec<UpstreamSocket>);
 
 impl UpstreamSockets {
-    /// Without sockets yet; their tokens begin with what `token_of` says for the number of an upstream.
+    /// Without sockets yet; their tokens begin with what `token_of` says for the number of an
+    /// upstream.
     pub fn new(
         upstreams: impl Iterator<Item = Upstream>,
         token_of: impl Fn(usize) -> u64,

@@ -1,7 +1,9 @@
-//! Who may ask, and what they see: the longest prefix that covers a client decides, for access and view apart.
+//! Who may ask, and what they see: the longest prefix that covers a client decides, for access and
+//! view apart.
 //!
-//! Prefixes nest or are apart, never else. So they are unfolded once into steps: sorted addresses from which on an
-//! outcome holds. Access and view are unfolded together, and a client costs one binary search of a small array.
+//! Prefixes nest or are apart, never else. So they are unfolded once into steps: sorted addresses
+//! from which on an outcome holds. Access and view are unfolded together, and a client costs one
+//! binary search of a small array.
 //!
 //! Cost: 5 to 6 comparisons with the default list; building is a sort.
 
@@ -37,8 +39,8 @@ pub enum Access {
     Drop,
 }
 
-/// Networks that may ask where no list is given: loopback, private (RFC 1918), shared (RFC 6598), link-local and unique
-/// local ones. A resolver that answers all the world is used to flood others.
+/// Networks that may ask where no list is given: loopback, private (RFC 1918), shared (RFC 6598),
+/// link-local and unique local ones. A resolver that answers all the world is used to flood others.
 pub const ACCESS_DEFAULT: [&str; 9] = [
     "127.0.0.0/8",
     "10.0.0.0/8",
@@ -88,7 +90,8 @@ impl Admissions {
 /// Steps of one list: the innermost prefix decides, and `outside` holds where there is none.
 fn unfold<T: Copy>(list: &[(Prefix, T)], is_v6: bool, outside: T) -> Vec<(u128, T)> {
     let mut list: Vec<_> = list.iter().filter(|(prefix, _)| prefix.is_v6() == is_v6).collect();
-    // Outer ones before inner ones; the sort is stable, so of equal ones the last comes last and lies innermost.
+    // Outer ones before inner ones; the sort is stable, so of equal ones the last comes last and
+    // lies innermost.
     list.sort_by_key(|(prefix, _)| *prefix);
     let mut steps = vec![(0, outside)];
     let mut around: Vec<&(Prefix, T)> = Vec::new();
@@ -181,7 +184,8 @@ mod tests {
     }
 
     fn any_prefix() -> impl Strategy<Value = Prefix> {
-        // Few bits at either end, so that prefixes nest, touch and reach both ends of the address space.
+        // Few bits at either end, so that prefixes nest, touch and reach both ends of the address
+        // space.
         (any::<bool>(), any::<bool>(), 0_u8..8, 0_u8..5).prop_map(|(is_v6, low, number, bits)| {
             let width = if is_v6 { 128 } else { 32 };
             let bits = if low { width - bits.min(3) } else { bits };
@@ -195,7 +199,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every client, at and around every edge, has the outcome of an obvious search for its longest prefixes.
+        /// Every client, at and around every edge, has the outcome of an obvious search for its
+        /// longest prefixes.
         #[test]
         fn as_the_obvious_search(
             access in prop::collection::vec((any_prefix(), 0_u8..3), 0..12),

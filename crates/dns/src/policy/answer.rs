@@ -1,7 +1,8 @@
 //! Finished responses out of our own data.
 //!
-//! Every owner is a pointer (RFC 1035, section 4.1.4) to where its name stands already: in the question, or in the
-//! alias record before. ID, RD and CD are zero; the server puts in those of the client.
+//! Every owner is a pointer (RFC 1035, section 4.1.4) to where its name stands already: in the
+//! question, or in the alias record before. ID, RD and CD are zero; the server puts in those of the
+//! client.
 
 use larder_wire::dns::{HEADER_BYTES, MESSAGE_BYTES_MAX, class, rtype};
 
@@ -49,21 +50,23 @@ impl<'a> Writer<'a> {
         self.out[3] |= rcode as u8;
     }
 
-    /// Adds a record of the answer whose owner stands at `owner_at`; tells where its data begins. It fits, since the
-    /// records of a name are bounded and aliases that are followed are few.
+    /// Adds a record of the answer whose owner stands at `owner_at`; tells where its data begins.
+    /// It fits, since the records of a name are bounded and aliases that are followed are few.
     pub fn answer(&mut self, owner_at: usize, record: RecordRef<'_>) -> usize {
         self.record(owner_at, record);
         self.count(6);
         self.out.len() - record.data.len()
     }
 
-    /// Adds the SOA record of a negative answer (RFC 2308): data, and how long the client may keep it.
+    /// Adds the SOA record of a negative answer (RFC 2308): data, and how long the client may keep
+    /// it.
     pub fn authority(&mut self, owner_at: usize, ttl_s: u32, data: &[u8]) {
         self.record(owner_at, RecordRef { rtype: rtype::SOA, ttl_s, data });
         self.count(8);
     }
 
-    /// The data of a SOA record made up for a zone whose name stands at `zone_at`, as RFC 6303 (section 3) has it.
+    /// The data of a SOA record made up for a zone whose name stands at `zone_at`, as RFC 6303
+    /// (section 3) has it.
     pub fn soa(zone_at: usize, minimum_s: u32) -> [u8; SOA_BYTES] {
         let mut data = [0; SOA_BYTES];
         let (names, times) = data.split_at_mut(2 + NOBODY.len());

@@ -44,8 +44,8 @@ impl Default for List {
     }
 }
 
-/// Takes settings and files one after the other; order counts where two say something of one name. After an error it is
-/// good for nothing.
+/// Takes settings and files one after the other; order counts where two say something of one name.
+/// After an error it is good for nothing.
 #[derive(Debug)]
 pub struct Builder {
     generation: u32,
@@ -64,8 +64,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty one: it allows local networks and knows names of special use. `key` should come from the system's
-    /// random source.
+    /// An empty one: it allows local networks and knows names of special use. `key` should come
+    /// from the system's random source.
     pub fn new(generation: u32, key: &[u8; 16]) -> Builder {
         let key = SipHasher13::new_with_key(key);
         Builder {
@@ -85,8 +85,9 @@ impl Builder {
         }
     }
 
-    /// `NETWORK allow|refuse|drop`: whether clients of a network are answered. The longest network counts, of equal
-    /// ones the last. The first such line takes the place of [`ACCESS_DEFAULT`]; who is in no line is refused.
+    /// `NETWORK allow|refuse|drop`: whether clients of a network are answered. The longest network
+    /// counts, of equal ones the last. The first such line takes the place of [`ACCESS_DEFAULT`];
+    /// who is in no line is refused.
     pub fn access(&mut self, setting: &str) -> Result<(), PolicyError> {
         let (prefix, action) = network(setting)?;
         let action = match action {
@@ -98,8 +99,9 @@ impl Builder {
         push(&mut self.access, PREFIXES_MAX, (prefix, action), setting)
     }
 
-    /// `NETWORK NAME`: clients of a network are in the view of that name. The longest network counts. Returns the
-    /// view's number; names get numbers in the order in which they are met here and in [`Builder::view`].
+    /// `NETWORK NAME`: clients of a network are in the view of that name. The longest network
+    /// counts. Returns the view's number; names get numbers in the order in which they are met here
+    /// and in [`Builder::view`].
     pub fn assign(&mut self, setting: &str) -> Result<u16, PolicyError> {
         let (prefix, name) = network(setting)?;
         let view = self.view(name)?;
@@ -134,8 +136,9 @@ impl Builder {
         hosts::load(data, &self.key, &mut Lines::new(file, input, FILE_BYTES_MAX))
     }
 
-    /// A local record or zone: `NAME [TTL] TYPE DATA`, or `zone NAME static|transparent|redirect|refuse|nxdomain`.
-    /// With static zones names above records exist; `transparent` exempts from what holds for names of special use.
+    /// A local record or zone: `NAME [TTL] TYPE DATA`, or `zone NAME
+    /// static|transparent|redirect|refuse|nxdomain`. With static zones names above records exist;
+    /// `transparent` exempts from what holds for names of special use.
     pub fn local(&mut self, views: Views, setting: &str) -> Result<(), PolicyError> {
         let zones = scoped(&mut self.zones, views, setting, || Zones::new(self.key))?;
         zones.add(&self.key, setting)
@@ -192,7 +195,8 @@ impl Builder {
         Ok(Loaded { number, ..loaded })
     }
 
-    /// A name that is asked upstream though it is of special use, with all below it: that of a forward zone.
+    /// A name that is asked upstream though it is of special use, with all below it: that of a
+    /// forward zone.
     pub fn exempt(&mut self, text: &str) -> Result<(), PolicyError> {
         push(&mut self.exempt, FILES_MAX, name(text)?, text)
     }

@@ -1,8 +1,8 @@
 //! Records by name, and hosts files that fill them: names for A and AAAA, addresses for PTR.
 //!
-//! A line is an address and names. An address is called by the first name that stands with it anywhere, as the system's
-//! own resolver does. All other types of a name that stands there have no data, so a name is never answered half from
-//! here and half from elsewhere.
+//! A line is an address and names. An address is called by the first name that stands with it
+//! anywhere, as the system's own resolver does. All other types of a name that stands there have no
+//! data, so a name is never answered half from here and half from elsewhere.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -16,7 +16,8 @@ use super::names::{Names, Suffixes};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 use crate::name::WireName;
 
-/// How long clients may keep what a hosts file says, seconds: a file is edited by hand, and seen at the next reload.
+/// How long clients may keep what a hosts file says, seconds: a file is edited by hand, and seen at
+/// the next reload.
 pub const HOSTS_TTL_S: u32 = 60;
 
 /// Records by name.

@@ -1,8 +1,8 @@
 //! Lines of a file, in bounded memory.
 //!
-//! Files come from strangers (blocklists are fetched): neither a file nor a line may be of any size. A line that is too
-//! long is passed over as a whole and said so; a file that is too large is an error, for half a list is worse than the
-//! list before.
+//! Files come from strangers (blocklists are fetched): neither a file nor a line may be of any
+//! size. A line that is too long is passed over as a whole and said so; a file that is too large is
+//! an error, for half a list is worse than the list before.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -102,7 +102,8 @@ mod tests {
         Ok(all)
     }
 
-    /// Ends of lines of every system, a mark of encoding, and a last line without an end are read as people mean them.
+    /// Ends of lines of every system, a mark of encoding, and a last line without an end are read
+    /// as people mean them.
     #[test]
     fn ends_of_lines() {
         let lines = all(b"\xef\xbb\xbfa\r\n\nb\nlast", 100).unwrap();

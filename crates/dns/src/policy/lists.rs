@@ -7,9 +7,10 @@
 //! | `0.0.0.0 example.com` | the same; any loopback or unspecified address, and any number of names |
 //! | `# text`, `! text`, `[text]` | nothing; `#` also after a name |
 //!
-//! A star is taken for the domain too: lists are published in several syntaxes and mean the same by all of them. Other
-//! rules of ad blockers say things about web pages that a name does not tell, and are passed over. So are the names of
-//! the machine itself that hosts files begin with (`localhost` and the like).
+//! A star is taken for the domain too: lists are published in several syntaxes and mean the same by
+//! all of them. Other rules of ad blockers say things about web pages that a name does not tell,
+//! and are passed over. So are the names of the machine itself that hosts files begin with
+//! (`localhost` and the like).
 
 use std::io::Read;
 

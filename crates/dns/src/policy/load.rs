@@ -1,18 +1,21 @@
-//! A policy out of settings: plain words and paths in, the policy and a report of what was read out.
+//! A policy out of settings: plain words and paths in, the policy and a report of what was read
+//! out.
 //!
-//! What holds for some views only has their names before it, `+` between them and `:` behind: `kids:/etc/larder/kids.txt`,
-//! `kids+guests:rpz.example=/etc/larder/rpz.zone`. Without names it holds for all. A path whose first part has a colon is
-//! written with `./` before it. `default` is the view of all clients that are in no other.
+//! What holds for some views only has their names before it, `+` between them and `:` behind:
+//! `kids:/etc/larder/kids.txt`, `kids+guests:rpz.example=/etc/larder/rpz.zone`. Without names it
+//! holds for all. A path whose first part has a colon is written with `./` before it. `default` is
+//! the view of all clients that are in no other.
 //!
-//! Files of local data have one line for each thing that is said, as [`Builder::local`] takes it; `#` where a word could
-//! begin starts a comment.
+//! Files of local data have one line for each thing that is said, as [`Builder::local`] takes it;
+//! `#` where a word could begin starts a comment.
 //!
-//! What the operator writes by hand (settings, local data) is refused with its place where it is wrong: half of it is
-//! not what was meant. Lists, zones and hosts files come from strangers: lines of theirs that make no sense are passed
-//! over and counted in the [`Report`], and the first few are told.
+//! What the operator writes by hand (settings, local data) is refused with its place where it is
+//! wrong: half of it is not what was meant. Lists, zones and hosts files come from strangers: lines
+//! of theirs that make no sense are passed over and counted in the [`Report`], and the first few
+//! are told.
 //!
-//! Bounds: those of [`Builder`]; [`TOLD_MAX`] lines are told. Cost: one pass over the files, of which only
-//! what is kept is in memory.
+//! Bounds: those of [`Builder`]; [`TOLD_MAX`] lines are told. Cost: one pass over the files, of
+//! which only what is kept is in memory.
 
 use std::fmt;
 use std::fs::File;
@@ -93,7 +96,8 @@ impl Report {
     }
 }
 
-/// Makes the policy with this generation. `key` is of hashes, and should come from the system's random source.
+/// Makes the policy with this generation. `key` is of hashes, and should come from the system's
+/// random source.
 ///
 /// Errors name the setting, or file and line; nothing is left of what was made so far.
 pub fn load(
@@ -251,7 +255,8 @@ mod tests {
         policy.answers(view, &[name, &[0, 1, 0, 1]].concat())
     }
 
-    /// Every kind of setting takes effect, for the views named before it and no others, and is counted.
+    /// Every kind of setting takes effect, for the views named before it and no others, and is
+    /// counted.
     #[test]
     fn all_settings() {
         let files = Files::new();

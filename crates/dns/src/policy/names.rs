@@ -5,15 +5,17 @@
 //! slots   32 bits of hash, place in the arena + 1; open addressing, linear probing; 0 is an empty slot
 //! ```
 //!
-//! The hash of a name goes over its labels from the last to the first, so one pass yields the hashes of all names
-//! above it ([`Suffixes`]). It is keyed (SipHash-1-3): neither who asks nor who writes a list can make slots collide.
-//! Which numbers of labels occur at all is kept in 128 bits, so most suffixes are not even looked for.
+//! The hash of a name goes over its labels from the last to the first, so one pass yields the
+//! hashes of all names above it ([`Suffixes`]). It is keyed (SipHash-1-3): neither who asks nor who
+//! writes a list can make slots collide. Which numbers of labels occur at all is kept in 128 bits,
+//! so most suffixes are not even looked for.
 //!
-//! Bounds: 2^32 octets of arena, said by an error. Three slots of four are used after [`Names::seal`], so a name
-//! costs 10.7 octets beside itself and its number.
+//! Bounds: 2^32 octets of arena, said by an error. Three slots of four are used after
+//! [`Names::seal`], so a name costs 10.7 octets beside itself and its number.
 //!
-//! Cost: 8 to 9 slots, in one or two cache lines, for a suffix that is not in and whose number of labels occurs; for
-//! one that is in, its place in the arena beside. Hashing is one pass over the name and a finish for each label.
+//! Cost: 8 to 9 slots, in one or two cache lines, for a suffix that is not in and whose number of
+//! labels occurs; for one that is in, its place in the arena beside. Hashing is one pass over the
+//! name and a finish for each label.
 
 use std::hash::Hasher;
 
@@ -77,8 +79,8 @@ impl<'a> Suffixes<'a> {
     }
 }
 
-/// Which last labels occur among names, or may: most questions are for names in which nobody has put anything, and are known
-/// by that at the cost of a walk over their labels.
+/// Which last labels occur among names, or may: most questions are for names in which nobody has
+/// put anything, and are known by that at the cost of a walk over their labels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tops([u64; 4]);
 
@@ -88,7 +90,8 @@ impl Tops {
         Tops(std::array::from_fn(|at| self.0[at] | other.0[at]))
     }
 
-    /// False where none of the names is a name in wire form, in any case, or above it; true also for what is no name.
+    /// False where none of the names is a name in wire form, in any case, or above it; true also
+    /// for what is no name.
     pub fn may_have(&self, name: &[u8]) -> bool {
         let bit = Tops::bit(name);
         bit.is_none_or(|bit| self.0[usize::from(bit >> 6)] >> (bit & 63) & 1 == 1)
@@ -157,7 +160,8 @@ impl Names {
         self.place(name, labels).ok().map(|at| self.value(at))
     }
 
-    /// The longest name that is in and has at most `labels` labels of this one's last: labels and number.
+    /// The longest name that is in and has at most `labels` labels of this one's last: labels and
+    /// number.
     #[inline]
     pub fn longest(&self, name: &Suffixes<'_>, labels: usize) -> Option<(usize, u32)> {
         (0..=labels).rev().find_map(|labels| Some((labels, self.get(name, labels)?)))
@@ -216,14 +220,15 @@ impl Names {
         self.slots.capacity() * size_of::<u64>() + self.arena.capacity()
     }
 
-    /// The name at a place of the arena, and the place of the next one: all names, from 0 on, in the order in which they
-    /// came, also while more are put in.
+    /// The name at a place of the arena, and the place of the next one: all names, from 0 on, in
+    /// the order in which they came, also while more are put in.
     pub fn walk(&self, at: usize) -> Option<(WireName, usize)> {
         let name = self.entry(at)?;
         Some((WireName::from_wire(name)?, at + VALUE_BYTES + name.len()))
     }
 
-    /// Where in the arena a name is, or else the slot where it would be told of. There is an empty slot always.
+    /// Where in the arena a name is, or else the slot where it would be told of. There is an empty
+    /// slot always.
     fn place(&self, name: &Suffixes<'_>, labels: usize) -> Result<usize, usize> {
         let hash = name.hashes[labels];
         let wanted = name.name(labels);
@@ -234,7 +239,8 @@ impl Names {
                 Some(0) => return Err(slot),
                 Some(&found) => {
                     let at = found as u32 as usize - 1;
-                    // A name ends in the root, which stands nowhere else: equal octets are equal names.
+                    // A name ends in the root, which stands nowhere else: equal octets are equal
+                    // names.
                     if found >> 32 == hash >> 32
                         && self.arena[at + VALUE_BYTES..].starts_with(wanted)
                     {
@@ -375,8 +381,8 @@ mod tests {
     }
 
     proptest! {
-        /// The longest suffix is the one that a walk over a plain map finds, before sealing and after; and the table
-        /// is full to three quarters and no more.
+        /// The longest suffix is the one that a walk over a plain map finds, before sealing and
+        /// after; and the table is full to three quarters and no more.
         #[test]
         fn as_the_obvious_walk(
             listed in prop::collection::vec((prop::collection::vec(b'a'..b'd', 0..5), any::<u32>()), 0..200),

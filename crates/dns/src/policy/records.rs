@@ -1,10 +1,11 @@
 //! Records of our own, by name: chains in one array, their data in one string of octets.
 //!
-//! A chain is known by the number of its first record. Sets are kept as RFC 2181 (section 5) and RFC 1034 (section
-//! 3.6.2) want them: no record twice, one TTL for all of a type, nothing beside an alias.
+//! A chain is known by the number of its first record. Sets are kept as RFC 2181 (section 5) and
+//! RFC 1034 (section 3.6.2) want them: no record twice, one TTL for all of a type, nothing beside
+//! an alias.
 //!
-//! Bounds: [`CHAIN_BYTES_MAX`] octets of records a name, so that every answer fits a message and a name that a file
-//! repeats a million times costs no time squared.
+//! Bounds: [`CHAIN_BYTES_MAX`] octets of records a name, so that every answer fits a message and a
+//! name that a file repeats a million times costs no time squared.
 
 use larder_wire::dns::rtype;
 
@@ -13,8 +14,9 @@ use super::names::Full;
 /// The chain without records.
 pub const EMPTY: u32 = u32::MAX;
 
-/// Octets that the records of a name take in a message, at most. With its question and a chain of aliases before it that
-/// is below 2^14, so all names can be pointed to, and below the 2^16 of a message.
+/// Octets that the records of a name take in a message, at most. With its question and a chain of
+/// aliases before it that is below 2^14, so all names can be pointed to, and below the 2^16 of a
+/// message.
 pub const CHAIN_BYTES_MAX: usize = 8 << 10;
 
 /// Octets of a record in a message beside its data: pointer to its owner, type, class, TTL, length.
@@ -139,7 +141,8 @@ mod tests {
         RecordRef { rtype, ttl_s, data }
     }
 
-    /// Chains that grow by turns stay apart and in order, without twins and with one TTL for a type.
+    /// Chains that grow by turns stay apart and in order, without twins and with one TTL for a
+    /// type.
     #[test]
     fn chains() {
         let mut records = Records::default();

@@ -1,7 +1,8 @@
 //! Response policy zones: zone files whose records are rules.
 //!
-//! A rule is owned by the name it is about, with the zone's own name after it. A name is about itself, `*.name` about all
-//! below it; the rule for the name itself counts before that of a star, and that of a longer star before a shorter one.
+//! A rule is owned by the name it is about, with the zone's own name after it. A name is about
+//! itself, `*.name` about all below it; the rule for the name itself counts before that of a star,
+//! and that of a longer star before a shorter one.
 //!
 //! | data | means |
 //! |---|---|
@@ -11,8 +12,9 @@
 //! | `CNAME rpz-drop.` | no answer at all |
 //! | other records | these are its data |
 //!
-//! Rules about addresses and name servers (`rpz-ip`, `rpz-client-ip`, `rpz-nsip`, `rpz-nsdname`), `rpz-tcp-only.`, and
-//! an alias to `*.name` are passed over and counted: the former need answers that are not known yet.
+//! Rules about addresses and name servers (`rpz-ip`, `rpz-client-ip`, `rpz-nsip`, `rpz-nsdname`),
+//! `rpz-tcp-only.`, and an alias to `*.name` are passed over and counted: the former need answers
+//! that are not known yet.
 
 use std::io::Read;
 

@@ -9,8 +9,8 @@
 //! | `home.arpa` and below | do not exist (RFC 8375); but its DS records are the parent's, and are asked for |
 //! | `resolver.arpa` and below | no data: no encrypted way to this resolver is advertised (RFC 9462) |
 //!
-//! Each is left alone where a name at it or above it is exempt, since a forward zone or a local zone covers it; and so
-//! are names at and below an exempt one.
+//! Each is left alone where a name at it or above it is exempt, since a forward zone or a local
+//! zone covers it; and so are names at and below an exempt one.
 
 use larder_wire::dns::rtype;
 use siphasher::sip::SipHasher13;

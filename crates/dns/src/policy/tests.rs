@@ -68,7 +68,8 @@ fn ask_class(policy: &Policy, view: u16, name: &str, qtype: u16, qclass: u16) ->
     }
 }
 
-/// Names of a hosts file have their addresses and nothing else; addresses have the first name of their line.
+/// Names of a hosts file have their addresses and nothing else; addresses have the first name of
+/// their line.
 #[test]
 fn hosts_files() {
     let mut builder = builder();
@@ -94,7 +95,8 @@ fn hosts_files() {
     assert!(ask(&policy, 0, v6, rtype::PTR).ends_with(" 60 PTR box.lan."));
 }
 
-/// Each kind of zone answers a name with records, one without, and one between, as its users expect.
+/// Each kind of zone answers a name with records, one without, and one between, as its users
+/// expect.
 #[test]
 fn zones_of_every_kind() {
     let mut builder = builder();
@@ -149,8 +151,8 @@ fn zones_of_every_kind() {
     assert!(ask(&policy, 0, "one.open.example", TXT).contains("a b"));
 }
 
-/// Aliases are followed while they lead to data of our own; where they leave it, the server is told what to ask; and a
-/// ring of them ends.
+/// Aliases are followed while they lead to data of our own; where they leave it, the server is told
+/// what to ask; and a ring of them ends.
 #[test]
 fn aliases() {
     let mut builder = builder();
@@ -183,8 +185,8 @@ fn aliases() {
     assert_eq!(ask(&policy, 0, "ring", A).matches("CNAME").count(), ALIASES_MAX + 1);
 }
 
-/// All syntaxes of lists are read, what is in none of them is counted and the first few are told, and a listed name
-/// blocks what is below it and nothing else.
+/// All syntaxes of lists are read, what is in none of them is counted and the first few are told,
+/// and a listed name blocks what is below it and nothing else.
 #[test]
 fn blocklists() {
     let mut builder = builder();
@@ -211,7 +213,8 @@ fn blocklists() {
     assert_eq!(ask(&policy, 0, "example", A), "upstream");
 }
 
-/// Each answer to blocked names, for the views that a list is for, with the error that says who wants it so.
+/// Each answer to blocked names, for the views that a list is for, with the error that says who
+/// wants it so.
 #[test]
 fn answers_to_blocked_names() {
     let mut builder = builder();
@@ -239,8 +242,8 @@ fn answers_to_blocked_names() {
     assert_eq!(local.source, Source::Block { list: 1 });
 }
 
-/// Each rule of a response policy zone does what it says; the exact one counts before the star, and the longer star
-/// before the shorter; what is not done is counted.
+/// Each rule of a response policy zone does what it says; the exact one counts before the star, and
+/// the longer star before the shorter; what is not done is counted.
 #[test]
 fn response_policy_zones() {
     let file = "$TTL 30\n@ SOA localhost. root.localhost. 1 2 3 4 5\n  NS localhost.\n\
@@ -280,7 +283,8 @@ fn response_policy_zones() {
     assert!(garden.contains("CNAME garden.example., ede 4, ask"), "{garden}");
 }
 
-/// Names of special use are answered as their RFCs say, and not where a forward or local zone covers them.
+/// Names of special use are answered as their RFCs say, and not where a forward or local zone
+/// covers them.
 #[test]
 fn names_of_special_use() {
     let mut builder = builder();
@@ -431,9 +435,9 @@ fn any_record() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever sources say and whatever is asked: an answer is a whole response that hickory reads, records of the
-    /// answer form a chain from the question, and what is empty without an error has a SOA record.
-    /// Invariant 1.
+    /// Whatever sources say and whatever is asked: an answer is a whole response that hickory
+    /// reads, records of the answer form a chain from the question, and what is empty without an
+    /// error has a SOA record. Invariant 1.
     #[test]
     fn every_answer_is_read_by_others(
         hosts in prop::collection::vec(any_name(), 0..4),

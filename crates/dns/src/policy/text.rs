@@ -1,8 +1,9 @@
-//! Records as zone files spell them (RFC 1035, section 5; RFC 3597 for types without a spelling of their own).
+//! Records as zone files spell them (RFC 1035, section 5; RFC 3597 for types without a spelling of
+//! their own).
 //!
-//! A parser of our own, and a small one: the libraries that have one bring along a date library and derive macros,
-//! and want the whole file in memory. What it reads are the types that people write by hand; every other one can be
-//! written as `TYPEnnn \# length hex`.
+//! A parser of our own, and a small one: the libraries that have one bring along a date library and
+//! derive macros, and want the whole file in memory. What it reads are the types that people write
+//! by hand; every other one can be written as `TYPEnnn \# length hex`.
 //!
 //! ```text
 //! line  -> Entry::feed      tokens; an entry goes on while a parenthesis is open
@@ -211,8 +212,8 @@ pub struct Read<'a> {
     pub data: &'a [u8],
 }
 
-/// What entries take from those before them. Where that could not be read, those that need it cannot be read either: to
-/// take it from further above would be a guess.
+/// What entries take from those before them. Where that could not be read, those that need it
+/// cannot be read either: to take it from further above would be a guess.
 pub struct Context {
     origin: Option<WireName>,
     ttl_s: u32,
@@ -366,8 +367,8 @@ fn data(
     Ok(())
 }
 
-/// Data as a length and hexadecimal octets (RFC 3597, section 5). Of types that we know, only what makes a well-formed
-/// record is taken: others read them.
+/// Data as a length and hexadecimal octets (RFC 3597, section 5). Of types that we know, only what
+/// makes a well-formed record is taken: others read them.
 fn generic(rtype: u16, tokens: &mut Tokens<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
     if matches!(rtype, rtype::A | rtype::AAAA | rtype::NS | rtype::CNAME | rtype::PTR)
         || matches!(rtype, rtype::MX | rtype::SRV | rtype::SOA | TXT | CAA)
@@ -448,7 +449,8 @@ mod tests {
         read(text).map(|all| all[0].3.clone())
     }
 
-    /// Owners, TTLs and classes are taken from the line, the line before, or a directive, as RFC 1035 has it.
+    /// Owners, TTLs and classes are taken from the line, the line before, or a directive, as RFC
+    /// 1035 has it.
     #[test]
     fn entries() {
         let all = read(
@@ -529,7 +531,8 @@ mod tests {
         assert!(data_of(&format!("a TXT {}", "b".repeat(256))).is_err());
     }
 
-    /// What follows something that could not be read does not take its owner or origin from further above.
+    /// What follows something that could not be read does not take its owner or origin from further
+    /// above.
     #[test]
     fn nothing_is_taken_from_further_above() {
         let mut context = Context::new(WireName::ROOT, 1);

@@ -13,8 +13,8 @@
 //! | `refuse` | its records of the type, or REFUSED | REFUSED |
 //! | `nxdomain` | does not exist | does not exist |
 //!
-//! The innermost zone counts. Records outside of all zones are as in a transparent one. A name above one with records
-//! in a static zone exists and has no data (RFC 8020).
+//! The innermost zone counts. Records outside of all zones are as in a transparent one. A name
+//! above one with records in a static zone exists and has no data (RFC 8020).
 
 use larder_wire::dns::rtype;
 use siphasher::sip::SipHasher13;
@@ -100,7 +100,8 @@ impl Zones {
         self.data.add(key, &record.owner, data).map_err(|rejection| wrong(&rejection))
     }
 
-    /// Adds the names between records and the static zones they are in, and gives back spare memory.
+    /// Adds the names between records and the static zones they are in, and gives back spare
+    /// memory.
     pub fn seal(&mut self, key: &SipHasher13) -> Result<(), Full> {
         // Each name adds the one above it, which comes up in its turn, and adds the next.
         let mut at = 0;

@@ -1,7 +1,8 @@
-//! Questions to the core, and what it says of them: a sender of the core, as encrypted transports have one.
+//! Questions to the core, and what it says of them: a sender of the core, as encrypted transports
+//! have one.
 //!
-//! Bounds: the sender's queue; where that is full the asker waits. What is told is bounded by what was asked: once a question.
-//! Cost: that of [`crate::side_query`].
+//! Bounds: the sender's queue; where that is full the asker waits. What is told is bounded by what
+//! was asked: once a question. Cost: that of [`crate::side_query`].
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -56,7 +57,8 @@ impl Asker {
         Asker { sender, say, heard }
     }
 
-    /// Asks, and waits for the core where it has much to do; `is_gone` says that there is none to wait for.
+    /// Asks, and waits for the core where it has much to do; `is_gone` says that there is none to
+    /// wait for.
     pub fn ask(&self, asked: Asked, is_gone: impl Fn() -> bool) -> Result<(), Gone> {
         let Asked { tag, peer, is_stream, message } = asked;
         let say = self.say.clone();

@@ -1,4 +1,5 @@
-//! The copy of a resolver's traffic: a capture, or dnstap from a file or from those who connect to a socket of ours.
+//! The copy of a resolver's traffic: a capture, or dnstap from a file or from those who connect to
+//! a socket of ours.
 //!
 //! ```text
 //! capture   file or pipe -> larder_io::batch -> packets   UDP to and from the resolver
@@ -6,11 +7,12 @@
 //!           senders      -> a thread each -----> frames
 //! ```
 //!
-//! What is told is a message with who asked and when. What belongs to another server, what we asked ourselves, and what
-//! cannot be read is counted. In captures, messages over TCP and in fragments are not put together, and counted so.
+//! What is told is a message with who asked and when. What belongs to another server, what we asked
+//! ourselves, and what cannot be read is counted. In captures, messages over TCP and in fragments
+//! are not put together, and counted so.
 //!
-//! Bounds: those of [`larder_io::batch`]; [`FRAMES_MAX`] frames that wait, beyond which senders wait. No wait is longer
-//! than [`PATIENCE`].
+//! Bounds: those of [`larder_io::batch`]; [`FRAMES_MAX`] frames that wait, beyond which senders
+//! wait. No wait is longer than [`PATIENCE`].
 
 use std::fmt;
 use std::fs::File;
@@ -47,7 +49,8 @@ const PORT: u16 = 53;
 /// Where the copy comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum From {
-    /// A capture, or a file of dnstap: the first octets say which; `-` is a capture from standard input.
+    /// A capture, or a file of dnstap: the first octets say which; `-` is a capture from standard
+    /// input.
     File(PathBuf),
     /// dnstap from a file or pipe; `-` is standard input.
     Dnstap(PathBuf),
@@ -192,7 +195,8 @@ impl Copied {
         Ok(Copied { feed, whose, counts: Counts::default(), is_live, over })
     }
 
-    /// Gives `each` what has come by now; waits at most about [`PATIENCE`] for it. The error says what to do next.
+    /// Gives `each` what has come by now; waits at most about [`PATIENCE`] for it. The error says
+    /// what to do next.
     pub fn poll(
         &mut self,
         stop: &AtomicBool,

@@ -1,6 +1,7 @@
 //! Differences between two servers that are expected, each with its reason.
 //!
-//! A row excuses its fields and no others, and only where it applies; what is left is told as a difference.
+//! A row excuses its fields and no others, and only where it applies; what is left is told as a
+//! difference.
 
 use larder_wire::dns::edns::rcode;
 use larder_wire::dns::{class, rtype};

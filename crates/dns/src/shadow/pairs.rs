@@ -6,12 +6,12 @@
 //!                    | neither within the patience: lost, and counted by whose is missing
 //! ```
 //!
-//! A question is known by its client, transport, ID, and name, type and class. The same seen again while it is open (the
-//! client's second try, or a packet that was captured twice) changes nothing.
+//! A question is known by its client, transport, ID, and name, type and class. The same seen again
+//! while it is open (the client's second try, or a packet that was captured twice) changes nothing.
 //!
-//! Bounds: [`OPEN_MAX`] questions, [`HELD_BYTES_MAX`] octets of answers, [`ASKED_UPSTREAM_MAX`] questions of the resolver
-//! to its upstreams; where there is no room a question is passed over and counted. Cost: a few hash look-ups and
-//! allocations a question.
+//! Bounds: [`OPEN_MAX`] questions, [`HELD_BYTES_MAX`] octets of answers, [`ASKED_UPSTREAM_MAX`]
+//! questions of the resolver to its upstreams; where there is no room a question is passed over and
+//! counted. Cost: a few hash look-ups and allocations a question.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -215,8 +215,8 @@ impl Pairs {
         self.close_if_whole(told.tag)
     }
 
-    /// Gives up what has waited for too long: for the resolver in the copy's time, for us in ours. `copy_ns` of `None`:
-    /// nothing more comes of the copy.
+    /// Gives up what has waited for too long: for the resolver in the copy's time, for us in ours.
+    /// `copy_ns` of `None`: nothing more comes of the copy.
     pub fn expire(&mut self, copy_ns: Option<i64>, now: Instant, our_wait: Duration) -> Lost {
         let mut lost = Lost::default();
         while let Some(tag) = self.order.front() {
@@ -247,7 +247,8 @@ impl Pairs {
             return None;
         }
         let open = self.close(tag)?;
-        // What is closed out of order leaves its place in the order: not more of them than are open, or little more.
+        // What is closed out of order leaves its place in the order: not more of them than are
+        // open, or little more.
         if self.order.len() > 2 * self.open.len() + 64 {
             let open = &self.open;
             self.order.retain(|tag| open.contains_key(tag));

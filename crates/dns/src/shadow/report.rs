@@ -1,7 +1,8 @@
 //! What a trial found, as text and as JSON.
 //!
-//! Each figure that compares only in part says so: what was not known at once, how the resolver's share is estimated,
-//! what a replay does to times. Percentiles are off by 3 % at most (`spread.rs`).
+//! Each figure that compares only in part says so: what was not known at once, how the resolver's
+//! share is estimated, what a replay does to times. Percentiles are off by 3 % at most
+//! (`spread.rs`).
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,10 +1,11 @@
 //! What was found: pairs of answers compared and counted.
 //!
-//! A pair is equal in every field; or differs as is expected (`known.rs`); or differs. Differences are counted by kind,
-//! and the first of each kind are kept as examples, each
-//! name and type once. TTLs are no difference but are told as a distribution.
+//! A pair is equal in every field; or differs as is expected (`known.rs`); or differs. Differences
+//! are counted by kind, and the first of each kind are kept as examples, each name and type once.
+//! TTLs are no difference but are told as a distribution.
 //!
-//! Bounds: [`KINDS_MAX`] kinds, the rest in one; [`EXAMPLES_A_KIND`] examples of each, of some kilobytes at most.
+//! Bounds: [`KINDS_MAX`] kinds, the rest in one; [`EXAMPLES_A_KIND`] examples of each, of some
+//! kilobytes at most.
 
 use std::collections::BTreeMap;
 
@@ -229,7 +230,8 @@ mod tests {
         }
     }
 
-    /// Each pair is counted as one thing, with its times, and differences are named by what matters most.
+    /// Each pair is counted as one thing, with its times, and differences are named by what matters
+    /// most.
     #[test]
     fn pairs_are_counted_as_one_thing() {
         let mut tally = Tally::default();

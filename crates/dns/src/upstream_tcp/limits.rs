@@ -1,5 +1,5 @@
-//! What upstream_tcp may take, how they end, and what is counted: the plain values beside the machine
-//! in the file above.
+//! What upstream_tcp may take, how they end, and what is counted: the plain values beside the
+//! machine in the file above.
 
 use std::io;
 

@@ -17,7 +17,7 @@ const TURNS_MAX: usize = 5_000;
 struct Asker {
     poller: Poller,
     events: Events,
-    upstream_tcp: UpstreamTcp,
+    tcp: UpstreamTcp,
     now_ms: u64,
     /// What became of questions: the answer, or why there is none.
     ended: Vec<(u64, Result<Vec<u8>, Failure>)>,
@@ -28,18 +28,18 @@ impl Asker {
         Asker {
             poller: Poller::new().unwrap(),
             events: Events::new(64),
-            upstream_tcp: UpstreamTcp::new(limits, SPACE),
+            tcp: UpstreamTcp::new(limits, SPACE),
             now_ms: 1_000,
             ended: Vec::new(),
         }
     }
 
     fn ask(&mut self, upstream: SocketAddr, tag: u64) -> Result<(), Refused> {
-        self.upstream_tcp.ask(upstream, None, tag, &question(tag, 20), &self.poller, self.now_ms)
+        self.tcp.ask(upstream, None, tag, &question(tag, 20), &self.poller, self.now_ms)
     }
 
     fn turn(&mut self) {
-        let Asker { poller, events, upstream_tcp, now_ms, ended } = self;
+        let Asker { poller, events, tcp, now_ms, ended } = self;
         let now_ms = *now_ms;
         let mut each = |_: &mut UpstreamTcp, tag, outcome: Outcome<'_>| {
             let end = match outcome {
@@ -50,14 +50,14 @@ impl Asker {
         };
         poller.wait(events, Some(1)).unwrap();
         for event in events.iter() {
-            assert!(upstream_tcp.owns(event.token));
-            upstream_tcp.ready(event, poller, now_ms, &mut each);
-            upstream_tcp.validate();
+            assert!(tcp.owns(event.token));
+            tcp.ready(event, poller, now_ms, &mut each);
+            tcp.validate();
         }
-        upstream_tcp.expire(poller, now_ms, &mut each);
-        upstream_tcp.flush(poller, now_ms, &mut each);
-        upstream_tcp.validate();
-        assert!(upstream_tcp.dirty.is_empty());
+        tcp.expire(poller, now_ms, &mut each);
+        tcp.flush(poller, now_ms, &mut each);
+        tcp.validate();
+        assert!(tcp.dirty.is_empty());
     }
 
     /// Turns until `done`.
@@ -68,7 +68,7 @@ impl Asker {
             }
             self.turn();
         }
-        panic!("what must come did not: {:?} {:?}", self.upstream_tcp.counters(), self.ended);
+        panic!("what must come did not: {:?} {:?}", self.tcp.counters(), self.ended);
     }
 
     /// A few turns in which nothing that matters is to happen.
@@ -201,7 +201,7 @@ fn pipelined_and_reused() {
         for tag in 0..COUNT as u64 {
             asker.ask(upstream.at(), tag).unwrap();
         }
-        assert_eq!(asker.upstream_tcp.in_flight(), COUNT);
+        assert_eq!(asker.tcp.in_flight(), COUNT);
         asker.until(|_| upstream.count(0) == COUNT);
         let mut asked = upstream.take(0);
         let names: HashSet<[u8; 2]> = asked.iter().map(|it| [it[0], it[1]]).collect();
@@ -211,10 +211,10 @@ fn pipelined_and_reused() {
         asker.until(|it| it.ended.len() == COUNT);
         assert_eq!(asker.ended[0].0, COUNT as u64 - 1, "as they came");
         assert_eq!(asker.answered(), (0..COUNT as u64).collect::<Vec<u64>>());
-        let counters = asker.upstream_tcp.counters();
+        let counters = asker.tcp.counters();
         assert_eq!((counters.opened, counters.reused), (1, (COUNT * round + COUNT - 1) as u64));
     }
-    assert_eq!((asker.upstream_tcp.in_flight(), asker.upstream_tcp.len()), (0, 1));
+    assert_eq!((asker.tcp.in_flight(), asker.tcp.len()), (0, 1));
 }
 
 /// Answers of all sizes, an octet or so at a time.
@@ -229,8 +229,8 @@ fn chopped_answers() {
         let octets = [&(length as u16).to_be_bytes()[..], &answer].concat();
         for part in octets.chunks(1 + length / 40) {
             upstream.peers[0].socket.write_all(part).unwrap();
-            let octets_in = asker.upstream_tcp.counters().octets_in;
-            asker.until(|it| it.upstream_tcp.counters().octets_in > octets_in);
+            let octets_in = asker.tcp.counters().octets_in;
+            asker.until(|it| it.tcp.counters().octets_in > octets_in);
         }
         asker.until(|it| it.ended.len() == 1);
         assert_eq!(asker.ended[0].1.as_ref().unwrap().len(), length);
@@ -263,10 +263,10 @@ fn stale_connections() {
     upstream.peers[2].socket.shutdown(Shutdown::Both).unwrap();
     asker.until(|it| it.ended.len() == 1);
     asker.failed(Failure::Lost, 1);
-    let counters = asker.upstream_tcp.counters();
+    let counters = asker.tcp.counters();
     assert_eq!((counters.opened, counters.retried, counters.failed), (3, 2, 1));
     assert_eq!(counters.ended_by(Failure::Lost), 3);
-    assert!(asker.upstream_tcp.is_empty());
+    assert!(asker.tcp.is_empty());
 }
 
 /// An upstream that answers one question a connection gets the others once more; one that never
@@ -292,7 +292,7 @@ fn lost_connections() {
     let at = asker.ended.iter().position(|end| end.0 == lost).unwrap();
     assert_eq!(asker.ended.remove(at), (lost, Err(Failure::Lost)));
     assert_eq!(asker.answered().len(), 4);
-    assert!(asker.upstream_tcp.is_empty());
+    assert!(asker.tcp.is_empty());
     for partly in [&[][..], &[0], &[0, 20, 7, 7]] {
         let mut upstream = Upstream::new();
         (0..5).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
@@ -318,7 +318,7 @@ fn nobody_there() {
         }
         Err(refused) => assert!(matches!(refused, Refused::Machine(_))),
     }
-    assert!(asker.upstream_tcp.is_empty() && asker.upstream_tcp.in_flight() == 0);
+    assert!(asker.tcp.is_empty() && asker.tcp.in_flight() == 0);
 }
 
 /// A connection that does not come about is given up in its time, and the wait that is told is
@@ -335,11 +335,11 @@ fn connecting_takes_too_long() {
     asker.ask(at, 1).unwrap();
     asker.now_ms += 699;
     asker.rest();
-    assert_eq!((asker.ended.len(), asker.upstream_tcp.wait_ms(asker.now_ms)), (0, Some(1)));
+    assert_eq!((asker.ended.len(), asker.tcp.wait_ms(asker.now_ms)), (0, Some(1)));
     asker.now_ms += 1;
     asker.turn();
     asker.failed(Failure::NotConnected, 1);
-    assert_eq!(asker.upstream_tcp.wait_ms(asker.now_ms), None);
+    assert_eq!(asker.tcp.wait_ms(asker.now_ms), None);
 }
 
 /// A connection that never answered is given up after its time; any answer renews the time for the
@@ -352,7 +352,7 @@ fn silence() {
     asker.until(|_| mute.count(0) == 1);
     asker.now_ms += 499;
     asker.rest();
-    assert_eq!((asker.ended.len(), asker.upstream_tcp.wait_ms(asker.now_ms)), (0, Some(1)));
+    assert_eq!((asker.ended.len(), asker.tcp.wait_ms(asker.now_ms)), (0, Some(1)));
     asker.now_ms += 1;
     asker.turn();
     asker.failed(Failure::Silent, 1);
@@ -366,14 +366,14 @@ fn silence() {
     asker.until(|it| it.ended.len() == 1);
     asker.now_ms += 499;
     asker.rest();
-    assert_eq!((asker.answered(), asker.upstream_tcp.len()), (vec![1], 1));
+    assert_eq!((asker.answered(), asker.tcp.len()), (vec![1], 1));
     asker.now_ms += 1;
     asker.until(|_| upstream.count(1) == 2);
-    assert_eq!(asker.upstream_tcp.counters().retried, 2);
+    assert_eq!(asker.tcp.counters().retried, 2);
     asker.now_ms += 500;
     asker.turn();
     asker.failed(Failure::Silent, 2);
-    assert_eq!(asker.upstream_tcp.counters().ended_by(Failure::Silent), 3);
+    assert_eq!(asker.tcp.counters().ended_by(Failure::Silent), 3);
 }
 
 /// Idle connections are kept for their time and no longer, and one that the upstream closes
@@ -390,15 +390,15 @@ fn idle_connections_go() {
         asker.until(|it| it.ended.len() == tag + 1);
     }
     upstreams[1].peers.clear();
-    asker.until(|it| it.upstream_tcp.len() == 1);
+    asker.until(|it| it.tcp.len() == 1);
     asker.now_ms += 899;
     asker.rest();
-    assert_eq!(asker.upstream_tcp.wait_ms(asker.now_ms), Some(1));
+    assert_eq!(asker.tcp.wait_ms(asker.now_ms), Some(1));
     asker.now_ms += 1;
     asker.until(|_| upstreams[0].pump().peers[0].has_ended);
-    let counters = asker.upstream_tcp.counters();
+    let counters = asker.tcp.counters();
     assert_eq!((counters.ended_idle, counters.ended_unused), (1, 1));
-    assert_eq!((asker.upstream_tcp.len(), asker.upstream_tcp.routes.len()), (0, 0));
+    assert_eq!((asker.tcp.len(), asker.tcp.routes.len()), (0, 0));
 }
 
 /// A cancelled question comes to no end; its late answer is counted as one, and its tag may be used
@@ -406,12 +406,12 @@ fn idle_connections_go() {
 #[test]
 fn cancelled() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
-    assert!(!asker.upstream_tcp.cancel(1));
+    assert!(!asker.tcp.cancel(1));
     (0..3).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
     assert!(matches!(asker.ask(upstream.at(), 1), Err(Refused::TagInUse)));
     asker.until(|_| upstream.count(0) == 3);
-    assert!(asker.upstream_tcp.cancel(1) && !asker.upstream_tcp.cancel(1));
-    asker.upstream_tcp.validate();
+    assert!(asker.tcp.cancel(1) && !asker.tcp.cancel(1));
+    asker.tcp.validate();
     asker.ask(upstream.at(), 1).unwrap();
     asker.until(|_| upstream.count(0) == 4);
     let asked = upstream.take(0);
@@ -419,19 +419,19 @@ fn cancelled() {
     let last = asked.iter().rposition(|it| tag_of(it) == 1).unwrap();
     assert_ne!(asked[first][..2], asked[last][..2]);
     upstream.send(0, &asked[..3]);
-    asker.until(|it| it.upstream_tcp.counters().late == 1);
+    asker.until(|it| it.tcp.counters().late == 1);
     assert_eq!(asker.answered(), [0, 2]);
     upstream.send(0, &asked[3..]);
     asker.until(|it| it.ended.len() == 1);
-    assert_eq!((asker.answered(), asker.upstream_tcp.counters().strays), (vec![1], 0));
+    assert_eq!((asker.answered(), asker.tcp.counters().strays), (vec![1], 0));
     // Nobody is told of the loss of a connection whose only question was cancelled, and it is not
     // asked again.
     asker.ask(upstream.at(), 5).unwrap();
     asker.until(|_| upstream.count(0) == 1);
-    asker.upstream_tcp.cancel(5);
+    asker.tcp.cancel(5);
     upstream.peers.clear();
-    asker.until(|it| it.upstream_tcp.is_empty());
-    assert_eq!((asker.ended.len(), asker.upstream_tcp.counters().retried), (0, 0));
+    asker.until(|it| it.tcp.is_empty());
+    assert_eq!((asker.ended.len(), asker.tcp.counters().retried), (0, 0));
 }
 
 /// Another connection is opened only where all others are full, questions spread over those with
@@ -442,13 +442,10 @@ fn full_connections() {
     let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
     (0..4).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
     assert!(matches!(asker.ask(upstream.at(), 4), Err(Refused::Full)));
-    assert_eq!((asker.upstream_tcp.len(), asker.upstream_tcp.counters().refused_full), (2, 1));
+    assert_eq!((asker.tcp.len(), asker.tcp.counters().refused_full), (2, 1));
     let local: IpAddr = "127.0.0.5".parse().unwrap();
     let at = upstream.at();
-    asker
-        .upstream_tcp
-        .ask(at, Some(local), 5, &question(5, 20), &asker.poller, asker.now_ms)
-        .unwrap();
+    asker.tcp.ask(at, Some(local), 5, &question(5, 20), &asker.poller, asker.now_ms).unwrap();
     asker.until(|_| (0..3).map(|peer| upstream.count(peer)).sum::<usize>() == 5);
     let froms = upstream.peers.iter().filter(|peer| peer.from.ip() == local);
     assert_eq!(froms.count(), 1);
@@ -460,9 +457,9 @@ fn full_connections() {
     asker.answered();
     asker.ask(upstream.at(), 6).unwrap();
     asker.ask(upstream.at(), 7).unwrap();
-    let loads = asker.upstream_tcp.table.ids();
+    let loads = asker.tcp.table.ids();
     let loads: Vec<usize> =
-        loads.map(|id| asker.upstream_tcp.table.get(id).unwrap().questions.len()).collect();
+        loads.map(|id| asker.tcp.table.get(id).unwrap().questions.len()).collect();
     assert_eq!(loads.iter().sum::<usize>(), 2);
     assert!(loads.iter().all(|&load| load < 2), "{loads:?}");
 }
@@ -484,7 +481,7 @@ fn crowded() {
     let asked = two.take(0);
     two.send(0, &asked);
     asker.until(|it| it.ended.len() == 2);
-    assert_eq!((asker.answered(), asker.upstream_tcp.counters().ended_crowded), (vec![1, 2], 1));
+    assert_eq!((asker.answered(), asker.tcp.counters().ended_crowded), (vec![1, 2], 1));
 }
 
 /// Messages that answer nothing are passed over, a bounded number of times; answers that come twice
@@ -500,15 +497,15 @@ fn strays() {
         other[1] = other[1].wrapping_add(1);
     }
     upstream.send(0, &[other, asked[1].clone(), asked[1].clone()]);
-    asker.until(|it| it.upstream_tcp.counters().strays == 2);
+    asker.until(|it| it.tcp.counters().strays == 2);
     assert_eq!(asker.answered(), [1]);
     upstream.send(0, &vec![asked[1].clone(); STRAYS_MAX as usize - 2]);
-    asker.until(|it| it.upstream_tcp.counters().strays == u64::from(STRAYS_MAX));
-    assert_eq!(asker.upstream_tcp.len(), 1);
+    asker.until(|it| it.tcp.counters().strays == u64::from(STRAYS_MAX));
+    assert_eq!(asker.tcp.len(), 1);
     upstream.send(0, &asked[1..]);
     asker.until(|it| it.ended.len() == 1);
     asker.failed(Failure::Broken, 1);
-    assert_eq!(asker.upstream_tcp.counters().ended_by(Failure::Broken), 1);
+    assert_eq!(asker.tcp.counters().ended_by(Failure::Broken), 1);
 }
 
 /// A message shorter than a head ends the connection, and its questions are not asked there again;
@@ -529,12 +526,11 @@ fn bad_lengths() {
         asker.failed(Failure::Broken, 2);
         for length in [usize::from(length), 65_536] {
             let (poller, now_ms) = (&asker.poller, asker.now_ms);
-            let taken =
-                asker.upstream_tcp.ask(upstream.at(), None, 9, &vec![0; length], poller, now_ms);
+            let taken = asker.tcp.ask(upstream.at(), None, 9, &vec![0; length], poller, now_ms);
             assert!(matches!(taken, Err(Refused::BadLength)));
         }
     }
-    assert!(asker.upstream_tcp.is_empty() && asker.upstream_tcp.in_flight() == 0);
+    assert!(asker.tcp.is_empty() && asker.tcp.in_flight() == 0);
 }
 
 /// Questions that the kernel does not take wait, up to a limit; when the upstream reads at last,
@@ -547,7 +543,7 @@ fn upstream_reads_late() {
     let at = upstream.at();
     for _ in 0..TURNS_MAX {
         let message = question(asked, 60_000);
-        match asker.upstream_tcp.ask(at, None, asked, &message, &asker.poller, asker.now_ms) {
+        match asker.tcp.ask(at, None, asked, &message, &asker.poller, asker.now_ms) {
             Ok(()) => asked += 1,
             // Full before the connection is there, too.
             Err(_) if asked > 20 => break,
@@ -556,17 +552,13 @@ fn upstream_reads_late() {
         asker.turn();
     }
     asker.rest();
-    assert!(asked > 20 && asker.upstream_tcp.counters().refused_full > 0);
-    let held = asker
-        .upstream_tcp
-        .table
-        .ids()
-        .map(|id| asker.upstream_tcp.table.get(id).unwrap().unsent.len());
+    assert!(asked > 20 && asker.tcp.counters().refused_full > 0);
+    let held = asker.tcp.table.ids().map(|id| asker.tcp.table.get(id).unwrap().unsent.len());
     assert!(held.sum::<usize>() > 60_000);
     asker.until(|_| upstream.count(0) == asked as usize);
     let tags: Vec<u64> = upstream.take(0).iter().map(|it| tag_of(it)).collect();
     assert_eq!(tags, (0..asked).collect::<Vec<u64>>());
-    assert_eq!(asker.upstream_tcp.counters().octets_out, asked * 60_002);
+    assert_eq!(asker.tcp.counters().octets_out, asked * 60_002);
 }
 
 /// Who is told of a failure may ask another upstream at once, and events of the connection that is
@@ -577,18 +569,18 @@ fn ask_from_within() {
     let (mut bad, at) = (Upstream::new(), upstream.at());
     asker.ask(bad.at(), 1).unwrap();
     asker.until(|_| bad.count(0) == 1);
-    let old = asker.upstream_tcp.table.ids().next().unwrap();
-    let token = asker.upstream_tcp.table.token(old);
+    let old = asker.tcp.table.ids().next().unwrap();
+    let token = asker.tcp.table.token(old);
     bad.peers.clear();
     let mut failures = 0;
     for _ in 0..TURNS_MAX {
-        let Asker { poller, events, upstream_tcp, now_ms, .. } = &mut asker;
+        let Asker { poller, events, tcp, now_ms, .. } = &mut asker;
         poller.wait(events, Some(2)).unwrap();
         for event in events.iter() {
-            upstream_tcp.ready(event, poller, *now_ms, |upstream_tcp, tag, outcome| {
+            tcp.ready(event, poller, *now_ms, |tcp, tag, outcome| {
                 assert_eq!((tag, outcome), (1, Outcome::Failed(Failure::Lost)));
-                upstream_tcp.ask(at, None, 1, &question(1, 20), poller, *now_ms).unwrap();
-                upstream_tcp.ready(event, poller, *now_ms, |_, _, _| panic!("not from within"));
+                tcp.ask(at, None, 1, &question(1, 20), poller, *now_ms).unwrap();
+                tcp.ready(event, poller, *now_ms, |_, _, _| panic!("not from within"));
                 failures += 1;
             });
         }
@@ -596,15 +588,11 @@ fn ask_from_within() {
             break;
         }
     }
-    let new = asker.upstream_tcp.table.ids().next().unwrap();
-    assert_eq!(
-        asker.upstream_tcp.table.token(new) as u32,
-        token as u32 + (1 << 24),
-        "the same slot"
-    );
+    let new = asker.tcp.table.ids().next().unwrap();
+    assert_eq!(asker.tcp.table.token(new) as u32, token as u32 + (1 << 24), "the same slot");
     let stale = Event { token, readable: true, writable: true, closed: true };
-    let Asker { poller, upstream_tcp, now_ms, .. } = &mut asker;
-    upstream_tcp.ready(stale, poller, *now_ms, |_, _, _| panic!("nothing ends"));
+    let Asker { poller, tcp, now_ms, .. } = &mut asker;
+    tcp.ready(stale, poller, *now_ms, |_, _, _| panic!("nothing ends"));
     asker.until(|_| upstream.count(0) == 1);
     let asked = upstream.take(0);
     upstream.send(0, &asked);
@@ -672,7 +660,7 @@ proptest! {
                 }
                 Step::Cancel { which } if tag > 0 => {
                     let which = which as u64 % (tag + 1);
-                    prop_assert_eq!(asker.upstream_tcp.cancel(which), open.remove(&which));
+                    prop_assert_eq!(asker.tcp.cancel(which), open.remove(&which));
                 }
                 Step::Answer { peer, which } => if let Some((at, peer)) = side(peer) {
                     let mut asked = upstreams[at].take(peer);
@@ -699,7 +687,7 @@ proptest! {
                 Step::Turn => asker.turn(),
                 Step::Cancel { .. } => {}
             }
-            asker.upstream_tcp.validate();
+            asker.tcp.validate();
             for (tag, end) in asker.take() {
                 prop_assert!(open.remove(&tag), "{} had ended", tag);
                 if let Ok(answer) = end {
@@ -707,7 +695,7 @@ proptest! {
                 }
                 ends += 1;
             }
-            prop_assert_eq!(asker.upstream_tcp.in_flight(), open.len());
+            prop_assert_eq!(asker.tcp.in_flight(), open.len());
         }
         // Twice the longest life of a connection, for what is asked once more, and then the kept
         // ones.
@@ -720,8 +708,8 @@ proptest! {
             prop_assert!(open.remove(&tag), "{} had ended", tag);
             ends += 1;
         }
-        prop_assert!(open.is_empty() && asker.upstream_tcp.is_empty(), "{:?}", open);
-        let counters = asker.upstream_tcp.counters();
+        prop_assert!(open.is_empty() && asker.tcp.is_empty(), "{:?}", open);
+        let counters = asker.tcp.counters();
         prop_assert_eq!(counters.answered + counters.failed, ends);
     }
 }

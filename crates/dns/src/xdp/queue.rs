@@ -61,8 +61,8 @@ pub(super) fn open_interface(name: &str, bound: &[SocketAddr]) -> Result<Interfa
     Ok(Interface { queues, answer_bytes_max, line })
 }
 
-/// Where frames may be sent to: what sockets are bound to, with a wildcard as all addresses of its family that this machine
-/// has. Each once.
+/// Where frames may be sent to: what sockets are bound to, with a wildcard as all addresses of its
+/// family that this machine has. Each once.
 fn targets(bound: &[SocketAddr], local: &[IpAddr]) -> Vec<SocketAddr> {
     let mut targets = Vec::new();
     for address in bound {
@@ -100,8 +100,8 @@ impl AsFd for Incoming {
 }
 
 impl Outgoing {
-    /// Gives `write` room for an answer, and queues as many octets as it says it wrote. False where it wrote none; `None`
-    /// where there is no room.
+    /// Gives `write` room for an answer, and queues as many octets as it says it wrote. False where
+    /// it wrote none; `None` where there is no room.
     #[inline]
     pub fn answer(
         &mut self,
@@ -129,7 +129,8 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    /// Wildcards stand for the addresses of their family, the loopback for nothing, and no address comes twice.
+    /// Wildcards stand for the addresses of their family, the loopback for nothing, and no address
+    /// comes twice.
     #[test]
     fn wildcards_are_addresses() {
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {

@@ -1,7 +1,8 @@
 //! The answer to a question, as its name says it (`shape.rs`); a function of the question alone.
 //!
-//! Only what an upstream that is asked to recurse may send: the whole chain of aliases, what is at its end, and RA. Two
-//! names are the same in every answer of a zone: `ns.` and `mail.` of it, which is why their records are too.
+//! Only what an upstream that is asked to recurse may send: the whole chain of aliases, what is at
+//! its end, and RA. Two names are the same in every answer of a zone: `ns.` and `mail.` of it,
+//! which is why their records are too.
 
 use std::collections::HashMap;
 

@@ -14,8 +14,8 @@ const SENDS: usize = 4;
 /// How long a server that lost a stream is left alone.
 const AFTER_LOSS: Duration = Duration::from_millis(200);
 
-/// Asks by packets, all at once, and waits for all answers; those of questions that were never answered are empty.
-/// The IDs of the messages differ.
+/// Asks by packets, all at once, and waits for all answers; those of questions that were never
+/// answered are empty. The IDs of the messages differ.
 pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(server)?;
@@ -51,8 +51,9 @@ pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
     Ok(answers)
 }
 
-/// Asks by one stream, all at once (RFC 7766, section 6.2.1.1), and waits for all answers, in whatever order. Where the
-/// stream is lost, what is left is asked by another after a while, up to so many.
+/// Asks by one stream, all at once (RFC 7766, section 6.2.1.1), and waits for all answers, in
+/// whatever order. Where the stream is lost, what is left is asked by another after a while, up to
+/// so many.
 pub fn ask_by_stream(
     server: SocketAddr,
     messages: &[&[u8]],

@@ -1,7 +1,8 @@
-//! Differences that are meant: where larder and unbound read an RFC differently, or one of them does more.
+//! Differences that are meant: where larder and unbound read an RFC differently, or one of them
+//! does more.
 //!
-//! A row excuses its fields and no others, and only where it applies; what is left over fails the test, and so does a row
-//! that a long run has no use for.
+//! A row excuses its fields and no others, and only where it applies; what is left over fails the
+//! test, and so does a row that a long run has no use for.
 
 use super::answer::rtype;
 use super::questions::{Question, RA, TC};

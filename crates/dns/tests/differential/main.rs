@@ -1,5 +1,5 @@
-//! larder and unbound, asked the same over the same upstream: the answers are the same, but for differences that are
-//! known and explained.
+//! larder and unbound, asked the same over the same upstream: the answers are the same, but for
+//! differences that are known and explained.
 //!
 //! | module | does |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | [`view`] | answers as hickory reads them, compared field by field |
 //! | [`known`] | differences that are meant, each with its reason |
 //!
-//! `LARDER_SEED` is another seed, `LARDER_QUESTIONS` another number of questions. With `--nocapture` the counts are
-//! printed that `docs/results/dns-differences.md` has.
+//! `LARDER_SEED` is another seed, `LARDER_QUESTIONS` another number of questions. With
+//! `--nocapture` the counts are printed that `docs/results/dns-differences.md` has.
 
 mod answer;
 mod client;
@@ -46,7 +46,8 @@ const QUESTIONS: u64 = 20_000;
 /// Questions asked at once.
 const BATCH: usize = 64;
 
-/// Streams to unbound for one batch: now and then it resets one on which questions wait. larder has no second chance.
+/// Streams to unbound for one batch: now and then it resets one on which questions wait. larder has
+/// no second chance.
 const STREAMS_MAX: usize = 4;
 
 /// Unexplained differences that are printed, of each set of fields.
@@ -57,7 +58,8 @@ fn number(variable: &str, usual: u64) -> u64 {
     wanted.unwrap_or(usual)
 }
 
-/// Whole sets of records, or none of a set: what a client may keep of an answer that was cut (RFC 2181, section 9).
+/// Whole sets of records, or none of a set: what a client may keep of an answer that was cut (RFC
+/// 2181, section 9).
 fn has_whole_sets(cut: &View, whole: &View) -> bool {
     cut.answers().iter().all(|kept| {
         let count = |view: &View| view.answers().iter().filter(|e| e.set() == kept.set()).count();

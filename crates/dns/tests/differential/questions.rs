@@ -210,7 +210,8 @@ fn edns(draw: &mut Random) -> Edns {
     edns
 }
 
-/// NSID, an unknown option, padding, a client's network, key tags, keepalive: none changes an answer.
+/// NSID, an unknown option, padding, a client's network, key tags, keepalive: none changes an
+/// answer.
 fn option(draw: &mut Random) -> Vec<u8> {
     let (number, content): (u16, Vec<u8>) = match draw.index(6) {
         0 => (3, Vec::new()),

@@ -1,8 +1,9 @@
 //! What a name says of its answer.
 //!
-//! The first label that begins with `q-` is a list of tokens, so that an answer is a function of the question and of
-//! nothing else: two servers that ask at different times, in another order or more than once are told the same. A
-//! name without such a label has the answer of [`Shape::default`].
+//! The first label that begins with `q-` is a list of tokens, so that an answer is a function of
+//! the question and of nothing else: two servers that ask at different times, in another order or
+//! more than once are told the same. A name without such a label has the answer of
+//! [`Shape::default`].
 //!
 //! ```text
 //! mail.q-n17-c2-r3-t600.zone.     number 17, two aliases, then three records with a TTL of 600 seconds

@@ -1,5 +1,5 @@
-//! An answer as hickory reads it, in the form in which `larder_dns::compare` holds two against one another. The form's
-//! own reader must see the same.
+//! An answer as hickory reads it, in the form in which `larder_dns::compare` holds two against one
+//! another. The form's own reader must see the same.
 
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};

@@ -1,8 +1,9 @@
 //! Tells a scenario to a core and holds what it does against it.
 //!
-//! A scenario is a file of lines (`script`), as an operator would tell it: who asks what, what the upstreams are asked and
-//! answer, what the clients get, and how much time goes by. Whatever the core sends must be spoken of: before time goes
-//! on, and at the end, nothing may be left that no line told of, and at the end no client may wait.
+//! A scenario is a file of lines (`script`), as an operator would tell it: who asks what, what the
+//! upstreams are asked and answer, what the clients get, and how much time goes by. Whatever the
+//! core sends must be spoken of: before time goes on, and at the end, nothing may be left that no
+//! line told of, and at the end no client may wait.
 //!
 //! Messages are made and read by hickory, so that the core is never held against itself.
 
@@ -417,7 +418,8 @@ fn query_octets(
         message.set_edns(theirs);
     }
     let mut octets = message.to_vec().map_err(|error| error.to_string())?;
-    // hickory writes 512 where less is to be said: the size stands behind the type of OPT, which comes last.
+    // hickory writes 512 where less is to be said: the size stands behind the type of OPT, which
+    // comes last.
     if let Some(edns) = &asks.edns {
         let options: usize = edns.options.iter().map(|(_, content)| 4 + content.len()).sum();
         let back = cookie.filter(|_| edns.cookie_back).map_or(0, |cookie| 4 + cookie.len());

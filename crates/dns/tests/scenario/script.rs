@@ -643,7 +643,7 @@ fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
     Ok(())
 }
 
-/// An upstream of a scenario, as the core is told of it; a backend has no address, and its number is of no matter here.
+/// An upstream of a scenario; a backend has no address, and its number does not matter here.
 pub fn upstream(upstream: usize, is_backend: bool) -> Upstream {
     if is_backend {
         let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };

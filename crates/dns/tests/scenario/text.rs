@@ -6,9 +6,9 @@
 //! types    by name, or TYPE65280        codes    by name, or RCODE9
 //! ```
 //!
-//! Data is read as zone files have it. Of what hickory leaves out without its own DNSSEC, this much:
-//! `RRSIG COVERED ALGORITHM LABELS TTL UNTIL FROM TAG SIGNER HEX`, `NSEC NEXT TYPE…`, `DS TAG ALGORITHM DIGEST HEX`, times
-//! being numbers; and `DNAME NAME`.
+//! Data is read as zone files have it. Of what hickory leaves out without its own DNSSEC, this
+//! much: `RRSIG COVERED ALGORITHM LABELS TTL UNTIL FROM TAG SIGNER HEX`, `NSEC NEXT TYPE…`, `DS TAG
+//! ALGORITHM DIGEST HEX`, times being numbers; and `DNAME NAME`.
 
 use std::str::FromStr;
 
@@ -166,8 +166,8 @@ fn ds(words: &[&str]) -> Result<Vec<u8>, String> {
     Ok(octets)
 }
 
-/// A record as a line that two equal ones have in common: names of any case are equal, and those in data may be
-/// compressed.
+/// A record as a line that two equal ones have in common: names of any case are equal, and those in
+/// data may be compressed.
 pub fn line(record: &Record) -> String {
     let class = match record.dns_class {
         DNSClass::IN => String::new(),

@@ -1,5 +1,5 @@
-//! What a core sees of the world in a scenario: clients and upstreams whose packets lie in heaps until a line of the scenario
-//! speaks of them, and a clock that stands still but for `after`.
+//! What a core sees of the world in a scenario: clients and upstreams whose packets lie in heaps
+//! until a line of the scenario speaks of them, and a clock that stands still but for `after`.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;

@@ -32,8 +32,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts it with everything as the command has it, but that what is about to end is not fetched again, and
-    /// that names of special use are the upstream's.
+    /// Starts it with everything as the command has it, but that what is about to end is not
+    /// fetched again, and that names of special use are the upstream's.
     pub fn start(upstream: Upstream, backends: &[Arc<dyn Backend>]) -> Served {
         let settings = Settings { prefetch_percent: 0, ..Settings::default() };
         let cache = Cache::builder().budget(64 << 20).readers_max(1);
