@@ -1,15 +1,18 @@
-//! What a request costs the loop of a core: `cargo bench -p larder-io --bench reactor`. Under `cargo test` a few
-//! requests are made, to show that it works.
+//! What a request costs the loop of a core: `cargo bench -p larder-io --bench reactor`. Under
+//! `cargo test` a few requests are made, to show that it works.
 //!
-//! Connections that stay open each say 200 octets and hear them again before they speak again: what is left of a
-//! server of HTTP when HTTP is taken away. The server's thread is pinned to the first core and tells its own time on
-//! the CPU; clients are a reactor on the last one, the same for each row. What a wait brings at once is what came while
-//! the wait before was worked on, so rows differ in that too: it is shown.
+//! Connections that stay open each say 200 octets and hear them again before they speak again: what
+//! is left of a server of HTTP when HTTP is taken away. The server's thread is pinned to the first
+//! core and tells its own time on the CPU; clients are a reactor on the last one, the same for each
+//! row. What a wait brings at once is what came while the wait before was worked on, so rows differ
+//! in that too: it is shown.
 //!
-//! `--epoll` or `--uring` asks for that row only, a number for so many connections. Real system calls are counted from
-//! outside: `perf stat -e raw_syscalls:sys_enter`, or `strace -f -c`, which makes batches larger.
+//! `--epoll` or `--uring` asks for that row only, a number for so many connections. Real system
+//! calls are counted from outside: `perf stat -e raw_syscalls:sys_enter`, or `strace -f -c`, which
+//! makes batches larger.
 //!
-//! Rows take turns, so that what disturbs the machine disturbs all; the best and the middle round are shown.
+//! Rows take turns, so that what disturbs the machine disturbs all; the best and the middle round
+//! are shown.
 
 use std::io;
 use std::net::TcpListener;
@@ -21,7 +24,8 @@ use larder_io::{cores, tcp};
 
 const REQUEST_BYTES: usize = 200;
 
-/// A connection: what it has to say where it may not speak now, and how much of an answer it has heard.
+/// A connection: what it has to say where it may not speak now, and how much of an answer it has
+/// heard.
 struct Connection {
     socket: OwnedFd,
     unsaid: Vec<u8>,

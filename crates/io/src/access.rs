@@ -1,7 +1,8 @@
-//! Who may read what larder writes: the user that it runs as, and one group where the operator names one.
+//! Who may read what larder writes: the user that it runs as, and one group where the operator
+//! names one.
 //!
-//! Files get their mode and group from here, whatever the umask is. A file is made with mode 0600, then given to its group, and
-//! then opened to it: no other group can read it in between.
+//! Files get their mode and group from here, whatever the umask is. A file is made with mode 0600,
+//! then given to its group, and then opened to it: no other group can read it in between.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -50,8 +51,8 @@ impl Access {
         self.open(OpenOptions::new().write(true).create(true).truncate(true), path)
     }
 
-    /// Opens a file as `options` say, which may create it. What is no plain file, and what `/dev` and `/proc` lend of other
-    /// programs' files, keeps its mode.
+    /// Opens a file as `options` say, which may create it. What is no plain file, and what `/dev`
+    /// and `/proc` lend of other programs' files, keeps its mode.
     pub fn open(self, options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         let file = options.mode(0o600).open(path)?;
         let about = file.metadata()?;
@@ -139,8 +140,8 @@ mod tests {
         fs::symlink_metadata(path).unwrap().mode() & 0o7777
     }
 
-    /// Files and folders have their modes whether they are new, were open to all, or were closed to their owner; what is no
-    /// plain file, and a folder that was there, keeps its own.
+    /// Files and folders have their modes whether they are new, were open to all, or were closed to
+    /// their owner; what is no plain file, and a folder that was there, keeps its own.
     #[test]
     fn modes_are_set() {
         let own = fs::metadata("/proc/self").unwrap().gid();

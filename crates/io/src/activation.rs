@@ -1,4 +1,5 @@
-//! Sockets that a service manager opened before it started us (socket activation, sd_listen_fds(3)).
+//! Sockets that a service manager opened before it started us (socket activation,
+//! sd_listen_fds(3)).
 //!
 //! The manager passes descriptors from 3 on, and says in the environment how many, what they are
 //! called, and for which process that holds. What they are is for the taker to check:

@@ -11,18 +11,19 @@
 //! mapped pcapng            the source, by walking the blocks: `start` is exact
 //! stream, merged inputs    the source likewise, in a buffer that the batch then owns
 //!
-//! A worker reads a batch with its `capture` from `start` (or [`Batch::begin`]) until an offset
-//! of `limit` or more, passing `at_end`; what lies behind `limit` is there so that the last record, and
-//! the search after damage, see what they need. It hands on where it ended. Where the next batch
-//! began elsewhere (and not both at or behind its `limit`), the guess was wrong: that batch is read
-//! again from this end, with the reader as this batch left it, and so on until a guess fits.
+//! A worker reads a batch with its `capture` from `start` (or [`Batch::begin`]) until an offset of
+//! `limit` or more, passing `at_end`; what lies behind `limit` is there so that the last record,
+//! and the search after damage, see what they need. It hands on where it ended. Where the next
+//! batch began elsewhere (and not both at or behind its `limit`), the guess was wrong: that batch
+//! is read again from this end, with the reader as this batch left it, and so on until a guess
+//! fits.
 //!
 //! A live stream (a pipe) that is slow gives a batch in pieces: each but the last is `partial`
 //! and has the same `index`. A complete record waits [`LIVE_DELAY_MS`] at most.
 //!
-//! Interfaces ([`Source::live`]) give what they have received as it comes, in batches of any length: each has the whole
-//! records of a time, from `start` 0 to the end of `bytes`. When too many are in flight nothing is read, and the kernel
-//! drops.
+//! Interfaces ([`Source::live`]) give what they have received as it comes, in batches of any
+//! length: each has the whole records of a time, from `start` 0 to the end of `bytes`. When too
+//! many are in flight nothing is read, and the kernel drops.
 //!
 //! Bounds: [`SourceOptions::in_flight`] batches exist at once; the source waits for one to be
 //! dropped. A stream's buffer is `B + LOOKAHEAD_BYTES` at most.
@@ -85,10 +86,11 @@ pub struct Batch {
     pub at_end: bool,
     /// More of the same batch follows, unless the source is told to stop.
     pub partial: bool,
-    /// Of a live capture: the time of day was set by so much, ns, since the batch before, and times of this one or of
-    /// that may be on either side; else 0.
+    /// Of a live capture: the time of day was set by so much, ns, since the batch before, and times
+    /// of this one or of that may be on either side; else 0.
     pub clock_step_ns: i64,
-    /// Of a live capture that is silent: the time of day, ns, so that time goes on. Such a batch has no records.
+    /// Of a live capture that is silent: the time of day, ns, so that time goes on. Such a batch
+    /// has no records.
     pub silent_at_ns: Option<i64>,
 }
 
@@ -280,7 +282,8 @@ impl Source {
         self.poll_batch_for(stop, STOP_CHECK)
     }
 
-    /// The same for a caller whom others wait for: interfaces give [`Polled::Later`] at once where there is nothing.
+    /// The same for a caller whom others wait for: interfaces give [`Polled::Later`] at once where
+    /// there is nothing.
     pub fn poll_batch_now(&mut self, stop: &AtomicBool) -> Polled {
         self.poll_batch_for(stop, Duration::ZERO)
     }

@@ -1,9 +1,11 @@
 //! Time that never steps, and the time of day.
 //!
-//! The system's time of day is read once, at the start; from there it is counted by a clock that never steps. So what one
-//! run notes is in order, whatever is set meanwhile: a step is seen at the next start.
+//! The system's time of day is read once, at the start; from there it is counted by a clock that
+//! never steps. So what one run notes is in order, whatever is set meanwhile: a step is seen at the
+//! next start.
 //!
-//! All threads of a server have copies of one clock. Cost: no system call where the kernel shares its time.
+//! All threads of a server have copies of one clock. Cost: no system call where the kernel shares
+//! its time.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,26 +1,32 @@
-//! A file that is written from start to end, from memory that is leased for as long as the kernel reads it.
+//! A file that is written from start to end, from memory that is leased for as long as the kernel
+//! reads it.
 //!
 //! ```text
 //! begin(file) -> write(lease).. -> flush() -> write(lease).. -> flush() -> end()
 //! ```
 //!
-//! [`FileWriter::write`] hands a piece over and returns; a few are in flight at a time, and then it waits for the oldest.
-//! [`FileWriter::flush`] waits for all. Where io_uring is refused (by an old kernel, a container's filter, an
-//! administrator), the same is done by one `pwrite` after the other.
+//! [`FileWriter::write`] hands a piece over and returns; a few are in flight at a time, and then it
+//! waits for the oldest. [`FileWriter::flush`] waits for all. Where io_uring is refused (by an old
+//! kernel, a container's filter, an administrator), the same is done by one `pwrite` after the
+//! other.
 //!
-//! Past the system's page cache ([`FileWriter::begin_direct`], `O_DIRECT`) go whole pages; what is left at both ends of a piece goes
-//! through it. Copying into that cache and emptying it again is most of what writing costs, and the disk is not faster for it: with
-//! 625 MB/s of 1,500 octet packets a packet took 700 ns so. Pages of memory and of the file are then the same: an object's octets
-//! lie in memory as far from the beginning of a page as in the object.
+//! Past the system's page cache ([`FileWriter::begin_direct`], `O_DIRECT`) go whole pages; what is
+//! left at both ends of a piece goes through it. Copying into that cache and emptying it again is
+//! most of what writing costs, and the disk is not faster for it: with 625 MB/s of 1,500 octet
+//! packets a packet took 700 ns so. Pages of memory and of the file are then the same: an object's
+//! octets lie in memory as far from the beginning of a page as in the object.
 //!
 //! Invariants
-//! 1. A lease that the kernel was told of is held until its completion, and its octets do not change meanwhile (that is
-//!    what a lease is). Where completions cannot be awaited any more, leases in flight are leaked.
+//! 1. A lease that the kernel was told of is held until its completion, and its octets do not
+//!    change meanwhile (that is what a lease is). Where completions cannot be awaited any more,
+//!    leases in flight are leaked.
 //! 2. The file stays open as long as a write to it is in flight.
-//! 3. [`FileWriter::written`] is the length of the prefix that the kernel has taken: pieces count in order. After the first
-//!    failure nothing counts, and nothing is written any more until `begin`.
-//! 4. The file's length is that of a prefix that is written: with a direct descriptor, whose writes the kernel does side by side,
-//!    one piece is in flight at a time. (It does those through the cache one after the other.)
+//! 3. [`FileWriter::written`] is the length of the prefix that the kernel has taken: pieces count
+//!    in order. After the first failure nothing counts, and nothing is written any more until
+//!    `begin`.
+//! 4. The file's length is that of a prefix that is written: with a direct descriptor, whose writes
+//!    the kernel does side by side, one piece is in flight at a time. (It does those through the
+//!    cache one after the other.)
 //!
 //! Bounds: [`IN_FLIGHT_MAX`] pieces.
 
@@ -44,7 +50,8 @@ pub const IN_FLIGHT_MAX: usize = 4;
 /// The flag that such a descriptor is opened with.
 pub const O_DIRECT: i32 = libc::O_DIRECT;
 
-/// What writes past the page cache are aligned to, in memory and in the file, and a multiple of: every disk takes that.
+/// What writes past the page cache are aligned to, in memory and in the file, and a multiple of:
+/// every disk takes that.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// Space of a file system.
@@ -59,7 +66,8 @@ pub struct Space {
 /// The space of the file system in which `path` is.
 pub fn space(path: &Path) -> io::Result<Space> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: all zeros is a valid `statvfs`, which the kernel fills; the path ends with a zero and lives through the call.
+    // SAFETY: all zeros is a valid `statvfs`, which the kernel fills; the path ends with a zero and
+    // lives through the call.
     let about = unsafe {
         let mut about: libc::statvfs = std::mem::zeroed();
         check(libc::statvfs(path.as_ptr(), &raw mut about))?;
@@ -142,8 +150,8 @@ impl FileWriter {
         self.begin_direct(file, None);
     }
 
-    /// The same; whole pages go to `direct`, which is the same file opened with `O_DIRECT`. Where the file system refuses such a write,
-    /// they go to `file` from then on.
+    /// The same; whole pages go to `direct`, which is the same file opened with `O_DIRECT`. Where
+    /// the file system refuses such a write, they go to `file` from then on.
     pub fn begin_direct(&mut self, file: File, direct: Option<File>) {
         self.drain();
         (self.file, self.direct) = (Some(file), direct);
@@ -177,7 +185,8 @@ impl FileWriter {
         self.hand_over(number);
     }
 
-    /// Waits until all that was given is in the file (not on the disk: [`File::sync_data`] does that), or failed to be.
+    /// Waits until all that was given is in the file (not on the disk: [`File::sync_data`] does
+    /// that), or failed to be.
     pub fn flush(&mut self) -> io::Result<u64> {
         self.drain();
         match &self.failed {
@@ -351,8 +360,8 @@ mod tests {
         (octets, out)
     }
 
-    /// What is written piece by piece, by either way, is in the file whole and in order; and a second file begins anew.
-    /// Invariant 3.
+    /// What is written piece by piece, by either way, is in the file whole and in order; and a
+    /// second file begins anew. Invariant 3.
     #[test]
     fn pieces_are_written_in_order() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {
@@ -367,8 +376,9 @@ mod tests {
         }
     }
 
-    /// Past the page cache whatever pieces there are come out as they were, also where a disk refuses that: a descriptor without
-    /// the flag takes any write, and one of a file system that does not know it is not there.
+    /// Past the page cache whatever pieces there are come out as they were, also where a disk
+    /// refuses that: a descriptor without the flag takes any write, and one of a file system that
+    /// does not know it is not there.
     #[test]
     fn whole_pages_go_past_the_cache() {
         use std::os::unix::fs::OpenOptionsExt;
@@ -398,8 +408,8 @@ mod tests {
         }
     }
 
-    /// A file that cannot be written fails: nothing counts as written, and the next file is not held to it.
-    /// The second half of invariant 3.
+    /// A file that cannot be written fails: nothing counts as written, and the next file is not
+    /// held to it. The second half of invariant 3.
     #[test]
     fn a_failure_is_told_and_forgotten() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {

@@ -11,10 +11,10 @@
 //!
 //! Invariants
 //! 1. `Events::ready[..count]` was written by the last wait.
-//! 2. A closed descriptor leaves by itself, unless a copy of it (`dup`, `try_clone`, a forked child)
-//!    is still open; then it must be removed before it is closed. A token in the events of a wait may
-//!    so belong to what an earlier event of the same wait closed: tokens that are used again need a
-//!    generation.
+//! 2. A closed descriptor leaves by itself, unless a copy of it (`dup`, `try_clone`, a forked
+//!    child) is still open; then it must be removed before it is closed. A token in the events of a
+//!    wait may so belong to what an earlier event of the same wait closed: tokens that are used
+//!    again need a generation.
 //!
 //! Bounds: events a wait; the others come with the next. Cost: one system call a wait, no memory.
 
@@ -152,7 +152,8 @@ impl Poller {
     }
 
     /// Waits until something is ready or `timeout_ms` have passed (`None`: without end; times past
-    /// 24 days are cut to that): how many events there are. A signal ends the wait early, with none.
+    /// 24 days are cut to that): how many events there are. A signal ends the wait early, with
+    /// none.
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<usize> {
         // Should this wait fail, none of an earlier one are left (invariant 1).
         events.count = 0;

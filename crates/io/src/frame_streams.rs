@@ -1,15 +1,15 @@
 //! Frame Streams: frames of octets from a file or over a socket, as dnstap has them.
 //!
-//! A frame has its length in four octets before it; a length of 0 says that a control frame follows, with a
-//! length of its own. What is in the frames is [`larder_wire::dnstap`]'s to read.
+//! A frame has its length in four octets before it; a length of 0 says that a control frame
+//! follows, with a length of its own. What is in the frames is [`larder_wire::dnstap`]'s to read.
 //!
 //! phase      file              socket (they write, we read)      leaves by
 //! opening    START             READY -> our ACCEPT, then START   [`Frames::open`], [`Frames::accept`]
 //! flowing    data frames       data frames                       STOP, or the end of input
 //! done       nothing more      our FINISH                        [`Frames::finish`]
 //!
-//! Bounds: [`FRAME_BYTES_MAX`] for a frame, [`CONTROL_BYTES_MAX`] for a control frame; beyond them a
-//! stream is not believed any more. Cost: a copy of each frame into one buffer.
+//! Bounds: [`FRAME_BYTES_MAX`] for a frame, [`CONTROL_BYTES_MAX`] for a control frame; beyond them
+//! a stream is not believed any more. Cost: a copy of each frame into one buffer.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -95,8 +95,8 @@ impl<S: Read> Frames<S> {
         Ok(frames)
     }
 
-    /// The content of the next data frame; `None` after STOP, and where a file ends without one (its
-    /// writer was killed between two frames).
+    /// The content of the next data frame; `None` after STOP, and where a file ends without one
+    /// (its writer was killed between two frames).
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         while !self.stopped {
             match self.read_length()? {

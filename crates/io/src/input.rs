@@ -75,7 +75,8 @@ pub enum InputError {
         /// What the decoder or the system said.
         why: String,
     },
-    /// The filter says nothing of frames of this kind. The caller should leave it out, or filter before.
+    /// The filter says nothing of frames of this kind. The caller should leave it out, or filter
+    /// before.
     Filter {
         /// What was to be read.
         name: String,

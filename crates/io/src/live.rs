@@ -15,32 +15,37 @@
 //! | `counts` | what was received, dropped, lost |
 //! | `send` | frames as fast as an interface takes them, for measurements |
 //!
-//! The kernel stamps frames in nanoseconds of the time of day, spreads flows over the rings of an interface (both directions
-//! of a flow come by one ring), and drops and counts what no ring has room for. A frame is copied once, from its ring into
-//! the batch, and the block it was in goes back at once: who is slow to drop batches loses frames, counted, and holds
-//! nobody up.
+//! The kernel stamps frames in nanoseconds of the time of day, spreads flows over the rings of an
+//! interface (both directions of a flow come by one ring), and drops and counts what no ring has
+//! room for. A frame is copied once, from its ring into the batch, and the block it was in goes
+//! back at once: who is slow to drop batches loses frames, counted, and holds nobody up.
 //!
-//! Each interface has one more ring, for frames that are longer than a block of the other rings (`ring::LONG_FROM_BYTES`): the kernel
-//! would cut them off. Blocks must be small, since each that has a frame is taken when `batch_ms` are over, however empty: a
-//! reader that stands for seconds loses only what does not fit in bytes, and of slow traffic what comes after `batch_ms` times
-//! the number of blocks (10 s for the defaults).
+//! Each interface has one more ring, for frames that are longer than a block of the other rings
+//! (`ring::LONG_FROM_BYTES`): the kernel would cut them off. Blocks must be small, since each that
+//! has a frame is taken when `batch_ms` are over, however empty: a reader that stands for seconds
+//! loses only what does not fit in bytes, and of slow traffic what comes after `batch_ms` times the
+//! number of blocks (10 s for the defaults).
 //!
-//! Several rings give one row in order of time: the earliest frame goes first, once no other ring can bring an earlier one. A
-//! ring that has nothing for us may have frames in the block that the kernel still writes: that block is waited for
-//! (`SETTLE_MS` at most). One that has none there either can only bring what comes now. Within a ring the order is the
-//! ring's.
+//! Several rings give one row in order of time: the earliest frame goes first, once no other ring
+//! can bring an earlier one. A ring that has nothing for us may have frames in the block that the
+//! kernel still writes: that block is waited for (`SETTLE_MS` at most). One that has none there
+//! either can only bring what comes now. Within a ring the order is the ring's.
 //!
-//! An interface that goes down stays open, and brings frames when it is up again; one that is removed and made again is
-//! bound again by its name, without a capability. Each such change is reported ([`Live::report_to`]). Where an interface cannot
-//! be bound again, the capture ends ([`Live::failure`]).
+//! An interface that goes down stays open, and brings frames when it is up again; one that is
+//! removed and made again is bound again by its name, without a capability. Each such change is
+//! reported ([`Live::report_to`]). Where an interface cannot be bound again, the capture ends
+//! ([`Live::failure`]).
 //!
 //! Invariants
-//! 1. Every frame that the kernel put into a ring is given once, but for those of the memory that a crash takes along.
-//! 2. A batch's octets are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`] describe.
+//! 1. Every frame that the kernel put into a ring is given once, but for those of the memory that a
+//!    crash takes along.
+//! 2. A batch's octets are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`]
+//!    describe.
 //! 3. Nothing here waits longer than `STOP_CHECK`, nor does the clock's being set stop anything.
 //!
-//! Bounds: `rings * ring_bytes` an interface and half of `ring_bytes` for long frames, and the batches in flight. Cost: one copy, no allocation, no system call a
-//! frame; about two system calls a batch.
+//! Bounds: `rings * ring_bytes` an interface and half of `ring_bytes` for long frames, and the
+//! batches in flight. Cost: one copy, no allocation, no system call a frame; about two system calls
+//! a batch.
 
 mod block;
 mod counts;
@@ -75,13 +80,16 @@ pub const ANY: &str = "any";
 /// How often interfaces and counters are looked at.
 const LOOK_MS: u64 = 500;
 
-/// After so long without a frame a batch without any is given, so that who lives by the times of frames sees time go on.
+/// After so long without a frame a batch without any is given, so that who lives by the times of
+/// frames sees time go on.
 const SILENCE_MS: u64 = 1_000;
 
-/// How long a frame that was stamped may take into its ring: no time, unless the core that has it is taken away.
+/// How long a frame that was stamped may take into its ring: no time, unless the core that has it
+/// is taken away.
 const IN_FLIGHT_MS: u64 = 3;
 
-/// How much longer than `batch_ms` a block that has frames is waited for: its timer's ticks, and what holds a core up.
+/// How much longer than `batch_ms` a block that has frames is waited for: its timer's ticks, and
+/// what holds a core up.
 const SETTLE_MS: u64 = 100;
 
 /// How long a caller who stops may hold batches back before the rest is given up.
@@ -93,7 +101,8 @@ const QUEUES_MS_MAX: u64 = 200;
 /// How long queues are left to themselves while a batch is gathered.
 const GATHER: Duration = Duration::from_micros(200);
 
-/// Sockets kept for interfaces that are made again and have several rings, as such cannot be bound again: for each ring.
+/// Sockets kept for interfaces that are made again and have several rings, as such cannot be bound
+/// again: for each ring.
 const SPARES: usize = 8;
 
 /// How long blocks are left to themselves while they are gathered for a batch.
@@ -133,23 +142,27 @@ pub struct LiveOptions {
     pub interfaces: Vec<String>,
     /// Rings of each interface; flows are spread over them.
     pub rings: usize,
-    /// Bytes of one ring, 64 KiB at least. An interface has one ring of half as many bytes, 256 KiB at least, for long frames.
+    /// Bytes of one ring, 64 KiB at least. An interface has one ring of half as many bytes, 256 KiB
+    /// at least, for long frames.
     pub ring_bytes: u64,
     /// The longest that a frame waits in a ring for others, milliseconds.
     pub batch_ms: u32,
     /// Octets of a frame that are kept; 0: as many as there are.
     pub snap_bytes: u32,
-    /// What the kernel lets through; empty: everything. It sees frames as [`link_type`] says (of 276, IP without the
-    /// header), and without the outermost VLAN tag, which it must ask for by `SKF_AD_VLAN_TAG`.
+    /// What the kernel lets through; empty: everything. It sees frames as [`link_type`] says (of
+    /// 276, IP without the header), and without the outermost VLAN tag, which it must ask for by
+    /// `SKF_AD_VLAN_TAG`.
     pub filter: Vec<FilterInstruction>,
     /// Have interfaces take frames that are for others.
     pub is_promiscuous: bool,
-    /// Stamps of the card where it has some: its own clock, which may tell another time than the system's.
+    /// Stamps of the card where it has some: its own clock, which may tell another time than the
+    /// system's.
     pub hardware_time: bool,
-    /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card: the kernel's network does not get what comes by
-    /// the interfaces, which must carry only what is to be captured. They are stamped when they are taken, not by the
-    /// kernel. Longer frames than AF_XDP takes, and sent ones, come by the rings. Where it cannot be had
-    /// ([`Live::notes`]), all come by the rings; so with a filter. Needs more capabilities at the start.
+    /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card: the kernel's network
+    /// does not get what comes by the interfaces, which must carry only what is to be captured.
+    /// They are stamped when they are taken, not by the kernel. Longer frames than AF_XDP takes,
+    /// and sent ones, come by the rings. Where it cannot be had ([`Live::notes`]), all come by the
+    /// rings; so with a filter. Needs more capabilities at the start.
     pub xdp: bool,
 }
 
@@ -245,7 +258,8 @@ fn no_such(name: &str) -> LiveError {
 }
 
 impl Live {
-    /// Opens the interfaces. Afterwards nothing needs a capability. Frames are received from here on.
+    /// Opens the interfaces. Afterwards nothing needs a capability. Frames are received from here
+    /// on.
     pub fn open(options: &LiveOptions) -> Result<Live, LiveError> {
         let names = &options.interfaces;
         if names.is_empty() {
@@ -338,7 +352,8 @@ impl Live {
         }
     }
 
-    /// Gives sockets rings and binds them to an interface, so that each frame comes to one of them from some moment on.
+    /// Gives sockets rings and binds them to an interface, so that each frame comes to one of them
+    /// from some moment on.
     fn start(&mut self, number: usize, sockets: Vec<OwnedFd>) -> Result<(), LiveError> {
         let several = sockets.len() > 1;
         let mut lines = Vec::with_capacity(sockets.len());
@@ -385,7 +400,8 @@ impl Live {
     ) -> Result<Line, LiveError> {
         let Opened { name, index, shape, .. } = &self.interfaces[number];
         let LiveOptions { ring_bytes, batch_ms, rings, hardware_time, .. } = self.options;
-        // One that has no group yet would see what others see: until all are in it, none sees anything.
+        // One that has no group yet would see what others see: until all are in it, none sees
+        // anything.
         let is_of_group = rings > 1 && frames == Frames::Usual;
         let program = if is_of_group { nothing() } else { program(&self.options, frames) };
         socket::set_filter(&socket, &program).map_err(|error| LiveError::Filter { error })?;
@@ -507,8 +523,8 @@ impl Live {
         self.stopped_ms
     }
 
-    /// Appends packet blocks, until there are `bytes_max` octets or no more frames. Waits `patience` for the first,
-    /// [`STOP_CHECK`] at most.
+    /// Appends packet blocks, until there are `bytes_max` octets or no more frames. Waits
+    /// `patience` for the first, [`STOP_CHECK`] at most.
     pub(crate) fn fill(
         &mut self,
         out: &mut Vec<u8>,
@@ -536,7 +552,8 @@ impl Live {
             let ready_ms = if is_ripe { self.copy(now_ms, out, bytes_max) } else { None };
             self.copy_queues(out, bytes_max);
             if !out.is_empty() {
-                // Rings give what has come in some milliseconds; queues give each frame, and are waited for here.
+                // Rings give what has come in some milliseconds; queues give each frame, and are
+                // waited for here.
                 let batch_ms = u64::from(self.options.batch_ms);
                 let until_ms = *gather_ms.get_or_insert(now_ms + batch_ms);
                 let is_whole = out.len() >= bytes_max || now_ms >= until_ms;
@@ -571,8 +588,9 @@ impl Live {
         }
     }
 
-    /// For measurements, the least that a reader can do: visits what rings have, without a copy, in no order among rings, and
-    /// gives it back. Frames and their octets; `None` after what was received before a stop.
+    /// For measurements, the least that a reader can do: visits what rings have, without a copy, in
+    /// no order among rings, and gives it back. Frames and their octets; `None` after what was
+    /// received before a stop.
     pub fn walk(&mut self, stop: &AtomicBool) -> Option<Sent> {
         self.keep_house();
         let now_ms = self.now_ms();
@@ -619,7 +637,8 @@ impl Live {
                 match (line.ring.head_ns(), first) {
                     (None, _) if line.is_left => {}
                     (None, _) if line.ring.has_unfinished() => wait_ms = settle_ms,
-                    // A core that has stamped a long frame has begun with it before it has any frame that follows.
+                    // A core that has stamped a long frame has begun with it before it has any
+                    // frame that follows.
                     (None, _) if line.frames == Frames::Long => {}
                     (None, _) => wait_ms = wait_ms.max(IN_FLIGHT_MS),
                     (Some(ns), Some((_, first_ns))) if ns >= first_ns => {
@@ -757,7 +776,8 @@ impl Live {
         }
     }
 
-    /// Binds to an interface of the same name as one that is gone; false while there is none that is up.
+    /// Binds to an interface of the same name as one that is gone; false while there is none that
+    /// is up.
     fn open_again(&mut self, number: usize, socket: &OwnedFd) -> Result<bool, LiveError> {
         let rings = self.options.rings;
         let interface = &mut self.interfaces[number];
@@ -838,7 +858,8 @@ fn has_long_frames(options: &LiveOptions) -> bool {
     options.snap_bytes as usize > LONG_FROM_BYTES
 }
 
-/// The filter that is wanted, for frames of such a length, with frames cut so that no ring holds more of them than is kept.
+/// The filter that is wanted, for frames of such a length, with frames cut so that no ring holds
+/// more of them than is kept.
 fn program(options: &LiveOptions, frames: Frames) -> Vec<FilterInstruction> {
     let snap = options.snap_bytes;
     let instruction = |code, jt, jf, k| FilterInstruction { code, jt, jf, k };
@@ -887,7 +908,8 @@ impl ClockWatch {
     }
 }
 
-/// The time of day less the time since boot (which goes on while the machine sleeps, as the time of day does).
+/// The time of day less the time since boot (which goes on while the machine sleeps, as the time of
+/// day does).
 fn difference_ns() -> i64 {
     let mut difference = 0;
     for _ in 0..3 {

@@ -16,11 +16,13 @@
 //!
 //! # Who may map
 //!
-//! `Mapped::bytes` is a `&[u8]`, whose bytes must not change. A program that writes to the file changes them, also those
-//! that are borrowed. So [`Mapped::new`] is `unsafe`, and [`Mapped::read_only`] maps only what this program cannot write
-//! by the handle that it gives. What other programs do to a file nobody can rule out without copying all of it. Two
-//! things make that damage and no worse: each parser checks a length that it uses where it reads it, and keeps nothing of what it
-//! has checked for a second read; and a page that goes away reads as zeros and is reported.
+//! `Mapped::bytes` is a `&[u8]`, whose bytes must not change. A program that writes to the file
+//! changes them, also those that are borrowed. So [`Mapped::new`] is `unsafe`, and
+//! [`Mapped::read_only`] maps only what this program cannot write by the handle that it gives. What
+//! other programs do to a file nobody can rule out without copying all of it. Two things make that
+//! damage and no worse: each parser checks a length that it uses where it reads it, and keeps
+//! nothing of what it has checked for a second read; and a page that goes away reads as zeros and
+//! is reported.
 //!
 //! Bounds: [`MAPPINGS_MAX`] at once; past that mapping fails and the caller reads instead.
 
@@ -77,11 +79,13 @@ static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 
 impl Mapped {
-    /// Maps the first `len` octets of `file`, which must be open for reading alone. The file may be closed afterwards, and
-    /// may be cut short meanwhile ([`Mapped::torn_at`]); what other programs write to it shows. Fails where the handle can
-    /// write, the kernel can't map it or too many files are mapped: read it instead.
+    /// Maps the first `len` octets of `file`, which must be open for reading alone. The file may be
+    /// closed afterwards, and may be cut short meanwhile ([`Mapped::torn_at`]); what other programs
+    /// write to it shows. Fails where the handle can write, the kernel can't map it or too many
+    /// files are mapped: read it instead.
     pub fn read_only(file: &File, len: usize) -> io::Result<Mapped> {
-        // SAFETY: takes integers only, one of which is a descriptor that is open while it is borrowed.
+        // SAFETY: takes integers only, one of which is a descriptor that is open while it is
+        // borrowed.
         let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
         if flags < 0 {
             return Err(io::Error::last_os_error());
@@ -90,16 +94,18 @@ impl Mapped {
             let why = "a file that is open for writing is not mapped; read it";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        // SAFETY: nobody writes by this handle or a copy of it. The module's header says what is done about programs that
-        // have handles of their own.
+        // SAFETY: nobody writes by this handle or a copy of it. The module's header says what is
+        // done about programs that have handles of their own.
         unsafe { Mapped::new(file, len) }
     }
 
-    /// Maps the first `len` octets of `file`. The file may be closed afterwards, and may be cut short meanwhile. Fails where
-    /// the kernel can't map it or too many files are mapped: read it instead.
+    /// Maps the first `len` octets of `file`. The file may be closed afterwards, and may be cut
+    /// short meanwhile. Fails where the kernel can't map it or too many files are mapped: read it
+    /// instead.
     ///
     /// # Safety
-    /// As long as the result lives, this program writes to none of the octets that somebody borrows of it.
+    /// As long as the result lives, this program writes to none of the octets that somebody borrows
+    /// of it.
     pub unsafe fn new(file: &File, len: usize) -> io::Result<Mapped> {
         install_handler()?;
         if len == 0 {
@@ -365,8 +371,9 @@ mod tests {
         assert!(Mapped::read_only(&File::open(file.path()).unwrap(), 0).is_err());
     }
 
-    /// What a program has open for writing, or to append to, it cannot change behind a slice of its own: it is not mapped.
-    /// By another handle, for reading alone, it is, and a real truncation reads as zeros and is told.
+    /// What a program has open for writing, or to append to, it cannot change behind a slice of its
+    /// own: it is not mapped. By another handle, for reading alone, it is, and a real truncation
+    /// reads as zeros and is told.
     #[test]
     fn what_can_be_written_is_not_mapped() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -5,8 +5,9 @@
 //! times come in the order of the inputs; inside one input the order of the file is kept, also
 //! where its clock steps back. What reads one capture thus reads many.
 //!
-//! Damage is counted here, where the file and the offset in it are known. A filter, if there is one, is asked here, so that
-//! whoever reads the stream sees what a filter in the kernel would have let through.
+//! Damage is counted here, where the file and the offset in it are known. A filter, if there is
+//! one, is asked here, so that whoever reads the stream sees what a filter in the kernel would have
+//! let through.
 //!
 //! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
 //! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
@@ -85,8 +86,8 @@ struct Next {
 }
 
 impl Merge {
-    /// Reads every header and first record. What is wrong later goes to `damage`. Of all records those are given that `filter`
-    /// takes.
+    /// Reads every header and first record. What is wrong later goes to `damage`. Of all records
+    /// those are given that `filter` takes.
     pub fn open(
         inputs: Vec<Input>,
         filter: Option<FrameFilter>,
@@ -305,8 +306,8 @@ impl HeadBytes {
         }
     }
 
-    /// Reads up to [`READ_BYTES`] more, or to the end; of what comes as it happens, what there is. An error is an end that says
-    /// why.
+    /// Reads up to [`READ_BYTES`] more, or to the end; of what comes as it happens, what there is.
+    /// An error is an end that says why.
     fn read_more(&mut self) -> Option<String> {
         let HeadBytes::Stream { reader, buffer, ended, live } = self else { return None };
         let most = if *live { read_some(reader, buffer) } else { read_all(reader, buffer) };

@@ -25,8 +25,9 @@ pub fn enter_private_network() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the connections of the calling thread's network namespace controlled by `algorithm` from now on. Measurements over
-/// loopback want one that sends what it may (`cubic`, `reno`): what sends at a pace of its own (`bbr`) spends most of its time on timers there.
+/// Has the connections of the calling thread's network namespace controlled by `algorithm` from now
+/// on. Measurements over loopback want one that sends what it may (`cubic`, `reno`): what sends at
+/// a pace of its own (`bbr`) spends most of its time on timers there.
 pub fn set_congestion_control(algorithm: &str) -> io::Result<()> {
     std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", algorithm)
 }

@@ -89,7 +89,8 @@ impl std::error::Error for OutputError {
 }
 
 impl Output {
-    /// Creates or empties the file at `path`, which its owner alone may read; `-` is standard output.
+    /// Creates or empties the file at `path`, which its owner alone may read; `-` is standard
+    /// output.
     pub fn create(path: &Path) -> Result<Output, OutputError> {
         Output::create_for(path, Access::PRIVATE)
     }

@@ -79,7 +79,8 @@ impl Pool {
         Some(Bytes { content: BytesContent::Owned(Vec::new()), pool: Arc::clone(self) })
     }
 
-    /// The same for who has other things to look after: waits [`STOP_CHECK`] at most, and goes on when told to stop.
+    /// The same for who has other things to look after: waits [`STOP_CHECK`] at most, and goes on
+    /// when told to stop.
     pub(crate) fn take_soon(self: &Arc<Pool>) -> Option<Bytes> {
         let mut state = lock(&self.state);
         if state.in_flight >= self.in_flight_max {

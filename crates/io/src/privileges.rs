@@ -1,11 +1,13 @@
-//! Giving rights back. Capturing needs `CAP_NET_RAW` while sockets are opened, and nothing afterwards.
+//! Giving rights back. Capturing needs `CAP_NET_RAW` while sockets are opened, and nothing
+//! afterwards.
 //!
-//! Linux keeps capabilities for each thread. [`drop_capabilities`] is for the thread that calls it, and for those that it
-//! starts afterwards: call it before there are others, or on each of them.
+//! Linux keeps capabilities for each thread. [`drop_capabilities`] is for the thread that calls it,
+//! and for those that it starts afterwards: call it before there are others, or on each of them.
 //!
-//! User 0 keeps `CAP_DAC_OVERRIDE`, if it has it. Without, root may only write where files say so, and logs in a folder of
-//! the user who called `sudo` could not be opened; nobody expects that of root. Who wants a process that may do nothing
-//! at all runs it as another user, with `CAP_NET_RAW` alone.
+//! User 0 keeps `CAP_DAC_OVERRIDE`, if it has it. Without, root may only write where files say so,
+//! and logs in a folder of the user who called `sudo` could not be opened; nobody expects that of
+//! root. Who wants a process that may do nothing at all runs it as another user, with `CAP_NET_RAW`
+//! alone.
 
 use std::io;
 
@@ -32,8 +34,9 @@ struct Half {
     inheritable: u32,
 }
 
-/// Gives up the capabilities of the calling thread for ever, all of them, or as user 0 all but `CAP_DAC_OVERRIDE`: neither it
-/// nor a program that it runs gets others again. Threads that are there already keep theirs.
+/// Gives up the capabilities of the calling thread for ever, all of them, or as user 0 all but
+/// `CAP_DAC_OVERRIDE`: neither it nor a program that it runs gets others again. Threads that are
+/// there already keep theirs.
 pub fn drop_capabilities() -> io::Result<()> {
     const NONE: libc::c_ulong = 0;
     // SAFETY: these take integers only.
@@ -49,14 +52,15 @@ pub fn drop_capabilities() -> io::Result<()> {
         kept[0] = Half { effective: permitted, permitted, inheritable: 0 };
     }
     let header = Header { version: VERSION, thread: 0 };
-    // SAFETY: of this version the kernel reads the header and two halves, which live through the call.
+    // SAFETY: of this version the kernel reads the header and two halves, which live through the
+    // call.
     let returned = unsafe { libc::syscall(libc::SYS_capset, &raw const header, kept.as_ptr()) };
     check(returned as libc::c_int)?;
     Ok(())
 }
 
-/// Makes the process a member of `group`, so that it may give its files to that group also after [`drop_capabilities`]. A
-/// process that is a member already needs no rights for that.
+/// Makes the process a member of `group`, so that it may give its files to that group also after
+/// [`drop_capabilities`]. A process that is a member already needs no rights for that.
 pub fn join_group(group: u32) -> io::Result<()> {
     // SAFETY: with a size of 0 the list is not written.
     let count = check(unsafe { libc::getgroups(0, std::ptr::null_mut()) })?;
@@ -110,8 +114,8 @@ mod tests {
         status.lines().filter_map(of_line).collect()
     }
 
-    /// A thread that gave its rights up has none but what user 0 may do to files, nor have those that it starts; the one
-    /// that started it keeps its own, and the kernel agrees.
+    /// A thread that gave its rights up has none but what user 0 may do to files, nor have those
+    /// that it starts; the one that started it keeps its own, and the kernel agrees.
     #[test]
     fn rights_are_given_up() {
         let before = has_net_raw();
@@ -135,7 +139,8 @@ mod tests {
         assert_eq!(has_net_raw(), before);
     }
 
-    /// User 0 still creates files in a folder of somebody else who lets nobody else write: where `sudo` is called.
+    /// User 0 still creates files in a folder of somebody else who lets nobody else write: where
+    /// `sudo` is called.
     #[test]
     fn user_0_writes_where_others_are_at_home() {
         let folder = std::env::temp_dir().join(format!("larder-home-{}", std::process::id()));

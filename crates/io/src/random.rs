@@ -1,9 +1,10 @@
 //! Numbers that nobody outside can foresee: source ports, message IDs, secrets (RFC 5452).
 //!
-//! The kernel's generator is asked for [`STOCK_BYTES`] at a time, since a system call a number would
-//! be felt on a miss path; numbers that were given out are wiped from the stock.
+//! The kernel's generator is asked for [`STOCK_BYTES`] at a time, since a system call a number
+//! would be felt on a miss path; numbers that were given out are wiped from the stock.
 //!
-//! Cost: one `getrandom` every 128 IDs. It blocks only before the kernel's generator is first ready.
+//! Cost: one `getrandom` every 128 IDs. It blocks only before the kernel's generator is first
+//! ready.
 
 use std::io;
 
@@ -49,7 +50,8 @@ impl Random {
         self.take().map(u64::from_ne_bytes)
     }
 
-    /// A number below `bound`, each as likely as the others to one part in 2^32; 0 where `bound` is.
+    /// A number below `bound`, each as likely as the others to one part in 2^32; 0 where `bound`
+    /// is.
     pub fn below(&mut self, bound: u32) -> io::Result<u32> {
         let wide = u64::from_ne_bytes(self.take()?);
         Ok(((u128::from(wide) * u128::from(bound)) >> 64) as u32)

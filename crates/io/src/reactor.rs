@@ -21,13 +21,13 @@
 //!
 //! # Rules
 //!
-//! 1. A socket has one token from its first operation until [`Reactor::close`], which is the only way
-//!    out: a descriptor that is closed otherwise leaves its number to another connection, which would
-//!    then be meant.
-//! 2. After [`Reactor::close`] no later wait tells of the token. The batch that is being walked may:
-//!    tokens need a generation, so that those events are known and dropped.
-//! 3. [`Reactor::pause`] and [`Reactor::unwatch`] end what has not happened yet. Octets that have been
-//!    received by then, and a [`Event::Ready`] that is on its way, still come.
+//! 1. A socket has one token from its first operation until [`Reactor::close`], which is the only
+//!    way out: a descriptor that is closed otherwise leaves its number to another connection, which
+//!    would then be meant.
+//! 2. After [`Reactor::close`] no later wait tells of the token. The batch that is being walked
+//!    may: tokens need a generation, so that those events are known and dropped.
+//! 3. [`Reactor::pause`] and [`Reactor::unwatch`] end what has not happened yet. Octets that have
+//!    been received by then, and a [`Event::Ready`] that is on its way, still come.
 //! 4. Whoever reads a socket directly pauses it first, then watches it, and reads when it is ready:
 //!    octets that had been received before come before that event.
 //! 5. [`Event::Failed`] and [`Event::Finished`] end receiving; a failed listener has stopped to
@@ -156,8 +156,8 @@ enum Engine {
 }
 
 impl Reactor {
-    /// A reactor without sockets, and the batch for its waits. Fails where the kernel lacks what was
-    /// chosen, or descriptors.
+    /// A reactor without sockets, and the batch for its waits. Fails where the kernel lacks what
+    /// was chosen, or descriptors.
     pub fn new(options: &Options) -> io::Result<(Reactor, Batch)> {
         let options = options.clamped();
         let (waker, pool) = (Waker::new()?, Pool::new(options.events_max));
@@ -226,9 +226,9 @@ impl Reactor {
         }
     }
 
-    /// [`Event::Ready`] comes once when the socket is ready for `interest`: for connections that are
-    /// being made, for reading straight to where octets belong, for [`crate::tcp::send_file`]. Again
-    /// before that: the last interest counts. Readiness may have passed when it is heard of.
+    /// [`Event::Ready`] comes once when the socket is ready for `interest`: for connections that
+    /// are being made, for reading straight to where octets belong, for [`crate::tcp::send_file`].
+    /// Again before that: the last interest counts. Readiness may have passed when it is heard of.
     pub fn watch(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         match &mut self.engine {
             Engine::Uring(uring) => uring.watch(socket.as_fd(), token, interest),
@@ -318,10 +318,11 @@ impl Waker {
         Ok(Waker(Arc::new(Shared { event, is_called: AtomicBool::new(false) })))
     }
 
-    /// Wakes the reactor. However many calls before it hears them are one event, and one system call.
-    /// What was stored before the call is seen by whoever gets that event.
+    /// Wakes the reactor. However many calls before it hears them are one event, and one system
+    /// call. What was stored before the call is seen by whoever gets that event.
     pub fn wake(&self) {
-        // Release: pairs with the swap of `hear`, also where an earlier call's event serves this one.
+        // Release: pairs with the swap of `hear`, also where an earlier call's event serves this
+        // one.
         if !self.0.is_called.swap(true, Ordering::AcqRel) {
             // It can only be full, and then it is readable.
             let _ = self.0.event.wake();

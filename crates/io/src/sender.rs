@@ -5,9 +5,9 @@
 //!              -> hear(): a thread that accepts, a thread a sender    for who goes on meanwhile
 //! ```
 //!
-//! A sender may be silent for long, so every wait looks around after [`PATIENCE`] whether it is over: the caller says
-//! so by a function. The socket's path goes with the socket; one that is left over from a run that was killed is
-//! replaced, one that is listened at is not.
+//! A sender may be silent for long, so every wait looks around after [`PATIENCE`] whether it is
+//! over: the caller says so by a function. The socket's path goes with the socket; one that is left
+//! over from a run that was killed is replaced, one that is listened at is not.
 //!
 //! Bounds: [`SENDERS_MAX`] senders at one time; further ones are let go, and told of.
 
@@ -77,8 +77,9 @@ impl Socket {
         None
     }
 
-    /// Gives each sender a thread that runs `hear`, until it is over. `refuse` is called for each that is one too many.
-    /// The thread that is returned takes the socket's path with it; those of senders end when `hear` does.
+    /// Gives each sender a thread that runs `hear`, until it is over. `refuse` is called for each
+    /// that is one too many. The thread that is returned takes the socket's path with it; those of
+    /// senders end when `hear` does.
     pub fn hear(
         self,
         is_over: IsOver,
@@ -181,7 +182,8 @@ mod tests {
         };
         let acceptor = socket.hear(is_over, hear, move || refused.send(b'!').unwrap()).unwrap();
         assert!(Socket::bind(path.clone()).unwrap_err().contains("another program"));
-        // That attempt was a sender, too, and has gone; others may be let in only when its thread has ended.
+        // That attempt was a sender, too, and has gone; others may be let in only when its thread
+        // has ended.
         let mut senders = Vec::new();
         while senders.len() < SENDERS_MAX {
             let mut sender = UnixStream::connect(&path).unwrap();
@@ -196,7 +198,8 @@ mod tests {
         over.store(true, Ordering::Relaxed);
         acceptor.join().unwrap();
         assert!(!path.exists());
-        // Silent as they are, they are not waited for: the last thread gives its end of the channel back.
+        // Silent as they are, they are not waited for: the last thread gives its end of the channel
+        // back.
         assert!(heard.recv().is_err());
     }
 

@@ -1,9 +1,9 @@
 //! What sockets of every kind need and the standard library does not offer: options before `bind`,
 //! and addresses as the kernel writes them.
 //!
-//! Invariant: a [`RawAddress`] is 28 octets that may be read whatever the kernel left in them, so an
-//! address is decoded without unsafe code. The fields of `sockaddr_in` lie where `sockaddr_in6` has
-//! its first ones; that is checked when this file is compiled.
+//! Invariant: a [`RawAddress`] is 28 octets that may be read whatever the kernel left in them, so
+//! an address is decoded without unsafe code. The fields of `sockaddr_in` lie where `sockaddr_in6`
+//! has its first ones; that is checked when this file is compiled.
 
 use std::io;
 use std::mem::{offset_of, size_of, size_of_val};
@@ -14,8 +14,8 @@ use libc::{c_int, sockaddr_in, sockaddr_in6, socklen_t};
 
 /// Whether sockets share an address (SO_REUSEPORT). Sockets that share belong to one user.
 ///
-/// A program that has a socket a core binds the first of an address with [`Sharing::First`] and the others with
-/// [`Sharing::Join`]: so its sockets share, and a second program is refused.
+/// A program that has a socket a core binds the first of an address with [`Sharing::First`] and the
+/// others with [`Sharing::Join`]: so its sockets share, and a second program is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
     /// The address belongs to this socket.
@@ -28,7 +28,8 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// For socket number `at` of `count` that share an address; `is_open`: other programs may have it too.
+    /// For socket number `at` of `count` that share an address; `is_open`: other programs may have
+    /// it too.
     pub fn of(at: usize, count: usize, is_open: bool) -> Sharing {
         match (at, count) {
             _ if is_open => Sharing::Join,

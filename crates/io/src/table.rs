@@ -27,8 +27,8 @@ const INDEX_BITS: u32 = 24;
 /// Generations of a slot, after which it begins again.
 const GENERATIONS: u32 = 1 << 28;
 
-/// Bits of a token that name slot and generation; above them are four that name the table. A token has 56 bits, and the
-/// octet above is for who carries tokens.
+/// Bits of a token that name slot and generation; above them are four that name the table. A token
+/// has 56 bits, and the octet above is for who carries tokens.
 pub const ID_BITS: u32 = 52;
 
 /// Tables whose tokens differ.
@@ -85,7 +85,8 @@ struct Slot<T> {
 }
 
 impl<T, const LISTS: usize> Table<T, LISTS> {
-    /// Room for `entries_max` entries (at most [`ENTRIES_MAX`]) with tokens that begin with `space`, below [`SPACES`].
+    /// Room for `entries_max` entries (at most [`ENTRIES_MAX`]) with tokens that begin with
+    /// `space`, below [`SPACES`].
     pub fn new(space: u8, entries_max: usize) -> Table<T, LISTS> {
         assert!(space < SPACES, "a token has four bits for its table");
         let entries_max = entries_max.min(ENTRIES_MAX);

@@ -65,7 +65,8 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpLis
     bind(&socket, &address)?;
     // SAFETY: takes integers only, one of which is a socket that is open.
     check(unsafe { libc::listen(socket.as_raw_fd(), int(options.backlog)) })?;
-    // Only now: with SO_REUSEADDR the kernel lets two sockets bind to one address, and the second is refused when it listens.
+    // Only now: with SO_REUSEADDR the kernel lets two sockets bind to one address, and the second
+    // is refused when it listens.
     options.sharing.after_bind(&socket)?;
     Ok(TcpListener::from(socket))
 }
@@ -142,8 +143,8 @@ pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream,
 pub struct ConnectOptions {
     /// The address to leave from; the kernel's choice where `None`.
     pub local: Option<SocketAddr>,
-    /// The first octets written leave with the first packet where the server gave us a cookie before
-    /// (RFC 7413). Then [`connect`] only notes the address, and the write connects.
+    /// The first octets written leave with the first packet where the server gave us a cookie
+    /// before (RFC 7413). Then [`connect`] only notes the address, and the write connects.
     pub fast_open: bool,
 }
 
@@ -235,7 +236,8 @@ mod tests {
         assert_eq!(peer.ip().to_string(), "127.0.0.5");
     }
 
-    /// A listener that takes an address first is refused where another has it, also one that shares; later ones that join are not.
+    /// A listener that takes an address first is refused where another has it, also one that
+    /// shares; later ones that join are not.
     #[test]
     fn an_address_is_taken_once() {
         let of = |sharing| ListenOptions { sharing, ..Default::default() };
@@ -252,7 +254,8 @@ mod tests {
                 "{first:?}"
             );
         }
-        // Of several threads that take an address at once, one gets it at most: the kernel may refuse all.
+        // Of several threads that take an address at once, one gets it at most: the kernel may
+        // refuse all.
         let at = listen("127.0.0.1:0".parse().unwrap(), &of(Sharing::Alone)).unwrap();
         let at = at.local_addr().unwrap();
         for _ in 0..50 {
@@ -269,8 +272,8 @@ mod tests {
         }
     }
 
-    /// Listeners share an address when the first allows it, each connection comes to one of them, and
-    /// deferred ones come with their first octets only.
+    /// Listeners share an address when the first allows it, each connection comes to one of them,
+    /// and deferred ones come with their first octets only.
     #[test]
     fn listeners_share() {
         let options = ListenOptions { sharing: Sharing::First, ..Default::default() };

@@ -51,7 +51,8 @@ fn ready(socket: &impl AsFd, interest: Interest, wait_ms: u64) -> bool {
     }
 }
 
-/// Runs a test in a network that is its own, where it may have one, after `ip` ran these lines there.
+/// Runs a test in a network that is its own, where it may have one, after `ip` ran these lines
+/// there.
 pub(crate) fn with_network(
     test: &'static str,
     lines: &'static [&str],

@@ -2,20 +2,20 @@
 //! 1987) with a wheel for each six bits of time.
 //!
 //! Time is milliseconds of any clock that the caller reads; there is none in here. A timer lies on
-//! the wheel of the highest six bits in which its deadline differs from the wheel's own time, in the
-//! slot that those bits of the deadline name. When time reaches a slot, its timers fire (lowest
-//! wheel) or move to lower wheels. Eleven wheels cover all 64 bits, so no deadline is too far, and a
-//! word of bits a wheel says which slots are in use, so time without timers is skipped at once.
+//! the wheel of the highest six bits in which its deadline differs from the wheel's own time, in
+//! the slot that those bits of the deadline name. When time reaches a slot, its timers fire (lowest
+//! wheel) or move to lower wheels. Eleven wheels cover all 64 bits, so no deadline is too far, and
+//! a word of bits a wheel says which slots are in use, so time without timers is skipped at once.
 //!
 //! life of a timer      held by                      leaves by
 //! free                 the free list                set()
 //! waiting              a slot's list, its TimerId   cancel(), expire()
 //!
 //! Invariants
-//! 1. Every waiting timer's `due_ms >= now_ms`, and it lies on the wheel and slot that `place` names
-//!    for the two. On a wheel above the lowest its slot is past that of `now_ms`.
-//! 2. So no slot before that of `now_ms` is in use, and the first slot in use of the lowest wheel in
-//!    use holds the earliest timers.
+//! 1. Every waiting timer's `due_ms >= now_ms`, and it lies on the wheel and slot that `place`
+//!    names for the two. On a wheel above the lowest its slot is past that of `now_ms`.
+//! 2. So no slot before that of `now_ms` is in use, and the first slot in use of the lowest wheel
+//!    in use holds the earliest timers.
 //! 3. `now_ms` only grows, and never past a slot in use.
 //! 4. A `TimerId` fits one life of its slot of memory: the generation changes when a timer leaves.
 //!    (After 2^32 lives it begins again; an id kept so long may cancel another's timer.)
@@ -97,9 +97,9 @@ impl<T> Timers<T> {
         self.capacity
     }
 
-    /// Sets a timer. A deadline that is past fires at the next [`Timers::expire`]; so a handler that
-    /// answers a timer with one already due is called again in the same round. Gives the value back
-    /// where there is no room.
+    /// Sets a timer. A deadline that is past fires at the next [`Timers::expire`]; so a handler
+    /// that answers a timer with one already due is called again in the same round. Gives the value
+    /// back where there is no room.
     pub fn set(&mut self, deadline_ms: u64, value: T) -> Result<TimerId, T> {
         let due_ms = deadline_ms.max(self.now_ms);
         let index = match self.free {
@@ -133,8 +133,8 @@ impl<T> Timers<T> {
         self.release(id.index)
     }
 
-    /// Takes the earliest timer whose deadline is not after `now_ms`, if there is one: call it until
-    /// it gives `None`. Never early. Time that goes backwards is as if it stood still.
+    /// Takes the earliest timer whose deadline is not after `now_ms`, if there is one: call it
+    /// until it gives `None`. Never early. Time that goes backwards is as if it stood still.
     pub fn expire(&mut self, now_ms: u64) -> Option<T> {
         loop {
             let Some((wheel, slot, start_ms)) = self.first_slot().filter(|first| first.2 <= now_ms)
@@ -160,7 +160,8 @@ impl<T> Timers<T> {
         self.first_slot().map(|(_, _, start_ms)| start_ms.saturating_sub(now_ms))
     }
 
-    /// The slot with the earliest timers: wheel, slot, and the time at which it begins (invariant 2).
+    /// The slot with the earliest timers: wheel, slot, and the time at which it begins (invariant
+    /// 2).
     #[inline]
     fn first_slot(&self) -> Option<(usize, usize, u64)> {
         let wheel = self.in_use.iter().position(|slots| *slots != 0)?;
@@ -362,7 +363,8 @@ mod tests {
                         expire_all(&mut timers, &mut model, &mut gone);
                     }
                     Step::PassToFirst => {
-                        // As a loop does: wait as long as we may, and look again. A wheel each time.
+                        // As a loop does: wait as long as we may, and look again. A wheel each
+                        // time.
                         let first = model.waiting.keys().next().map(|key| key.0);
                         for _ in 0..=WHEELS {
                             let Some(wait_ms) = timers.wait_ms(model.now_ms) else { break };

@@ -7,13 +7,13 @@
 //! | [`RecvBatch`] | many messages received by one system call |
 //! | [`SendBatch`] | many messages sent by one system call, whatever becomes of some of them |
 //!
-//! All sockets are non-blocking. A socket of IPv6 takes no IPv4: a server that wants both binds two,
-//! and no address appears in two forms.
+//! All sockets are non-blocking. A socket of IPv6 takes no IPv4: a server that wants both binds
+//! two, and no address appears in two forms.
 //!
-//! A server bound to the wildcard address must answer from the address that the question came to, or
-//! the client drops the answer. The kernel tells that address with each message (`IP_PKTINFO`,
-//! RFC 3542), a [`Route`] keeps it beside the peer's, and an answer sent along the route leaves from
-//! there. On a socket bound to one address none of this is asked for.
+//! A server bound to the wildcard address must answer from the address that the question came to,
+//! or the client drops the answer. The kernel tells that address with each message (`IP_PKTINFO`,
+//! RFC 3542), a [`Route`] keeps it beside the peer's, and an answer sent along the route leaves
+//! from there. On a socket bound to one address none of this is asked for.
 
 mod batch;
 mod options;
@@ -87,8 +87,8 @@ impl UdpSocket {
     /// (RFC 5452, section 9.2), and from `local` where the kernel is not to choose the address.
     ///
     /// The kernel drops what others send to it, and tells when the peer's host refuses: a send or a
-    /// receive then fails once with `ConnectionRefused`. Fails with `AddrInUse` where dozens of draws
-    /// met ports in use. `options.sharing` is ignored: the port is this socket's alone.
+    /// receive then fails once with `ConnectionRefused`. Fails with `AddrInUse` where dozens of
+    /// draws met ports in use. `options.sharing` is ignored: the port is this socket's alone.
     pub fn connect(
         peer: SocketAddr,
         local: Option<IpAddr>,
@@ -135,8 +135,8 @@ impl UdpSocket {
 
     /// Messages that the kernel has dropped since the socket was made, because nobody received fast
     /// enough; it begins again after 2^32. One system call, to be made when somebody wants to know:
-    /// told with each message instead (`SO_RXQ_OVFL`) it would cost on each, and be silent just when
-    /// nothing gets through any more.
+    /// told with each message instead (`SO_RXQ_OVFL`) it would cost on each, and be silent just
+    /// when nothing gets through any more.
     pub fn drops(&self) -> io::Result<u32> {
         let mut values = [0; libc::SK_MEMINFO_DROPS as usize + 1];
         let count = get_option(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut values)?;
@@ -146,20 +146,20 @@ impl UdpSocket {
         }
     }
 
-    /// Octets of receive and send buffer that the kernel grants, by its own reckoning: twice what was
-    /// asked for (socket(7)), or less where `net.core.rmem_max` and `wmem_max` are lower.
+    /// Octets of receive and send buffer that the kernel grants, by its own reckoning: twice what
+    /// was asked for (socket(7)), or less where `net.core.rmem_max` and `wmem_max` are lower.
     pub fn buffer_bytes(&self) -> io::Result<(usize, usize)> {
         let read = |name| get_int(&self.socket, libc::SOL_SOCKET, name);
         Ok((read(libc::SO_RCVBUF)? as usize, read(libc::SO_SNDBUF)? as usize))
     }
 
-    /// Steers each message to the socket of the core that its packet was handled on: for sockets that
-    /// share an address, where the i-th that was bound belongs to a thread on
-    /// `cores[i]`. Packets handled on other cores are spread by the core's number. Called once, on
-    /// any of the sockets, after all are bound.
+    /// Steers each message to the socket of the core that its packet was handled on: for sockets
+    /// that share an address, where the i-th that was bound belongs to a thread on `cores[i]`.
+    /// Packets handled on other cores are spread by the core's number. Called once, on any of the
+    /// sockets, after all are bound.
     ///
-    /// An error says that the kernel goes on as before: it spreads by a hash of addresses and ports,
-    /// which is correct, and even when clients are many, but moves packets between cores.
+    /// An error says that the kernel goes on as before: it spreads by a hash of addresses and
+    /// ports, which is correct, and even when clients are many, but moves packets between cores.
     pub fn steer_by_core(&self, cores: &[usize]) -> io::Result<()> {
         options::steer_by_core(&self.socket, cores).map_err(|error| {
             io::Error::new(

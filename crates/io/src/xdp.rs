@@ -13,11 +13,12 @@
 //! | `bpf` | programs, maps and their places, by bpf(2) |
 //! | `ring`, `socket` | frames in memory shared with the kernel |
 //!
-//! There is no C library in it, and no file in the BPF file system: all that it makes is descriptors, and goes with the
-//! process, however that ends.
+//! There is no C library in it, and no file in the BPF file system: all that it makes is
+//! descriptors, and goes with the process, however that ends.
 //!
-//! Needs Linux 5.9, a driver with native XDP (nearly all cards of servers; virtio, veth), and `CAP_NET_ADMIN`, `CAP_BPF`
-//! and `CAP_NET_RAW`. Queues that an interface gets later are the kernel's until the next start.
+//! Needs Linux 5.9, a driver with native XDP (nearly all cards of servers; virtio, veth), and
+//! `CAP_NET_ADMIN`, `CAP_BPF` and `CAP_NET_RAW`. Queues that an interface gets later are the
+//! kernel's until the next start.
 
 mod bpf;
 mod interface;
@@ -45,8 +46,8 @@ use socket::{FRAME_BYTES, FRAMES, RECEIVED_FRAMES_MAX};
 pub struct Options<'a> {
     /// The interface that it comes by.
     pub interface: &'a Interface,
-    /// UDP to these addresses and ports, at most [`TARGETS_MAX`]. A wildcard stands for itself, and nobody sends to it:
-    /// name each address.
+    /// UDP to these addresses and ports, at most [`TARGETS_MAX`]. A wildcard stands for itself, and
+    /// nobody sends to it: name each address.
     pub targets: &'a [SocketAddr],
     /// Octets of the longest frame; longer ones are the kernel's. At most [`RECEIVED_BYTES_MAX`].
     pub frame_bytes_max: usize,
@@ -65,8 +66,8 @@ pub struct Queue {
     pub is_zero_copy: bool,
 }
 
-/// How long what is in use is waited for: the kernel gives queues back some milliseconds after their socket was closed, and a
-/// server that is started anew should not meet its own ghost.
+/// How long what is in use is waited for: the kernel gives queues back some milliseconds after
+/// their socket was closed, and a server that is started anew should not meet its own ghost.
 const BUSY_MAX: Duration = Duration::from_secs(1);
 const BUSY_POLL: Duration = Duration::from_millis(10);
 
@@ -105,7 +106,8 @@ enum Step {
     Attach,
 }
 
-/// Why there is no XDP. The text says what is missing and what to do; ordinary sockets serve all the same.
+/// Why there is no XDP. The text says what is missing and what to do; ordinary sockets serve all
+/// the same.
 #[derive(Debug)]
 pub struct XdpError {
     step: Step,
@@ -195,8 +197,8 @@ pub fn find(name: &str) -> Result<Interface, XdpError> {
     Interface::find(name).map_err(|error| XdpError::new(Step::Find, name, error))
 }
 
-/// Opens a socket for each queue of an interface and gives it what is asked for; from then on that does not reach
-/// ordinary sockets. All queues, or an error and none.
+/// Opens a socket for each queue of an interface and gives it what is asked for; from then on that
+/// does not reach ordinary sockets. All queues, or an error and none.
 pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
     let filter = Filter {
         mac: options.interface.mac,
@@ -207,9 +209,10 @@ pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
     open_with(options.interface, FRAMES, |map| assemble(&filter, map))
 }
 
-/// The same for every frame that comes by the interface and is no longer than [`RECEIVED_BYTES_MAX`]: the kernel's network
-/// has the longer ones, and nothing else, while a receiver lives. For interfaces that carry only what is to be captured.
-/// Each queue has so much memory for frames, rounded down to a power of two; between 4 MiB and 128.
+/// The same for every frame that comes by the interface and is no longer than
+/// [`RECEIVED_BYTES_MAX`]: the kernel's network has the longer ones, and nothing else, while a
+/// receiver lives. For interfaces that carry only what is to be captured. Each queue has so much
+/// memory for frames, rounded down to a power of two; between 4 MiB and 128.
 pub fn open_all(interface: &Interface, queue_bytes: u64) -> Result<Vec<Queue>, XdpError> {
     let frames = usize::try_from(queue_bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
     let frames = 1 << frames.clamp(FRAMES, RECEIVED_FRAMES_MAX).ilog2();

@@ -1,8 +1,8 @@
 //! Where captures are, for the tests of every crate.
 //!
 //! The repository has recordings of its own, so every check runs everywhere. Public captures in
-//! `../shared/data/pcap`, or in `pcap` of the folder that `LARDER_SHARED_DATA` names, are read as well
-//! where they are.
+//! `../shared/data/pcap`, or in `pcap` of the folder that `LARDER_SHARED_DATA` names, are read as
+//! well where they are.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! DNS messages octet by octet, who asks, and servers that answer by a closure.
 //!
-//! Messages are laid out here by hand, and not by larder or by a library: tests compare those with one another.
+//! Messages are laid out here by hand, and not by larder or by a library: tests compare those with
+//! one another.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -55,7 +56,8 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
     (at + 5 <= message.len()).then_some(at + 5)
 }
 
-/// The response to a question (its OPT record is left out) that has a record for each of these addresses.
+/// The response to a question (its OPT record is left out) that has a record for each of these
+/// addresses.
 pub fn answer(question: &[u8], addresses: &[[u8; 4]], ttl_s: u32) -> Vec<u8> {
     let end = question_end(question).expect("a question");
     let id = u16::from_be_bytes([question[0], question[1]]);

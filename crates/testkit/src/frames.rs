@@ -1,4 +1,5 @@
-//! Packets layer by layer, from the outside in: each function puts a header before what it is given. And files of them.
+//! Packets layer by layer, from the outside in: each function puts a header before what it is
+//! given. And files of them.
 
 use std::path::Path;
 
@@ -120,8 +121,8 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
-/// All frames of a pcap or pcapng file that is whole and sound. The reader is not larder's own, so that a fault in one
-/// does not hide a fault in the other.
+/// All frames of a pcap or pcapng file that is whole and sound. The reader is not larder's own, so
+/// that a fault in one does not hide a fault in the other.
 pub fn read_capture(path: &Path) -> Vec<Frame> {
     let bytes = std::fs::read(path).expect("a readable capture");
     match bytes[..4] {

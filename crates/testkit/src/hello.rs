@@ -16,8 +16,8 @@ pub fn server_names(names: &[(u8, &[u8])]) -> Vec<u8> {
     extension(0, &vector16(&names.iter().flat_map(entry).collect::<Vec<_>>()))
 }
 
-/// The body of a ClientHello: a version, what stands between its random octets and its extensions (session, suites,
-/// compression), and those.
+/// The body of a ClientHello: a version, what stands between its random octets and its extensions
+/// (session, suites, compression), and those.
 pub fn hello_body(version: [u8; 2], middle: &[u8], extensions: &[Vec<u8>]) -> Vec<u8> {
     [&version[..], &[9; 32], middle, &vector16(&extensions.concat())].concat()
 }
@@ -32,7 +32,8 @@ pub fn record(octets: &[u8]) -> Vec<u8> {
     [&[22, 3, 1][..], &vector16(octets)].concat()
 }
 
-/// A record with a ClientHello of TLS 1.3 that names a server, and may have the extension of an encrypted one.
+/// A record with a ClientHello of TLS 1.3 that names a server, and may have the extension of an
+/// encrypted one.
 pub fn hello(name: &[u8], has_encrypted: bool) -> Vec<u8> {
     let mut extensions = vec![server_names(&[(0, name)])];
     if has_encrypted {

@@ -17,8 +17,8 @@
 //! | [`unbound`] | unbound as a child |
 //! | [`wait`] | the one patience |
 //!
-//! What needs a type of one of larder's packages stays in that package's tests: `testkit` depends on none of them, but
-//! for networks.
+//! What needs a type of one of larder's packages stays in that package's tests: `testkit` depends
+//! on none of them, but for networks.
 #![forbid(unsafe_code)]
 
 pub mod captures;

@@ -1,4 +1,5 @@
-//! Networks of a test's own: one that the calling thread moves to, and a second one for programs by `ip netns exec`.
+//! Networks of a test's own: one that the calling thread moves to, and a second one for programs by
+//! `ip netns exec`.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +27,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes both, and moves the calling thread to its own; `None` where that is not permitted, which is said.
+    /// Makes both, and moves the calling thread to its own; `None` where that is not permitted,
+    /// which is said.
     pub fn new(test: &str) -> Option<Network> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !has(test, "ip") {

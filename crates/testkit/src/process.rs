@@ -59,7 +59,8 @@ pub fn has_thread(process: u32, name: &str) -> bool {
     tasks.flatten().any(|task| comm(task).is_ok_and(|comm| comm.trim() == name))
 }
 
-/// A program at work, and what it says on standard error. It is asked to end, and then made to, when dropped.
+/// A program at work, and what it says on standard error. It is asked to end, and then made to,
+/// when dropped.
 #[derive(Debug)]
 pub struct Program {
     /// The process.
@@ -171,7 +172,8 @@ impl Drop for Program {
     }
 }
 
-/// What `tshark` says of a capture: a line a packet with these fields, which tabs part; `None` where it does not run.
+/// What `tshark` says of a capture: a line a packet with these fields, which tabs part; `None`
+/// where it does not run.
 pub fn tshark(capture: &Path, options: &[&str], fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(options).args(["-T", "fields"]);

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// Says that a test does not run, on the real standard error: the test runner keeps what tests that pass print.
+/// Says that a test does not run, on the real standard error: the test runner keeps what tests that
+/// pass print.
 pub fn skip(test: &str, reason: impl Display) {
     let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
 }

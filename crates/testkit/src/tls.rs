@@ -10,7 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
-/// Writes a certificate for a name and 127.0.0.1 to `chain.pem` of a folder, and its key to `key.pem`.
+/// Writes a certificate for a name and 127.0.0.1 to `chain.pem` of a folder, and its key to
+/// `key.pem`.
 pub fn write_certificate(folder: &Path, name: &str) {
     let names = [name.to_owned(), "127.0.0.1".to_owned()];
     let CertifiedKey { cert, signing_key } =

@@ -17,8 +17,8 @@ pub fn about() -> Option<String> {
     Some(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
-/// Calls `start` until something comes of it, with addresses that are free over UDP and TCP. One may be somebody's by
-/// the time that unbound binds it: unbound ends then.
+/// Calls `start` until something comes of it, with addresses that are free over UDP and TCP. One
+/// may be somebody's by the time that unbound binds it: unbound ends then.
 pub fn at_a_free_port<T>(mut start: impl FnMut(SocketAddr) -> Option<T>) -> T {
     let free = || bind_both().1.local_addr().expect("bound");
     (0..PORTS).map(|_| free()).find_map(&mut start).expect("unbound does not start")

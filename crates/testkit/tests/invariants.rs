@@ -1,9 +1,9 @@
 //! Each numbered invariant that a module's header states is named by what holds it: a test, an
 //! assertion, or a comment at the code that keeps it.
 //!
-//! In the module itself and below it `invariant 3` is enough. Elsewhere it is
-//! `` invariant 3 of `flights` ``, in another package `` invariant 3 of `http::flights` ``. A `lib.rs`
-//! has the name of its package's folder. Labels such as **I3** count anywhere in the package.
+//! In the module itself and below it `invariant 3` is enough. Elsewhere it is `` invariant 3 of
+//! `flights` ``, in another package `` invariant 3 of `http::flights` ``. A `lib.rs` has the name
+//! of its package's folder. Labels such as **I3** count anywhere in the package.
 //!
 //! `tidy/unasserted.tsv` lists invariants that nothing names yet: module, number. Lines may only
 //! leave it. `UPDATE_TIDY=1 cargo test -p larder-testkit --test invariants` drops those that are

@@ -139,8 +139,8 @@ fn reaches<'m>(modules: &BTreeMap<&'m str, BTreeSet<String>>, from: &'m str) -> 
     seen
 }
 
-/// Modules of a crate (the files and folders of its `src`) that need one another: each with the size
-/// of its circle.
+/// Modules of a crate (the files and folders of its `src`) that need one another: each with the
+/// size of its circle.
 fn circles(root: &Path, paths: &[String], found: &mut Longer) {
     let mut crates: BTreeMap<&str, BTreeMap<&str, BTreeSet<String>>> = BTreeMap::new();
     for path in paths {

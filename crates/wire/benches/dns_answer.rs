@@ -1,9 +1,10 @@
-//! What answering from a cache costs beside the cache: `cargo bench -p larder-wire --bench dns_answer`. Under
-//! `cargo test` it runs a few rounds to stay sound.
+//! What answering from a cache costs beside the cache: `cargo bench -p larder-wire --bench
+//! dns_answer`. Under `cargo test` it runs a few rounds to stay sound.
 //!
-//! A question is read and folded; two answers, of about 120 and 500 octets, are rendered and written. Beside them, in
-//! the same run: hickory-proto reads and writes the same octets as records, and memory is copied. Every measurement
-//! takes its turn in every pass, so that what disturbs the machine disturbs all of them alike.
+//! A question is read and folded; two answers, of about 120 and 500 octets, are rendered and
+//! written. Beside them, in the same run: hickory-proto reads and writes the same octets as
+//! records, and memory is copied. Every measurement takes its turn in every pass, so that what
+//! disturbs the machine disturbs all of them alike.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -23,7 +24,8 @@ fn answer(addresses: u8, is_in_order: bool) -> Vec<u8> {
     bytes.extend(QUESTION);
     let alias = b"\xc0\x0c\0\x05\0\x01\0\0\x01\x2c\0\x11\x03cdn\x07example\x03net\0";
     let alias_bytes = alias.len();
-    // The alias owns the addresses by a pointer to its target, or they by name where they stand before it.
+    // The alias owns the addresses by a pointer to its target, or they by name where they stand
+    // before it.
     let mut records = vec![alias.to_vec()];
     for last in 0..addresses {
         let owner = 12 + QUESTION.len() + alias_bytes - 17;
@@ -122,7 +124,8 @@ fn main() {
     measure(&mut cases, passes, rounds);
 }
 
-/// Runs each case for `rounds` in each of `passes`, and prints the best and the middle pass, ns a round.
+/// Runs each case for `rounds` in each of `passes`, and prints the best and the middle pass, ns a
+/// round.
 fn measure(cases: &mut [Case<'_>], passes: usize, rounds: u32) {
     let mut costs_ns = vec![Vec::new(); cases.len()];
     let mut checksums = vec![0u64; cases.len()];

@@ -15,8 +15,8 @@ use larder_wire::packet::{Packet, decode};
 use larder_wire::{Addr, community_id};
 use packet_support::layer::*;
 
-/// Packets a round, and rounds, of which the best and the middle one are shown. Rounds are short, so
-/// that on a busy machine some are undisturbed.
+/// Packets a round, and rounds, of which the best and the middle one are shown. Rounds are short,
+/// so that on a busy machine some are undisturbed.
 struct Size {
     packets: usize,
     rounds: usize,

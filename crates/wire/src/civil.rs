@@ -1,8 +1,9 @@
 //! Dates and times of day in UTC, as all logs write and read them.
 //!
-//! Integer arithmetic in the proleptic Gregorian calendar, and text of a fixed length: a record of a
-//! flow has such a time, and the formats are to write a million records a second on one core. That is
-//! why this is no calendar of a library; the libraries' are for zones and spans, which no log needs.
+//! Integer arithmetic in the proleptic Gregorian calendar, and text of a fixed length: a record of
+//! a flow has such a time, and the formats are to write a million records a second on one core.
+//! That is why this is no calendar of a library; the libraries' are for zones and spans, which no
+//! log needs.
 
 use std::fmt::{self, Write};
 
@@ -18,8 +19,8 @@ const DAYS_TO_1970: i64 = 719_468;
 pub const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A date and time of day in UTC. As text it is RFC 3339, with as many decimals as the precision says:
-/// `{:.3}` is `2024-01-02T03:04:05.123Z`; without one there are nine.
+/// A date and time of day in UTC. As text it is RFC 3339, with as many decimals as the precision
+/// says: `{:.3}` is `2024-01-02T03:04:05.123Z`; without one there are nine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// Year; text has its last four digits.
@@ -142,8 +143,8 @@ mod tests {
         assert_eq!(format!("{civil:.99}"), civil.to_string());
     }
 
-    /// Every day from 1970 on for a thousand years follows the one before by the rule that children learn, and is
-    /// counted back.
+    /// Every day from 1970 on for a thousand years follows the one before by the rule that children
+    /// learn, and is counted back.
     #[test]
     fn days_follow_one_another() {
         let (mut year, mut month, mut day) = (1970, 1, 1);

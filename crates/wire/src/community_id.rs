@@ -157,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Protocols without ports give the same ID whatever stands in the port fields; the value is what
-    /// Wireshark 4.0 shows for such an RSVP packet.
+    /// Protocols without ports give the same ID whatever stands in the port fields; the value is
+    /// what Wireshark 4.0 shows for such an RSVP packet.
     #[test]
     fn no_ports() {
         let id_of = |port| id("10.1.24.4", "10.1.12.1", port, port, 46, 0);

@@ -1,8 +1,9 @@
 //! dnstap: what one frame tells of a DNS message that a server saw.
 //!
-//! The content of a frame is one protobuf message (dnstap.proto of dnstap.info), of which the fields are read that say
-//! who asked whom, when and what. The walker goes over a frame's fields once and borrows from it; a field that overruns
-//! its frame makes that frame damaged. Nothing is allocated.
+//! The content of a frame is one protobuf message (dnstap.proto of dnstap.info), of which the
+//! fields are read that say who asked whom, when and what. The walker goes over a frame's fields
+//! once and borrows from it; a field that overruns its frame makes that frame damaged. Nothing is
+//! allocated.
 
 use crate::Addr;
 
@@ -13,7 +14,8 @@ pub struct Message<'a> {
     /// Message type of dnstap.proto: odd ones are queries, even ones responses; 6 is
     /// CLIENT_RESPONSE.
     pub kind: u32,
-    /// What carried it, as dnstap.proto numbers it: 1 is UDP, 2 TCP, 3 DoT, 4 DoH; 0 where it is not said.
+    /// What carried it, as dnstap.proto numbers it: 1 is UDP, 2 TCP, 3 DoT, 4 DoH; 0 where it is
+    /// not said.
     pub protocol: u32,
     /// Who asked.
     pub client: Option<Addr>,

@@ -4,8 +4,8 @@
 //! A client sends its hello twice where the server asks for a cookie; each of the two names the
 //! server. [`looks_like_hello`] decides for nearly all datagrams, by their first bytes.
 //!
-//! Bounds: [`RECORDS_MAX`] records a datagram, [`HELLO_BYTES_MAX`] bytes of one hello, twice that of
-//! memory.
+//! Bounds: [`RECORDS_MAX`] records a datagram, [`HELLO_BYTES_MAX`] bytes of one hello, twice that
+//! of memory.
 
 use crate::read::{u16_at, u32_at};
 use crate::stream::{Budget, Pushed, Stream};
@@ -123,8 +123,8 @@ fn next_fragment(bytes: &[u8]) -> (Option<Fragment<'_>>, &[u8]) {
     (fragment, behind)
 }
 
-/// Handshake header (RFC 6347, section 4.2.2): type, length, message number, place and length of the
-/// part.
+/// Handshake header (RFC 6347, section 4.2.2): type, length, message number, place and length of
+/// the part.
 fn client_hello_part(record: &[u8]) -> Option<Fragment<'_>> {
     let (header, data) = record.split_at_checked(FRAGMENT_HEADER_BYTES)?;
     let word = u32_at(header, 0)?;
@@ -200,8 +200,8 @@ mod tests {
         }
     }
 
-    /// Parts in any order, in one datagram or in several, also sent twice, with another record between;
-    /// the second hello, which has the cookie, begins again.
+    /// Parts in any order, in one datagram or in several, also sent twice, with another record
+    /// between; the second hello, which has the cookie, begins again.
     #[test]
     fn fragments() {
         let (first, second) = (body(b""), body(b"cookie"));
@@ -252,8 +252,8 @@ mod tests {
     }
 
     proptest! {
-        /// Datagrams of any bytes, and sound ones with some bytes changed, end in an answer within the
-        /// memory allowed.
+        /// Datagrams of any bytes, and sound ones with some bytes changed, end in an answer within
+        /// the memory allowed.
         #[test]
         fn any_bytes(
             datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 0..6),

@@ -11,29 +11,33 @@
 //! text --words--> tokens --parse--> tests joined by and, or, not --generate--> code with labels --assemble--> program
 //! ```
 //!
-//! The language is that of pcap-filter(7), as far as [`GUIDE`] says; what it knows of it decides as libpcap does, also in
-//! what surprises:
+//! The language is that of pcap-filter(7), as far as [`GUIDE`] says; what it knows of it decides as
+//! libpcap does, also in what surprises:
 //!
 //! * `and` and `or` bind alike, from the left.
-//! * A load that is not in the frame ends the program, and the frame is not taken: also behind a `not`.
-//! * Ports are those of first fragments, and of IPv6 without extension headers; `tcp[...]` is of IPv4 only.
+//! * A load that is not in the frame ends the program, and the frame is not taken: also behind a
+//!   `not`.
+//! * Ports are those of first fragments, and of IPv6 without extension headers; `tcp[...]` is of
+//!   IPv4 only.
 //! * `vlan` shifts all that stands behind it in the text by a tag, whatever joins them.
-//! * A word that follows `and` or `or` without its kind has that of the one before: `port 80 or 443`.
+//! * A word that follows `and` or `or` without its kind has that of the one before: `port 80 or
+//!   443`.
 //!
-//! In three it does not. A name is never looked up: only literal addresses, and ports by a small table. In an
-//! expression every operand's protocol is checked, not only that of the first. And IPv6 in loopback captures is that of
-//! any system, in either byte order.
+//! In three it does not. A name is never looked up: only literal addresses, and ports by a small
+//! table. In an expression every operand's protocol is checked, not only that of the first. And
+//! IPv6 in loopback captures is that of any system, in either byte order.
 //!
-//! A live frame on Linux comes without its outer VLAN tag, which the kernel keeps aside: [`Origin::Live`] asks for it
-//! there first, and in the frame second.
+//! A live frame on Linux comes without its outer VLAN tag, which the kernel keeps aside:
+//! [`Origin::Live`] asks for it there first, and in the frame second.
 //!
 //! Invariants
 //! 1. No text and no program panics; a program's jumps only go forward, so it ends.
-//! 2. What `compile` gives passes the kernel's checks: at most [`INSTRUCTIONS_MAX`], every path ends in a return, scratch
-//!    words are written before they are read, no division by a constant 0.
+//! 2. What `compile` gives passes the kernel's checks: at most [`INSTRUCTIONS_MAX`], every path
+//!    ends in a return, scratch words are written before they are read, no division by a constant
+//!    0.
 //!
-//! Bounds: [`TEXT_BYTES_MAX`], [`NESTING_MAX`], [`INSTRUCTIONS_MAX`]. Cost: linear in the text, but for jumps that
-//! must be made long. Nothing is optimised: the same octets may be loaded twice.
+//! Bounds: [`TEXT_BYTES_MAX`], [`NESTING_MAX`], [`INSTRUCTIONS_MAX`]. Cost: linear in the text, but
+//! for jumps that must be made long. Nothing is optimised: the same octets may be loaded twice.
 
 mod assemble;
 mod generate;
@@ -158,8 +162,8 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// The program that returns `snap_bytes` for frames that the text describes, and 0 for others. An empty text
-/// describes all.
+/// The program that returns `snap_bytes` for frames that the text describes, and 0 for others. An
+/// empty text describes all.
 pub fn compile(
     text: &str,
     link: LinkType,

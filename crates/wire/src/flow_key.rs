@@ -1,7 +1,8 @@
 //! Which flow a packet belongs to: the 5-tuple, and a hash of it.
 //!
-//! Inside any tunnel, as [`crate::packet`] decodes it. All who speak of flows mean this. VLAN IDs, VNIs and GRE keys are part of
-//! it ([`crate::scope`]): networks that use the same addresses have flows of their own.
+//! Inside any tunnel, as [`crate::packet`] decodes it. All who speak of flows mean this. VLAN IDs,
+//! VNIs and GRE keys are part of it ([`crate::scope`]): networks that use the same addresses have
+//! flows of their own.
 
 use std::hint::select_unpredictable;
 
@@ -37,8 +38,8 @@ pub struct FlowKey {
 }
 
 impl std::hash::Hash for FlowKey {
-    /// For maps of the standard library, whose hash senders of packets cannot foresee; [`FlowKey::hash`] is for tables that have
-    /// a seed of their own.
+    /// For maps of the standard library, whose hash senders of packets cannot foresee;
+    /// [`FlowKey::hash`] is for tables that have a seed of their own.
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         state.write(&self.low.0);
         state.write(&self.high.0);

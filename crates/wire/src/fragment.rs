@@ -22,7 +22,8 @@
 //!
 //! Overlaps: IPv4 keeps what came first and counts; IPv6 gives the whole datagram up (RFC 5722),
 //! and goes on accounting its fragments. A fragment that says the same octets again is a duplicate
-//! and ignored. A completed datagram is forgotten at once, since IPv4 reuses its 16-bit IDs quickly.
+//! and ignored. A completed datagram is forgotten at once, since IPv4 reuses its 16-bit IDs
+//! quickly.
 //!
 //! Cost: a fragment is O(octets + log pieces), also with thousands of 8-octet pieces in any order.
 //! Timeouts and evictions are amortised O(1).

@@ -1,24 +1,27 @@
 //! UDP messages in Ethernet frames: read strictly, and answered.
 //!
-//! For those who take frames from an interface without the kernel's network (AF_XDP) and must do what it does: believe
-//! nothing, and write headers. [`crate::packet`] reads captures and is lenient, since a packet that was seen was there; here
-//! a frame that is not quite right is no message.
+//! For those who take frames from an interface without the kernel's network (AF_XDP) and must do
+//! what it does: believe nothing, and write headers. [`crate::packet`] reads captures and is
+//! lenient, since a packet that was seen was there; here a frame that is not quite right is no
+//! message.
 //!
 //! ```text
 //! read(frame) -> Letter, octets        every length and checksum holds
 //! answer: octets are written at Letter::headers_bytes of a new frame, then Letter::seal writes what goes before them
 //! ```
 //!
-//! Read are IPv4 without options (RFC 791), not fragmented, and IPv6 without extension headers (RFC 8200), in Ethernet II
-//! without tags.
+//! Read are IPv4 without options (RFC 791), not fragmented, and IPv6 without extension headers (RFC
+//! 8200), in Ethernet II without tags.
 //!
-//! Checksums. IPv4's header must have its own. UDP's must be right, or 0 (none) in IPv4; IPv6 wants one (RFC 8200, section
-//! 8.1). A frame that never left the machine has a sum that somebody else was to finish: only the pseudo-header's, as
-//! between two ends of a veth pair. That is believed too, as the kernel does: no wire can have damaged it. A frame from a wire
-//! that looks so by chance is one in 65,536 damaged ones, as are those that a right sum hides.
+//! Checksums. IPv4's header must have its own. UDP's must be right, or 0 (none) in IPv4; IPv6 wants
+//! one (RFC 8200, section 8.1). A frame that never left the machine has a sum that somebody else
+//! was to finish: only the pseudo-header's, as between two ends of a veth pair. That is believed
+//! too, as the kernel does: no wire can have damaged it. A frame from a wire that looks so by
+//! chance is one in 65,536 damaged ones, as are those that a right sum hides.
 //!
-//! Answers go back by the Ethernet address that the question came from: whoever routed it here routes it back. IPv4
-//! answers may not be fragmented on the way (RFC 9715 wants so), and therefore need no identification (RFC 6864).
+//! Answers go back by the Ethernet address that the question came from: whoever routed it here
+//! routes it back. IPv4 answers may not be fragmented on the way (RFC 9715 wants so), and therefore
+//! need no identification (RFC 6864).
 //!
 //! Cost: a pass over the message for its checksum, in either direction; nothing is allocated.
 
@@ -154,9 +157,9 @@ impl Letter {
         if self.peer.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 }
     }
 
-    /// Makes an answer of a frame that has `message_bytes` octets of message at [`Letter::headers_bytes`]: writes what goes
-    /// before it, from our end to the sender's. The octets of the frame, or `None` where the message is not in it, or too
-    /// long for UDP.
+    /// Makes an answer of a frame that has `message_bytes` octets of message at
+    /// [`Letter::headers_bytes`]: writes what goes before it, from our end to the sender's. The
+    /// octets of the frame, or `None` where the message is not in it, or too long for UDP.
     #[inline]
     pub fn seal(&self, message_bytes: usize, frame: &mut [u8]) -> Option<usize> {
         let headers = self.headers_bytes();
@@ -226,7 +229,8 @@ fn pseudo_sum(source: &IpAddr, target: &IpAddr, length: usize) -> u64 {
     addresses + u64::from(UDP) + length as u64
 }
 
-/// The sum of 16-bit words (RFC 1071), not yet folded. Words are added in pairs: 2^16 is 1 modulo 2^16 - 1.
+/// The sum of 16-bit words (RFC 1071), not yet folded. Words are added in pairs: 2^16 is 1 modulo
+/// 2^16 - 1.
 #[inline]
 fn sum_of(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
@@ -299,8 +303,8 @@ mod tests {
     }
 
     proptest! {
-        /// What etherparse writes is read as it was meant, with what pads a short frame left out; a frame of ours is
-        /// read by etherparse with both ends changed over and the right checksums.
+        /// What etherparse writes is read as it was meant, with what pads a short frame left out; a
+        /// frame of ours is read by etherparse with both ends changed over and the right checksums.
         #[test]
         fn frames_are_those_of_etherparse(
             letter in letters(),
@@ -357,8 +361,8 @@ mod tests {
             }
         }
 
-        /// No frame with one bit changed in what checksums cover is read as a message; it may be none at all, or the
-        /// Ethernet addresses may be others.
+        /// No frame with one bit changed in what checksums cover is read as a message; it may be
+        /// none at all, or the Ethernet addresses may be others.
         #[test]
         fn damage_is_seen(letter in letters(), message in prop::collection::vec(any::<u8>(), 0..64), at: prop::sample::Index, bit in 0..8) {
             let frame = written(&letter, &message, true);
@@ -371,7 +375,8 @@ mod tests {
                 SocketAddr::V6(_) => at >= 22 || matches!(at, 12..14 | 18..21) || at == 14 && bit > 3,
                 SocketAddr::V4(_) => at >= 12,
             };
-            // By chance in 65,536, another length or sum is right as well, and so is a sum that looks only begun.
+            // By chance in 65,536, another length or sum is right as well, and so is a sum that
+            // looks only begun.
             let addresses = &damaged[if letter.peer.is_ipv4() { 26..34 } else { 22..54 }];
             let begun = fold(sum_of(addresses) + u64::from(UDP) + (message.len() + UDP_BYTES) as u64);
             prop_assume!(!(headers - 4..headers).contains(&at));
@@ -425,8 +430,9 @@ mod tests {
         assert_eq!(read(&written(&group, b"x", true)), Err(Unread::Sender));
     }
 
-    /// Lengths that contradict one another, cut frames, fragments, options, tags and other protocols are no messages, nor can
-    /// an answer be sealed in a frame that is too short, or be longer than UDP allows.
+    /// Lengths that contradict one another, cut frames, fragments, options, tags and other
+    /// protocols are no messages, nor can an answer be sealed in a frame that is too short, or be
+    /// longer than UDP allows.
     #[test]
     fn strangers_are_refused() {
         let letter = letter("192.0.2.9:40000", "192.0.2.1:53");

@@ -130,7 +130,8 @@ impl HeadScanner {
                 return if is_full { Rest::Ended } else { Rest::NeedMore };
             };
             if line.is_empty() {
-                // Nothing behind this line is part of the head: it is read again by each further call.
+                // Nothing behind this line is part of the head: it is read again by each further
+                // call.
                 self.line_at = line_at;
                 return Rest::Ended;
             }
@@ -348,10 +349,11 @@ fn is_token(octet: u8) -> bool {
 /// The name in an authority, a Host value or a server_name: without user information there, with or
 /// without a port, which comes second.
 ///
-/// `None` for what names nothing: IPv4 and IPv6 literals in any spelling that clients accept
-/// (RFC 3986, section 3.2.2; a last label that is a number is never a name), octets that no
-/// host has (white space, controls, delimiters of a URI), and what is longer than a name may be:
-/// [`HOST_NAME_BYTES_MAX`], and [`LABEL_BYTES_MAX`] a label. Octets outside ASCII stand as they came.
+/// `None` for what names nothing: IPv4 and IPv6 literals in any spelling that clients accept (RFC
+/// 3986, section 3.2.2; a last label that is a number is never a name), octets that no host has
+/// (white space, controls, delimiters of a URI), and what is longer than a name may be:
+/// [`HOST_NAME_BYTES_MAX`], and [`LABEL_BYTES_MAX`] a label. Octets outside ASCII stand as they
+/// came.
 pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let name_len = authority.iter().position(|&octet| !is_host_octet(octet));
     let (name, rest) = authority.split_at(name_len.unwrap_or(authority.len()));
@@ -439,7 +441,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// The first line end is found wherever it is, also among bytes that differ from it in one bit.
+        /// The first line end is found wherever it is, also among bytes that differ from it in one
+        /// bit.
         #[test]
         fn line_ends(bytes in proptest::collection::vec(0x08u8..0x0d, 0..40), high in 0u8..2) {
             let bytes: Vec<u8> = bytes.into_iter().map(|byte| byte | high << 7).collect();
@@ -557,7 +560,8 @@ mod tests {
         assert_eq!(scanner.rest(&long), Rest::Ended);
     }
 
-    /// A name may be as long as RFC 1035 allows, and no longer; nor may one of its labels, or be empty.
+    /// A name may be as long as RFC 1035 allows, and no longer; nor may one of its labels, or be
+    /// empty.
     #[test]
     fn lengths_of_names() {
         let name =

@@ -1,13 +1,13 @@
 //! The host that a client of HTTP/2 in the clear asks for: `:authority` of the first HEADERS frame,
-//! where the client begins with HTTP/2 right away ("prior knowledge", RFC 9113, section 3.3), as gRPC
-//! does. After `Upgrade: h2c` the host stands in the request of HTTP/1.
+//! where the client begins with HTTP/2 right away ("prior knowledge", RFC 9113, section 3.3), as
+//! gRPC does. After `Upgrade: h2c` the host stands in the request of HTTP/1.
 //!
-//! [`first_request`] reads the first contiguous bytes of a client's stream: the preface, frames up to
-//! the first HEADERS, and the fields of its header block (RFC 7541). The dynamic table is not kept: in
-//! a first block it can only repeat what the block says before.
+//! [`first_request`] reads the first contiguous bytes of a client's stream: the preface, frames up
+//! to the first HEADERS, and the fields of its header block (RFC 7541). The dynamic table is not
+//! kept: in a first block it can only repeat what the block says before.
 //!
-//! Bounds: [`HEAD_BYTES_MAX`] bytes, `FRAMES_MAX` frames; work is linear in the bytes. Only a value in
-//! several CONTINUATION frames or in Huffman code is copied.
+//! Bounds: [`HEAD_BYTES_MAX`] bytes, `FRAMES_MAX` frames; work is linear in the bytes. Only a value
+//! in several CONTINUATION frames or in Huffman code is copied.
 
 use std::borrow::Cow;
 
@@ -216,12 +216,13 @@ impl<'a> Text<'a> {
 }
 
 /// The characters whose Huffman code has 5, 6, 7 and 8 bits (RFC 7541, appendix B): all that field
-/// names and hosts are made of. Codes of one length follow each other, in the order of the characters.
+/// names and hosts are made of. Codes of one length follow each other, in the order of the
+/// characters.
 const BY_BITS: [&[u8]; 4] =
     [b"012aceiost", b" %-./3456789=A_bdfghlmnpru", b":BCDEFGHIJKLMNOPQRSTUVWYjkqvwxyz", b"&*,;XZ"];
 
-/// For the next eight bits: the character that they begin with, and the bits of its code; 0 bits where
-/// that is none of [`BY_BITS`].
+/// For the next eight bits: the character that they begin with, and the bits of its code; 0 bits
+/// where that is none of [`BY_BITS`].
 const CODES: [(u8, u8); 256] = {
     let mut codes = [(0, 0); 256];
     let mut next = 0;
@@ -243,8 +244,8 @@ const CODES: [(u8, u8); 256] = {
     codes
 };
 
-/// Undoes the Huffman code. `None` for other characters, and for padding that is not the longest code's
-/// start (all ones, fewer than eight).
+/// Undoes the Huffman code. `None` for other characters, and for padding that is not the longest
+/// code's start (all ones, fewer than eight).
 fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(bytes.len() * 8 / 5);
     let mut bits = 0u32;
@@ -425,7 +426,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any frames and any fields end in an answer; no verdict is taken back when more bytes come.
+        /// Any frames and any fields end in an answer; no verdict is taken back when more bytes
+        /// come.
         #[test]
         fn any_bytes(
             frames in prop::collection::vec(

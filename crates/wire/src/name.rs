@@ -78,9 +78,10 @@ impl Name {
     }
 
     /// Writes a canonical name for people and logs, as printable ASCII without spaces: safe on a
-    /// terminal, and the same in every format. Every other byte is `\xHH`, as Zeek writes it. `\\` and
-    /// `\.` are the canonical escapes and stay; any other backslash is `\x5c`. So names that differ
-    /// are spelled differently: the byte ff is `\xff`, and a backslash before `xff` is `\x5cxff`.
+    /// terminal, and the same in every format. Every other byte is `\xHH`, as Zeek writes it. `\\`
+    /// and `\.` are the canonical escapes and stay; any other backslash is `\x5c`. So names that
+    /// differ are spelled differently: the byte ff is `\xff`, and a backslash before `xff` is
+    /// `\x5cxff`.
     pub fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         // Nearly every name, and told in a few instructions.

@@ -30,8 +30,9 @@
 //! headers an IP packet; each layer is tried once, so work is linear and recursion is shallow.
 //!
 //! Cost: Ethernet, IPv4 or IPv6, TCP or UDP is one straight line without allocation
-//! ([`decode_plain`]); everything else is behind calls that are not inlined. `cargo bench -p larder-wire --bench packet` says how
-//! much: 5 to 8 ns there, 14 behind one VLAN tag, 30 to 50 in a tunnel.
+//! ([`decode_plain`]); everything else is behind calls that are not inlined. `cargo bench -p
+//! larder-wire --bench packet` says how much: 5 to 8 ns there, 14 behind one VLAN tag, 30 to 50 in
+//! a tunnel.
 
 mod ip;
 mod link;

@@ -64,7 +64,8 @@ fn read(text: &str, form: fn(&IpAddr) -> IpAddr) -> Result<(IpAddr, Prefix), NoP
 }
 
 impl Prefix {
-    /// Reads `address/bits`; an address alone is a network of one. Bits after those of the network must not be set.
+    /// Reads `address/bits`; an address alone is a network of one. Bits after those of the network
+    /// must not be set.
     pub fn parse(text: &str) -> Result<Prefix, NoPrefix> {
         let (address, prefix) = read(text, IpAddr::to_canonical)?;
         if family(address).1 == prefix.first { Ok(prefix) } else { Err(NoPrefix::Rest) }
@@ -144,7 +145,8 @@ impl fmt::Display for Prefix {
 mod tests {
     use super::*;
 
-    /// A network has its addresses and no others, at either end of its length; what is none is refused.
+    /// A network has its addresses and no others, at either end of its length; what is none is
+    /// refused.
     #[test]
     fn networks() {
         for (prefix, address, is_in) in [

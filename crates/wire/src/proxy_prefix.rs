@@ -1,6 +1,6 @@
 //! The PROXY protocol's header, which a proxy puts before a client's stream to say whose it is
-//! (HAProxy's "The PROXY protocol, versions 1 and 2"). Only its length matters here: the TLS or HTTP
-//! that names a server begins behind it.
+//! (HAProxy's "The PROXY protocol, versions 1 and 2"). Only its length matters here: the TLS or
+//! HTTP that names a server begins behind it.
 
 /// Longest header of version 1 with its line end.
 const V1_BYTES_MAX: usize = 107;

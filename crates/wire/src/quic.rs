@@ -1,7 +1,7 @@
-//! The server name that a QUIC client states itself: the ClientHello in its Initial packets
-//! (RFC 9000, RFC 9001; version 2 of RFC 9369; drafts 22 to 34; Facebook's mvfst, which numbers
-//! drafts 22 and 27 in its own way; Google's T050 and T051). Google QUIC before TLS sends a hello of
-//! its own: sealed alike in Q050, in the clear in Q046 and before (module [`google`]).
+//! The server name that a QUIC client states itself: the ClientHello in its Initial packets (RFC
+//! 9000, RFC 9001; version 2 of RFC 9369; drafts 22 to 34; Facebook's mvfst, which numbers drafts
+//! 22 and 27 in its own way; Google's T050 and T051). Google QUIC before TLS sends a hello of its
+//! own: sealed alike in Q050, in the clear in Q046 and before (module [`google`]).
 //!
 //! Initial packets are sealed with keys that follow from the first connection ID which the client
 //! chose, so anyone on the path may open them. A ClientHello with post-quantum key shares needs two
@@ -54,9 +54,9 @@ pub fn looks_like_initial(datagram: &[u8]) -> bool {
         && header::parse(datagram).is_some_and(|header| header.kind == Kind::Initial)
 }
 
-/// True when the datagram may be one of the first of a client: it begins with an Initial packet, with
-/// a 0-RTT packet (the Initial may come later), with a version that only makes the server negotiate,
-/// or with a hello of Google QUIC.
+/// True when the datagram may be one of the first of a client: it begins with an Initial packet,
+/// with a 0-RTT packet (the Initial may come later), with a version that only makes the server
+/// negotiate, or with a hello of Google QUIC.
 #[inline]
 pub fn may_begin(datagram: &[u8]) -> bool {
     match datagram.first() {

@@ -1,8 +1,8 @@
 //! Where a packet's addresses are valid: its VLAN tags, and the identifier of its overlay network.
 //!
-//! Two networks may use the same private addresses. What tells them apart on a wire that carries both is a VLAN ID, a VNI of
-//! VXLAN or Geneve, or a key of GRE. A [`Scope`] is all of them in one number, exactly, so that it compares as cheaply as a
-//! port.
+//! Two networks may use the same private addresses. What tells them apart on a wire that carries
+//! both is a VLAN ID, a VNI of VXLAN or Geneve, or a key of GRE. A [`Scope`] is all of them in one
+//! number, exactly, so that it compares as cheaply as a port.
 //!
 //! ```text
 //! bits  0 .. 12   outermost VLAN ID        0: no tag, or a tag that carries a priority only
@@ -11,10 +11,11 @@
 //! bits 56 .. 58   what that is             0: there is none
 //! ```
 //!
-//! Limits: of more than two tags those between are left out, and of nested tunnels the innermost identifier counts. Tags
-//! count wherever they stand, around a tunnel or in it.
+//! Limits: of more than two tags those between are left out, and of nested tunnels the innermost
+//! identifier counts. Tags count wherever they stand, around a tunnel or in it.
 
-/// The network in which a packet's addresses are valid. The default is a packet without tags and identifiers.
+/// The network in which a packet's addresses are valid. The default is a packet without tags and
+/// identifiers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope(u64);
 
@@ -55,8 +56,8 @@ impl Scope {
         self.0 == 0
     }
 
-    /// What is behind a VLAN tag with this tag control information (IEEE 802.1Q). ID 0 is no VLAN: such a tag carries a
-    /// priority.
+    /// What is behind a VLAN tag with this tag control information (IEEE 802.1Q). ID 0 is no VLAN:
+    /// such a tag carries a priority.
     #[inline]
     pub const fn tagged(self, control: u16) -> Scope {
         let id = control as u64 & VLAN_MASK;
@@ -120,7 +121,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What went into a scope comes out of it, and two are equal only where all of it is: the number is exact.
+        /// What went into a scope comes out of it, and two are equal only where all of it is: the
+        /// number is exact.
         #[test]
         fn scopes_are_exact(tags in prop::collection::vec(0u16..5, 0..4), id in prop::option::of((any::<bool>(), 0u32..3))) {
             let scope = tags.iter().fold(Scope::NONE, |scope, tag| scope.tagged(0xe000 | tag));

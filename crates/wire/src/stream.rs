@@ -23,10 +23,10 @@
 //! 3. What a byte is, its first writer says; later segments only fill holes.
 //! 4. The budget is charged exactly [`Stream::held_bytes`].
 //!
-//! Bounds: [`STREAM_BYTES_MAX`] bytes and [`PIECES_MAX`] pieces a stream, and a [`Budget`] that many
-//! streams share; each of the few rewinds may add one piece to that. Cost: a segment in order is one copy; any other is a binary search and a shift
-//! of at most [`PIECES_MAX`] small entries, whatever the sender does. A stream whose bytes are all
-//! consumed holds no memory.
+//! Bounds: [`STREAM_BYTES_MAX`] bytes and [`PIECES_MAX`] pieces a stream, and a [`Budget`] that
+//! many streams share; each of the few rewinds may add one piece to that. Cost: a segment in order
+//! is one copy; any other is a binary search and a shift of at most [`PIECES_MAX`] small entries,
+//! whatever the sender does. A stream whose bytes are all consumed holds no memory.
 
 mod resync;
 

@@ -8,9 +8,9 @@
 //!
 //! Borrowed throughout; only a hello that is spread over several records is copied once.
 //!
-//! Strict where it matters: a length that does not fit exactly makes the hello [`Hello::Malformed`],
-//! and a malformed hello names nothing. What is in a name is not judged here: see
-//! [`http::host_name`](crate::http::host_name).
+//! Strict where it matters: a length that does not fit exactly makes the hello
+//! [`Hello::Malformed`], and a malformed hello names nothing. What is in a name is not judged here:
+//! see [`http::host_name`](crate::http::host_name).
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,8 +1,8 @@
 //! Headers of Zeek's logs.
 //!
-//! A log is a table between header lines that start with `#`: `#separator` (one octet, escaped) opens a
-//! header, `#set_separator`, `#empty_field` and `#unset_field` give the marks, `#fields` and `#types` the
-//! columns. Concatenated logs repeat the header, with other columns perhaps.
+//! A log is a table between header lines that start with `#`: `#separator` (one octet, escaped)
+//! opens a header, `#set_separator`, `#empty_field` and `#unset_field` give the marks, `#fields`
+//! and `#types` the columns. Concatenated logs repeat the header, with other columns perhaps.
 
 use std::borrow::Cow;
 
@@ -48,8 +48,8 @@ pub enum HeaderLine {
 }
 
 impl Header {
-    /// Takes a line that begins with `#`, without its terminator; `None` for one that can't be read,
-    /// which changes nothing.
+    /// Takes a line that begins with `#`, without its terminator; `None` for one that can't be
+    /// read, which changes nothing.
     pub fn read(&mut self, line: &[u8]) -> Option<HeaderLine> {
         let line = line.strip_prefix(b"#").unwrap_or(line);
         let one = |text: &[u8]| match unescape(text).as_ref() {

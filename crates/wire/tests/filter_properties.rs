@@ -1,4 +1,5 @@
-//! Filters that nobody means well: no text panics, what compiles is sound, and what is refused says where and what next.
+//! Filters that nobody means well: no text panics, what compiles is sound, and what is refused says
+//! where and what next.
 
 mod filter_support;
 
@@ -9,8 +10,9 @@ use larder_wire::filter::{
 };
 use proptest::prelude::*;
 
-/// What the kernel asks of a program: jumps go forward and stay inside, the last instruction returns, scratch words are
-/// written before they are read on every way, no division by a constant 0.
+/// What the kernel asks of a program: jumps go forward and stay inside, the last instruction
+/// returns, scratch words are written before they are read on every way, no division by a constant
+/// 0.
 fn assert_sound(program: &[Instruction]) {
     assert!((1..=INSTRUCTIONS_MAX).contains(&program.len()));
     assert!(matches!(program.last().expect("one").code, 0x06), "the end returns");
@@ -155,7 +157,8 @@ fn generated_filters_are_sound() {
     }
 }
 
-/// The limits hold, and below them nothing overflows a stack: nesting, length, and jumps that are too far for an octet.
+/// The limits hold, and below them nothing overflows a stack: nesting, length, and jumps that are
+/// too far for an octet.
 #[test]
 fn limits_hold() {
     let nested = |depth: usize| format!("{}tcp{}", "(".repeat(depth), ")".repeat(depth));

@@ -1,7 +1,9 @@
-//! Filters against tcpdump: on every frame of the captures, on cut and damaged ones, ours takes what tcpdump takes.
+//! Filters against tcpdump: on every frame of the captures, on cut and damaged ones, ours takes
+//! what tcpdump takes.
 //!
-//! The filters are a list by hand and as many as the seed gives from the language's grammar. The captures are those of
-//! `tests/captures` and the shared ones; all frames of a link type go into one file.
+//! The filters are a list by hand and as many as the seed gives from the language's grammar. The
+//! captures are those of `tests/captures` and the shared ones; all frames of a link type go into
+//! one file.
 
 mod filter_support;
 mod packet_support;
@@ -23,7 +25,8 @@ struct Cut {
     original_len: u32,
 }
 
-/// The link types, with what tcpdump calls them, and how many filters at least take some frames and leave some.
+/// The link types, with what tcpdump calls them, and how many filters at least take some frames and
+/// leave some.
 const LINKS: [(LinkType, u32, usize); 5] = [
     (LinkType::Ethernet, 1, 100),
     (LinkType::RawIp, 101, 60),
@@ -162,7 +165,8 @@ fn ours(program: &[Instruction], frames: &[Cut]) -> Vec<usize> {
     (0..frames.len()).filter(|index| takes(&frames[*index])).collect()
 }
 
-/// For one kind of frames: every filter takes the same of both. Returns how often something, but not all, was taken.
+/// For one kind of frames: every filter takes the same of both. Returns how often something, but
+/// not all, was taken.
 fn compare(
     name: &str,
     link: LinkType,
@@ -204,8 +208,8 @@ fn generated(seed: u64, link: LinkType) -> Vec<String> {
     (0..GENERATED).map(|_| grammar.filter()).collect()
 }
 
-/// Whole frames: both take the same. What was written by hand, with tcpdump as people run it; what was generated, without
-/// its optimiser, which drops loads that would fail (`icmp[33] < 29 or ip`).
+/// Whole frames: both take the same. What was written by hand, with tcpdump as people run it; what
+/// was generated, without its optimiser, which drops loads that would fail (`icmp[33] < 29 or ip`).
 #[test]
 fn filters_take_what_tcpdump_takes() {
     if !has_tcpdump("filters_take_what_tcpdump_takes") {
@@ -222,7 +226,8 @@ fn filters_take_what_tcpdump_takes() {
     }
 }
 
-/// Cut and damaged frames: loads fail in the same places. tcpdump's optimiser may drop a load, so it is off.
+/// Cut and damaged frames: loads fail in the same places. tcpdump's optimiser may drop a load, so
+/// it is off.
 #[test]
 fn filters_fail_where_tcpdump_fails() {
     if !has_tcpdump("filters_fail_where_tcpdump_fails") {
@@ -242,8 +247,9 @@ fn filters_fail_where_tcpdump_fails() {
     }
 }
 
-/// Live, where the kernel keeps the outer VLAN tag aside: the program that tcpdump would load into a socket on the
-/// loopback interface decides the same, for frames with a tag aside, in the frame, both and none.
+/// Live, where the kernel keeps the outer VLAN tag aside: the program that tcpdump would load into
+/// a socket on the loopback interface decides the same, for frames with a tag aside, in the frame,
+/// both and none.
 #[test]
 fn live_programs_decide_as_tcpdumps() {
     const NAME: &str = "live_programs_decide_as_tcpdumps";

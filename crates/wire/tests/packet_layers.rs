@@ -403,8 +403,8 @@ fn addresses_in(link_type: u16, frame: &[u8]) -> String {
     found.join(" ")
 }
 
-/// Each header of IP has its addresses, outer and inner, in first fragments, quoted by ICMP errors, cut or not, and so has ARP;
-/// also where the frame gives no packet.
+/// Each header of IP has its addresses, outer and inner, in first fragments, quoted by ICMP errors,
+/// cut or not, and so has ARP; also where the frame gives no packet.
 #[test]
 fn addresses_of_all_headers() {
     const INNER: &str = "10.0.9.1 10.0.9.2";
@@ -434,7 +434,8 @@ fn addresses_of_all_headers() {
         assert_eq!(addresses_in(101, &ipv4(1, 1, &message)), format!("10.0.1.1 10.0.1.2{rest}"));
     }
 
-    // No packet, but addresses: a malformed transport header, a header of IP that is cut in its destination, ARP.
+    // No packet, but addresses: a malformed transport header, a header of IP that is cut in its
+    // destination, ARP.
     let broken = ipv4(1, 6, &[0; 9]);
     assert_eq!(decode(101, &broken), Err(Skip::TransportMalformed));
     assert_eq!(addresses_in(101, &broken), "10.0.1.1 10.0.1.2");

@@ -30,7 +30,8 @@ fn assert_sound(frame: &[u8], packet: &Packet) {
     }
 }
 
-/// The addresses of the packet that is found are among those of the frame, which are no more than so many headers have.
+/// The addresses of the packet that is found are among those of the frame, which are no more than
+/// so many headers have.
 fn assert_addresses(link_type: u16, frame: &[u8]) {
     let mut all = Vec::new();
     addresses(link_type, frame, &mut |addr| all.push(addr));

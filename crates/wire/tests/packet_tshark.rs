@@ -291,8 +291,8 @@ fn odd_frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Compares the addresses of a file's packets; false: tshark is not installed. `is_cut`: its frames end somewhere, where tshark
-/// often gives up before the last address that is there.
+/// Compares the addresses of a file's packets; false: tshark is not installed. `is_cut`: its frames
+/// end somewhere, where tshark often gives up before the last address that is there.
 fn compare_addresses(path: &Path, is_cut: bool, tally: &mut Tally) -> bool {
     let fields = ["ip.addr", "ipv6.addr", "arp.src.proto_ipv4", "arp.dst.proto_ipv4"];
     let Some(lines) = tshark(path, "FALSE", &fields) else { return false };
@@ -318,8 +318,9 @@ fn compare_addresses(path: &Path, is_cut: bool, tally: &mut Tally) -> bool {
     true
 }
 
-/// On every packet of every capture, and of generated frames with every encapsulation, the addresses in headers of IP, outer,
-/// inner and quoted, and in ARP are those that tshark shows. Of frames that end anywhere they are no fewer.
+/// On every packet of every capture, and of generated frames with every encapsulation, the
+/// addresses in headers of IP, outer, inner and quoted, and in ARP are those that tshark shows. Of
+/// frames that end anywhere they are no fewer.
 #[test]
 fn addresses_as_tshark_shows_them() {
     let folder = std::env::temp_dir().join(format!("larder-addresses-{}", std::process::id()));

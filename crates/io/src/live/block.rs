@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. All is read through checked slices: a header that contradicts the block ends it, and nothing outside is read.
+//! 1. All is read through checked slices: a header that contradicts the block ends it, and nothing
+//!    outside is read.
 //! 2. A walk ends: the packets left are counted down, and each begins behind the one before.
 //! 3. What is appended is a row of whole Enhanced Packet Blocks, little-endian.
 //!
@@ -66,7 +67,8 @@ pub(super) struct Shape {
     pub interface: u32,
     /// What frames begin with.
     pub link: Link,
-    /// A loopback is among what the ring has: it shows each frame as it goes and as it comes, and the second counts.
+    /// A loopback is among what the ring has: it shows each frame as it goes and as it comes, and
+    /// the second counts.
     pub has_loopback: bool,
     /// Octets of a frame that are kept.
     pub snap_bytes: usize,
@@ -112,7 +114,8 @@ impl Cursor {
         self.left
     }
 
-    /// The stamp of the next packet, nanoseconds; `None` at the end, or where the block has no more than it promised.
+    /// The stamp of the next packet, nanoseconds; `None` at the end, or where the block has no more
+    /// than it promised.
     #[inline]
     pub fn time_ns(&self, block: &[u8]) -> Option<u64> {
         if self.left == 0 {
@@ -128,8 +131,8 @@ fn stamp_ns(header: &[u8; HEADER_BYTES]) -> u64 {
     word(4) * 1_000_000_000 + word(8)
 }
 
-/// Appends the packets from `cursor` on that are stamped `until_ns` or earlier, until `out` has `bytes_max` octets or more.
-/// The first is appended whatever its stamp is.
+/// Appends the packets from `cursor` on that are stamped `until_ns` or earlier, until `out` has
+/// `bytes_max` octets or more. The first is appended whatever its stamp is.
 pub(super) fn copy(
     block: &[u8],
     cursor: &mut Cursor,
@@ -251,7 +254,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// With the header that stands for a link layer; a tag stands behind it, as one does behind Ethernet addresses.
+    /// With the header that stands for a link layer; a tag stands behind it, as one does behind
+    /// Ethernet addresses.
     fn append_cooked(&self, shape: &Shape, tag: Option<[u8; 4]>, out: &mut Vec<u8>) {
         let address = self.address;
         let mut front = [0; SLL2_BYTES + 4];
@@ -409,8 +413,8 @@ mod tests {
         }
     }
 
-    /// Every frame of a block is a packet block, whole and with its stamp, whatever its length is modulo four, and is
-    /// what the writer of captures makes of it.
+    /// Every frame of a block is a packet block, whole and with its stamp, whatever its length is
+    /// modulo four, and is what the writer of captures makes of it.
     #[test]
     fn frames_are_copied() {
         let frames: Vec<Vec<u8>> = (14..30u8).map(|n| vec![n; usize::from(n)]).collect();
@@ -426,8 +430,9 @@ mod tests {
         assert_eq!(out, expected);
     }
 
-    /// A tag that the kernel took off stands behind the addresses again, of the kind that it was; where a second one
-    /// is in the frame, before that one. A frame cut at its addresses has no room for one.
+    /// A tag that the kernel took off stands behind the addresses again, of the kind that it was;
+    /// where a second one is in the frame, before that one. A frame cut at its addresses has no
+    /// room for one.
     #[test]
     fn tags_are_put_back() {
         let mut frame: Vec<u8> = (0..60).collect();
@@ -463,7 +468,8 @@ mod tests {
         }
     }
 
-    /// Frames without a link layer get the header of SLL2, with a tag behind it where there was one.
+    /// Frames without a link layer get the header of SLL2, with a tag behind it where there was
+    /// one.
     #[test]
     fn a_header_stands_for_the_link() {
         let shape = Shape { link: Link::Cooked, ..SHAPE };
@@ -478,7 +484,8 @@ mod tests {
         assert_eq!(found[1].1, 44);
     }
 
-    /// A copy ends at a stamp and at a length, and goes on from there without a loss; frames are cut at the snap length.
+    /// A copy ends at a stamp and at a length, and goes on from there without a loss; frames are
+    /// cut at the snap length.
     #[test]
     fn copies_go_on() {
         let frames: Vec<Vec<u8>> = (0..9u8).map(|n| vec![n; 100]).collect();
@@ -505,9 +512,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever headers say, nothing outside the block is read, the walk ends, and what is appended is a row of whole
-        /// packet blocks whose frames are in the block: sound blocks with words overwritten, and octets without sense.
-        /// Invariants 1, 2 and 3.
+        /// Whatever headers say, nothing outside the block is read, the walk ends, and what is
+        /// appended is a row of whole packet blocks whose frames are in the block: sound blocks
+        /// with words overwritten, and octets without sense. Invariants 1, 2 and 3.
         #[test]
         fn no_block_harms(
             octets in prop::collection::vec(any::<u8>(), 0..400),

@@ -1,8 +1,8 @@
 //! What a live capture counts: by the kernel, and by us.
 //!
-//! The kernel forgets what it counted when it is asked, so whoever asks adds it up here, one at a time. The reader asks
-//! twice a second while it reads; who shows counters calls [`LiveCounts::refresh`], and so sees what is dropped also while
-//! nobody reads.
+//! The kernel forgets what it counted when it is asked, so whoever asks adds it up here, one at a
+//! time. The reader asks twice a second while it reads; who shows counters calls
+//! [`LiveCounts::refresh`], and so sees what is dropped also while nobody reads.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use crate::pool::lock;
 pub struct InterfaceCounts {
     /// Its name.
     pub name: String,
-    /// Frames that the kernel put into rings, or gave by AF_XDP: after the filter, without those dropped. At `any` those of
-    /// the loopback count twice.
+    /// Frames that the kernel put into rings, or gave by AF_XDP: after the filter, without those
+    /// dropped. At `any` those of the loopback count twice.
     pub received: AtomicU64,
     /// Frames that were handed on in batches; the others of `received` are still in the rings.
     pub delivered: AtomicU64,
@@ -117,7 +117,8 @@ impl LiveCounts {
         });
     }
 
-    /// Asks a last time, and lets the sockets go: whoever shows counts later does not keep rings alive.
+    /// Asks a last time, and lets the sockets go: whoever shows counts later does not keep rings
+    /// alive.
     pub(super) fn close(&self) {
         self.forget_where(|_, _| true);
     }

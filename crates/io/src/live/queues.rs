@@ -1,13 +1,14 @@
 //! Frames of an interface's queues by AF_XDP, beside its rings.
 //!
 //! Who is asked for this gets every frame that comes by the interface and is not longer than
-//! [`RECEIVED_BYTES_MAX`](crate::xdp::RECEIVED_BYTES_MAX) before the kernel has made anything of it, and the kernel's network
-//! does not get it: the interface must be there for the capture alone. Longer frames, and those that this machine sends, come
-//! by the rings.
+//! [`RECEIVED_BYTES_MAX`](crate::xdp::RECEIVED_BYTES_MAX) before the kernel has made anything of
+//! it, and the kernel's network does not get it: the interface must be there for the capture alone.
+//! Longer frames, and those that this machine sends, come by the rings.
 //!
-//! The kernel does not stamp such frames: the time is that at which some dozens of them were taken together, up to
-//! `batch_ms` after they came. Frames by rings may stand beside them out of order by as much as a block waits. A card that
-//! takes tags of VLANs off (`ethtool -K IFACE rxvlan off` stops it) has taken them off for good.
+//! The kernel does not stamp such frames: the time is that at which some dozens of them were taken
+//! together, up to `batch_ms` after they came. Frames by rings may stand beside them out of order
+//! by as much as a block waits. A card that takes tags of VLANs off (`ethtool -K IFACE rxvlan off`
+//! stops it) has taken them off for good.
 //!
 //! Bounds: the memory of a queue is `ring_bytes`, 128 MiB at most.
 

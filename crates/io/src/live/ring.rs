@@ -1,20 +1,22 @@
-//! One socket of AF_PACKET with its ring: blocks of memory that the kernel fills with frames and we empty.
+//! One socket of AF_PACKET with its ring: blocks of memory that the kernel fills with frames and we
+//! empty.
 //!
 //! ```text
 //! kernel's   it writes frames, and nobody reads           leaves by: full, or `retire_ms` old and not empty
 //! ours       frames are copied out, and nobody writes     leaves by: `give_back`
 //! ```
 //!
-//! Blocks change hands in order, round and round. Where the next one is still ours the kernel drops frames and counts
-//! them (it *freezes*); it neither waits nor grows.
+//! Blocks change hands in order, round and round. Where the next one is still ours the kernel drops
+//! frames and counts them (it *freezes*); it neither waits nor grows.
 //!
 //! Invariants
 //! 1. The mapping has `block_count` blocks of `block_bytes`, and is there while the ring lives.
-//! 2. A block whose status has `TP_STATUS_USER` is ours: the kernel writes nothing to it until the status says otherwise.
-//!    Only `give_back` makes it say so, with Release after the last read; it borrows the ring mutably, so that no slice of
-//!    the block is left.
+//! 2. A block whose status has `TP_STATUS_USER` is ours: the kernel writes nothing to it until the
+//!    status says otherwise. Only `give_back` makes it say so, with Release after the last read; it
+//!    borrows the ring mutably, so that no slice of the block is left.
 //! 3. One value of ours takes the blocks of a mapping.
-//! 4. Of a block that is the kernel's no more is looked at than status and count, each a word that is read at once.
+//! 4. Of a block that is the kernel's no more is looked at than status and count, each a word that
+//!    is read at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,19 +37,22 @@ const KERNEL: u32 = 0;
 /// In the status: the block's time was over before it was full.
 const TIMED_OUT: u32 = 1 << 5;
 
-/// Bytes of a block. A block is lost for other frames once its time is over, so blocks are small: while nobody reads, a ring of
-/// 64 MiB has room for 2,048 times `retire_ms`, or for as many bytes if these are fewer.
+/// Bytes of a block. A block is lost for other frames once its time is over, so blocks are small:
+/// while nobody reads, a ring of 64 MiB has room for 2,048 times `retire_ms`, or for as many bytes
+/// if these are fewer.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// Bytes of a block for frames that [`LONG_FROM_BYTES`] tells from others: enough for the longest that cards and the kernel put
-/// together (64 KiB).
+/// Bytes of a block for frames that [`LONG_FROM_BYTES`] tells from others: enough for the longest
+/// that cards and the kernel put together (64 KiB).
 const LONG_BLOCK_BYTES: usize = 128 << 10;
 
-/// Frames that are longer have a ring of their own: the kernel would cut them off at the end of a block. A block has room for one
-/// frame of this length, the headers before it, and the kernel's alignment of both.
+/// Frames that are longer have a ring of their own: the kernel would cut them off at the end of a
+/// block. A block has room for one frame of this length, the headers before it, and the kernel's
+/// alignment of both.
 pub(super) const LONG_FROM_BYTES: usize = BLOCK_BYTES - 512;
 
-/// How many bytes of blocks are worth a batch before the time of the block that is being filled is over.
+/// How many bytes of blocks are worth a batch before the time of the block that is being filled is
+/// over.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Which frames a ring is for.
@@ -71,7 +76,8 @@ pub(super) struct Request {
     features: u32,
 }
 
-/// What ring has so many bytes, rounded down to whole blocks, two at least: bytes of a block, and their number.
+/// What ring has so many bytes, rounded down to whole blocks, two at least: bytes of a block, and
+/// their number.
 pub(super) fn geometry(ring_bytes: u64, frames: Frames) -> (usize, usize) {
     let ring_bytes = usize::try_from(ring_bytes).unwrap_or(usize::MAX).min(1 << 31);
     let block_bytes = match frames {
@@ -107,7 +113,8 @@ pub(super) struct Ring {
     block_count: usize,
     /// The next block to be emptied.
     at: usize,
-    /// When each block from `at` on was seen to be ours, milliseconds, and whether its time was over.
+    /// When each block from `at` on was seen to be ours, milliseconds, and whether its time was
+    /// over.
     seen: VecDeque<(u64, bool)>,
     /// Of them, those whose time was over.
     timed_out: usize,
@@ -118,7 +125,8 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Gives a socket a ring, before it is bound: so nothing is lost or seen that is not in the ring.
+    /// Gives a socket a ring, before it is bound: so nothing is lost or seen that is not in the
+    /// ring.
     pub fn new(
         socket: Arc<OwnedFd>,
         (ring_bytes, frames): (u64, Frames),
@@ -139,8 +147,8 @@ impl Ring {
         let bytes = block_bytes * block_count;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let fd = socket.as_raw_fd();
-        // SAFETY: a new mapping at an address that the kernel chooses; it shares blocks with the kernel, which keeps to the
-        // rules of the file's head.
+        // SAFETY: a new mapping at an address that the kernel chooses; it shares blocks with the
+        // kernel, which keeps to the rules of the file's head.
         let start =
             unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
         let start = match NonNull::new(start.cast::<u8>()) {
@@ -187,8 +195,8 @@ impl Ring {
         }
     }
 
-    /// Whether what was discovered is worth a batch: a block's time was over, so that more would only wait; or it is much; or it
-    /// waited for `batch_ms`; or some of it was given already.
+    /// Whether what was discovered is worth a batch: a block's time was over, so that more would
+    /// only wait; or it is much; or it waited for `batch_ms`; or some of it was given already.
     pub fn is_ripe(&self, now_ms: u64, batch_ms: u64) -> bool {
         let Some((seen_ms, _)) = self.seen.front() else { return false };
         self.timed_out > 0
@@ -197,12 +205,14 @@ impl Ring {
             || self.cursor.is_some()
     }
 
-    /// When the block that is being emptied was seen to be ours, milliseconds; `None`: there is none.
+    /// When the block that is being emptied was seen to be ours, milliseconds; `None`: there is
+    /// none.
     pub fn seen_ms(&self) -> Option<u64> {
         self.seen.front().map(|(seen_ms, _)| *seen_ms)
     }
 
-    /// Whether the kernel has written frames into the block that is next to be ours, where none is ours.
+    /// Whether the kernel has written frames into the block that is next to be ours, where none is
+    /// ours.
     pub fn has_unfinished(&self) -> bool {
         // It counts frames when they are written, from 0 (see `give_back`).
         self.seen.is_empty() && self.word(self.at, COUNT_AT).load(Ordering::Acquire) > 0
@@ -213,7 +223,8 @@ impl Ring {
         self.seen.len() * 2 > self.block_count
     }
 
-    /// The stamp of the next frame, nanoseconds, of the blocks discovered. Gives back blocks that have no more.
+    /// The stamp of the next frame, nanoseconds, of the blocks discovered. Gives back blocks that
+    /// have no more.
     pub fn head_ns(&mut self) -> Option<u64> {
         while !self.seen.is_empty() {
             let block = self.block();
@@ -228,7 +239,8 @@ impl Ring {
         None
     }
 
-    /// Appends frames of the block that is being emptied, as [`copy`] does; the block is given back with its last one.
+    /// Appends frames of the block that is being emptied, as [`copy`] does; the block is given back
+    /// with its last one.
     pub fn copy(
         &mut self,
         shape: &Shape,
@@ -269,7 +281,8 @@ impl Ring {
     fn block(&self) -> &[u8] {
         assert!(!self.seen.is_empty(), "the block is ours");
         let start = self.at * self.block_bytes;
-        // SAFETY: within the mapping (invariant 1), ours, and so not written while it is borrowed (invariant 2).
+        // SAFETY: within the mapping (invariant 1), ours, and so not written while it is borrowed
+        // (invariant 2).
         unsafe {
             std::slice::from_raw_parts(self.mapping.start.add(start).as_ptr(), self.block_bytes)
         }
@@ -278,8 +291,9 @@ impl Ring {
     /// A word of a block's descriptor.
     fn word(&self, number: usize, at: usize) -> &AtomicU32 {
         assert!(number < self.block_count && at <= COUNT_AT);
-        // SAFETY: within the mapping (invariant 1), a multiple of 4; shared with the kernel (invariant 4), which uses it as
-        // an atomic too. Slices of our blocks are only read, and the kernel does not write to these (invariant 2).
+        // SAFETY: within the mapping (invariant 1), a multiple of 4; shared with the kernel
+        // (invariant 4), which uses it as an atomic too. Slices of our blocks are only read, and
+        // the kernel does not write to these (invariant 2).
         unsafe { self.mapping.start.add(number * self.block_bytes + at).cast().as_ref() }
     }
 

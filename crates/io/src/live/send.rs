@@ -1,7 +1,8 @@
-//! Sends frames by an interface as fast as it takes them, for measurements. Nothing in larder's work sends frames.
+//! Sends frames by an interface as fast as it takes them, for measurements. Nothing in larder's
+//! work sends frames.
 //!
-//! Invariant: the headers point to the row of vectors, and those to the frames' octets; neither is changed, moved, or
-//! dropped while the value lives.
+//! Invariant: the headers point to the row of vectors, and those to the frames' octets; neither is
+//! changed, moved, or dropped while the value lives.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -37,7 +38,8 @@ pub struct Sent {
 }
 
 impl FrameSender {
-    /// Opens an interface for frames, which begin with its link layer's header. It receives nothing.
+    /// Opens an interface for frames, which begin with its link layer's header. It receives
+    /// nothing.
     pub fn open(interface: &str, frames: Vec<Vec<u8>>) -> Result<FrameSender, LiveError> {
         let failed = |what| move |error| LiveError::Kernel { what, error };
         let socket = socket::open(Link::Ethernet)?;
@@ -68,8 +70,8 @@ impl FrameSender {
     /// Sends the next frames of the row, some dozens. None where the interface has no room now.
     pub fn send(&mut self) -> io::Result<Sent> {
         let count = BATCH.min(self.headers.len() - self.at);
-        // SAFETY: as many headers as are counted, whose vectors and octets are there by the invariant; the kernel reads
-        // the octets, and writes lengths into the headers.
+        // SAFETY: as many headers as are counted, whose vectors and octets are there by the
+        // invariant; the kernel reads the octets, and writes lengths into the headers.
         let sent = unsafe {
             let headers = self.headers[self.at..].as_mut_ptr();
             check(libc::sendmmsg(self.socket.as_raw_fd(), headers, count as u32, 0))

@@ -31,7 +31,8 @@ const STAMP_EVERYTHING: c_int = 1;
 
 /// Hardware whose frames begin with IP: RAWIP, TUNNEL, TUNNEL6, SIT, NONE.
 const RAW_IP: [u16; 5] = [519, 768, 769, 776, 0xfffe];
-/// Hardware whose link layer says nothing that is needed: PPP, IPGRE, IP6GRE, RAWIP of modems has none.
+/// Hardware whose link layer says nothing that is needed: PPP, IPGRE, IP6GRE, RAWIP of modems has
+/// none.
 const COOKED: [u16; 3] = [512, 778, 823];
 
 /// An interface as it is now.
@@ -62,7 +63,8 @@ pub(super) fn open(link: Link) -> Result<OwnedFd, LiveError> {
     Ok(socket)
 }
 
-/// Sets an option whose value is plain data that points to nothing, or to memory that outlives the call.
+/// Sets an option whose value is plain data that points to nothing, or to memory that outlives the
+/// call.
 pub(super) fn set_packet_option<T>(
     socket: &OwnedFd,
     level: c_int,
@@ -87,7 +89,8 @@ pub(super) fn set_filter(socket: &OwnedFd, filter: &[FilterInstruction]) -> io::
     set_packet_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Has the kernel give the socket frames of an interface, those of one protocol ([`EVERY_PROTOCOL`], 0: none).
+/// Has the kernel give the socket frames of an interface, those of one protocol
+/// ([`EVERY_PROTOCOL`], 0: none).
 pub(super) fn bind(socket: &OwnedFd, index: c_int, protocol: u16) -> io::Result<()> {
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -100,8 +103,8 @@ pub(super) fn bind(socket: &OwnedFd, index: c_int, protocol: u16) -> io::Result<
     Ok(())
 }
 
-/// Joins the sockets of a group, all of which are bound to one interface: each flow is given to one of them. `None` makes
-/// the group. The group's number.
+/// Joins the sockets of a group, all of which are bound to one interface: each flow is given to one
+/// of them. `None` makes the group. The group's number.
 pub(super) fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
     let value = match group {
         Some(group) => c_int::from(group) | FANOUT_HASH << 16,
@@ -113,7 +116,8 @@ pub(super) fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
     Ok(found[0] as u16)
 }
 
-/// Has a loopback show frames once. Kernels before 4.20 cannot; then what goes out is left out by whoever reads.
+/// Has a loopback show frames once. Kernels before 4.20 cannot; then what goes out is left out by
+/// whoever reads.
 pub(super) fn ignore_outgoing(socket: &OwnedFd) {
     let _ = set_packet_option(socket, SOL_PACKET, IGNORE_OUTGOING, &1 as &c_int);
 }
@@ -131,7 +135,8 @@ pub(super) fn be_promiscuous(socket: &OwnedFd, index: c_int) -> io::Result<()> {
     set_packet_option(socket, SOL_PACKET, ADD_MEMBERSHIP, &membership)
 }
 
-/// What the kernel counted since the last call: frames, those of them that it dropped, and how often it had no block.
+/// What the kernel counted since the last call: frames, those of them that it dropped, and how
+/// often it had no block.
 pub(super) fn take_statistics(socket: &OwnedFd) -> io::Result<[u32; 3]> {
     let mut values = [0; 3];
     get_option(socket, SOL_PACKET, STATISTICS, &mut values)?;
@@ -152,7 +157,8 @@ pub(super) fn find(socket: &OwnedFd, name: &str) -> Result<Option<Interface>, Li
     }
     let Some(mut request) = named(name) else { return Ok(None) };
     let failed = |error| LiveError::Kernel { what: "the interface cannot be looked at", error };
-    // SAFETY: each of the calls writes a part of the request, and the part read afterwards is the one that it wrote.
+    // SAFETY: each of the calls writes a part of the request, and the part read afterwards is the
+    // one that it wrote.
     unsafe {
         match ask(socket, libc::SIOCGIFINDEX as c_ulong, &mut request) {
             Err(error) if is_gone(&error) => return Ok(None),
@@ -190,11 +196,13 @@ pub(super) fn is_up(socket: &OwnedFd, index: c_int) -> Option<bool> {
     if index == 0 {
         return Some(true);
     }
-    // The kernel takes an interface that is removed from its sockets: another may have its number already.
+    // The kernel takes an interface that is removed from its sockets: another may have its number
+    // already.
     if bound_to(socket) != Some(index) {
         return None;
     }
-    // SAFETY: all zeros is a valid `ifreq`; the calls write the name and the flags, which are read afterwards.
+    // SAFETY: all zeros is a valid `ifreq`; the calls write the name and the flags, which are read
+    // afterwards.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_ifru.ifru_ifindex = index;
@@ -217,12 +225,14 @@ fn bound_to(socket: &OwnedFd) -> Option<c_int> {
     }
 }
 
-/// Has the interface stamp what it receives, and the socket use these stamps. The text says why not.
+/// Has the interface stamp what it receives, and the socket use these stamps. The text says why
+/// not.
 pub(super) fn use_hardware_time(socket: &OwnedFd, name: &str) -> Result<(), String> {
     let Some(mut request) = named(name) else { return Err("it has no card".to_owned()) };
     let mut wanted = libc::hwtstamp_config { flags: 0, tx_type: 0, rx_filter: STAMP_EVERYTHING };
     request.ifr_ifru.ifru_data = (&raw mut wanted).cast();
-    // SAFETY: the kernel reads and writes a `hwtstamp_config`, which is ours and lives through the call.
+    // SAFETY: the kernel reads and writes a `hwtstamp_config`, which is ours and lives through the
+    // call.
     let set = unsafe { ask(socket, libc::SIOCSHWTSTAMP as c_ulong, &mut request) };
     if let Err(error) = set {
         let mut current = libc::hwtstamp_config { flags: 0, tx_type: 0, rx_filter: 0 };
@@ -247,7 +257,8 @@ pub(super) fn use_hardware_time(socket: &OwnedFd, name: &str) -> Result<(), Stri
 /// Names of the interfaces that there are.
 pub(super) fn names() -> Vec<String> {
     let mut found = Vec::new();
-    // SAFETY: a list that ends in an item of number 0, whose names end in zeros; freed once, and not used after that.
+    // SAFETY: a list that ends in an item of number 0, whose names end in zeros; freed once, and
+    // not used after that.
     unsafe {
         let list = libc::if_nameindex();
         let mut item = list;

@@ -1,5 +1,5 @@
-//! Interfaces in networks of the tests' own: a pair `c0`, `c1`; what is sent by `c1` is captured at `c0`. Every wait is
-//! bounded.
+//! Interfaces in networks of the tests' own: a pair `c0`, `c1`; what is sent by `c1` is captured at
+//! `c0`. Every wait is bounded.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -141,8 +141,9 @@ fn drain(source: &mut Source) -> Vec<Seen> {
     }
 }
 
-/// Every frame comes once, in order, with its octets, its length and a stamp of now, by batches that follow one another;
-/// silence is `Later`; a stop gives what came before it; counters are exact. Invariants 1 and 2.
+/// Every frame comes once, in order, with its octets, its length and a stamp of now, by batches
+/// that follow one another; silence is `Later`; a stop gives what came before it; counters are
+/// exact. Invariants 1 and 2.
 #[test]
 fn every_frame_comes_once() {
     with_network("live::every_frame_comes_once", PAIR, || {
@@ -173,7 +174,8 @@ fn every_frame_comes_once() {
     });
 }
 
-/// Tags of VLANs come as they were sent, one or two, also those that the kernel takes off on the way.
+/// Tags of VLANs come as they were sent, one or two, also those that the kernel takes off on the
+/// way.
 #[test]
 fn tags_are_as_sent() {
     with_network("live::tags_are_as_sent", PAIR, || {
@@ -198,8 +200,9 @@ fn tags_are_as_sent() {
     });
 }
 
-/// Rings too small for what comes: what was lost is counted, to the frame, and what was kept is whole and in order; who
-/// holds all batches does not make the source wait, and may take the rest afterwards.
+/// Rings too small for what comes: what was lost is counted, to the frame, and what was kept is
+/// whole and in order; who holds all batches does not make the source wait, and may take the rest
+/// afterwards.
 #[test]
 fn floods_are_counted() {
     with_network("live::floods_are_counted", PAIR, || {
@@ -234,8 +237,8 @@ fn floods_are_counted() {
     });
 }
 
-/// Several rings share an interface by flows, both directions of one by the same ring, and give one row in order of time
-/// without a loss; what is asked of each ring agrees with that.
+/// Several rings share an interface by flows, both directions of one by the same ring, and give one
+/// row in order of time without a loss; what is asked of each ring agrees with that.
 #[test]
 fn rings_share_by_flow() {
     with_network("live::rings_share_by_flow", PAIR, || {
@@ -304,8 +307,8 @@ fn rings_share_by_flow() {
     });
 }
 
-/// Frames that come while others are read, by rings whose blocks are full or old at different times, are in order of time and
-/// complete.
+/// Frames that come while others are read, by rings whose blocks are full or old at different
+/// times, are in order of time and complete.
 #[test]
 fn rings_keep_in_step() {
     with_network("live::rings_keep_in_step", PAIR, || {
@@ -314,7 +317,8 @@ fn rings_keep_in_step() {
             let sending = std::thread::spawn(|| {
                 let generator = Generator::new("c1");
                 for n in 0..6000u32 {
-                    // One flow is busy, others have a frame now and then; and there are pauses of all lengths.
+                    // One flow is busy, others have a frame now and then; and there are pauses of
+                    // all lengths.
                     let flow = if n % 7 == 0 { n as u16 } else { 1 };
                     generator.send(&frame((flow, 53), n, n as usize % 1000));
                     if n % 100 == 0 {
@@ -352,7 +356,8 @@ fn interfaces_are_told_apart() {
     });
 }
 
-/// A filter decides what comes, from the first frame on, and frames are cut as asked with their length told.
+/// A filter decides what comes, from the first frame on, and frames are cut as asked with their
+/// length told.
 #[test]
 fn filters_and_snap_lengths() {
     with_network("live::filters_and_snap_lengths", PAIR, || {
@@ -386,7 +391,8 @@ fn filters_and_snap_lengths() {
     });
 }
 
-/// Packets to ourselves pass the loopback twice and count once, by its name and by `any`, which puts a header before IP.
+/// Packets to ourselves pass the loopback twice and count once, by its name and by `any`, which
+/// puts a header before IP.
 #[test]
 fn the_loopback_counts_once() {
     with_network("live::the_loopback_counts_once", &[], || {
@@ -421,8 +427,8 @@ fn until(source: &mut Source, what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// An interface that goes down, is removed, is made again: each is seen and counted, ends nothing, and afterwards frames
-/// come again, with one ring and with several, and without any capability.
+/// An interface that goes down, is removed, is made again: each is seen and counted, ends nothing,
+/// and afterwards frames come again, with one ring and with several, and without any capability.
 #[test]
 fn interfaces_come_and_go() {
     with_network("live::interfaces_come_and_go", PAIR, || {
@@ -526,8 +532,8 @@ fn what_is_down_may_come_up() {
     });
 }
 
-/// Whoever keeps the counts of a capture that has ended does not keep its rings: all that the kernel counted is in them, and
-/// nothing more is received.
+/// Whoever keeps the counts of a capture that has ended does not keep its rings: all that the
+/// kernel counted is in them, and nothing more is received.
 #[test]
 fn counts_outlive_the_capture() {
     with_network("live::counts_outlive_the_capture", PAIR, || {
@@ -573,8 +579,8 @@ fn errors_help() {
     });
 }
 
-/// The time of day is compared with the time since boot: corrections are no steps, however far they lead, and a step is
-/// told once, with its sign.
+/// The time of day is compared with the time since boot: corrections are no steps, however far they
+/// lead, and a step is told once, with its sign.
 #[test]
 fn steps_of_the_clock_are_seen() {
     let mut clock = ClockWatch { difference_ns: 0 };
@@ -588,7 +594,8 @@ fn steps_of_the_clock_are_seen() {
     assert_eq!(ClockWatch::start().look(), 0);
 }
 
-/// Rings have whole blocks, at least two, and no more bytes than are asked for where that is enough.
+/// Rings have whole blocks, at least two, and no more bytes than are asked for where that is
+/// enough.
 #[test]
 fn rings_have_whole_blocks() {
     for (asked, blocks, long_blocks) in
@@ -605,8 +612,9 @@ fn rings_have_whole_blocks() {
     }
 }
 
-/// While nobody reads, slow traffic does not use the ring up: frames that come so far apart that each has a block of its own are all
-/// there afterwards, 24 in a ring of 1 MiB. With blocks of 256 KiB four of them were.
+/// While nobody reads, slow traffic does not use the ring up: frames that come so far apart that
+/// each has a block of its own are all there afterwards, 24 in a ring of 1 MiB. With blocks of 256
+/// KiB four of them were.
 #[test]
 fn a_stall_costs_no_slow_traffic() {
     with_network("live::a_stall_costs_no_slow_traffic", PAIR, || {
@@ -623,8 +631,8 @@ fn a_stall_costs_no_slow_traffic() {
     });
 }
 
-/// Frames longer than a block, as cards put them together, come whole, once, and in order with the others; also cut, and where the
-/// longest that is kept fits into a block.
+/// Frames longer than a block, as cards put them together, come whole, once, and in order with the
+/// others; also cut, and where the longest that is kept fits into a block.
 #[test]
 fn long_frames_come_whole() {
     const LONG_PAIR: &[&str] = &[
@@ -658,8 +666,9 @@ fn long_frames_come_whole() {
     });
 }
 
-/// Each change of an interface is reported, and one that cannot be bound again ends the capture, after what was received, with a
-/// reason. With several rings this is where no socket is left, and with any number where its frames are of another kind.
+/// Each change of an interface is reported, and one that cannot be bound again ends the capture,
+/// after what was received, with a reason. With several rings this is where no socket is left, and
+/// with any number where its frames are of another kind.
 #[test]
 fn a_capture_that_would_be_blind_ends() {
     with_network("live::a_capture_that_would_be_blind_ends", PAIR, || {
@@ -720,8 +729,9 @@ fn a_capture_that_would_be_blind_ends() {
     });
 }
 
-/// By AF_XDP every frame comes once and whole, by all queues, those of a flow in order; those too long for it and those sent the other way by
-/// the rings; the kernel gets none of the others. Where there is none, rings do, with a line that says why.
+/// By AF_XDP every frame comes once and whole, by all queues, those of a flow in order; those too
+/// long for it and those sent the other way by the rings; the kernel gets none of the others. Where
+/// there is none, rings do, with a line that says why.
 #[test]
 fn xdp_beside_rings() {
     const PAIR_OF_QUEUES: &[&str] = &[

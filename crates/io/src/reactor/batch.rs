@@ -1,5 +1,5 @@
-//! What a wait found, in the order in which it happened, apart from the reactor: a handler that holds
-//! an event calls the reactor's operations.
+//! What a wait found, in the order in which it happened, apart from the reactor: a handler that
+//! holds an event calls the reactor's operations.
 
 use std::collections::VecDeque;
 use std::fmt;

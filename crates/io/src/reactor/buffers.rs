@@ -1,5 +1,5 @@
-//! Memory that the kernel fills when it pleases: buffers for receiving, and the ring by which they are
-//! given to it.
+//! Memory that the kernel fills when it pleases: buffers for receiving, and the ring by which they
+//! are given to it.
 //!
 //! ```text
 //! ours -> give -> the kernel's -> a completion names it -> taken: an event may be read -> give ...
@@ -7,12 +7,12 @@
 //!
 //! Invariants
 //! 1. A region's memory is mapped as long as anyone shares the region.
-//! 2. Octets of a buffer that is the kernel's are not looked at; those of a buffer that was taken are
-//!    not written to. A buffer is taken by the completion that names it, and given again when no event
-//!    can name it: at a wait, for which the batch is borrowed and empty.
+//! 2. Octets of a buffer that is the kernel's are not looked at; those of a buffer that was taken
+//!    are not written to. A buffer is taken by the completion that names it, and given again when
+//!    no event can name it: at a wait, for which the batch is borrowed and empty.
 //! 3. The kernel reads entries of the ring below `tail`, and never writes them.
-//! 4. While the kernel may write to buffers their region is shared: by the [`Buffers`], which outlive
-//!    the operations that use them, or are leaked (contract of [`Buffers::register`]).
+//! 4. While the kernel may write to buffers their region is shared: by the [`Buffers`], which
+//!    outlive the operations that use them, or are leaked (contract of [`Buffers::register`]).
 //!
 //! Bounds: [`BUFFERS_MAX`] buffers. Cost: a store a buffer and one a batch, no system call.
 
@@ -90,8 +90,8 @@ impl Buffers {
     /// At least `count` buffers, registered with `uring`, which has them all.
     ///
     /// # Safety
-    /// The buffers are dropped when no operation that receives into them is under way, and none is begun
-    /// afterwards; or they are leaked.
+    /// The buffers are dropped when no operation that receives into them is under way, and none is
+    /// begun afterwards; or they are leaked.
     pub(super) unsafe fn register(
         uring: &IoUring,
         count: usize,

@@ -5,8 +5,9 @@
 //! longer is taken away when it fires, so that pausing and resuming costs nothing where no octet
 //! comes between. What is wanted is always armed.
 //!
-//! Sockets that one wait had no room for are the first of the next: none starves behind busier ones.
-//! Octets of a wait lie close together, in order: a receive takes what it needs of the memory.
+//! Sockets that one wait had no room for are the first of the next: none starves behind busier
+//! ones. Octets of a wait lie close together, in order: a receive takes what it needs of the
+//! memory.
 //!
 //! Invariants
 //! 1. A descriptor in the table is open: it is closed by [`Epoll::close`] or after
@@ -246,8 +247,8 @@ impl Epoll {
         Ok(())
     }
 
-    /// The same where nobody can be told of an error. To want less needs no memory, so there is none
-    /// while invariant 1 holds.
+    /// The same where nobody can be told of an error. To want less needs no memory, so there is
+    /// none while invariant 1 holds.
     fn settle(&mut self, index: usize) {
         let settled = self.arm(index);
         debug_assert!(settled.is_ok(), "{settled:?}");

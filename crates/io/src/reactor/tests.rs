@@ -213,8 +213,9 @@ fn slow_readers_get_all() {
     });
 }
 
-/// A head is received, then reading is paused, and the body is read straight to its place when it is
-/// there, in order; a file goes back by its pages, as the socket has room. Invariant 5 of `uring`.
+/// A head is received, then reading is paused, and the body is read straight to its place when it
+/// is there, in order; a file goes back by its pages, as the socket has room. Invariant 5 of
+/// `uring`.
 #[test]
 fn bodies_bypass_buffers() {
     by_each_way(|options| {

@@ -1,5 +1,5 @@
-//! The reactor by io_uring: what is to be done is written to a ring, and one system call a wait hands
-//! all of it over and brings what came of it.
+//! The reactor by io_uring: what is to be done is written to a ring, and one system call a wait
+//! hands all of it over and brings what came of it.
 //!
 //! ```text
 //! socket    receiving   idle -> armed -> idle              each receive fills a buffer of the kernel's choice
@@ -12,9 +12,9 @@
 //! What a socket should do is noted when the caller says so, and compared with what is armed right
 //! before the wait ([`State::settle`]): what was paused and resumed meanwhile costs nothing.
 //!
-//! A completion names its operation, its descriptor and the generation of that. After [`Uring::close`]
-//! the generation is another, so that what is still on its way finds nobody; sends find their slot, in
-//! which their octets have waited for them.
+//! A completion names its operation, its descriptor and the generation of that. After
+//! [`Uring::close`] the generation is another, so that what is still on its way finds nobody; sends
+//! find their slot, in which their octets have waited for them.
 //!
 //! Needs Linux 6.0: receives that repeat, into buffers from a ring.
 //!
@@ -22,14 +22,14 @@
 //! 1. Octets of a send live in its slot, unmoved and untouched, until its completion.
 //! 2. Octets to receive into are the `buffers`' (invariants there).
 //! 3. Where not all operations can be brought to their end, slots and buffers are leaked (`drop`).
-//! 4. Closing goes through the ring, behind all that names the descriptor: its number is not another's
-//!    before the kernel has read those. Listeners are copies of ours.
+//! 4. Closing goes through the ring, behind all that names the descriptor: its number is not
+//!    another's before the kernel has read those. Listeners are copies of ours.
 //! 5. A watch begins when receiving has ended, if it is to end: octets that were received are told
 //!    first.
 //!
 //! Bounds: entries of the ring; when it is full they are handed over early. Cost: a system call a
-//! wait, and no other; a request is a receive's and a send's completion. Tried without effect: handing
-//! sends over early, every 8th to 32nd, so that the peer's core has work sooner.
+//! wait, and no other; a request is a receive's and a send's completion. Tried without effect:
+//! handing sends over early, every 8th to 32nd, so that the peer's core has work sooner.
 
 mod slots;
 mod state;
@@ -90,7 +90,8 @@ impl Queue {
     }
 
     fn try_push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: what the entry points to is alive until its completion, by the contract of `push`.
+        // SAFETY: what the entry points to is alive until its completion, by the contract of
+        // `push`.
         unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 
@@ -291,8 +292,8 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // Else all of it is leaked (invariant 3).
         if self.end() {
-            // SAFETY: once, and nothing is used after it but the rings, of which no operation is under
-            // way: the kernel has no more use for slots and buffers.
+            // SAFETY: once, and nothing is used after it but the rings, of which no operation is
+            // under way: the kernel has no more use for slots and buffers.
             unsafe { ManuallyDrop::drop(&mut self.state) };
         }
     }
@@ -304,8 +305,8 @@ impl fmt::Debug for Uring {
     }
 }
 
-/// Rings for one thread, whose completions are made when it asks for them (6.1), or else at its next
-/// system call. They are enabled by the thread that waits.
+/// Rings for one thread, whose completions are made when it asks for them (6.1), or else at its
+/// next system call. They are enabled by the thread that waits.
 fn build(events_max: usize) -> io::Result<IoUring> {
     let entries = events_max.next_power_of_two().clamp(64, ENTRIES_MAX) as u32;
     let builder = || {

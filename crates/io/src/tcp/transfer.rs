@@ -33,9 +33,10 @@ pub fn write(socket: &impl AsFd, octets: &[u8]) -> io::Result<usize> {
     })
 }
 
-/// Writes as much of `pieces` as there is room for, in their order: how much. Pieces after the first
-/// 1,024 are left for the next call. With `more` the kernel holds back a packet that is not full,
-/// since something follows at once: say so and let nothing follow, and it leaves 200 ms later.
+/// Writes as much of `pieces` as there is room for, in their order: how much. Pieces after the
+/// first 1,024 are left for the next call. With `more` the kernel holds back a packet that is not
+/// full, since something follows at once: say so and let nothing follow, and it leaves 200 ms
+/// later.
 pub fn write_gathered(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
     let pieces = &pieces[..pieces.len().min(PIECES_MAX)];
     let fd = socket.as_fd().as_raw_fd();
@@ -54,12 +55,12 @@ pub fn write_gathered(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) ->
 }
 
 /// Sends at most `bytes` octets of a file from `offset` on, by their pages and without a copy: how
-/// many. 0: the file ends there. The socket must be non-blocking; the file's own position is neither
-/// used nor moved.
+/// many. 0: the file ends there. The socket must be non-blocking; the file's own position is
+/// neither used nor moved.
 ///
-/// The peer sees what the pages hold when it reads, not what they held now: pages must not be written
-/// again while it may read them. Punching a hole is allowed, since it takes the pages away from the
-/// file and leaves them to the socket.
+/// The peer sees what the pages hold when it reads, not what they held now: pages must not be
+/// written again while it may read them. Punching a hole is allowed, since it takes the pages away
+/// from the file and leaves them to the socket.
 pub fn send_file(
     socket: &impl AsFd,
     file: &impl AsFd,
@@ -93,13 +94,14 @@ pub fn peer(socket: &impl AsFd) -> io::Result<SocketAddr> {
     let mut raw = RawAddress::EMPTY;
     let mut length = RawAddress::BYTES;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `length` octets to `raw`, which has that many and may hold any.
+    // SAFETY: the kernel writes at most `length` octets to `raw`, which has that many and may hold
+    // any.
     check(unsafe { libc::getpeername(fd, (&raw mut raw).cast(), &raw mut length) })?;
     raw.decode().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
 }
 
-/// Closing resets the connection (SO_LINGER of no time): the peer is told of an error, and not of an end. What was not sent yet is
-/// thrown away.
+/// Closing resets the connection (SO_LINGER of no time): the peer is told of an error, and not of
+/// an end. What was not sent yet is thrown away.
 pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
@@ -136,8 +138,8 @@ mod tests {
         (theirs, ours)
     }
 
-    /// On sockets that would block nothing blocks: reading what has not come, writing where there is
-    /// no room. What came is read as it fits, and the end is 0.
+    /// On sockets that would block nothing blocks: reading what has not come, writing where there
+    /// is no room. What came is read as it fits, and the end is 0.
     #[test]
     fn nothing_blocks() {
         let (mut theirs, ours) = pair();

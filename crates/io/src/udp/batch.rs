@@ -185,8 +185,8 @@ impl RecvBatch {
         (0..self.received).filter_map(|index| self.message(index))
     }
 
-    /// One message of the last call. `None` beyond its end, and where a kernel of the future names a
-    /// peer that is neither of IPv4 nor of IPv6.
+    /// One message of the last call. `None` beyond its end, and where a kernel of the future names
+    /// a peer that is neither of IPv4 nor of IPv6.
     #[inline]
     pub fn message(&self, index: usize) -> Option<Message<'_>> {
         let Arena { headers, envelopes, octets, message_bytes, stride } = &self.arena;
@@ -197,7 +197,8 @@ impl RecvBatch {
         let peer = envelope.peer.decode()?;
         let local = match header.msg_hdr.msg_controllen {
             0 => None,
-            // SAFETY: by invariant 2 the kernel filled this header, whose control is the envelope's.
+            // SAFETY: by invariant 2 the kernel filled this header, whose control is the
+            // envelope's.
             _ => unsafe { local_of(&header.msg_hdr, &envelope.control) },
         };
         Some(Message { octets, length, route: Route { peer, local } })
@@ -213,8 +214,8 @@ unsafe fn local_of(header: &msghdr, control: &Control) -> Option<Local> {
     // The pointer of that call may be stale: invariant 1.
     header.msg_control = ptr::from_ref(control).cast_mut().cast();
     // SAFETY: the kernel wrote `msg_controllen` octets of well-formed items to `control`, which is
-    // aligned for them; the macros stay inside that length, nothing writes, and items are copied out
-    // by their own lengths, which are checked.
+    // aligned for them; the macros stay inside that length, nothing writes, and items are copied
+    // out by their own lengths, which are checked.
     unsafe {
         let mut item = libc::CMSG_FIRSTHDR(&raw const header);
         while let Some(at) = item.as_ref() {
@@ -331,8 +332,8 @@ impl SendBatch {
     /// (An ICMP error that an earlier message on a connected socket brought is told at the next
     /// send, which then has not happened; it is tried once again.)
     ///
-    /// When the socket's buffer is full the rest stays queued: wait until the socket is writable and
-    /// call again, or [`SendBatch::clear`].
+    /// When the socket's buffer is full the rest stays queued: wait until the socket is writable
+    /// and call again, or [`SendBatch::clear`].
     pub fn send(&mut self, socket: &UdpSocket) -> Sent {
         self.link();
         let mut waiting = self.first..self.queued;
@@ -427,8 +428,8 @@ fn drain(
 /// Writes the item that makes a message leave from `local`: its length.
 ///
 /// The interface is named for link-local addresses only, which mean nothing without it; for others
-/// routing decides, as it does for what no question preceded. What came to a multicast address can't
-/// be answered from there.
+/// routing decides, as it does for what no question preceded. What came to a multicast address
+/// can't be answered from there.
 fn set_local(control: &mut Control, local: &Local) -> usize {
     if local.address.is_multicast() || local.address.is_unspecified() {
         return 0;

@@ -33,8 +33,8 @@ impl Default for UdpOptions {
     }
 }
 
-/// What becomes of messages that are longer than a packet may be (RFC 9715 tells DNS servers to stay
-/// below 1,400 octets and so out of the question).
+/// What becomes of messages that are longer than a packet may be (RFC 9715 tells DNS servers to
+/// stay below 1,400 octets and so out of the question).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragments {
     /// Path MTU discovery as the system does it, which believes ICMP messages: whoever forges one
@@ -44,8 +44,8 @@ pub enum Fragments {
     /// fragmented. `IP_PMTUDISC_OMIT`.
     #[default]
     Omit,
-    /// Nor is anything ever fragmented, here or on the way: what is too long for the interface is not
-    /// sent (`EMSGSIZE`), and what is too long for the path is lost. `IP_PMTUDISC_PROBE`.
+    /// Nor is anything ever fragmented, here or on the way: what is too long for the interface is
+    /// not sent (`EMSGSIZE`), and what is too long for the path is lost. `IP_PMTUDISC_PROBE`.
     Never,
 }
 

@@ -213,7 +213,8 @@ fn drops_are_counted() {
     assert!(came < 64);
 }
 
-/// A socket that takes an address first is refused where another has it, also one that shares; later ones that join are not.
+/// A socket that takes an address first is refused where another has it, also one that shares;
+/// later ones that join are not.
 #[test]
 fn an_address_is_taken_once() {
     let of = |sharing| UdpOptions { sharing, ..UdpOptions::default() };

@@ -1,7 +1,8 @@
-//! The kernel's side of a program: a map of sockets, the program in it, and its place at an interface.
+//! The kernel's side of a program: a map of sockets, the program in it, and its place at an
+//! interface.
 //!
-//! Each is a descriptor. What they stand for lives as long as one of them is open, so all of it goes with the process,
-//! however that ends.
+//! Each is a descriptor. What they stand for lives as long as one of them is open, so all of it
+//! goes with the process, however that ends.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -74,10 +75,11 @@ impl Attributes for ProgramLoad {}
 impl Attributes for LinkCreate {}
 
 /// # Safety
-/// Addresses in `attributes` are those of memory that the command may read, or write, and that lives through the call.
+/// Addresses in `attributes` are those of memory that the command may read, or write, and that
+/// lives through the call.
 unsafe fn bpf<A: Attributes>(command: libc::c_int, attributes: &mut A) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads and writes no more octets than it is told there are, of which any are a value, and by the
-    // contract what they point to.
+    // SAFETY: the kernel reads and writes no more octets than it is told there are, of which any
+    // are a value, and by the contract what they point to.
     let returned = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<A>())
     };
@@ -154,13 +156,15 @@ fn load_with_log(program: &[Instruction], log: Option<&mut [u8]>) -> io::Result<
         interface: 0,
         attach_type: ATTACH_XDP,
     };
-    // SAFETY: the kernel reads `count` instructions and the licence up to its zero, and writes at most `log_bytes` octets
-    // of the log, which nobody else has; all live through the call. What it makes is ours.
+    // SAFETY: the kernel reads `count` instructions and the licence up to its zero, and writes at
+    // most `log_bytes` octets of the log, which nobody else has; all live through the call. What it
+    // makes is ours.
     unsafe { owned(bpf(PROG_LOAD, &mut attributes)?) }
 }
 
-/// Puts a program in front of an interface, by its driver, until the link is closed. Fails with `EBUSY` or `EEXIST` where
-/// another is there, with `EOPNOTSUPP` where the driver has no place for one.
+/// Puts a program in front of an interface, by its driver, until the link is closed. Fails with
+/// `EBUSY` or `EEXIST` where another is there, with `EOPNOTSUPP` where the driver has no place for
+/// one.
 pub(super) fn attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
     let mut attributes = LinkCreate {
         program: number(program),

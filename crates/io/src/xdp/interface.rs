@@ -44,16 +44,16 @@ struct Channels {
 const GET_CHANNELS: u32 = 0x3c;
 
 impl Interface {
-    /// Looks at the interface of this name. Fails with `NotFound` where there is none, and with `InvalidInput` where it is
-    /// no Ethernet.
+    /// Looks at the interface of this name. Fails with `NotFound` where there is none, and with
+    /// `InvalidInput` where it is no Ethernet.
     pub fn find(name: &str) -> io::Result<Interface> {
         // SAFETY: takes integers only; what it makes is ours.
         let socket = unsafe {
             owned(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))
         }?;
         let mut request = named(name)?;
-        // SAFETY: each of the calls writes a part of the request, and the part that is read afterwards is the one that it
-        // wrote.
+        // SAFETY: each of the calls writes a part of the request, and the part that is read
+        // afterwards is the one that it wrote.
         unsafe {
             ask(&socket, libc::SIOCGIFINDEX, &mut request)?;
             let index = request.ifr_ifru.ifru_ifindex as u32;
@@ -78,7 +78,8 @@ impl Interface {
 fn queues(socket: &OwnedFd, request: &mut libc::ifreq) -> u32 {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
     request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-    // SAFETY: the kernel reads the command, and writes nine integers, into a value that has nine and is ours.
+    // SAFETY: the kernel reads the command, and writes nine integers, into a value that has nine
+    // and is ours.
     match unsafe { ask(socket, libc::SIOCETHTOOL, request) } {
         Ok(()) => channels.rx.saturating_add(channels.combined),
         Err(_) => 1,
@@ -121,8 +122,8 @@ pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
     // SAFETY: items are those of the list, up to its end.
     while let Some(at) = unsafe { item.as_ref() } {
         if !at.ifa_addr.is_null() {
-            // SAFETY: an address that is there has the length of its family; of the two that are told apart, so many
-            // octets are read.
+            // SAFETY: an address that is there has the length of its family; of the two that are
+            // told apart, so many octets are read.
             found.extend(unsafe { read_address(at.ifa_addr) }.map(|address| address.ip()));
         }
         item = at.ifa_next;
@@ -154,7 +155,8 @@ unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// The loopback is no Ethernet, what is not there is not found, and names that are none are no harm.
+    /// The loopback is no Ethernet, what is not there is not found, and names that are none are no
+    /// harm.
     #[test]
     fn what_is_none_is_told() {
         let kind = |name: &str| Interface::find(name).map(|_| ()).unwrap_err().kind();

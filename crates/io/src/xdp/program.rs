@@ -7,12 +7,15 @@
 //! anything else                                                                   --> the kernel, as if we were not there
 //! ```
 //!
-//! Or every frame that is no longer than a socket takes, for who captures by an interface that nobody else uses.
+//! Or every frame that is no longer than a socket takes, for who captures by an interface that
+//! nobody else uses.
 //!
-//! A queue without a socket gives its frames to the kernel too. So nothing is ever lost by the program: what it does not
-//! understand is understood by the kernel, and comes to an ordinary socket of the same port.
+//! A queue without a socket gives its frames to the kernel too. So nothing is ever lost by the
+//! program: what it does not understand is understood by the kernel, and comes to an ordinary
+//! socket of the same port.
 //!
-//! The instructions are those of RFC 9669. Bounds: [`TARGETS_MAX`] addresses; a frame is compared with each of its family.
+//! The instructions are those of RFC 9669. Bounds: [`TARGETS_MAX`] addresses; a frame is compared
+//! with each of its family.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -40,7 +43,8 @@ pub(super) struct Instruction {
     immediate: i32,
 }
 
-/// Registers. 0 has what a call or the program returns, 1 to 5 what a call is given; calls keep 6 to 9.
+/// Registers. 0 has what a call or the program returns, 1 to 5 what a call is given; calls keep 6
+/// to 9.
 const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
@@ -134,8 +138,8 @@ impl Assembler {
         self.push(code, left, right, 0, constant);
     }
 
-    /// The end of a program that has the context in register 6, and a frame from register 2 to 3: the socket of its queue
-    /// gets it if it is not too long; `pass` is placed here.
+    /// The end of a program that has the context in register 6, and a frame from register 2 to 3:
+    /// the socket of its queue gets it if it is not too long; `pass` is placed here.
     fn give_or_pass(
         &mut self,
         frame_bytes_max: u16,

@@ -1,4 +1,5 @@
-//! Rings that are shared with the kernel: one side writes entries, the other takes them, and nobody waits.
+//! Rings that are shared with the kernel: one side writes entries, the other takes them, and nobody
+//! waits.
 //!
 //! ```text
 //!            consumer            producer
@@ -7,11 +8,13 @@
 //! ```
 //!
 //! Invariants
-//! 1. A ring's memory has both counters, the flags and a power of two of entries, as was checked when it was mapped, and
-//!    is there while the ring lives.
-//! 2. Entries from consumer to producer are the taker's, the others the writer's. Each side writes its own counter only,
-//!    with Release after it has done with entries, and reads the other's with Acquire before it touches them.
-//! 3. The kernel is one side of each ring, and one value of ours, [`Writer`] or [`Taker`], the other.
+//! 1. A ring's memory has both counters, the flags and a power of two of entries, as was checked
+//!    when it was mapped, and is there while the ring lives.
+//! 2. Entries from consumer to producer are the taker's, the others the writer's. Each side writes
+//!    its own counter only, with Release after it has done with entries, and reads the other's with
+//!    Acquire before it touches them.
+//! 3. The kernel is one side of each ring, and one value of ours, [`Writer`] or [`Taker`], the
+//!    other.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -39,7 +42,8 @@ impl Mapping {
     }
 
     /// # Safety
-    /// As mmap(2) with an address that the kernel chooses; what the descriptor shares is for the caller to know.
+    /// As mmap(2) with an address that the kernel chooses; what the descriptor shares is for the
+    /// caller to know.
     unsafe fn new(
         bytes: usize,
         flags: libc::c_int,
@@ -92,7 +96,8 @@ struct Ring<T> {
 }
 
 impl<T: Entry> Ring<T> {
-    /// Maps the ring of a socket at an offset that stands for its kind; it was told to have `count` entries.
+    /// Maps the ring of a socket at an offset that stands for its kind; it was told to have `count`
+    /// entries.
     fn map(
         socket: &impl AsFd,
         offset: libc::off_t,
@@ -118,7 +123,8 @@ impl<T: Entry> Ring<T> {
         let mapping =
             unsafe { Mapping::new(bytes, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)? };
         let start = mapping.start;
-        // SAFETY: each of the offsets was found inside the mapping above, and a multiple of the alignment.
+        // SAFETY: each of the offsets was found inside the mapping above, and a multiple of the
+        // alignment.
         unsafe {
             Ok(Ring {
                 producer: start.add(producer).cast(),
@@ -254,7 +260,8 @@ impl<T: Entry> Taker<T> {
                 return None;
             }
         }
-        // SAFETY: the entry is between the counters, and so ours (invariant 2); any octets are a value.
+        // SAFETY: the entry is between the counters, and so ours (invariant 2); any octets are a
+        // value.
         let value = unsafe { self.ring.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(value)

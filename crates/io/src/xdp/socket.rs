@@ -8,18 +8,20 @@
 //! The two halves of a socket, [`Receiver`] and [`Sender`], have frames of their own.
 //!
 //! Invariants
-//! 1. Frame n lies at `n * FRAME_BYTES` of the memory. Up to `received_bytes` they are the receiver's, the rest, [`FRAMES`],
-//!    the sender's.
-//! 2. A frame is in one place at a time: with the kernel, from when a ring shows it until another gives it back, or with us.
-//!    The kernel touches only what it has, and we only what it has not.
-//! 3. What the kernel gives back is looked at before it is used: a place outside of the half's own is dropped.
+//! 1. Frame n lies at `n * FRAME_BYTES` of the memory. Up to `received_bytes` they are the
+//!    receiver's, the rest, [`FRAMES`], the sender's.
+//! 2. A frame is in one place at a time: with the kernel, from when a ring shows it until another
+//!    gives it back, or with us. The kernel touches only what it has, and we only what it has not.
+//! 3. What the kernel gives back is looked at before it is used: a place outside of the half's own
+//!    is dropped.
 //!
-//! Bounds: the memory, 8 MiB a queue unless more is to be received, is taken once, and stays in memory (it counts against `RLIMIT_MEMLOCK`). Where
-//! nobody takes what was received, the kernel drops more frames, and counts them; where the kernel does not send, there is
-//! no slot, and the caller drops.
+//! Bounds: the memory, 8 MiB a queue unless more is to be received, is taken once, and stays in
+//! memory (it counts against `RLIMIT_MEMLOCK`). Where nobody takes what was received, the kernel
+//! drops more frames, and counts them; where the kernel does not send, there is no slot, and the
+//! caller drops.
 //!
-//! Cost: no system call to receive; to send, none where the driver reads our memory by itself and is awake, else one for 32
-//! frames, or for all of them since Linux 6.17.
+//! Cost: no system call to receive; to send, none where the driver reads our memory by itself and
+//! is awake, else one for 32 frames, or for all of them since Linux 6.17.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -43,7 +45,8 @@ pub const RECEIVED_BYTES_MAX: usize = FRAME_BYTES - HEADROOM_BYTES;
 /// Octets of the longest frame that can be sent.
 pub const SENT_BYTES_MAX: usize = FRAME_BYTES;
 
-/// Frames that the sender has, and entries of its rings; those of the receiver where a reader is quick.
+/// Frames that the sender has, and entries of its rings; those of the receiver where a reader is
+/// quick.
 pub(super) const FRAMES: usize = 2048;
 
 /// Most frames of a receiver.
@@ -70,7 +73,8 @@ struct Shared {
     received_bytes: usize,
 }
 
-/// Frames that come. Dropped with all others of its interface, it leaves the interface to the kernel.
+/// Frames that come. Dropped with all others of its interface, it leaves the interface to the
+/// kernel.
 #[derive(Debug)]
 pub struct Receiver {
     shared: Arc<Shared>,
@@ -100,7 +104,8 @@ pub(super) struct Bound {
     pub is_zero_copy: bool,
 }
 
-/// Opens a socket for a queue of an interface, whose receiver has a number of frames that is a power of two.
+/// Opens a socket for a queue of an interface, whose receiver has a number of frames that is a
+/// power of two.
 pub(super) fn open(interface: &Interface, queue: u32, frames: usize) -> Result<Bound, XdpError> {
     assert!(frames.is_power_of_two() && frames <= RECEIVED_FRAMES_MAX);
     let failed = |step| move |error| XdpError::new(step, &interface.name, error);
@@ -142,7 +147,8 @@ fn halves(shared: Arc<Shared>) -> io::Result<(Receiver, Sender)> {
     ] {
         set_option(fd, libc::SOL_XDP, ring, &(entries as libc::c_int))?;
     }
-    // Neither must be: the default buffer holds some hundred frames, and kernels before 6.17 have no budget.
+    // Neither must be: the default buffer holds some hundred frames, and kernels before 6.17 have
+    // no budget.
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES);
     let _ = set_option(fd, libc::SOL_XDP, SEND_BUDGET, &(FRAMES as libc::c_int));
     let places = places(fd)?;
@@ -172,7 +178,8 @@ fn places(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     let mut places: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
     let mut length = size_of_val(&places) as libc::socklen_t;
     let into = (&raw mut places).cast();
-    // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any octets are one.
+    // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any
+    // octets are one.
     check(unsafe {
         let fd = fd.as_raw_fd();
         libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, into, &raw mut length)
@@ -185,7 +192,8 @@ fn places(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     }
 }
 
-/// Binds to a queue; the kernel shares the memory with the driver where it can, and copies where not.
+/// Binds to a queue; the kernel shares the memory with the driver where it can, and copies where
+/// not.
 fn bind(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as _,
@@ -205,8 +213,8 @@ impl Receiver {
     #[inline]
     pub fn recv(&mut self) -> usize {
         for (start, _) in self.batch.drain(..) {
-            // There is room: the ring has as many entries as the half has frames. The kernel wants the frame's
-            // beginning, and finds it from any place in it.
+            // There is room: the ring has as many entries as the half has frames. The kernel wants
+            // the frame's beginning, and finds it from any place in it.
             self.fill.push(start as u64);
         }
         self.fill.show();
@@ -222,7 +230,8 @@ impl Receiver {
         self.ring.free();
         if self.fill.wants_call() {
             let fd = self.shared.fd.as_raw_fd();
-            // SAFETY: receives nothing: a call with no room only wakes the driver, which had no frames.
+            // SAFETY: receives nothing: a call with no room only wakes the driver, which had no
+            // frames.
             unsafe {
                 libc::recvfrom(
                     fd,
@@ -242,8 +251,8 @@ impl Receiver {
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         let memory = self.shared.memory.start();
         self.batch.iter().map(move |&(start, length)| {
-            // SAFETY: inside the receiver's half of the memory, as `recv` saw; the frame is ours until the next `recv`
-            // (invariant 2), which wants `self` alone.
+            // SAFETY: inside the receiver's half of the memory, as `recv` saw; the frame is ours
+            // until the next `recv` (invariant 2), which wants `self` alone.
             unsafe { std::slice::from_raw_parts(memory.add(start).as_ptr(), length) }
         })
     }
@@ -260,7 +269,8 @@ pub fn drops(socket: &impl AsFd) -> io::Result<u64> {
     let mut counts: libc::xdp_statistics = unsafe { std::mem::zeroed() };
     let mut length = size_of_val(&counts) as libc::socklen_t;
     let into = (&raw mut counts).cast();
-    // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any octets are one.
+    // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any
+    // octets are one.
     check(unsafe {
         let fd = socket.as_fd().as_raw_fd();
         libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, into, &raw mut length)
@@ -276,16 +286,17 @@ impl AsFd for Receiver {
 }
 
 impl Sender {
-    /// Room for the next frame, [`SENT_BYTES_MAX`] octets with what was there before in it; `None` where all frames are on
-    /// their way: [`Sender::send`], and drop if there is still none. Nothing is queued until [`Sender::commit`].
+    /// Room for the next frame, [`SENT_BYTES_MAX`] octets with what was there before in it; `None`
+    /// where all frames are on their way: [`Sender::send`], and drop if there is still none.
+    /// Nothing is queued until [`Sender::commit`].
     #[inline]
     pub fn slot(&mut self) -> Option<&mut [u8]> {
         if self.free.is_empty() {
             self.reclaim();
         }
         let start = usize::try_from(*self.free.last()?).ok()?;
-        // SAFETY: what is free lies in the sender's half (invariant 1; `reclaim` looks), is ours (invariant 2), and is lent
-        // once, since the slice borrows `self`.
+        // SAFETY: what is free lies in the sender's half (invariant 1; `reclaim` looks), is ours
+        // (invariant 2), and is lent once, since the slice borrows `self`.
         Some(unsafe {
             let start = self.shared.memory.start().add(start);
             std::slice::from_raw_parts_mut(start.as_ptr(), SENT_BYTES_MAX)
@@ -305,8 +316,8 @@ impl Sender {
         self.is_queued = true;
     }
 
-    /// Sends what is queued. What the kernel has no room for stays queued, and goes with the next call, or when the
-    /// socket is waited for.
+    /// Sends what is queued. What the kernel has no room for stays queued, and goes with the next
+    /// call, or when the socket is waited for.
     pub fn send(&mut self) {
         if !self.is_queued {
             return;
@@ -319,7 +330,8 @@ impl Sender {
                 break;
             }
             let fd = self.shared.fd.as_raw_fd();
-            // SAFETY: sends nothing but what is in the ring, which the kernel reads as the ring's rules say.
+            // SAFETY: sends nothing but what is in the ring, which the kernel reads as the ring's
+            // rules say.
             let sent =
                 unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
             calls += 1;

@@ -55,8 +55,8 @@ fn frame(to: &str, message_bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// The kernel takes the program, and gives a socket exactly what is for one: each target by its own port, and nothing that
-/// differs in one octet of what counts.
+/// The kernel takes the program, and gives a socket exactly what is for one: each target by its own
+/// port, and nothing that differs in one octet of what counts.
 #[test]
 fn only_what_is_ours_is_taken() {
     let targets = targets();
@@ -75,7 +75,8 @@ fn only_what_is_ours_is_taken() {
     ] {
         assert_eq!(outcome(&frame(other, 30)), PASSED, "{other}");
     }
-    // Of IPv4: our Ethernet address, the type, version and length of the header, fragments, the protocol.
+    // Of IPv4: our Ethernet address, the type, version and length of the header, fragments, the
+    // protocol.
     let v4 = frame("192.0.2.1:53", 30);
     let counts = (0..6).chain([12, 13, 14, 21, 23]).chain(30..34).chain(36..38);
     for at in counts {
@@ -101,7 +102,8 @@ fn only_what_is_ours_is_taken() {
     assert_eq!(outcome(&tagged), PASSED);
 }
 
-/// Frames are taken from the shortest with all headers to the longest that a socket is given, and others passed.
+/// Frames are taken from the shortest with all headers to the longest that a socket is given, and
+/// others passed.
 #[test]
 fn lengths_have_limits() {
     let Some(program) = loaded("lengths_have_limits", &targets()) else { return };
@@ -116,7 +118,8 @@ fn lengths_have_limits() {
     }
 }
 
-/// As many targets as there may be make a program that the kernel takes and that finds the last; one more makes none.
+/// As many targets as there may be make a program that the kernel takes and that finds the last;
+/// one more makes none.
 #[test]
 fn targets_have_a_limit() {
     let mut targets: Vec<SocketAddr> = (0..TARGETS_MAX as u16)
@@ -132,7 +135,8 @@ fn targets_have_a_limit() {
     assert!(assemble(&filter, &std::io::stderr()).is_none());
 }
 
-/// Runs `body` on a thread with two interfaces that are the ends of one cable, with two queues each, in a network of its own.
+/// Runs `body` on a thread with two interfaces that are the ends of one cable, with two queues
+/// each, in a network of its own.
 fn with_pair(test: &'static str, body: fn(Interface, Interface)) {
     const PAIR: &[&str] = &[
         "link add x0 numrxqueues 2 numtxqueues 2 type veth peer name x1 numrxqueues 2 numtxqueues 2",
@@ -165,8 +169,8 @@ fn receive(queue: &mut Queue) -> Vec<Vec<u8>> {
     queue.receiver.frames().map(<[u8]>::to_vec).collect()
 }
 
-/// Every queue of an interface carries frames in both directions, whole and in order, several times as many as there is memory
-/// for; none comes by another queue. Invariant 2 of `xdp::socket`.
+/// Every queue of an interface carries frames in both directions, whole and in order, several times
+/// as many as there is memory for; none comes by another queue. Invariant 2 of `xdp::socket`.
 #[test]
 fn every_queue_carries() {
     with_pair("every_queue_carries", |left, right| {
@@ -204,8 +208,8 @@ fn every_queue_carries() {
     });
 }
 
-/// Where nobody takes frames, the kernel drops those without room and says how many; the sender does not wait, and what was
-/// kept is whole.
+/// Where nobody takes frames, the kernel drops those without room and says how many; the sender
+/// does not wait, and what was kept is whole.
 #[test]
 fn floods_are_bounded() {
     with_pair("floods_are_bounded", |left, right| {
@@ -244,8 +248,8 @@ fn floods_are_bounded() {
     });
 }
 
-/// A program is at its interface while a receiver lives: a second one is refused with words that help, and there is room for
-/// another afterwards.
+/// A program is at its interface while a receiver lives: a second one is refused with words that
+/// help, and there is room for another afterwards.
 #[test]
 fn the_place_is_given_back() {
     with_pair("the_place_is_given_back", |left, _| {

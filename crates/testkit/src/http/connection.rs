@@ -1,4 +1,5 @@
-//! One end of a connection, blocking: what comes is read until something is there, for a bounded time.
+//! One end of a connection, blocking: what comes is read until something is there, for a bounded
+//! time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -190,7 +191,8 @@ impl Connection {
         line.unwrap_or_else(|| panic!("ended ({:?}) in a line: {:?}", self.end, self.shown()))
     }
 
-    /// The next chunk, nothing for the last one; `Err` with what there was of it where the connection ended first.
+    /// The next chunk, nothing for the last one; `Err` with what there was of it where the
+    /// connection ended first.
     pub fn try_chunk(&mut self) -> Result<Vec<u8>, Vec<u8>> {
         let Some(line) = self.try_line() else { return Err(Vec::new()) };
         let bytes = usize::from_str_radix(&line, 16).unwrap();

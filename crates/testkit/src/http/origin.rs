@@ -1,4 +1,5 @@
-//! An origin. A story takes its connections one by one and answers by hand; or all are answered by a rule, on threads.
+//! An origin. A story takes its connections one by one and answers by hand; or all are answered by
+//! a rule, on threads.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -98,7 +99,8 @@ impl Origin {
         }
     }
 
-    /// Answers all that comes on new connections from now on by a rule: octets for each head of a request.
+    /// Answers all that comes on new connections from now on by a rule: octets for each head of a
+    /// request.
     pub fn answers_by(&self, rule: impl Fn(&Head) -> Vec<u8> + Send + Sync + 'static) {
         *self.shared.rule.lock().unwrap() = Some(Arc::new(rule));
     }

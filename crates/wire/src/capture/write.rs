@@ -27,8 +27,8 @@ pub fn interface(out: &mut Vec<u8>, link_type: u16, snap_len: u32) {
     interface_named(out, link_type, snap_len, "");
 }
 
-/// The same, and what the interface is called on the machine that captured. An empty name is left out, and one that is
-/// longer than 255 octets is cut.
+/// The same, and what the interface is called on the machine that captured. An empty name is left
+/// out, and one that is longer than 255 octets is cut.
 pub fn interface_named(out: &mut Vec<u8>, link_type: u16, snap_len: u32, name: &str) {
     let start = begin_block(out, 1);
     put_u16(out, link_type);

@@ -11,9 +11,9 @@
 //! speaks for its own owner, and only names below `local` are its to give (RFC 6762, section 3).
 //! All else is counted in [`Extract::unrelated`] and teaches nothing.
 //!
-//! Bounds: [`NAMES_MAX`] names, [`CHAIN_MAX`] aliases, [`ADDRESSES_MAX`] addresses, as many PTR names;
-//! what goes beyond is counted in [`Extract::overflowed`]. An [`Extract`] keeps its buffers from
-//! message to message: in the steady state nothing is allocated.
+//! Bounds: [`NAMES_MAX`] names, [`CHAIN_MAX`] aliases, [`ADDRESSES_MAX`] addresses, as many PTR
+//! names; what goes beyond is counted in [`Extract::overflowed`]. An [`Extract`] keeps its buffers
+//! from message to message: in the steady state nothing is allocated.
 //!
 //! Cost: one name read a distinct name and O(1) a record; a record of a hostile message costs at
 //! most one name read and [`NAMES_MAX`] comparisons.

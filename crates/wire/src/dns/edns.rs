@@ -1,8 +1,8 @@
 //! EDNS (RFC 6891): the OPT record of a query, read, and the one of an answer, made anew.
 //!
-//! OPT is between two neighbours (section 6.1.1): nothing of it is ever passed on or kept. A query has one at
-//! most, its owner is the root, and its version is 0; a version that we do not know says nothing of how its options
-//! look, so it is refused before they are looked at.
+//! OPT is between two neighbours (section 6.1.1): nothing of it is ever passed on or kept. A query
+//! has one at most, its owner is the root, and its version is 0; a version that we do not know says
+//! nothing of how its options look, so it is refused before they are looked at.
 //!
 //! Cost: one walk over the additional records, one over the options.
 
@@ -39,7 +39,8 @@ pub mod option {
 /// What a query says in its OPT record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edns<'a> {
-    /// The largest answer over UDP that the client takes, octets, as it stands: less than 512 means 512.
+    /// The largest answer over UDP that the client takes, octets, as it stands: less than 512 means
+    /// 512.
     pub udp_bytes: u16,
     /// DO: records of DNSSEC are wanted (RFC 3225).
     pub dnssec_ok: bool,
@@ -156,8 +157,8 @@ impl Opt<'_> {
     }
 }
 
-/// What the header says of a response code: who does not speak EDNS has no place for the upper bits, and learns that
-/// the server failed.
+/// What the header says of a response code: who does not speak EDNS has no place for the upper
+/// bits, and learns that the server failed.
 #[inline]
 pub(super) fn header_rcode(rcode: u16, has_edns: bool) -> u8 {
     let seen = if has_edns || rcode < 16 { rcode } else { self::rcode::SERVFAIL };

@@ -132,7 +132,8 @@ impl<'a> Message<'a> {
         self.header[3] & 15
     }
 
-    /// The OPT record (RFC 6891), if there is one and what stands before it can be read. Cost: a walk over the records.
+    /// The OPT record (RFC 6891), if there is one and what stands before it can be read. Cost: a
+    /// walk over the records.
     pub fn opt(&self) -> Option<Record> {
         let is_opt =
             |record: &Record| record.section == Section::Additional && record.rtype == rtype::OPT;
@@ -318,14 +319,16 @@ pub struct Record {
     pub section: Section,
 }
 
-/// A time of 32 bits, of which 31 count: with the top bit set it is the longest there is (RFC 8767, section 4).
+/// A time of 32 bits, of which 31 count: with the top bit set it is the longest there is (RFC 8767,
+/// section 4).
 #[inline]
 pub(super) fn capped(time_s: u32) -> u32 {
     time_s.min(i32::MAX as u32)
 }
 
 impl Record {
-    /// Time to live, seconds; a value with the top bit set is as long as a time can be (RFC 8767, section 4).
+    /// Time to live, seconds; a value with the top bit set is as long as a time can be (RFC 8767,
+    /// section 4).
     #[inline]
     pub fn ttl_s(&self) -> u32 {
         capped(self.ttl_raw)

@@ -177,8 +177,8 @@ pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usi
     walk_name(message, offset, |label, length| out.push_label_of(label, length))
 }
 
-/// Appends the name at `offset` of a whole message in wire form, spelled out, its letters as they are, and returns the
-/// offset of the octet after it. On an error what was appended is of no use.
+/// Appends the name at `offset` of a whole message in wire form, spelled out, its letters as they
+/// are, and returns the offset of the octet after it. On an error what was appended is of no use.
 pub fn read_wire_name(message: &[u8], offset: usize, out: &mut Vec<u8>) -> Result<usize, DnsError> {
     let end = walk_name(message, offset, |label, length| {
         out.push(length as u8);

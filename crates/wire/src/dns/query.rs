@@ -1,4 +1,5 @@
-//! A question as a server meets it: read in one pass, its name folded into the key of a cache on the way.
+//! A question as a server meets it: read in one pass, its name folded into the key of a cache on
+//! the way.
 //!
 //! ```text
 //! octets -> Query::read -> Ok(Query)     a question to answer; its name, type and class are in the KeyBuf
@@ -6,20 +7,21 @@
 //! KeyBuf -> finish(what else distinguishes answers) -> the key, at most 255 octets
 //! ```
 //!
-//! What is refused: see [`Refusal`]. A response is never answered, or two servers could talk for ever; nor is what
-//! is too short to have a header. A message with no question or more than one has a format error (RFC 9619), and so
-//! has a name that is compressed, since nothing stands before it that it could lead to. What follows the last
-//! counted record is passed over. Of OPT (RFC 6891) there may be one; other additional records (a signature, say) are
-//! passed over.
+//! What is refused: see [`Refusal`]. A response is never answered, or two servers could talk for
+//! ever; nor is what is too short to have a header. A message with no question or more than one has
+//! a format error (RFC 9619), and so has a name that is compressed, since nothing stands before it
+//! that it could lead to. What follows the last counted record is passed over. Of OPT (RFC 6891)
+//! there may be one; other additional records (a signature, say) are passed over.
 //!
-//! The key is the name in wire form and lower case, type, class, and what the caller adds: flags, view, generation of a
-//! policy, scope of a client's network. A name may have 255 octets, and so may a key of the engine. So the key of
-//! a very long name is a digest: an octet 255, with which no name begins, and SHA-256 of all that it stands
-//! for. Two questions with one digest are beyond reach (2^128 tries), and [`rendered`](super::rendered) holds the
-//! question asked against the one stored anyway.
+//! The key is the name in wire form and lower case, type, class, and what the caller adds: flags,
+//! view, generation of a policy, scope of a client's network. A name may have 255 octets, and so
+//! may a key of the engine. So the key of a very long name is a digest: an octet 255, with which no
+//! name begins, and SHA-256 of all that it stands for. Two questions with one digest are beyond
+//! reach (2^128 tries), and [`rendered`](super::rendered) holds the question asked against the one
+//! stored anyway.
 //!
-//! Cost: one walk over the labels, one over the name's octets sixteen at a time; where the query has EDNS, one over
-//! its options. Nothing is allocated, and no octet is read more than twice.
+//! Cost: one walk over the labels, one over the name's octets sixteen at a time; where the query
+//! has EDNS, one over its options. Nothing is allocated, and no octet is read more than twice.
 
 use sha2::{Digest, Sha256};
 
@@ -54,15 +56,16 @@ impl KeyBuf {
         KeyBuf { len: 0, bytes: [0; CAPACITY] }
     }
 
-    /// Its octets: after [`Query::read`] name, type and class, up to 259; after [`KeyBuf::finish`] the key.
+    /// Its octets: after [`Query::read`] name, type and class, up to 259; after [`KeyBuf::finish`]
+    /// the key.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Adds what else distinguishes answers, once for each [`Query::read`], and returns the key: from 5 to 255
-    /// octets. `extra` should have the same length for all questions, as it stands last. What would be longer
-    /// becomes a digest of 33 octets.
+    /// Adds what else distinguishes answers, once for each [`Query::read`], and returns the key:
+    /// from 5 to 255 octets. `extra` should have the same length for all questions, as it stands
+    /// last. What would be longer becomes a digest of 33 octets.
     #[inline]
     pub fn finish(&mut self, extra: &[u8]) -> &[u8] {
         let end = self.len + extra.len();
@@ -86,8 +89,8 @@ impl KeyBuf {
     /// Takes a name in wire form with type and class after it, the name in lower case.
     #[inline]
     fn fold(&mut self, question: &[u8]) {
-        // Octets of length are below those of letters, so the name is folded as a whole. Type and class follow in
-        // the last block or beyond it, and are put right below.
+        // Octets of length are below those of letters, so the name is folded as a whole. Type and
+        // class follow in the last block or beyond it, and are put right below.
         for (to, from) in self.bytes.chunks_mut(BLOCK_BYTES).zip(question.chunks(BLOCK_BYTES)) {
             match (to.first_chunk_mut::<BLOCK_BYTES>(), from.first_chunk::<BLOCK_BYTES>()) {
                 (Some(to), Some(from)) => *to = from.map(|octet| octet.to_ascii_lowercase()),
@@ -145,8 +148,8 @@ pub enum Refusal {
     Silence,
     /// [`rcode::NOTIMP`]: an operation other than a standard query.
     NotImplemented,
-    /// [`rcode::FORMERR`]: not one question, a name or record that cannot be read, records where a query has none,
-    /// more than one OPT.
+    /// [`rcode::FORMERR`]: not one question, a name or record that cannot be read, records where a
+    /// query has none, more than one OPT.
     Malformed,
     /// [`rcode::BADVERS`]: a version of EDNS other than 0 (RFC 6891, section 6.1.3).
     Version,
@@ -157,17 +160,19 @@ pub enum Refusal {
 pub struct Refused {
     /// What to say.
     pub refusal: Refusal,
-    /// Octets of the message up to the end of its question, if that could be read, else of the header: an
-    /// answer repeats them.
+    /// Octets of the message up to the end of its question, if that could be read, else of the
+    /// header: an answer repeats them.
     pub repeated_bytes: usize,
     /// An OPT record was met: an answer has one too.
     pub has_edns: bool,
-    /// It has the bit that is DO in version 0, which is copied (RFC 3225, section 3) in the hope that it is so in others.
+    /// It has the bit that is DO in version 0, which is copied (RFC 3225, section 3) in the hope
+    /// that it is so in others.
     pub dnssec_ok: bool,
 }
 
 impl<'a> Query<'a> {
-    /// Reads a message from a client. Name, type and class go into `key`, which is of no use after an error.
+    /// Reads a message from a client. Name, type and class go into `key`, which is of no use after
+    /// an error.
     #[inline]
     pub fn read(message: &'a [u8], key: &mut KeyBuf) -> Result<Query<'a>, Refused> {
         let query = Query::parse(message)?;
@@ -265,9 +270,9 @@ impl<'a> Query<'a> {
         self.authentic_data || self.dnssec_ok()
     }
 
-    /// Writes an answer of a response code and no records: refusals, failures, local zones that are empty. `udp_bytes`
-    /// is what OPT says that we take, `options` what else it says, where the client speaks EDNS. Its length; `None`
-    /// where `out` has not the room.
+    /// Writes an answer of a response code and no records: refusals, failures, local zones that are
+    /// empty. `udp_bytes` is what OPT says that we take, `options` what else it says, where the
+    /// client speaks EDNS. Its length; `None` where `out` has not the room.
     pub fn write_empty(
         &self,
         rcode: u16,
@@ -294,9 +299,9 @@ impl Refused {
         }
     }
 
-    /// Writes what to say to `message`, the one that was refused. `udp_bytes` is what OPT says that we take. Its
-    /// length, which exceeds that of `message` by an OPT record at most; `None` where there is to be no answer, or `out`
-    /// has not the room.
+    /// Writes what to say to `message`, the one that was refused. `udp_bytes` is what OPT says that
+    /// we take. Its length, which exceeds that of `message` by an OPT record at most; `None` where
+    /// there is to be no answer, or `out` has not the room.
     pub fn write(&self, message: &[u8], udp_bytes: u16, out: &mut [u8]) -> Option<usize> {
         let rcode = self.rcode()?;
         let header = message.first_chunk::<HEADER_BYTES>()?;

@@ -6,46 +6,53 @@
 //! stored   born 4 | TTLs 2 | code 2 | message without OPT | where each TTL stands, 2 each      numbers big-endian
 //! ```
 //!
-//! To render is to look at everything once: the message answers this question, every record can be read, the
-//! answer section follows from the name asked (`rendered/chain.rs`), TTLs are brought within limits, and how long
-//! the whole may be kept is known. To write is to copy, and to patch what differs from client to client and from
-//! second to second: ID, flags, the case of the question, TTLs; OPT is made anew.
+//! To render is to look at everything once: the message answers this question, every record can be
+//! read, the answer section follows from the name asked (`rendered/chain.rs`), TTLs are brought
+//! within limits, and how long the whole may be kept is known. To write is to copy, and to patch
+//! what differs from client to client and from second to second: ID, flags, the case of the
+//! question, TTLs; OPT is made anew.
 //!
 //! What answers the question
-//! * A response to another question is none: its sender guesses, or it is late. One without a question may say that
-//!   the server failed, as some do with what they cannot read, and nothing else.
+//! * A response to another question is none: its sender guesses, or it is late. One without a
+//!   question may say that the server failed, as some do with what they cannot read, and nothing
+//!   else.
 //! * With the right question but beyond reading it is [`Unfit::Damaged`]: that server is of no use.
 //!
 //! What is left out
-//! * Of the answer section, what does not belong to the question. What belongs comes in the order of the chain,
-//!   since many stub resolvers take it so.
-//! * Where there is an answer and [`Rules::is_minimal`], the other sections, as unbound does by default; but authority
-//!   with proofs (NSEC, NSEC3) is kept where DNSSEC was asked for: a wildcard's answer needs them.
-//! * Else authority and additional records are passed on as dnsdist does, in bailiwick or not. They poison nothing
-//!   here: what is kept is one answer to one question, and no record is ever used for another.
-//! * What goes from neighbour to neighbour, wherever it stands: OPT, TSIG, SIG(0); what stands after it is kept.
-//!   Records of another class than the one asked for.
-//! * Where DNSSEC was not asked for (DO = 0) RRSIG, NSEC, NSEC3, DS, DNSKEY, but for the type in question (RFC 4035,
-//!   section 3.2.1).
+//! * Of the answer section, what does not belong to the question. What belongs comes in the order
+//!   of the chain, since many stub resolvers take it so.
+//! * Where there is an answer and [`Rules::is_minimal`], the other sections, as unbound does by
+//!   default; but authority with proofs (NSEC, NSEC3) is kept where DNSSEC was asked for: a
+//!   wildcard's answer needs them.
+//! * Else authority and additional records are passed on as dnsdist does, in bailiwick or not. They
+//!   poison nothing here: what is kept is one answer to one question, and no record is ever used
+//!   for another.
+//! * What goes from neighbour to neighbour, wherever it stands: OPT, TSIG, SIG(0); what stands
+//!   after it is kept. Records of another class than the one asked for.
+//! * Where DNSSEC was not asked for (DO = 0) RRSIG, NSEC, NSEC3, DS, DNSKEY, but for the type in
+//!   question (RFC 4035, section 3.2.1).
 //!
-//! Where the rest is the beginning of the message, it is copied; else it is written anew (`rendered/encode.rs`).
+//! Where the rest is the beginning of the message, it is copied; else it is written anew
+//! (`rendered/encode.rs`).
 //!
 //! What may be kept, and for how long ([`Facts::ttl_s`])
 //! * The least TTL of all its records, within the limits: an answer that has a 0 is not kept.
-//! * No data and no such name: if there is an SOA of a zone that the name is in, no longer than its MINIMUM, which is
-//!   then the SOA's TTL as well (RFC 2308, section 5); else not at all. So a referral, an alias chain that nobody
-//!   followed and an empty answer are [`Kind::Inconclusive`].
+//! * No data and no such name: if there is an SOA of a zone that the name is in, no longer than its
+//!   MINIMUM, which is then the SOA's TTL as well (RFC 2308, section 5); else not at all. So a
+//!   referral, an alias chain that nobody followed and an empty answer are [`Kind::Inconclusive`].
 //! * A failure: as long as the caller says (RFC 9520).
 //! * With TC set, nothing ([`Unfit::Truncated`]).
 //!
 //! Invariants
-//! 1. What [`Renderer::render`] stores, [`write()`] reads without fail; octets of another origin it refuses, or writes
-//!    some answer to the question: it never reads outside of them, and never writes past the room.
-//! 2. A stored message has one question, which no record stands before, and all its names can be read.
+//! 1. What [`Renderer::render`] stores, [`write()`] reads without fail; octets of another origin it
+//!    refuses, or writes some answer to the question: it never reads outside of them, and never
+//!    writes past the room.
+//! 2. A stored message has one question, which no record stands before, and all its names can be
+//!    read.
 //!
-//! Bounds: a message is at most 65,535 octets, buffers hold one. Cost: to render, one walk over the records, and
-//! one over the answers for their chain; to write, a copy and four octets a record. An answer that is too
-//! long for its client is walked once more.
+//! Bounds: a message is at most 65,535 octets, buffers hold one. Cost: to render, one walk over the
+//! records, and one over the answers for their chain; to write, a copy and four octets a record. An
+//! answer that is too long for its client is walked once more.
 
 mod chain;
 mod encode;
@@ -86,7 +93,8 @@ pub struct Rules {
     pub ttl_min_s: u32,
     /// No record is kept for more, seconds (RFC 8767 recommends 604,800 at most).
     pub ttl_max_s: u32,
-    /// No answer that there is nothing is kept for more, seconds (RFC 2308 recommends 10,800 at most).
+    /// No answer that there is nothing is kept for more, seconds (RFC 2308 recommends 10,800 at
+    /// most).
     pub negative_ttl_max_s: u32,
     /// A failure is kept for so long, seconds (RFC 9520: from 1 to 300).
     pub failure_ttl_s: u32,
@@ -119,7 +127,8 @@ impl Rules {
 /// What was asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// Name, type and class as they were sent upstream, the name not compressed. What follows is passed over.
+    /// Name, type and class as they were sent upstream, the name not compressed. What follows is
+    /// passed over.
     pub question: &'a [u8],
     /// Letters were sent in random case, and must come back so (0x20).
     pub is_case_random: bool,
@@ -138,8 +147,9 @@ pub enum Kind {
     NoName,
     /// Any other response code.
     Failure,
-    /// No error, neither data nor an SOA: a referral, aliases that nobody followed, or nothing at all. From a server that
-    /// was asked to recurse it is of little use: another may do better. Never to be kept.
+    /// No error, neither data nor an SOA: a referral, aliases that nobody followed, or nothing at
+    /// all. From a server that was asked to recurse it is of little use: another may do better.
+    /// Never to be kept.
     Inconclusive,
 }
 
@@ -165,12 +175,13 @@ pub struct Facts {
 pub enum Unfit {
     /// It is no response, or to another question. Whoever waits for the answer goes on waiting.
     OtherQuestion,
-    /// The question is right but for its case, and [`Asked::is_case_random`]. Forged, or by one of the few servers that do
-    /// not repeat the case: go on waiting, then ask over TCP.
+    /// The question is right but for its case, and [`Asked::is_case_random`]. Forged, or by one of
+    /// the few servers that do not repeat the case: go on waiting, then ask over TCP.
     OtherCase,
     /// TC is set: to be asked again over TCP.
     Truncated,
-    /// Aliases run in a circle, or are more than 16. To be answered with SERVFAIL, which may be kept as a failure.
+    /// Aliases run in a circle, or are more than 16. To be answered with SERVFAIL, which may be
+    /// kept as a failure.
     AliasChain,
     /// It cannot be read. The server is of no use for this question.
     Damaged(DnsError),
@@ -198,7 +209,8 @@ struct Found {
     extended_error: Option<u16>,
     unrelated: u16,
     has_data: bool,
-    /// An SOA in the authority section that can say what is missing: its place among the kept, and MINIMUM.
+    /// An SOA in the authority section that can say what is missing: its place among the kept, and
+    /// MINIMUM.
     soa: Option<(usize, u32)>,
     has_proof: bool,
 }
@@ -224,13 +236,14 @@ impl Renderer {
         Renderer::default()
     }
 
-    /// What the last call of [`Renderer::render`] made: the octets to be kept, or nothing after an error.
+    /// What the last call of [`Renderer::render`] made: the octets to be kept, or nothing after an
+    /// error.
     pub fn stored(&self) -> &[u8] {
         &self.stored
     }
 
-    /// Looks at a response whole, and makes of it what [`Renderer::stored`] has. The ID is the caller's to compare.
-    /// `now_s` is seconds of any clock that [`write()`] is given too.
+    /// Looks at a response whole, and makes of it what [`Renderer::stored`] has. The ID is the
+    /// caller's to compare. `now_s` is seconds of any clock that [`write()`] is given too.
     pub fn render(
         &mut self,
         message: &[u8],
@@ -274,9 +287,10 @@ impl Renderer {
         })
     }
 
-    /// Makes of a stored answer that a name does not exist the one for a name below it (RFC 8020), which
-    /// [`Renderer::stored`] then has; it ages as the other does. False, and nothing stored, where `stored` is none, or the name asked
-    /// is not below. Proofs of DNSSEC are left out, as they need not hold for the other name.
+    /// Makes of a stored answer that a name does not exist the one for a name below it (RFC 8020),
+    /// which [`Renderer::stored`] then has; it ages as the other does. False, and nothing stored,
+    /// where `stored` is none, or the name asked is not below. Proofs of DNSSEC are left out, as
+    /// they need not hold for the other name.
     pub fn deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> bool {
         self.stored.clear();
         let is_made = self.try_deny_below(stored, asked).is_some();
@@ -315,13 +329,14 @@ impl Renderer {
         Some(())
     }
 
-    /// Puts aliases of our own before a stored answer, which [`Renderer::stored`] then has. `local` is a message whose
-    /// answer section is aliases, in order, from the name asked to the one that `stored` answers for, with the same type and
-    /// class, and may be what proves them. The stored answer ages as it does by itself; the aliases have at `now_s` the TTLs that they have in `local`.
-    /// Nothing of it was validated as a whole: AD is not set.
+    /// Puts aliases of our own before a stored answer, which [`Renderer::stored`] then has. `local`
+    /// is a message whose answer section is aliases, in order, from the name asked to the one that
+    /// `stored` answers for, with the same type and class, and may be what proves them. The stored
+    /// answer ages as it does by itself; the aliases have at `now_s` the TTLs that they have in
+    /// `local`. Nothing of it was validated as a whole: AD is not set.
     ///
-    /// An error, and nothing stored, where both together are a circle or too long, or one of them is not what it is said to
-    /// be.
+    /// An error, and nothing stored, where both together are a circle or too long, or one of them
+    /// is not what it is said to be.
     pub fn put_behind(
         &mut self,
         local: &[u8],
@@ -506,7 +521,8 @@ impl Renderer {
         Ok(())
     }
 
-    /// Where the beginning of the message ends that holds just what is kept; `None` where something stands between.
+    /// Where the beginning of the message ends that holds just what is kept; `None` where something
+    /// stands between.
     fn beginning(&self, question_end: usize) -> Option<usize> {
         let mut end = question_end;
         for Kept { record, .. } in &self.kept {
@@ -518,8 +534,9 @@ impl Renderer {
         Some(end)
     }
 
-    /// True where no name leads through the octets between a name and its data: a TTL there is written over again and again,
-    /// and whoever had made a name of it would make us send another name each time.
+    /// True where no name leads through the octets between a name and its data: a TTL there is
+    /// written over again and again, and whoever had made a name of it would make us send another
+    /// name each time.
     fn names_are_apart(&self, message: &Message<'_>) -> bool {
         let is_apart = |at| self.is_apart(message.bytes(), at);
         self.kept.iter().all(|Kept { record, .. }| {
@@ -546,7 +563,8 @@ impl Renderer {
             let Some(&length) = bytes.get(at) else { return false };
             let end = if length < 0xc0 { at + 1 + usize::from(length) } else { at + 2 };
             if was_led {
-                // The first record whose data lies behind this label: its label must not touch what stands before that.
+                // The first record whose data lies behind this label: its label must not touch what
+                // stands before that.
                 let next = self.kept.partition_point(|kept| kept.record.rdata_offset <= at);
                 let fixed = self.kept.get(next).map(|kept| kept.record.rdata_offset - FIXED_BYTES);
                 if fixed.is_some_and(|fixed| end > fixed) {
@@ -634,8 +652,8 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// Holds `message` against the question: true where it is a response that repeats it, false where it is one that says
-    /// without a question that the server failed.
+    /// Holds `message` against the question: true where it is a response that repeats it, false
+    /// where it is one that says without a question that the server failed.
     fn is_repeated(&self, message: &[u8], is_case_random: bool) -> Result<bool, Unfit> {
         let other = Unfit::OtherQuestion;
         let header: &[u8; HEADER_BYTES] = message.first_chunk().ok_or(other)?;
@@ -681,7 +699,8 @@ fn message_of(stored: &[u8]) -> Option<Message<'_>> {
     Message::parse(stored.get(HEAD_BYTES..message_end)?).ok()
 }
 
-/// True where `name` has labels before those of `parent`, both in wire form and not compressed; case does not count.
+/// True where `name` has labels before those of `parent`, both in wire form and not compressed;
+/// case does not count.
 fn is_below(name: &[u8], parent: &[u8]) -> bool {
     let mut rest = name;
     while rest.len() > parent.len() {
@@ -693,7 +712,8 @@ fn is_below(name: &[u8], parent: &[u8]) -> bool {
     false
 }
 
-/// True for what is said to the neighbour: OPT where it does not belong, TSIG (RFC 8945), SIG(0) (RFC 2931).
+/// True for what is said to the neighbour: OPT where it does not belong, TSIG (RFC 8945), SIG(0)
+/// (RFC 2931).
 fn is_between_neighbours(message: &Message<'_>, record: &Record) -> bool {
     match record.rtype {
         rtype::OPT | rtype::TSIG => true,

@@ -1,8 +1,8 @@
 //! Code with labels becomes a program.
 //!
-//! A comparison can skip 255 instructions. Where a label is further away, it skips to an unconditional jump that is put
-//! behind it, which in turn moves what follows: that is done again until nothing is too far. A jump that was made long
-//! stays so, so it ends.
+//! A comparison can skip 255 instructions. Where a label is further away, it skips to an
+//! unconditional jump that is put behind it, which in turn moves what follows: that is done again
+//! until nothing is too far. A jump that was made long stays so, so it ends.
 
 use super::{INSTRUCTIONS_MAX, Instruction};
 

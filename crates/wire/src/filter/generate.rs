@@ -1,10 +1,10 @@
 //! Tests become code: each goes on at one of two labels.
 //!
-//! Loads are in the order in which libpcap has them before it optimises, because the first that is not in the frame
-//! ends the program.
+//! Loads are in the order in which libpcap has them before it optimises, because the first that is
+//! not in the frame ends the program.
 //!
-//! Scratch words: the lower ones hold operands, one a level; the last holds by how much a VLAN tag in the frame has
-//! shifted what follows, where only the frame can tell (live).
+//! Scratch words: the lower ones hold operands, one a level; the last holds by how much a VLAN tag
+//! in the frame has shifted what follows, where only the frame can tell (live).
 
 mod value;
 
@@ -45,7 +45,8 @@ const OPERANDS_MAX: u32 = 15;
 const TYPE_AT: u32 = 12;
 const FRAGMENT: u8 = 44;
 
-/// Address families in loopback captures: IPv6 of Linux and Windows; NetBSD and OpenBSD; FreeBSD; Darwin.
+/// Address families in loopback captures: IPv6 of Linux and Windows; NetBSD and OpenBSD; FreeBSD;
+/// Darwin.
 const FAMILIES_V4: &[u32] = &[2];
 const FAMILIES_V6: &[u32] = &[10, 23, 24, 28, 30];
 
@@ -120,7 +121,8 @@ impl Generator {
         }
     }
 
-    /// The last join is the outermost: from there on down, each tells where what is before it goes on.
+    /// The last join is the outermost: from there on down, each tells where what is before it goes
+    /// on.
     fn joined(
         &mut self,
         first: &Tree,
@@ -415,7 +417,8 @@ impl Generator {
         self.code.branch(IF_GREATER, u32::from(high), no, yes);
     }
 
-    /// X becomes the length of the IPv4 header, and the shift if there is one. A is lost where there is.
+    /// X becomes the length of the IPv4 header, and the shift if there is one. A is lost where
+    /// there is.
     fn header_to_x(&mut self) {
         if !self.shifted {
             return self.code.plain(LOAD_X_HEADER, self.payload_at);

@@ -1,7 +1,7 @@
 //! Words become tests joined by `and`, `or` and `not`.
 //!
-//! What stands in parentheses may be a test, a number of a comparison, or what a word before them asks for: it is read
-//! once, and what follows decides.
+//! What stands in parentheses may be a test, a number of a comparison, or what a word before them
+//! asks for: it is read once, and what follows decides.
 
 mod primitive;
 mod thing;
@@ -42,7 +42,8 @@ enum Thing {
     Protocol,
 }
 
-/// What stands between two joins: a test, with what a word behind it is to be; or a number that is not compared.
+/// What stands between two joins: a test, with what a word behind it is to be; or a number that is
+/// not compared.
 enum Part<'a> {
     Tree(Tree, Option<Asked<'a>>),
     Number(Value),
@@ -197,7 +198,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Tests with `and` and `or` between, or a number. `only_things`: addresses or ports, as a word before asks.
+    /// Tests with `and` and `or` between, or a number. `only_things`: addresses or ports, as a word
+    /// before asks.
     fn joined(
         &mut self,
         asked: Option<Asked<'a>>,

@@ -1,4 +1,5 @@
-//! Ports and protocols that have names. Ports are as in the usual `/etc/services`, with the protocols that it lists.
+//! Ports and protocols that have names. Ports are as in the usual `/etc/services`, with the
+//! protocols that it lists.
 
 /// Port, protocol; `None`: TCP, UDP and SCTP.
 const PORTS: [(&str, u16, Option<u8>); 48] = [

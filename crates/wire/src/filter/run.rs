@@ -1,8 +1,8 @@
 //! Classic BPF, run over a frame.
 //!
-//! Whatever the program: what is not in the frame, an instruction that is none, a jump or a scratch word outside, a
-//! division by zero end it, and the frame is not taken. Jumps only go forward, so there are at most as many steps as
-//! instructions.
+//! Whatever the program: what is not in the frame, an instruction that is none, a jump or a scratch
+//! word outside, a division by zero end it, and the frame is not taken. Jumps only go forward, so
+//! there are at most as many steps as instructions.
 
 use super::Instruction;
 
@@ -13,8 +13,8 @@ pub(super) const ASIDE_VLAN_PRESENT: u32 = ASIDE + 48;
 
 const SCRATCH_WORDS: usize = 16;
 
-/// What the program returns for a frame of a file: the octets to take of it, 0 for none. `original_len` is its length
-/// on the wire.
+/// What the program returns for a frame of a file: the octets to take of it, 0 for none.
+/// `original_len` is its length on the wire.
 pub fn run(program: &[Instruction], frame: &[u8], original_len: u32) -> u32 {
     run_live(program, frame, original_len, None)
 }

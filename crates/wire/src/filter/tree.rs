@@ -1,6 +1,7 @@
 //! What a filter asks of a frame, without words.
 
-/// Tests joined. `Joined` holds what stands beside one another without parentheses: it binds from the left.
+/// Tests joined. `Joined` holds what stands beside one another without parentheses: it binds from
+/// the left.
 #[derive(Debug)]
 pub(super) enum Tree {
     Test(Test),

@@ -1,7 +1,7 @@
 //! The words of a filter, split as libpcap's scanner does.
 //!
-//! A word is as long as it can be: `80-443` is one, `5-3` as well. Where octets of a MAC address or an IPv6 address can
-//! stand, colons belong to it; between brackets they do not.
+//! A word is as long as it can be: `80-443` is one, `5-3` as well. Where octets of a MAC address or
+//! an IPv6 address can stand, colons belong to it; between brackets they do not.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -24,7 +24,8 @@ pub(super) enum Kind {
     V4(u32, u32),
     V6(u128),
     Mac([u8; 6]),
-    /// Letters, digits, points and hyphens: a keyword or a name. True: escaped by a backslash, and so no keyword.
+    /// Letters, digits, points and hyphens: a keyword or a name. True: escaped by a backslash, and
+    /// so no keyword.
     Name(bool),
     /// One or two characters that mean something.
     Sign(&'static str),

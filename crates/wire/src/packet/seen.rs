@@ -1,8 +1,10 @@
-//! All addresses of a frame: those of each IP header on the way to the innermost packet, outer and inner, and those in ARP.
+//! All addresses of a frame: those of each IP header on the way to the innermost packet, outer and
+//! inner, and those in ARP.
 //!
-//! The walk is [`super::decode`]'s own, which is told at each IP header what stands there. It differs from it where only a
-//! packet that is whole counts:
-//! * An address counts where it was captured, whatever the lengths in its header say and whatever is behind it.
+//! The walk is [`super::decode`]'s own, which is told at each IP header what stands there. It
+//! differs from it where only a packet that is whole counts:
+//! * An address counts where it was captured, whatever the lengths in its header say and whatever
+//!   is behind it.
 //! * What a first fragment has of a tunnel counts.
 //! * The header that an ICMP error quotes counts, and what is in that packet.
 //! * ARP and RARP count where they are about IPv4.
@@ -41,16 +43,17 @@ impl Seen for &RefCell<&mut dyn FnMut(Addr)> {
     }
 }
 
-/// Visits the addresses of all IP headers of a frame, outer and inner, quoted by ICMP, and those of ARP, also where
-/// [`super::decode`] finds no packet. Some come more than once; those of the packet that it finds are among them.
+/// Visits the addresses of all IP headers of a frame, outer and inner, quoted by ICMP, and those of
+/// ARP, also where [`super::decode`] finds no packet. Some come more than once; those of the packet
+/// that it finds are among them.
 pub fn addresses(link_type: u16, frame: &[u8], visit: &mut dyn FnMut(Addr)) {
     let frame = &frame[..frame.len().min(FRAME_BYTES_MAX)];
     // What the frame is does not matter here.
     let _ = link::decode(link_type, frame, &RefCell::new(visit));
 }
 
-/// The same for the payload of a datagram that was put together of fragments, whose own header `outer` has; see
-/// [`super::decode_payload`].
+/// The same for the payload of a datagram that was put together of fragments, whose own header
+/// `outer` has; see [`super::decode_payload`].
 pub fn addresses_of_payload(outer: &Packet, payload: &[u8], visit: &mut dyn FnMut(Addr)) {
     let payload = &payload[..payload.len().min(FRAME_BYTES_MAX)];
     let len = payload.len() as u32;
@@ -97,8 +100,8 @@ pub(super) fn arp<S: Seen>(bytes: &[u8], seen: S) {
     }
 }
 
-/// ICMP of either version: errors quote the packet that they are about from its IP header on (RFC 792, RFC 4443), often
-/// not all of it.
+/// ICMP of either version: errors quote the packet that they are about from its IP header on (RFC
+/// 792, RFC 4443), often not all of it.
 pub(super) fn icmp<S: Seen>(frame: &[u8], packet: Packet, nest: Nest<S>) -> Result<Packet, Skip> {
     let packet = transport::read(frame, packet)?;
     let is_error = match packet.protocol {

@@ -33,8 +33,8 @@ const GTP_EXTENSIONS_MAX: usize = 16;
 
 /// True when the ports of a UDP packet may mean a tunnel.
 ///
-/// VXLAN, Geneve, GRE and MPLS spread flows over source ports, so only the destination tells; GTP-U,
-/// Teredo and L2TP answer from the well-known port.
+/// VXLAN, Geneve, GRE and MPLS spread flows over source ports, so only the destination tells;
+/// GTP-U, Teredo and L2TP answer from the well-known port.
 #[inline(always)]
 pub(super) fn is_udp_port(src_port: u16, dst_port: u16) -> bool {
     matches!(

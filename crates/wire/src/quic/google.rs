@@ -1,5 +1,5 @@
-//! The hello of Google QUIC before it had TLS: a message `CHLO` of tagged values, one of which is the
-//! server name (the versions that were in use, Q024 to Q046 and Q050; Google's "QUIC Crypto").
+//! The hello of Google QUIC before it had TLS: a message `CHLO` of tagged values, one of which is
+//! the server name (the versions that were in use, Q024 to Q046 and Q050; Google's "QUIC Crypto").
 //!
 //! Up to Q046 it comes in the clear: a public header, a hash, and one STREAM frame, always in one
 //! datagram, which the client fills to at least 1000 bytes.
@@ -40,8 +40,8 @@ fn header_bytes(datagram: &[u8]) -> Option<usize> {
         let is_long = is_version(1) && datagram.get(5) == Some(&0x50);
         return is_long.then_some(1 + 4 + 1 + 8 + 4 + HASH_BYTES);
     }
-    // Before: flags for the version, for a connection ID of eight bytes, and for the packet number's
-    // length. The rest must be zero in a client's packet.
+    // Before: flags for the version, for a connection ID of eight bytes, and for the packet
+    // number's length. The rest must be zero in a client's packet.
     const FLAG_VERSION: u8 = 0x01;
     const FLAG_ID: u8 = 0x08;
     if first & FLAG_VERSION == 0 || first & FLAG_ID == 0 || first & 0x42 != 0 || !is_version(9) {
@@ -65,7 +65,8 @@ pub(super) fn in_datagram(datagram: &[u8]) -> Initial<'_> {
     }
 }
 
-/// Reads a message from its tag on: a count of values; for each a tag and where it ends; the values.
+/// Reads a message from its tag on: a count of values; for each a tag and where it ends; the
+/// values.
 pub(super) fn hello(message: &[u8]) -> Initial<'_> {
     let Some((start, rest)) = message.split_first_chunk::<8>() else {
         let is_start = MESSAGE.starts_with(&message[..message.len().min(MESSAGE.len())]);

@@ -72,8 +72,8 @@ fn keys_of_the_rfcs() {
     }
 }
 
-/// The client's Initial of RFC 9001, A.2, and the same of RFC 9369, A.2: sealing it gives the octets
-/// printed there, and the assembler reads its name.
+/// The client's Initial of RFC 9001, A.2, and the same of RFC 9369, A.2: sealing it gives the
+/// octets printed there, and the assembler reads its name.
 #[test]
 fn packets_of_the_rfcs() {
     let frame = hex("060040f1010000ed0303ebf8fa56f12939b9584a3896472ec40bb863cfd3e868
@@ -165,8 +165,8 @@ fn google_crypto(offset: usize, data: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Every number of a version is read with its keys: drafts 22 to 34, mvfst, Google's with TLS, whose
-/// frames differ, and Q050, whose hello differs. The keys of one open nothing of another.
+/// Every number of a version is read with its keys: drafts 22 to 34, mvfst, Google's with TLS,
+/// whose frames differ, and Q050, whose hello differs. The keys of one open nothing of another.
 #[test]
 fn versions() {
     let hello = message(&[sni(&[(0, NAME)])]);
@@ -201,8 +201,8 @@ fn versions() {
     }
 }
 
-/// A 0-RTT packet before the Initial, in front of it in its datagram or behind it, hides no name; nor
-/// does a version that only makes the server negotiate.
+/// A 0-RTT packet before the Initial, in front of it in its datagram or behind it, hides no name;
+/// nor does a version that only makes the server negotiate.
 #[test]
 fn early_data() {
     let initial = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &crypto(0, &message(&[sni(&[(0, NAME)])])));

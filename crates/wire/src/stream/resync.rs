@@ -6,7 +6,8 @@
 //!
 //! What is found is *plausible*, not proven: a parser still has to agree. The test therefore asks
 //! for much: a question that ends inside the message, counts that the length can hold, flags that
-//! are in use, and, where there are more octets after the message, that they begin a message as well.
+//! are in use, and, where there are more octets after the message, that they begin a message as
+//! well.
 
 use crate::read::{slice_at, u8_at, u16_at};
 
@@ -68,8 +69,8 @@ fn is_plausible_header(message: &[u8], length: usize) -> bool {
         && HEADER_BYTES + QUESTION_BYTES_MIN + records * RECORD_BYTES_MIN <= length
 }
 
-/// True when the question's name, uncompressed as the first name of a message always is, ends
-/// with a type and a class in use, all inside `length`; or when `message` is cut before one can tell.
+/// True when the question's name, uncompressed as the first name of a message always is, ends with
+/// a type and a class in use, all inside `length`; or when `message` is cut before one can tell.
 fn holds_question(message: &[u8], length: usize) -> bool {
     let mut offset = HEADER_BYTES;
     loop {

@@ -1,8 +1,8 @@
 //! Every DNS message of the recordings and of the public captures, read by hickory and by us.
 //!
-//! The walk down to the messages here is small and stern on purpose: it must not share a fault with the one
-//! that larder ships. It knows pcap and pcapng, the link types that the captures use, VLAN tags,
-//! IPv4 without fragments, IPv6 without extension headers, UDP, and TCP without reassembly.
+//! The walk down to the messages here is small and stern on purpose: it must not share a fault with
+//! the one that larder ships. It knows pcap and pcapng, the link types that the captures use, VLAN
+//! tags, IPv4 without fragments, IPv6 without extension headers, UDP, and TCP without reassembly.
 
 use std::collections::BTreeMap;
 

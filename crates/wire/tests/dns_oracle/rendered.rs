@@ -1,5 +1,5 @@
-//! Questions and rendered responses: what hickory writes is read, kept, written for another client, and read by
-//! hickory again.
+//! Questions and rendered responses: what hickory writes is read, kept, written for another client,
+//! and read by hickory again.
 
 use hickory_proto::op::{Edns, Message as Theirs, MessageType, OpCode, Query as TheirQuery};
 use hickory_proto::rr::{Name, RecordType};
@@ -76,7 +76,8 @@ impl Client {
     }
 }
 
-/// The names from the one asked on, look after look at the answers; `None` where they run in a circle.
+/// The names from the one asked on, look after look at the answers; `None` where they run in a
+/// circle.
 fn chain(view: &View) -> Option<Vec<Vec<u8>>> {
     let (asked, ..) = view.question.clone().expect("a question");
     let mut chain = vec![asked];
@@ -98,7 +99,8 @@ fn chain(view: &View) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The answers that belong to the question, each with the place of its owner in the chain, in that order.
+/// The answers that belong to the question, each with the place of its owner in the chain, in that
+/// order.
 fn belonging(view: &View, chain: &[Vec<u8>]) -> Vec<Entry> {
     let (_, qtype, _) = view.question.clone().expect("a question");
     let mut found: Vec<(usize, Entry)> = Vec::new();
@@ -117,7 +119,8 @@ fn belonging(view: &View, chain: &[Vec<u8>]) -> Vec<Entry> {
     found.into_iter().map(|(_, entry)| entry).collect()
 }
 
-/// The answer as `client` is to have it, after `age_s` seconds, by hickory's reading of the original.
+/// The answer as `client` is to have it, after `age_s` seconds, by hickory's reading of the
+/// original.
 fn aged(view: &View, client: &Client, age_s: u32) -> View {
     let mut view = view.clone();
     view.id = client.id;
@@ -173,9 +176,9 @@ proptest! {
         }
     }
 
-    /// A response that is kept comes out for each client as it went in, but for what does not belong to the question: its
-    /// own ID, flags and case, records as hickory reads them in the original, TTLs less by the age. One whose
-    /// aliases run in a circle is refused.
+    /// A response that is kept comes out for each client as it went in, but for what does not
+    /// belong to the question: its own ID, flags and case, records as hickory reads them in the
+    /// original, TTLs less by the age. One whose aliases run in a circle is refused.
     #[test]
     fn responses_survive(
         answer in message(),
@@ -241,8 +244,8 @@ proptest! {
             let edns = read.edns.as_ref().map(|edns| (edns.max_payload(), edns.flags().dnssec_ok));
             prop_assert_eq!(edns, client.edns.map(|(_, dnssec_ok)| (1232, dnssec_ok)));
 
-            // The same for less room: whole sets of records from the beginning, and TC if more than additional ones
-            // are missing.
+            // The same for less room: whole sets of records from the beginning, and TC if more than
+            // additional ones are missing.
             let whole = view::theirs(&read);
             let opt_bytes = client.edns.map_or(0, |_| OPT_BYTES);
             for bytes_max in (12 + query.question().len()..len).step_by(7) {
@@ -275,8 +278,9 @@ proptest! {
         }
     }
 
-    /// Octets of a response changed anywhere: nothing panics, and what is rendered nevertheless is written for any
-    /// client within its room, and can be read whole. Invariants 1 and 2 of `rendered`.
+    /// Octets of a response changed anywhere: nothing panics, and what is rendered nevertheless is
+    /// written for any client within its room, and can be read whole. Invariants 1 and 2 of
+    /// `rendered`.
     #[test]
     fn damaged_responses(
         answer in message(),
@@ -315,8 +319,8 @@ proptest! {
         prop_assert!(whole.is_ok(), "{facts:?} {whole:?}");
     }
 
-    /// What is stored may be damaged on the way: nothing panics, nothing is read outside of it, and nothing
-    /// is written past the room. Invariant 1 of `rendered`.
+    /// What is stored may be damaged on the way: nothing panics, nothing is read outside of it, and
+    /// nothing is written past the room. Invariant 1 of `rendered`.
     #[test]
     fn damaged_store(
         answer in message(),

@@ -50,7 +50,8 @@ pub fn canonical(name: &TheirName) -> Vec<u8> {
     labels.join(&b'.')
 }
 
-/// Types that hickory takes out of the sections: OPT, and what signs a whole message where it was built with DNSSEC.
+/// Types that hickory takes out of the sections: OPT, and what signs a whole message where it was
+/// built with DNSSEC.
 fn is_compared(rtype: u16) -> bool {
     !matches!(rtype, rtype::OPT | rtype::TSIG | rtype::SIG)
 }

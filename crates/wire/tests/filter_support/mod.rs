@@ -1,5 +1,5 @@
-//! Filters and frames for the tests of filters: a list by hand, a generator from the grammar, and frames that no capture
-//! has.
+//! Filters and frames for the tests of filters: a list by hand, a generator from the grammar, and
+//! frames that no capture has.
 #![allow(dead_code)]
 
 pub use larder_testkit::random::Random;

@@ -167,8 +167,8 @@ fn wakers_are_heard_once() {
     });
 }
 
-/// A connection is closed while it sends, receives and is watched: the peer gets a part and the end,
-/// nothing is told of it any more, and the next connection with that number is another.
+/// A connection is closed while it sends, receives and is watched: the peer gets a part and the
+/// end, nothing is told of it any more, and the next connection with that number is another.
 #[test]
 fn closing_ends_what_is_under_way() {
     by_each_way(|options| {
@@ -266,8 +266,8 @@ fn unlistening_ends() {
     });
 }
 
-/// Events that were not walked are given again, before anything else is done, and outlive the reactor
-/// with their octets. Invariant 1.
+/// Events that were not walked are given again, before anything else is done, and outlive the
+/// reactor with their octets. Invariant 1.
 #[test]
 fn events_are_the_batchs() {
     by_each_way(|options| {
@@ -332,7 +332,8 @@ fn sends_do_not_overlap() {
     let _ = reactor.send(&ours, 1, b"more".to_vec());
 }
 
-/// Where io_uring is not to be had, one who insists is told why, and one who does not goes by epoll.
+/// Where io_uring is not to be had, one who insists is told why, and one who does not goes by
+/// epoll.
 #[test]
 fn fallbacks_have_reasons() {
     let (reactor, _) = Reactor::new(&Options::default()).unwrap();
@@ -385,8 +386,8 @@ fn a_lack_of_descriptors_is_told() {
     });
 }
 
-/// A reactor that has waited in one thread refuses to in another, by io_uring at least; nothing that
-/// the kernel may still use is freed there.
+/// A reactor that has waited in one thread refuses to in another, by io_uring at least; nothing
+/// that the kernel may still use is freed there.
 #[test]
 fn reactors_stay_where_they_waited() {
     by_each_way(|options| {

@@ -1,5 +1,5 @@
-//! Sends and listeners, which have slots: an operation of theirs is named by its slot, and the slot is
-//! theirs until that operation has come to its end, whatever becomes of the connection.
+//! Sends and listeners, which have slots: an operation of theirs is named by its slot, and the slot
+//! is theirs until that operation has come to its end, whatever becomes of the connection.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

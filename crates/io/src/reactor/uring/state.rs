@@ -174,7 +174,8 @@ impl State {
         }
         let mut listed = std::mem::take(&mut self.listed);
         if std::mem::take(&mut self.is_short) {
-            // Who had none of the buffers is the first to have some, or busy ones would take them all.
+            // Who had none of the buffers is the first to have some, or busy ones would take them
+            // all.
             listed.sort_by_key(|(index, _)| self.sockets[*index].has_received);
         }
         for (index, generation) in listed.drain(..) {

@@ -249,7 +249,8 @@ fn reverse_names() {
     assert_eq!(told(&run(&classless, extract)), [&alias, "192.0.2.9 <- host.test 50"]);
 }
 
-/// TTLs with the top bit set are the longest there is (RFC 8767, section 4); classes other than IN are not ours.
+/// TTLs with the top bit set are the longest there is (RFC 8767, section 4); classes other than IN
+/// are not ours.
 #[test]
 fn ttl_and_class() {
     let bytes = Builder::response()

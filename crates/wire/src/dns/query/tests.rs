@@ -33,7 +33,8 @@ fn refusal(bytes: &[u8]) -> Option<Refusal> {
     Query::read(bytes, &mut KeyBuf::new()).err().map(|refused| refused.refusal)
 }
 
-/// Every field of a query comes out, and the key is the name in lower case, type, class and what is added.
+/// Every field of a query comes out, and the key is the name in lower case, type, class and what is
+/// added.
 #[test]
 fn fields_and_key() {
     let mut key = KeyBuf::new();
@@ -62,8 +63,8 @@ fn only_the_name_is_folded() {
     assert_eq!(key.as_bytes(), b"\x04@[`\xc4\0AZAZ");
 }
 
-/// Names of every length up to 255 octets are folded as the obvious loop folds them, also where the buffer held
-/// another name before; one octet more is no name.
+/// Names of every length up to 255 octets are folded as the obvious loop folds them, also where the
+/// buffer held another name before; one octet more is no name.
 #[test]
 fn every_length() {
     let mut key = KeyBuf::new();
@@ -130,8 +131,8 @@ fn refusals() {
     assert_eq!(refusal(&[&good[..], b"more"].concat()), None, "what follows is passed over");
 }
 
-/// OPT is found among other records, and its options by number; two, or one with an owner, are refused; so is another
-/// version, whatever its options look like.
+/// OPT is found among other records, and its options by number; two, or one with an owner, are
+/// refused; so is another version, whatever its options look like.
 #[test]
 fn edns() {
     let cookie = b"\0\x0a\0\x08\x01\x02\x03\x04\x05\x06\x07\x08\0\x08\0\x04\0\x01\0\0";
@@ -182,7 +183,8 @@ fn room_over_udp() {
     }
 }
 
-/// A refusal repeats ID, operation, RD, CD and the question as it came; says BADVERS in OPT, with DO as it came; and needs its room.
+/// A refusal repeats ID, operation, RD, CD and the question as it came; says BADVERS in OPT, with
+/// DO as it came; and needs its room.
 #[test]
 fn refusals_are_written() {
     let written = |bytes: &[u8]| {
@@ -216,8 +218,8 @@ fn refusals_are_written() {
     assert_eq!((cut.opt(), cut.extended_rcode()), (None, 0));
 }
 
-/// The caller's own refusal has the client's ID, flags and case; OPT with DO and options only where the client has
-/// OPT; and a code that needs OPT is SERVFAIL without.
+/// The caller's own refusal has the client's ID, flags and case; OPT with DO and options only where
+/// the client has OPT; and a code that needs OPT is SERVFAIL without.
 #[test]
 fn empty_answers_are_written() {
     let mut out = [0; 512];

@@ -1,18 +1,19 @@
-//! Which records of an answer section belong to the question: the aliases from the name asked on, and what is asked
-//! for at their end.
+//! Which records of an answer section belong to the question: the aliases from the name asked on,
+//! and what is asked for at their end.
 //!
-//! An alias is a CNAME of the last name so far, or a DNAME above it (RFC 6672), whichever stands first; what a DNAME
-//! makes of a name holds also where the CNAME that should stand beside it (section 3.1) says otherwise. Who asks for
-//! CNAME or for everything is not led on (RFC 1034, section 3.6.2).
+//! An alias is a CNAME of the last name so far, or a DNAME above it (RFC 6672), whichever stands
+//! first; what a DNAME makes of a name holds also where the CNAME that should stand beside it
+//! (section 3.1) says otherwise. Who asks for CNAME or for everything is not led on (RFC 1034,
+//! section 3.6.2).
 //!
 //! What belongs, as unbound's scrubber has it (its names must come in order; ours come in any):
 //! * an alias that leads from one name of the chain to the next, and a DNAME above one of them;
 //! * records of the type asked for, at the last name;
 //! * signatures at these names, if they are wanted.
 //!
-//! Bounds: [`ALIASES_MAX`] aliases are followed, and [`ALIAS_RECORDS_MAX`] records looked at for them, each at most once
-//! an alias. Cost: two names read an alias, where servers write in order and compress; no name is read where there is no
-//! alias.
+//! Bounds: [`ALIASES_MAX`] aliases are followed, and [`ALIAS_RECORDS_MAX`] records looked at for
+//! them, each at most once an alias. Cost: two names read an alias, where servers write in order
+//! and compress; no name is read where there is no alias.
 
 use super::super::answers::{CHAIN_MAX as ALIASES_MAX, labels_below, substitute};
 use super::super::name::pointer_at;
@@ -49,7 +50,8 @@ pub(super) struct Place {
 }
 
 impl Chain {
-    /// Follows the aliases of `message`, which has the question of this type and class, as the name first in it.
+    /// Follows the aliases of `message`, which has the question of this type and class, as the name
+    /// first in it.
     pub fn follow(&mut self, message: &Message<'_>, qtype: u16, qclass: u16) -> Result<(), Unfit> {
         (self.qtype, self.qclass) = (qtype, qclass);
         (self.len, self.has_first, self.data_pointer) = (1, false, Some(HEADER_BYTES));
@@ -71,7 +73,8 @@ impl Chain {
                     self.extend(message, &record)?;
                 }
             }
-            // Each look finds one alias at least; in order, the first finds all, unless a DNAME leads on what it made.
+            // Each look finds one alias at least; in order, the first finds all, unless a DNAME
+            // leads on what it made.
             if self.len == len_before || (!has_dname && self.len == 1 + aliases) {
                 return Ok(());
             }
@@ -153,7 +156,8 @@ impl Chain {
         Ok(())
     }
 
-    /// The place of a record of the answer section; `None` where it does not belong to the question.
+    /// The place of a record of the answer section; `None` where it does not belong to the
+    /// question.
     pub fn place(
         &mut self,
         message: &Message<'_>,
@@ -166,7 +170,8 @@ impl Chain {
         if !is_asked && !matches!(record.rtype, rtype::CNAME | rtype::DNAME | rtype::RRSIG) {
             return Ok(None);
         }
-        // Most records need no reading: the alias that was followed, and more of what was just read.
+        // Most records need no reading: the alias that was followed, and more of what was just
+        // read.
         let last = self.len - 1;
         let data = Some(Place { rank: last as u8, is_data: true });
         let pointer = pointer_at(message.bytes(), record.owner_offset);

@@ -1,9 +1,10 @@
 //! Writing a message anew, where its records cannot stay where they stood.
 //!
-//! Names are compressed against all that was written before (RFC 1035, section 4.1.4), whatever their case:
-//! owners, and within data those types that may be (RFC 3597, section 4). The places of names are kept in a small
-//! table by the hash of what begins there. A full table, or a hash that meets another, costs octets of the
-//! message, never its meaning: a pointer is written only after what it leads to was compared.
+//! Names are compressed against all that was written before (RFC 1035, section 4.1.4), whatever
+//! their case: owners, and within data those types that may be (RFC 3597, section 4). The places of
+//! names are kept in a small table by the hash of what begins there. A full table, or a hash that
+//! meets another, costs octets of the message, never its meaning: a pointer is written only after
+//! what it leads to was compared.
 //!
 //! Bounds: 2 KiB, and for each name its own octets and 127 looks into the table at most.
 
@@ -42,8 +43,8 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Begins a message, of which `out` holds header and question behind `base` octets. The question's name may be
-    /// led to; it is the sender's matter that it is whole.
+    /// Begins a message, of which `out` holds header and question behind `base` octets. The
+    /// question's name may be led to; it is the sender's matter that it is whole.
     pub fn begin(&mut self, out: &[u8], base: usize) -> Result<(), Unfit> {
         self.slots.fill(Slot::default());
         let message = &out[base..];
@@ -188,7 +189,8 @@ impl WireName {
         Ok(end)
     }
 
-    /// True where what begins with the label of that number also stands at `place` of `message`, in any case.
+    /// True where what begins with the label of that number also stands at `place` of `message`, in
+    /// any case.
     fn stands_at(&self, message: &[u8], place: u16, label: usize) -> bool {
         let mut rest = &self.bytes[self.start(label)..self.start(self.labels)];
         let walked = walk_name(message, usize::from(place), |other, length| {

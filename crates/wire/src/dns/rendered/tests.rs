@@ -161,8 +161,8 @@ fn facts(question: &[u8], rcode: u8, sections: [Records; 3], rules: &Rules) -> F
     rendered(&message, &asked(question, false), rules).expect("an answer").0
 }
 
-/// One answer octet by octet, as a resolver sends it and as a client gets it 20 seconds later, who wrote the name in another
-/// case and speaks EDNS.
+/// One answer octet by octet, as a resolver sends it and as a client gets it 20 seconds later, who
+/// wrote the name in another case and speaks EDNS.
 #[test]
 fn golden() {
     #[rustfmt::skip]
@@ -220,8 +220,8 @@ fn golden() {
     assert_eq!(answer, expected.concat());
 }
 
-/// What is no response to the question asked is passed by, whatever else it holds; what is one and cannot be
-/// read is damaged; one that was cut says so first.
+/// What is no response to the question asked is passed by, whatever else it holds; what is one and
+/// cannot be read is damaged; one that was cut says so first.
 #[test]
 fn what_answers_the_question() {
     let question = question("www.test", rtype::A);
@@ -261,8 +261,8 @@ fn what_answers_the_question() {
     assert_eq!(rendered(&other_case, &random, &RULES).err(), Some(Unfit::OtherCase));
 }
 
-/// A server that fails may leave the question out; what is stored has it nevertheless, and nothing else. That there is
-/// no data, or no such name, cannot be said so.
+/// A server that fails may leave the question out; what is stored has it nevertheless, and nothing
+/// else. That there is no data, or no such name, cannot be said so.
 #[test]
 fn errors_without_a_question() {
     let asks = question("www.test", rtype::A);
@@ -283,8 +283,8 @@ fn errors_without_a_question() {
     }
 }
 
-/// What the answer is taken for, and how long it may be kept: data, no data with its SOA, no such name, both
-/// behind aliases; and what says nothing for sure is not kept.
+/// What the answer is taken for, and how long it may be kept: data, no data with its SOA, no such
+/// name, both behind aliases; and what says nothing for sure is not kept.
 #[test]
 fn kinds() {
     let asks = question("www.test", rtype::A);
@@ -348,8 +348,8 @@ fn aliases_as_data() {
     }
 }
 
-/// TTLs are brought within the limits, each for itself; 0 stays 0 and keeps the answer from being kept; with the top bit set
-/// one is as long as may be (RFC 8767, section 4).
+/// TTLs are brought within the limits, each for itself; 0 stays 0 and keeps the answer from being
+/// kept; with the top bit set one is as long as may be (RFC 8767, section 4).
 #[test]
 fn limits() {
     let asks = question("www.test", rtype::A);
@@ -381,8 +381,8 @@ fn limits() {
     assert_eq!(negative(0x8000_0000, 50), (50, vec![50]));
 }
 
-/// TTLs run down second by second and never below 0; an answer served stale says what the caller wants where the time is
-/// over; a clock that went back ages nothing.
+/// TTLs run down second by second and never below 0; an answer served stale says what the caller
+/// wants where the time is over; a clock that went back ages nothing.
 #[test]
 fn ageing() {
     let asks = question("www.test", rtype::A);
@@ -409,7 +409,8 @@ fn ageing() {
     }
 }
 
-/// Of the answer section stays what belongs to the question, in the order of its aliases, whatever stands where.
+/// Of the answer section stays what belongs to the question, in the order of its aliases, whatever
+/// stands where.
 #[test]
 fn what_belongs() {
     let asks = question("www.test", rtype::A);
@@ -589,8 +590,8 @@ fn wide_codes() {
     assert_eq!((answer[3] & 15, answer[answer.len() - 6]), (9, 2));
 }
 
-/// AD reaches who asked for it by AD or DO, if it was set and is believed; AA, TC, Z and other flags of the upstream reach
-/// nobody.
+/// AD reaches who asked for it by AD or DO, if it was set and is believed; AA, TC, Z and other
+/// flags of the upstream reach nobody.
 #[test]
 fn flags() {
     let asks = question("www.test", rtype::A);
@@ -617,8 +618,9 @@ fn flags() {
     }
 }
 
-/// An answer that is too long loses whole sets from its end: TC says so, but not where only additional records are
-/// missing, if it is no referral. OPT stays, options go last of all, and the room is never exceeded.
+/// An answer that is too long loses whole sets from its end: TC says so, but not where only
+/// additional records are missing, if it is no referral. OPT stays, options go last of all, and the
+/// room is never exceeded.
 #[test]
 fn too_long() {
     let asks = question("www.test", rtype::MX);
@@ -684,8 +686,8 @@ fn other_questions() {
     }
 }
 
-/// Written anew, a message has every name that it had, shorter where one stood before in any case; names of types that
-/// must not be compressed are not, and none of the old pointers is left.
+/// Written anew, a message has every name that it had, shorter where one stood before in any case;
+/// names of types that must not be compressed are not, and none of the old pointers is left.
 #[test]
 fn written_anew() {
     let asks = question("www.test", rtype::ANY);
@@ -731,7 +733,8 @@ fn written_anew() {
     assert_eq!(answer[12 + asks.len()..][..expected.len()], expected);
 }
 
-/// More names than the table of the encoder holds: some are written out, all are right, and most are still led to.
+/// More names than the table of the encoder holds: some are written out, all are right, and most
+/// are still led to.
 #[test]
 fn many_names_anew() {
     let asks = question("www.test", rtype::MX);
@@ -746,8 +749,8 @@ fn many_names_anew() {
     assert!(answer.len() < message.len() * 2 / 3, "{} of {}", answer.len(), message.len());
 }
 
-/// The work for a response that was made to cost is linear in its records: owners that are ladders of pointers, aliases
-/// in reverse, and a maximum of records.
+/// The work for a response that was made to cost is linear in its records: owners that are ladders
+/// of pointers, aliases in reverse, and a maximum of records.
 #[test]
 fn hostile_work() {
     let asks = question("n0.test", rtype::A);
@@ -795,7 +798,8 @@ fn too_long_anew() {
     assert!(renderer.stored().is_empty() && renderer.stored.capacity() < 4 * MESSAGE_BYTES_MAX);
 }
 
-/// Data that contradicts a type which may hold compressed names makes the whole unreadable, wherever it stands.
+/// Data that contradicts a type which may hold compressed names makes the whole unreadable,
+/// wherever it stands.
 #[test]
 fn damaged_data() {
     let asks = question("www.test", rtype::A);
@@ -845,8 +849,8 @@ fn reuse() {
     }
 }
 
-/// RFC 8020: what is known of a name that does not exist is told of the names below it, with its own SOA and the age of
-/// the answer, in the letters asked; and of no other name.
+/// RFC 8020: what is known of a name that does not exist is told of the names below it, with its
+/// own SOA and the age of the answer, in the letters asked; and of no other name.
 #[test]
 fn a_denied_name_denies_those_below() {
     let denied = question("nx.example", 1);
@@ -884,8 +888,9 @@ fn a_denied_name_denies_those_below() {
     assert!(!renderer.deny_below(&[], &asked(&question("a.nx.example", 1), false)));
 }
 
-/// Aliases of our own stand before what an upstream answered, with TTLs of their own that do not age with it; response
-/// code and SOA are the upstream's, and the letters of the question the client's.
+/// Aliases of our own stand before what an upstream answered, with TTLs of their own that do not
+/// age with it; response code and SOA are the upstream's, and the letters of the question the
+/// client's.
 #[test]
 fn aliases_before_an_answer() {
     let target = question("c.test", rtype::A);
@@ -928,8 +933,8 @@ fn aliases_before_an_answer() {
     }
 }
 
-/// Aliases that the upstream leads back to are a circle; aliases that do not lead to what was stored, and what is no message,
-/// are refused, and nothing is stored then.
+/// Aliases that the upstream leads back to are a circle; aliases that do not lead to what was
+/// stored, and what is no message, are refused, and nothing is stored then.
 #[test]
 fn aliases_that_do_not_lead_on() {
     let target = question("c.test", rtype::A);
@@ -960,12 +965,13 @@ fn aliases_that_do_not_lead_on() {
     }
 }
 
-/// A name that leads through a TTL reads otherwise once the TTL has been written over: such a message is not copied but
-/// written anew, with the name as it was.
+/// A name that leads through a TTL reads otherwise once the TTL has been written over: such a
+/// message is not copied but written anew, with the name as it was.
 #[test]
 fn names_made_of_ttls() {
     let asked_for = question("a.example", 15);
-    // Type, class, TTL, length: a pointer to the second octet of the TTL makes a name of `01 02 00`, the label 02.
+    // Type, class, TTL, length: a pointer to the second octet of the TTL makes a name of `01 02
+    // 00`, the label 02.
     let ttl = 0x0f01_0200;
     let fixed = 12 + asked_for.len() + 2 + 4 + 1;
     let exchange = [&[0, 10][..], &(0xc000 | fixed as u16).to_be_bytes()].concat();

@@ -15,22 +15,22 @@ pub struct Reply<'a> {
     pub bytes_max: usize,
     /// What OPT says that we take over UDP, octets.
     pub udp_bytes: u16,
-    /// TTL of records whose time is over, seconds: 0, but where an answer is served though it is stale (RFC 8767, section 5,
-    /// recommends 30).
+    /// TTL of records whose time is over, seconds: 0, but where an answer is served though it is
+    /// stale (RFC 8767, section 5, recommends 30).
     pub stale_ttl_s: u32,
-    /// Options of EDNS, already in wire form; only sent to who speaks it, and left out where not even an answer
-    /// without records has room for them.
+    /// Options of EDNS, already in wire form; only sent to who speaks it, and left out where not
+    /// even an answer without records has room for them.
     pub options: &'a [u8],
 }
 
-/// Writes what is stored, as the answer to `query`, into `out`; its length. `None` where `stored` holds no answer to this
-/// question, or `out` has not the room of the whole answer or `bytes_max`, whichever is less (512 octets without
-/// options are always enough).
+/// Writes what is stored, as the answer to `query`, into `out`; its length. `None` where `stored`
+/// holds no answer to this question, or `out` has not the room of the whole answer or `bytes_max`,
+/// whichever is less (512 octets without options are always enough).
 ///
-/// An answer that is too long loses whole sets of records from its end, and if that concerns any but the additional
-/// section, or the addresses in a referral (RFC 9471), TC is set (RFC 2181, section 9). Question and OPT are
-/// never cut. AA is never set, RA always; AD where it was earned and means something to the client (RFC 6840,
-/// section 5.7); RD and CD are the client's.
+/// An answer that is too long loses whole sets of records from its end, and if that concerns any
+/// but the additional section, or the addresses in a referral (RFC 9471), TC is set (RFC 2181,
+/// section 9). Question and OPT are never cut. AA is never set, RA always; AD where it was earned
+/// and means something to the client (RFC 6840, section 5.7); RD and CD are the client's.
 #[inline]
 pub fn write(stored: &[u8], query: &Query<'_>, reply: &Reply<'_>, out: &mut [u8]) -> Option<usize> {
     let born_s = u32_at(stored, 0)?;

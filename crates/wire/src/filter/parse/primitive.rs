@@ -52,7 +52,8 @@ impl<'a> Parser<'a> {
         Ok(Test::Vlan(Some(id as u16)))
     }
 
-    /// `[PROTOCOL] [src|dst|…] [host|net|port|portrange|proto] THING`, or the protocol alone, or with `multicast`.
+    /// `[PROTOCOL] [src|dst|…] [host|net|port|portrange|proto] THING`, or the protocol alone, or
+    /// with `multicast`.
     fn qualified(&mut self) -> Result<Part<'a>, FilterError> {
         let start = self.at;
         let proto = match proto(self.keyword()) {

@@ -86,8 +86,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The operator at this place, how strongly it binds, and how strongly its right operand is bound. libpcap gives `%`
-    /// and `^` no place in that order: they take what they find.
+    /// The operator at this place, how strongly it binds, and how strongly its right operand is
+    /// bound. libpcap gives `%` and `^` no place in that order: they take what they find.
     fn operation(&self) -> Option<(Operation, u8, u8)> {
         let Some(Kind::Sign(sign)) = self.kind() else { return None };
         Some(match sign {
