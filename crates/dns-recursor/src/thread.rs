@@ -350,11 +350,11 @@ impl Loop {
                 let octets = if message.is_truncated() {
                     // Longer than we said we take: as if its sender had said so by TC.
                     beginning.clear();
-                    beginning.extend_from_slice(message.octets);
+                    beginning.extend_from_slice(message.bytes);
                     beginning.get_mut(2).into_iter().for_each(|flags| *flags |= 2);
                     beginning.as_slice()
                 } else {
-                    message.octets
+                    message.bytes
                 };
                 let fits = walker.heard(now, number, octets, &mut Ways { lines, upstream_tcp });
                 // Where the line has been given to another server, the socket is not its own.

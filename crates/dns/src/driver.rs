@@ -436,11 +436,11 @@ impl Driver {
             let client_of = |route| Client::Udp { socket: at as u16, route };
             if sockets.observers.tap.is_some() {
                 for message in incoming.messages() {
-                    sockets.observers.asked(&client_of(message.route), message.octets);
+                    sockets.observers.asked(&client_of(message.route), message.bytes);
                 }
             }
             let batch =
-                incoming.messages().map(|message| (client_of(message.route), message.octets));
+                incoming.messages().map(|message| (client_of(message.route), message.bytes));
             core.questions(now, batch, &mut Transport { sockets, client_tcp, upstream_tcp });
             if received < BATCH {
                 return;
@@ -489,12 +489,12 @@ impl Driver {
                 if let (Some(tap), Some(pool)) =
                     (&mut observers.tap, upstream_sockets.pool(upstream))
                 {
-                    tap.heard(&pool.exchange(number, message.octets));
+                    tap.heard(&pool.exchange(number, message.bytes));
                 }
                 let fits = if message.is_truncated() {
-                    core.answered_in_part(now, number, message.octets, transport)
+                    core.answered_in_part(now, number, message.bytes, transport)
                 } else {
-                    core.answered(now, number, message.octets, transport)
+                    core.answered(now, number, message.bytes, transport)
                 };
                 let pool = transport.sockets.upstream_sockets.pool_mut(upstream);
                 if !fits && pool.is_some_and(|pool| pool.stray(number)) {

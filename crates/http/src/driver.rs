@@ -385,7 +385,7 @@ impl Driver {
                     speaks_http2: false,
                 });
             }
-            Event::Received { token, octets } => {
+            Event::Received { token, bytes: octets } => {
                 self.with_client_of(token, |driver, client| driver.receive(client, octets));
             }
             Event::Finished { token } => self.with_client_of(token, Driver::finished),

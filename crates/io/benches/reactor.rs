@@ -1,7 +1,7 @@
 //! What a request costs the loop of a core: `cargo bench -p larder-io --bench reactor`. Under
 //! `cargo test` a few requests are made, to show that it works.
 //!
-//! Connections that stay open each say 200 octets and hear them again before they speak again: what
+//! Connections that stay open each say 200 bytes and hear them again before they speak again: what
 //! is left of a server of HTTP when HTTP is taken away. The server's thread is pinned to the first
 //! core and tells its own time on the CPU; clients are a reactor on the last one, the same for each
 //! row. What a wait brings at once is what came while the wait before was worked on, so rows differ
@@ -38,13 +38,13 @@ impl Connection {
         Connection { socket, unsaid: Vec::new(), is_speaking: false, heard: 0 }
     }
 
-    fn say(&mut self, reactor: &mut Reactor, token: u64, octets: &[u8]) {
+    fn say(&mut self, reactor: &mut Reactor, token: u64, bytes: &[u8]) {
         if self.is_speaking {
-            self.unsaid.extend(octets);
+            self.unsaid.extend(bytes);
             return;
         }
         let mut buffer = reactor.buffer();
-        buffer.extend(octets);
+        buffer.extend(bytes);
         match reactor.send(&self.socket, token, buffer) {
             Sending::Done => {}
             Sending::Later => self.is_speaking = true,
@@ -54,9 +54,9 @@ impl Connection {
 
     fn said(&mut self, reactor: &mut Reactor, token: u64) {
         self.is_speaking = false;
-        let octets = std::mem::take(&mut self.unsaid);
-        if !octets.is_empty() {
-            self.say(reactor, token, &octets);
+        let bytes = std::mem::take(&mut self.unsaid);
+        if !bytes.is_empty() {
+            self.say(reactor, token, &bytes);
         }
     }
 }
@@ -86,7 +86,7 @@ fn serve(listener: &TcpListener, choice: Choice, connections: usize) -> Cost {
         Reactor::new(&options(choice)).expect("chosen because it is here");
     reactor.listen(listener, 0).expect("a listener");
     let mut all: Vec<Option<Connection>> = vec![None];
-    let (mut ended, mut octets_heard) = (0, 0);
+    let (mut ended, mut bytes_heard) = (0, 0);
     let mut cost = Cost::default();
     let (mut start, mut start_ns) = (Instant::now(), 0);
     while ended < connections {
@@ -102,10 +102,10 @@ fn serve(listener: &TcpListener, choice: Choice, connections: usize) -> Cost {
                         (start, start_ns, cost.waits) = (Instant::now(), cpu_ns(), 0);
                     }
                 }
-                Event::Received { token, octets } => {
-                    octets_heard += octets.len() as u64;
+                Event::Received { token, bytes } => {
+                    bytes_heard += bytes.len() as u64;
                     if let Some(connection) = &mut all[token as usize] {
-                        connection.say(&mut reactor, token, octets);
+                        connection.say(&mut reactor, token, bytes);
                     }
                 }
                 Event::Sent { token } => {
@@ -125,7 +125,7 @@ fn serve(listener: &TcpListener, choice: Choice, connections: usize) -> Cost {
             }
         }
     }
-    cost.requests = octets_heard / REQUEST_BYTES as u64;
+    cost.requests = bytes_heard / REQUEST_BYTES as u64;
     cost
 }
 
@@ -148,9 +148,9 @@ fn ask(listener: &TcpListener, connections: usize, requests: usize) -> io::Resul
         reactor.wait(&mut batch, None)?;
         while let Some(event) = batch.next() {
             match event {
-                Event::Received { token, octets } => {
+                Event::Received { token, bytes } => {
                     let (connection, requests) = &mut all[token as usize];
-                    connection.heard += octets.len();
+                    connection.heard += bytes.len();
                     if connection.heard == REQUEST_BYTES {
                         connection.heard = 0;
                         *requests -= 1;

@@ -103,7 +103,7 @@ mod tests {
                 let socket = UdpSocket::from_fd(fd, &UdpOptions::default()).unwrap();
                 let mut batch = RecvBatch::new(2, 100);
                 assert_eq!(batch.recv(&socket).unwrap(), 1);
-                assert_eq!(batch.message(0).unwrap().octets, b"early");
+                assert_eq!(batch.message(0).unwrap().bytes, b"early");
                 assert!(take_inherited().unwrap().is_empty());
             }
             "not meant" => assert!(taken.unwrap().is_empty()),

@@ -1,4 +1,4 @@
-//! Cuts input into batches of records, the same ones whatever the octets came from.
+//! Cuts input into batches of records, the same ones whatever the bytes came from.
 //!
 //! Batch *k* is the records whose headers begin in `[k * B, (k + 1) * B)` of the uncompressed
 //! input, B = [`SourceOptions::batch_bytes`]; every *k* up to the end comes once, in order, also
@@ -52,7 +52,7 @@ pub const LIVE_DELAY_MS: u64 = 200;
 /// How input is cut.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceOptions {
-    /// Octets of input in a batch.
+    /// Bytes of input in a batch.
     pub batch_bytes: usize,
     /// Most batches that exist at once; at least as many as the pipeline holds while it waits for
     /// the next.
@@ -74,7 +74,7 @@ pub struct Batch {
     pub file: u32,
     /// Offset of `bytes[0]` in the uncompressed input.
     pub base_offset: u64,
-    /// The octets, and some that follow.
+    /// The bytes, and some that follow.
     pub bytes: Bytes,
     /// The reader's state at `start`.
     pub capture: Capture,
@@ -467,7 +467,7 @@ impl Source {
         }
     }
 
-    /// Octets of uncompressed input in all; `None` where nobody knows.
+    /// Bytes of uncompressed input in all; `None` where nobody knows.
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.feed {
             Feed::Mapped { mapped, .. } => Some(mapped.bytes().len() as u64),

@@ -19,7 +19,7 @@ const BITS: usize = libc::c_ulong::BITS as usize;
 /// left us, often fewer than the machine has.
 pub fn available_cores() -> io::Result<Vec<usize>> {
     let mut set: CoreSet = [0; _];
-    // SAFETY: the kernel writes at most as many octets as it is told `set` has.
+    // SAFETY: the kernel writes at most as many bytes as it is told `set` has.
     check(unsafe { libc::sched_getaffinity(0, size_of::<CoreSet>(), set.as_mut_ptr().cast()) })?;
     let has = |core: &usize| set[core / BITS] >> (core % BITS) & 1 == 1;
     Ok((0..CORES_MAX).filter(has).collect())
@@ -33,7 +33,7 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     *word = 1 << (core % BITS);
-    // SAFETY: the kernel reads as many octets as `set` has.
+    // SAFETY: the kernel reads as many bytes as `set` has.
     check(unsafe { libc::sched_setaffinity(0, size_of::<CoreSet>(), set.as_ptr().cast()) })?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use larder_wire::capture::CaptureDamage;
 pub struct SourceDamage {
     /// The input's name.
     pub file: String,
-    /// Offset in the uncompressed input, octets.
+    /// Offset in the uncompressed input, bytes.
     pub offset: u64,
     /// What is wrong.
     pub kind: SourceDamageKind,

@@ -1,4 +1,4 @@
-//! Compressed captures: gzip, zstd and xz, found by their first octets and never by their name.
+//! Compressed captures: gzip, zstd and xz, found by their first bytes and never by their name.
 //!
 //! Members and frames in a row are one stream, as `cat a.gz b.gz` makes them. The decoders are
 //! pure Rust and stream, so memory is a window ([`WINDOW_BYTES_MAX`]) however long the output.
@@ -13,10 +13,10 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// The largest window of a compressed stream: that of `zstd --long=27`; `xz -9` needs half.
 pub const WINDOW_BYTES_MAX: usize = 128 << 20;
 
-/// Octets that tell the compression.
+/// Bytes that tell the compression.
 pub const MAGIC_BYTES: usize = 6;
 
-/// Octets asked of the file at once.
+/// Bytes asked of the file at once.
 const READ_BYTES: usize = 128 << 10;
 
 /// The most that damage takes with it from before.
@@ -60,8 +60,8 @@ impl Compression {
     }
 }
 
-/// Reads the first octets of `source` and returns what decodes it; plain input passes through.
-/// Blocks until those octets are there or the source ends.
+/// Reads the first bytes of `source` and returns what decodes it; plain input passes through.
+/// Blocks until those bytes are there or the source ends.
 pub fn decoder(
     mut source: impl Read + Send + 'static,
 ) -> io::Result<(Box<dyn Read + Send>, Option<Compression>)> {
@@ -135,7 +135,7 @@ impl<R: BufRead> ZstdFrames<R> {
         Ok(Zstd::Ended)
     }
 
-    /// Some octets of the frame; 0 when it has ended as it should.
+    /// Some bytes of the frame; 0 when it has ended as it should.
     fn continue_frame(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.frame.can_collect() == 0 && !self.frame.is_finished() {
             let step = || BlockDecodingStrategy::UptoBlocks(1);
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-    /// Everything that comes out of packed octets, and how they end.
+    /// Everything that comes out of packed bytes, and how they end.
     fn unpack(packed: &[u8]) -> (Vec<u8>, io::Result<usize>) {
         let (mut reader, _) = decoder(Cursor::new(packed.to_vec())).unwrap();
         let mut out = Vec::new();
@@ -213,18 +213,18 @@ mod tests {
         assert!(longest > plain.len() * 3 / 4 && shortest < plain.len() / 4);
     }
 
-    /// A checksum that does not fit is an error, after the octets; so is what follows a stream.
+    /// A checksum that does not fit is an error, after the bytes; so is what follows a stream.
     #[test]
     fn a_wrong_checksum_is_told() {
-        let mut packed = compress_to_vec(&b"some octets"[..], CompressionLevel::Fastest);
+        let mut packed = compress_to_vec(&b"some bytes"[..], CompressionLevel::Fastest);
         let end = packed.len() - 1;
         packed[end] ^= 1;
         let (out, result) = unpack(&packed);
-        assert_eq!(out, b"some octets");
+        assert_eq!(out, b"some bytes");
         assert!(result.unwrap_err().to_string().contains("checksum"));
         packed[end] ^= 1;
         packed.extend(b"rubbish");
         let (out, result) = unpack(&packed);
-        assert!(out == b"some octets" && result.is_err());
+        assert!(out == b"some bytes" && result.is_err());
     }
 }

@@ -12,12 +12,12 @@
 //!
 //! Past the system's page cache ([`FileWriter::begin_direct`], `O_DIRECT`) go whole pages; what is
 //! left at both ends of a piece goes through it. Copying into that cache and emptying it again is
-//! most of what writing costs, and the disk is not faster for it: with 625 MB/s of 1,500 octet
+//! most of what writing costs, and the disk is not faster for it: with 625 MB/s of 1,500 byte
 //! packets a packet took 700 ns so. Pages of memory and of the file are then the same: an object's
-//! octets lie in memory as far from the beginning of a page as in the object.
+//! bytes lie in memory as far from the beginning of a page as in the object.
 //!
 //! Invariants
-//! 1. A lease that the kernel was told of is held until its completion, and its octets do not
+//! 1. A lease that the kernel was told of is held until its completion, and its bytes do not
 //!    change meanwhile (that is what a lease is). Where completions cannot be awaited any more,
 //!    leases in flight are leaked.
 //! 2. The file stays open as long as a write to it is in flight.
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Ring {
 struct Flight {
     lease: Lease,
     offset: u64,
-    /// Octets of it that are in the file.
+    /// Bytes of it that are in the file.
     done: usize,
     /// The part that the kernel has goes past the page cache.
     is_direct: bool,
@@ -198,7 +198,7 @@ impl FileWriter {
         }
     }
 
-    /// Octets from the start that are in the file for sure.
+    /// Bytes from the start that are in the file for sure.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -220,27 +220,27 @@ impl FileWriter {
     fn hand_over(&mut self, number: u64) {
         let (Some(ring), Some(file)) = (&mut self.ring, &self.file) else { return };
         let flight = &mut self.flights[(number - self.first) as usize];
-        let octets = &flight.lease.as_bytes()[flight.done..];
+        let rest = &flight.lease.as_bytes()[flight.done..];
         let offset = flight.offset + flight.done as u64;
-        let (file, bytes) = match part(octets, offset, self.direct.as_ref()) {
-            Some((direct, bytes)) => {
+        let (file, len) = match part(rest, offset, self.direct.as_ref()) {
+            Some((direct, len)) => {
                 flight.is_direct = true;
-                (direct, bytes)
+                (direct, len)
             }
             // Up to the next page, if what begins there can go past the cache.
             None if self.direct.is_some() => {
                 flight.is_direct = false;
                 let page = (PAGE_BYTES - offset % PAGE_BYTES) as usize;
-                (file, octets.len().min(page))
+                (file, rest.len().min(page))
             }
-            None => (file, octets.len()),
+            None => (file, rest.len()),
         };
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX - (PAGE_BYTES as u32 - 1));
-        let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), octets.as_ptr(), bytes)
+        let len = u32::try_from(len).unwrap_or(u32::MAX - (PAGE_BYTES as u32 - 1));
+        let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), rest.as_ptr(), len)
             .offset(offset)
             .build()
             .user_data(number);
-        // SAFETY: the octets are leased and the file is open until the completion (invariants 1
+        // SAFETY: the bytes are leased and the file is open until the completion (invariants 1
         // and 2).
         let pushed = unsafe { ring.0.submission().push(&entry) };
         pushed.expect("the ring has twice as many places as there are flights");
@@ -302,12 +302,12 @@ impl FileWriter {
     }
 }
 
-/// How much of `octets`, for `offset` of the file, can go past the page cache at once.
-fn part<'a>(octets: &[u8], offset: u64, direct: Option<&'a File>) -> Option<(&'a File, usize)> {
+/// How much of `bytes`, for `offset` of the file, can go past the page cache at once.
+fn part<'a>(bytes: &[u8], offset: u64, direct: Option<&'a File>) -> Option<(&'a File, usize)> {
     let page = PAGE_BYTES as usize;
-    let whole = octets.len() / page * page;
+    let whole = bytes.len() / page * page;
     let is_aligned =
-        offset.is_multiple_of(PAGE_BYTES) && octets.as_ptr().addr().is_multiple_of(page);
+        offset.is_multiple_of(PAGE_BYTES) && bytes.as_ptr().addr().is_multiple_of(page);
     direct.filter(|_| is_aligned && whole > 0).map(|direct| (direct, whole))
 }
 
@@ -339,25 +339,25 @@ mod tests {
         fn post(&self, _: Notice) {}
     }
 
-    /// Leases of `bytes` octets of an object, in pieces of `piece`.
-    fn leases(bytes: usize, piece: u64) -> (Vec<u8>, Vec<Lease>) {
+    /// Leases of `len` bytes of an object, in pieces of `piece`.
+    fn leases(len: usize, piece: u64) -> (Vec<u8>, Vec<Lease>) {
         let store = ObjectStore::new(StoreOptions::of(32 << 20), Arc::new(Nobody)).unwrap();
         let mut filler = store.create(Plan { loop_number: 0, bytes: None, kind: Kind::Stored });
-        let octets: Vec<u8> = (0..bytes).map(|at| (at * 7 / 5) as u8).collect();
-        let mut rest = &octets[..];
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 7 / 5) as u8).collect();
+        let mut rest = &bytes[..];
         while !rest.is_empty() {
             let Room::Memory(room) = filler.room(rest.len()) else { panic!("no room") };
-            let len = room.len();
-            room.copy_from_slice(&rest[..len]);
-            filler.wrote(len);
-            rest = &rest[len..];
+            let part = room.len();
+            room.copy_from_slice(&rest[..part]);
+            filler.wrote(part);
+            rest = &rest[part..];
         }
         filler.publish();
         let options = ReaderOptions { loop_number: 0, lease_bytes_max: u64::MAX };
-        let mut reader = filler.object().open(0..bytes as u64, options).unwrap();
+        let mut reader = filler.object().open(0..len as u64, options).unwrap();
         let mut out = Vec::new();
         while matches!(reader.lease(&mut out, piece), Leased::Some { .. }) {}
-        (octets, out)
+        (bytes, out)
     }
 
     /// What is written piece by piece, by either way, is in the file whole and in order; and a
@@ -365,13 +365,13 @@ mod tests {
     #[test]
     fn pieces_are_written_in_order() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {
-            for (bytes, piece) in [(5 << 20, 100_003), (10, 3), (300_000, 1 << 20)] {
-                let (octets, leases) = leases(bytes, piece);
+            for (len, piece) in [(5 << 20, 100_003), (10, 3), (300_000, 1 << 20)] {
+                let (bytes, leases) = leases(len, piece);
                 let file = tempfile::NamedTempFile::new().unwrap();
                 writer.begin(file.reopen().unwrap());
                 leases.into_iter().for_each(|lease| writer.write(lease));
-                assert_eq!(writer.flush().unwrap(), bytes as u64);
-                assert_eq!(std::fs::read(file.path()).unwrap(), octets);
+                assert_eq!(writer.flush().unwrap(), len as u64);
+                assert_eq!(std::fs::read(file.path()).unwrap(), bytes);
             }
         }
     }
@@ -384,10 +384,10 @@ mod tests {
         use std::os::unix::fs::OpenOptionsExt;
         let mut writer = FileWriter::new();
         for flag in [0, O_DIRECT] {
-            for (bytes, piece) in
+            for (len, piece) in
                 [(5 << 20, 100_003), (5 << 20, 1 << 20), (4096, 4096), (10, 3), (300_001, 65_536)]
             {
-                let (octets, leases) = leases(bytes, piece);
+                let (bytes, leases) = leases(len, piece);
                 let file = tempfile::NamedTempFile::new_in(".").unwrap();
                 let direct =
                     std::fs::OpenOptions::new().write(true).custom_flags(flag).open(file.path());
@@ -402,8 +402,8 @@ mod tests {
                         assert_eq!(file.as_file().metadata().unwrap().len(), given);
                     }
                 }
-                assert_eq!(writer.flush().unwrap(), bytes as u64);
-                assert_eq!(std::fs::read(file.path()).unwrap(), octets);
+                assert_eq!(writer.flush().unwrap(), len as u64);
+                assert_eq!(std::fs::read(file.path()).unwrap(), bytes);
             }
         }
     }
@@ -413,15 +413,15 @@ mod tests {
     #[test]
     fn a_failure_is_told_and_forgotten() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {
-            let (octets, leases) = leases(100_000, 10_000);
+            let (bytes, leases) = leases(100_000, 10_000);
             writer.begin(File::open("/dev/null").unwrap());
             leases.into_iter().for_each(|lease| writer.write(lease));
             assert_eq!(writer.flush().unwrap_err().raw_os_error(), Some(libc::EBADF));
             assert_eq!(writer.written(), 0);
-            let (_, leases) = super::tests::leases(octets.len(), 1 << 20);
+            let (_, leases) = super::tests::leases(bytes.len(), 1 << 20);
             writer.begin(tempfile::tempfile().unwrap());
             leases.into_iter().for_each(|lease| writer.write(lease));
-            assert_eq!(writer.flush().unwrap(), octets.len() as u64);
+            assert_eq!(writer.flush().unwrap(), bytes.len() as u64);
         }
     }
 }

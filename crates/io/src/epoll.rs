@@ -75,7 +75,7 @@ impl Interest {
 pub struct Event {
     /// As given to [`Poller::add`].
     pub token: u64,
-    /// Reading will not block: octets, the end, or an error.
+    /// Reading will not block: bytes, the end, or an error.
     pub readable: bool,
     /// Writing will not block: room, or an error.
     pub writable: bool,

@@ -1,6 +1,6 @@
-//! Frame Streams: frames of octets from a file or over a socket, as dnstap has them.
+//! Frame Streams: frames of bytes from a file or over a socket, as dnstap has them.
 //!
-//! A frame has its length in four octets before it; a length of 0 says that a control frame
+//! A frame has its length in four bytes before it; a length of 0 says that a control frame
 //! follows, with a length of its own. What is in the frames is [`larder_wire::dnstap`]'s to read.
 //!
 //! phase      file              socket (they write, we read)      leaves by
@@ -14,10 +14,10 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// Most octets of a data frame: two DNS messages of 64 KiB, and what surrounds them.
+/// Most bytes of a data frame: two DNS messages of 64 KiB, and what surrounds them.
 pub const FRAME_BYTES_MAX: usize = 256 << 10;
 
-/// Most octets of a control frame, as the Frame Streams library has it.
+/// Most bytes of a control frame, as the Frame Streams library has it.
 pub const CONTROL_BYTES_MAX: usize = 512;
 
 /// The content type that dnstap streams state.
@@ -115,7 +115,7 @@ impl<S: Read> Frames<S> {
         Ok(None)
     }
 
-    /// Four octets of length; `None` at the end of the input, where a frame may end it.
+    /// Four bytes of length; `None` at the end of the input, where a frame may end it.
     fn read_length(&mut self) -> Result<Option<u32>, FrameError> {
         let mut raw = [0; 4];
         let mut filled = 0;
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(answer.server, Some(Addr::v4([192, 0, 2, 54])));
         assert_eq!(answer.server_port, Some(53));
         assert!(answer.response_time_ns > Some(1_500_000_000_000_000_000));
-        // The wire form of the name as asked, after the header of twelve octets.
+        // The wire form of the name as asked, after the header of twelve bytes.
         let response = answer.response.expect("an answer");
         assert!(response[12..].starts_with(b"\x03www\x05green\x07example\0"));
         let upstream = messages.iter().filter(|message| message.kind == 4);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     proptest! {
-        /// No octets, and no damage to a real stream, make the reader panic.
+        /// No bytes, and no damage to a real stream, make the reader panic.
         #[test]
         fn damage_never_panics(
             at in 0..RECORDED.len(),

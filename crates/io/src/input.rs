@@ -1,7 +1,7 @@
 //! Opens what is to be read: a file or standard input, plain or compressed.
 //!
 //! A plain file is mapped. Everything else is a stream: a pipe, a device, a compressed file, and a
-//! file that can't be mapped. What the octets are decides, never the name.
+//! file that can't be mapped. What the bytes are decides, never the name.
 
 use std::fmt;
 use std::fs::File;
@@ -25,16 +25,16 @@ use crate::stream::STOP_CHECK;
 pub struct Input {
     /// The path as given, `-` for standard input.
     pub name: String,
-    /// Where the octets come from.
+    /// Where the bytes come from.
     pub content: Content,
 }
 
-/// Where the octets of an input come from.
+/// Where the bytes of an input come from.
 #[derive(Debug)]
 pub enum Content {
     /// A plain file.
     Mapped(Arc<Mapped>),
-    /// Octets that the program holds.
+    /// Bytes that the program holds.
     Memory(&'static [u8]),
     /// Anything that is read, and perhaps decoded.
     Stream {
@@ -127,7 +127,7 @@ impl std::error::Error for InputError {
 }
 
 impl Input {
-    /// Opens a path; `-` is standard input. Does not wait for the first octet of a pipe (though
+    /// Opens a path; `-` is standard input. Does not wait for the first byte of a pipe (though
     /// the system waits for a named pipe's writer).
     pub fn open(path: &Path) -> Result<Input, InputError> {
         let name = display_name(path);
@@ -156,7 +156,7 @@ impl Input {
         waiting(stop, move || Input::open(&path))
     }
 
-    /// Octets that the program holds; `name` stands for them in messages.
+    /// Bytes that the program holds; `name` stands for them in messages.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Input {
         Input { name: name.to_owned(), content: Content::Memory(bytes) }
     }
@@ -166,8 +166,8 @@ impl Input {
         paths.iter().map(|path| Input::open(path)).collect()
     }
 
-    /// Octets in all before decompression is thought of: `None` for pipes and compressed files,
-    /// whose length in octets of capture nobody knows.
+    /// Bytes in all before decompression is thought of: `None` for pipes and compressed files,
+    /// whose length in bytes of capture nobody knows.
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::Mapped(mapped) => Some(mapped.bytes().len() as u64),
@@ -208,7 +208,7 @@ pub(crate) fn waiting<T: Send + 'static>(
     }
 }
 
-/// A path for messages: control octets, which a terminal would obey, are escaped.
+/// A path for messages: control bytes, which a terminal would obey, are escaped.
 pub fn display_name(path: &Path) -> String {
     let mut name = String::new();
     for character in path.to_string_lossy().chars() {
@@ -269,12 +269,12 @@ mod tests {
 
     /// Plain files are mapped, compressed and empty ones are read.
     #[test]
-    fn octets_decide() {
+    fn bytes_decide() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("misnamed.gz");
-        std::fs::write(&path, b"plain octets").unwrap();
+        std::fs::write(&path, b"plain bytes").unwrap();
         let input = Input::open(&path).unwrap();
-        assert!(matches!(&input.content, Content::Mapped(m) if m.bytes() == b"plain octets"));
+        assert!(matches!(&input.content, Content::Mapped(m) if m.bytes() == b"plain bytes"));
         assert_eq!(input.total_bytes(), Some(12));
         for bytes in [&b""[..], b"\x1f\x8b\x08\0\0\0", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"] {
             std::fs::write(&path, bytes).unwrap();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`input`] | opens what is to be read: a mapped file, or a stream to be decoded |
 //! | [`mapped`] | a file in memory that may shrink without killing the process |
-//! | [`decode`] | gzip, zstd and xz, found by their first octets |
+//! | [`decode`] | gzip, zstd and xz, found by their first bytes |
 //! | [`frame_filter`] | takes packets of files by a filter of tcpdump's language |
 //! | [`batch`] | cuts input into batches of records, the same whatever it came from |
 //! | `damage` | what is wrong with an input, where no batch can tell |

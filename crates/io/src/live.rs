@@ -39,7 +39,7 @@
 //! Invariants
 //! 1. Every frame that the kernel put into a ring is given once, but for those of the memory that a
 //!    crash takes along.
-//! 2. A batch's octets are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`]
+//! 2. A batch's bytes are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`]
 //!    describe.
 //! 3. Nothing here waits longer than `STOP_CHECK`, nor does the clock's being set stop anything.
 //!
@@ -114,7 +114,7 @@ const LONG_SHARE: u64 = 2;
 /// A change of the time of day, against the time since boot, that counts as a step.
 const STEP_NS: i64 = 1_000_000_000;
 
-/// Octets beyond a batch's bound that its buffer has: for most frames that are the last.
+/// Bytes beyond a batch's bound that its buffer has: for most frames that are the last.
 const LAST_FRAME_BYTES: usize = 64 << 10;
 
 /// An instruction of the classic packet filter.
@@ -147,7 +147,7 @@ pub struct LiveOptions {
     pub ring_bytes: u64,
     /// The longest that a frame waits in a ring for others, milliseconds.
     pub batch_ms: u32,
-    /// Octets of a frame that are kept; 0: as many as there are.
+    /// Bytes of a frame that are kept; 0: as many as there are.
     pub snap_bytes: u32,
     /// What the kernel lets through; empty: everything. It sees frames as [`link_type`] says (of
     /// 276, IP without the header), and without the outermost VLAN tag, which it must ask for by
@@ -523,7 +523,7 @@ impl Live {
         self.stopped_ms
     }
 
-    /// Appends packet blocks, until there are `bytes_max` octets or no more frames. Waits
+    /// Appends packet blocks, until there are `bytes_max` bytes or no more frames. Waits
     /// `patience` for the first, [`STOP_CHECK`] at most.
     pub(crate) fn fill(
         &mut self,
@@ -589,7 +589,7 @@ impl Live {
     }
 
     /// For measurements, the least that a reader can do: visits what rings have, without a copy, in
-    /// no order among rings, and gives it back. Frames and their octets; `None` after what was
+    /// no order among rings, and gives it back. Frames and their bytes; `None` after what was
     /// received before a stop.
     pub fn walk(&mut self, stop: &AtomicBool) -> Option<Sent> {
         self.keep_house();

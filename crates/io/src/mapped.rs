@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 /// Most files mapped at once.
 pub const MAPPINGS_MAX: usize = 1024;
 
-/// Octets that a reader leaves behind before it releases them together: each release is a system
+/// Bytes that a reader leaves behind before it releases them together: each release is a system
 /// call that every core must hear of.
 pub(crate) const RELEASE_BYTES: usize = 16 << 20;
 
@@ -79,7 +79,7 @@ static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 
 impl Mapped {
-    /// Maps the first `len` octets of `file`, which must be open for reading alone. The file may be
+    /// Maps the first `len` bytes of `file`, which must be open for reading alone. The file may be
     /// closed afterwards, and may be cut short meanwhile ([`Mapped::torn_at`]); what other programs
     /// write to it shows. Fails where the handle can write, the kernel can't map it or too many
     /// files are mapped: read it instead.
@@ -99,12 +99,12 @@ impl Mapped {
         unsafe { Mapped::new(file, len) }
     }
 
-    /// Maps the first `len` octets of `file`. The file may be closed afterwards, and may be cut
+    /// Maps the first `len` bytes of `file`. The file may be closed afterwards, and may be cut
     /// short meanwhile. Fails where the kernel can't map it or too many files are mapped: read it
     /// instead.
     ///
     /// # Safety
-    /// As long as the result lives, this program writes to none of the octets that somebody borrows
+    /// As long as the result lives, this program writes to none of the bytes that somebody borrows
     /// of it.
     pub unsafe fn new(file: &File, len: usize) -> io::Result<Mapped> {
         install_handler()?;
@@ -140,7 +140,7 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// The file's octets.
+    /// The file's bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: by invariant 1 the range is mapped and readable while `self` lives; a page that
@@ -321,13 +321,13 @@ mod tests {
         // SAFETY: the file is cut short below, and nothing else.
         let map = |len| unsafe { Mapped::new(&file, len) }.unwrap();
         let (mapped, other) = (map(64 << 10), map(4096));
-        assert!(mapped.bytes().iter().all(|octet| *octet == 7));
+        assert!(mapped.bytes().iter().all(|byte| *byte == 7));
         mapped.release(4096..32 << 10);
         assert_eq!(mapped.bytes()[9000], 7);
         file.set_len(8192).unwrap();
         assert_eq!(mapped.bytes()[8191], 7);
         assert_eq!(mapped.torn_at(), None);
-        assert!(mapped.bytes()[8192..].iter().all(|octet| *octet == 0));
+        assert!(mapped.bytes()[8192..].iter().all(|byte| *byte == 0));
         assert_eq!((mapped.torn_at(), other.torn_at()), (Some(8192), None));
     }
 

@@ -28,10 +28,10 @@ use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::pool::lock;
 
-/// Octets read from a stream at once.
+/// Bytes read from a stream at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// Octets of the merged stream made at once.
+/// Bytes of the merged stream made at once.
 const OUT_BYTES: usize = 256 << 10;
 
 /// The inputs, and what is next of each.

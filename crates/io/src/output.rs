@@ -13,7 +13,7 @@ use std::sync::Once;
 use crate::access::Access;
 use crate::input::display_name;
 
-/// Octets gathered before the system is called.
+/// Bytes gathered before the system is called.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// Where text or packets go. Dropped without [`Output::finish`] it tries to write what it holds,
@@ -119,7 +119,7 @@ impl Output {
         &self.name
     }
 
-    /// Accepts octets.
+    /// Accepts bytes.
     pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
         Write::write_all(self, bytes).map_err(|error| OutputError::new(&self.name, error))
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::mapped::Mapped;
 use crate::stream::STOP_CHECK;
 
-/// The octets of a batch: part of a mapped file, or a buffer that is used again.
+/// The bytes of a batch: part of a mapped file, or a buffer that is used again.
 #[derive(Debug)]
 pub struct Bytes {
     pub(crate) content: BytesContent,
@@ -64,7 +64,7 @@ impl Pool {
         Arc::new(Pool { state, given_back, in_flight_max, keep_bytes_max })
     }
 
-    /// Counts one batch more, without octets as yet; waits while there are too many. `None`: told
+    /// Counts one batch more, without bytes as yet; waits while there are too many. `None`: told
     /// to stop.
     pub(crate) fn take(self: &Arc<Pool>, stop: &AtomicBool) -> Option<Bytes> {
         let mut state = lock(&self.state);

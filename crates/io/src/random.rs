@@ -11,19 +11,19 @@ use std::io;
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Octets asked for at once. Up to 256 the kernel gives all of them and is never interrupted.
+/// Bytes asked for at once. Up to 256 the kernel gives all of them and is never interrupted.
 pub const STOCK_BYTES: usize = 256;
 
-/// Fills `octets` from the kernel's generator.
-pub fn fill(mut octets: &mut [u8]) -> io::Result<()> {
-    while !octets.is_empty() {
-        let filled = retry_on_intr(|| getrandom(&mut *octets, GetRandomFlags::empty()))?;
-        octets = &mut octets[filled..];
+/// Fills `bytes` from the kernel's generator.
+pub fn fill(mut bytes: &mut [u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let filled = retry_on_intr(|| getrandom(&mut *bytes, GetRandomFlags::empty()))?;
+        bytes = &mut bytes[filled..];
     }
     Ok(())
 }
 
-/// A stock of random octets, for one thread.
+/// A stock of random bytes, for one thread.
 pub struct Random {
     stock: [u8; STOCK_BYTES],
     left: usize,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Numbers differ, over several stocks, and none is read from octets that were wiped: 64 bits
+    /// Numbers differ, over several stocks, and none is read from bytes that were wiped: 64 bits
     /// drawn 1,000 times are all different, and not 0.
     #[test]
     fn numbers_differ() {

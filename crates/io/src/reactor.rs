@@ -26,19 +26,19 @@
 //!    would then be meant.
 //! 2. After [`Reactor::close`] no later wait tells of the token. The batch that is being walked
 //!    may: tokens need a generation, so that those events are known and dropped.
-//! 3. [`Reactor::pause`] and [`Reactor::unwatch`] end what has not happened yet. Octets that have
+//! 3. [`Reactor::pause`] and [`Reactor::unwatch`] end what has not happened yet. Bytes that have
 //!    been received by then, and a [`Event::Ready`] that is on its way, still come.
 //! 4. Whoever reads a socket directly pauses it first, then watches it, and reads when it is ready:
-//!    octets that had been received before come before that event.
+//!    bytes that had been received before come before that event.
 //! 5. [`Event::Failed`] and [`Event::Finished`] end receiving; a failed listener has stopped to
 //!    listen (descriptors or memory ran out): listen again a moment later.
 //!
 //! Invariants
-//! 1. Octets of an event are in memory that the batch owns until the next wait, whatever is done
+//! 1. Bytes of an event are in memory that the batch owns until the next wait, whatever is done
 //!    with the reactor meanwhile.
 //!
 //! Bounds: events a wait, receive buffers, idle buffers for sending and their capacity. State of a
-//! socket is some octets in a table by descriptor, so as many as there may be descriptors.
+//! socket is some bytes in a table by descriptor, so as many as there may be descriptors.
 
 mod batch;
 mod buffers;
@@ -102,7 +102,7 @@ pub struct Options {
     pub choice: Choice,
     /// Most events a wait, and most idle buffers for sending.
     pub events_max: usize,
-    /// Octets of one receive.
+    /// Bytes of one receive.
     pub receive_bytes: usize,
     /// Receives of that size that a wait has room for. What finds no room comes with the next wait.
     pub buffers: usize,
@@ -227,7 +227,7 @@ impl Reactor {
     }
 
     /// [`Event::Ready`] comes once when the socket is ready for `interest`: for connections that
-    /// are being made, for reading straight to where octets belong, for [`crate::tcp::send_file`].
+    /// are being made, for reading straight to where bytes belong, for [`crate::tcp::send_file`].
     /// Again before that: the last interest counts. Readiness may have passed when it is heard of.
     pub fn watch(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         match &mut self.engine {
@@ -259,14 +259,14 @@ impl Reactor {
     ///
     /// # Panics
     /// Where an earlier send of this socket is still under way.
-    pub fn send(&mut self, socket: &impl AsFd, token: u64, octets: Vec<u8>) -> Sending {
-        if octets.is_empty() {
-            self.pool.give_back(octets);
+    pub fn send(&mut self, socket: &impl AsFd, token: u64, bytes: Vec<u8>) -> Sending {
+        if bytes.is_empty() {
+            self.pool.give_back(bytes);
             return Sending::Done;
         }
         match &mut self.engine {
-            Engine::Uring(uring) => uring.send(socket.as_fd(), token, octets),
-            Engine::Epoll(epoll) => epoll.send(socket.as_fd(), token, octets, &mut self.pool),
+            Engine::Uring(uring) => uring.send(socket.as_fd(), token, bytes),
+            Engine::Epoll(epoll) => epoll.send(socket.as_fd(), token, bytes, &mut self.pool),
         }
     }
 

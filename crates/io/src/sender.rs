@@ -175,9 +175,9 @@ mod tests {
         let refused = said.clone();
         let socket = Socket::bind(path.clone()).unwrap();
         let hear = move |mut sender: Patient| {
-            let mut octet = [0];
-            while sender.read(&mut octet).is_ok_and(|count| count > 0) {
-                said.send(octet[0]).unwrap();
+            let mut byte = [0];
+            while sender.read(&mut byte).is_ok_and(|count| count > 0) {
+                said.send(byte[0]).unwrap();
             }
         };
         let acceptor = socket.hear(is_over, hear, move || refused.send(b'!').unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! What sockets of every kind need and the standard library does not offer: options before `bind`,
 //! and addresses as the kernel writes them.
 //!
-//! Invariant: a [`RawAddress`] is 28 octets that may be read whatever the kernel left in them, so
+//! Invariant: a [`RawAddress`] is 28 bytes that may be read whatever the kernel left in them, so
 //! an address is decoded without unsafe code. The fields of `sockaddr_in` lie where `sockaddr_in6`
 //! has its first ones; that is checked when this file is compiled.
 
@@ -79,7 +79,7 @@ impl RawAddress {
         sin6_scope_id: 0,
     });
 
-    /// Octets of the room.
+    /// Bytes of the room.
     pub(crate) const BYTES: socklen_t = size_of::<RawAddress>() as socklen_t;
 
     /// Encodes an address; the length is the second value.
@@ -146,7 +146,7 @@ pub(crate) fn open(address: &SocketAddr, kind: c_int) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Types whose octets the kernel may read: plain data without padding that matters.
+/// Types whose bytes the kernel may read: plain data without padding that matters.
 pub(crate) trait OptionValue {}
 impl OptionValue for c_int {}
 impl OptionValue for libc::linger {}
@@ -163,7 +163,7 @@ pub(crate) fn set_option<T: OptionValue>(
 ) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     let length = size_of_val(value) as socklen_t;
-    // SAFETY: the kernel reads `length` octets of `value`, which lives through the call; what it
+    // SAFETY: the kernel reads `length` bytes of `value`, which lives through the call; what it
     // points to (`sock_fprog`, `xdp_umem_reg`) is for its maker to keep.
     check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })?;
     Ok(())
@@ -178,7 +178,7 @@ pub(crate) fn get_option(
 ) -> io::Result<usize> {
     let mut length = size_of_val(values) as socklen_t;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `length` octets, which is what `values` has, and any octets
+    // SAFETY: the kernel writes at most `length` bytes, which is what `values` has, and any bytes
     // are integers.
     check(unsafe {
         libc::getsockopt(fd, level, name, values.as_mut_ptr().cast(), &raw mut length)
@@ -197,7 +197,7 @@ pub(crate) fn get_int(socket: &impl AsFd, level: c_int, name: c_int) -> io::Resu
 pub(crate) fn bind(socket: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
     let (raw, length) = RawAddress::encode(address);
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel reads `length` octets of `raw`, which has at least as many.
+    // SAFETY: the kernel reads `length` bytes of `raw`, which has at least as many.
     check(unsafe { libc::bind(fd, (&raw const raw).cast(), length) })?;
     Ok(())
 }
@@ -206,7 +206,7 @@ pub(crate) fn bind(socket: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
 pub(crate) fn connect(socket: &impl AsFd, peer: &SocketAddr) -> io::Result<()> {
     let (raw, length) = RawAddress::encode(peer);
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel reads `length` octets of `raw`, which has at least as many.
+    // SAFETY: the kernel reads `length` bytes of `raw`, which has at least as many.
     check(unsafe { libc::connect(fd, (&raw const raw).cast(), length) })?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Octets read, or decoded, at once.
+/// Bytes read, or decoded, at once.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 
 /// Chunks between the thread that reads and the source.
@@ -49,7 +49,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Starts the thread. `open` runs on it, since it may wait for the first octets.
+    /// Starts the thread. `open` runs on it, since it may wait for the first bytes.
     pub(crate) fn start<F>(open: F, live: bool) -> Stream
     where
         F: FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static,
@@ -124,7 +124,7 @@ impl Stream {
         self.failure = Some("the decoder failed on this input".to_owned());
     }
 
-    /// Octets of input received so far.
+    /// Bytes of input received so far.
     pub(crate) fn length(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }

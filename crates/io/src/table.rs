@@ -28,7 +28,7 @@ const INDEX_BITS: u32 = 24;
 const GENERATIONS: u32 = 1 << 28;
 
 /// Bits of a token that name slot and generation; above them are four that name the table. A token
-/// has 56 bits, and the octet above is for who carries tokens.
+/// has 56 bits, and the byte above is for who carries tokens.
 pub const ID_BITS: u32 = 52;
 
 /// Tables whose tokens differ.

@@ -1,6 +1,6 @@
 //! TCP where the standard library does not reach: options before `listen`, accepting without a
 //! second system call, connecting without waiting. What comes out are the library's own types. And
-//! octets that go straight from memory or a file to a socket, or from it to memory (`transfer`).
+//! bytes that go straight from memory or a file to a socket, or from it to memory (`transfer`).
 //!
 //! Nothing blocks: every socket is non-blocking from its birth. Limits on connections are the
 //! caller's, who alone knows what one costs.
@@ -32,11 +32,11 @@ pub struct ListenOptions {
     pub sharing: Sharing,
     /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: u32,
-    /// A connection is told of when its first octets have come, or after about so many seconds. For
+    /// A connection is told of when its first bytes have come, or after about so many seconds. For
     /// protocols in which the client speaks first, it spares a wake-up. 0: at once.
     pub defer_accept_s: u32,
-    /// Clients known by cookie may send octets with their first packet (RFC 7413); so many such may
-    /// wait. Such octets may come twice: only for questions that may be asked twice. 0: never.
+    /// Clients known by cookie may send bytes with their first packet (RFC 7413); so many such may
+    /// wait. Such bytes may come twice: only for questions that may be asked twice. 0: never.
     pub fast_open: u32,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream,
     for _ in 0..ABORTED_MAX {
         let mut peer = RawAddress::EMPTY;
         let mut length = RawAddress::BYTES;
-        // SAFETY: the kernel writes at most `length` octets to `peer`, which has that many; the
+        // SAFETY: the kernel writes at most `length` bytes to `peer`, which has that many; the
         // descriptor that it makes is ours.
         let accepted = unsafe {
             owned(libc::accept4(
@@ -143,7 +143,7 @@ pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream,
 pub struct ConnectOptions {
     /// The address to leave from; the kernel's choice where `None`.
     pub local: Option<SocketAddr>,
-    /// The first octets written leave with the first packet where the server gave us a cookie
+    /// The first bytes written leave with the first packet where the server gave us a cookie
     /// before (RFC 7413). Then [`connect`] only notes the address, and the write connects.
     pub fast_open: bool,
 }
@@ -177,7 +177,7 @@ mod tests {
     use crate::testing::{loopbacks, readable, stays_silent, writable};
     use std::io::{Read, Write};
 
-    /// A connection is begun, accepted, and carries octets both ways, on each family; nothing
+    /// A connection is begun, accepted, and carries bytes both ways, on each family; nothing
     /// blocks on the way.
     #[test]
     fn there_and_back() {
@@ -193,16 +193,16 @@ mod tests {
             assert!(client.take_error().unwrap().is_none());
             assert_eq!(peer, client.local_addr().unwrap());
             assert!(server.nodelay().unwrap() && client.nodelay().unwrap());
-            let mut octet = [0];
-            assert_eq!(server.read(&mut octet).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-            assert_eq!(client.read(&mut octet).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            let mut byte = [0];
+            assert_eq!(server.read(&mut byte).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            assert_eq!(client.read(&mut byte).unwrap_err().kind(), io::ErrorKind::WouldBlock);
             client.write_all(b"?").unwrap();
             assert!(readable(&server));
-            server.read_exact(&mut octet).unwrap();
+            server.read_exact(&mut byte).unwrap();
             server.write_all(b"!").unwrap();
             assert!(readable(&client));
-            client.read_exact(&mut octet).unwrap();
-            assert_eq!(&octet, b"!");
+            client.read_exact(&mut byte).unwrap();
+            assert_eq!(&byte, b"!");
         }
     }
 
@@ -273,7 +273,7 @@ mod tests {
     }
 
     /// Listeners share an address when the first allows it, each connection comes to one of them,
-    /// and deferred ones come with their first octets only.
+    /// and deferred ones come with their first bytes only.
     #[test]
     fn listeners_share() {
         let options = ListenOptions { sharing: Sharing::First, ..Default::default() };
@@ -302,7 +302,7 @@ mod tests {
         assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
     }
 
-    /// With deferred accepting a silent client is not told of; its first octet is.
+    /// With deferred accepting a silent client is not told of; its first byte is.
     #[test]
     fn silent_clients_wait() {
         let options = ListenOptions { defer_accept_s: 30, ..Default::default() };

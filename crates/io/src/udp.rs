@@ -146,7 +146,7 @@ impl UdpSocket {
         }
     }
 
-    /// Octets of receive and send buffer that the kernel grants, by its own reckoning: twice what
+    /// Bytes of receive and send buffer that the kernel grants, by its own reckoning: twice what
     /// was asked for (socket(7)), or less where `net.core.rmem_max` and `wmem_max` are lower.
     pub fn buffer_bytes(&self) -> io::Result<(usize, usize)> {
         let read = |name| get_int(&self.socket, libc::SOL_SOCKET, name);

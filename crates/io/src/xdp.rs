@@ -49,7 +49,7 @@ pub struct Options<'a> {
     /// UDP to these addresses and ports, at most [`TARGETS_MAX`]. A wildcard stands for itself, and
     /// nobody sends to it: name each address.
     pub targets: &'a [SocketAddr],
-    /// Octets of the longest frame; longer ones are the kernel's. At most [`RECEIVED_BYTES_MAX`].
+    /// Bytes of the longest frame; longer ones are the kernel's. At most [`RECEIVED_BYTES_MAX`].
     pub frame_bytes_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What the source promises: the same batches whatever the octets came from, and nothing lost in
+//! What the source promises: the same batches whatever the bytes came from, and nothing lost in
 //! silence.
 
 use std::fs::File;
@@ -145,7 +145,7 @@ fn open(dir: &Path, name: &str, bytes: &[u8]) -> Input {
     Input::open(&path).unwrap()
 }
 
-/// A pipe that a thread fills, `piece` octets at a time.
+/// A pipe that a thread fills, `piece` bytes at a time.
 fn pipe(bytes: Vec<u8>, piece: usize) -> Input {
     let (reader, mut writer) = io::pipe().unwrap();
     thread::spawn(move || bytes.chunks(piece).try_for_each(|piece| writer.write_all(piece)));
@@ -229,15 +229,15 @@ fn long_and_random_damage_too() {
 #[test]
 fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
     let dir = tempfile::tempdir().unwrap();
-    // Octets that don't compress, so that every decoder has many blocks to deliver.
+    // Bytes that don't compress, so that every decoder has many blocks to deliver.
     let (mut bytes, mut state) = (Vec::new(), 1u64);
     write::pcap_header(&mut bytes, 1, 65535);
     for n in 0..1200 {
-        let octets = std::iter::repeat_with(|| {
+        let random = std::iter::repeat_with(|| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 56) as u8
         });
-        write::pcap_record(&mut bytes, TS + n, &octets.take(500).collect::<Vec<u8>>(), 500);
+        write::pcap_record(&mut bytes, TS + n, &random.take(500).collect::<Vec<u8>>(), 500);
     }
     let (whole, _) = read_input(open(dir.path(), "plain", &bytes));
     let whole: Vec<Seen> = whole.into_iter().flatten().collect();
@@ -245,7 +245,7 @@ fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
         let cut = packed[..packed.len() - packed.len() / 4].to_vec();
         let mut flipped = packed.clone();
         let at = packed.len() - packed.len() / 4;
-        flipped[at..at + 8].iter_mut().for_each(|octet| *octet ^= 0xff);
+        flipped[at..at + 8].iter_mut().for_each(|byte| *byte ^= 0xff);
         for (what, broken) in [("cut", cut), ("flipped", flipped)] {
             let (got, source) = read_input(open(dir.path(), "packed", &broken));
             let got: Vec<Seen> = got.into_iter().flatten().collect();

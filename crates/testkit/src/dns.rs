@@ -1,4 +1,4 @@
-//! DNS messages octet by octet, who asks, and servers that answer by a closure.
+//! DNS messages byte by byte, who asks, and servers that answer by a closure.
 //!
 //! Messages are laid out here by hand, and not by larder or by a library: tests compare those with
 //! one another.
@@ -18,7 +18,7 @@ pub const A: u16 = 1;
 /// A name as it is on the wire: labels, which dots part, and the root.
 pub fn wire_name(name: impl AsRef<[u8]>) -> Vec<u8> {
     let mut out = Vec::new();
-    for label in name.as_ref().split(|&octet| octet == b'.').filter(|label| !label.is_empty()) {
+    for label in name.as_ref().split(|&byte| byte == b'.').filter(|label| !label.is_empty()) {
         out.push(u8::try_from(label.len()).expect("a label"));
         out.extend_from_slice(label);
     }

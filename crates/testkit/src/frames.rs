@@ -23,7 +23,7 @@ pub fn ipv4(ends: Ends, protocol: u8, inside: &[u8]) -> Vec<u8> {
     ipv4_fragment(ends, protocol, (0, 0), inside)
 }
 
-/// A fragment: its identification, and the word of flags and offset (in units of 8 octets).
+/// A fragment: its identification, and the word of flags and offset (in units of 8 bytes).
 pub fn ipv4_fragment(ends: Ends, protocol: u8, fragment: (u16, u16), inside: &[u8]) -> Vec<u8> {
     let mut out = vec![0x45, 0];
     for word in [20 + inside.len() as u16, fragment.0, fragment.1] {
@@ -69,10 +69,10 @@ pub fn tcp_frame(
     ethernet(IPV4, &ipv4(ends, TCP, &tcp(ports, flags, sequence, payload)))
 }
 
-/// The sum of all words of two octets.
-pub fn sum(octets: &[u8]) -> u32 {
+/// The sum of all words of two bytes.
+pub fn sum(bytes: &[u8]) -> u32 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
-    octets.chunks(2).map(word).sum()
+    bytes.chunks(2).map(word).sum()
 }
 
 /// A sum in ones' complement.
@@ -134,11 +134,11 @@ pub fn read_capture(path: &Path) -> Vec<Frame> {
 }
 
 fn u32_le(bytes: &[u8]) -> u32 {
-    u32::from_le_bytes(bytes[..4].try_into().expect("four octets"))
+    u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
 fn u32_be(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes(bytes[..4].try_into().expect("four octets"))
+    u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))
 }
 
 fn read_pcap(bytes: &[u8], u32_of: fn(&[u8]) -> u32) -> Vec<Frame> {

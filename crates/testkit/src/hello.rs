@@ -1,13 +1,13 @@
-//! The first messages of TLS clients, octet by octet.
+//! The first messages of TLS clients, byte by byte.
 
-/// Octets with their length in 16 bits before them.
-pub fn vector16(octets: &[u8]) -> Vec<u8> {
-    [&(octets.len() as u16).to_be_bytes(), octets].concat()
+/// Bytes with their length in 16 bits before them.
+pub fn vector16(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_be_bytes(), bytes].concat()
 }
 
 /// An extension.
-pub fn extension(kind: u16, octets: &[u8]) -> Vec<u8> {
-    [&kind.to_be_bytes()[..], &vector16(octets)].concat()
+pub fn extension(kind: u16, bytes: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &vector16(bytes)].concat()
 }
 
 /// The extension that names servers, each with its type (0: a host).
@@ -16,7 +16,7 @@ pub fn server_names(names: &[(u8, &[u8])]) -> Vec<u8> {
     extension(0, &vector16(&names.iter().flat_map(entry).collect::<Vec<_>>()))
 }
 
-/// The body of a ClientHello: a version, what stands between its random octets and its extensions
+/// The body of a ClientHello: a version, what stands between its random bytes and its extensions
 /// (session, suites, compression), and those.
 pub fn hello_body(version: [u8; 2], middle: &[u8], extensions: &[Vec<u8>]) -> Vec<u8> {
     [&version[..], &[9; 32], middle, &vector16(&extensions.concat())].concat()
@@ -28,8 +28,8 @@ pub fn handshake(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// A record of handshake messages, or part of one.
-pub fn record(octets: &[u8]) -> Vec<u8> {
-    [&[22, 3, 1][..], &vector16(octets)].concat()
+pub fn record(bytes: &[u8]) -> Vec<u8> {
+    [&[22, 3, 1][..], &vector16(bytes)].concat()
 }
 
 /// A record with a ClientHello of TLS 1.3 that names a server, and may have the extension of an

@@ -58,7 +58,7 @@ fn main() {
     extract(&message, &mut out).expect("the answer is sound");
     assert_eq!((out.aliases().len(), out.addresses().len(), out.unrelated()), (2, 4, 0));
 
-    println!("one answer: {} octets, 2 aliases, 4 addresses", bytes.len());
+    println!("one answer: {} bytes, 2 aliases, 4 addresses", bytes.len());
     measure("extract: chain, addresses, names", rounds, || {
         let message = Message::parse(black_box(&bytes)).expect("sound");
         let outcome = extract(&message, &mut out);

@@ -1,8 +1,8 @@
 //! What answering from a cache costs beside the cache: `cargo bench -p larder-wire --bench
 //! dns_answer`. Under `cargo test` it runs a few rounds to stay sound.
 //!
-//! A question is read and folded; two answers, of about 120 and 500 octets, are rendered and
-//! written. Beside them, in the same run: hickory-proto reads and writes the same octets as
+//! A question is read and folded; two answers, of about 120 and 500 bytes, are rendered and
+//! written. Beside them, in the same run: hickory-proto reads and writes the same bytes as
 //! records, and memory is copied. Every measurement takes its turn in every pass, so that what
 //! disturbs the machine disturbs all of them alike.
 
@@ -79,7 +79,7 @@ fn main() {
         renderer.render(bytes, &asked, 7, &rules).expect("a good answer");
         let stored = renderer.stored().to_vec();
         let order = if bytes == &disordered { ", out of order" } else { "" };
-        println!("answer of {} octets{order}: {} stored", bytes.len(), stored.len());
+        println!("answer of {} bytes{order}: {} stored", bytes.len(), stored.len());
         cases.push((
             format!("answer of {}{order}: render", bytes.len()),
             Box::new(move || {

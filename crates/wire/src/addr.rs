@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IP address in 16 octets; IPv4 is held as `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
+/// An IP address in 16 bytes; IPv4 is held as `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
 ///
 /// A plain value of one size keeps flow keys flat and comparable. A real IPv4-mapped IPv6 address
 /// on the wire therefore reads as the IPv4 address it stands for.
@@ -14,17 +14,17 @@ impl Addr {
     /// `::`, used where no address is known.
     pub const UNSPECIFIED: Addr = Addr([0; 16]);
 
-    /// From the four octets of an IPv4 address.
+    /// From the four bytes of an IPv4 address.
     #[inline(always)]
-    pub const fn v4(octets: [u8; 4]) -> Addr {
+    pub const fn v4(bytes: [u8; 4]) -> Addr {
         // As one number, so that it is stored in words and can be loaded in words at once.
-        Addr((0xffff_0000_0000 | u32::from_be_bytes(octets) as u128).to_be_bytes())
+        Addr((0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128).to_be_bytes())
     }
 
-    /// From the sixteen octets of an IPv6 address.
+    /// From the sixteen bytes of an IPv6 address.
     #[inline(always)]
-    pub const fn v6(octets: [u8; 16]) -> Addr {
-        Addr(octets)
+    pub const fn v6(bytes: [u8; 16]) -> Addr {
+        Addr(bytes)
     }
 
     /// True when this is an IPv4 address.
@@ -33,7 +33,7 @@ impl Addr {
         self.0[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
     }
 
-    /// The wire form: 4 octets for IPv4, 16 for IPv6.
+    /// The wire form: 4 bytes for IPv4, 16 for IPv6.
     #[inline]
     pub fn octets(&self) -> &[u8] {
         if self.is_v4() { &self.0[12..] } else { &self.0 }

@@ -26,7 +26,7 @@
 //! linear in the file. To decide it may want to see [`LOOKAHEAD_BYTES`] more.
 //!
 //! Cost: a record is 5 ns from L1 in pcap and 11 in pcapng; over a mapped file the walk is as fast
-//! as memory (13 Mpps of 566 octets on one core), as is a loop that looks at the lengths alone.
+//! as memory (13 Mpps of 566 bytes on one core), as is a loop that looks at the lengths alone.
 
 mod pcap;
 mod pcapng;
@@ -48,10 +48,10 @@ pub const FRAME_BYTES_LIKELY: u32 = 256 << 10;
 /// The longest frame, and the longest pcapng block, that is believed at all.
 pub const FRAME_BYTES_MAX: u32 = 16 << 20;
 
-/// The most octets after `offset` that [`Capture::next`] may want to see before it decides.
+/// The most bytes after `offset` that [`Capture::next`] may want to see before it decides.
 pub const LOOKAHEAD_BYTES: usize = FRAME_BYTES_MAX as usize + SCAN_BYTES + (4 << 20);
 
-/// The octets that [`Capture::open`] needs at most.
+/// The bytes that [`Capture::open`] needs at most.
 pub const HEADER_BYTES: usize = 24;
 
 /// The reader of one capture file: what must be remembered between two records. Cheap to clone
@@ -102,9 +102,9 @@ pub struct Record<'a> {
     pub link_type: u16,
     /// Interface, counted from 0 in its section; 0 in a pcap file.
     pub interface: u32,
-    /// Octets on the wire.
+    /// Bytes on the wire.
     pub original_len: u32,
-    /// Octets captured.
+    /// Bytes captured.
     pub frame: &'a [u8],
     /// Where they are in the bytes given.
     pub frame_offset: usize,
@@ -120,7 +120,7 @@ pub enum CaptureDamage {
     Cut,
     /// A record's captured length contradicts the file, or is beyond belief.
     RecordLength,
-    /// A record of no octets captured from none: a hole filled with zeros.
+    /// A record of no bytes captured from none: a hole filled with zeros.
     ZeroRecord,
     /// A pcapng block's length is beyond belief or not a multiple of 4.
     BlockLength,
@@ -158,7 +158,7 @@ pub enum OpenError {
     Empty,
     /// The file is shorter than its header. Holds its length.
     TooShort(usize),
-    /// The first four octets are none that we know.
+    /// The first four bytes are none that we know.
     UnknownMagic([u8; 4]),
     /// A pcap (`major.minor`) or pcapng version that we do not know.
     UnknownVersion(u16, u16),
@@ -172,7 +172,7 @@ impl fmt::Display for OpenError {
             }
             OpenError::TooShort(len) => write!(
                 f,
-                "only {len} octets, less than the header of a capture; was the copy interrupted?"
+                "only {len} bytes, less than the header of a capture; was the copy interrupted?"
             ),
             OpenError::UnknownMagic(magic) => describe_magic(*magic, f),
             OpenError::UnknownVersion(major, minor) => write!(
@@ -347,7 +347,7 @@ impl Capture {
     }
 
     /// The names of the pcapng Name Resolution Block at `offset`, if that is what lies there (after
-    /// a [`Step::Meta`] it may): address and name, in the order of the file. A name is the octets
+    /// a [`Step::Meta`] it may): address and name, in the order of the file. A name is the bytes
     /// that the writer stored.
     pub fn names_at<'a>(
         &self,
@@ -405,11 +405,11 @@ impl Hopper {
         bytes.get(offset..).and_then(<[u8]>::first_chunk).is_some_and(|head| self.0.is_sound(head))
     }
 
-    /// The octets of a record's header that change every 256 seconds only: the same in most
+    /// The bytes of a record's header that change every 256 seconds only: the same in most
     /// records of a part of a file, and so what to search them by.
     #[inline]
-    pub fn slow_octets(&self) -> Range<usize> {
-        self.0.slow_octets()
+    pub fn slow_bytes(&self) -> Range<usize> {
+        self.0.slow_bytes()
     }
 }
 

@@ -64,7 +64,7 @@ impl std::error::Error for DhcpError {}
 /// False where nothing is left of it, a NUL stands inside, or it is longer than a name may be: an
 /// option in several parts (RFC 3396) has room for that.
 fn read_text(text: &[u8], out: &mut NameBuf) -> bool {
-    let end = text.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
+    let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let text = text[..end].strip_suffix(b".").unwrap_or(&text[..end]);
     out.clear();
     (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.contains(&0) && out.push_text(text)

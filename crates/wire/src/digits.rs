@@ -19,17 +19,17 @@ const PAIRS: [[u8; 2]; 100] = {
 };
 
 /// `0.` to `255.`, each filled up with spaces, and how long it is.
-const OCTETS: [([u8; 4], u8); 256] = {
-    let mut octets = [([b' '; 4], 0); 256];
+const BYTES: [([u8; 4], u8); 256] = {
+    let mut bytes = [([b' '; 4], 0); 256];
     let mut n = 0;
     while n < 256 {
         let (digits, len) = left(n as u16);
         let (mut text, len) = ([digits[0], digits[1], digits[2], digits[3]], len + 1);
         text[len - 1] = b'.';
-        octets[n] = (text, len as u8);
+        bytes[n] = (text, len as u8);
         n += 1;
     }
-    octets
+    bytes
 };
 
 /// A number filled up with spaces, and how many digits it has.
@@ -37,7 +37,7 @@ pub const fn left(n: u16) -> ([u8; 8], usize) {
     let (high, low) = (PAIRS[(n / 100 % 100) as usize], PAIRS[(n % 100) as usize]);
     let first = b'0' + (n / 10_000) as u8;
     let digits = u64::from_le_bytes([first, high[0], high[1], low[0], low[1], b' ', b' ', b' ']);
-    // Shifts, since how long a port or an octet is can't be predicted.
+    // Shifts, since how long a port or a byte is can't be predicted.
     let len = 1 + (n > 9) as usize + (n > 99) as usize + (n > 999) as usize + (n > 9_999) as usize;
     let zeros = 8 * (5 - len) as u32;
     let spaces = u64::from_le_bytes([b' '; 8]);
@@ -47,7 +47,7 @@ pub const fn left(n: u16) -> ([u8; 8], usize) {
 /// A value that is written from its end: spaces stand before it.
 #[derive(Debug)]
 pub struct Right {
-    octets: [u8; Right::BYTES],
+    bytes: [u8; Right::BYTES],
     at: usize,
 }
 
@@ -58,19 +58,19 @@ impl Default for Right {
 }
 
 impl Right {
-    /// Room for any number, and a few octets more.
+    /// Room for any number, and a few bytes more.
     pub const BYTES: usize = 24;
 
     /// Nothing yet.
     pub fn new() -> Right {
-        Right { octets: [b' '; Right::BYTES], at: Right::BYTES }
+        Right { bytes: [b' '; Right::BYTES], at: Right::BYTES }
     }
 
-    /// Puts an octet in front.
+    /// Puts a byte in front.
     #[inline]
-    pub fn octet(&mut self, octet: u8) {
+    pub fn byte(&mut self, byte: u8) {
         self.at -= 1;
-        self.octets[self.at] = octet;
+        self.bytes[self.at] = byte;
     }
 
     /// Puts a number in front.
@@ -81,7 +81,7 @@ impl Right {
             n /= 100;
         }
         match n {
-            0..10 => self.octet(b'0' + n as u8),
+            0..10 => self.byte(b'0' + n as u8),
             _ => self.pair(PAIRS[n as usize]),
         }
     }
@@ -89,29 +89,29 @@ impl Right {
     #[inline]
     fn pair(&mut self, pair: [u8; 2]) {
         self.at -= 2;
-        self.octets[self.at..self.at + 2].copy_from_slice(&pair);
+        self.bytes[self.at..self.at + 2].copy_from_slice(&pair);
     }
 
     /// Seconds, cut after three digits.
     pub fn milliseconds(&mut self, ns: i64) {
         let ms = ns.unsigned_abs() / 1_000_000;
         self.pair(PAIRS[(ms % 100) as usize]);
-        self.octet(b'0' + (ms / 100 % 10) as u8);
-        self.octet(b'.');
+        self.byte(b'0' + (ms / 100 % 10) as u8);
+        self.byte(b'.');
         self.number(ms / 1000);
         if ns < 0 {
-            self.octet(b'-');
+            self.byte(b'-');
         }
     }
 
     /// The value.
     pub fn value(&self) -> &[u8] {
-        &self.octets[self.at..]
+        &self.bytes[self.at..]
     }
 
     /// The value with spaces before it, as all.
-    pub fn octets(&self) -> &[u8; Right::BYTES] {
-        &self.octets
+    pub fn bytes(&self) -> &[u8; Right::BYTES] {
+        &self.bytes
     }
 }
 
@@ -132,8 +132,8 @@ pub fn number(text: &[u8]) -> Option<u64> {
         return None;
     }
     let mut number = 0u64;
-    for &octet in text {
-        let digit = octet.wrapping_sub(b'0');
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return None;
         }
@@ -170,8 +170,8 @@ pub fn write_seconds(ns: i64, decimals: usize, out: &mut Vec<u8>) {
 /// Appends an address: dotted for IPv4, RFC 5952 for IPv6.
 pub fn write_addr(addr: Addr, out: &mut Vec<u8>) {
     match addr.octets().first_chunk::<4>() {
-        Some(octets) if addr.is_v4() => {
-            let (text, len) = v4(octets);
+        Some(bytes) if addr.is_v4() => {
+            let (text, len) = v4(bytes);
             out.extend_from_slice(&text[..len]);
         }
         _ => write_v6(&addr.0, out),
@@ -179,11 +179,11 @@ pub fn write_addr(addr: Addr, out: &mut Vec<u8>) {
 }
 
 /// An IPv4 address filled up with spaces, and how long it is.
-pub fn v4(octets: &[u8; 4]) -> ([u8; 16], usize) {
+pub fn v4(bytes: &[u8; 4]) -> ([u8; 16], usize) {
     let mut text = [b' '; 16];
     let mut len = 0;
-    for &octet in octets {
-        let (digits, digits_len) = OCTETS[usize::from(octet)];
+    for &byte in bytes {
+        let (digits, digits_len) = BYTES[usize::from(byte)];
         text[len..len + 4].copy_from_slice(&digits);
         len += usize::from(digits_len);
     }
@@ -192,9 +192,9 @@ pub fn v4(octets: &[u8; 4]) -> ([u8; 16], usize) {
     (text, len - 1)
 }
 
-fn write_v6(octets: &[u8; 16], out: &mut Vec<u8>) {
+fn write_v6(bytes: &[u8; 16], out: &mut Vec<u8>) {
     let mut groups = [0u16; 8];
-    for (group, pair) in groups.iter_mut().zip(octets.chunks_exact(2)) {
+    for (group, pair) in groups.iter_mut().zip(bytes.chunks_exact(2)) {
         *group = u16::from_be_bytes([pair[0], pair[1]]);
     }
     let (gap, gap_len) = longest_zeros(&groups);
@@ -257,18 +257,18 @@ mod tests {
     proptest! {
         /// Short numbers and those written from their end are filled up with spaces alone.
         #[test]
-        fn fill(n in any::<u16>(), ms in any::<u32>(), octets in any::<[u8; 4]>()) {
+        fn fill(n in any::<u16>(), ms in any::<u32>(), bytes in any::<[u8; 4]>()) {
             let (digits, len) = left(n);
             prop_assert_eq!(String::from_utf8_lossy(&digits), format!("{n:<8}"));
             prop_assert_eq!(len, n.to_string().len());
-            let (text, len) = v4(&octets);
-            let expected = std::net::Ipv4Addr::from(octets).to_string();
+            let (text, len) = v4(&bytes);
+            let expected = std::net::Ipv4Addr::from(bytes).to_string();
             prop_assert_eq!(String::from_utf8_lossy(&text), format!("{expected:<16}"));
             prop_assert_eq!(len, expected.len());
             let mut right = Right::new();
             right.milliseconds(i64::from(ms) * 1_000_000 + 999_999);
             let expected = format!("{}.{:03}", ms / 1000, ms % 1000);
-            prop_assert_eq!(String::from_utf8_lossy(right.octets()), format!("{expected:>24}"));
+            prop_assert_eq!(String::from_utf8_lossy(right.bytes()), format!("{expected:>24}"));
         }
 
         /// Numbers read as the standard library writes them.
@@ -280,14 +280,14 @@ mod tests {
 
         /// Addresses read as the standard library writes them, whatever groups are zero.
         #[test]
-        fn addresses(octets in any::<[u8; 16]>(), zeros in any::<u8>(), v4 in any::<bool>()) {
-            let mut octets = octets;
+        fn addresses(bytes in any::<[u8; 16]>(), zeros in any::<u8>(), v4 in any::<bool>()) {
+            let mut bytes = bytes;
             for group in (0..8).filter(|group| zeros >> group & 1 == 1) {
-                octets[group * 2..group * 2 + 2].fill(0);
+                bytes[group * 2..group * 2 + 2].fill(0);
             }
-            let addr = match octets.first_chunk::<4>() {
+            let addr = match bytes.first_chunk::<4>() {
                 Some(four) if v4 => Addr::v4(*four),
-                _ => Addr::v6(octets),
+                _ => Addr::v6(bytes),
             };
             prop_assert_eq!(text(|out| write_addr(addr, out)), addr.to_string());
         }

@@ -6,7 +6,7 @@
 //! | [`read_name`] | one name, through compression pointers, in larder's canonical spelling |
 //! | [`rdata`] | what a record holds: addresses, names, service bindings |
 //! | [`answers`] | what a response teaches: alias chain, addresses, reverse names |
-//! | [`tcp`] | the two-octet length before a message on a stream |
+//! | [`tcp`] | the two-byte length before a message on a stream |
 //! | [`query`] | a client's question, read in one pass into the key of a cache |
 //! | [`rendered`] | an answer finished once, kept, and patched for each client |
 //! | [`edns`] | OPT records, which are between neighbours |
@@ -20,7 +20,7 @@
 //! A message borrows the bytes it was parsed from; nothing is copied but names, and those go into
 //! buffers of the caller.
 //!
-//! Bounds: a name has at most 255 octets on the wire and 127 labels; octets past 65,535 are not
+//! Bounds: a name has at most 255 bytes on the wire and 127 labels; bytes past 65,535 are not
 //! part of a message.
 
 pub mod answers;

@@ -58,16 +58,16 @@ impl<'a> Message<'a> {
             (3, Field::Number(protocol)) => {
                 message.protocol = u32::try_from(protocol).unwrap_or(0);
             }
-            (4, Field::Bytes(octets)) => message.client = addr(octets),
-            (5, Field::Bytes(octets)) => message.server = addr(octets),
+            (4, Field::Bytes(bytes)) => message.client = addr(bytes),
+            (5, Field::Bytes(bytes)) => message.server = addr(bytes),
             (6, Field::Number(port)) => message.client_port = u16::try_from(port).ok(),
             (7, Field::Number(port)) => message.server_port = u16::try_from(port).ok(),
             (8, Field::Number(seconds)) => query_s = Some(seconds),
             (9, Field::Number(ns)) => query_ns = ns,
-            (10, Field::Bytes(octets)) => message.query = Some(octets),
+            (10, Field::Bytes(bytes)) => message.query = Some(bytes),
             (12, Field::Number(seconds)) => response_s = Some(seconds),
             (13, Field::Number(ns)) => response_ns = ns,
-            (14, Field::Bytes(octets)) => message.response = Some(octets),
+            (14, Field::Bytes(bytes)) => message.response = Some(bytes),
             _ => {}
         })?;
         message.query_time_ns = query_s.and_then(|seconds| time_ns(seconds, query_ns));
@@ -78,14 +78,14 @@ impl<'a> Message<'a> {
 
 /// Reads an address; `0.0.0.0` and `::`, which unbound writes where it has not asked its socket
 /// for the own address, are none.
-fn addr(octets: &[u8]) -> Option<Addr> {
-    if octets.iter().all(|&octet| octet == 0) {
+fn addr(bytes: &[u8]) -> Option<Addr> {
+    if bytes.iter().all(|&byte| byte == 0) {
         return None;
     }
-    if let Ok(v4) = <[u8; 4]>::try_from(octets) {
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
         return Some(Addr::v4(v4));
     }
-    Some(Addr::v6(<[u8; 16]>::try_from(octets).ok()?))
+    Some(Addr::v6(<[u8; 16]>::try_from(bytes).ok()?))
 }
 
 fn time_ns(seconds: u64, ns: u64) -> Option<i64> {
@@ -93,7 +93,7 @@ fn time_ns(seconds: u64, ns: u64) -> Option<i64> {
     i64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// A protobuf field's value: numbers of any width, or octets.
+/// A protobuf field's value: numbers of any width, or bytes.
 enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -130,12 +130,12 @@ fn walk<'a>(mut bytes: &'a [u8], mut each: impl FnMut(u64, Field<'a>)) -> Option
     Some(())
 }
 
-/// A number in groups of seven bits, the lowest first; ten octets at most.
+/// A number in groups of seven bits, the lowest first; ten bytes at most.
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
-    for (position, &octet) in bytes.iter().take(10).enumerate() {
-        number |= u64::from(octet & 0x7f) << (7 * position);
-        if octet < 0x80 {
+    for (position, &byte) in bytes.iter().take(10).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * position);
+        if byte < 0x80 {
             return Some((number, &bytes[position + 1..]));
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// No octets make the reader panic.
+        /// No bytes make the reader panic.
         #[test]
         fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = Message::parse(&noise);

@@ -266,9 +266,9 @@ mod tests {
                 .step_by(step)
                 .flat_map(|at| record(0, &body, at, step.min(body.len() - at)))
                 .collect();
-            for (at, octet) in changes {
+            for (at, byte) in changes {
                 let len = sound.len();
-                sound[at % len] = octet;
+                sound[at % len] = byte;
             }
             for datagram in datagrams.iter().chain([&sound]) {
                 if let Some(name) = name(&assembler.push(datagram)) {

@@ -37,7 +37,7 @@
 //!    0.
 //!
 //! Bounds: [`TEXT_BYTES_MAX`], [`NESTING_MAX`], [`INSTRUCTIONS_MAX`]. Cost: linear in the text, but
-//! for jumps that must be made long. Nothing is optimised: the same octets may be loaded twice.
+//! for jumps that must be made long. Nothing is optimised: the same bytes may be loaded twice.
 
 mod assemble;
 mod generate;
@@ -51,7 +51,7 @@ use std::fmt;
 
 pub use run::{run, run_live};
 
-/// Octets of the longest text that is read.
+/// Bytes of the longest text that is read.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// Parentheses, `not`s and operands within one another.
@@ -124,7 +124,7 @@ impl LinkType {
         }
     }
 
-    /// Octets of the link header.
+    /// Bytes of the link header.
     fn header_bytes(self) -> u32 {
         match self {
             LinkType::Ethernet => 14,
@@ -148,7 +148,7 @@ pub enum Origin {
 /// Why a text is no filter: where, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// Octets before the word that is wrong.
+    /// Bytes before the word that is wrong.
     pub at_bytes: usize,
     /// What was found and expected.
     pub what: String,
@@ -156,7 +156,7 @@ pub struct FilterError {
 
 impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "filter, at octet {}: {}", self.at_bytes, self.what)
+        write!(f, "filter, at byte {}: {}", self.at_bytes, self.what)
     }
 }
 
@@ -171,7 +171,7 @@ pub fn compile(
     snap_bytes: u32,
 ) -> Result<Vec<Instruction>, FilterError> {
     if text.len() > TEXT_BYTES_MAX {
-        let what = format!("a filter has at most {TEXT_BYTES_MAX} octets; write a shorter one");
+        let what = format!("a filter has at most {TEXT_BYTES_MAX} bytes; write a shorter one");
         return Err(FilterError { at_bytes: TEXT_BYTES_MAX, what });
     }
     let words = words::split(text)?;

@@ -100,7 +100,7 @@ impl FlowKey {
     pub fn hash(&self, seed: u64) -> u64 {
         let word = |addr: &Addr, at: usize| {
             let half = if at == 0 { addr.0.first_chunk::<8>() } else { addr.0.last_chunk::<8>() };
-            u64::from_le_bytes(*half.expect("an address has sixteen octets"))
+            u64::from_le_bytes(*half.expect("an address has sixteen bytes"))
         };
         let ports = u64::from(self.low_port)
             | u64::from(self.high_port) << 16
@@ -147,9 +147,9 @@ mod tests {
     /// Addresses that differ in either half or not at all.
     fn addr() -> impl Strategy<Value = Addr> {
         (0u8..3, 0u8..3).prop_map(|(first, last)| {
-            let mut octets = [0x80; 16];
-            (octets[0], octets[15]) = (first << 7, last << 7);
-            Addr(octets)
+            let mut bytes = [0x80; 16];
+            (bytes[0], bytes[15]) = (first << 7, last << 7);
+            Addr(bytes)
         })
     }
 

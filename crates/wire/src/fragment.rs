@@ -7,7 +7,7 @@
 //! ```text
 //! a datagram's life                leaves by                        its held fragments
 //! collecting, ports unknown        first fragment                   released by that push
-//! collecting, ports known          all octets there: Complete       none
+//! collecting, ports known          all bytes there: Complete       none
 //! dead (IPv6 overlap)              30 s, or for want of room        as above, or orphans
 //! any                              30 s, or for want of room        orphans
 //! ```
@@ -15,17 +15,17 @@
 //! Invariants
 //! 1. Every fragment pushed is accounted exactly once: under the ports that its own push gives, in
 //!    `released` of a later push, or among the orphans (then without ports).
-//! 2. Pieces of a datagram never overlap: the first writer of an octet wins. Nothing lies past the
-//!    end that the last fragment set. So all octets are there when their count is the total.
+//! 2. Pieces of a datagram never overlap: the first writer of a byte wins. Nothing lies past the
+//!    end that the last fragment set. So all bytes are there when their count is the total.
 //! 3. `used_bytes` is the sum of all datagrams' cost, and at most `limit_bytes` after each push.
 //! 4. The same pushes give the same answers: the hash table is never iterated.
 //!
 //! Overlaps: IPv4 keeps what came first and counts; IPv6 gives the whole datagram up (RFC 5722),
-//! and goes on accounting its fragments. A fragment that says the same octets again is a duplicate
+//! and goes on accounting its fragments. A fragment that says the same bytes again is a duplicate
 //! and ignored. A completed datagram is forgotten at once, since IPv4 reuses its 16-bit IDs
 //! quickly.
 //!
-//! Cost: a fragment is O(octets + log pieces), also with thousands of 8-octet pieces in any order.
+//! Cost: a fragment is O(bytes + log pieces), also with thousands of 8-byte pieces in any order.
 //! Timeouts and evictions are amortised O(1).
 
 mod datagram;
@@ -91,9 +91,9 @@ pub enum Reject {
     NotFragment,
     /// The capture cut it.
     Truncated,
-    /// It has no octets, or is not the last and not a multiple of 8 octets long.
+    /// It has no bytes, or is not the last and not a multiple of 8 bytes long.
     Malformed,
-    /// It ends past 65,535 octets.
+    /// It ends past 65,535 bytes.
     Oversize,
     /// It moves the end of the datagram, or lies past it.
     Contradiction,
@@ -110,7 +110,7 @@ pub struct Held {
     pub number: u64,
     /// Time of the packet, as pushed.
     pub ts_ns: i64,
-    /// Octets of the IP packet by its header.
+    /// Bytes of the IP packet by its header.
     pub ip_bytes: u32,
 }
 
@@ -132,9 +132,9 @@ pub struct Stats {
     pub expired: u64,
     /// Datagrams given up for want of room.
     pub evicted: u64,
-    /// Fragments that said the same octets again.
+    /// Fragments that said the same bytes again.
     pub duplicates: u64,
-    /// Fragments that overlapped others with other octets or other bounds.
+    /// Fragments that overlapped others with other bytes or other bounds.
     pub overlaps: u64,
     /// Fragments that were not used, overlaps in IPv6 among them.
     pub rejected: u64,
@@ -172,7 +172,7 @@ impl Reassembler {
         }
     }
 
-    /// Takes a fragment. `data` is its IP payload as captured: `data_len` octets of the frame at
+    /// Takes a fragment. `data` is its IP payload as captured: `data_len` bytes of the frame at
     /// `data_offset`. `number` and `ts_ns` come back if it is held.
     ///
     /// Call [`Reassembler::orphans`] after each push; the next one forgets them.
@@ -229,7 +229,7 @@ impl Reassembler {
         self.stats
     }
 
-    /// Octets in use, of the limit given.
+    /// Bytes in use, of the limit given.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
     }
@@ -390,7 +390,7 @@ mod tests {
         table.push(&packet, &frame[at..at + fragment.data_len as usize], number, ts_ns)
     }
 
-    /// A UDP datagram's IP payload: ports 53 and 4000, then octets that differ from place to place.
+    /// A UDP datagram's IP payload: ports 53 and 4000, then bytes that differ from place to place.
     fn udp(len: u16) -> Vec<u8> {
         let mut bytes = vec![0, 53, 0x0f, 0xa0];
         bytes.extend_from_slice(&len.to_be_bytes());
@@ -428,7 +428,7 @@ mod tests {
         assert!(table.orphans().is_empty());
     }
 
-    /// In IPv4 the octets that came first stay, and the overlap is counted; a duplicate is not one.
+    /// In IPv4 the bytes that came first stay, and the overlap is counted; a duplicate is not one.
     /// Invariant 2.
     #[test]
     fn first_writer_wins() {

@@ -6,8 +6,8 @@
 //! message.
 //!
 //! ```text
-//! read(frame) -> Letter, octets        every length and checksum holds
-//! answer: octets are written at Letter::headers_bytes of a new frame, then Letter::seal writes what goes before them
+//! read(frame) -> Letter, bytes        every length and checksum holds
+//! answer: bytes are written at Letter::headers_bytes of a new frame, then Letter::seal writes what goes before them
 //! ```
 //!
 //! Read are IPv4 without options (RFC 791), not fragmented, and IPv6 without extension headers (RFC
@@ -38,10 +38,10 @@ const UDP: u8 = 17;
 /// Hops that an answer may take (RFC 1700 and what systems do).
 const HOPS: u8 = 64;
 
-/// Octets before a message in a frame of IPv4.
+/// Bytes before a message in a frame of IPv4.
 pub const HEADERS_V4: usize = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 
-/// Octets before a message in a frame of IPv6.
+/// Bytes before a message in a frame of IPv6.
 pub const HEADERS_V6: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
 
 /// Who sent a message, and to whom.
@@ -134,9 +134,9 @@ fn read_v6(packet: &[u8]) -> Result<(IpAddr, IpAddr, &[u8]), Unread> {
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let datagram = rest.get(..length).ok_or(Unread::Length)?;
     let address = |at: usize| {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&header[at..at + 16]);
-        IpAddr::V6(Ipv6Addr::from(octets))
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&header[at..at + 16]);
+        IpAddr::V6(Ipv6Addr::from(bytes))
     };
     Ok((address(8), address(24), datagram))
 }
@@ -152,14 +152,14 @@ fn may_be_answered(address: &IpAddr) -> bool {
 }
 
 impl Letter {
-    /// Octets before the message in a frame.
+    /// Bytes before the message in a frame.
     pub fn headers_bytes(&self) -> usize {
         if self.peer.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 }
     }
 
-    /// Makes an answer of a frame that has `message_bytes` octets of message at
+    /// Makes an answer of a frame that has `message_bytes` bytes of message at
     /// [`Letter::headers_bytes`]: writes what goes before it, from our end to the sender's. The
-    /// octets of the frame, or `None` where the message is not in it, or too long for UDP.
+    /// bytes of the frame, or `None` where the message is not in it, or too long for UDP.
     #[inline]
     pub fn seal(&self, message_bytes: usize, frame: &mut [u8]) -> Option<usize> {
         let headers = self.headers_bytes();
@@ -232,8 +232,8 @@ fn pseudo_sum(source: &IpAddr, target: &IpAddr, length: usize) -> u64 {
 /// The sum of 16-bit words (RFC 1071), not yet folded. Words are added in pairs: 2^16 is 1 modulo
 /// 2^16 - 1.
 #[inline]
-fn sum_of(octets: &[u8]) -> u64 {
-    let (words, rest) = octets.as_chunks::<4>();
+fn sum_of(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
@@ -278,9 +278,9 @@ mod tests {
             (first != 127).then(|| IpAddr::from([first, a, b, c]))
         });
         let v6 = any::<[u8; 15]>().prop_map(|rest| {
-            let mut octets = [0x20; 16];
-            octets[1..].copy_from_slice(&rest);
-            IpAddr::from(octets)
+            let mut bytes = [0x20; 16];
+            bytes[1..].copy_from_slice(&rest);
+            IpAddr::from(bytes)
         });
         let pair = prop_oneof![(v4.clone(), v4), (v6.clone(), v6)];
         let ports = (1u16.., any::<u16>());
@@ -349,10 +349,10 @@ mod tests {
             prop_assert_eq!(header.checksum, sum);
         }
 
-        /// Any octets are read without a panic, and a message that is found lies in the frame.
+        /// Any bytes are read without a panic, and a message that is found lies in the frame.
         #[test]
-        fn any_octets_may_come(octets in prop::collection::vec(any::<u8>(), 0..120), v6: bool) {
-            let mut frame = octets;
+        fn any_bytes_may_come(bytes in prop::collection::vec(any::<u8>(), 0..120), v6: bool) {
+            let mut frame = bytes;
             if let Some(kind) = frame.get_mut(12..14) {
                 kind.copy_from_slice(if v6 { &TYPE_IPV6 } else { &TYPE_IPV4 });
             }
@@ -382,7 +382,7 @@ mod tests {
             prop_assume!(!(headers - 4..headers).contains(&at));
             prop_assume!(damaged[headers - 2..headers] != begun.to_be_bytes());
             if is_covered {
-                prop_assert!(read(&damaged).is_err(), "octet {at}");
+                prop_assert!(read(&damaged).is_err(), "byte {at}");
             }
         }
     }
@@ -440,9 +440,9 @@ mod tests {
         for length in 0..frame.len() {
             assert!(read(&frame[..length]).is_err(), "{length}");
         }
-        let with = |at: usize, octet: u8| {
+        let with = |at: usize, byte: u8| {
             let mut frame = frame.clone();
-            frame[at] = octet;
+            frame[at] = byte;
             frame[24..26].fill(0);
             let sum = !fold(sum_of(&frame[14..34]));
             frame[24..26].copy_from_slice(&sum.to_be_bytes());

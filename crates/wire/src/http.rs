@@ -1,8 +1,8 @@
 //! The host that an HTTP/1 client asks for: request line and Host (RFC 9112, RFC 9110).
 //!
-//! [`request_head`] reads the first contiguous octets of a client's stream. It answers as soon as
+//! [`request_head`] reads the first contiguous bytes of a client's stream. It answers as soon as
 //! the Host line is there, without waiting for the end of the head. [`HeadScanner`] does the same
-//! over growing octets, and continues where it stopped: linear in all, in whatever pieces the head
+//! over growing bytes, and continues where it stopped: linear in all, in whatever pieces the head
 //! arrives. After the first Host, [`HeadScanner::rest`] reads on to the end of the head and finds
 //! a second one.
 //!
@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-/// Longest head that is read, octets. Servers accept 8 to 32 KiB.
+/// Longest head that is read, bytes. Servers accept 8 to 32 KiB.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Longest host name without its last dot, and longest label in it (RFC 1035, section 2.3.4: 255
@@ -23,10 +23,10 @@ pub const HOST_NAME_BYTES_MAX: usize = 253;
 /// See [`HOST_NAME_BYTES_MAX`].
 pub const LABEL_BYTES_MAX: usize = 63;
 
-/// Longest method; those registered have at most 17 octets (RFC 9110, section 18.2).
+/// Longest method; those registered have at most 17 bytes (RFC 9110, section 18.2).
 const METHOD_BYTES_MAX: usize = 24;
 
-/// What the first octets of a stream are.
+/// What the first bytes of a stream are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head<'a> {
     /// No HTTP/1 client speaks here.
@@ -77,13 +77,13 @@ pub fn request_head(bytes: &[u8]) -> Head<'_> {
     HeadScanner::new().scan(bytes)
 }
 
-/// Reads a request head that arrives in parts. Each call gets all contiguous octets so far, from
-/// the same first octet on, and looks only at those that are new.
+/// Reads a request head that arrives in parts. Each call gets all contiguous bytes so far, from
+/// the same first byte on, and looks only at those that are new.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScanner {
     /// Where the first line begins that is not read yet.
     line_at: usize,
-    /// Octets known to hold no line end from `line_at` on.
+    /// Bytes known to hold no line end from `line_at` on.
     searched: usize,
     request: Option<RequestLine>,
     /// The last line was a Host field without a value, which a folded line may still bring.
@@ -103,7 +103,7 @@ impl HeadScanner {
         HeadScanner { line_at: 0, searched: 0, request: None, host_is_open: false }
     }
 
-    /// Continues with all octets that are there now.
+    /// Continues with all bytes that are there now.
     pub fn scan<'a>(&mut self, bytes: &'a [u8]) -> Head<'a> {
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
         // Most streams are decided here, before any line end is looked for.
@@ -210,12 +210,12 @@ impl HeadScanner {
             }
             _ => {}
         }
-        let colon = line.iter().position(|&octet| octet == b':');
+        let colon = line.iter().position(|&byte| byte == b':');
         let Some((name, value)) = colon.and_then(|at| Some((line.get(..at)?, line.get(at + 1..)?)))
         else {
             return Some(Head::Malformed);
         };
-        if name.is_empty() || !name.iter().all(|&octet| is_token(octet)) {
+        if name.is_empty() || !name.iter().all(|&byte| is_token(byte)) {
             return Some(Head::Malformed);
         }
         if !name.eq_ignore_ascii_case(b"host") {
@@ -241,7 +241,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
             return Some(8 * at + zeros.trailing_zeros() as usize / 8);
         }
     }
-    let end = rest.iter().position(|&octet| octet == b'\n')?;
+    let end = rest.iter().position(|&byte| byte == b'\n')?;
     Some(8 * words.len() + end)
 }
 
@@ -257,16 +257,15 @@ fn host_value(line: &[u8]) -> Option<&[u8]> {
 
 /// Splits a request line: method, target, version (RFC 9112, section 3).
 fn request_line(line: &[u8], line_at: usize) -> Option<RequestLine> {
-    let method_len = line.iter().take(METHOD_BYTES_MAX + 1).position(|&octet| octet == b' ')?;
+    let method_len = line.iter().take(METHOD_BYTES_MAX + 1).position(|&byte| byte == b' ')?;
     let (method, rest) = line.split_at(method_len);
-    if method.is_empty() || !method.iter().all(|&octet| is_token(octet)) {
+    if method.is_empty() || !method.iter().all(|&byte| is_token(byte)) {
         return None;
     }
     let (target, version) = rest.get(1..)?.split_at_checked(rest.len().checked_sub(10)?)?;
     let is_http_1 = version.starts_with(b" HTTP/1.") && version[8].is_ascii_digit();
-    // Octets outside ASCII are not allowed in a target, but common.
-    if !is_http_1 || target.is_empty() || target.iter().any(|&octet| octet <= b' ' || octet == 0x7f)
-    {
+    // Bytes outside ASCII are not allowed in a target, but common.
+    if !is_http_1 || target.is_empty() || target.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
         return None;
     }
     let target_at = line_at + method_len + 1;
@@ -283,79 +282,79 @@ fn authority(method: &[u8], target: &[u8]) -> Option<Range<usize>> {
     if method == b"CONNECT" {
         return Some(0..target.len());
     }
-    let scheme_len = target.iter().position(|octet| !octet.is_ascii_alphanumeric())?;
+    let scheme_len = target.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
     let start = scheme_len + b"://".len();
     if scheme_len == 0 || target.get(scheme_len..start) != Some(b"://") {
         return None;
     }
     let rest = &target[start..];
-    let len = rest.iter().position(|octet| b"/?#".contains(octet)).unwrap_or(rest.len());
-    let user_len = rest[..len].iter().rposition(|&octet| octet == b'@').map_or(0, |at| at + 1);
+    let len = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
+    let user_len = rest[..len].iter().rposition(|&byte| byte == b'@').map_or(0, |at| at + 1);
     Some(start + user_len..start + len)
 }
 
-/// Could these octets begin a head: with a method and a space, or with an empty line?
+/// Could these bytes begin a head: with a method and a space, or with an empty line?
 fn may_begin_head(bytes: &[u8]) -> bool {
     if matches!(bytes, [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..]) {
         return true;
     }
     let start = &bytes[..bytes.len().min(METHOD_BYTES_MAX + 1)];
-    let method_len = start.iter().position(|&octet| !is_token(octet)).unwrap_or(start.len());
+    let method_len = start.iter().position(|&byte| !is_token(byte)).unwrap_or(start.len());
     match start.get(method_len) {
-        Some(&octet) => octet == b' ' && method_len > 0,
+        Some(&byte) => byte == b' ' && method_len > 0,
         None => method_len <= METHOD_BYTES_MAX,
     }
 }
 
-/// One bit of knowledge an octet: a load is cheaper than the comparisons.
-type OctetSet = [bool; 256];
+/// One bit of knowledge an byte: a load is cheaper than the comparisons.
+type ByteSet = [bool; 256];
 
 /// The characters of a token (RFC 9110, section 5.6.2).
-const TOKEN: OctetSet = {
+const TOKEN: ByteSet = {
     let mut set = [false; 256];
-    let mut octet = 0;
-    while octet < 256 {
-        set[octet] = (octet as u8).is_ascii_alphanumeric();
-        octet += 1;
+    let mut byte = 0;
+    while byte < 256 {
+        set[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
     }
     with(set, b"!#$%&'*+-.^_`|~", true)
 };
 
 /// What may stand in a host: anything but white space, controls and delimiters of a URI.
-const HOST: OctetSet = {
+const HOST: ByteSet = {
     let mut set = [false; 256];
-    let mut octet = 0x21;
-    while octet < 256 {
-        set[octet] = true;
-        octet += 1;
+    let mut byte = 0x21;
+    while byte < 256 {
+        set[byte] = true;
+        byte += 1;
     }
     with(set, b"\"#%/:<>?@[\\]^`{|}\x7f", false)
 };
 
-const fn with(mut set: OctetSet, octets: &[u8], value: bool) -> OctetSet {
+const fn with(mut set: ByteSet, bytes: &[u8], value: bool) -> ByteSet {
     let mut at = 0;
-    while at < octets.len() {
-        set[octets[at] as usize] = value;
+    while at < bytes.len() {
+        set[bytes[at] as usize] = value;
         at += 1;
     }
     set
 }
 
 #[inline]
-fn is_token(octet: u8) -> bool {
-    TOKEN[usize::from(octet)]
+fn is_token(byte: u8) -> bool {
+    TOKEN[usize::from(byte)]
 }
 
 /// The name in an authority, a Host value or a server_name: without user information there, with or
 /// without a port, which comes second.
 ///
 /// `None` for what names nothing: IPv4 and IPv6 literals in any spelling that clients accept (RFC
-/// 3986, section 3.2.2; a last label that is a number is never a name), octets that no host has
+/// 3986, section 3.2.2; a last label that is a number is never a name), bytes that no host has
 /// (white space, controls, delimiters of a URI), and what is longer than a name may be:
-/// [`HOST_NAME_BYTES_MAX`], and [`LABEL_BYTES_MAX`] a label. Octets outside ASCII stand as they
+/// [`HOST_NAME_BYTES_MAX`], and [`LABEL_BYTES_MAX`] a label. Bytes outside ASCII stand as they
 /// came.
 pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
-    let name_len = authority.iter().position(|&octet| !is_host_octet(octet));
+    let name_len = authority.iter().position(|&byte| !is_host_byte(byte));
     let (name, rest) = authority.split_at(name_len.unwrap_or(authority.len()));
     let port = match rest {
         [] => None,
@@ -365,8 +364,8 @@ pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let labels = name.strip_suffix(b".").unwrap_or(name);
     let is_label = |len: usize| (1..=LABEL_BYTES_MAX).contains(&len);
     let mut label_at = 0;
-    for (at, &octet) in labels.iter().enumerate() {
-        if octet == b'.' {
+    for (at, &byte) in labels.iter().enumerate() {
+        if byte == b'.' {
             if !is_label(at - label_at) {
                 return None;
             }
@@ -398,8 +397,8 @@ fn is_number(label: &[u8]) -> bool {
 }
 
 #[inline]
-fn is_host_octet(octet: u8) -> bool {
-    HOST[usize::from(octet)]
+fn is_host_byte(byte: u8) -> bool {
+    HOST[usize::from(byte)]
 }
 
 #[cfg(test)]
@@ -508,10 +507,10 @@ mod tests {
         assert_eq!(request_head(&long), Head::NotHttp);
     }
 
-    /// A scanner that gets the head octet by octet says the same as one that gets it whole, and
+    /// A scanner that gets the head byte by byte says the same as one that gets it whole, and
     /// nothing but `NeedMore` before.
     #[test]
-    fn octet_by_octet() {
+    fn byte_by_byte() {
         for head in [
             &b"\r\nGET http://b/ HTTP/1.1\r\nX: 1\r\nHost: a.example:8080\r\n"[..],
             b"GET / HTTP/1.1\r\nHost:\r\n\ta.example\r\n",
@@ -519,7 +518,7 @@ mod tests {
         ] {
             let mut scanner = HeadScanner::new();
             for len in 0..head.len() {
-                assert_eq!(scanner.scan(&head[..len]), Head::NeedMore, "{len} octets");
+                assert_eq!(scanner.scan(&head[..len]), Head::NeedMore, "{len} bytes");
             }
             assert_eq!(scanner.scan(head), request_head(head));
             assert!(matches!(request_head(head), Head::Found(_)));
@@ -578,7 +577,7 @@ mod tests {
         }
     }
 
-    /// Names come with their port; addresses in any spelling and soiled octets are no names.
+    /// Names come with their port; addresses in any spelling and soiled bytes are no names.
     #[test]
     fn host_names() {
         for (authority, expected) in [

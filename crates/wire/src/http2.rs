@@ -260,13 +260,13 @@ fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
         }
         // Behind the end there are ones, as in the padding.
         let ahead = if count >= 8 { bits >> (count - 8) } else { !(!bits << (8 - count)) };
-        let (octet, length) = CODES[ahead as usize & 0xff];
+        let (byte, length) = CODES[ahead as usize & 0xff];
         let length = u32::from(length);
         if length == 0 || length > count {
             let ones = (1 << count) - 1;
             return (count < 8 && bits & ones == ones).then_some(out);
         }
-        out.push(octet);
+        out.push(byte);
         count -= length;
     }
 }
@@ -449,8 +449,8 @@ mod tests {
         #[test]
         fn huffman(text in "[a-z0-9:._ A-Z-]{0,60}") {
             let mut bits = String::new();
-            for octet in text.bytes() {
-                let at = CODES.iter().position(|(known, length)| *known == octet && *length > 0).expect("known");
+            for byte in text.bytes() {
+                let at = CODES.iter().position(|(known, length)| *known == byte && *length > 0).expect("known");
                 bits += &format!("{at:08b}")[..usize::from(CODES[at].1)];
             }
             while !bits.len().is_multiple_of(8) {
@@ -459,7 +459,7 @@ mod tests {
             let packed: Vec<u8> = bits
                 .as_bytes()
                 .chunks(8)
-                .map(|bits| bits.iter().fold(0, |octet, bit| octet << 1 | (bit - b'0')))
+                .map(|bits| bits.iter().fold(0, |byte, bit| byte << 1 | (bit - b'0')))
                 .collect();
             prop_assert_eq!(unpack(&packed), Some(text.into_bytes()));
         }

@@ -1,43 +1,43 @@
-//! Strings of JSON, of any octets.
+//! Strings of JSON, of any bytes.
 
-/// Appends octets as a string. What is not UTF-8 is `\xHH`, of which JSON doubles the backslash.
-pub fn write_string(octets: &[u8], out: &mut Vec<u8>) {
-    let is_special = |octet: &u8| octet.is_ascii_control() || b"\"\\".contains(octet);
+/// Appends bytes as a string. What is not UTF-8 is `\xHH`, of which JSON doubles the backslash.
+pub fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
+    let is_special = |byte: &u8| byte.is_ascii_control() || b"\"\\".contains(byte);
     out.push(b'"');
-    for chunk in octets.utf8_chunks() {
-        let mut octets = chunk.valid().as_bytes();
-        while let Some(at) = octets.iter().position(is_special) {
-            out.extend_from_slice(&octets[..at]);
-            match octets[at] {
-                octet @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', octet]),
-                octet => {
+    for chunk in bytes.utf8_chunks() {
+        let mut bytes = chunk.valid().as_bytes();
+        while let Some(at) = bytes.iter().position(is_special) {
+            out.extend_from_slice(&bytes[..at]);
+            match bytes[at] {
+                byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+                byte => {
                     out.extend_from_slice(b"\\u00");
-                    write_hex(octet, out);
+                    write_hex(byte, out);
                 }
             }
-            octets = &octets[at + 1..];
+            bytes = &bytes[at + 1..];
         }
-        out.extend_from_slice(octets);
-        for &octet in chunk.invalid() {
+        out.extend_from_slice(bytes);
+        for &byte in chunk.invalid() {
             // The first is a character of the value.
             out.extend_from_slice(b"\\\\x");
-            write_hex(octet, out);
+            write_hex(byte, out);
         }
     }
     out.push(b'"');
 }
 
 /// Appends two digits: `0A`.
-pub fn write_hex(octet: u8, out: &mut Vec<u8>) {
+pub fn write_hex(byte: u8, out: &mut Vec<u8>) {
     let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
-    out.extend_from_slice(&[digit(octet >> 4), digit(octet & 15)]);
+    out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Nothing but what is meant ends a string, and octets that are no text are still told.
+    /// Nothing but what is meant ends a string, and bytes that are no text are still told.
     #[test]
     fn strings() {
         let mut out = Vec::new();

@@ -5,29 +5,29 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Most octets of a name in our spelling: 255 on the wire (RFC 1035, section 3.1), where an
-/// escaped octet may take two.
+/// Most bytes of a name in our spelling: 255 on the wire (RFC 1035, section 3.1), where an
+/// escaped byte may take two.
 pub const NAME_BYTES_MAX: usize = 510;
 
 /// A domain name in the spelling that larder keeps everywhere: labels joined by `.`, ASCII
 /// lower case, no trailing dot; a dot or backslash *inside* a label is preceded by a backslash.
-/// Every other octet stands as it came, so a `Name` is not UTF-8 and not fit for a terminal:
+/// Every other byte stands as it came, so a `Name` is not UTF-8 and not fit for a terminal:
 /// [`Name::write_escaped`] makes it so. The root is the empty name.
 ///
-/// Four words. A name of up to 30 octets, as most are, lies in them and costs no
-/// memory elsewhere; clones of a longer one share its octets.
+/// Four words. A name of up to 30 bytes, as most are, lies in them and costs no
+/// memory elsewhere; clones of a longer one share its bytes.
 #[derive(Clone)]
-pub struct Name(Octets);
+pub struct Name(Spelling);
 
-/// Octets of a name that needs no memory of its own.
+/// Spelling of a name that needs no memory of its own.
 const INLINE_BYTES: usize = 30;
 
 #[derive(Clone)]
-enum Octets {
+enum Spelling {
     /// The first `len` of them.
     Inline {
         len: u8,
-        octets: [u8; INLINE_BYTES],
+        bytes: [u8; INLINE_BYTES],
     },
     Shared(Arc<[u8]>),
 }
@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<Name>() == 32);
 
 impl Name {
     /// Takes text such as `www.Example.com.` (from SNI, Host, logs, configuration): folds case,
-    /// drops one trailing dot. Octets are otherwise kept; `None` when empty or longer than
+    /// drops one trailing dot. Spelling are otherwise kept; `None` when empty or longer than
     /// [`NAME_BYTES_MAX`].
     pub fn from_text(text: &[u8]) -> Option<Name> {
         let text = text.strip_suffix(b".").unwrap_or(text);
@@ -44,31 +44,31 @@ impl Name {
         }
         let mut name = Name::from_canonical(text);
         match &mut name.0 {
-            Octets::Inline { octets, .. } => octets.make_ascii_lowercase(),
+            Spelling::Inline { bytes, .. } => bytes.make_ascii_lowercase(),
             // Nobody else shares it yet.
-            Octets::Shared(octets) => Arc::make_mut(octets).make_ascii_lowercase(),
+            Spelling::Shared(bytes) => Arc::make_mut(bytes).make_ascii_lowercase(),
         }
         Some(name)
     }
 
     /// Takes bytes that are in canonical spelling already (what the parsers of this crate write).
     pub fn from_canonical(bytes: &[u8]) -> Name {
-        let mut octets = [0; INLINE_BYTES];
-        Name(match octets.get_mut(..bytes.len()) {
+        let mut buffer = [0; INLINE_BYTES];
+        Name(match buffer.get_mut(..bytes.len()) {
             Some(inline) => {
                 inline.copy_from_slice(bytes);
-                Octets::Inline { len: bytes.len() as u8, octets }
+                Spelling::Inline { len: bytes.len() as u8, bytes: buffer }
             }
-            None => Octets::Shared(bytes.into()),
+            None => Spelling::Shared(bytes.into()),
         })
     }
 
-    /// The canonical octets.
+    /// The canonical bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Octets::Inline { len, octets } => &octets[..usize::from(*len)],
-            Octets::Shared(octets) => octets,
+            Spelling::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Spelling::Shared(bytes) => bytes,
         }
     }
 
@@ -163,9 +163,9 @@ impl fmt::Debug for Name {
 mod tests {
     use super::*;
 
-    /// No control octet survives the escaping, whatever a packet put in a name.
+    /// No control byte survives the escaping, whatever a packet put in a name.
     #[test]
-    fn hostile_octets_are_escaped() {
+    fn hostile_bytes_are_escaped() {
         let name = Name::from_text(b"Evil\x1b[31m.Example.com.").expect("a name");
         assert_eq!(name.as_bytes(), b"evil\x1b[31m.example.com");
         assert_eq!(name.to_string(), r"evil\x1b[31m.example.com");
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Where a name lies does not show: at every length it is its octets, equal to itself folded.
+    /// Where a name lies does not show: at every length it is its bytes, equal to itself folded.
     #[test]
     fn short_and_long_names_are_alike() {
         for len in 1..=NAME_BYTES_MAX {

@@ -1,8 +1,8 @@
 //! NetBIOS name service (RFC 1001, 1002; UDP port 137): the names that Windows and Samba hosts
 //! give themselves.
 //!
-//! The frame is that of DNS. What differs is the name: 16 octets, the last of which says what kind
-//! of service has it, each octet written as two letters from `A` to `P` (RFC 1001, section 14.1).
+//! The frame is that of DNS. What differs is the name: 16 bytes, the last of which says what kind
+//! of service has it, each byte written as two letters from `A` to `P` (RFC 1001, section 14.1).
 //!
 //! We take a host's own words (registration, refresh) and what others are told of it (positive
 //! responses), and of these only unique names of the kinds workstation and server: groups, users,
@@ -17,13 +17,13 @@ use crate::read::{slice_at, u16_at};
 /// Record type NB: flags and address, once or several times.
 const RTYPE_NB: u16 = 0x20;
 
-/// Octets of one flags-and-address pair.
+/// Bytes of one flags-and-address pair.
 const NB_ENTRY_BYTES: usize = 6;
 
 /// NB_FLAGS: a group name (RFC 1002, section 4.2.1.3).
 const NB_FLAG_GROUP: u16 = 0x8000;
 
-/// Octets of a name before its kind.
+/// Bytes of a name before its kind.
 const NODE_NAME_BYTES: usize = 15;
 
 /// Kinds of name that name a host.
@@ -108,38 +108,37 @@ fn read_node_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<bo
     if start > offset {
         return Err(DnsError::PointerForward);
     }
-    let Some(octets) = decode_first_level(message, start) else {
+    let Some(bytes) = decode_first_level(message, start) else {
         return Err(DnsError::LabelInvalid);
     };
-    let [name @ .., kind] = &octets;
-    let end =
-        name.iter().rposition(|&octet| octet != b' ' && octet != 0).map_or(0, |last| last + 1);
+    let [name @ .., kind] = &bytes;
+    let end = name.iter().rposition(|&byte| byte != b' ' && byte != 0).map_or(0, |last| last + 1);
     let name = &name[..end];
-    // Control octets mark names of the protocol itself, such as `\x01\x02__MSBROWSE__\x02`;
+    // Control bytes mark names of the protocol itself, such as `\x01\x02__MSBROWSE__\x02`;
     // an asterisk stands for "any name".
     let names_host = matches!(*kind, KIND_WORKSTATION | KIND_SERVER)
         && !name.is_empty()
         && name[0] != b'*'
-        && name.iter().all(|&octet| octet >= b' ' && octet != 0x7f);
+        && name.iter().all(|&byte| byte >= b' ' && byte != 0x7f);
     out.clear();
     Ok(names_host && out.push_label(name))
 }
 
-/// The 16 octets that 32 letters stand for.
+/// The 16 bytes that 32 letters stand for.
 fn decode_first_level(message: &[u8], start: usize) -> Option<[u8; NODE_NAME_BYTES + 1]> {
-    let mut octets = [0; NODE_NAME_BYTES + 1];
+    let mut bytes = [0; NODE_NAME_BYTES + 1];
     if message.get(start) != Some(&32) {
         return None;
     }
     let (pairs, _) = slice_at(message, start + 1, 32)?.as_chunks::<2>();
-    for (octet, pair) in octets.iter_mut().zip(pairs) {
+    for (byte, pair) in bytes.iter_mut().zip(pairs) {
         let [high, low] = pair.map(|letter| letter.wrapping_sub(b'A'));
         if high > 15 || low > 15 {
             return None;
         }
-        *octet = high << 4 | low;
+        *byte = high << 4 | low;
     }
-    Some(octets)
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -147,13 +146,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A name on the wire: padded, with its kind, two letters an octet.
+    /// A name on the wire: padded, with its kind, two letters a byte.
     fn encode(name: &[u8], kind: u8) -> Vec<u8> {
-        let mut octets = [b' '; 16];
-        octets[..name.len()].copy_from_slice(name);
-        octets[15] = kind;
+        let mut bytes = [b' '; 16];
+        bytes[..name.len()].copy_from_slice(name);
+        bytes[15] = kind;
         let mut out = vec![32];
-        out.extend(octets.iter().flat_map(|octet| [b'A' + (octet >> 4), b'A' + (octet & 15)]));
+        out.extend(bytes.iter().flat_map(|byte| [b'A' + (byte >> 4), b'A' + (byte & 15)]));
         out.push(0);
         out
     }
@@ -239,21 +238,21 @@ mod tests {
     }
 
     proptest! {
-        /// No bytes make it panic, and what comes out is never empty or a control octet.
+        /// No bytes make it panic, and what comes out is never empty or a control byte.
         #[test]
         fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), opcode in 0u8..16) {
             if let Some(flags) = bytes.get_mut(2) {
                 *flags = *flags & 0x87 | opcode << 3;
             }
             let _ = hosts(&bytes, |host| {
-                assert!(!host.name.is_empty() && host.name.iter().all(|&octet| octet >= b' '));
+                assert!(!host.name.is_empty() && host.name.iter().all(|&byte| byte >= b' '));
             });
         }
 
-        /// One octet changed never yields a name that is neither the old one nor spelled by the
-        /// changed letters: at most one octet of it differs.
+        /// One byte changed never yields a name that is neither the old one nor spelled by the
+        /// changed letters: at most one byte of it differs.
         #[test]
-        fn one_octet_changed(at in 0usize..68, to in any::<u8>()) {
+        fn one_byte_changed(at in 0usize..68, to in any::<u8>()) {
             let mut bytes = registration(b"MY-PC", 0, ENTRY);
             bytes[at] = to;
             let _ = hosts(&bytes, |host| {
@@ -262,10 +261,10 @@ mod tests {
                     out[..name.len()].copy_from_slice(name);
                     out
                 };
-                let mut octets = host.name.iter().copied();
+                let mut bytes = host.name.iter().copied();
                 let mut plain = Vec::new();
-                while let Some(octet) = octets.next() {
-                    plain.extend(if octet == b'\\' { octets.next() } else { Some(octet) });
+                while let Some(byte) = bytes.next() {
+                    plain.extend(if byte == b'\\' { bytes.next() } else { Some(byte) });
                 }
                 let (ours, theirs) = (padded(b"my-pc"), padded(&plain));
                 let differing = ours.iter().zip(theirs).filter(|(a, b)| **a != *b).count();

@@ -18,7 +18,7 @@
 //! 2. **Lengths come from the headers, ranges from the capture.** `ip_bytes` and `payload_bytes`
 //!    say what was on the wire; `payload_offset .. + payload_len` lies inside the frame, always.
 //!    An inner header may not claim more than the header around it has.
-//! 3. **A cut capture still counts.** TCP needs its ports and flags (14 octets), UDP and SCTP their
+//! 3. **A cut capture still counts.** TCP needs its ports and flags (14 bytes), UDP and SCTP their
 //!    ports (4), ICMP its type and code (2). With less there is no flow to count the packet under,
 //!    and it is [`Skip::TransportMalformed`].
 //! 4. **A fragment is only a fragment.** The first one gives ports if they are in it; nothing
@@ -76,14 +76,14 @@ pub struct Packet {
     pub tcp_ack: u32,
     /// TCP window as sent, not scaled; 0 for other protocols.
     pub tcp_window: u16,
-    /// Octets of the innermost IP packet by its own header (not as captured).
+    /// Bytes of the innermost IP packet by its own header (not as captured).
     pub ip_bytes: u32,
     /// Offset in the frame of the transport payload (of the IP payload for a fragment that is not
     /// the first, and for protocols without ports).
     pub payload_offset: u32,
-    /// Octets of payload that were captured.
+    /// Bytes of payload that were captured.
     pub payload_len: u32,
-    /// Octets of payload by the headers; larger than `payload_len` where the snap length cut.
+    /// Bytes of payload by the headers; larger than `payload_len` where the snap length cut.
     pub payload_bytes: u32,
     /// Set when this packet is an IP fragment.
     pub fragment: Option<Fragment>,
@@ -94,15 +94,15 @@ pub struct Packet {
 pub struct Fragment {
     /// Identification (16 bits in IPv4, 32 in IPv6).
     pub id: u32,
-    /// Offset of this fragment's payload in the datagram's payload, octets.
+    /// Offset of this fragment's payload in the datagram's payload, bytes.
     pub offset: u16,
     /// More fragments follow.
     pub more: bool,
     /// Offset in the frame where the fragment's IP payload begins.
     pub data_offset: u32,
-    /// Octets of IP payload that were captured.
+    /// Bytes of IP payload that were captured.
     pub data_len: u32,
-    /// Octets of IP payload by the header.
+    /// Bytes of IP payload by the header.
     pub data_bytes: u32,
 }
 
@@ -223,20 +223,20 @@ pub fn decode_payload(outer: &Packet, payload: &[u8]) -> Result<Packet, Skip> {
 struct Span {
     /// Where the layer begins.
     at: usize,
-    /// Where its captured octets end.
+    /// Where its captured bytes end.
     end: usize,
     /// Where it ends by the headers around it; `usize::MAX` where none says so.
     wire_end: usize,
 }
 
 impl Span {
-    /// The captured octets.
+    /// The captured bytes.
     #[inline(always)]
     fn bytes(self, frame: &[u8]) -> &[u8] {
         frame.get(self.at..self.end).unwrap_or(&[])
     }
 
-    /// The span behind the first `len` octets; `cut` when fewer were captured.
+    /// The span behind the first `len` bytes; `cut` when fewer were captured.
     #[inline(always)]
     fn skip(self, len: usize, cut: Skip) -> Result<Span, Skip> {
         if self.end - self.at < len {
@@ -303,7 +303,7 @@ impl<S: Seen> Nest<S> {
 ///
 /// The plain way carries this, and makes a `Packet` where it ends. A `Packet` that went along would
 /// have its address taken by the cold functions, live in memory, and be copied right after it was
-/// written, octet by octet: twice the time.
+/// written, byte by byte: twice the time.
 #[derive(Clone, Copy)]
 struct Ip {
     src: Addr,
@@ -362,7 +362,7 @@ impl Ip {
         }
     }
 
-    /// The first octets of the payload, where so many were captured.
+    /// The first bytes of the payload, where so many were captured.
     #[inline(always)]
     fn header<const BYTES: usize>(self, frame: &[u8]) -> Option<&[u8; BYTES]> {
         if (self.payload_len as usize) < BYTES {
@@ -373,7 +373,7 @@ impl Ip {
 }
 
 impl Packet {
-    /// Moves the payload's start behind `len` octets of header, as far as there are so many.
+    /// Moves the payload's start behind `len` bytes of header, as far as there are so many.
     #[inline(always)]
     fn advance(&mut self, len: usize) {
         let captured = (len as u32).min(self.payload_len);
@@ -394,7 +394,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
         /// Where the plain way has an answer, it is that of the general one: over frames that are
-        /// plain but for some octets.
+        /// plain but for some bytes.
         #[test]
         fn plain_is_as_the_general_way(
             (tagged, v6, udp) in any::<(bool, bool, bool)>(),
@@ -403,10 +403,10 @@ mod tests {
             (transport_len, port) in (0u8..12, prop_oneof![Just(443u16), Just(4789), Just(2152)]),
             odd in vec((0usize..80, any::<u8>()), 0..3),
         ) {
-            let mut put = |at: usize, octets: &[u8]| {
-                for (at, octet) in (at..).zip(octets) {
+            let mut put = |at: usize, bytes: &[u8]| {
+                for (at, byte) in (at..).zip(bytes) {
                     if let Some(place) = body.get_mut(at) {
-                        *place = *octet;
+                        *place = *byte;
                     }
                 }
             };
@@ -429,8 +429,8 @@ mod tests {
             } else {
                 put(transport + 12, &[transport_len << 4]);
             }
-            for (at, octet) in odd {
-                put(at, &[octet]);
+            for (at, byte) in odd {
+                put(at, &[byte]);
             }
             let mut frame = vec![2; 12];
             if tagged {
@@ -450,9 +450,9 @@ mod tests {
         let mut frame = vec![0; 74];
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
         frame[17] = 60;
-        for (protocol, at, octet) in [(6, 46, 0x50), (17, 39, 40)] {
+        for (protocol, at, byte) in [(6, 46, 0x50), (17, 39, 40)] {
             let mut frame = frame.clone();
-            (frame[23], frame[at]) = (protocol, octet);
+            (frame[23], frame[at]) = (protocol, byte);
             let packet = decode_plain(link::ETHERNET, &frame).expect("plain");
             assert_eq!(packet.protocol, protocol);
             let mut tagged = frame[..12].to_vec();

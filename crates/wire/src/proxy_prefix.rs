@@ -36,7 +36,7 @@ fn v1(bytes: &[u8]) -> Prefix {
         return Prefix::None;
     }
     let line = &bytes[..bytes.len().min(V1_BYTES_MAX)];
-    match line.iter().position(|&octet| octet == b'\n') {
+    match line.iter().position(|&byte| byte == b'\n') {
         Some(end) if line[..end].ends_with(b"\r") && is_v1(&line[start.len()..end - 1]) => {
             Prefix::Bytes(end + 1)
         }
@@ -47,7 +47,7 @@ fn v1(bytes: &[u8]) -> Prefix {
 
 /// What stands between `PROXY ` and the line's end: a family, and what it needs.
 fn is_v1(rest: &[u8]) -> bool {
-    let mut words = rest.split(|&octet| octet == b' ');
+    let mut words = rest.split(|&byte| byte == b' ');
     match words.next() {
         Some(b"TCP4" | b"TCP6") => words.count() == 4,
         Some(b"UNKNOWN") => true,

@@ -19,7 +19,7 @@
 //! [`Initial::Undecryptable`] without harm. What opens is authentic as far as the wire goes: an
 //! altered packet names nothing.
 //!
-//! Bounds: [`HELLO_BYTES_MAX`] octets collected, [`INITIALS_MAX`] packets opened a flow. Cost:
+//! Bounds: [`HELLO_BYTES_MAX`] bytes collected, [`INITIALS_MAX`] packets opened a flow. Cost:
 //! [`looks_like_initial`] reads a header; a first Initial costs nine HMACs and AES-GCM over the
 //! packet.
 
@@ -42,7 +42,7 @@ pub const INITIALS_MAX: u8 = 32;
 /// Most packets that are looked at in one datagram.
 const COALESCED_MAX: usize = 8;
 
-/// Memory for the collected octets: those of the hello, and as much again for the pieces.
+/// Memory for the collected bytes: those of the hello, and as much again for the pieces.
 const BUDGET_BYTES: usize = 2 * HELLO_BYTES_MAX;
 
 /// True when the datagram begins with the header of an Initial packet, of either direction, in a
@@ -113,7 +113,7 @@ impl Assembler {
         }
     }
 
-    /// Octets of memory held, besides the assembler itself; at most 32 KiB.
+    /// Bytes of memory held, besides the assembler itself; at most 32 KiB.
     pub fn held_bytes(&self) -> usize {
         self.crypto.held_bytes()
     }

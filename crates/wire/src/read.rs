@@ -1,6 +1,6 @@
 //! Bounds-checked big-endian reads. `None` means that the bytes end before the value does.
 
-/// Reads one octet at `offset`.
+/// Reads one byte at `offset`.
 #[inline(always)]
 pub fn u8_at(bytes: &[u8], offset: usize) -> Option<u8> {
     bytes.get(offset).copied()
@@ -27,7 +27,7 @@ pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_be_bytes(*raw))
 }
 
-/// Borrows `len` octets at `offset`.
+/// Borrows `len` bytes at `offset`.
 #[inline(always)]
 pub fn slice_at(bytes: &[u8], offset: usize, len: usize) -> Option<&[u8]> {
     bytes.get(offset..)?.get(..len)

@@ -32,30 +32,30 @@ mod resync;
 
 pub use resync::dns_resync;
 
-/// Most octets that one stream keeps, in order and ahead together: the longest DNS message with
-/// its length (65537 octets), and as much again behind it.
+/// Most bytes that one stream keeps, in order and ahead together: the longest DNS message with
+/// its length (65537 bytes), and as much again behind it.
 pub const STREAM_BYTES_MAX: usize = 128 << 10;
 
 /// Most pieces that wait behind holes in one stream.
 pub const PIECES_MAX: usize = 128;
 
-/// A segment that begins further than this after the next expected octet is not believed.
+/// A segment that begins further than this after the next expected byte is not believed.
 /// Receive windows of clients that matter here are smaller (RFC 7323 allows 1 GiB).
 pub const WINDOW_BYTES_MAX: u32 = 1 << 20;
 
-/// How far one late segment may move the origin of a floating stream back, octets.
+/// How far one late segment may move the origin of a floating stream back, bytes.
 pub const REWIND_BYTES_MAX: u32 = 64 << 10;
 
 /// How often the origin of a floating stream may move back.
 pub const REWINDS_MAX: u8 = 8;
 
-/// What a piece costs besides its octets: its entry, and the allocator's own.
+/// What a piece costs besides its bytes: its entry, and the allocator's own.
 const PIECE_OVERHEAD_BYTES: usize = 48;
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 
-/// Octets that several streams may hold together. Not for sharing between threads: a shard of a
+/// Bytes that several streams may hold together. Not for sharing between threads: a shard of a
 /// flow table owns one, so that which stream is refused does not depend on timing.
 #[derive(Clone, Debug)]
 pub struct Budget {
@@ -69,17 +69,17 @@ impl Budget {
         Budget { used_bytes: 0, max_bytes }
     }
 
-    /// Octets in use.
+    /// Bytes in use.
     pub const fn used_bytes(&self) -> usize {
         self.used_bytes
     }
 
-    /// Octets still free.
+    /// Bytes still free.
     pub const fn free_bytes(&self) -> usize {
         self.max_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// Replaces a charge of `old` octets by one of `new`. For those who admit by
+    /// Replaces a charge of `old` bytes by one of `new`. For those who admit by
     /// [`Budget::free_bytes`] first.
     pub fn recharge(&mut self, old: usize, new: usize) {
         self.used_bytes = self.used_bytes.saturating_sub(old).saturating_add(new);
@@ -110,7 +110,7 @@ enum Phase {
     Fixed,
 }
 
-/// Octets that wait behind a hole.
+/// Bytes that wait behind a hole.
 #[derive(Debug)]
 struct Piece {
     seq: u32,
@@ -124,10 +124,10 @@ struct Piece {
 #[derive(Debug)]
 pub struct Stream {
     front: Vec<u8>,
-    /// Octets at the start of `front` that were consumed.
+    /// Bytes at the start of `front` that were consumed.
     taken: usize,
     ahead: Vec<Piece>,
-    /// Octets of all pieces.
+    /// Bytes of all pieces.
     ahead_bytes: usize,
     /// What the budget was charged.
     charged_bytes: usize,
@@ -161,7 +161,7 @@ impl Stream {
         }
     }
 
-    /// A stream whose first octet is known to have number `seq`, as after a SYN.
+    /// A stream whose first byte is known to have number `seq`, as after a SYN.
     pub const fn starting_at(seq: u32) -> Stream {
         let mut stream = Stream::new();
         stream.next_seq = seq;
@@ -169,7 +169,7 @@ impl Stream {
         stream
     }
 
-    /// Takes the segment with sequence number `seq`; `tcp_flags` are the octet of the TCP header,
+    /// Takes the segment with sequence number `seq`; `tcp_flags` are the byte of the TCP header,
     /// of which SYN and FIN count.
     ///
     /// A segment that the capture cut is pushed as far as it was captured: the rest is a hole.
@@ -187,13 +187,13 @@ impl Stream {
         if rewound && pushed != Pushed::Full { Pushed::Ready } else { pushed }
     }
 
-    /// The octets in order that are not consumed yet.
+    /// The bytes in order that are not consumed yet.
     #[inline]
     pub fn contiguous(&self) -> &[u8] {
         &self.front[self.taken..]
     }
 
-    /// Drops the first `count` octets of [`Stream::contiguous`] (all of them, if it has fewer).
+    /// Drops the first `count` bytes of [`Stream::contiguous`] (all of them, if it has fewer).
     pub fn consume(&mut self, count: usize, budget: &mut Budget) {
         let count = count.min(self.contiguous().len());
         if count == 0 {
@@ -207,27 +207,27 @@ impl Stream {
             self.front = Vec::new();
             self.taken = 0;
         } else if self.taken > self.front.len() / 2 {
-            // Moves fewer octets than were consumed since the last move: linear in all.
+            // Moves fewer bytes than were consumed since the last move: linear in all.
             self.front.drain(..self.taken);
             self.taken = 0;
         }
         self.settle(budget);
     }
 
-    /// Octets missing between the contiguous ones and the first piece that waits; 0 where nothing
+    /// Bytes missing between the contiguous ones and the first piece that waits; 0 where nothing
     /// waits.
     pub fn hole_bytes(&self) -> u32 {
         self.ahead.first().map_or(0, |piece| piece.seq.wrapping_sub(self.next_seq))
     }
 
-    /// True when there is a hole and the receiver acknowledged its octets: the capture missed
+    /// True when there is a hole and the receiver acknowledged its bytes: the capture missed
     /// them, and they will not be sent again.
     pub fn hole_acknowledged(&self, tcp_ack: u32) -> bool {
         self.ahead.first().is_some_and(|piece| is_at_or_after(tcp_ack, piece.seq))
     }
 
     /// Gives up waiting for a hole: what was contiguous before it and not consumed is dropped, and
-    /// [`Stream::contiguous`] continues with the first octets behind it. Returns how many octets
+    /// [`Stream::contiguous`] continues with the first bytes behind it. Returns how many bytes
     /// are missing, 0 (and nothing done) where there is no hole.
     pub fn skip_hole(&mut self, budget: &mut Budget) -> u32 {
         let skipped = self.hole_bytes();
@@ -242,7 +242,7 @@ impl Stream {
         skipped
     }
 
-    /// True when the sender closed its side and every octet before is contiguous or consumed.
+    /// True when the sender closed its side and every byte before is contiguous or consumed.
     pub fn is_complete(&self) -> bool {
         self.fin_seq
             .is_some_and(|fin| self.phase != Phase::Unset && is_at_or_after(self.next_seq, fin))
@@ -255,12 +255,12 @@ impl Stream {
         self.differs
     }
 
-    /// Octets kept, in order and waiting, without those consumed.
+    /// Bytes kept, in order and waiting, without those consumed.
     pub fn buffered_bytes(&self) -> usize {
         self.front.len() - self.taken + self.ahead_bytes
     }
 
-    /// Octets of memory that the budget is charged for this stream.
+    /// Bytes of memory that the budget is charged for this stream.
     pub fn held_bytes(&self) -> usize {
         self.front.len() + self.ahead_bytes + self.ahead.len() * PIECE_OVERHEAD_BYTES
     }
@@ -428,12 +428,12 @@ impl Stream {
 }
 
 impl Piece {
-    /// Distance of the first octet from `base`, which is never after it.
+    /// Distance of the first byte from `base`, which is never after it.
     fn begin_after(&self, base: u32) -> usize {
         self.seq.wrapping_sub(base) as usize
     }
 
-    /// Distance from `base` to just after the last octet.
+    /// Distance from `base` to just after the last byte.
     fn end_after(&self, base: u32) -> usize {
         self.begin_after(base) + self.data.len()
     }
@@ -539,7 +539,7 @@ mod tests {
         assert_eq!(stream.contiguous(), b"firstlater");
     }
 
-    /// A hole can be given up; what waits behind is next, and the missing octets stay out.
+    /// A hole can be given up; what waits behind is next, and the missing bytes stay out.
     #[test]
     fn holes_are_skipped() {
         let mut budget = Budget::new(1 << 20);
@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(budget.used_bytes(), 0);
     }
 
-    /// The worst order (one octet a segment, from the back) meets the limit on pieces; distance,
+    /// The worst order (one byte a segment, from the back) meets the limit on pieces; distance,
     /// stream and budget have theirs.
     #[test]
     fn limits_hold() {
@@ -577,7 +577,7 @@ mod tests {
         assert_eq!(
             pushed(&mut stream, &mut budget, WINDOW_BYTES_MAX + 2, b"x"),
             Pushed::Far,
-            "one octet beyond the window"
+            "one byte beyond the window"
         );
 
         let mut stream = Stream::new();

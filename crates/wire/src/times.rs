@@ -12,7 +12,7 @@ pub fn seconds_ns(text: &[u8]) -> Option<i64> {
         Some(rest) => (true, rest),
         None => (false, text),
     };
-    let dot = text.iter().position(|&octet| octet == b'.');
+    let dot = text.iter().position(|&byte| byte == b'.');
     let (whole, fraction) = match dot {
         Some(at) => (&text[..at], &text[at + 1..]),
         None => (text, &text[..0]),
@@ -58,7 +58,7 @@ pub fn iso_ns(text: &[u8]) -> Option<i64> {
     let mut rest = &text[19..];
     let mut ns = 0;
     if let Some(after) = rest.strip_prefix(b".") {
-        let len = after.iter().take_while(|octet| octet.is_ascii_digit()).count();
+        let len = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
         ns = fraction_ns(&after[..len]);
         rest = &after[len..];
     }

@@ -1,7 +1,7 @@
 //! The server name that a TLS client states itself: ClientHello (RFC 8446, section 4.1.2) with the
 //! extensions server_name (RFC 6066, section 3), ALPN (RFC 7301) and ECH (RFC 9849).
 //!
-//! [`client_hello`] reads the first contiguous octets of a client's TCP stream. It answers in a few
+//! [`client_hello`] reads the first contiguous bytes of a client's TCP stream. It answers in a few
 //! instructions for anything that is no TLS, and reads record headers only (at most
 //! [`RECORDS_MAX`]) until the whole hello is there, so that calling it again after each segment
 //! costs little. [`hello_message`] reads the same message without records, as QUIC carries it.
@@ -17,7 +17,7 @@ pub(crate) mod tests;
 
 use std::borrow::Cow;
 
-/// Longest ClientHello that is read, octets with its header. Key shares of post-quantum groups
+/// Longest ClientHello that is read, bytes with its header. Key shares of post-quantum groups
 /// make 1.5 to 4 KiB; what is longer than this is no client's.
 pub const HELLO_BYTES_MAX: usize = 16 << 10;
 
@@ -39,12 +39,12 @@ const EXTENSION_ENCRYPTED_SERVER_NAME: u16 = 0xffce;
 
 const NAME_TYPE_HOST_NAME: u8 = 0;
 
-/// What the first octets of a stream are.
+/// What the first bytes of a stream are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hello<'a> {
     /// No TLS client speaks here. SSLv2-compatible hellos count as such.
     NotTls,
-    /// TLS as far as one can see; the hello continues in octets that are not here yet.
+    /// TLS as far as one can see; the hello continues in bytes that are not here yet.
     NeedMore,
     /// The hello, complete.
     Found(ClientHello<'a>),
@@ -55,18 +55,18 @@ pub enum Hello<'a> {
 /// What a ClientHello says that is of use here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHello<'a> {
-    /// The first host_name of server_name, as it came: any octets, any case, never empty.
+    /// The first host_name of server_name, as it came: any bytes, any case, never empty.
     pub server_name: Option<Cow<'a, [u8]>>,
     /// The protocol that the client likes best (`h2`, `http/1.1`, `dot`, ...).
     pub alpn_first: Option<Cow<'a, [u8]>>,
-    /// An encrypted hello is inside, or octets that look like one: browsers send some to every
+    /// An encrypted hello is inside, or bytes that look like one: browsers send some to every
     /// server (GREASE). If it is real, `server_name` is the name of the client-facing server.
     pub ech: bool,
 }
 
 impl Hello<'_> {
     pub(crate) fn into_owned(self) -> Hello<'static> {
-        let own = |octets: Cow<'_, [u8]>| Cow::Owned(octets.into_owned());
+        let own = |bytes: Cow<'_, [u8]>| Cow::Owned(bytes.into_owned());
         match self {
             Hello::NotTls => Hello::NotTls,
             Hello::NeedMore => Hello::NeedMore,
@@ -80,7 +80,7 @@ impl Hello<'_> {
     }
 }
 
-/// Reads the ClientHello at the start of `bytes`, the first contiguous octets of a client's stream
+/// Reads the ClientHello at the start of `bytes`, the first contiguous bytes of a client's stream
 /// (or of a later segment, where a protocol changes to TLS on the way).
 #[inline]
 pub fn client_hello(bytes: &[u8]) -> Hello<'_> {
@@ -95,7 +95,7 @@ pub fn client_hello(bytes: &[u8]) -> Hello<'_> {
     }
 }
 
-/// Like [`client_hello`], for octets that will get no continuation (a capture with a short snap
+/// Like [`client_hello`], for bytes that will get no continuation (a capture with a short snap
 /// length, a lost segment): where the hello is cut, what it says before the cut is found.
 /// `NeedMore` if that is nothing.
 pub fn client_hello_cut(bytes: &[u8]) -> Hello<'_> {
@@ -106,7 +106,7 @@ pub fn client_hello_cut(bytes: &[u8]) -> Hello<'_> {
 }
 
 /// Reads a handshake message without record layer, as in the CRYPTO frames of QUIC (RFC 9001,
-/// section 4.1.3). Octets after the message are left alone.
+/// section 4.1.3). Bytes after the message are left alone.
 pub fn hello_message(message: &[u8]) -> Hello<'_> {
     match message {
         [MESSAGE_TYPE_CLIENT_HELLO, ..] => read_message(message, Cut::MayContinue),
@@ -115,7 +115,7 @@ pub fn hello_message(message: &[u8]) -> Hello<'_> {
     }
 }
 
-/// What it means that octets end.
+/// What it means that bytes end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cut {
     MayContinue,
@@ -124,9 +124,9 @@ enum Cut {
 
 /// The start of a stream of records (RFC 8446, section 5.1).
 enum Record<'a> {
-    /// One record's fragment, and the octets behind the record.
+    /// One record's fragment, and the bytes behind the record.
     Whole(&'a [u8], &'a [u8]),
-    /// The octets end inside this record; holds what is here of its fragment.
+    /// The bytes end inside this record; holds what is here of its fragment.
     Partial(&'a [u8]),
     /// No record, or none of a handshake.
     Foreign,
@@ -181,7 +181,7 @@ fn read_records(bytes: &[u8], cut: Cut) -> Hello<'_> {
     Hello::Malformed
 }
 
-/// Reads the first `wanted` octets of the fragments: borrowed if the first record has them all.
+/// Reads the first `wanted` bytes of the fragments: borrowed if the first record has them all.
 fn read_gathered(bytes: &[u8], wanted: usize, cut: Cut) -> Hello<'_> {
     let mut rest = match next_record(bytes) {
         Record::Whole(fragment, _) if fragment.len() >= wanted => {
@@ -247,17 +247,17 @@ pub(crate) fn hello_body(body: &[u8], body_bytes: usize, form: Form) -> Hello<'_
 
 /// Why reading stopped.
 enum Flaw {
-    /// A field reaches past the octets at hand.
+    /// A field reaches past the bytes at hand.
     Ends,
     /// Two lengths contradict each other, or a value is one that no client may send.
     Contradicts,
 }
 
-/// Takes fields from the front of octets.
+/// Takes fields from the front of bytes.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn octets(&mut self, count: usize) -> Result<&'a [u8], Flaw> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Flaw> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Flaw::Ends)?;
         self.0 = rest;
         Ok(taken)
@@ -275,16 +275,16 @@ impl<'a> Fields<'a> {
         Ok(u16::from_be_bytes(value))
     }
 
-    /// A vector whose length takes one octet.
+    /// A vector whose length takes one byte.
     fn vector8(&mut self) -> Result<&'a [u8], Flaw> {
         let length = self.u8()?;
-        self.octets(usize::from(length))
+        self.bytes(usize::from(length))
     }
 
-    /// A vector whose length takes two octets.
+    /// A vector whose length takes two bytes.
     fn vector16(&mut self) -> Result<&'a [u8], Flaw> {
         let length = self.u16()?;
-        self.octets(usize::from(length))
+        self.bytes(usize::from(length))
     }
 }
 
@@ -297,7 +297,7 @@ fn read_body<'a>(
 ) -> Result<(), Flaw> {
     let mut fields = Fields(body);
     let version = fields.u16()?;
-    let _random = fields.octets(32)?;
+    let _random = fields.bytes(32)?;
     let session_id = fields.vector8()?;
     if form == Form::Dtls {
         let _cookie = fields.vector8()?;
@@ -345,7 +345,7 @@ fn read_body<'a>(
     Ok(())
 }
 
-/// Inside an extension that is all here, octets that end too soon are a contradiction.
+/// Inside an extension that is all here, bytes that end too soon are a contradiction.
 fn inside<T>(result: Result<T, Flaw>) -> Result<T, Flaw> {
     result.map_err(|_| Flaw::Contradicts)
 }

@@ -1,6 +1,6 @@
 //! Headers of Zeek's logs.
 //!
-//! A log is a table between header lines that start with `#`: `#separator` (one octet, escaped)
+//! A log is a table between header lines that start with `#`: `#separator` (one byte, escaped)
 //! opens a header, `#set_separator`, `#empty_field` and `#unset_field` give the marks, `#fields`
 //! and `#types` the columns. Concatenated logs repeat the header, with other columns perhaps.
 
@@ -53,7 +53,7 @@ impl Header {
     pub fn read(&mut self, line: &[u8]) -> Option<HeaderLine> {
         let line = line.strip_prefix(b"#").unwrap_or(line);
         let one = |text: &[u8]| match unescape(text).as_ref() {
-            [octet] => Some(*octet),
+            [byte] => Some(*byte),
             _ => None,
         };
         // Nobody knows the separator before its own line, which has a blank instead.
@@ -62,7 +62,7 @@ impl Header {
             return Some(HeaderLine::Other);
         }
         let separator = self.separator;
-        let mut parts = line.split(|&octet| octet == separator);
+        let mut parts = line.split(|&byte| byte == separator);
         match (parts.next().unwrap_or_default(), parts.next()) {
             (b"set_separator", value) => {
                 self.set_separator = value.and_then(one).unwrap_or(self.set_separator);
@@ -98,8 +98,8 @@ pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
-        let octet;
-        (octet, rest) = match (first, after) {
+        let byte;
+        (byte, rest) = match (first, after) {
             (b'\\', [b'x', high, low, tail @ ..]) => match (hex(*high), hex(*low)) {
                 (Some(high), Some(low)) => (high << 4 | low, tail),
                 _ => (first, after),
@@ -107,7 +107,7 @@ pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
             (b'\\', [b'\\', tail @ ..]) => (b'\\', tail),
             _ => (first, after),
         };
-        plain.push(octet);
+        plain.push(byte);
     }
     Cow::Owned(plain)
 }

@@ -158,7 +158,7 @@ fn generated_filters_are_sound() {
 }
 
 /// The limits hold, and below them nothing overflows a stack: nesting, length, and jumps that are
-/// too far for an octet.
+/// too far for a byte.
 #[test]
 fn limits_hold() {
     let nested = |depth: usize| format!("{}tcp{}", "(".repeat(depth), ")".repeat(depth));

@@ -97,7 +97,7 @@ fn frames_of(link: LinkType) -> Vec<Cut> {
     frames
 }
 
-/// The same frames cut anywhere, and with octets changed where headers are.
+/// The same frames cut anywhere, and with bytes changed where headers are.
 fn damaged(frames: &[Cut], random: &mut Random) -> Vec<Cut> {
     let mut out = Vec::new();
     for frame in frames.iter().step_by(3) {
@@ -107,8 +107,8 @@ fn damaged(frames: &[Cut], random: &mut Random) -> Vec<Cut> {
         let mut bytes = frame.bytes.clone();
         for _ in 0..2 {
             let at = random.index(bytes.len().clamp(1, 60));
-            if let Some(octet) = bytes.get_mut(at) {
-                *octet = random.next() as u8;
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = random.next() as u8;
             }
         }
         out.push(Cut { bytes, original_len: frame.original_len });

@@ -79,7 +79,7 @@ fn check_borrowed(head: Head<'_>, bytes: &[u8]) -> Result<(), TestCaseError> {
             prop_assert!(!part.is_empty());
             if let Some((name, _)) = host_name(part) {
                 prop_assert!(is_inside(name, part));
-                prop_assert!(name.iter().all(|&octet| octet > b' ' && octet != 0x7f));
+                prop_assert!(name.iter().all(|&byte| byte > b' ' && byte != 0x7f));
             }
         }
     }
@@ -103,7 +103,7 @@ proptest! {
         }
     }
 
-    /// The same with some octets changed: what `httparse` still reads, we read alike; nothing
+    /// The same with some bytes changed: what `httparse` still reads, we read alike; nothing
     /// panics, and no name is made up.
     #[test]
     fn changed_heads(
@@ -111,9 +111,9 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = head.into_bytes();
-        for (at, octet) in changes {
+        for (at, byte) in changes {
             let at = at.index(bytes.len());
-            bytes[at] = octet;
+            bytes[at] = byte;
         }
         let answer = request_head(&bytes);
         check_borrowed(answer, &bytes)?;
@@ -139,9 +139,9 @@ proptest! {
         prop_assert_eq!(answer, request_head(bytes));
     }
 
-    /// Random octets, and random octets after a good request line, never panic.
+    /// Random bytes, and random bytes after a good request line, never panic.
     #[test]
-    fn random_octets(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         check_borrowed(request_head(&bytes), &bytes)?;
         let after = [b"GET / HTTP/1.1\r\n", &bytes[..]].concat();
         check_borrowed(request_head(&after), &after)?;

@@ -150,7 +150,7 @@ fn is_known_difference(
     {
         return true;
     }
-    // It is given the octets behind the address family, and so does not see a damaged one.
+    // It is given the bytes behind the address family, and so does not see a damaged one.
     if matches!(link_type, 0 | 108) && *answer == Err(Skip::NotIp(0)) {
         return true;
     }
@@ -170,7 +170,7 @@ fn is_known_difference(
         },
         _ => false,
     };
-    // ICMP is 8 octets at least; we make do with type, code and checksum.
+    // ICMP is 8 bytes at least; we make do with type, code and checksum.
     let is_short_icmp = matches!(answer, Ok(packet) if matches!(packet.protocol, 1 | 58))
         && sliced.ip_payload().is_some_and(|payload| payload.payload.len() < 8);
     has_no_length || is_short_icmp
@@ -213,7 +213,7 @@ fn captures_as_etherparse_reads_them() {
     tally.finish(500);
 }
 
-/// So do generated frames, whole and cut at every octet, and with each octet of their headers
+/// So do generated frames, whole and cut at every byte, and with each byte of their headers
 /// replaced by several values.
 #[test]
 fn generated_as_etherparse_reads_them() {
@@ -228,7 +228,7 @@ fn generated_as_etherparse_reads_them() {
             for change in [0x01, 0x04, 0x10, 0x80, 0xff] {
                 let mut frame = frame.clone();
                 frame[at] ^= change;
-                tally.add(&format!("octet {at} ^ {change:#x}"), *link_type, &frame);
+                tally.add(&format!("byte {at} ^ {change:#x}"), *link_type, &frame);
             }
         }
     }

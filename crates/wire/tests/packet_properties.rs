@@ -41,7 +41,7 @@ fn assert_addresses(link_type: u16, frame: &[u8]) {
     }
 }
 
-/// A generated frame with some octets replaced and the end cut off.
+/// A generated frame with some bytes replaced and the end cut off.
 fn damaged() -> impl Strategy<Value = (u16, Vec<u8>)> {
     let mut frames = generated::other_frames();
     frames.extend(generated::ethernet_frames().into_iter().map(|frame| (1, frame)));
@@ -63,9 +63,9 @@ fn damaged() -> impl Strategy<Value = (u16, Vec<u8>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Arbitrary octets as any link type, and as the payload of any protocol.
+    /// Arbitrary bytes as any link type, and as the payload of any protocol.
     #[test]
-    fn arbitrary_octets(
+    fn arbitrary_bytes(
         frame in prop::collection::vec(any::<u8>(), 0..200),
         link_type in prop::sample::select(LINK_TYPES.to_vec()),
         protocol in any::<u8>(),
@@ -81,7 +81,7 @@ proptest! {
         addresses_of_payload(&outer, &frame, &mut |_| ());
     }
 
-    /// Damaged frames, which come deeper than arbitrary octets do.
+    /// Damaged frames, which come deeper than arbitrary bytes do.
     #[test]
     fn damaged_frames((link_type, frame) in damaged()) {
         if let Ok(packet) = decode(link_type, &frame) {

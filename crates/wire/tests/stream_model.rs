@@ -1,4 +1,4 @@
-//! [`Stream`] against an obvious model: an array with a flag for each octet that was written.
+//! [`Stream`] against an obvious model: an array with a flag for each byte that was written.
 
 use larder_wire::stream::{Budget, PIECES_MAX, Pushed, STREAM_BYTES_MAX, Stream, dns_resync};
 use proptest::prelude::*;
@@ -6,40 +6,37 @@ use proptest::prelude::*;
 const SYN: u8 = 2;
 const SPACE: usize = 400;
 
-/// Every octet of the stream that was ever pushed, first writer first.
+/// Every byte of the stream that was ever pushed, first writer first.
 struct Model {
-    octets: Vec<Option<u8>>,
-    /// Octets before this one are contiguous.
+    bytes: Vec<Option<u8>>,
+    /// Bytes before this one are contiguous.
     next: usize,
-    /// Octets before this one are consumed or skipped.
+    /// Bytes before this one are consumed or skipped.
     taken: usize,
 }
 
 impl Model {
     fn push(&mut self, at: usize, data: &[u8]) {
-        for (slot, &octet) in
-            self.octets[at..].iter_mut().zip(data).skip(self.next.saturating_sub(at))
+        for (slot, &byte) in
+            self.bytes[at..].iter_mut().zip(data).skip(self.next.saturating_sub(at))
         {
-            slot.get_or_insert(octet);
+            slot.get_or_insert(byte);
         }
         self.advance();
     }
 
     fn advance(&mut self) {
-        while self.octets.get(self.next).is_some_and(Option::is_some) {
+        while self.bytes.get(self.next).is_some_and(Option::is_some) {
             self.next += 1;
         }
     }
 
     fn contiguous(&self) -> Vec<u8> {
-        self.octets[self.taken..self.next]
-            .iter()
-            .map(|octet| octet.expect("is contiguous"))
-            .collect()
+        self.bytes[self.taken..self.next].iter().map(|byte| byte.expect("is contiguous")).collect()
     }
 
     fn hole(&self) -> usize {
-        self.octets[self.next..].iter().position(Option::is_some).unwrap_or(0)
+        self.bytes[self.next..].iter().position(Option::is_some).unwrap_or(0)
     }
 
     fn skip_hole(&mut self) -> usize {
@@ -53,7 +50,7 @@ impl Model {
     }
 
     fn buffered(&self) -> usize {
-        self.octets[self.taken..].iter().flatten().count()
+        self.bytes[self.taken..].iter().flatten().count()
     }
 }
 
@@ -76,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Segments with overlaps that contradict each other, holes given up, octets consumed in
+    /// Segments with overlaps that contradict each other, holes given up, bytes consumed in
     /// between: after each step the stream holds what the model does, and the budget is exact.
     /// Invariants 1, 3 and 4 of `stream`.
     #[test]
@@ -86,7 +83,7 @@ proptest! {
     ) {
         let mut budget = Budget::new(1 << 20);
         let mut stream = Stream::new();
-        let mut model = Model { octets: vec![None; SPACE], next: 0, taken: 0 };
+        let mut model = Model { bytes: vec![None; SPACE], next: 0, taken: 0 };
         stream.push(origin.wrapping_sub(1), SYN, &[], &mut budget);
         for step in steps {
             match step {
@@ -156,7 +153,7 @@ proptest! {
             }
             let held: usize = streams.iter().map(Stream::held_bytes).sum();
             prop_assert_eq!(budget.used_bytes(), held);
-            // A rewind turns octets in order into a piece, whose entry is not refused.
+            // A rewind turns bytes in order into a piece, whose entry is not refused.
             prop_assert!(held <= BUDGET + 2 * 8 * 48);
             for stream in &streams {
                 prop_assert!(stream.buffered_bytes() <= STREAM_BYTES_MAX);

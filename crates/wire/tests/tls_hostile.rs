@@ -66,14 +66,14 @@ impl Sample {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    let octets = |max| prop::collection::vec(any::<u8>(), 0..max);
+    let bytes = |max| prop::collection::vec(any::<u8>(), 0..max);
     (
-        octets(33),
+        bytes(33),
         prop::collection::vec(any::<u16>(), 1..20),
         prop::option::of(prop::collection::vec(any::<u8>(), 1..40)),
         prop::collection::vec(prop::collection::vec(any::<u8>(), 1..10), 0..3),
         any::<bool>(),
-        prop::collection::vec((17u16..0xf000, octets(80)), 0..8),
+        prop::collection::vec((17u16..0xf000, bytes(80)), 0..8),
         Just((0..11usize).collect::<Vec<_>>()).prop_shuffle(),
     )
         .prop_map(|(session_id, suites, name, protocols, ech, others, order)| Sample {
@@ -87,7 +87,7 @@ fn sample() -> impl Strategy<Value = Sample> {
         })
 }
 
-/// The octets of the stream that are no record headers: what a name may be a piece of.
+/// The bytes of the stream that are no record headers: what a name may be a piece of.
 fn fragments(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = bytes;
@@ -131,7 +131,7 @@ proptest! {
         }
     }
 
-    /// Changed octets may hide a name or spell it otherwise; they never bring one that is not
+    /// Changed bytes may hide a name or spell it otherwise; they never bring one that is not
     /// there. Nothing panics.
     #[test]
     fn changed_hellos(
@@ -141,9 +141,9 @@ proptest! {
         end in any::<prop::sample::Index>(),
     ) {
         let mut bytes = sample.records(&sizes);
-        for (at, octet) in changes {
+        for (at, byte) in changes {
             let at = at.index(bytes.len());
-            bytes[at] = octet;
+            bytes[at] = byte;
         }
         let cut = &bytes[..=end.index(bytes.len())];
         for (answer, bytes) in [
@@ -160,9 +160,9 @@ proptest! {
         }
     }
 
-    /// Random octets behind a plausible start never panic.
+    /// Random bytes behind a plausible start never panic.
     #[test]
-    fn random_octets(bytes in prop::collection::vec(any::<u8>(), 0..400), length in any::<u16>()) {
+    fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), length in any::<u16>()) {
         client_hello(&bytes);
         hello_message(&bytes);
         let [high, low] = length.to_be_bytes();

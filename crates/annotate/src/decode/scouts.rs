@@ -71,7 +71,7 @@ impl<'a> Scouts<'a> {
             return None;
         }
         let hopper = capture.hopper()?;
-        let alike = Finder::new(bytes.get(start..)?.get(hopper.slow_octets())?);
+        let alike = Finder::new(bytes.get(start..)?.get(hopper.slow_bytes())?);
         let scouts = [Scout { at: 0, end: 0, walking: true }; SCOUTS];
         let mut scouts = Scouts { bytes, hopper, alike, scouts, turn: 0, next_part: start, limit };
         (0..SCOUTS).for_each(|turn| scouts.send(turn, start));
@@ -122,7 +122,7 @@ impl<'a> Scouts<'a> {
         self.next_part = end;
         prefetch_lines(self.bytes, at, SEARCH_LINES);
         // Time goes on, and what changes slowly changes.
-        let known = self.bytes.get(offset..).and_then(|rest| rest.get(self.hopper.slow_octets()));
+        let known = self.bytes.get(offset..).and_then(|rest| rest.get(self.hopper.slow_bytes()));
         if let Some(known) = known.filter(|known| *known != self.alike.needle()) {
             self.alike = Finder::new(known);
         }
@@ -135,7 +135,7 @@ impl<'a> Scouts<'a> {
         let Scouts { bytes, hopper, .. } = *self;
         let from = self.scouts[turn].at;
         let window = bytes.get(from..bytes.len().min(from + SEARCH_BYTES)).unwrap_or_default();
-        let window = window.get(hopper.slow_octets().start..).unwrap_or_default();
+        let window = window.get(hopper.slow_bytes().start..).unwrap_or_default();
         let mut found = self.alike.find_iter(window).map(|at| from + at);
         let at = found.find(|&at| hopper.is_sound(bytes, at)).unwrap_or(usize::MAX);
         let scout = &mut self.scouts[turn];

@@ -244,7 +244,7 @@ impl<'a> Line<'a> {
         let column = self.column();
         let len = value.value().len();
         if column + WIDTH == end && len < WIDTH {
-            return self.put(&value.octets()[Right::BYTES - WIDTH..]);
+            return self.put(&value.bytes()[Right::BYTES - WIDTH..]);
         }
         self.put(b" ");
         self.pad(end.saturating_sub(len));
@@ -290,10 +290,10 @@ fn thousands(number: u64) -> Right {
     while whole >= 1000 {
         (whole, tenths, unit) = (whole / 1000, whole % 1000 / 100, unit + 1);
     }
-    field.octet(b" kMGTPE"[unit]);
+    field.byte(b" kMGTPE"[unit]);
     if whole < 100 {
-        field.octet(b'0' + tenths as u8);
-        field.octet(b'.');
+        field.byte(b'0' + tenths as u8);
+        field.byte(b'.');
     }
     field.number(whole);
     field

@@ -50,7 +50,7 @@ fn nothing_taken() {
         client.head();
         world.until_counts("it was slow", |it| it.closed_slow == 1 && it.clients_open == 0);
         let mut read = 0;
-        while client.has_octets() {
+        while client.has_bytes() {
             read += client.take_some().len();
         }
         assert!(read < bytes);

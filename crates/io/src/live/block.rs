@@ -1,7 +1,7 @@
 //! Reads a block of a ring (TPACKET_V3) and copies its frames as pcapng packet blocks.
 //!
 //! ```text
-//! block    descriptor (48 octets)  packet  packet ...      offsets are counted from the block's start
+//! block    descriptor (48 bytes)  packet  packet ...      offsets are counted from the block's start
 //! packet   header (48)  sockaddr_ll (20)  ...  frame       `next_offset`, `mac`: from the packet's start
 //! ```
 //!
@@ -11,14 +11,14 @@
 //! 2. A walk ends: the packets left are counted down, and each begins behind the one before.
 //! 3. What is appended is a row of whole Enhanced Packet Blocks, little-endian.
 //!
-//! Cost: one copy of the frame's octets, and 32 octets around it.
+//! Cost: one copy of the frame's bytes, and 32 bytes around it.
 
-/// Octets of a block's descriptor, of a packet's header, and of the address behind that.
+/// Bytes of a block's descriptor, of a packet's header, and of the address behind that.
 const DESCRIPTOR_BYTES: usize = 48;
 const HEADER_BYTES: usize = 48;
 const ADDRESS_BYTES: usize = 20;
 
-/// Octets of a packet block before the frame, and all but the frame.
+/// Bytes of a packet block before the frame, and all but the frame.
 const EPB_HEAD_BYTES: usize = 28;
 const EPB_BYTES: usize = EPB_HEAD_BYTES + 4;
 
@@ -32,10 +32,10 @@ const OUTGOING: u8 = 4;
 const PACKET_TYPE_AT: usize = 10;
 const HARDWARE_AT: usize = 8;
 
-/// Octets of the two Ethernet addresses, behind which a tag stands.
+/// Bytes of the two Ethernet addresses, behind which a tag stands.
 const ADDRESSES_BYTES: usize = 12;
 
-/// Octets of the header that stands for a link layer: LINKTYPE_LINUX_SLL2.
+/// Bytes of the header that stands for a link layer: LINKTYPE_LINUX_SLL2.
 const SLL2_BYTES: usize = 20;
 
 /// What frames begin with.
@@ -70,7 +70,7 @@ pub(super) struct Shape {
     /// A loopback is among what the ring has: it shows each frame as it goes and as it comes, and
     /// the second counts.
     pub has_loopback: bool,
-    /// Octets of a frame that are kept.
+    /// Bytes of a frame that are kept.
     pub snap_bytes: usize,
 }
 
@@ -92,12 +92,12 @@ pub(super) struct Copied {
 
 #[inline(always)]
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|octets| u16::from_ne_bytes(*octets))
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
 #[inline(always)]
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|octets| u32::from_ne_bytes(*octets))
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 impl Cursor {
@@ -132,7 +132,7 @@ fn stamp_ns(header: &[u8; HEADER_BYTES]) -> u64 {
 }
 
 /// Appends the packets from `cursor` on that are stamped `until_ns` or earlier, until `out` has
-/// `bytes_max` octets or more. The first is appended whatever its stamp is.
+/// `bytes_max` bytes or more. The first is appended whatever its stamp is.
 pub(super) fn copy(
     block: &[u8],
     cursor: &mut Cursor,
@@ -171,20 +171,20 @@ pub(super) fn copy(
     copied
 }
 
-/// Visits the packets from `cursor` on: how many, and their octets.
+/// Visits the packets from `cursor` on: how many, and their bytes.
 pub(super) fn walk(block: &[u8], cursor: &mut Cursor) -> (u64, u64) {
-    let (mut frames, mut octets) = (0, 0);
+    let (mut frames, mut bytes) = (0, 0);
     while cursor.left > 0 {
         let Some(packet) = Packet::read(block, cursor.offset) else { break };
         frames += 1;
-        octets += packet.frame.len() as u64;
+        bytes += packet.frame.len() as u64;
         cursor.left -= 1;
         cursor.offset += packet.next;
         if packet.next < HEADER_BYTES {
             break;
         }
     }
-    (frames, octets)
+    (frames, bytes)
 }
 
 /// A packet in a block.
@@ -275,7 +275,7 @@ impl<'a> Packet<'a> {
         self.append_parts(shape, &front[..front_bytes], self.frame, front_bytes as u32, out);
     }
 
-    /// In two parts, `added` octets of which the kernel did not count.
+    /// In two parts, `added` bytes of which the kernel did not count.
     #[inline(always)]
     fn append_parts(
         &self,
@@ -514,10 +514,10 @@ mod tests {
     proptest! {
         /// Whatever headers say, nothing outside the block is read, the walk ends, and what is
         /// appended is a row of whole packet blocks whose frames are in the block: sound blocks
-        /// with words overwritten, and octets without sense. Invariants 1, 2 and 3.
+        /// with words overwritten, and bytes without sense. Invariants 1, 2 and 3.
         #[test]
         fn no_block_harms(
-            octets in prop::collection::vec(any::<u8>(), 0..400),
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
             words in prop::collection::vec((0usize..128, prop_oneof![any::<u32>(), 0u32..300]), 0..8),
             is_sound in any::<bool>(),
             cooked in any::<bool>(),
@@ -525,9 +525,9 @@ mod tests {
             bytes_max in 0usize..300,
         ) {
             let mut block = if is_sound {
-                block(&[plain(&octets, 1), plain(&octets[..octets.len() / 2], 2)])
+                block(&[plain(&bytes, 1), plain(&bytes[..bytes.len() / 2], 2)])
             } else {
-                octets
+                bytes
             };
             for (at, word) in words {
                 if let Some(to) = block.get_mut(at * 4..at * 4 + 4) {

@@ -34,7 +34,7 @@ pub enum LiveError {
     NoMemory {
         /// The interface.
         name: String,
-        /// Octets of one ring.
+        /// Bytes of one ring.
         ring_bytes: u64,
     },
     /// Several rings share an interface that is down.

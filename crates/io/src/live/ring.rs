@@ -263,15 +263,15 @@ impl Ring {
         copied
     }
 
-    /// Visits the frames of all blocks discovered, and gives these back. Frames and their octets.
+    /// Visits the frames of all blocks discovered, and gives these back. Frames and their bytes.
     pub fn walk(&mut self) -> (u64, u64) {
         let mut sum = (0, 0);
         while !self.seen.is_empty() {
             let block = self.block();
             let mut cursor = Cursor::begin(block);
-            let (frames, octets) = walk(block, &mut cursor);
+            let (frames, bytes) = walk(block, &mut cursor);
             self.cursor = Some(cursor);
-            sum = (sum.0 + frames, sum.1 + octets);
+            sum = (sum.0 + frames, sum.1 + bytes);
             self.give_back();
         }
         sum

@@ -1,7 +1,7 @@
 //! Sends frames by an interface as fast as it takes them, for measurements. Nothing in larder's
 //! work sends frames.
 //!
-//! Invariant: the headers point to the row of vectors, and those to the frames' octets; neither is
+//! Invariant: the headers point to the row of vectors, and those to the frames' bytes; neither is
 //! changed, moved, or dropped while the value lives.
 
 use std::io;
@@ -33,7 +33,7 @@ unsafe impl Send for FrameSender {}
 pub struct Sent {
     /// Frames.
     pub frames: u64,
-    /// Their octets.
+    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl FrameSender {
         let headers = vectors
             .iter_mut()
             .map(|vector| {
-                // SAFETY: all zeros is a valid header: no address, nothing beside the octets.
+                // SAFETY: all zeros is a valid header: no address, nothing beside the bytes.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_iov = vector;
                 header.msg_hdr.msg_iovlen = 1;
@@ -70,8 +70,8 @@ impl FrameSender {
     /// Sends the next frames of the row, some dozens. None where the interface has no room now.
     pub fn send(&mut self) -> io::Result<Sent> {
         let count = BATCH.min(self.headers.len() - self.at);
-        // SAFETY: as many headers as are counted, whose vectors and octets are there by the
-        // invariant; the kernel reads the octets, and writes lengths into the headers.
+        // SAFETY: as many headers as are counted, whose vectors and bytes are there by the
+        // invariant; the kernel reads the bytes, and writes lengths into the headers.
         let sent = unsafe {
             let headers = self.headers[self.at..].as_mut_ptr();
             check(libc::sendmmsg(self.socket.as_raw_fd(), headers, count as u32, 0))
@@ -83,8 +83,8 @@ impl FrameSender {
                 _ => return Err(error),
             },
         };
-        let octets = self.frames[self.at..self.at + sent].iter().map(|frame| frame.len() as u64);
-        let sent = Sent { frames: sent as u64, bytes: octets.sum() };
+        let lengths = self.frames[self.at..self.at + sent].iter().map(|frame| frame.len() as u64);
+        let sent = Sent { frames: sent as u64, bytes: lengths.sum() };
         self.at = (self.at + sent.frames as usize) % self.frames.len().max(1);
         Ok(sent)
     }

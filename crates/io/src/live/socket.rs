@@ -72,7 +72,7 @@ pub(super) fn set_packet_option<T>(
     value: &T,
 ) -> io::Result<()> {
     let (fd, bytes) = (socket.as_raw_fd(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: the kernel reads `bytes` octets of `value`, which lives through the call.
+    // SAFETY: the kernel reads `bytes` bytes of `value`, which lives through the call.
     check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), bytes) })?;
     Ok(())
 }
@@ -98,7 +98,7 @@ pub(super) fn bind(socket: &OwnedFd, index: c_int, protocol: u16) -> io::Result<
     address.sll_protocol = protocol;
     address.sll_ifindex = index;
     let bytes = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: the kernel reads `bytes` octets of `address`.
+    // SAFETY: the kernel reads `bytes` bytes of `address`.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), bytes) })?;
     Ok(())
 }

@@ -62,14 +62,14 @@ impl Generator {
         let bytes = size_of_val(&to) as libc::socklen_t;
         // SAFETY: the kernel reads the frame and the address, which have the lengths given.
         let sent = unsafe {
-            let (octets, count) = (frame.as_ptr().cast(), frame.len());
-            libc::sendto(self.socket.as_raw_fd(), octets, count, 0, (&raw const to).cast(), bytes)
+            let (start, count) = (frame.as_ptr().cast(), frame.len());
+            libc::sendto(self.socket.as_raw_fd(), start, count, 0, (&raw const to).cast(), bytes)
         };
         assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
     }
 }
 
-/// A frame of UDP between two ports, which bears a number, with so many octets behind it.
+/// A frame of UDP between two ports, which bears a number, with so many bytes behind it.
 fn frame(ports: (u16, u16), number: u32, more: usize) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
     payload.resize(4 + more, number as u8);
@@ -141,7 +141,7 @@ fn drain(source: &mut Source) -> Vec<Seen> {
     }
 }
 
-/// Every frame comes once, in order, with its octets, its length and a stamp of now, by batches
+/// Every frame comes once, in order, with its bytes, its length and a stamp of now, by batches
 /// that follow one another; silence is `Later`; a stop gives what came before it; counters are
 /// exact. Invariants 1 and 2.
 #[test]

@@ -22,12 +22,12 @@ pub enum Event<'a> {
         /// Who it is, where that costs nothing; the socket knows it.
         peer: Option<SocketAddr>,
     },
-    /// Octets came, at least one.
+    /// Bytes came, at least one.
     Received {
         /// The socket's.
         token: u64,
         /// What came.
-        octets: &'a [u8],
+        bytes: &'a [u8],
     },
     /// The peer sends no more. It may still read.
     Finished {
@@ -38,7 +38,7 @@ pub enum Event<'a> {
     Ready {
         /// The socket's.
         token: u64,
-        /// Reading gives something: octets, the end, or an error.
+        /// Reading gives something: bytes, the end, or an error.
         readable: bool,
         /// Writing does something, if only fail.
         writable: bool,
@@ -61,11 +61,11 @@ pub enum Event<'a> {
     Woken,
 }
 
-/// An event as it is kept: octets by their place.
+/// An event as it is kept: bytes by their place.
 #[derive(Debug)]
 pub(super) enum Item {
     Accepted { token: u64, socket: OwnedFd, peer: Option<SocketAddr> },
-    Received { token: u64, at: usize, bytes: usize },
+    Received { token: u64, at: usize, len: usize },
     Finished { token: u64 },
     Ready { token: u64, readable: bool, writable: bool, closed: bool },
     Sent { token: u64 },
@@ -73,7 +73,7 @@ pub(super) enum Item {
     Woken,
 }
 
-/// Where octets lie.
+/// Where bytes lie.
 #[derive(Debug)]
 pub(super) enum Memory {
     Owned(Box<[u8]>),
@@ -97,14 +97,14 @@ impl Batch {
     pub fn next(&mut self) -> Option<Event<'_>> {
         Some(match self.items.pop_front()? {
             Item::Accepted { token, socket, peer } => Event::Accepted { token, socket, peer },
-            Item::Received { token, at, bytes } => {
-                let octets = match &self.memory {
-                    Memory::Owned(memory) => &memory[at..at + bytes],
+            Item::Received { token, at, len } => {
+                let bytes = match &self.memory {
+                    Memory::Owned(memory) => &memory[at..at + len],
                     // SAFETY: the kernel named this buffer, and has it again only after a wait that
                     // borrows the batch, with which no event is left (invariant 2 of `buffers`).
-                    Memory::Shared(region) => unsafe { region.octets(at, bytes) },
+                    Memory::Shared(region) => unsafe { region.bytes(at, len) },
                 };
-                Event::Received { token, octets }
+                Event::Received { token, bytes }
             }
             Item::Finished { token } => Event::Finished { token },
             Item::Ready { token, readable, writable, closed } => {

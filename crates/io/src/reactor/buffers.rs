@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! 1. A region's memory is mapped as long as anyone shares the region.
-//! 2. Octets of a buffer that is the kernel's are not looked at; those of a buffer that was taken
+//! 2. Bytes of a buffer that is the kernel's are not looked at; those of a buffer that was taken
 //!    are not written to. A buffer is taken by the completion that names it, and given again when
 //!    no event can name it: at a wait, for which the batch is borrowed and empty.
 //! 3. The kernel reads entries of the ring below `tail`, and never writes them.
@@ -37,7 +37,7 @@ pub(super) struct Region {
     bytes: usize,
 }
 
-// SAFETY: it owns its memory, and hands out nothing but pointers and, by invariant 2, octets that
+// SAFETY: it owns its memory, and hands out nothing but pointers and, by invariant 2, bytes that
 // nobody writes.
 unsafe impl Send for Region {}
 // SAFETY: the same.
@@ -56,14 +56,14 @@ impl Region {
         Ok(Region { start, bytes })
     }
 
-    /// Octets of a buffer that was taken.
+    /// Bytes of a buffer that was taken.
     ///
     /// # Safety
     /// Nobody writes to them while they are borrowed.
-    pub(super) unsafe fn octets(&self, at: usize, bytes: usize) -> &[u8] {
-        assert!(at <= self.bytes && bytes <= self.bytes - at, "within the region");
+    pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at <= self.bytes && len <= self.bytes - at, "within the region");
         // SAFETY: mapped, by invariant 1, and set from the start; not written, by the contract.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), bytes) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), len) }
     }
 }
 
@@ -114,7 +114,7 @@ impl Buffers {
         &self.region
     }
 
-    /// A completion names this buffer: where its octets begin in the region.
+    /// A completion names this buffer: where its bytes begin in the region.
     pub(super) fn take(&mut self, id: u16) -> usize {
         assert!(id < self.count, "the kernel names buffers that it was given");
         self.taken.push(id);
@@ -138,7 +138,7 @@ impl Buffers {
             entry.set_bid(id);
             self.tail = self.tail.wrapping_add(1);
         }
-        // SAFETY: the first entry is mapped; its last two octets are the tail, and aligned.
+        // SAFETY: the first entry is mapped; its last two bytes are the tail, and aligned.
         let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()) };
         // Release: pairs with the kernel's load, after which it reads the entries.
         tail.store(self.tail, Ordering::Release);

@@ -2,11 +2,11 @@
 //! accepted from by a system call of its own.
 //!
 //! What the kernel watches a socket for (`armed`) may be more than is wanted: what is wanted no
-//! longer is taken away when it fires, so that pausing and resuming costs nothing where no octet
+//! longer is taken away when it fires, so that pausing and resuming costs nothing where no byte
 //! comes between. What is wanted is always armed.
 //!
 //! Sockets that one wait had no room for are the first of the next: none starves behind busier
-//! ones. Octets of a wait lie close together, in order: a receive takes what it needs of the
+//! ones. Bytes of a wait lie close together, in order: a receive takes what it needs of the
 //! memory.
 //!
 //! Invariants
@@ -70,7 +70,7 @@ enum Armed {
 /// What is left of a send.
 #[derive(Debug)]
 struct Outgoing {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     sent: usize,
 }
 
@@ -148,23 +148,23 @@ impl Epoll {
         &mut self,
         fd: BorrowedFd<'_>,
         token: u64,
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         pool: &mut Pool,
     ) -> Sending {
         assert!(self.known(fd, token).outgoing.is_none(), "one send of a socket at a time");
-        let sent = match tcp::write(&fd, &octets) {
+        let sent = match tcp::write(&fd, &bytes) {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
-                pool.give_back(octets);
+                pool.give_back(bytes);
                 return Sending::Failed(error);
             }
         };
-        if sent == octets.len() {
-            pool.give_back(octets);
+        if sent == bytes.len() {
+            pool.give_back(bytes);
             return Sending::Done;
         }
-        let outgoing = Outgoing { octets, sent };
+        let outgoing = Outgoing { bytes, sent };
         match self.change(fd, token, |socket| socket.outgoing = Some(outgoing)) {
             Ok(()) => Sending::Later,
             Err(error) => {
@@ -176,7 +176,7 @@ impl Epoll {
 
     pub(super) fn close(&mut self, fd: OwnedFd, token: u64, pool: &mut Pool) {
         if let Some(outgoing) = self.known(fd.as_fd(), token).outgoing.take() {
-            pool.give_back(outgoing.octets);
+            pool.give_back(outgoing.bytes);
         }
         self.forget(index_of(&fd));
         // Closed, it leaves epoll by itself.
@@ -322,9 +322,9 @@ impl Epoll {
                     socket.is_receiving = false;
                     batch.items.push_back(Item::Finished { token });
                 }
-                Ok(bytes) => {
-                    *memory_used += bytes;
-                    batch.items.push_back(Item::Received { token, at, bytes });
+                Ok(len) => {
+                    *memory_used += len;
+                    batch.items.push_back(Item::Received { token, at, len });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
@@ -371,10 +371,10 @@ fn accept(socket: &mut Socket, listener: BorrowedFd<'_>, batch: &mut Batch, even
 fn go_on(socket: &mut Socket, fd: BorrowedFd<'_>, batch: &mut Batch, pool: &mut Pool) {
     let token = socket.token;
     let Some(outgoing) = &mut socket.outgoing else { return };
-    let item = match tcp::write(&fd, &outgoing.octets[outgoing.sent..]) {
+    let item = match tcp::write(&fd, &outgoing.bytes[outgoing.sent..]) {
         Ok(sent) => {
             outgoing.sent += sent;
-            if outgoing.sent < outgoing.octets.len() {
+            if outgoing.sent < outgoing.bytes.len() {
                 return;
             }
             Item::Sent { token }
@@ -384,6 +384,6 @@ fn go_on(socket: &mut Socket, fd: BorrowedFd<'_>, batch: &mut Batch, pool: &mut 
     };
     batch.items.push_back(item);
     if let Some(outgoing) = socket.outgoing.take() {
-        pool.give_back(outgoing.octets);
+        pool.give_back(outgoing.bytes);
     }
 }

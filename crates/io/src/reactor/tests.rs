@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | here | octets come and go, whatever their number |
+//! | here | bytes come and go, whatever their number |
 //! | `control` | pausing, watching, waking, closing, and what is left when it ends |
 //! | `interleaved` | any order of operations |
 
@@ -50,9 +50,9 @@ impl Loop {
         while let Some(event) = self.batch.next() {
             told.push(match event {
                 Event::Accepted { token, socket, .. } => Told::Accepted(token, socket),
-                Event::Received { token, octets } => {
-                    assert!(!octets.is_empty());
-                    Told::Received(token, octets.to_vec())
+                Event::Received { token, bytes } => {
+                    assert!(!bytes.is_empty());
+                    Told::Received(token, bytes.to_vec())
                 }
                 Event::Finished { token } => Told::Finished(token),
                 Event::Ready { token, readable, writable, .. } => {
@@ -97,7 +97,7 @@ fn pair() -> (TcpStream, OwnedFd) {
     (theirs, ours.into())
 }
 
-fn octets(count: usize, seed: u64) -> Vec<u8> {
+fn bytes(count: usize, seed: u64) -> Vec<u8> {
     (0..count as u64)
         .map(|at| ((at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
         .collect()
@@ -133,7 +133,7 @@ fn many_connections_echo() {
                     let mut stream = TcpStream::connect(address).unwrap();
                     stream.set_read_timeout(Some(LONG)).unwrap();
                     for round in 0..20 {
-                        let said = octets(1 + (seed as usize * 37 + round * 211) % 6000, seed);
+                        let said = bytes(1 + (seed as usize * 37 + round * 211) % 6000, seed);
                         stream.write_all(&said).unwrap();
                         let mut heard = vec![0; said.len()];
                         stream.read_exact(&mut heard).unwrap();
@@ -155,9 +155,9 @@ fn many_connections_echo() {
                     waiting.push(Vec::new());
                     sending.push(false);
                 }
-                Told::Received(token, octets) => {
+                Told::Received(token, bytes) => {
                     let at = token as usize;
-                    waiting[at].extend(octets);
+                    waiting[at].extend(bytes);
                     if !sending[at] {
                         let out = std::mem::take(&mut waiting[at]);
                         let socket = sockets[at].as_ref().unwrap();
@@ -196,7 +196,7 @@ fn slow_readers_get_all() {
     by_each_way(|options| {
         let (mut theirs, ours) = pair();
         let mut one = Loop::new(&options);
-        let all = octets(12 << 20, 5);
+        let all = bytes(12 << 20, 5);
         assert!(matches!(one.reactor.send(&ours, 9, all.clone()), Sending::Later));
         for _ in 0..3 {
             one.stays_silent();
@@ -222,7 +222,7 @@ fn bodies_bypass_buffers() {
         let (mut theirs, ours) = pair();
         let mut one = Loop::new(&options);
         one.reactor.receive(&ours, 3).unwrap();
-        let all = octets(3 << 20, 11);
+        let all = bytes(3 << 20, 11);
         let said = all.clone();
         let peer = std::thread::spawn(move || {
             theirs.write_all(&said).unwrap();
@@ -235,8 +235,8 @@ fn bodies_bypass_buffers() {
         let mut is_direct = false;
         one.until(|reactor, told| {
             match told {
-                Told::Received(3, octets) => {
-                    body.extend(octets);
+                Told::Received(3, bytes) => {
+                    body.extend(bytes);
                     if !is_direct {
                         is_direct = true;
                         reactor.pause(&ours, 3);
@@ -246,7 +246,7 @@ fn bodies_bypass_buffers() {
                 Told::Ready(3, true, _) => {
                     let mut room = vec![0; 100_000];
                     match tcp::read_into(&ours, &mut room) {
-                        Ok(bytes) => body.extend(&room[..bytes]),
+                        Ok(count) => body.extend(&room[..count]),
                         Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                     }
                     if body.len() < all.len() {
@@ -291,12 +291,12 @@ fn resets_are_failures() {
             let (theirs, ours) = pair();
             let token = 20 + u64::from(is_sending);
             if is_sending {
-                let sending = one.reactor.send(&ours, token, octets(12 << 20, 5));
+                let sending = one.reactor.send(&ours, token, bytes(12 << 20, 5));
                 assert!(matches!(sending, Sending::Later));
                 one.stays_silent();
             } else {
                 one.reactor.receive(&ours, token).unwrap();
-                // Closed with octets unread, a socket resets its connection.
+                // Closed with bytes unread, a socket resets its connection.
                 assert_eq!(tcp::write(&ours, b"unread").unwrap(), 6);
                 one.stays_silent();
             }

@@ -14,17 +14,17 @@
 //!
 //! A completion names its operation, its descriptor and the generation of that. After
 //! [`Uring::close`] the generation is another, so that what is still on its way finds nobody; sends
-//! find their slot, in which their octets have waited for them.
+//! find their slot, in which their bytes have waited for them.
 //!
 //! Needs Linux 6.0: receives that repeat, into buffers from a ring.
 //!
 //! Invariants
-//! 1. Octets of a send live in its slot, unmoved and untouched, until its completion.
-//! 2. Octets to receive into are the `buffers`' (invariants there).
+//! 1. Bytes of a send live in its slot, unmoved and untouched, until its completion.
+//! 2. Bytes to receive into are the `buffers`' (invariants there).
 //! 3. Where not all operations can be brought to their end, slots and buffers are leaked (`drop`).
 //! 4. Closing goes through the ring, behind all that names the descriptor: its number is not
 //!    another's before the kernel has read those. Listeners are copies of ours.
-//! 5. A watch begins when receiving has ended, if it is to end: octets that were received are told
+//! 5. A watch begins when receiving has ended, if it is to end: bytes that were received are told
 //!    first.
 //!
 //! Bounds: entries of the ring; when it is full they are handed over early. Cost: a system call a
@@ -199,8 +199,8 @@ impl Uring {
         self.state.change(fd, token, |socket| socket.watched = None);
     }
 
-    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, token: u64, octets: Vec<u8>) -> Sending {
-        let slot = self.state.begin_send(fd, token, octets);
+    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, token: u64, bytes: Vec<u8>) -> Sending {
+        let slot = self.state.begin_send(fd, token, bytes);
         self.state.push_send(slot, &mut self.queue);
         Sending::Later
     }

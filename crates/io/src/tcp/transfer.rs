@@ -1,4 +1,4 @@
-//! Octets to and from a connection, by one system call each, which never waits: what cannot be done
+//! Bytes to and from a connection, by one system call each, which never waits: what cannot be done
 //! now is `WouldBlock`, whatever the socket says of itself (only [`send_file`] needs it to be
 //! non-blocking). A connection that the peer has closed is an error and no signal.
 //!
@@ -15,21 +15,21 @@ pub const PIECES_MAX: usize = 1024;
 
 /// Reads what has come, at most as much as fits: how much. 0 is the end of what the peer sends (or
 /// that nothing fits).
-pub fn read_into(socket: &impl AsFd, octets: &mut [u8]) -> io::Result<usize> {
+pub fn read_into(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     let fd = socket.as_fd().as_raw_fd();
     again_if_interrupted(|| {
-        // SAFETY: the kernel writes at most `octets.len()` octets at the start of `octets`.
-        unsafe { libc::recv(fd, octets.as_mut_ptr().cast(), octets.len(), libc::MSG_DONTWAIT) }
+        // SAFETY: the kernel writes at most `bytes.len()` bytes at the start of `bytes`.
+        unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) }
     })
 }
 
 /// Writes as much as there is room for: how much.
-pub fn write(socket: &impl AsFd, octets: &[u8]) -> io::Result<usize> {
+pub fn write(socket: &impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let fd = socket.as_fd().as_raw_fd();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     again_if_interrupted(|| {
-        // SAFETY: the kernel reads at most `octets.len()` octets at the start of `octets`.
-        unsafe { libc::send(fd, octets.as_ptr().cast(), octets.len(), flags) }
+        // SAFETY: the kernel reads at most `bytes.len()` bytes at the start of `bytes`.
+        unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) }
     })
 }
 
@@ -48,13 +48,13 @@ pub fn write_gathered(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) ->
     message.msg_iov = pieces.as_ptr().cast_mut().cast();
     message.msg_iovlen = pieces.len() as _;
     again_if_interrupted(|| {
-        // SAFETY: `IoSlice` is laid out as `iovec`, and each of the `msg_iovlen` names octets that
+        // SAFETY: `IoSlice` is laid out as `iovec`, and each of the `msg_iovlen` names bytes that
         // are borrowed through the call.
         unsafe { libc::sendmsg(fd, &raw const message, flags) }
     })
 }
 
-/// Sends at most `bytes` octets of a file from `offset` on, by their pages and without a copy: how
+/// Sends at most `bytes` bytes of a file from `offset` on, by their pages and without a copy: how
 /// many. 0: the file ends there. The socket must be non-blocking; the file's own position is
 /// neither used nor moved.
 ///
@@ -94,7 +94,7 @@ pub fn peer(socket: &impl AsFd) -> io::Result<SocketAddr> {
     let mut raw = RawAddress::EMPTY;
     let mut length = RawAddress::BYTES;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `length` octets to `raw`, which has that many and may hold
+    // SAFETY: the kernel writes at most `length` bytes to `raw`, which has that many and may hold
     // any.
     check(unsafe { libc::getpeername(fd, (&raw mut raw).cast(), &raw mut length) })?;
     raw.decode().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
@@ -145,7 +145,7 @@ mod tests {
         let (mut theirs, ours) = pair();
         let mut room = [0; 4];
         assert_eq!(read_into(&ours, &mut room).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        theirs.write_all(b"octets").unwrap();
+        theirs.write_all(b"bytes").unwrap();
         assert!(readable(&ours));
         assert_eq!(read_into(&ours, &mut room).unwrap(), 4);
         assert_eq!(&room, b"octe");
@@ -169,14 +169,14 @@ mod tests {
     fn pieces_are_gathered() {
         let (mut theirs, ours) = pair();
         set_nodelay(&ours).unwrap();
-        let octets: Vec<u8> = (0..1500u32).map(|index| index as u8).collect();
-        let pieces: Vec<IoSlice<'_>> = octets.chunks(1).map(IoSlice::new).collect();
+        let bytes: Vec<u8> = (0..1500u32).map(|index| index as u8).collect();
+        let pieces: Vec<IoSlice<'_>> = bytes.chunks(1).map(IoSlice::new).collect();
         assert_eq!(write_gathered(&ours, &pieces, false).unwrap(), PIECES_MAX);
         assert_eq!(write_gathered(&ours, &pieces[PIECES_MAX..], false).unwrap(), 476);
         assert_eq!(write_gathered(&ours, &[], false).unwrap(), 0);
-        let mut heard = vec![0; octets.len()];
+        let mut heard = vec![0; bytes.len()];
         theirs.read_exact(&mut heard).unwrap();
-        assert_eq!(heard, octets);
+        assert_eq!(heard, bytes);
 
         assert_eq!(write_gathered(&ours, &[IoSlice::new(b"head, ")], true).unwrap(), 6);
         let early = read_into(&theirs, &mut [0; 10]).unwrap_err();
@@ -218,7 +218,7 @@ mod tests {
         let (theirs, ours) = pair();
         assert!(writable(&ours) && take_error(&ours).unwrap().is_none());
         write(&ours, b"unread").unwrap();
-        // Closed with octets unread, it resets.
+        // Closed with bytes unread, it resets.
         assert!(readable(&theirs));
         drop(theirs);
         assert!(readable(&ours));

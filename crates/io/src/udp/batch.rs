@@ -34,7 +34,7 @@ pub const MESSAGES_MAX: usize = 1024;
 
 const LINE_BYTES: usize = 64;
 
-/// Octets of the room for what the kernel tells beside a message: our address, and on sockets that
+/// Bytes of the room for what the kernel tells beside a message: our address, and on sockets that
 /// were handed over perhaps a time before it.
 const CONTROL_BYTES: usize = 96;
 
@@ -49,7 +49,7 @@ const _: () = assert!(
     unsafe { libc::CMSG_SPACE(size_of::<in6_pktinfo>() as c_uint) } <= CONTROL_BYTES as u32
 );
 
-/// What a header points to, beside the octets.
+/// What a header points to, beside the bytes.
 #[derive(Clone, Copy)]
 struct Envelope {
     part: iovec,
@@ -61,7 +61,7 @@ struct Envelope {
 struct Arena {
     headers: Box<[mmsghdr]>,
     envelopes: Box<[Envelope]>,
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     message_bytes: usize,
     stride: usize,
 }
@@ -82,7 +82,7 @@ impl Arena {
         Arena {
             headers: vec![header; messages].into_boxed_slice(),
             envelopes: vec![envelope; messages].into_boxed_slice(),
-            octets: vec![0; messages * stride].into_boxed_slice(),
+            bytes: vec![0; messages * stride].into_boxed_slice(),
             message_bytes,
             stride,
         }
@@ -92,14 +92,14 @@ impl Arena {
 // SAFETY: the pointers in the headers are used only in the call that wrote them (invariant 1), and
 // between calls are numbers without meaning.
 unsafe impl Send for Arena {}
-// SAFETY: as above; shared references only read lengths and octets.
+// SAFETY: as above; shared references only read lengths and bytes.
 unsafe impl Sync for Arena {}
 
 /// One message that was received.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     /// What came: all of it, or its beginning where it was longer than the batch's buffers.
-    pub octets: &'a [u8],
+    pub bytes: &'a [u8],
     /// How long it was.
     pub length: usize,
     /// Where from, where to.
@@ -107,9 +107,9 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Whether [`Message::octets`] is only its beginning.
+    /// Whether [`Message::bytes`] is only its beginning.
     pub fn is_truncated(&self) -> bool {
-        self.length > self.octets.len()
+        self.length > self.bytes.len()
     }
 }
 
@@ -138,8 +138,8 @@ impl RecvBatch {
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.received = 0;
         let control_bytes = if socket.tells_local { CONTROL_BYTES } else { 0 };
-        let Arena { headers, envelopes, octets, message_bytes, stride } = &mut self.arena;
-        let buffers = octets.chunks_exact_mut(*stride);
+        let Arena { headers, envelopes, bytes, message_bytes, stride } = &mut self.arena;
+        let buffers = bytes.chunks_exact_mut(*stride);
         for ((header, envelope), buffer) in headers.iter_mut().zip(&mut **envelopes).zip(buffers) {
             envelope.part = iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: *message_bytes };
             let header = &mut header.msg_hdr;
@@ -189,11 +189,11 @@ impl RecvBatch {
     /// a peer that is neither of IPv4 nor of IPv6.
     #[inline]
     pub fn message(&self, index: usize) -> Option<Message<'_>> {
-        let Arena { headers, envelopes, octets, message_bytes, stride } = &self.arena;
+        let Arena { headers, envelopes, bytes, message_bytes, stride } = &self.arena;
         let header = headers[..self.received].get(index)?;
         let envelope = envelopes.get(index)?;
         let length = header.msg_len as usize;
-        let octets = &octets[index * stride..][..length.min(*message_bytes)];
+        let bytes = &bytes[index * stride..][..length.min(*message_bytes)];
         let peer = envelope.peer.decode()?;
         let local = match header.msg_hdr.msg_controllen {
             0 => None,
@@ -201,7 +201,7 @@ impl RecvBatch {
             // envelope's.
             _ => unsafe { local_of(&header.msg_hdr, &envelope.control) },
         };
-        Some(Message { octets, length, route: Route { peer, local } })
+        Some(Message { bytes, length, route: Route { peer, local } })
     }
 }
 
@@ -213,7 +213,7 @@ unsafe fn local_of(header: &msghdr, control: &Control) -> Option<Local> {
     let mut header = *header;
     // The pointer of that call may be stale: invariant 1.
     header.msg_control = ptr::from_ref(control).cast_mut().cast();
-    // SAFETY: the kernel wrote `msg_controllen` octets of well-formed items to `control`, which is
+    // SAFETY: the kernel wrote `msg_controllen` bytes of well-formed items to `control`, which is
     // aligned for them; the macros stay inside that length, nothing writes, and items are copied
     // out by their own lengths, which are checked.
     unsafe {
@@ -290,10 +290,10 @@ impl SendBatch {
             return None;
         }
         let start = self.queued * self.arena.stride;
-        Some(&mut self.arena.octets[start..start + self.arena.message_bytes])
+        Some(&mut self.arena.bytes[start..start + self.arena.message_bytes])
     }
 
-    /// Queues the first `length` octets of the room that [`SendBatch::slot`] gave, to go to the
+    /// Queues the first `length` bytes of the room that [`SendBatch::slot`] gave, to go to the
     /// route's peer from the route's own end, or to the peer of a connected socket (`None`).
     ///
     /// # Panics
@@ -316,14 +316,14 @@ impl SendBatch {
         self.queued += 1;
     }
 
-    /// Queues a copy of `octets`; false when the batch is full or they are too long for it.
+    /// Queues a copy of `bytes`; false when the batch is full or they are too long for it.
     #[inline]
-    pub fn push(&mut self, octets: &[u8], route: Option<&Route>) -> bool {
-        let Some(room) = self.slot().and_then(|slot| slot.get_mut(..octets.len())) else {
+    pub fn push(&mut self, bytes: &[u8], route: Option<&Route>) -> bool {
+        let Some(room) = self.slot().and_then(|slot| slot.get_mut(..bytes.len())) else {
             return false;
         };
-        room.copy_from_slice(octets);
-        self.commit(octets.len(), route);
+        room.copy_from_slice(bytes);
+        self.commit(bytes.len(), route);
         true
     }
 
@@ -367,9 +367,9 @@ impl SendBatch {
 
     /// Points the headers of what waits to their envelopes.
     fn link(&mut self) {
-        let Arena { headers, envelopes, octets, stride, .. } = &mut self.arena;
+        let Arena { headers, envelopes, bytes, stride, .. } = &mut self.arena;
         let waiting = self.first..self.queued;
-        let buffers = octets.chunks_exact_mut(*stride).skip(waiting.start);
+        let buffers = bytes.chunks_exact_mut(*stride).skip(waiting.start);
         let envelopes = &mut envelopes[waiting.clone()];
         for ((header, envelope), buffer) in headers[waiting].iter_mut().zip(envelopes).zip(buffers)
         {
@@ -464,7 +464,7 @@ fn set_item<T: Copy>(control: &mut Control, level: i32, kind: i32, value: T) -> 
     };
     assert!(space <= CONTROL_BYTES, "one address item fits");
     let header = control.0.as_mut_ptr().cast::<cmsghdr>();
-    // SAFETY: `control` is aligned for `cmsghdr`, and has `space` octets, which hold the header and
+    // SAFETY: `control` is aligned for `cmsghdr`, and has `space` bytes, which hold the header and
     // the value behind it.
     unsafe {
         let mut item: cmsghdr = std::mem::zeroed();

@@ -13,7 +13,7 @@ use crate::socket::{Sharing, set_option};
 pub struct UdpOptions {
     /// Whether several sockets may be bound to one address. The kernel spreads messages over them.
     pub sharing: Sharing,
-    /// Octets of messages that may wait to be received; `None` leaves the system's default. Beyond
+    /// Bytes of messages that may wait to be received; `None` leaves the system's default. Beyond
     /// `net.core.rmem_max` only for those with `CAP_NET_ADMIN`; others get that much.
     pub receive_buffer_bytes: Option<usize>,
     /// The same for sending, with `net.core.wmem_max`.
@@ -34,7 +34,7 @@ impl Default for UdpOptions {
 }
 
 /// What becomes of messages that are longer than a packet may be (RFC 9715 tells DNS servers to
-/// stay below 1,400 octets and so out of the question).
+/// stay below 1,400 bytes and so out of the question).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragments {
     /// Path MTU discovery as the system does it, which believes ICMP messages: whoever forges one

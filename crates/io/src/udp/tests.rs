@@ -19,13 +19,13 @@ fn client(peer: SocketAddr) -> UdpSocket {
     UdpSocket::connect(peer, None, ports, &mut Random::new(), &options).unwrap()
 }
 
-/// Receives until `count` messages have come: their octets and routes.
+/// Receives until `count` messages have come: their bytes and routes.
 fn receive(socket: &UdpSocket, batch: &mut RecvBatch, count: usize) -> Vec<(Vec<u8>, Route)> {
     let mut all = Vec::new();
     while all.len() < count {
         assert!(readable(socket), "{} of {count} came", all.len());
         batch.recv(socket).unwrap();
-        all.extend(batch.messages().map(|message| (message.octets.to_vec(), message.route)));
+        all.extend(batch.messages().map(|message| (message.bytes.to_vec(), message.route)));
     }
     all
 }
@@ -56,7 +56,7 @@ fn batches_go_there_and_back() {
                 for message in incoming.messages() {
                     assert_eq!(message.route.peer, client.local_address().unwrap());
                     assert_eq!(message.route.local, None);
-                    assert!(answers.push(message.octets, Some(&message.route)));
+                    assert!(answers.push(message.bytes, Some(&message.route)));
                 }
                 answers.send(&server);
                 assert!(answers.is_empty());
@@ -64,11 +64,10 @@ fn batches_go_there_and_back() {
             assert_eq!(incoming.recv(&server).unwrap(), 0);
             assert_eq!(incoming.messages().count(), 0);
             let back = receive(&client, &mut incoming, 10);
-            let lengths: Vec<usize> = back.iter().map(|(octets, _)| octets.len()).collect();
+            let lengths: Vec<usize> = back.iter().map(|(bytes, _)| bytes.len()).collect();
             assert_eq!(lengths, (0..10).collect::<Vec<_>>());
             assert!(
-                back.iter()
-                    .all(|(octets, _)| octets.iter().all(|n| usize::from(*n) == octets.len()))
+                back.iter().all(|(bytes, _)| bytes.iter().all(|n| usize::from(*n) == bytes.len()))
             );
         }
     }
@@ -89,7 +88,7 @@ fn long_messages_are_told() {
         while seen.len() < 4 {
             assert!(readable(&server));
             batch.recv(&server).unwrap();
-            seen.extend(batch.messages().map(|m| (m.octets.len(), m.length, m.is_truncated())));
+            seen.extend(batch.messages().map(|m| (m.bytes.len(), m.length, m.is_truncated())));
         }
         let expected = [(100, 100, false), (100, 101, true), (100, 5000, true), (99, 99, false)];
         assert_eq!(seen, expected);
@@ -117,13 +116,13 @@ fn answers_leave_from_where_they_were_asked() {
         }
         let mut incoming = RecvBatch::new(8, 100);
         let mut answers = SendBatch::new(8, 100);
-        for (octets, route) in receive(&server, &mut incoming, targets.len()) {
+        for (bytes, route) in receive(&server, &mut incoming, targets.len()) {
             let local = route.local.unwrap();
             assert!(
                 targets.iter().any(|target| local.address == target.parse::<IpAddr>().unwrap())
             );
             assert_ne!(local.interface, 0);
-            assert!(answers.push(&octets, Some(&route)));
+            assert!(answers.push(&bytes, Some(&route)));
         }
         let sent = answers.send(&server);
         assert_eq!((sent.sent, sent.failed), (targets.len(), 0), "{sent:?}");
@@ -188,7 +187,7 @@ fn one_bad_message_stops_no_other() {
         assert!(outgoing.is_empty());
         let mut batch = RecvBatch::new(8, 100);
         let came: Vec<Vec<u8>> =
-            receive(&server, &mut batch, 2).into_iter().map(|(octets, _)| octets).collect();
+            receive(&server, &mut batch, 2).into_iter().map(|(bytes, _)| bytes).collect();
         assert_eq!(came, [b"2", b"4"]);
     }
 }

@@ -22,7 +22,7 @@ const ATTACH_XDP: u32 = 37;
 /// `XDP_FLAGS_DRV_MODE`: by the driver, before the kernel has made anything of a frame.
 const BY_DRIVER: u32 = 1 << 2;
 
-/// Octets of what the verifier says.
+/// Bytes of what the verifier says.
 const LOG_BYTES: usize = 1 << 16;
 
 /// Attributes of the commands, as far as they are set; the kernel takes the rest for zeros.
@@ -78,7 +78,7 @@ impl Attributes for LinkCreate {}
 /// Addresses in `attributes` are those of memory that the command may read, or write, and that
 /// lives through the call.
 unsafe fn bpf<A: Attributes>(command: libc::c_int, attributes: &mut A) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads and writes no more octets than it is told there are, of which any
+    // SAFETY: the kernel reads and writes no more bytes than it is told there are, of which any
     // are a value, and by the contract what they point to.
     let returned = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<A>())
@@ -129,7 +129,7 @@ pub(super) fn load(program: &[Instruction]) -> Result<OwnedFd, LoadError> {
         // Once more, and now with ears: what the verifier says costs it time.
         let mut log = vec![0; LOG_BYTES];
         load_with_log(program, Some(&mut log)).map_err(|error| {
-            let length = log.iter().position(|octet| *octet == 0).unwrap_or(log.len());
+            let length = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
             let text = String::from_utf8_lossy(&log[..length]);
             let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
             LoadError { error, said: lines[lines.len().saturating_sub(3)..].join(" | ") }
@@ -157,7 +157,7 @@ fn load_with_log(program: &[Instruction], log: Option<&mut [u8]>) -> io::Result<
         attach_type: ATTACH_XDP,
     };
     // SAFETY: the kernel reads `count` instructions and the licence up to its zero, and writes at
-    // most `log_bytes` octets of the log, which nobody else has; all live through the call. What it
+    // most `log_bytes` bytes of the log, which nobody else has; all live through the call. What it
     // makes is ours.
     unsafe { owned(bpf(PROG_LOAD, &mut attributes)?) }
 }

@@ -19,7 +19,7 @@ pub struct Interface {
     pub name: String,
     /// Its Ethernet address.
     pub mac: [u8; 6],
-    /// Octets of the longest IP packet that it sends.
+    /// Bytes of the longest IP packet that it sends.
     pub mtu: u32,
     /// Queues that frames come by, 1 to [`QUEUES_MAX`].
     pub queues: u32,
@@ -123,7 +123,7 @@ pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
     while let Some(at) = unsafe { item.as_ref() } {
         if !at.ifa_addr.is_null() {
             // SAFETY: an address that is there has the length of its family; of the two that are
-            // told apart, so many octets are read.
+            // told apart, so many bytes are read.
             found.extend(unsafe { read_address(at.ifa_addr) }.map(|address| address.ip()));
         }
         item = at.ifa_next;

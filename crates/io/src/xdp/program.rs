@@ -86,7 +86,7 @@ const ETHERNET_BYTES: i16 = 14;
 const TYPE_IPV4: u16 = 0x0800;
 const TYPE_IPV6: u16 = 0x86dd;
 const UDP: i32 = 17;
-/// Octets up to the end of the UDP header.
+/// Bytes up to the end of the UDP header.
 const HEADERS_V4: i16 = ETHERNET_BYTES + 20 + 8;
 const HEADERS_V6: i16 = ETHERNET_BYTES + 40 + 8;
 
@@ -97,7 +97,7 @@ pub(super) struct Filter<'a> {
     pub mac: [u8; 6],
     /// Addresses and ports, none a wildcard.
     pub targets: &'a [SocketAddr],
-    /// Octets of the longest frame that a socket is given.
+    /// Bytes of the longest frame that a socket is given.
     pub frame_bytes_max: u16,
     /// What becomes of a frame of ours in a queue that has no socket.
     pub without_socket: Action,
@@ -176,13 +176,13 @@ impl Assembler {
 }
 
 /// A word of a frame as a load of it gives it.
-fn word(octets: [u8; 4]) -> i32 {
-    i32::from_ne_bytes(octets)
+fn word(bytes: [u8; 4]) -> i32 {
+    i32::from_ne_bytes(bytes)
 }
 
 /// The same for 16 bits.
-fn half(octets: [u8; 2]) -> i32 {
-    i32::from(u16::from_ne_bytes(octets))
+fn half(bytes: [u8; 2]) -> i32 {
+    i32::from(u16::from_ne_bytes(bytes))
 }
 
 /// The program for a filter, which gives frames to the sockets of a map. `None` where there are
@@ -241,9 +241,9 @@ pub(super) fn assemble(filter: &Filter<'_>, map: &impl AsRawFd) -> Option<Vec<In
         let IpAddr::V6(address) = target.ip() else { continue };
         let next = it.label();
         it.jump(JUMP_OTHER, R5, 0, half(target.port().to_be_bytes()), next);
-        for (at, octets) in (0..).step_by(4).zip(address.octets().as_chunks().0) {
+        for (at, bytes) in (0..).step_by(4).zip(address.octets().as_chunks().0) {
             it.push(LOAD_U32, R0, R2, ETHERNET_BYTES + 24 + at, 0);
-            it.jump(JUMP_OTHER, R0, 0, word(*octets), next);
+            it.jump(JUMP_OTHER, R0, 0, word(*bytes), next);
         }
         it.jump(JUMP, 0, 0, 0, redirect);
         it.place(next);

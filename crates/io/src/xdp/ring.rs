@@ -66,7 +66,7 @@ impl Mapping {
         self.start
     }
 
-    /// Its octets.
+    /// Its bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -79,7 +79,7 @@ impl Drop for Mapping {
     }
 }
 
-/// What is an entry: plain data, any octets of which are a value.
+/// What is an entry: plain data, any bytes of which are a value.
 pub(super) trait Entry: Copy {}
 impl Entry for u64 {}
 impl Entry for libc::xdp_desc {}
@@ -260,7 +260,7 @@ impl<T: Entry> Taker<T> {
                 return None;
             }
         }
-        // SAFETY: the entry is between the counters, and so ours (invariant 2); any octets are a
+        // SAFETY: the entry is between the counters, and so ours (invariant 2); any bytes are a
         // value.
         let value = unsafe { self.ring.entry(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);

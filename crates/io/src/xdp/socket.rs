@@ -33,16 +33,16 @@ use super::ring::{Mapping, Taker, Writer};
 use super::{Attachment, Step, XdpError, unless_busy};
 use crate::socket::{check, get_int, owned, set_option};
 
-/// Octets of a frame's place in the memory.
+/// Bytes of a frame's place in the memory.
 pub(super) const FRAME_BYTES: usize = 2048;
 
-/// Octets before a frame that the kernel wants for itself.
+/// Bytes before a frame that the kernel wants for itself.
 const HEADROOM_BYTES: usize = 256;
 
-/// Octets of the longest frame that can be received.
+/// Bytes of the longest frame that can be received.
 pub const RECEIVED_BYTES_MAX: usize = FRAME_BYTES - HEADROOM_BYTES;
 
-/// Octets of the longest frame that can be sent.
+/// Bytes of the longest frame that can be sent.
 pub const SENT_BYTES_MAX: usize = FRAME_BYTES;
 
 /// Frames that the sender has, and entries of its rings; those of the receiver where a reader is
@@ -61,7 +61,7 @@ const SEND_CALLS_MAX: usize = FRAMES / 32;
 /// Frames that the kernel may send in one call: `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17.
 const SEND_BUDGET: libc::c_int = 9;
 
-/// Octets that may be on their way, as the kernel counts them.
+/// Bytes that may be on their way, as the kernel counts them.
 const SEND_BUFFER_BYTES: libc::c_int = 8 << 20;
 
 /// What both halves need while either lives.
@@ -69,7 +69,7 @@ const SEND_BUFFER_BYTES: libc::c_int = 8 << 20;
 struct Shared {
     fd: OwnedFd,
     memory: Mapping,
-    /// Octets of the receiver's part.
+    /// Bytes of the receiver's part.
     received_bytes: usize,
 }
 
@@ -178,8 +178,8 @@ fn places(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     let mut places: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
     let mut length = size_of_val(&places) as libc::socklen_t;
     let into = (&raw mut places).cast();
-    // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any
-    // octets are one.
+    // SAFETY: the kernel writes at most `length` bytes into a value that has as many, and any
+    // bytes are one.
     check(unsafe {
         let fd = fd.as_raw_fd();
         libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, into, &raw mut length)
@@ -203,7 +203,7 @@ fn bind(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
         sxdp_shared_umem_fd: 0,
     };
     let length = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: the kernel reads `length` octets of an address that has as many.
+    // SAFETY: the kernel reads `length` bytes of an address that has as many.
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) })?;
     Ok(())
 }
@@ -269,8 +269,8 @@ pub fn drops(socket: &impl AsFd) -> io::Result<u64> {
     let mut counts: libc::xdp_statistics = unsafe { std::mem::zeroed() };
     let mut length = size_of_val(&counts) as libc::socklen_t;
     let into = (&raw mut counts).cast();
-    // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any
-    // octets are one.
+    // SAFETY: the kernel writes at most `length` bytes into a value that has as many, and any
+    // bytes are one.
     check(unsafe {
         let fd = socket.as_fd().as_raw_fd();
         libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, into, &raw mut length)
@@ -286,7 +286,7 @@ impl AsFd for Receiver {
 }
 
 impl Sender {
-    /// Room for the next frame, [`SENT_BYTES_MAX`] octets with what was there before in it; `None`
+    /// Room for the next frame, [`SENT_BYTES_MAX`] bytes with what was there before in it; `None`
     /// where all frames are on their way: [`Sender::send`], and drop if there is still none.
     /// Nothing is queued until [`Sender::commit`].
     #[inline]
@@ -303,7 +303,7 @@ impl Sender {
         })
     }
 
-    /// Queues the first `length` octets of the room that [`Sender::slot`] gave.
+    /// Queues the first `length` bytes of the room that [`Sender::slot`] gave.
     ///
     /// # Panics
     /// When there was no such slot, or `length` is past its end.

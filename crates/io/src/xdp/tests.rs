@@ -32,7 +32,7 @@ fn loaded(test: &str, targets: &[SocketAddr]) -> Option<OwnedFd> {
     Some(bpf::load(&program).map_err(|error| format!("{error:?}")).unwrap())
 }
 
-/// A frame with a message of so many octets for an address.
+/// A frame with a message of so many bytes for an address.
 fn frame(to: &str, message_bytes: usize) -> Vec<u8> {
     let to: SocketAddr = to.parse().unwrap();
     let mut frame = MAC.to_vec();
@@ -56,7 +56,7 @@ fn frame(to: &str, message_bytes: usize) -> Vec<u8> {
 }
 
 /// The kernel takes the program, and gives a socket exactly what is for one: each target by its own
-/// port, and nothing that differs in one octet of what counts.
+/// port, and nothing that differs in one byte of what counts.
 #[test]
 fn only_what_is_ours_is_taken() {
     let targets = targets();
@@ -82,7 +82,7 @@ fn only_what_is_ours_is_taken() {
     for at in counts {
         let mut other = v4.clone();
         other[at] ^= 4;
-        assert_eq!(outcome(&other), PASSED, "octet {at}");
+        assert_eq!(outcome(&other), PASSED, "byte {at}");
     }
     // The first fragment of several is no message; a packet that must not be one is.
     let mut fragment = v4.clone();
@@ -94,7 +94,7 @@ fn only_what_is_ours_is_taken() {
     for at in (0..6).chain([12, 13, 20]).chain(38..54).chain(56..58) {
         let mut other = v6.clone();
         other[at] ^= 1;
-        assert_eq!(outcome(&other), PASSED, "octet {at}");
+        assert_eq!(outcome(&other), PASSED, "byte {at}");
     }
     // A tag before the type, as of a VLAN.
     let mut tagged = v4.clone();
@@ -238,8 +238,8 @@ fn floods_are_bounded() {
             if count == 0 {
                 break;
             }
-            for octets in to.receiver.frames() {
-                assert_eq!(octets, addressed(&right, "192.0.2.1:53", came));
+            for bytes in to.receiver.frames() {
+                assert_eq!(bytes, addressed(&right, "192.0.2.1:53", came));
                 came += 1;
             }
         }

@@ -41,8 +41,8 @@ impl Connection {
         let head = self.head();
         let body = match head.status() {
             204 | 304 => Vec::new(),
-            _ => self.try_body(&head).unwrap_or_else(|(octets, end)| {
-                panic!("{end:?} after {} octets of the body of {head:?}", octets.len())
+            _ => self.try_body(&head).unwrap_or_else(|(bytes, end)| {
+                panic!("{end:?} after {} bytes of the body of {head:?}", bytes.len())
             }),
         };
         Response { head, body }
@@ -69,8 +69,8 @@ impl Connection {
     /// The same of a body whose head was read.
     pub fn broken_body(&mut self, head: &Head) -> Vec<u8> {
         match self.try_body(head) {
-            Ok(octets) => panic!("{} octets, and a clean end of {head:?}", octets.len()),
-            Err((octets, _)) => octets,
+            Ok(bytes) => panic!("{} bytes, and a clean end of {head:?}", bytes.len()),
+            Err((bytes, _)) => bytes,
         }
     }
 
@@ -83,7 +83,7 @@ impl Connection {
     }
 }
 
-/// The octets of a request.
+/// The bytes of a request.
 pub fn request(method: &str, path: &str, fields: &[&str]) -> String {
     let lines: String = fields.iter().map(|line| format!("{line}\r\n")).collect();
     format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n")

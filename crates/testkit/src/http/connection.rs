@@ -26,8 +26,8 @@ pub struct Head {
 }
 
 impl Head {
-    fn read(octets: &[u8]) -> Head {
-        let text = String::from_utf8_lossy(octets);
+    fn read(bytes: &[u8]) -> Head {
+        let text = String::from_utf8_lossy(bytes);
         let mut lines = text.split("\r\n").filter(|line| !line.is_empty());
         let line = lines.next().unwrap_or_default().to_owned();
         let field = |line: &str| {
@@ -56,7 +56,7 @@ impl Head {
         code.unwrap_or_else(|| panic!("no response: {:?}", self.line))
     }
 
-    /// Octets of the body, as the head says.
+    /// Bytes of the body, as the head says.
     pub fn length(&self) -> Option<usize> {
         self.field("content-length").map(|it| it.parse().unwrap())
     }
@@ -97,13 +97,13 @@ impl Connection {
     }
 
     /// Sends all of it.
-    pub fn send(&mut self, octets: impl AsRef<[u8]>) {
-        self.stream.write_all(octets.as_ref()).unwrap();
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
     /// Sends as much as the other side takes before it breaks the connection: whether that was all.
-    pub fn try_send(&mut self, octets: impl AsRef<[u8]>) -> bool {
-        self.stream.write_all(octets.as_ref()).is_ok()
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
     /// Reads what is there next; false: nothing more comes.
@@ -148,7 +148,7 @@ impl Connection {
         head.unwrap_or_else(|| panic!("ended ({:?}) before a head: {:?}", self.end, self.shown()))
     }
 
-    /// As many of the next octets as come before the end.
+    /// As many of the next bytes as come before the end.
     fn up_to(&mut self, bytes: usize) -> Vec<u8> {
         while self.inbox.len() < bytes && self.more() {}
         let rest = self.inbox.split_off(self.inbox.len().min(bytes));
@@ -160,14 +160,14 @@ impl Connection {
         self.up_to(usize::MAX)
     }
 
-    /// So many of the next octets.
-    pub fn take(&mut self, bytes: usize) -> Vec<u8> {
-        let octets = self.up_to(bytes);
-        assert_eq!(octets.len(), bytes, "ended ({:?}) too early", self.end);
-        octets
+    /// So many of the next bytes.
+    pub fn take(&mut self, count: usize) -> Vec<u8> {
+        let bytes = self.up_to(count);
+        assert_eq!(bytes.len(), count, "ended ({:?}) too early", self.end);
+        bytes
     }
 
-    /// What is there of the next octets; waits until there are some, or the end.
+    /// What is there of the next bytes; waits until there are some, or the end.
     pub fn take_some(&mut self) -> Vec<u8> {
         while self.inbox.is_empty() && self.more() {}
         std::mem::take(&mut self.inbox)
@@ -195,45 +195,45 @@ impl Connection {
     /// connection ended first.
     pub fn try_chunk(&mut self) -> Result<Vec<u8>, Vec<u8>> {
         let Some(line) = self.try_line() else { return Err(Vec::new()) };
-        let bytes = usize::from_str_radix(&line, 16).unwrap();
-        let mut octets = self.up_to(bytes + 2);
-        if octets.len() < bytes + 2 {
-            octets.truncate(bytes);
-            return Err(octets);
+        let size = usize::from_str_radix(&line, 16).unwrap();
+        let mut bytes = self.up_to(size + 2);
+        if bytes.len() < size + 2 {
+            bytes.truncate(size);
+            return Err(bytes);
         }
-        assert_eq!(octets.split_off(bytes), b"\r\n");
-        Ok(octets)
+        assert_eq!(bytes.split_off(size), b"\r\n");
+        Ok(bytes)
     }
 
     /// The body of a request; nothing where its head speaks of none.
     pub fn body_of_request(&mut self, head: &Head) -> Vec<u8> {
         let has_body = head.is_chunked() || head.length().is_some();
-        if has_body { self.try_body(head).unwrap_or_else(|(octets, _)| octets) } else { Vec::new() }
+        if has_body { self.try_body(head).unwrap_or_else(|(bytes, _)| bytes) } else { Vec::new() }
     }
 
     /// A body that this head begins: all of it, or what came of it before the connection broke.
     pub fn try_body(&mut self, head: &Head) -> Result<Vec<u8>, (Vec<u8>, End)> {
-        let (octets, is_whole) = if head.is_chunked() {
-            let mut octets = Vec::new();
+        let (bytes, is_whole) = if head.is_chunked() {
+            let mut bytes = Vec::new();
             loop {
                 match self.try_chunk() {
-                    Ok(chunk) if chunk.is_empty() => break (octets, true),
-                    Ok(chunk) => octets.extend(chunk),
+                    Ok(chunk) if chunk.is_empty() => break (bytes, true),
+                    Ok(chunk) => bytes.extend(chunk),
                     Err(part) => {
-                        octets.extend(part);
-                        break (octets, false);
+                        bytes.extend(part);
+                        break (bytes, false);
                     }
                 }
             }
-        } else if let Some(bytes) = head.length() {
-            let octets = self.up_to(bytes);
-            let is_whole = octets.len() == bytes;
-            (octets, is_whole)
+        } else if let Some(length) = head.length() {
+            let bytes = self.up_to(length);
+            let is_whole = bytes.len() == length;
+            (bytes, is_whole)
         } else {
-            let octets = self.rest();
-            (octets, self.end == Some(End::Clean))
+            let bytes = self.rest();
+            (bytes, self.end == Some(End::Clean))
         };
-        if is_whole { Ok(octets) } else { Err((octets, self.end.expect("it has ended"))) }
+        if is_whole { Ok(bytes) } else { Err((bytes, self.end.expect("it has ended"))) }
     }
 
     /// How the connection ends; nothing may come before.
@@ -253,8 +253,8 @@ impl Connection {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
-    /// True where octets come, and not the end.
-    pub fn has_octets(&mut self) -> bool {
+    /// True where bytes come, and not the end.
+    pub fn has_bytes(&mut self) -> bool {
         if self.inbox.is_empty() {
             self.more();
         }

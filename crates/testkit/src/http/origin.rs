@@ -99,7 +99,7 @@ impl Origin {
         }
     }
 
-    /// Answers all that comes on new connections from now on by a rule: octets for each head of a
+    /// Answers all that comes on new connections from now on by a rule: bytes for each head of a
     /// request.
     pub fn answers_by(&self, rule: impl Fn(&Head) -> Vec<u8> + Send + Sync + 'static) {
         *self.shared.rule.lock().unwrap() = Some(Arc::new(rule));
@@ -168,8 +168,8 @@ impl Connection {
     }
 
     /// Sends a chunk.
-    pub fn sends_chunk(&mut self, octets: &[u8]) {
-        self.send(chunk(octets));
+    pub fn sends_chunk(&mut self, bytes: &[u8]) {
+        self.send(chunk(bytes));
     }
 
     /// Breaks it off.
@@ -185,7 +185,7 @@ impl Connection {
 
     /// True where a request has come, and not the end.
     pub fn has_request(&mut self) -> bool {
-        self.has_news() && self.has_octets()
+        self.has_news() && self.has_bytes()
     }
 
     /// The server has closed it, and nothing came before.
@@ -204,12 +204,12 @@ fn head(status: &str, fields: &[&str], body_bytes: Option<usize>) -> Vec<u8> {
 pub fn answer(status: &str, fields: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let has_length = !status.starts_with("304") && !status.starts_with("204");
-    let mut octets = head(status, fields, has_length.then_some(body.len()));
-    octets.extend_from_slice(body);
-    octets
+    let mut bytes = head(status, fields, has_length.then_some(body.len()));
+    bytes.extend_from_slice(body);
+    bytes
 }
 
 /// A chunk with its length.
-pub fn chunk(octets: &[u8]) -> Vec<u8> {
-    [format!("{:x}\r\n", octets.len()).as_bytes(), octets, b"\r\n"].concat()
+pub fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }

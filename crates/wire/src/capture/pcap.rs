@@ -1,4 +1,4 @@
-//! The pcap format: a header of 24 octets, then records whose only link is their length.
+//! The pcap format: a header of 24 bytes, then records whose only link is their length.
 //!
 //! Layout (draft-ietf-opsawg-pcap): magic, version, two unused words, snap length, link type; a
 //! record is seconds, fraction, captured length, original length, frame. Nothing marks the start
@@ -11,7 +11,7 @@ use super::{
     u32_of,
 };
 
-/// Octets of the file header.
+/// Bytes of the file header.
 pub(super) const FILE_HEADER_BYTES: usize = 24;
 
 /// Headers that must make sense in a row before a place is believed. One takes about 2^-60 of
@@ -31,7 +31,7 @@ pub(super) struct Pcap {
     big: bool,
     /// Nanoseconds of one unit of the fraction: 1 or 1000.
     unit_ns: u32,
-    /// Octets of a record's header: 16, or 24 in the modified format.
+    /// Bytes of a record's header: 16, or 24 in the modified format.
     header_len: usize,
     /// Longest captured length that is believed.
     frame_max: u32,
@@ -99,9 +99,9 @@ impl Pcap {
             && word(4) < 1_000_000_000 / self.unit_ns
     }
 
-    /// Where a record's header holds the upper three octets of the seconds.
+    /// Where a record's header holds the upper three bytes of the seconds.
     #[inline]
-    pub(super) fn slow_octets(&self) -> Range<usize> {
+    pub(super) fn slow_bytes(&self) -> Range<usize> {
         if self.big { 0..3 } else { 1..4 }
     }
 

@@ -4,7 +4,7 @@
 //! header sets the byte order and forgets the interfaces; an interface block gives link type and
 //! time resolution to the packets that name it by number.
 //!
-//! Bounds: [`INTERFACES_MAX`] interfaces a section, [`FRAME_BYTES_MAX`] octets a block.
+//! Bounds: [`INTERFACES_MAX`] interfaces a section, [`FRAME_BYTES_MAX`] bytes a block.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ const PACKET_ENHANCED: u32 = 6;
 /// Most interfaces of one section.
 const INTERFACES_MAX: usize = 1 << 16;
 
-/// Octets around a block's body.
+/// Bytes around a block's body.
 const FRAME: usize = 12;
 
-/// Octets of an enhanced (and of an obsolete) packet block before the frame.
+/// Bytes of an enhanced (and of an obsolete) packet block before the frame.
 const PACKET_HEAD: usize = 28;
 
 /// The same of a simple packet block.
@@ -188,7 +188,7 @@ impl Pcapng {
         })
     }
 
-    /// Type, byte order and length of the block at `at`, of which 12 octets are in sight; `None`
+    /// Type, byte order and length of the block at `at`, of which 12 bytes are in sight; `None`
     /// for a section header that states no byte order.
     fn block_at(&self, bytes: &[u8], at: usize) -> Option<Block> {
         let kind = u32_of(bytes, at, self.big);
@@ -340,7 +340,7 @@ impl Pcapng {
 }
 
 /// Walks the records of a name block. A record is type, length, address, and names that each end
-/// in a zero octet; what is malformed ends the walk.
+/// in a zero byte; what is malformed ends the walk.
 pub(super) struct Names<'a> {
     big: bool,
     /// Records not yet begun.
@@ -379,10 +379,10 @@ impl<'a> Iterator for Names<'a> {
     }
 }
 
-/// The if_tsresol octet: a negative power of ten, or of two when the high bit is set.
-fn resolution_of(octet: u8) -> Resolution {
-    let power = u32::from(octet & 0x7f);
-    if octet & 0x80 != 0 {
+/// The if_tsresol byte: a negative power of ten, or of two when the high bit is set.
+fn resolution_of(byte: u8) -> Resolution {
+    let power = u32::from(byte & 0x7f);
+    if byte & 0x80 != 0 {
         Resolution::Shift(power)
     } else if power <= 9 {
         Resolution::Multiply(10u64.pow(9 - power))

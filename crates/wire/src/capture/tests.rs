@@ -51,7 +51,7 @@ fn walk(bytes: &[u8]) -> Vec<Seen> {
     walk_from(&mut capture, bytes, offset)
 }
 
-/// Reads as a pipe does that grows by `grow` octets whenever the reader wants more.
+/// Reads as a pipe does that grows by `grow` bytes whenever the reader wants more.
 fn walk_growing(bytes: &[u8], grow: usize) -> Vec<Seen> {
     let (mut capture, mut offset) = Capture::open(bytes).unwrap();
     let mut have = offset.min(bytes.len());
@@ -193,7 +193,7 @@ fn every_pcap_header_is_read() {
         for (magic, fraction, extra) in
             [(0xa1b2_c3d4, 123_456, 0), (0xa1b2_3c4d, 123_456_000, 0), (0xa1b2_cd34, 123_456, 8)]
         {
-            // A frame check sequence of 4 octets is announced above the link type.
+            // A frame check sequence of 4 bytes is announced above the link type.
             let file = Odd::new(big).u32(magic).u16(2).u16(4).u32(0).u32(0).u32(65535);
             let file = file.u32(0x2400_0071).u32(1_700_000_000).u32(fraction).u32(4).u32(99);
             let file = file.raw(&vec![0; extra]).raw(b"abcd");
@@ -304,7 +304,7 @@ fn the_reader_finds_its_way_after_damage() {
     let seen = walk(&file);
     assert_eq!(damages(&seen), [CaptureDamage::RecordLength]);
     assert_eq!(seen[41..], clean[41..]);
-    // A hole of zeros over three records, and some octets gone after it.
+    // A hole of zeros over three records, and some bytes gone after it.
     let mut file = pcap_of(100);
     let (start, end) = (offset_of(40), offset_of(43));
     file[start..end].fill(0);
@@ -377,7 +377,7 @@ fn interfaces_are_bounded() {
     assert_eq!(damages(&walk(&file)), [CaptureDamage::TooManyInterfaces]);
 }
 
-/// From any octet of a file, the guess is the next record's start: workers may begin anywhere.
+/// From any byte of a file, the guess is the next record's start: workers may begin anywhere.
 #[test]
 fn find_record_is_right_on_sound_files() {
     let file = pcap_of(60);
@@ -405,11 +405,11 @@ fn hopper_goes_as_the_reader() {
     let file = pcap_of(60);
     let (mut capture, mut offset) = Capture::open(&file).unwrap();
     let hopper = capture.hopper().unwrap();
-    let slow = &file[offset..][hopper.slow_octets()];
+    let slow = &file[offset..][hopper.slow_bytes()];
     while let Step::Record(record) = capture.next(&file, offset, true) {
         assert!(hopper.is_sound(&file, offset));
         assert_eq!(hopper.hop(&file, offset), Some(record.next_offset));
-        assert_eq!(&file[offset..][hopper.slow_octets()], slow);
+        assert_eq!(&file[offset..][hopper.slow_bytes()], slow);
         offset = record.next_offset;
     }
     assert_eq!(offset, file.len());
@@ -417,7 +417,7 @@ fn hopper_goes_as_the_reader() {
     assert!(Capture::open(&pcapng_of(3)).unwrap().0.hopper().is_none());
 }
 
-/// A name resolution block holds what the format says, octet by octet; and readers step over it.
+/// A name resolution block holds what the format says, byte by byte; and readers step over it.
 #[test]
 fn names_are_written() {
     let mut out = pcapng_of(1);
@@ -489,8 +489,8 @@ fn frames() -> impl Strategy<Value = Vec<(i64, Vec<u8>, u32)>> {
 /// Bytes that look like a capture to begin with.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let headers = prop_oneof![Just(pcap_of(3)), Just(pcapng_of(3)), Just(pcap_of(0))];
-    let octets = prop_oneof![any::<u8>(), 0u8..8];
-    (headers, proptest::collection::vec(octets, 0..2000)).prop_map(|(mut bytes, tail)| {
+    let bytes = prop_oneof![any::<u8>(), 0u8..8];
+    (headers, proptest::collection::vec(bytes, 0..2000)).prop_map(|(mut bytes, tail)| {
         bytes.extend(tail);
         bytes
     })
@@ -499,7 +499,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Written, then read: the same times, lengths and octets, in both formats.
+    /// Written, then read: the same times, lengths and bytes, in both formats.
     #[test]
     fn written_then_read(frames in frames()) {
         let (mut ng, mut pcap) = (Vec::new(), Vec::new());

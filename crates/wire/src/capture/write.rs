@@ -28,7 +28,7 @@ pub fn interface(out: &mut Vec<u8>, link_type: u16, snap_len: u32) {
 }
 
 /// The same, and what the interface is called on the machine that captured. An empty name is left
-/// out, and one that is longer than 255 octets is cut.
+/// out, and one that is longer than 255 bytes is cut.
 pub fn interface_named(out: &mut Vec<u8>, link_type: u16, snap_len: u32, name: &str) {
     let start = begin_block(out, 1);
     put_u16(out, link_type);
@@ -73,8 +73,8 @@ impl<'a> Names<'a> {
     }
 
     /// Adds one address and its names, in the order given (readers that keep one name keep the
-    /// last). Names are octets without a zero; an empty one, one with a zero in it, and one that
-    /// would make the record longer than 65535 octets are left out. No names, no record.
+    /// last). Names are bytes without a zero; an empty one, one with a zero in it, and one that
+    /// would make the record longer than 65535 bytes are left out. No names, no record.
     pub fn record<N: AsRef<[u8]>>(&mut self, addr: Addr, names: impl IntoIterator<Item = N>) {
         let start = self.out.len();
         put_u16(self.out, if addr.is_v4() { 1 } else { 2 });

@@ -1,7 +1,7 @@
 //! DHCP for IPv4 (RFC 2131): a BOOTP frame, a magic cookie, and options.
 //!
 //! Options fill the tail of the message and, where the *overload* option says so, the fields for
-//! the boot file and the server name too. An option too long for one octet of length is split and
+//! the boot file and the server name too. An option too long for one byte of length is split and
 //! its parts are put together in order (RFC 3396), which also holds for names.
 
 use super::{DhcpError, read_text, read_wire};
@@ -9,16 +9,16 @@ use crate::Addr;
 use crate::dns::NameBuf;
 use crate::read::{slice_at, u32_at};
 
-/// Octets before the magic cookie.
+/// Bytes before the magic cookie.
 const FIXED_BYTES: usize = 236;
 
-/// The four octets that tell DHCP from plain BOOTP (RFC 2131, section 3).
+/// The four bytes that tell DHCP from plain BOOTP (RFC 2131, section 3).
 const MAGIC_COOKIE: [u8; 4] = [99, 130, 83, 99];
 
-/// Most octets of a hardware address.
+/// Most bytes of a hardware address.
 const HARDWARE_BYTES_MAX: usize = 16;
 
-/// Most octets of one option that is put together from parts: more than any name needs.
+/// Most bytes of one option that is put together from parts: more than any name needs.
 const OPTION_BYTES_MAX: usize = 512;
 
 /// Option codes (RFC 2132, 4702).
@@ -51,11 +51,11 @@ pub enum MessageType {
 }
 
 impl MessageType {
-    fn from_octet(octet: u8) -> Option<MessageType> {
+    fn from_byte(byte: u8) -> Option<MessageType> {
         use MessageType::*;
         [Discover, Offer, Request, Decline, Ack, Nak, Release, Inform]
             .into_iter()
-            .find(|&kind| kind as u8 == octet)
+            .find(|&kind| kind as u8 == byte)
     }
 }
 
@@ -106,7 +106,7 @@ impl<'a> MessageV4<'a> {
         Ok(message)
     }
 
-    /// The client's hardware address (`chaddr`), as many octets as the message says.
+    /// The client's hardware address (`chaddr`), as many bytes as the message says.
     pub fn hardware_addr(&self) -> &'a [u8] {
         self.hardware
     }
@@ -163,8 +163,8 @@ impl<'a> MessageV4<'a> {
             for option in Options(place) {
                 match option? {
                     (option::MESSAGE_TYPE, value) => {
-                        let &[octet] = value else { return Err(DhcpError::OptionMalformed) };
-                        let kind = MessageType::from_octet(octet).ok_or(DhcpError::NotDhcp)?;
+                        let &[byte] = value else { return Err(DhcpError::OptionMalformed) };
+                        let kind = MessageType::from_byte(byte).ok_or(DhcpError::NotDhcp)?;
                         self.message_type = Some(kind);
                     }
                     (option::REQUESTED_ADDRESS, value) => {
@@ -196,9 +196,9 @@ impl<'a> MessageV4<'a> {
 }
 
 /// An IPv4 address that is not 0.0.0.0, which stands for "none" here.
-fn addr(octets: &[u8]) -> Option<Addr> {
-    let octets: [u8; 4] = octets.try_into().ok()?;
-    (octets != [0; 4]).then_some(Addr::v4(octets))
+fn addr(bytes: &[u8]) -> Option<Addr> {
+    let bytes: [u8; 4] = bytes.try_into().ok()?;
+    (bytes != [0; 4]).then_some(Addr::v4(bytes))
 }
 
 /// The parts of one option.

@@ -11,10 +11,10 @@ use crate::read::slice_at;
 /// Most relays between client and server (RFC 8415, section 7.6: HOP_COUNT_LIMIT).
 pub const RELAYS_MAX: usize = 8;
 
-/// Octets before the options: type and transaction ID.
+/// Bytes before the options: type and transaction ID.
 const CLIENT_FIXED_BYTES: usize = 4;
 
-/// Octets before the options of a relay's message: type, hop count, link and peer address.
+/// Bytes before the options of a relay's message: type, hop count, link and peer address.
 const RELAY_FIXED_BYTES: usize = 34;
 
 /// Option codes.
@@ -27,11 +27,11 @@ mod option {
     pub const CLIENT_FQDN: u16 = 39;
 }
 
-/// Octets of IA_NA before its options: IAID, T1, T2. IA_TA has the IAID alone.
+/// Bytes of IA_NA before its options: IAID, T1, T2. IA_TA has the IAID alone.
 const IA_NA_FIXED_BYTES: usize = 12;
 const IA_TA_FIXED_BYTES: usize = 4;
 
-/// Octets of IA_ADDR before its options: address, preferred and valid lifetime.
+/// Bytes of IA_ADDR before its options: address, preferred and valid lifetime.
 const IA_ADDR_FIXED_BYTES: usize = 24;
 
 /// Message types that larder tells apart (RFC 8415, section 7.3).
@@ -136,7 +136,7 @@ fn relayed(message: &[u8]) -> Result<&[u8], DhcpError> {
     Err(DhcpError::OptionMalformed)
 }
 
-/// Octets before the options of an identity association; `None` for other options.
+/// Bytes before the options of an identity association; `None` for other options.
 fn association_fixed_bytes(code: u16) -> Option<usize> {
     match code {
         option::IA_NA => Some(IA_NA_FIXED_BYTES),
@@ -162,9 +162,9 @@ fn lease(code: u16, value: &[u8]) -> Option<Lease> {
     if code != option::IA_ADDR {
         return None;
     }
-    let octets: &[u8; 16] = value.first_chunk()?;
+    let bytes: &[u8; 16] = value.first_chunk()?;
     let valid_s = crate::read::u32_at(value, IA_ADDR_FIXED_BYTES - 4)?;
-    Some(Lease { addr: Addr::v6(*octets), valid_s })
+    Some(Lease { addr: Addr::v6(*bytes), valid_s })
 }
 
 /// Options one after another: code and value. After an error comes nothing.
@@ -270,7 +270,7 @@ mod tests {
     }
 
     proptest! {
-        /// No bytes make it panic, and every lease read was there as sixteen octets.
+        /// No bytes make it panic, and every lease read was there as sixteen bytes.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0u8..14) {
             let bytes = [&[kind, 0, 0, 0][..], &bytes].concat();
@@ -282,9 +282,9 @@ mod tests {
             }
         }
 
-        /// One changed octet never panics, and never makes a name of other length than its parts.
+        /// One changed byte never panics, and never makes a name of other length than its parts.
         #[test]
-        fn one_octet_changed(at in 0usize..71, to in any::<u8>()) {
+        fn one_byte_changed(at in 0usize..71, to in any::<u8>()) {
             let mut bytes = reply();
             prop_assume!(at < bytes.len());
             bytes[at] = to;

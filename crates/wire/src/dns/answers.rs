@@ -51,7 +51,7 @@ struct Link {
 struct Interned {
     /// Where the name first stood in the message, leading pointer followed.
     offset: usize,
-    /// Its octets in the arena.
+    /// Its bytes in the arena.
     start: usize,
     end: usize,
     cname: Option<Link>,
@@ -509,16 +509,16 @@ pub(super) fn labels_below<'a>(name: &'a [u8], parent: &[u8]) -> Option<&'a [u8]
     }
     let prefix = name.strip_suffix(parent)?.strip_suffix(b".")?;
     // The dot separates unless it is escaped; a backslash before it may itself be escaped.
-    let backslashes = prefix.iter().rev().take_while(|&&octet| octet == b'\\').count();
+    let backslashes = prefix.iter().rev().take_while(|&&byte| byte == b'\\').count();
     (backslashes % 2 == 0).then_some(prefix)
 }
 
-/// Octets of a canonical name on the wire, root included.
+/// Bytes of a canonical name on the wire, root included.
 fn wire_bytes(name: &[u8]) -> usize {
     let mut escapes = 0;
     let mut escaped = false;
-    for &octet in name {
-        escaped = octet == b'\\' && !escaped;
+    for &byte in name {
+        escaped = byte == b'\\' && !escaped;
         escapes += usize::from(escaped);
     }
     if name.is_empty() { 1 } else { name.len() - escapes + 2 }

@@ -9,7 +9,7 @@
 use super::{rtype, skip_name};
 use crate::read::{u16_at, u32_at};
 
-/// Octets of an OPT record without options.
+/// Bytes of an OPT record without options.
 pub const OPT_BYTES: usize = 11;
 
 /// Largest answer over UDP to a client that does not speak EDNS (RFC 1035, section 4.2.1).
@@ -39,7 +39,7 @@ pub mod option {
 /// What a query says in its OPT record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edns<'a> {
-    /// The largest answer over UDP that the client takes, octets, as it stands: less than 512 means
+    /// The largest answer over UDP that the client takes, bytes, as it stands: less than 512 means
     /// 512.
     pub udp_bytes: u16,
     /// DO: records of DNSSEC are wanted (RFC 3225).
@@ -123,7 +123,7 @@ pub(super) fn find(
 /// The OPT record of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opt<'a> {
-    /// The largest message over UDP that we take, octets.
+    /// The largest message over UDP that we take, bytes.
     pub udp_bytes: u16,
     /// DO, as the query had it (RFC 3225, section 3).
     pub dnssec_ok: bool,
@@ -134,7 +134,7 @@ pub(super) struct Opt<'a> {
 }
 
 impl Opt<'_> {
-    /// Octets that it takes.
+    /// Bytes that it takes.
     #[inline]
     pub fn bytes(&self) -> usize {
         OPT_BYTES + self.options.len()

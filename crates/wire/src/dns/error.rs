@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DnsError {
-    /// Fewer octets than the twelve of a header. Drop the message.
+    /// Fewer bytes than the twelve of a header. Drop the message.
     TooShort,
     /// The counts in the header cannot fit the message: something else uses this port. Drop it.
     NotDns,
@@ -21,7 +21,7 @@ pub enum DnsError {
     PointerForward,
     /// A compression pointer leads into the header. Records before it are good.
     PointerIntoHeader,
-    /// A name exceeds 255 octets (RFC 1035, section 3.1). Records before it are good.
+    /// A name exceeds 255 bytes (RFC 1035, section 3.1). Records before it are good.
     NameTooLong,
     /// A label begins with the bits `01` or `10`, which mean nothing any more (RFC 6891).
     /// Records before it are good.

@@ -5,16 +5,16 @@
 
 use super::{DnsError, NameBuf, read_name, skip_name};
 
-/// Octets of the header.
+/// Bytes of the header.
 pub const HEADER_BYTES: usize = 12;
 
-/// Most octets of a message: what the length before it on a stream can say (RFC 1035, 4.2.2).
+/// Most bytes of a message: what the length before it on a stream can say (RFC 1035, 4.2.2).
 pub const MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// Fewest octets of a question: root name, type, class.
+/// Fewest bytes of a question: root name, type, class.
 const QUESTION_BYTES_MIN: usize = 5;
 
-/// Fewest octets of a record: root name, type, class, TTL, length of its data.
+/// Fewest bytes of a record: root name, type, class, TTL, length of its data.
 const RECORD_BYTES_MIN: usize = 11;
 
 /// Record types by number, those that larder reads.
@@ -67,7 +67,7 @@ impl<'a> Message<'a> {
         Message::parse_captured(bytes, bytes.len())
     }
 
-    /// Takes the captured bytes of a message that had `wire_bytes` octets when it was sent.
+    /// Takes the captured bytes of a message that had `wire_bytes` bytes when it was sent.
     ///
     /// The header's counts are held against that length: a packet of another protocol seldom
     /// passes. A sender that set TC may have left the counts of the whole answer standing, so
@@ -85,7 +85,7 @@ impl<'a> Message<'a> {
         if bytes_min > room { Err(DnsError::NotDns) } else { Ok(message) }
     }
 
-    /// The octets of the message, from its header on.
+    /// The bytes of the message, from its header on.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
@@ -181,7 +181,7 @@ impl<'a> Message<'a> {
         Ok((question, at + fixed.len()))
     }
 
-    /// Offset of the first record: the octet after the last question.
+    /// Offset of the first record: the byte after the last question.
     #[inline]
     fn records_offset(&self) -> Result<usize, DnsError> {
         let mut at = HEADER_BYTES;
@@ -253,7 +253,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The `N` octets at `offset`.
+/// The `N` bytes at `offset`.
 #[inline]
 fn fixed_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<&[u8; N], DnsError> {
     bytes.get(offset..).and_then(<[u8]>::first_chunk).ok_or(DnsError::SectionTruncated)
@@ -313,7 +313,7 @@ pub struct Record {
     pub ttl_raw: u32,
     /// Where the data is.
     pub rdata_offset: usize,
-    /// Octets of data.
+    /// Bytes of data.
     pub rdata_bytes: usize,
     /// The section that holds it.
     pub section: Section,
@@ -334,7 +334,7 @@ impl Record {
         capped(self.ttl_raw)
     }
 
-    /// Offset of the octet after the data.
+    /// Offset of the byte after the data.
     #[inline]
     pub fn rdata_end(&self) -> usize {
         self.rdata_offset + self.rdata_bytes

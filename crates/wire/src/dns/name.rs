@@ -2,7 +2,7 @@
 //!
 //! A name is a run of labels that ends in the root or in a pointer to another run. We follow a
 //! pointer only to a place strictly before the run that holds it, and the run found there must
-//! end before that place: every encoder satisfies this and no loop can, and no octet is read
+//! end before that place: every encoder satisfies this and no loop can, and no byte is read
 //! twice for one name. That alone would still allow a name of thousands of pointers to pointers,
 //! so pointers are counted too.
 //!
@@ -13,7 +13,7 @@
 
 use super::DnsError;
 
-/// Most octets of a name on the wire, length octets and root included (RFC 1035, section 3.1).
+/// Most bytes of a name on the wire, length bytes and root included (RFC 1035, section 3.1).
 pub const NAME_WIRE_BYTES_MAX: usize = 255;
 
 /// Most labels of a name, the root not counted: what fits [`NAME_WIRE_BYTES_MAX`].
@@ -23,15 +23,15 @@ pub const LABELS_MAX: usize = 127;
 /// label.
 pub const POINTERS_MAX: usize = LABELS_MAX;
 
-/// Octets that a [`NameBuf`] can hold.
+/// Bytes that a [`NameBuf`] can hold.
 const CAPACITY: usize = 512;
 
 const _: () = assert!(
     crate::name::NAME_BYTES_MAX <= CAPACITY && NAME_WIRE_BYTES_MAX * 2 <= CAPACITY,
-    "a name of the longest wire form fits with every octet escaped"
+    "a name of the longest wire form fits with every byte escaped"
 );
 
-/// Octets of a label that are folded at once.
+/// Bytes of a label that are folded at once.
 const BLOCK_BYTES: usize = 16;
 
 /// A place for one name in canonical spelling. Reused from name to name; never on the heap.
@@ -47,7 +47,7 @@ impl NameBuf {
         NameBuf { len: 0, bytes: [0; CAPACITY] }
     }
 
-    /// The canonical octets; empty for the root.
+    /// The canonical bytes; empty for the root.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -72,7 +72,7 @@ impl NameBuf {
         self.push_label_of(label, label.len())
     }
 
-    /// Appends the label that is the first `length` octets of `source`; the octets after it are
+    /// Appends the label that is the first `length` bytes of `source`; the bytes after it are
     /// there for the sake of speed.
     #[inline]
     fn push_label_of(&mut self, source: &[u8], length: usize) -> bool {
@@ -85,7 +85,7 @@ impl NameBuf {
             start += 1;
         }
         // Most labels fit one block. What is written after a label is overwritten by the next one,
-        // or stands after the end; an octet there may look special too, and then the slow way is
+        // or stands after the end; a byte there may look special too, and then the slow way is
         // right as well.
         let folded = if length <= BLOCK_BYTES {
             self.fold_block(source, start, 0)
@@ -96,31 +96,31 @@ impl NameBuf {
             self.len = start + length;
             return true;
         }
-        self.push_octets(start, &source[..length])
+        self.push_bytes(start, &source[..length])
     }
 
-    /// Folds a block of fixed size, which takes a few vector instructions. False where an octet is
+    /// Folds a block of fixed size, which takes a few vector instructions. False where a byte is
     /// special or there is no whole block.
     #[inline(always)]
     fn fold_block(&mut self, source: &[u8], start: usize, done: usize) -> bool {
         let from = source.get(done..).and_then(<[u8]>::first_chunk::<BLOCK_BYTES>);
         let to = self.bytes.get_mut(start + done..).and_then(<[u8]>::first_chunk_mut);
         let (Some(from), Some(to)) = (from, to) else { return false };
-        *to = from.map(|octet| octet.to_ascii_lowercase());
-        !from.iter().fold(false, |any, &octet| any | is_special(octet))
+        *to = from.map(|byte| byte.to_ascii_lowercase());
+        !from.iter().fold(false, |any, &byte| any | is_special(byte))
     }
 
-    /// Writes a label octet by octet, with escapes.
-    fn push_octets(&mut self, start: usize, label: &[u8]) -> bool {
+    /// Writes a label byte by byte, with escapes.
+    fn push_bytes(&mut self, start: usize, label: &[u8]) -> bool {
         let mut at = start;
-        for &octet in label {
-            if is_special(octet) {
+        for &byte in label {
+            if is_special(byte) {
                 let Some(escape) = self.bytes.get_mut(at) else { return false };
                 *escape = b'\\';
                 at += 1;
             }
             let Some(to) = self.bytes.get_mut(at) else { return false };
-            *to = octet.to_ascii_lowercase();
+            *to = byte.to_ascii_lowercase();
             at += 1;
         }
         self.len = at;
@@ -136,13 +136,13 @@ impl NameBuf {
         room
     }
 
-    /// Appends octets that are in canonical spelling already. False, and nothing done, where
+    /// Appends bytes that are in canonical spelling already. False, and nothing done, where
     /// there is no room.
-    pub(crate) fn push_canonical(&mut self, octets: &[u8]) -> bool {
-        match self.bytes.get_mut(self.len..self.len + octets.len()) {
+    pub(crate) fn push_canonical(&mut self, bytes: &[u8]) -> bool {
+        match self.bytes.get_mut(self.len..self.len + bytes.len()) {
             Some(out) => {
-                out.copy_from_slice(octets);
-                self.len += octets.len();
+                out.copy_from_slice(bytes);
+                self.len += bytes.len();
                 true
             }
             None => false,
@@ -150,10 +150,10 @@ impl NameBuf {
     }
 }
 
-/// Octets that need an escape within a label.
+/// Bytes that need an escape within a label.
 #[inline(always)]
-fn is_special(octet: u8) -> bool {
-    (octet == b'.') | (octet == b'\\')
+fn is_special(byte: u8) -> bool {
+    (byte == b'.') | (byte == b'\\')
 }
 
 impl Default for NameBuf {
@@ -169,7 +169,7 @@ pub(super) fn pointer_at(message: &[u8], offset: usize) -> Option<usize> {
     (pointer >= 0xc000).then_some(usize::from(pointer & 0x3fff))
 }
 
-/// Reads the name at `offset` of a whole message into `out` and returns the offset of the octet
+/// Reads the name at `offset` of a whole message into `out` and returns the offset of the byte
 /// after it. On an error `out` holds the labels read so far, which name nothing.
 #[inline]
 pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usize, DnsError> {
@@ -178,7 +178,7 @@ pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usi
 }
 
 /// Appends the name at `offset` of a whole message in wire form, spelled out, its letters as they
-/// are, and returns the offset of the octet after it. On an error what was appended is of no use.
+/// are, and returns the offset of the byte after it. On an error what was appended is of no use.
 pub fn read_wire_name(message: &[u8], offset: usize, out: &mut Vec<u8>) -> Result<usize, DnsError> {
     let end = walk_name(message, offset, |label, length| {
         out.push(length as u8);
@@ -190,8 +190,8 @@ pub fn read_wire_name(message: &[u8], offset: usize, out: &mut Vec<u8>) -> Resul
 }
 
 /// Walks over the labels of the name at `offset` of a whole message, through its pointers, and
-/// returns the offset of the octet after the name where it began. `take` is given what follows the
-/// octet of length, and that length; false from it means that there is no room.
+/// returns the offset of the byte after the name where it began. `take` is given what follows the
+/// byte of length, and that length; false from it means that there is no room.
 #[inline(always)]
 pub(super) fn walk_name(
     message: &[u8],
@@ -252,7 +252,7 @@ fn check_pointer(target: usize, run: usize, at: usize, pointers: usize) -> Resul
     }
 }
 
-/// Finds the octet after the name at `offset` without following pointers.
+/// Finds the byte after the name at `offset` without following pointers.
 #[inline]
 pub fn skip_name(message: &[u8], offset: usize) -> Result<usize, DnsError> {
     let mut at = offset;
@@ -342,12 +342,12 @@ mod tests {
         assert_eq!(read(b"", usize::MAX), Err(DnsError::SectionTruncated));
     }
 
-    /// 127 labels are a name, 128 are not; nor are 256 octets through a pointer, nor a thousand.
+    /// 127 labels are a name, 128 are not; nor are 256 bytes through a pointer, nor a thousand.
     #[test]
     fn lengths() {
         let mut longest = b"\x01a".repeat(127);
         longest.push(0);
-        let (name, end) = read(&longest, 12).expect("255 octets are legal");
+        let (name, end) = read(&longest, 12).expect("255 bytes are legal");
         assert_eq!((name.len(), end), (253, 12 + 255));
 
         for labels in [128, 1000] {
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(read(&prefixed, 12 + 255), Err(DnsError::NameTooLong));
     }
 
-    /// The longest name fits the buffer also when every octet needs an escape.
+    /// The longest name fits the buffer also when every byte needs an escape.
     #[test]
     fn all_escaped() {
         let mut body = Vec::new();
@@ -369,7 +369,7 @@ mod tests {
             body.extend(std::iter::repeat_n(b'.', usize::from(length)));
         }
         body.push(0);
-        let (name, _) = read(&body, 12).expect("255 octets are legal");
+        let (name, _) = read(&body, 12).expect("255 bytes are legal");
         assert_eq!(name.len(), 250 * 2 + 3);
         assert!(name.len() <= crate::name::NAME_BYTES_MAX);
     }

@@ -2,9 +2,9 @@
 //! the way.
 //!
 //! ```text
-//! octets -> Query::read -> Ok(Query)     a question to answer; its name, type and class are in the KeyBuf
+//! bytes -> Query::read -> Ok(Query)     a question to answer; its name, type and class are in the KeyBuf
 //!                          Err(Refused)  what to say instead, or to say nothing
-//! KeyBuf -> finish(what else distinguishes answers) -> the key, at most 255 octets
+//! KeyBuf -> finish(what else distinguishes answers) -> the key, at most 255 bytes
 //! ```
 //!
 //! What is refused: see [`Refusal`]. A response is never answered, or two servers could talk for
@@ -14,27 +14,27 @@
 //! there may be one; other additional records (a signature, say) are passed over.
 //!
 //! The key is the name in wire form and lower case, type, class, and what the caller adds: flags,
-//! view, generation of a policy, scope of a client's network. A name may have 255 octets, and so
-//! may a key of the engine. So the key of a very long name is a digest: an octet 255, with which no
+//! view, generation of a policy, scope of a client's network. A name may have 255 bytes, and so
+//! may a key of the engine. So the key of a very long name is a digest: a byte 255, with which no
 //! name begins, and SHA-256 of all that it stands for. Two questions with one digest are beyond
 //! reach (2^128 tries), and [`rendered`](super::rendered) holds the question asked against the one
 //! stored anyway.
 //!
-//! Cost: one walk over the labels, one over the name's octets sixteen at a time; where the query
-//! has EDNS, one over its options. Nothing is allocated, and no octet is read more than twice.
+//! Cost: one walk over the labels, one over the name's bytes sixteen at a time; where the query
+//! has EDNS, one over its options. Nothing is allocated, and no byte is read more than twice.
 
 use sha2::{Digest, Sha256};
 
 use super::edns::{self, Edns, EdnsError, Opt, UDP_BYTES_PLAIN, header_rcode, rcode};
 use super::{HEADER_BYTES, NAME_WIRE_BYTES_MAX};
 
-/// Most octets of a key.
+/// Most bytes of a key.
 pub const KEY_BYTES_MAX: usize = 255;
 
-/// Octets of type and class, after the name.
+/// Bytes of type and class, after the name.
 pub(super) const TYPE_AND_CLASS_BYTES: usize = 4;
 
-/// Octets that are folded at once.
+/// Bytes that are folded at once.
 const BLOCK_BYTES: usize = 16;
 
 /// Room for the longest name, type and class, in whole blocks.
@@ -56,7 +56,7 @@ impl KeyBuf {
         KeyBuf { len: 0, bytes: [0; CAPACITY] }
     }
 
-    /// Its octets: after [`Query::read`] name, type and class, up to 259; after [`KeyBuf::finish`]
+    /// Its bytes: after [`Query::read`] name, type and class, up to 259; after [`KeyBuf::finish`]
     /// the key.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
@@ -64,8 +64,8 @@ impl KeyBuf {
     }
 
     /// Adds what else distinguishes answers, once for each [`Query::read`], and returns the key:
-    /// from 5 to 255 octets. `extra` should have the same length for all questions, as it stands
-    /// last. What would be longer becomes a digest of 33 octets.
+    /// from 5 to 255 bytes. `extra` should have the same length for all questions, as it stands
+    /// last. What would be longer becomes a digest of 33 bytes.
     #[inline]
     pub fn finish(&mut self, extra: &[u8]) -> &[u8] {
         let end = self.len + extra.len();
@@ -89,11 +89,11 @@ impl KeyBuf {
     /// Takes a name in wire form with type and class after it, the name in lower case.
     #[inline]
     fn fold(&mut self, question: &[u8]) {
-        // Octets of length are below those of letters, so the name is folded as a whole. Type and
+        // Bytes of length are below those of letters, so the name is folded as a whole. Type and
         // class follow in the last block or beyond it, and are put right below.
         for (to, from) in self.bytes.chunks_mut(BLOCK_BYTES).zip(question.chunks(BLOCK_BYTES)) {
             match (to.first_chunk_mut::<BLOCK_BYTES>(), from.first_chunk::<BLOCK_BYTES>()) {
-                (Some(to), Some(from)) => *to = from.map(|octet| octet.to_ascii_lowercase()),
+                (Some(to), Some(from)) => *to = from.map(|byte| byte.to_ascii_lowercase()),
                 _ => {
                     for (to, from) in to.iter_mut().zip(from) {
                         *to = from.to_ascii_lowercase();
@@ -160,7 +160,7 @@ pub enum Refusal {
 pub struct Refused {
     /// What to say.
     pub refusal: Refusal,
-    /// Octets of the message up to the end of its question, if that could be read, else of the
+    /// Bytes of the message up to the end of its question, if that could be read, else of the
     /// header: an answer repeats them.
     pub repeated_bytes: usize,
     /// An OPT record was met: an answer has one too.
@@ -251,7 +251,7 @@ impl<'a> Query<'a> {
         &self.question[..self.question.len() - TYPE_AND_CLASS_BYTES]
     }
 
-    /// The largest answer over UDP, octets, where the server sends at most `server_max`.
+    /// The largest answer over UDP, bytes, where the server sends at most `server_max`.
     #[inline]
     pub fn udp_bytes_max(&self, server_max: u16) -> usize {
         let client = self.edns.map_or(UDP_BYTES_PLAIN, |edns| edns.udp_bytes.max(UDP_BYTES_PLAIN));

@@ -9,15 +9,15 @@ use crate::read::{slice_at, u16_at};
 /// The address of an A record.
 #[inline]
 pub fn a(message: &Message<'_>, record: &Record) -> Result<Addr, DnsError> {
-    let octets = message.rdata(record).try_into().map_err(|_| DnsError::RdataMalformed)?;
-    Ok(Addr::v4(octets))
+    let bytes = message.rdata(record).try_into().map_err(|_| DnsError::RdataMalformed)?;
+    Ok(Addr::v4(bytes))
 }
 
 /// The address of an AAAA record.
 #[inline]
 pub fn aaaa(message: &Message<'_>, record: &Record) -> Result<Addr, DnsError> {
-    let octets = message.rdata(record).try_into().map_err(|_| DnsError::RdataMalformed)?;
-    Ok(Addr::v6(octets))
+    let bytes = message.rdata(record).try_into().map_err(|_| DnsError::RdataMalformed)?;
+    Ok(Addr::v6(bytes))
 }
 
 /// The name that a CNAME, DNAME, PTR or NS record is (`skip` 0), or that stands at the end of an
@@ -46,14 +46,14 @@ pub fn name_offset(message: &Message<'_>, record: &Record, skip: usize) -> Resul
 }
 
 /// Where names stand in the data of a type that may hold compressed ones (RFC 3597, section 4). The
-/// data of any other type is a row of octets, which may be moved as it is.
+/// data of any other type is a row of bytes, which may be moved as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Octets before the first name.
+    /// Bytes before the first name.
     pub before: usize,
     /// Names, one after the other.
     pub names: usize,
-    /// Octets after the last name; `None`: any number.
+    /// Bytes after the last name; `None`: any number.
     pub after: Option<usize>,
     /// A sender may compress the names: types of RFC 1035 only.
     pub may_compress: bool,
@@ -98,7 +98,7 @@ pub(super) fn check(message: &Message<'_>, record: &Record) -> Result<(), DnsErr
     }
 }
 
-/// Where the last of `count` texts ends, each behind an octet of length, the first at `at`.
+/// Where the last of `count` texts ends, each behind a byte of length, the first at `at`.
 fn texts_end(rdata: &[u8], mut at: usize, count: usize) -> Result<usize, DnsError> {
     for _ in 0..count {
         at += 1 + usize::from(*rdata.get(at).ok_or(DnsError::RdataMalformed)?);
@@ -164,8 +164,8 @@ pub fn svcb<'a>(message: &Message<'a>, record: &Record) -> Result<Svcb<'a>, DnsE
     Ok(found)
 }
 
-/// True when the name that ends at `end` ends in a pointer; a name's root label is one octet 0,
-/// and the second octet of a pointer may be 0 too, so the labels are walked.
+/// True when the name that ends at `end` ends in a pointer; a name's root label is one byte 0,
+/// and the second byte of a pointer may be 0 too, so the labels are walked.
 fn has_pointer(bytes: &[u8], offset: usize, end: usize) -> bool {
     let mut at = offset;
     while let Some(&length) = bytes.get(at) {
@@ -277,7 +277,7 @@ mod tests {
         f(&message, &record)
     }
 
-    /// Addresses have exactly their octets.
+    /// Addresses have exactly their bytes.
     #[test]
     fn addresses() {
         assert_eq!(with_record(rtype::A, &[192, 0, 2, 1], a), Ok(Addr::v4([192, 0, 2, 1])));
@@ -335,14 +335,14 @@ mod tests {
             (b"\0\x01", "no target"),
             (b"\0\x01\x01a", "cut target"),
             (b"\0\x01\xc0\x0c", "compressed target"),
-            (b"\0\x01\0\0\x04\0\x03\xc0\0\x02", "a hint of three octets"),
+            (b"\0\x01\0\0\x04\0\x03\xc0\0\x02", "a hint of three bytes"),
             (b"\0\x01\0\0\x04\0\0", "no hint at all"),
-            (b"\0\x01\0\0\x06\0\x04\xc0\0\x02\x01", "an IPv6 hint of four octets"),
+            (b"\0\x01\0\0\x06\0\x04\xc0\0\x02\x01", "an IPv6 hint of four bytes"),
             (b"\0\x01\0\0\x04\0\x05\xc0\0\x02\x01", "a value past the end"),
             (b"\0\x01\0\0\x04\0", "a cut length"),
             (b"\0\x01\0\0\x03\0\x02\0\x50\0\x03\0\x02\0\x50", "a key twice"),
             (b"\0\x01\0\0\x03\0\x02\0\x50\0\x02\0\0", "keys out of order"),
-            (b"\0\x01\0\0\x03\0\x01\x50", "a port of one octet"),
+            (b"\0\x01\0\0\x03\0\x01\x50", "a port of one byte"),
             (b"\0\x01\0\0\x01\0\0", "no protocol"),
             (b"\0\x01\0\0\x01\0\x02\x00\x00", "an empty protocol"),
             (b"\0\x01\0\0\x01\0\x02\x03h", "a cut protocol"),

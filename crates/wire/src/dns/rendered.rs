@@ -1,7 +1,7 @@
 //! A response that was finished once and is sent many times.
 //!
 //! ```text
-//! answer from upstream -> Renderer::render -> stored octets, in a cache -> write -> answer to a client
+//! answer from upstream -> Renderer::render -> stored bytes, in a cache -> write -> answer to a client
 //!
 //! stored   born 4 | TTLs 2 | code 2 | message without OPT | where each TTL stands, 2 each      numbers big-endian
 //! ```
@@ -44,14 +44,14 @@
 //! * With TC set, nothing ([`Unfit::Truncated`]).
 //!
 //! Invariants
-//! 1. What [`Renderer::render`] stores, [`write()`] reads without fail; octets of another origin it
+//! 1. What [`Renderer::render`] stores, [`write()`] reads without fail; bytes of another origin it
 //!    refuses, or writes some answer to the question: it never reads outside of them, and never
 //!    writes past the room.
 //! 2. A stored message has one question, which no record stands before, and all its names can be
 //!    read.
 //!
-//! Bounds: a message is at most 65,535 octets, buffers hold one. Cost: to render, one walk over the
-//! records, and one over the answers for their chain; to write, a copy and four octets a record. An
+//! Bounds: a message is at most 65,535 bytes, buffers hold one. Cost: to render, one walk over the
+//! records, and one over the answers for their chain; to write, a copy and four bytes a record. An
 //! answer that is too long for its client is walked once more.
 
 mod chain;
@@ -71,19 +71,19 @@ use super::{
 };
 use crate::read::{u16_at, u32_at};
 
-/// Octets before the message.
+/// Bytes before the message.
 const HEAD_BYTES: usize = 8;
 
-/// Octets from a record's TTL to its data.
+/// Bytes from a record's TTL to its data.
 const TTL_TO_DATA_BYTES: usize = 6;
 
 /// The longest TTL (RFC 2181, section 8), seconds.
 const TTL_MAX_S: u32 = i32::MAX as u32;
 
-/// Octets from a record's type to its data.
+/// Bytes from a record's type to its data.
 const FIXED_BYTES: usize = 10;
 
-/// AD, in the fourth octet of the header.
+/// AD, in the fourth byte of the header.
 const AUTHENTIC_DATA: u8 = 0x20;
 
 /// What is done with every response.
@@ -236,7 +236,7 @@ impl Renderer {
         Renderer::default()
     }
 
-    /// What the last call of [`Renderer::render`] made: the octets to be kept, or nothing after an
+    /// What the last call of [`Renderer::render`] made: the bytes to be kept, or nothing after an
     /// error.
     pub fn stored(&self) -> &[u8] {
         &self.stored
@@ -305,7 +305,7 @@ impl Renderer {
         let message = message_of(stored)?;
         let denied_end = skip_name(message.bytes(), HEADER_BYTES).ok()?;
         let denied = message.bytes().get(HEADER_BYTES..denied_end)?;
-        let name = &question.octets[..question.octets.len() - TYPE_AND_CLASS_BYTES];
+        let name = &question.bytes[..question.bytes.len() - TYPE_AND_CLASS_BYTES];
         if u16_at(stored, 6)? != rcode::NXDOMAIN || !is_below(name, denied) {
             return None;
         }
@@ -362,7 +362,7 @@ impl Renderer {
         self.places.clear();
         self.stored.extend_from_slice(&stored[..HEAD_BYTES]);
         self.stored.extend_from_slice(&[0; HEADER_BYTES]);
-        self.stored.extend_from_slice(question.octets);
+        self.stored.extend_from_slice(question.bytes);
         self.encoder.begin(&self.stored, HEAD_BYTES)?;
         let mut counts = [1, 0, 0, 0];
         let mut aliases = 0;
@@ -489,7 +489,7 @@ impl Renderer {
         // BADVERS to BADCOOKIE are about what went between the upstream and us.
         let rcode = if (16..24).contains(&rcode) { rcode::SERVFAIL } else { rcode };
         let is_in_order = self.kept.is_sorted_by_key(|kept| (kept.record.section, kept.rank));
-        let question_end = HEADER_BYTES + question.octets.len();
+        let question_end = HEADER_BYTES + question.bytes.len();
         let copied = if has_question && is_in_order { self.beginning(question_end) } else { None };
         let copied = copied.filter(|_| self.names_are_apart(message));
 
@@ -534,7 +534,7 @@ impl Renderer {
         Some(end)
     }
 
-    /// True where no name leads through the octets between a name and its data: a TTL there is
+    /// True where no name leads through the bytes between a name and its data: a TTL there is
     /// written over again and again, and whoever had made a name of it would make us send another
     /// name each time.
     fn names_are_apart(&self, message: &Message<'_>) -> bool {
@@ -602,7 +602,7 @@ impl Renderer {
             (self.kept, self.ttls_s) = sorted.into_iter().unzip();
         }
         self.stored.extend_from_slice(&[0; HEADER_BYTES]);
-        self.stored.extend_from_slice(question.octets);
+        self.stored.extend_from_slice(question.bytes);
         self.encoder.begin(&self.stored, HEAD_BYTES)?;
         for at in 0..self.kept.len() {
             let record = self.kept[at].record;
@@ -635,7 +635,7 @@ impl Found {
 /// The question that was asked, taken apart.
 struct Question<'a> {
     /// Name, type, class.
-    octets: &'a [u8],
+    bytes: &'a [u8],
     qtype: u16,
     qclass: u16,
     dnssec_ok: bool,
@@ -645,7 +645,7 @@ impl<'a> Question<'a> {
     fn of(asked: &Asked<'a>) -> Option<Question<'a>> {
         let name_end = skip_name(asked.question, 0).ok()?;
         Some(Question {
-            octets: asked.question.get(..name_end + TYPE_AND_CLASS_BYTES)?,
+            bytes: asked.question.get(..name_end + TYPE_AND_CLASS_BYTES)?,
             qtype: u16_at(asked.question, name_end)?,
             qclass: u16_at(asked.question, name_end + 2)?,
             dnssec_ok: asked.dnssec_ok,
@@ -666,10 +666,10 @@ impl<'a> Question<'a> {
             }
             0 => Ok(false),
             1 => {
-                let end = HEADER_BYTES + self.octets.len();
+                let end = HEADER_BYTES + self.bytes.len();
                 let theirs = message.get(HEADER_BYTES..end).ok_or(other)?;
                 let (name, fixed) = theirs.split_at(theirs.len() - TYPE_AND_CLASS_BYTES);
-                let (own_name, own_fixed) = self.octets.split_at(name.len());
+                let (own_name, own_fixed) = self.bytes.split_at(name.len());
                 if fixed != own_fixed || !name.eq_ignore_ascii_case(own_name) {
                     Err(other)
                 } else if is_case_random && name != own_name {

@@ -6,26 +6,26 @@ use crate::Addr;
 /// (RFC 1035, section 3.5) or 32 hexadecimal digits below `ip6.arpa` (RFC 3596, section 2.5).
 pub fn reverse_addr(name: &[u8]) -> Option<Addr> {
     if let Some(labels) = name.strip_suffix(b".in-addr.arpa") {
-        let mut octets = [0; 4];
-        let mut labels = labels.split(|&octet| octet == b'.');
-        for octet in octets.iter_mut().rev() {
-            *octet = decimal(labels.next()?)?;
+        let mut bytes = [0; 4];
+        let mut labels = labels.split(|&byte| byte == b'.');
+        for byte in bytes.iter_mut().rev() {
+            *byte = decimal(labels.next()?)?;
         }
-        return labels.next().is_none().then_some(Addr::v4(octets));
+        return labels.next().is_none().then_some(Addr::v4(bytes));
     }
     let labels = name.strip_suffix(b".ip6.arpa")?;
     if labels.len() != 63 {
         return None;
     }
-    let mut octets = [0; 16];
+    let mut bytes = [0; 16];
     for (index, pair) in labels.chunks(2).enumerate() {
         if pair.get(1).is_some_and(|&dot| dot != b'.') {
             return None;
         }
         let nibble = char::from(pair[0]).to_digit(16)? as u8;
-        octets[15 - index / 2] |= nibble << (index % 2 * 4);
+        bytes[15 - index / 2] |= nibble << (index % 2 * 4);
     }
-    Some(Addr::v6(octets))
+    Some(Addr::v6(bytes))
 }
 
 /// A number from 0 to 255 as an address label spells it: no sign, no leading zero.

@@ -1,4 +1,4 @@
-//! DNS on a stream: each message after its length in two octets (RFC 1035, section 4.2.2).
+//! DNS on a stream: each message after its length in two bytes (RFC 1035, section 4.2.2).
 
 use std::ops::Range;
 

@@ -22,7 +22,7 @@ const LOAD_NUMBER: u16 = 0x00;
 const LOAD_SCRATCH: u16 = 0x60;
 const LOAD_LEN: u16 = 0x80;
 const LOAD_X_SCRATCH: u16 = 0x61;
-/// X becomes four times the lower half of an octet: the length of an IPv4 header.
+/// X becomes four times the lower half of a byte: the length of an IPv4 header.
 const LOAD_X_HEADER: u16 = 0xb1;
 const STORE: u16 = 0x02;
 const ADD: u16 = 0x04;
@@ -343,7 +343,7 @@ impl Generator {
         let at = if from_source { 6 } else { 0 };
         let next = self.code.label();
         self.code.plain(LOAD_WORD, at + 2);
-        let low = mac[2..].iter().fold(0, |low, octet| low << 8 | u32::from(*octet));
+        let low = mac[2..].iter().fold(0, |low, byte| low << 8 | u32::from(*byte));
         self.code.branch(IF_EQUAL, low, next, no);
         self.code.mark(next);
         self.code.plain(LOAD_HALF, at);
@@ -381,7 +381,7 @@ impl Generator {
         });
     }
 
-    /// Goes on behind where the octet is the protocol, or of those that have ports.
+    /// Goes on behind where the byte is the protocol, or of those that have ports.
     fn one_of(&mut self, protocol: Option<u8>, at: u32, no: Label) {
         let next = self.code.label();
         self.payload(LOAD_BYTE, at);

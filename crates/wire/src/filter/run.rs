@@ -13,7 +13,7 @@ pub(super) const ASIDE_VLAN_PRESENT: u32 = ASIDE + 48;
 
 const SCRATCH_WORDS: usize = 16;
 
-/// What the program returns for a frame of a file: the octets to take of it, 0 for none.
+/// What the program returns for a frame of a file: the bytes to take of it, 0 for none.
 /// `original_len` is its length on the wire.
 pub fn run(program: &[Instruction], frame: &[u8], original_len: u32) -> u32 {
     run_live(program, frame, original_len, None)
@@ -76,8 +76,8 @@ impl Machine<'_> {
         match step.code & !0x18 {
             0x00 if bytes == 4 => Some(step.k),
             0x20 if step.k >= ASIDE => self.aside(step.k),
-            0x20 => self.octets(step.k, bytes),
-            0x40 => self.octets(self.x.checked_add(step.k)?, bytes),
+            0x20 => self.number(step.k, bytes),
+            0x40 => self.number(self.x.checked_add(step.k)?, bytes),
             0x60 if bytes == 4 => self.scratch.get(step.k as usize).copied(),
             0x80 if bytes == 4 => Some(self.original_len),
             _ => None,
@@ -89,16 +89,16 @@ impl Machine<'_> {
             0x01 => Some(step.k),
             0x61 => self.scratch.get(step.k as usize).copied(),
             0x81 => Some(self.original_len),
-            0xb1 => Some((self.octets(step.k, 1)? & 0xf) << 2),
+            0xb1 => Some((self.number(step.k, 1)? & 0xf) << 2),
             _ => None,
         }
     }
 
-    /// A number of the frame, most significant octet first.
-    fn octets(&self, at: u32, bytes: usize) -> Option<u32> {
+    /// A number of the frame, most significant byte first.
+    fn number(&self, at: u32, bytes: usize) -> Option<u32> {
         let at = at as usize;
         let found = self.frame.get(at..at.checked_add(bytes)?)?;
-        Some(found.iter().fold(0, |number, octet| number << 8 | u32::from(*octet)))
+        Some(found.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
     fn aside(&self, what: u32) -> Option<u32> {

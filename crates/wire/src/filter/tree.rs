@@ -76,7 +76,7 @@ pub(super) enum Operation {
     Xor = 0xa0,
 }
 
-/// From where octets of `NAME[...]` are counted.
+/// From where bytes of `NAME[...]` are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Link,

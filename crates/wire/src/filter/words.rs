@@ -1,6 +1,6 @@
 //! The words of a filter, split as libpcap's scanner does.
 //!
-//! A word is as long as it can be: `80-443` is one, `5-3` as well. Where octets of a MAC address or
+//! A word is as long as it can be: `80-443` is one, `5-3` as well. Where bytes of a MAC address or
 //! an IPv6 address can stand, colons belong to it; between brackets they do not.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -87,7 +87,7 @@ fn word(text: &str, at: usize, in_brackets: bool) -> Result<(usize, Kind), Filte
     }
 }
 
-/// Octets of a name at the start: hyphens and underscores within, not at its end.
+/// Bytes of a name at the start: hyphens and underscores within, not at its end.
 fn name_bytes(bytes: &[u8]) -> usize {
     if !bytes.first().is_some_and(u8::is_ascii_alphanumeric) {
         return 0;
@@ -100,7 +100,7 @@ fn name_bytes(bytes: &[u8]) -> usize {
     len
 }
 
-/// A MAC address or an IPv6 address, with its octets.
+/// A MAC address or an IPv6 address, with its bytes.
 fn with_colons(rest: &str) -> Option<(usize, Kind)> {
     let fits = |c: u8| c.is_ascii_hexdigit() || matches!(c, b':' | b'.');
     let run = &rest[..rest.bytes().take_while(|c| fits(*c)).count()];
@@ -115,7 +115,7 @@ fn with_colons(rest: &str) -> Option<(usize, Kind)> {
     mac.map(|mac| (name.len(), Kind::Mac(mac)))
 }
 
-/// Six octets in `groups` groups of digits.
+/// Six bytes in `groups` groups of digits.
 fn mac(text: &str, separator: char, groups: usize) -> Option<[u8; 6]> {
     let digits = 12 / groups;
     let mut mac = [0u8; 6];
@@ -159,16 +159,16 @@ fn plain(word: &str, at: usize) -> Result<Kind, FilterError> {
     }
 }
 
-/// One to four octets of an address with points between.
+/// One to four bytes of an address with points between.
 fn v4(word: &str, at: usize) -> Result<Kind, FilterError> {
     let parts: Vec<&str> = word.split('.').collect();
-    let octets: Vec<u8> = parts.iter().filter_map(|part| part.parse().ok()).collect();
-    if octets.len() != parts.len() || !(2..=4).contains(&octets.len()) {
+    let bytes: Vec<u8> = parts.iter().filter_map(|part| part.parse().ok()).collect();
+    if bytes.len() != parts.len() || !(2..=4).contains(&bytes.len()) {
         let what =
             format!("{word:?} is no address; write four numbers up to 255 with points between");
         return Err(FilterError { at_bytes: at, what });
     }
     let mut whole = [0u8; 4];
-    whole[..octets.len()].copy_from_slice(&octets);
-    Ok(Kind::V4(Ipv4Addr::from(whole).to_bits(), octets.len() as u32 * 8))
+    whole[..bytes.len()].copy_from_slice(&bytes);
+    Ok(Kind::V4(Ipv4Addr::from(whole).to_bits(), bytes.len() as u32 * 8))
 }

@@ -1,6 +1,6 @@
-//! One datagram that is being put together: octets as they came, and where they belong.
+//! One datagram that is being put together: bytes as they came, and where they belong.
 //!
-//! Invariant 2 of [`super`] is kept here: pieces are disjoint, at least one octet each, and none
+//! Invariant 2 of [`super`] is kept here: pieces are disjoint, at least one byte each, and none
 //! ends past `total`.
 
 use std::collections::BTreeMap;
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use super::{Held, Queued, Reject, TIMEOUT_NS};
 use crate::packet::{Fragment, Packet};
 
-/// Most octets of a datagram's payload.
+/// Most bytes of a datagram's payload.
 const PAYLOAD_BYTES_MAX: u32 = 65_535;
 
-/// What a datagram is charged beside its octets: table and queue entries with their slack.
+/// What a datagram is charged beside its bytes: table and queue entries with their slack.
 pub(super) const DATAGRAM_COST: usize = 3 * size_of::<Datagram>() + 4 * size_of::<Queued>();
 
-/// What a piece is charged beside its octets: its share of a B-tree node, half full.
+/// What a piece is charged beside its bytes: its share of a B-tree node, half full.
 const PIECE_COST: usize = 2 * size_of::<(u32, Piece)>();
 
 #[derive(Debug)]
@@ -25,11 +25,11 @@ pub(super) struct Datagram {
     pub(super) seen: Packet,
     /// The packet at offset 0.
     pub(super) first: Option<Packet>,
-    /// Octets in the order they came; `pieces` says where they belong.
+    /// Bytes in the order they came; `pieces` says where they belong.
     bytes: Vec<u8>,
     /// By offset in the payload.
     pieces: BTreeMap<u32, Piece>,
-    /// Octets of payload that are there: the sum of `pieces`.
+    /// Bytes of payload that are there: the sum of `pieces`.
     pub(super) present: u32,
     /// Where the last fragment ends, once seen.
     total: Option<u32>,
@@ -38,7 +38,7 @@ pub(super) struct Datagram {
     dead: bool,
 }
 
-/// Where in `Datagram::bytes` a run of octets is.
+/// Where in `Datagram::bytes` a run of bytes is.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     at: u32,
@@ -83,7 +83,7 @@ impl Datagram {
         !self.dead && self.total == Some(self.present)
     }
 
-    /// Adds a fragment's octets where there are none yet.
+    /// Adds a fragment's bytes where there are none yet.
     pub(super) fn add(
         &mut self,
         fragment: &Fragment,
@@ -107,7 +107,7 @@ impl Datagram {
 
         let gaps = self.gaps(start, end);
         let is_new = matches!(gaps[..], [gap] if gap == (start, end));
-        if gaps.is_empty() && self.has_octets(start, data) {
+        if gaps.is_empty() && self.has_bytes(start, data) {
             return Ok(Added::Duplicate);
         }
         if !is_new && ip_version == 6 {
@@ -138,8 +138,8 @@ impl Datagram {
         if sound { Ok(()) } else { Err(Reject::Contradiction) }
     }
 
-    /// The parts of `start..end` that no piece covers. Pieces are at least one octet and do not
-    /// overlap, so this walks at most as many as the fragment has octets.
+    /// The parts of `start..end` that no piece covers. Pieces are at least one byte and do not
+    /// overlap, so this walks at most as many as the fragment has bytes.
     fn gaps(&self, start: u32, end: u32) -> Vec<(u32, u32)> {
         let mut gaps = Vec::with_capacity(1);
         let mut cursor = start;
@@ -163,7 +163,7 @@ impl Datagram {
     }
 
     /// True when `data`, all of which is covered from `start` on, says what is there already.
-    fn has_octets(&self, start: u32, data: &[u8]) -> bool {
+    fn has_bytes(&self, start: u32, data: &[u8]) -> bool {
         let end = start + data.len() as u32;
         self.covering(start, end).all(|(from, piece)| {
             let (low, high) = (from.max(start), (from + piece.len).min(end));
@@ -173,7 +173,7 @@ impl Datagram {
         })
     }
 
-    /// Frees the octets; ports and held fragments stay.
+    /// Frees the bytes; ports and held fragments stay.
     fn give_up(&mut self) {
         self.dead = true;
         self.bytes = Vec::new();

@@ -179,8 +179,8 @@ pub(super) fn payload<S: Seen>(
     Err(Skip::IpMalformed)
 }
 
-/// Steps over an extension header of at least `len_min` octets, whose second octet counts units of
-/// `unit` octets less `bias` of them.
+/// Steps over an extension header of at least `len_min` bytes, whose second byte counts units of
+/// `unit` bytes less `bias` of them.
 fn extension(
     frame: &[u8],
     packet: &mut Packet,

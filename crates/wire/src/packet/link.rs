@@ -112,7 +112,7 @@ fn loopback<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, 
     }
 }
 
-/// PPP with or without HDLC address and control, or Cisco HDLC, which the first octet tells.
+/// PPP with or without HDLC address and control, or Cisco HDLC, which the first byte tells.
 pub(super) fn hdlc<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame) {
         [0xff, 0x03, ..] => ppp(frame, span.skip(2, Skip::LinkTruncated)?, nest),
@@ -124,7 +124,7 @@ pub(super) fn hdlc<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<P
     }
 }
 
-/// PPP from the protocol field on (RFC 1661); an odd first octet is a field compressed to one.
+/// PPP from the protocol field on (RFC 1661); an odd first byte is a field compressed to one.
 pub(super) fn ppp<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let bytes = span.bytes(frame);
     let first = u8_at(bytes, 0).ok_or(Skip::LinkTruncated)?;

@@ -69,7 +69,7 @@ pub fn addresses_of_payload(outer: &Packet, payload: &[u8], visit: &mut dyn FnMu
 pub(super) fn v4<S: Seen>(bytes: &[u8], seen: S) {
     if S::LOOKS && bytes.first().is_some_and(|first| first >> 4 == 4) {
         let addresses = bytes.get(12..bytes.len().min(20)).unwrap_or_default();
-        addresses.as_chunks().0.iter().for_each(|octets| seen.address(Addr::v4(*octets)));
+        addresses.as_chunks().0.iter().for_each(|bytes| seen.address(Addr::v4(*bytes)));
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn v4<S: Seen>(bytes: &[u8], seen: S) {
 pub(super) fn v6<S: Seen>(bytes: &[u8], seen: S) {
     if S::LOOKS && bytes.first().is_some_and(|first| first >> 4 == 6) {
         let addresses = bytes.get(8..bytes.len().min(40)).unwrap_or_default();
-        addresses.as_chunks().0.iter().for_each(|octets| seen.address(Addr::v6(*octets)));
+        addresses.as_chunks().0.iter().for_each(|bytes| seen.address(Addr::v6(*bytes)));
     }
 }
 
@@ -93,8 +93,8 @@ pub(super) fn arp<S: Seen>(bytes: &[u8], seen: S) {
     {
         let hardware_len = usize::from(hardware_len);
         for at in [8 + hardware_len, 12 + 2 * hardware_len] {
-            if let Some(octets) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-                seen.address(Addr::v4(*octets));
+            if let Some(bytes) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+                seen.address(Addr::v4(*bytes));
             }
         }
     }

@@ -16,7 +16,7 @@ pub(super) const SCTP: u8 = 132;
 const TCP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 const SCTP_BYTES: usize = 12;
-/// Type, code, checksum, and the four octets whose meaning the type decides.
+/// Type, code, checksum, and the four bytes whose meaning the type decides.
 const ICMP_BYTES: usize = 8;
 
 /// The packet of a TCP or UDP header that is there as a whole and in order, and that can't be a

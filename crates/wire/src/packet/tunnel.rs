@@ -132,7 +132,7 @@ fn gre<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip>
     }
 }
 
-/// ERSPAN type III: 12 octets, 8 more when the last bit is set; the frame inside is Ethernet or IP.
+/// ERSPAN type III: 12 bytes, 8 more when the last bit is set; the frame inside is Ethernet or IP.
 fn erspan_iii<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let word = u16_at(span.bytes(frame), 10).ok_or(Skip::TunnelMalformed)?;
     let header_len = if word & 1 == 1 { 20 } else { 12 };
@@ -144,7 +144,7 @@ fn erspan_iii<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet
     }
 }
 
-/// VXLAN (RFC 7348): the I flag must be set, the reserved octet at the end 0.
+/// VXLAN (RFC 7348): the I flag must be set, the reserved byte at the end 0.
 fn vxlan<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame) {
         &[flags, _, _, _, high, middle, low, 0, ..] if flags & 0x08 != 0 => {

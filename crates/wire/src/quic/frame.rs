@@ -41,7 +41,7 @@ pub(super) fn for_each_google_crypto(
     const GOOGLE_CRYPTO: u8 = 0x08;
     while let Some((&kind, rest)) = payload.split_first() {
         match kind {
-            0 => payload = &rest[rest.iter().position(|&octet| octet != 0).unwrap_or(rest.len())..],
+            0 => payload = &rest[rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len())..],
             GOOGLE_PING => payload = rest,
             GOOGLE_CRYPTO => {
                 let Some(((offset, data), behind)) = crypto(rest) else { return true };
@@ -73,7 +73,7 @@ fn next_frame(payload: &[u8]) -> Option<(Option<Crypto<'_>>, &[u8])> {
     match kind {
         // Padding comes by the hundred.
         PADDING => {
-            let padding = rest.iter().position(|&octet| octet != 0).unwrap_or(rest.len());
+            let padding = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
             Some((None, &rest[padding..]))
         }
         PING => Some((None, rest)),
@@ -83,7 +83,7 @@ fn next_frame(payload: &[u8]) -> Option<(Option<Crypto<'_>>, &[u8])> {
             let (_, rest) = varint(rest)?;
             let (ranges, rest) = varint(rest)?;
             let (_, mut rest) = varint(rest)?;
-            // Each varint takes an octet at least, so this ends with the payload.
+            // Each varint takes a byte at least, so this ends with the payload.
             for _ in 0..ranges {
                 (_, rest) = varint(rest)?;
                 (_, rest) = varint(rest)?;

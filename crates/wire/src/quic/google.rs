@@ -82,7 +82,7 @@ pub(super) fn hello(message: &[u8]) -> Initial<'_> {
     let mut server_name = None;
     for entry in index.chunks_exact(8) {
         let (tag, end) = entry.split_at(4);
-        let end = end.iter().rev().fold(0, |end, &octet| end << 8 | usize::from(octet));
+        let end = end.iter().rev().fold(0, |end, &byte| end << 8 | usize::from(byte));
         if end < begin || end > HELLO_BYTES_MAX {
             return Initial::Malformed;
         }

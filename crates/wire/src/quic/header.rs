@@ -3,7 +3,7 @@
 /// Longest connection ID of the versions read here.
 const CONNECTION_ID_BYTES_MAX: usize = 20;
 
-/// Octets behind the start of the packet number that header protection needs: four, and a sample
+/// Bytes behind the start of the packet number that header protection needs: four, and a sample
 /// of sixteen (RFC 9001, section 5.4.2).
 const PROTECTED_BYTES_MIN: usize = 20;
 
@@ -78,7 +78,7 @@ pub(super) struct Header<'a> {
     pub(super) destination_id: &'a [u8],
     /// Where in the packet the packet number begins.
     pub(super) packet_number_at: usize,
-    /// Octets of the packet with its header; what follows is the next packet.
+    /// Bytes of the packet with its header; what follows is the next packet.
     pub(super) packet_bytes: usize,
 }
 
@@ -128,6 +128,6 @@ fn connection_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&first, _) = bytes.split_first()?;
     let (raw, rest) = bytes.split_at_checked(1 << (first >> 6))?;
-    let value = raw.iter().fold(0, |value, &octet| (value << 8) | u64::from(octet));
+    let value = raw.iter().fold(0, |value, &byte| (value << 8) | u64::from(byte));
     Some((value & (u64::MAX >> (66 - 8 * raw.len())), rest))
 }

@@ -132,8 +132,8 @@ impl Keys {
     }
 }
 
-fn xor(octets: &mut [u8], mask: &[u8]) {
-    octets.iter_mut().zip(mask).for_each(|(octet, mask)| *octet ^= mask);
+fn xor(bytes: &mut [u8], mask: &[u8]) {
+    bytes.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
 }
 
 /// HKDF-Expand-Label without context (RFC 8446, section 7.1).

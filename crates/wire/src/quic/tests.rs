@@ -73,7 +73,7 @@ fn keys_of_the_rfcs() {
 }
 
 /// The client's Initial of RFC 9001, A.2, and the same of RFC 9369, A.2: sealing it gives the
-/// octets printed there, and the assembler reads its name.
+/// bytes printed there, and the assembler reads its name.
 #[test]
 fn packets_of_the_rfcs() {
     let frame = hex("060040f1010000ed0303ebf8fa56f12939b9584a3896472ec40bb863cfd3e868
@@ -306,12 +306,12 @@ fn headers() {
     let packet = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &[1]);
     assert!(looks_like_initial(&packet));
     for len in 0..packet.len() {
-        assert!(!looks_like_initial(&packet[..len]), "cut to {len} octets");
+        assert!(!looks_like_initial(&packet[..len]), "cut to {len} bytes");
         assert_eq!(Assembler::new().push(&packet[..len]), Initial::NotQuic);
     }
-    let changed = |at: usize, octet: u8| {
+    let changed = |at: usize, byte: u8| {
         let mut packet = packet.clone();
-        packet[at] = octet;
+        packet[at] = byte;
         packet
     };
     for (what, other) in [
@@ -327,7 +327,7 @@ fn headers() {
         assert!(!looks_like_initial(&other), "{what}");
         assert_eq!(Assembler::new().push(&other), Initial::NotQuic, "{what}");
     }
-    // A connection ID of 21 octets, where all lengths fit.
+    // A connection ID of 21 bytes, where all lengths fit.
     let mut long_id = hex("c3 00000001 15");
     long_id.extend_from_slice(&[0; 21]);
     long_id.extend(hex("00 00 14"));
@@ -422,7 +422,7 @@ proptest! {
         prop_assert_eq!(sent, count);
     }
 
-    /// A packet with any octet changed names nothing.
+    /// A packet with any byte changed names nothing.
     #[test]
     fn altered_packets(at in any::<prop::sample::Index>(), change in 1u8..) {
         let mut packet = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &crypto(0, &message(&[sni(&[(0, NAME)])])));

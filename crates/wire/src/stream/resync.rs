@@ -1,12 +1,12 @@
 //! Finding the next DNS message in a TCP stream after a hole.
 //!
-//! DNS over TCP puts a two-octet length before each message (RFC 1035, section 4.2.2). When octets
+//! DNS over TCP puts a two-byte length before each message (RFC 1035, section 4.2.2). When bytes
 //! are missing, the place of the next length is unknown. Senders usually begin a segment with a
 //! length, so the first offset tried is 0; then each following one is, up to [`SCAN_BYTES_MAX`].
 //!
 //! What is found is *plausible*, not proven: a parser still has to agree. The test therefore asks
 //! for much: a question that ends inside the message, counts that the length can hold, flags that
-//! are in use, and, where there are more octets after the message, that they begin a message as
+//! are in use, and, where there are more bytes after the message, that they begin a message as
 //! well.
 
 use crate::read::{slice_at, u8_at, u16_at};
@@ -17,13 +17,13 @@ const SCAN_BYTES_MAX: usize = 2048;
 
 const HEADER_BYTES: usize = 12;
 
-/// A question of the root: one octet of name, type, class.
+/// A question of the root: one byte of name, type, class.
 const QUESTION_BYTES_MIN: usize = 5;
 
 /// A record of the root without data: name, type, class, TTL, length.
 const RECORD_BYTES_MIN: usize = 11;
 
-/// Where in `bytes` (the first octets after a hole) a DNS message with its two-octet length
+/// Where in `bytes` (the first bytes after a hole) a DNS message with its two-byte length
 /// plausibly begins.
 pub fn dns_resync(bytes: &[u8]) -> Option<usize> {
     let last = bytes.len().min(SCAN_BYTES_MAX);
@@ -46,7 +46,7 @@ fn begins_message(framed: &[u8]) -> bool {
     }
 }
 
-/// Judges the twelve octets of a header (RFC 1035, section 4.1.1) for a message of `length`.
+/// Judges the twelve bytes of a header (RFC 1035, section 4.1.1) for a message of `length`.
 fn is_plausible_header(message: &[u8], length: usize) -> bool {
     let Some(flags) = u16_at(message, 2) else { return false };
     let count = |offset| u16_at(message, offset).map(usize::from);
@@ -101,7 +101,7 @@ mod tests {
 
     fn query(name: &[u8]) -> Vec<u8> {
         let mut message = vec![0, 0, 0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        for label in name.split(|&octet| octet == b'.') {
+        for label in name.split(|&byte| byte == b'.') {
             message.push(label.len() as u8);
             message.extend_from_slice(label);
         }
@@ -136,15 +136,14 @@ mod tests {
     fn implausible_messages() {
         let sound = query(b"www.example.com");
         let last = sound.len() - 1;
-        for (at, octet) in [(4, 0x31), (5, 1), (5, 0x40), (7, 2), (9, 9), (last, 7), (last - 1, 1)]
-        {
+        for (at, byte) in [(4, 0x31), (5, 1), (5, 0x40), (7, 2), (9, 9), (last, 7), (last - 1, 1)] {
             let mut message = sound.clone();
-            message[at] = octet;
-            assert_eq!(dns_resync(&message), None, "octet {at} is {octet}");
+            message[at] = byte;
+            assert_eq!(dns_resync(&message), None, "byte {at} is {byte}");
         }
         let labels = ["label"; 43].join(".");
         assert_eq!(dns_resync(&query(labels.as_bytes())[..200]), Some(0));
-        assert_eq!(dns_resync(&query(labels.as_bytes())), None, "259 octets of name");
+        assert_eq!(dns_resync(&query(labels.as_bytes())), None, "259 bytes of name");
     }
 
     /// A message whose follower is no message is not believed.

@@ -34,11 +34,11 @@ fn usual_hello() {
     assert_eq!(hello.alpn_first.as_deref(), Some(&b"h2"[..]));
     assert!(hello.ech);
     for len in 0..bytes.len() {
-        assert_eq!(client_hello(&bytes[..len]), Hello::NeedMore, "{len} octets");
+        assert_eq!(client_hello(&bytes[..len]), Hello::NeedMore, "{len} bytes");
     }
 }
 
-/// However the message is spread over records, also one octet each, the answer is the same;
+/// However the message is spread over records, also one byte each, the answer is the same;
 /// too many records are refused.
 #[test]
 fn spread_over_records() {
@@ -52,7 +52,7 @@ fn spread_over_records() {
         let hello = found(&bytes);
         assert_eq!(hello.server_name.as_deref(), Some(&b"www.Example.com"[..]), "step {step}");
         for len in 0..bytes.len() {
-            assert_eq!(client_hello(&bytes[..len]), Hello::NeedMore, "{len} octets");
+            assert_eq!(client_hello(&bytes[..len]), Hello::NeedMore, "{len} bytes");
         }
     }
     let mut mixed = record(&whole[..50]);
@@ -82,7 +82,7 @@ fn cut_hello() {
     }
 }
 
-/// What is no client of TLS is told by its first octets.
+/// What is no client of TLS is told by its first bytes.
 #[test]
 fn not_tls() {
     for bytes in [
@@ -125,7 +125,7 @@ fn contradictions() {
     block_length[48] += 1;
     let mut old_version = message(&[]);
     old_version[4] = 2;
-    // The octets of the random value become those of a session ID that is too long.
+    // The bytes of the random value become those of a session ID that is too long.
     let mut session_id = message(&[]);
     session_id.splice(38..39, std::iter::once(33).chain([0; 33]));
     session_id[3] += 33;

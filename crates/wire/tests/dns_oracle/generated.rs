@@ -39,11 +39,11 @@ fn service() -> impl Strategy<Value = SVCB> {
                 params.push((SvcParamKey::Alpn, SvcParamValue::Alpn(alpn)));
             }
             if !v4.is_empty() {
-                let hint = IpHint(v4.into_iter().map(|octets| A(octets.into())).collect());
+                let hint = IpHint(v4.into_iter().map(|bytes| A(bytes.into())).collect());
                 params.push((SvcParamKey::Ipv4Hint, SvcParamValue::Ipv4Hint(hint)));
             }
             if !v6.is_empty() {
-                let hint = IpHint(v6.into_iter().map(|octets| AAAA(octets.into())).collect());
+                let hint = IpHint(v6.into_iter().map(|bytes| AAAA(bytes.into())).collect());
                 params.push((SvcParamKey::Ipv6Hint, SvcParamValue::Ipv6Hint(hint)));
             }
             SVCB::new(priority, target, params)
@@ -52,8 +52,8 @@ fn service() -> impl Strategy<Value = SVCB> {
 
 fn data() -> impl Strategy<Value = RData> {
     prop_oneof![
-        3 => any::<[u8; 4]>().prop_map(|octets| RData::A(A(octets.into()))),
-        2 => any::<[u8; 16]>().prop_map(|octets| RData::AAAA(AAAA(octets.into()))),
+        3 => any::<[u8; 4]>().prop_map(|bytes| RData::A(A(bytes.into()))),
+        2 => any::<[u8; 16]>().prop_map(|bytes| RData::AAAA(AAAA(bytes.into()))),
         4 => name().prop_map(|name| RData::CNAME(CNAME(name))),
         1 => name().prop_map(|name| RData::PTR(PTR(name))),
         1 => name().prop_map(|name| RData::NS(NS(name))),
@@ -188,7 +188,7 @@ proptest! {
         }
     }
 
-    /// Where both read a message with octets changed anywhere, both read the same; hickory may
+    /// Where both read a message with bytes changed anywhere, both read the same; hickory may
     /// refuse more (it checks data of types that we pass over).
     #[test]
     fn mutations_read_alike(message in message(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {

@@ -29,7 +29,7 @@ struct Client {
     recursion_desired: bool,
     authentic_data: bool,
     checking_disabled: bool,
-    /// UDP octets, DO.
+    /// UDP bytes, DO.
     edns: Option<(u16, bool)>,
     /// Letters of the name that are turned over.
     case: u64,
@@ -65,9 +65,9 @@ impl Client {
         let mut at = 12;
         while bytes[at] != 0 {
             let end = at + 1 + usize::from(bytes[at]);
-            for (place, octet) in bytes[..end].iter_mut().enumerate().skip(at + 1) {
-                if octet.is_ascii_alphabetic() && self.case >> (place % 64) & 1 == 1 {
-                    *octet ^= 0x20;
+            for (place, byte) in bytes[..end].iter_mut().enumerate().skip(at + 1) {
+                if byte.is_ascii_alphabetic() && self.case >> (place % 64) & 1 == 1 {
+                    *byte ^= 0x20;
                 }
             }
             at = end;
@@ -152,9 +152,9 @@ proptest! {
         prop_assert_eq!(canonical(theirs.queries[0].name()), canonical(&name));
     }
 
-    /// No octets make a reader panic; what is refused is refused with a part of what came.
+    /// No bytes make a reader panic; what is refused is refused with a part of what came.
     #[test]
-    fn any_octets_as_a_query(
+    fn any_bytes_as_a_query(
         name in name(),
         client in client(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
@@ -278,7 +278,7 @@ proptest! {
         }
     }
 
-    /// Octets of a response changed anywhere: nothing panics, and what is rendered nevertheless is
+    /// Bytes of a response changed anywhere: nothing panics, and what is rendered nevertheless is
     /// written for any client within its room, and can be read whole. Invariants 1 and 2 of
     /// `rendered`.
     #[test]
@@ -314,7 +314,7 @@ proptest! {
         let room = if bytes_max < question_end + OPT_BYTES { 65_535 } else { bytes_max };
         let reply = Reply { bytes_max: room, ..reply };
         let len = write(renderer.stored(), &query, &reply, &mut out).expect("room");
-        prop_assert!(len <= room && out[len..].iter().all(|&octet| octet == 0xee));
+        prop_assert!(len <= room && out[len..].iter().all(|&byte| byte == 0xee));
         let whole = view::ours_without_data(&out[..len]);
         prop_assert!(whole.is_ok(), "{facts:?} {whole:?}");
     }
@@ -352,7 +352,7 @@ proptest! {
         let len = write(&stored, &query, &reply, &mut out).unwrap_or(0);
         prop_assert!(len <= bytes_max.min(600));
         if len > 0 {
-            prop_assert!(out[len..].iter().all(|&octet| octet == 0xee));
+            prop_assert!(out[len..].iter().all(|&byte| byte == 0xee));
             prop_assert_eq!(&out[12..12 + query.question().len()], query.question());
         }
     }

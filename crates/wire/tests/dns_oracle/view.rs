@@ -40,9 +40,9 @@ pub fn canonical(name: &TheirName) -> Vec<u8> {
     let labels: Vec<Vec<u8>> = name
         .iter()
         .map(|label| {
-            let escape = |&octet: &u8| match octet {
-                b'.' | b'\\' => vec![b'\\', octet],
-                _ => vec![octet.to_ascii_lowercase()],
+            let escape = |&byte: &u8| match byte {
+                b'.' | b'\\' => vec![b'\\', byte],
+                _ => vec![byte.to_ascii_lowercase()],
             };
             label.iter().flat_map(escape).collect()
         })

@@ -53,7 +53,7 @@ pub mod layer {
         ipv4_with(net, protocol, &[], 0, inside)
     }
 
-    /// With options (a multiple of four octets) and the fragment word.
+    /// With options (a multiple of four bytes) and the fragment word.
     pub fn ipv4_with(
         net: u8,
         protocol: u8,

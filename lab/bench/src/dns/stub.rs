@@ -83,7 +83,7 @@ pub fn stub(
         for message in incoming.messages() {
             let Some(slot) = outgoing.slot() else { break };
             let local = message.route.local.map(|local| local.address);
-            let Some((length, is_address)) = answer(message.octets, local, options, slot) else {
+            let Some((length, is_address)) = answer(message.bytes, local, options, slot) else {
                 others += 1;
                 continue;
             };

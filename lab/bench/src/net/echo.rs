@@ -30,8 +30,8 @@ pub fn echo(
         }
         for message in incoming.messages() {
             let Some(slot) = outgoing.slot() else { break };
-            let length = message.octets.len();
-            slot[..length].copy_from_slice(message.octets);
+            let length = message.bytes.len();
+            slot[..length].copy_from_slice(message.bytes);
             let longer = answer_bytes(length).clamp(length, MESSAGE_BYTES_MAX);
             outgoing.commit(longer, Some(&message.route));
         }

@@ -319,14 +319,14 @@ impl Generator {
             let Asker { slots, in_flight, .. } = &mut self.sockets[socket];
             let mask = slots.len() - 1;
             for message in self.incoming.messages() {
-                let id = message.octets.first_chunk().map(|id| u16::from_be_bytes(*id));
+                let id = message.bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
                 let slot = id.map(|id| (id, &mut slots[usize::from(id) & mask]));
                 let Some((_, slot)) = slot.filter(|(id, s)| s.since_ns != FREE && s.id == *id)
                 else {
                     self.found.unexpected += 1;
                     continue;
                 };
-                if !check(slot.tag, message.octets) {
+                if !check(slot.tag, message.bytes) {
                     // It stays in flight: the right answer may come yet.
                     self.found.wrong += 1;
                     continue;

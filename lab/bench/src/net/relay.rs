@@ -47,13 +47,13 @@ pub fn relay(
     while !stop.load(Ordering::Relaxed) {
         let questions = incoming.recv(socket)?;
         for message in incoming.messages() {
-            let Some((&id, rest)) = message.octets.split_first_chunk() else { continue };
+            let Some((&id, rest)) = message.bytes.split_first_chunk() else { continue };
             let Some(slot) = outgoing.slot() else { break };
             next = next.wrapping_add(1);
             waiting[usize::from(next)] = Some(Waiting { id, route: message.route });
             slot[..2].copy_from_slice(&next.to_be_bytes());
-            slot[2..message.octets.len()].copy_from_slice(rest);
-            outgoing.commit(message.octets.len(), None);
+            slot[2..message.bytes.len()].copy_from_slice(rest);
+            outgoing.commit(message.bytes.len(), None);
         }
         if questions > 0 {
             outgoing.send(&upstream);
@@ -63,12 +63,12 @@ pub fn relay(
         // An upstream that is not there yet has refused: its clients ask again.
         let answers = incoming.recv(&upstream).unwrap_or(0);
         for message in incoming.messages() {
-            let Some((&id, rest)) = message.octets.split_first_chunk() else { continue };
+            let Some((&id, rest)) = message.bytes.split_first_chunk() else { continue };
             let Some(asker) = waiting[usize::from(u16::from_be_bytes(id))].take() else { continue };
             let Some(slot) = outgoing.slot() else { break };
             slot[..2].copy_from_slice(&asker.id);
-            slot[2..message.octets.len()].copy_from_slice(rest);
-            outgoing.commit(message.octets.len(), Some(&asker.route));
+            slot[2..message.bytes.len()].copy_from_slice(rest);
+            outgoing.commit(message.bytes.len(), Some(&asker.route));
         }
         if answers > 0 {
             served.answers += outgoing.send(socket).sent as u64;

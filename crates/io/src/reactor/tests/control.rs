@@ -20,7 +20,7 @@ fn pausing_holds_back() {
     by_each_way(|options| {
         let (mut theirs, ours) = pair();
         let mut one = Loop::new(&options);
-        let all = octets(2 << 20, 3);
+        let all = bytes(2 << 20, 3);
         let said = all.clone();
         one.reactor.receive(&ours, 1).unwrap();
         let peer = std::thread::spawn(move || {
@@ -30,8 +30,8 @@ fn pausing_holds_back() {
         let (mut heard, mut count) = (Vec::new(), 0);
         while heard.len() < all.len() {
             one.until(|reactor, told| match told {
-                Told::Received(1, octets) => {
-                    heard.extend(octets);
+                Told::Received(1, bytes) => {
+                    heard.extend(bytes);
                     count += 1;
                     // Within one walk it is as if nothing had been said.
                     reactor.pause(&ours, 1);
@@ -44,8 +44,8 @@ fn pausing_holds_back() {
                 one.reactor.pause(&ours, 1);
                 while let told @ [_, ..] = &one.turn(Duration::from_millis(2))[..] {
                     for told in told {
-                        let Told::Received(1, octets) = told else { panic!("{told:?}") };
-                        heard.extend(octets);
+                        let Told::Received(1, bytes) = told else { panic!("{told:?}") };
+                        heard.extend(bytes);
                     }
                 }
                 one.stays_silent();
@@ -173,7 +173,7 @@ fn wakers_are_heard_once() {
 fn closing_ends_what_is_under_way() {
     by_each_way(|options| {
         let mut one = Loop::new(&options);
-        let all = octets(12 << 20, 5);
+        let all = bytes(12 << 20, 5);
         let mut numbers = Vec::new();
         for token in 1..=20 {
             let (mut theirs, ours) = pair();
@@ -188,7 +188,7 @@ fn closing_ends_what_is_under_way() {
             one.reactor.close(ours, token);
             one.stays_silent();
             let mut heard = Vec::new();
-            // With octets unread at our end, theirs is a reset.
+            // With bytes unread at our end, theirs is a reset.
             let end = theirs.read_to_end(&mut heard);
             assert!(token % 2 == 0 || end.is_ok(), "{end:?}");
             assert!(heard.len() < all.len() && all.starts_with(&heard));
@@ -213,22 +213,22 @@ fn many_share_few_buffers() {
         let mut others = Vec::new();
         for token in 1..=100 {
             let (mut theirs, ours) = pair();
-            theirs.write_all(&octets(1000, token)).unwrap();
+            theirs.write_all(&bytes(1000, token)).unwrap();
             many.reactor.receive(&ours, token).unwrap();
             others.push((theirs, ours));
         }
         let mut heard = vec![Vec::new(); 101];
         let mut left = 100;
         many.until(|_, told| {
-            let Told::Received(token, octets) = told else { panic!("{told:?}") };
+            let Told::Received(token, bytes) = told else { panic!("{told:?}") };
             let heard = &mut heard[token as usize];
-            heard.extend(octets);
+            heard.extend(bytes);
             left -= usize::from(token > 0 && heard.len() == 1000);
             left == 0
         });
         assert!(heard[0].len() < LOUD_BYTES / 8, "{} of it", heard[0].len());
         for (token, heard) in (0..).zip(&heard).skip(1) {
-            assert!(*heard == octets(1000, token));
+            assert!(*heard == bytes(1000, token));
         }
         many.reactor.close(loud_ours, 0);
         for (token, (_, ours)) in (1..).zip(others) {
@@ -267,16 +267,16 @@ fn unlistening_ends() {
 }
 
 /// Events that were not walked are given again, before anything else is done, and outlive the
-/// reactor with their octets. Invariant 1.
+/// reactor with their bytes. Invariant 1.
 #[test]
 fn events_are_the_batchs() {
     by_each_way(|options| {
         let (mut theirs, ours) = pair();
         let mut one = Loop::new(&options);
-        let said = octets(3000, 1);
+        let said = bytes(3000, 1);
         theirs.write_all(&said).unwrap();
         one.reactor.receive(&ours, 1).unwrap();
-        let _ = one.reactor.send(&ours, 1, octets(12 << 20, 2));
+        let _ = one.reactor.send(&ours, 1, bytes(12 << 20, 2));
         while one.batch.is_empty() {
             one.reactor.wait(&mut one.batch, Some(LONG)).unwrap();
         }
@@ -287,8 +287,8 @@ fn events_are_the_batchs() {
         drop(reactor);
         let mut other = Loop::new(&options);
         other.stays_silent();
-        let Some(Event::Received { token: 1, octets }) = batch.next() else { panic!() };
-        assert!(said.starts_with(octets));
+        let Some(Event::Received { token: 1, bytes }) = batch.next() else { panic!() };
+        assert!(said.starts_with(bytes));
     });
 }
 
@@ -328,7 +328,7 @@ fn reactors_move_before_they_wait() {
 fn sends_do_not_overlap() {
     let (_theirs, ours) = pair();
     let (mut reactor, _batch) = Reactor::new(&Options::default()).unwrap();
-    assert!(matches!(reactor.send(&ours, 1, octets(12 << 20, 5)), Sending::Later));
+    assert!(matches!(reactor.send(&ours, 1, bytes(12 << 20, 5)), Sending::Later));
     let _ = reactor.send(&ours, 1, b"more".to_vec());
 }
 
@@ -394,7 +394,7 @@ fn reactors_stay_where_they_waited() {
         let mut one = Loop::new(&options);
         let (_theirs, ours) = pair();
         one.reactor.receive(&ours, 1).unwrap();
-        assert!(matches!(one.reactor.send(&ours, 1, octets(12 << 20, 5)), Sending::Later));
+        assert!(matches!(one.reactor.send(&ours, 1, bytes(12 << 20, 5)), Sending::Later));
         one.stays_silent();
         let is_epoll = one.reactor.backend() == Backend::Epoll;
         let elsewhere = std::thread::spawn(move || {

@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A connection, both ends of it, and counts of what each has said and heard: what is said is the
-/// same endless row of octets, so counts and a comparison say all.
+/// same endless row of bytes, so counts and a comparison say all.
 struct Connection {
     theirs: TcpStream,
     ours: OwnedFd,
@@ -49,7 +49,7 @@ struct Connection {
     we_said: usize,
     we_heard: usize,
     is_sending: bool,
-    /// Octets to read directly, where that is being waited for.
+    /// Bytes to read directly, where that is being waited for.
     direct: Option<usize>,
     is_finished: bool,
 }
@@ -57,12 +57,12 @@ struct Connection {
 const ROW_BYTES: usize = 1 << 20;
 
 fn row() -> Vec<u8> {
-    octets(ROW_BYTES, 77)
+    bytes(ROW_BYTES, 77)
 }
 
-/// Whether octets are those of the row from `at` on.
-fn is_of_row(row: &[u8], at: usize, octets: &[u8]) -> bool {
-    octets.iter().enumerate().all(|(index, octet)| *octet == row[(at + index) % ROW_BYTES])
+/// Whether bytes are those of the row from `at` on.
+fn is_of_row(row: &[u8], at: usize, bytes: &[u8]) -> bool {
+    bytes.iter().enumerate().all(|(index, byte)| *byte == row[(at + index) % ROW_BYTES])
 }
 
 fn from_row(row: &[u8], at: usize, bytes: usize) -> Vec<u8> {
@@ -99,14 +99,14 @@ impl Connection {
     fn act(&mut self, reactor: &mut Reactor, row: &[u8], step: &Step) {
         match *step {
             Step::TheySay { bytes } => {
-                let octets = from_row(row, self.they_said, bytes);
-                self.they_said += tcp::write(&self.theirs, &octets).unwrap_or(0);
+                let sent = from_row(row, self.they_said, bytes);
+                self.they_said += tcp::write(&self.theirs, &sent).unwrap_or(0);
             }
             Step::TheyHear { bytes } => self.they_hear(row, bytes),
             Step::WeSay { bytes } if !self.is_sending => {
-                let octets = from_row(row, self.we_said, bytes);
+                let sent = from_row(row, self.we_said, bytes);
                 self.we_said += bytes;
-                match reactor.send(&self.ours, self.token, octets) {
+                match reactor.send(&self.ours, self.token, sent) {
                     Sending::Done => {}
                     Sending::Later => self.is_sending = true,
                     Sending::Failed(error) => panic!("{error}"),
@@ -128,9 +128,9 @@ impl Connection {
 
     fn hear(&mut self, row: &[u8], told: Told) {
         match told {
-            Told::Received(_, octets) => {
-                assert!(is_of_row(row, self.we_heard, &octets));
-                self.we_heard += octets.len();
+            Told::Received(_, bytes) => {
+                assert!(is_of_row(row, self.we_heard, &bytes));
+                self.we_heard += bytes.len();
             }
             Told::Ready(..) => {
                 let mut room = vec![0; self.direct.take().expect("it is asked for")];

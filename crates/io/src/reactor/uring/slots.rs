@@ -13,7 +13,7 @@ use super::super::pool::Pool;
 use super::state::{Kind, State, name};
 use super::{Queue, raw};
 
-/// Most octets that one operation sends: below what the kernel cuts at.
+/// Most bytes that one operation sends: below what the kernel cuts at.
 const SENT_BYTES_MAX: usize = 1 << 30;
 
 /// A send under way.
@@ -21,7 +21,7 @@ const SENT_BYTES_MAX: usize = 1 << 30;
 pub(super) struct Outgoing {
     index: usize,
     generation: u32,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     sent: usize,
 }
 
@@ -34,8 +34,8 @@ pub(super) struct Listener {
 }
 
 impl State {
-    /// Keeps octets to send: their slot.
-    pub(super) fn begin_send(&mut self, fd: BorrowedFd<'_>, token: u64, octets: Vec<u8>) -> usize {
+    /// Keeps bytes to send: their slot.
+    pub(super) fn begin_send(&mut self, fd: BorrowedFd<'_>, token: u64, bytes: Vec<u8>) -> usize {
         let slot = self.sends_free.pop().unwrap_or_else(|| {
             self.sends.push(None);
             self.sends.len() - 1
@@ -44,14 +44,14 @@ impl State {
         assert!(socket.sending.is_none(), "one send of a socket at a time");
         socket.sending = Some(slot);
         let (index, generation) = (index_of(&fd), socket.generation);
-        self.sends[slot] = Some(Outgoing { index, generation, octets, sent: 0 });
+        self.sends[slot] = Some(Outgoing { index, generation, bytes, sent: 0 });
         slot
     }
 
     /// Sends what is left of a slot.
     pub(super) fn push_send(&mut self, slot: usize, queue: &mut Queue) {
         let Some(outgoing) = &self.sends[slot] else { return };
-        let left = &outgoing.octets[outgoing.sent..];
+        let left = &outgoing.bytes[outgoing.sent..];
         let count = left.len().min(SENT_BYTES_MAX) as u32;
         // With MSG_WAITALL the kernel itself goes on where there was room for a part only.
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
@@ -90,7 +90,7 @@ impl State {
                 Ok(0) => Item::Failed { token, error: io::ErrorKind::WriteZero.into() },
                 Ok(count) => {
                     outgoing.sent += count as usize;
-                    if outgoing.sent < outgoing.octets.len() {
+                    if outgoing.sent < outgoing.bytes.len() {
                         self.sends[slot] = Some(outgoing);
                         return self.sends_again.push(slot);
                     }
@@ -106,7 +106,7 @@ impl State {
             batch.items.push_back(item);
         }
         self.sends_free.push(slot);
-        pool.give_back(outgoing.octets);
+        pool.give_back(outgoing.bytes);
     }
 
     pub(super) fn listen(&mut self, socket: OwnedFd, token: u64) {

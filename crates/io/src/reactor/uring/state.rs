@@ -65,7 +65,7 @@ pub(super) struct Socket {
     is_listed: bool,
     pub(super) should_receive: bool,
     pub(super) receiving: Phase,
-    /// Whether octets have come since receiving began.
+    /// Whether bytes have come since receiving began.
     has_received: bool,
     pub(super) watched: Option<Interest>,
     pub(super) watching: Phase,
@@ -287,7 +287,7 @@ fn received(socket: &mut Socket, result: io::Result<u32>, at: usize) -> Option<I
         }
         Ok(count) => {
             socket.has_received = true;
-            Some(Item::Received { token, at, bytes: count as usize })
+            Some(Item::Received { token, at, len: count as usize })
         }
         Err(error) => match error.raw_os_error() {
             // Buffers ran out: it is begun again when they are back.

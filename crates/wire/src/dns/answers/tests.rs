@@ -199,7 +199,7 @@ fn dname() {
     assert_eq!(labels_below(br"w\\.old.test", b"old.test"), Some(&br"w\\"[..]));
 }
 
-/// A DNAME that would make a name of more than 255 octets makes none (RFC 6672, section 2.2).
+/// A DNAME that would make a name of more than 255 bytes makes none (RFC 6672, section 2.2).
 #[test]
 fn dname_too_long() {
     let long = [["a".repeat(62).as_str(); 3].join("."), "b".repeat(59)].join(".");
@@ -383,7 +383,7 @@ fn bounds() {
 #[test]
 fn linear_time() {
     let cost = |records: usize| {
-        // The ladder lies in the data of a first record: 12 + 5 octets, then 11 of its head.
+        // The ladder lies in the data of a first record: 12 + 5 bytes, then 11 of its head.
         let first_rung = HEADER_BYTES + 5 + 11;
         let mut ladder = vec![0, 0];
         let mut under = first_rung;

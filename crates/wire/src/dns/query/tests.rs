@@ -63,15 +63,15 @@ fn only_the_name_is_folded() {
     assert_eq!(key.as_bytes(), b"\x04@[`\xc4\0AZAZ");
 }
 
-/// Names of every length up to 255 octets are folded as the obvious loop folds them, also where the
-/// buffer held another name before; one octet more is no name.
+/// Names of every length up to 255 bytes are folded as the obvious loop folds them, also where the
+/// buffer held another name before; one byte more is no name.
 #[test]
 fn every_length() {
     let mut key = KeyBuf::new();
     for name_bytes in (3..=256usize).rev() {
         let mut name = Vec::new();
         while name.len() + 1 < name_bytes {
-            // A last label would have no octet where one place was left.
+            // A last label would have no byte where one place was left.
             let room = name_bytes - 2 - name.len();
             let length = if room == 64 { 62 } else { room.min(63) };
             name.push(length as u8);
@@ -108,7 +108,7 @@ fn refusals() {
     assert_eq!(refusal(&good), None);
     for bytes in (0..good.len()).map(|end| &good[..end]) {
         let short = if bytes.len() < 12 { Refusal::Silence } else { Refusal::Malformed };
-        assert_eq!(refusal(bytes), Some(short), "{} octets", bytes.len());
+        assert_eq!(refusal(bytes), Some(short), "{} bytes", bytes.len());
     }
     for (flags, counts, body, expected) in [
         ([0x80, 0], [1, 0, 0, 0], QUESTION, Some(Refusal::Silence)),

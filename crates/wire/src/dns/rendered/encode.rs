@@ -3,10 +3,10 @@
 //! Names are compressed against all that was written before (RFC 1035, section 4.1.4), whatever
 //! their case: owners, and within data those types that may be (RFC 3597, section 4). The places of
 //! names are kept in a small table by the hash of what begins there. A full table, or a hash that
-//! meets another, costs octets of the message, never its meaning: a pointer is written only after
+//! meets another, costs bytes of the message, never its meaning: a pointer is written only after
 //! what it leads to was compared.
 //!
-//! Bounds: 2 KiB, and for each name its own octets and 127 looks into the table at most.
+//! Bounds: 2 KiB, and for each name its own bytes and 127 looks into the table at most.
 
 use super::super::name::walk_name;
 use super::super::rdata::layout;
@@ -29,7 +29,7 @@ struct Slot {
     place: u16,
 }
 
-/// Writes one message after the other; `base` octets of the buffer stand before the message.
+/// Writes one message after the other; `base` bytes of the buffer stand before the message.
 #[derive(Debug)]
 pub(super) struct Encoder {
     slots: [Slot; SLOTS],
@@ -43,7 +43,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Begins a message, of which `out` holds header and question behind `base` octets. The
+    /// Begins a message, of which `out` holds header and question behind `base` bytes. The
     /// question's name may be led to; it is the sender's matter that it is whole.
     pub fn begin(&mut self, out: &[u8], base: usize) -> Result<(), Unfit> {
         self.slots.fill(Slot::default());
@@ -56,7 +56,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends a record of `message`; where its TTL stands, counted from the message's first octet.
+    /// Appends a record of `message`; where its TTL stands, counted from the message's first byte.
     pub fn record(
         &mut self,
         message: &Message<'_>,
@@ -144,7 +144,7 @@ impl Encoder {
 struct WireName {
     bytes: [u8; NAME_WIRE_BYTES_MAX],
     labels: usize,
-    /// Where each label begins with its octet of length; then where the root stands.
+    /// Where each label begins with its byte of length; then where the root stands.
     starts: [u8; LABELS_MAX + 1],
     /// Of what begins with each label, in lower case.
     hashes: [u32; LABELS_MAX],
@@ -168,7 +168,7 @@ impl WireName {
     fn read(&mut self, message: &[u8], offset: usize) -> Result<usize, DnsError> {
         self.labels = 0;
         let WireName { bytes, labels, starts, .. } = self;
-        // Both bounds are kept by the walk: 255 octets with the root, and so 127 labels.
+        // Both bounds are kept by the walk: 255 bytes with the root, and so 127 labels.
         let end = walk_name(message, offset, |label, length| {
             let start = usize::from(starts[*labels]);
             bytes[start] = length as u8;
@@ -179,8 +179,8 @@ impl WireName {
         })?;
         let mut hash = 0x811c_9dc5;
         for label in (0..self.labels).rev() {
-            for &octet in &self.bytes[self.start(label)..self.start(label + 1)] {
-                hash = (hash ^ u32::from(octet.to_ascii_lowercase())).wrapping_mul(0x0100_0193);
+            for &byte in &self.bytes[self.start(label)..self.start(label + 1)] {
+                hash = (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193);
             }
             // The low bits choose the slot; the product leaves the high ones better mixed.
             hash ^= hash >> 15;

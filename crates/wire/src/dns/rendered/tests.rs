@@ -122,7 +122,7 @@ fn show(message: &Message<'_>, record: &Record) -> String {
     let mut at = record.rdata_offset;
     if let Some(layout) = layout(message, record).expect("sound data") {
         data.extend(
-            message.rdata(record)[..layout.before].iter().map(|octet| format!("{octet:02x}")),
+            message.rdata(record)[..layout.before].iter().map(|byte| format!("{byte:02x}")),
         );
         at += layout.before;
         for _ in 0..layout.names {
@@ -132,7 +132,7 @@ fn show(message: &Message<'_>, record: &Record) -> String {
             at = end;
         }
     }
-    data.extend(message.bytes()[at..record.rdata_end()].iter().map(|octet| format!("{octet:02x}")));
+    data.extend(message.bytes()[at..record.rdata_end()].iter().map(|byte| format!("{byte:02x}")));
     let section = ["an", "au", "ad"][record.section as usize];
     let (owner, rtype, ttl) = (read(record.owner_offset).0, record.rtype, record.ttl_raw);
     format!("{section} {owner} {rtype} {ttl} {data}")
@@ -161,7 +161,7 @@ fn facts(question: &[u8], rcode: u8, sections: [Records; 3], rules: &Rules) -> F
     rendered(&message, &asked(question, false), rules).expect("an answer").0
 }
 
-/// One answer octet by octet, as a resolver sends it and as a client gets it 20 seconds later, who
+/// One answer byte by byte, as a resolver sends it and as a client gets it 20 seconds later, who
 /// wrote the name in another case and speaks EDNS.
 #[test]
 fn golden() {
@@ -174,11 +174,11 @@ fn golden() {
         3, b'w', b'w', b'w', 7, b'e', b'x', b'a', b'm', b'p', b'l', b'e', 3, b'o', b'r', b'g', 0,
         0, 1, 0, 1,             // 29: A IN
         0xc0, 12,               // 33: the name asked
-        0, 5, 0, 1, 0, 0, 1, 0x2c, 0, 6, // CNAME IN, 300 s, 6 octets
+        0, 5, 0, 1, 0, 0, 1, 0x2c, 0, 6, // CNAME IN, 300 s, 6 bytes
         3, b'c', b'd', b'n', 0xc0, 16, // 45: cdn.example.org
         0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1, // 51: A IN, 60 s
         0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 2, // 67
-        0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 12, // 83: OPT, 1232 octets, 12 of options
+        0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 12, // 83: OPT, 1232 bytes, 12 of options
         0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, // a cookie, which is nobody else's
     ];
     let question = &upstream[12..33];
@@ -204,7 +204,7 @@ fn golden() {
     let client = [
         &[0xbe, 0xef, 0x01, 0x10, 0, 1, 0, 0, 0, 0, 0, 1][..], // RD; CD
         b"\x03wWw\x07eXaMpLe\x03oRg\0\0\x01\0\x01",
-        &[0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0], // 4096 octets; DO
+        &[0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0], // 4096 bytes; DO
     ]
     .concat();
     let reply = Reply { now_s: 0x0102_0304 + 20, ..REPLY };
@@ -214,7 +214,7 @@ fn golden() {
         &[0xc0, 12, 0, 5, 0, 1, 0, 0, 1, 0x18, 0, 6, 3, b'c', b'd', b'n', 0xc0, 16], // 280 s
         &[0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 40, 0, 4, 192, 0, 2, 1],                    // 40 s
         &[0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 40, 0, 4, 192, 0, 2, 2],
-        &[0, 0, 41, 4, 0xd0, 0, 0, 0x80, 0, 0, 0], // OPT: our 1232 octets, DO given back
+        &[0, 0, 41, 4, 0xd0, 0, 0, 0x80, 0, 0, 0], // OPT: our 1232 bytes, DO given back
     ];
     let answer = written(renderer.stored(), &client, &reply).expect("room");
     assert_eq!(answer, expected.concat());
@@ -242,11 +242,11 @@ fn what_answers_the_question() {
     assert_eq!(outcome(&|message| message[5] = 2), other, "two questions");
     assert_eq!(outcome(&|message| message[5] = 0), other, "data without a question");
     for len in 0..12 + question.len() {
-        assert_eq!(outcome(&|message| message.truncate(len)), other, "{len} octets");
+        assert_eq!(outcome(&|message| message.truncate(len)), other, "{len} bytes");
     }
     for len in 12 + question.len()..good.len() {
         let damaged = outcome(&|message| message.truncate(len));
-        assert!(matches!(damaged, Some(Unfit::Damaged(_))), "{len} octets: {damaged:?}");
+        assert!(matches!(damaged, Some(Unfit::Damaged(_))), "{len} bytes: {damaged:?}");
     }
     let cut = outcome(&|message| {
         message[2] |= 2;
@@ -681,7 +681,7 @@ fn other_questions() {
     for len in 0..stored.len() {
         let cut = &stored[..len];
         if let Some(answer) = written(cut, &query(&asks, None), &REPLY) {
-            assert!(answer.len() <= stored.len(), "no octets from beyond");
+            assert!(answer.len() <= stored.len(), "no bytes from beyond");
         }
     }
 }
@@ -970,7 +970,7 @@ fn aliases_that_do_not_lead_on() {
 #[test]
 fn names_made_of_ttls() {
     let asked_for = question("a.example", 15);
-    // Type, class, TTL, length: a pointer to the second octet of the TTL makes a name of `01 02
+    // Type, class, TTL, length: a pointer to the second byte of the TTL makes a name of `01 02
     // 00`, the label 02.
     let ttl = 0x0f01_0200;
     let fixed = 12 + asked_for.len() + 2 + 4 + 1;

@@ -11,9 +11,9 @@ use crate::read::{u16_at, u32_at};
 pub struct Reply<'a> {
     /// Seconds, by the clock that [`Renderer::render`](super::Renderer::render) was given.
     pub now_s: u32,
-    /// Octets of the answer at most: [`Query::udp_bytes_max`], or 65,535 on a stream.
+    /// Bytes of the answer at most: [`Query::udp_bytes_max`], or 65,535 on a stream.
     pub bytes_max: usize,
-    /// What OPT says that we take over UDP, octets.
+    /// What OPT says that we take over UDP, bytes.
     pub udp_bytes: u16,
     /// TTL of records whose time is over, seconds: 0, but where an answer is served though it is
     /// stale (RFC 8767, section 5, recommends 30).
@@ -25,7 +25,7 @@ pub struct Reply<'a> {
 
 /// Writes what is stored, as the answer to `query`, into `out`; its length. `None` where `stored`
 /// holds no answer to this question, or `out` has not the room of the whole answer or `bytes_max`,
-/// whichever is less (512 octets without options are always enough).
+/// whichever is less (512 bytes without options are always enough).
 ///
 /// An answer that is too long loses whole sets of records from its end, and if that concerns any
 /// but the additional section, or the addresses in a referral (RFC 9471), TC is set (RFC 2181,
@@ -99,7 +99,7 @@ struct Cut {
     is_truncated: bool,
 }
 
-/// The longest beginning of `message` of at most `room` octets that has whole sets of records.
+/// The longest beginning of `message` of at most `room` bytes that has whole sets of records.
 #[cold]
 fn cut(message: &[u8], room: usize) -> Option<Cut> {
     let parsed = Message::parse(message).ok()?;

@@ -20,7 +20,7 @@ impl<'a> Parser<'a> {
     fn length(&mut self) -> Result<u32, FilterError> {
         self.at += 1;
         let Some(Kind::Number(length)) = self.kind() else {
-            return Err(self.expected("a length in octets"));
+            return Err(self.expected("a length in bytes"));
         };
         self.at += 1;
         Ok(length)

@@ -226,10 +226,10 @@ impl<'a> Parser<'a> {
             Thing::Default | Thing::Host => self.v4_test(number, u32::MAX, asked, start),
             Thing::Net => {
                 // `net 10` is 10.0.0.0/8, `net 0` all of it.
-                let octets = 4 - number.leading_zeros() / 8;
-                let shift = 32 - octets * 8;
+                let bytes = 4 - number.leading_zeros() / 8;
+                let shift = 32 - bytes * 8;
                 let addr = number.checked_shl(shift).unwrap_or(0);
-                let mask = if octets == 0 { u32::MAX } else { u32::MAX << shift };
+                let mask = if bytes == 0 { u32::MAX } else { u32::MAX << shift };
                 self.v4_test(addr, mask, asked, start)
             }
         }

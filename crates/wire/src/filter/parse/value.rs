@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
         if self.take_sign(":") {
             match self.kind() {
                 Some(Kind::Number(size @ (1 | 2 | 4))) => bytes = size as u8,
-                _ => return Err(self.expected("a size of 1, 2 or 4 octets")),
+                _ => return Err(self.expected("a size of 1, 2 or 4 bytes")),
             }
             self.at += 1;
         }
