@@ -1,15 +1,15 @@
-//! What a request costs the loop of a core: `cargo bench -p larder-io --bench reactor`. Under
-//! `cargo test` a few requests are made, to show that it works.
+//! The cost of a request for the event loop of a core: `cargo bench -p larder-io --bench reactor`.
+//! Under `cargo test` a few requests are made, to show that it works.
 //!
-//! Connections that stay open each say 200 bytes and hear them again before they speak again: what
-//! is left of a server of HTTP when HTTP is taken away. The server's thread is pinned to the first
-//! core and tells its own time on the CPU; clients are a reactor on the last one, the same for each
-//! row. What a wait brings at once is what came while the wait before was worked on, so rows differ
-//! in that too: it is shown.
+//! Each open connection sends 200 bytes and receives them back before it sends again: an HTTP
+//! server without HTTP. The server's thread is pinned to the first core and measures its own CPU
+//! time; clients are a reactor on the last one, the same for each row. The events of a wait are
+//! those that arrived while the wait before was handled, so rows also differ in the number of
+//! events per wait, which is shown.
 //!
-//! `--epoll` or `--uring` asks for that row only, a number for so many connections. Real system
-//! calls are counted from outside: `perf stat -e raw_syscalls:sys_enter`, or `strace -f -c`, which
-//! makes batches larger.
+//! `--epoll` or `--uring` runs only that row, a number sets the number of connections. Count real
+//! system calls from outside: `perf stat -e raw_syscalls:sys_enter`, or `strace -f -c`, which makes
+//! batches larger.
 //!
 //! Rows take turns, so that what disturbs the machine disturbs all; the best and the middle round
 //! are shown.
@@ -24,8 +24,7 @@ use larder_io::{cores, tcp};
 
 const REQUEST_BYTES: usize = 200;
 
-/// A connection: what it has to say where it may not speak now, and how much of an answer it has
-/// heard.
+/// A connection: bytes to send that had no room, and how much of a response it has received.
 struct Connection {
     socket: OwnedFd,
     unsaid: Vec<u8>,
@@ -61,7 +60,7 @@ impl Connection {
     }
 }
 
-/// What serving took.
+/// The cost of serving.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     requests: u64,
@@ -129,7 +128,7 @@ fn serve(listener: &TcpListener, choice: Choice, connections: usize) -> Cost {
     cost
 }
 
-/// Makes `requests` on each of so many connections.
+/// Makes `requests` on each of `connections`.
 fn ask(listener: &TcpListener, connections: usize, requests: usize) -> io::Result<()> {
     let (mut reactor, mut batch) = Reactor::new(&options(Choice::Auto))?;
     let request = [b'?'; REQUEST_BYTES];

@@ -1,5 +1,5 @@
-//! Who may read what larder writes: the user that it runs as, and one group where the operator
-//! names one.
+//! File modes: only the user that runs larder may read what larder writes, and one group if the
+//! operator names one.
 //!
 //! Files get their mode and group from here, whatever the umask is. A file is made with mode 0600,
 //! then given to its group, and then opened to it: no other group can read it in between.
@@ -51,8 +51,8 @@ impl Access {
         self.open(OpenOptions::new().write(true).create(true).truncate(true), path)
     }
 
-    /// Opens a file as `options` say, which may create it. What is no plain file, and what `/dev`
-    /// and `/proc` lend of other programs' files, keeps its mode.
+    /// Opens a file with `options`, which may create it. Anything but a regular file keeps its
+    /// mode, as do paths in `/dev` and `/proc`, which lead to files of other programs.
     pub fn open(self, options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         let file = options.mode(0o600).open(path)?;
         let about = file.metadata()?;

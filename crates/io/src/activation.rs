@@ -1,8 +1,8 @@
 //! Sockets that a service manager opened before it started us (socket activation,
 //! sd_listen_fds(3)).
 //!
-//! The manager passes descriptors from 3 on, and says in the environment how many, what they are
-//! called, and for which process that holds. What they are is for the taker to check:
+//! The manager passes descriptors from 3 on. The environment states their number, their names, and
+//! the process that they are for. The caller checks their types:
 //! [`crate::udp::UdpSocket::from_fd`], [`crate::tcp::listener_from_fd`].
 //!
 //! Invariant: the descriptors are given out once, to the first caller in the process that the
@@ -33,8 +33,8 @@ pub struct Inherited {
 /// Takes what was passed: nothing where nothing was passed to this process, or at a second call.
 /// Fails where the environment names descriptors that are not open; nothing is taken then.
 ///
-/// Call it before anything else opens files: the environment is believed in that descriptors from 3
-/// on are the manager's.
+/// Call it before anything else opens files: this function trusts the environment that descriptors
+/// from 3 on are the manager's.
 pub fn take_inherited() -> io::Result<Vec<Inherited>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());

@@ -5,11 +5,13 @@
 //! when no record begins there. A mapped file, a pipe and a compressed file of the same content
 //! thus give the same batches.
 //!
-//! input                    who finds the record starts
-//! mapped pcap              the worker, by `Capture::find_record`: `start` is `None`, and whoever
-//!                          joins the results checks that batch k ended where k + 1 began
-//! mapped pcapng            the source, by walking the blocks: `start` is exact
-//! stream, merged inputs    the source likewise, in a buffer that the batch then owns
+//! ```text
+//!  input                    which code finds the record starts
+//!  mapped pcap              the worker, by `Capture::find_record`: `start` is `None`, and the code that
+//!                           joins the results checks that batch k ended where k + 1 began
+//!  mapped pcapng            the source, by walking the blocks: `start` is exact
+//!  stream, merged inputs    the source as well, in a buffer that the batch then owns
+//! ```
 //!
 //! A worker reads a batch with its `capture` from `start` (or [`Batch::begin`]) until an offset of
 //! `limit` or more, passing `at_end`; what lies behind `limit` is there so that the last record,
@@ -42,8 +44,8 @@ use crate::input::{Content, Input, InputError, waiting};
 use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
-pub use crate::pool::Bytes;
-use crate::pool::{BytesContent, Pool, lock};
+pub use crate::batch_memory::Bytes;
+use crate::batch_memory::{BytesContent, BatchMemory, lock};
 use crate::stream::{CHUNK_BYTES, STOP_CHECK, Stream};
 
 /// The longest that a complete record of a live stream waits for its batch to fill.
@@ -78,31 +80,31 @@ pub struct Batch {
     pub bytes: Bytes,
     /// The reader's state at `start`.
     pub capture: Capture,
-    /// Where in `bytes` to begin; `None`: at the place that `Capture::find_record` guesses.
+    /// Where in `bytes` to begin; `None`: at the record that `Capture::find_record` guesses.
     pub start: Option<usize>,
     /// Records that begin here or later in `bytes` belong to the next batch.
     pub limit: usize,
     /// The input ends where `bytes` does.
     pub at_end: bool,
-    /// More of the same batch follows, unless the source is told to stop.
+    /// More of the same batch follows, unless the source is asked to stop.
     pub partial: bool,
-    /// Of a live capture: the time of day was set by so much, ns, since the batch before, and times
-    /// of this one or of that may be on either side; else 0.
+    /// For a live capture: how far the time of day was set, in ns, since the batch before; times of
+    /// both batches may be on either side. Otherwise 0.
     pub clock_step_ns: i64,
-    /// Of a live capture that is silent: the time of day, ns, so that time goes on. Such a batch
-    /// has no records.
+    /// For a silent live capture: the time of day in ns, so that time advances. Such a batch has no
+    /// records.
     pub silent_at_ns: Option<i64>,
 }
 
 impl Batch {
-    /// Where to begin: `start`, or the guess that stands for it; `None` where nothing can be
-    /// guessed. A guess may lie at or behind `limit`: then no record begins in this batch.
+    /// Where to begin: `start`, or the guess in its place; `None` if nothing can be guessed. A
+    /// guess may lie at or behind `limit`: then no record begins in this batch.
     pub fn begin(&self) -> Option<usize> {
         self.start.or_else(|| self.capture.find_record(&self.bytes, 0))
     }
 }
 
-/// What [`Source::poll_batch`] gives.
+/// The result of [`Source::poll_batch`].
 #[derive(Debug)]
 pub enum Polled {
     /// The next batch.
@@ -119,12 +121,12 @@ pub struct Source {
     name: String,
     file: u32,
     batch_bytes: usize,
-    pool: Arc<Pool>,
+    memory: Arc<BatchMemory>,
     /// Number of the next batch.
     index: u64,
     /// State of the reader at `offset`.
     capture: Capture,
-    /// Where the next record begins, in the input.
+    /// Offset of the next record in the input.
     offset: u64,
     feed: Feed,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
@@ -152,7 +154,7 @@ impl Source {
         Source::merged("merged inputs".to_owned(), inputs, None, options, stop)
     }
 
-    /// The same for the records that a filter takes.
+    /// Like [`Source::open`], for the records that a filter selects.
     pub fn open_filtered(
         inputs: Vec<Input>,
         filter: FrameFilter,
@@ -209,10 +211,10 @@ impl Source {
         }
     }
 
-    /// Reads from interfaces. Ends when told to stop, after what was received by then.
+    /// Reads from interfaces. Ends when `stop` is set, after everything received until then.
     pub fn live(live: Live, options: SourceOptions) -> Source {
         let header = live.header();
-        // What comes of our own writer is read to its end.
+        // The bytes come from our own writer, so the reader consumes all of them.
         let (mut capture, consumed) =
             Capture::open(&header).expect("our own header is one of a capture");
         let (end, _) = walk(&mut capture, &header, consumed, header.len(), true);
@@ -258,9 +260,9 @@ impl Source {
     ) -> Source {
         // A batch shorter than a header would leave the first one without its start.
         let batch_bytes = options.batch_bytes.max(HEADER_BYTES + 1);
-        let pool = Pool::new(options.in_flight.max(1), 2 * batch_bytes + 4 * CHUNK_BYTES);
+        let memory = BatchMemory::new(options.in_flight.max(1), 2 * batch_bytes + 4 * CHUNK_BYTES);
         let offset = consumed as u64;
-        Source { name, file, batch_bytes, pool, index: 0, capture, offset, feed, damage }
+        Source { name, file, batch_bytes, memory, index: 0, capture, offset, feed, damage }
     }
 
     /// The next batch; `None` at the end of input. Waits for input, and for a batch to be dropped
@@ -276,14 +278,14 @@ impl Source {
         }
     }
 
-    /// The same for a caller who has other work to do while a pipe is silent: a wait for the next
-    /// record gives [`Polled::Later`] after a tenth of a second.
+    /// Like [`Source::next_batch`], for a caller with other work while a pipe is silent: a wait for
+    /// the next record returns [`Polled::Later`] after a tenth of a second.
     pub fn poll_batch(&mut self, stop: &AtomicBool) -> Polled {
         self.poll_batch_for(stop, STOP_CHECK)
     }
 
-    /// The same for a caller whom others wait for: interfaces give [`Polled::Later`] at once where
-    /// there is nothing.
+    /// Like [`Source::poll_batch`], for a caller that must not wait: interfaces return
+    /// [`Polled::Later`] at once if they have nothing.
     pub fn poll_batch_now(&mut self, stop: &AtomicBool) -> Polled {
         self.poll_batch_for(stop, Duration::ZERO)
     }
@@ -293,7 +295,7 @@ impl Source {
             return self.next_live(stop, patience);
         }
         // Gives its place back if no batch takes it along.
-        let Some(permit) = self.pool.take(stop) else { return Polled::End };
+        let Some(permit) = self.memory.take(stop) else { return Polled::End };
         let limit = (self.index + 1).saturating_mul(self.batch_bytes as u64);
         let batch = match &self.feed {
             Feed::Mapped { .. } if stop.load(Ordering::Relaxed) => None,
@@ -322,7 +324,7 @@ impl Source {
             None
         };
         // A worker that is still there just makes its pages come back.
-        let behind = base.saturating_sub(self.pool.in_flight_max * self.batch_bytes);
+        let behind = base.saturating_sub(self.memory.in_flight_max * self.batch_bytes);
         if behind - *released >= RELEASE_BYTES {
             mapped.release(*released..behind);
             *released = behind;
@@ -361,7 +363,7 @@ impl Source {
                 break false;
             }
             if stop.load(Ordering::Relaxed) {
-                // What was received whole is delivered still.
+                // Records that arrived whole are still delivered.
                 match at {
                     _ if stream.drain() => continue,
                     0 => return Polled::End,
@@ -394,7 +396,7 @@ impl Source {
         }
         self.offset = base + at as u64;
         // The batch takes the buffer with all that the walk saw; what is past its end is copied.
-        let mut rest = self.pool.buffer();
+        let mut rest = self.memory.buffer();
         rest.extend_from_slice(&stream.buffer[at..]);
         let mut bytes = permit;
         bytes.content = BytesContent::Owned(std::mem::replace(&mut stream.buffer, rest));
@@ -416,17 +418,17 @@ impl Source {
         }))
     }
 
-    /// What interfaces have received.
+    /// Delivers what interfaces have received.
     fn next_live(&mut self, stop: &AtomicBool, patience: Duration) -> Polled {
         let Feed::Live(live) = &mut self.feed else { return Polled::End };
         live.keep_house();
-        let Some(mut bytes) = self.pool.take_soon() else {
+        let Some(mut bytes) = self.memory.take_soon() else {
             return if live.gives_up(stop) { Polled::End } else { Polled::Later };
         };
-        let mut buffer = self.pool.buffer();
+        let mut buffer = self.memory.buffer();
         let filled = live.fill(&mut buffer, self.batch_bytes, stop, patience);
         let limit = buffer.len();
-        // Where nothing came, the buffer goes back with the place.
+        // If nothing arrived, dropping the batch returns the buffer and its place.
         bytes.content = BytesContent::Owned(buffer);
         let silent_at_ns = match filled {
             Filled::Some => None,
@@ -467,7 +469,7 @@ impl Source {
         }
     }
 
-    /// Bytes of uncompressed input in all; `None` where nobody knows.
+    /// Total bytes of the uncompressed input; `None` if unknown.
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.feed {
             Feed::Mapped { mapped, .. } => Some(mapped.bytes().len() as u64),
@@ -475,7 +477,7 @@ impl Source {
         }
     }
 
-    /// What was wrong with the input itself. Complete once every batch was read.
+    /// Damage of the input itself. Complete once every batch was read.
     pub fn damage(&self) -> Vec<SourceDamage> {
         let mut damage = lock(&self.damage).clone();
         if let Feed::Mapped { mapped, .. } = &self.feed
@@ -488,8 +490,8 @@ impl Source {
     }
 }
 
-/// Steps from `offset` to the first record at or past `limit`. Also says whether more bytes are
-/// needed to get there.
+/// Steps from `offset` to the first record at or past `limit`. Also returns whether this needs more
+/// bytes.
 fn walk(
     capture: &mut Capture,
     bytes: &[u8],

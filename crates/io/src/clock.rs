@@ -9,7 +9,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A steady clock that also tells the time of day.
+/// A steady clock that also gives the time of day.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     begun: Instant,

@@ -1,7 +1,7 @@
 //! Cores that we may run on, and threads pinned to them.
 //!
-//! A server that keeps one socket, one cache reader and one loop a core wants its threads to stay
-//! where their memory is; a measurement wants two programs not to share a core.
+//! A server with one socket, one cache reader and one event loop per core pins its threads, so that
+//! they stay where their memory is. A measurement pins two programs to different cores.
 
 use std::io;
 
@@ -19,7 +19,7 @@ const BITS: usize = libc::c_ulong::BITS as usize;
 /// left us, often fewer than the machine has.
 pub fn available_cores() -> io::Result<Vec<usize>> {
     let mut set: CoreSet = [0; _];
-    // SAFETY: the kernel writes at most as many bytes as it is told `set` has.
+    // SAFETY: the kernel writes at most the number of bytes given, which is the size of `set`.
     check(unsafe { libc::sched_getaffinity(0, size_of::<CoreSet>(), set.as_mut_ptr().cast()) })?;
     let has = |core: &usize| set[core / BITS] >> (core % BITS) & 1 == 1;
     Ok((0..CORES_MAX).filter(has).collect())

@@ -1,4 +1,4 @@
-//! What is wrong with an input, where no batch can tell.
+//! Damage of an input that no batch can report.
 
 use larder_wire::capture::CaptureDamage;
 
@@ -9,17 +9,17 @@ pub struct SourceDamage {
     pub file: String,
     /// Offset in the uncompressed input, bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub kind: SourceDamageKind,
 }
 
-/// What is wrong with an input.
+/// Kinds of damage of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceDamageKind {
     /// In one of several merged captures; the damage of a single one is in its batches.
     Capture(CaptureDamage),
-    /// The compressed stream, or the device, ends in an error. Holds what was said.
+    /// The compressed stream, or the device, ends with this error.
     Stream(String),
     /// The file became shorter while it was read.
     Torn,

@@ -13,7 +13,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// The largest window of a compressed stream: that of `zstd --long=27`; `xz -9` needs half.
 pub const WINDOW_BYTES_MAX: usize = 128 << 20;
 
-/// Bytes that tell the compression.
+/// The number of bytes that identify a compression.
 pub const MAGIC_BYTES: usize = 6;
 
 /// Bytes asked of the file at once.
@@ -167,7 +167,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
             return Ok(0);
         }
         loop {
-            // An early return by error leaves `Ended` behind.
+            // After an early return with an error the state is `Ended`.
             match std::mem::replace(&mut self.state, Zstd::Ended) {
                 Zstd::Ended => return Ok(0),
                 Zstd::Between => self.state = self.begin_frame()?,

@@ -10,23 +10,22 @@
 //! kernel, a container's filter, an administrator), the same is done by one `pwrite` after the
 //! other.
 //!
-//! Past the system's page cache ([`FileWriter::begin_direct`], `O_DIRECT`) go whole pages; what is
-//! left at both ends of a piece goes through it. Copying into that cache and emptying it again is
-//! most of what writing costs, and the disk is not faster for it: with 625 MB/s of 1,500 byte
-//! packets a packet took 700 ns so. Pages of memory and of the file are then the same: an object's
-//! bytes lie in memory as far from the beginning of a page as in the object.
+//! Whole pages bypass the system's page cache ([`FileWriter::begin_direct`], `O_DIRECT`); the rest
+//! at both ends of a piece goes through it. Most of the cost of writing is copying into that cache
+//! and emptying it, and the disk is not faster for it: with 625 MB/s of 1,500 byte packets, this
+//! cost 700 ns a packet. Pages of memory and of the file then coincide: the bytes of an object have
+//! the same offset in a page of memory as in the object.
 //!
 //! Invariants
-//! 1. A lease that the kernel was told of is held until its completion, and its bytes do not
-//!    change meanwhile (that is what a lease is). Where completions cannot be awaited any more,
-//!    leases in flight are leaked.
-//! 2. The file stays open as long as a write to it is in flight.
-//! 3. [`FileWriter::written`] is the length of the prefix that the kernel has taken: pieces count
-//!    in order. After the first failure nothing counts, and nothing is written any more until
-//!    `begin`.
+//! 1. Each lease that the kernel has is held until its completion, and its bytes do not change
+//!    meanwhile (a lease guarantees that). If completions cannot be awaited any more, leases in
+//!    flight are leaked.
+//! 2. The file stays open while a write to it is in flight.
+//! 3. [`FileWriter::written`] is the length of the prefix that the kernel has written: pieces count
+//!    in order. After the first failure nothing counts, and nothing is written until `begin`.
 //! 4. The file's length is that of a prefix that is written: with a direct descriptor, whose writes
-//!    the kernel does side by side, one piece is in flight at a time. (It does those through the
-//!    cache one after the other.)
+//!    the kernel does in parallel, one piece is in flight at a time. (Writes through the cache are
+//!    done in order.)
 //!
 //! Bounds: [`IN_FLIGHT_MAX`] pieces.
 
@@ -50,8 +49,8 @@ pub const IN_FLIGHT_MAX: usize = 4;
 /// The flag that such a descriptor is opened with.
 pub const O_DIRECT: i32 = libc::O_DIRECT;
 
-/// What writes past the page cache are aligned to, in memory and in the file, and a multiple of:
-/// every disk takes that.
+/// Alignment and unit of writes that bypass the page cache, in memory and in the file: every disk
+/// accepts it.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// Space of a file system.
@@ -85,13 +84,13 @@ pub fn space(path: &Path) -> io::Result<Space> {
 pub struct FileWriter {
     ring: Option<Ring>,
     file: Option<File>,
-    /// The same file, past the page cache.
+    /// The same file, opened to bypass the page cache.
     direct: Option<File>,
-    /// What the kernel has, in order.
+    /// Pieces that the kernel has, in order.
     flights: VecDeque<Flight>,
     /// The number of the first of them.
     first: u64,
-    /// Where the next piece goes.
+    /// Offset of the next piece.
     end: u64,
     written: u64,
     failed: Option<io::Error>,
@@ -111,7 +110,7 @@ struct Flight {
     offset: u64,
     /// Bytes of it that are in the file.
     done: usize,
-    /// The part that the kernel has goes past the page cache.
+    /// The part that the kernel has bypasses the page cache.
     is_direct: bool,
     is_over: bool,
 }
@@ -145,13 +144,13 @@ impl FileWriter {
         self.ring.is_some()
     }
 
-    /// Goes on with `file`, which is empty. What the one before had in flight is awaited.
+    /// Starts to write `file`, which is empty. Waits for what is in flight to the file before.
     pub fn begin(&mut self, file: File) {
         self.begin_direct(file, None);
     }
 
-    /// The same; whole pages go to `direct`, which is the same file opened with `O_DIRECT`. Where
-    /// the file system refuses such a write, they go to `file` from then on.
+    /// Like [`FileWriter::begin`], with `direct`, the same file opened with `O_DIRECT`, for whole
+    /// pages. If the file system refuses such a write, all writes use `file` from then on.
     pub fn begin_direct(&mut self, file: File, direct: Option<File>) {
         self.drain();
         (self.file, self.direct) = (Some(file), direct);
@@ -163,7 +162,7 @@ impl FileWriter {
         self.file.as_ref()
     }
 
-    /// Appends what is leased, sooner or later. After a failure it is let go.
+    /// Appends the leased bytes, now or later. After a failure the lease is dropped.
     pub fn write(&mut self, lease: Lease) {
         let Some(file) = self.file.as_ref().filter(|_| self.failed.is_none()) else { return };
         let offset = self.end;
@@ -216,7 +215,7 @@ impl FileWriter {
         }
     }
 
-    /// Tells the kernel of what is left of a flight.
+    /// Submits the rest of a flight to the kernel.
     fn hand_over(&mut self, number: u64) {
         let (Some(ring), Some(file)) = (&mut self.ring, &self.file) else { return };
         let flight = &mut self.flights[(number - self.first) as usize];
@@ -244,11 +243,11 @@ impl FileWriter {
         // and 2).
         let pushed = unsafe { ring.0.submission().push(&entry) };
         pushed.expect("the ring has twice as many places as there are flights");
-        // What was not taken now goes with the next call, or with the wait.
+        // What the kernel did not accept now is submitted by the next call, or by the wait.
         let _ = ring.0.submit();
     }
 
-    /// Waits for a completion, does what follows from it, and lets go of what is over, in order.
+    /// Waits for a completion, handles it, and releases finished flights in order.
     fn reap(&mut self) {
         let Some(ring) = &mut self.ring else { return };
         if let Err(error) = ring.0.submit_and_wait(1)
@@ -360,8 +359,8 @@ mod tests {
         (bytes, out)
     }
 
-    /// What is written piece by piece, by either way, is in the file whole and in order; and a
-    /// second file begins anew. Invariant 3.
+    /// Pieces written by either way are in the file, whole and in order; and the writer can start a
+    /// second file. Invariant 3.
     #[test]
     fn pieces_are_written_in_order() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {

@@ -1,8 +1,8 @@
-//! Waiting for many descriptors at once: epoll, a waker, and signals as events.
+//! Waiting for many descriptors at once: epoll, and a waker.
 //!
-//! A loop registers each descriptor with a token of its choice and waits; what is ready comes back
-//! as tokens. Readiness is *level-triggered* unless asked otherwise: what was left unread is told
-//! again, so a loop may stop after a fair share of one socket and go on to the next.
+//! An event loop registers each descriptor with a token of its choice, and waits; events carry the
+//! token. Readiness is *level-triggered* by default: the next wait reports unread bytes again, so a
+//! loop may stop after a fair share of one socket.
 //!
 //! ```text
 //! add(fd, token, interest) -> modify -> remove, or the descriptor is closed
@@ -11,10 +11,10 @@
 //!
 //! Invariants
 //! 1. `Events::ready[..count]` was written by the last wait.
-//! 2. A closed descriptor leaves by itself, unless a copy of it (`dup`, `try_clone`, a forked
-//!    child) is still open; then it must be removed before it is closed. A token in the events of a
-//!    wait may so belong to what an earlier event of the same wait closed: tokens that are used
-//!    again need a generation.
+//! 2. The kernel stops watching a descriptor when it is closed, unless a copy of it (`dup`,
+//!    `try_clone`, a forked child) is still open; then remove it before closing. So a token in the
+//!    events of a wait may belong to a descriptor that an earlier event of the same wait closed:
+//!    tokens that are used again need a generation.
 //!
 //! Bounds: events a wait; the others come with the next. Cost: one system call a wait, no memory.
 
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::socket::{check, owned};
 
-/// What to be told of.
+/// The events to wait for on a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interest(u32);
 
@@ -35,26 +35,26 @@ impl Interest {
     pub const WRITE: Interest = Interest(libc::EPOLLOUT as u32);
     /// Either.
     pub const BOTH: Interest = Interest(Interest::READ.0 | Interest::WRITE.0);
-    /// Errors only, which are always told: a connection that waits for others.
+    /// Errors only, which are always reported: for a connection that waits for another one.
     pub const NONE: Interest = Interest(0);
 
-    /// Told once when it changes, and not again until it has changed again: the loop must then read
-    /// (or write) until nothing is left.
+    /// Report once when the state changes, and not again until the next change: the loop must then
+    /// read (or write) until nothing is left.
     pub const fn edge(self) -> Interest {
         Interest(self.0 | libc::EPOLLET as u32)
     }
 
-    /// Told once, and nothing more, not even errors, until [`Poller::modify`].
+    /// Report one event, and nothing more, not even errors, until [`Poller::modify`].
     pub const fn once(self) -> Interest {
         Interest(self.0 | libc::EPOLLONESHOT as u32)
     }
 
-    /// What either is told of.
+    /// The events of both.
     pub const fn and(self, other: Interest) -> Interest {
         Interest(self.0 | other.0)
     }
 
-    /// Whether everything that `other` is told of is told to `self` too.
+    /// Whether `self` includes all events of `other`.
     pub const fn covers(self, other: Interest) -> bool {
         self.0 & other.0 == other.0
     }
@@ -64,7 +64,7 @@ impl Interest {
         self.0
     }
 
-    /// Whether it ends with the first event.
+    /// Whether this reports one event only.
     pub const fn is_once(self) -> bool {
         self.0 & libc::EPOLLONESHOT as u32 != 0
     }
@@ -79,7 +79,7 @@ pub struct Event {
     pub readable: bool,
     /// Writing will not block: room, or an error.
     pub writable: bool,
-    /// The peer has finished sending, the connection is gone, or an error waits to be read.
+    /// The peer has finished sending, the connection is closed, or an error waits to be read.
     pub closed: bool,
 }
 
@@ -89,8 +89,8 @@ pub struct Poller {
     epoll: OwnedFd,
 }
 
-/// What a wait found. Apart from the [`Poller`], so that a handler may add and remove descriptors
-/// while it goes through them.
+/// The events of a wait. Separate from [`Poller`], so that a handler may add and remove descriptors
+/// while it iterates over them.
 pub struct Events {
     ready: Box<[libc::epoll_event]>,
     count: usize,
@@ -175,7 +175,7 @@ fn event_of(event: &libc::epoll_event) -> Event {
 }
 
 impl Event {
-    /// From what the kernel says, to epoll and to poll alike.
+    /// From the bits of the kernel, which are the same for epoll and poll.
     pub(crate) fn of(token: u64, bits: u32) -> Event {
         const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
         Event {
@@ -194,12 +194,12 @@ impl std::fmt::Debug for Events {
 }
 
 /// Ends another thread's wait. Register it in that thread's [`Poller`] for [`Interest::READ`], and
-/// share it (`Arc`) with those who have news.
+/// share it (`Arc`) with the threads that wake it.
 #[derive(Debug)]
 pub struct Waker(File);
 
 impl Waker {
-    /// A waker that nobody has called.
+    /// A waker that no thread has called.
     pub fn new() -> io::Result<Waker> {
         // SAFETY: takes integers only; what it makes is ours.
         let fd = unsafe { owned(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)) }?;
@@ -211,13 +211,14 @@ impl Waker {
     /// which orders them).
     pub fn wake(&self) -> io::Result<()> {
         match (&self.0).write(&1u64.to_ne_bytes()) {
-            // Full: 2^64 - 2 calls wait to be heard already.
+            // The counter is full: 2^64 - 2 calls are pending.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             result => result.map(|_| ()),
         }
     }
 
-    /// Hears the calls so far: whether there were any. Look for the news afterwards, not before.
+    /// Takes all calls so far, and returns whether there were any. Look for messages after this
+    /// call, not before.
     pub fn clear(&self) -> io::Result<bool> {
         match (&self.0).read(&mut [0; 8]) {
             Ok(_) => Ok(true),
@@ -251,8 +252,8 @@ mod tests {
         wait(poller, timeout_ms).iter().map(|event| event.token).collect()
     }
 
-    /// What was left unread is told again; edges are told once; what is removed or closed is not
-    /// told, and a wait without news ends. Invariant 2.
+    /// Unread bytes are reported again; edges are reported once; removed or closed descriptors are
+    /// not reported, and a wait without events ends. Invariant 2.
     #[test]
     fn levels_and_edges() {
         let (mut peer, socket) = UnixStream::pair().unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder_wire::filter::{FilterError, Instruction, LinkType, Origin, compile, run};
 
-/// What a filter returns for a frame that it takes; files are not cut.
+/// The value that a filter returns for a selected frame; files are not cut.
 const TAKEN: u32 = 1;
 
 /// Takes the frames that a text describes.
@@ -17,7 +17,7 @@ pub struct FrameFilter {
     counts: Arc<FilterCounts>,
 }
 
-/// What a filter has decided.
+/// The decisions of a filter.
 #[derive(Debug, Default)]
 pub struct FilterCounts {
     /// Frames that were looked at.
@@ -27,19 +27,20 @@ pub struct FilterCounts {
 }
 
 impl FrameFilter {
-    /// A filter by its text; an error says where that is wrong.
+    /// Compiles a filter; an error names the position in the text.
     pub fn new(text: &str) -> Result<FrameFilter, FilterError> {
-        // What can be said of any link type can be said of Ethernet.
+        // Ethernet supports every primitive that any link type supports.
         compile(text, LinkType::Ethernet, Origin::File, TAKEN)?;
         Ok(FrameFilter { text: text.to_owned(), programs: Vec::new(), counts: Arc::default() })
     }
 
-    /// What it has decided, by now.
+    /// The decisions so far.
     pub fn counts(&self) -> Arc<FilterCounts> {
         Arc::clone(&self.counts)
     }
 
-    /// True for a frame that it takes. An error: it says nothing of frames of this link type.
+    /// True if the filter selects the frame. An error: the filter cannot be compiled for this link
+    /// type.
     pub(crate) fn takes(
         &mut self,
         link_type: u16,

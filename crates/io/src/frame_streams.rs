@@ -1,15 +1,17 @@
 //! Frame Streams: frames of bytes from a file or over a socket, as dnstap has them.
 //!
-//! A frame has its length in four bytes before it; a length of 0 says that a control frame
-//! follows, with a length of its own. What is in the frames is [`larder_wire::dnstap`]'s to read.
+//! Each frame follows its length in four bytes. A length of 0 announces a control frame, which has
+//! a length of its own. [`larder_wire::dnstap`] reads the content of frames.
 //!
-//! phase      file              socket (they write, we read)      leaves by
-//! opening    START             READY -> our ACCEPT, then START   [`Frames::open`], [`Frames::accept`]
+//! ```text
+//! phase      file              socket (they write, we read)      ends by
+//! opening    START             READY -> our ACCEPT, then START   `Frames::open`, `Frames::accept`
 //! flowing    data frames       data frames                       STOP, or the end of input
-//! done       nothing more      our FINISH                        [`Frames::finish`]
+//! done       nothing more      our FINISH                        `Frames::finish`
+//! ```
 //!
-//! Bounds: [`FRAME_BYTES_MAX`] for a frame, [`CONTROL_BYTES_MAX`] for a control frame; beyond them
-//! a stream is not believed any more. Cost: a copy of each frame into one buffer.
+//! Bounds: [`FRAME_BYTES_MAX`] for a frame, [`CONTROL_BYTES_MAX`] for a control frame; a stream
+//! that exceeds them is refused. Cost: a copy of each frame into one buffer.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -141,8 +143,8 @@ impl<S: Read> Frames<S> {
         Ok(())
     }
 
-    /// Reads a control frame after its zero: its type, and whether it carries dnstap (a frame
-    /// without content types leaves it open, which counts as yes).
+    /// Reads a control frame after its zero length: its type, and whether it carries dnstap (also
+    /// true if the frame has no content types).
     fn read_control(&mut self) -> Result<(u32, bool), FrameError> {
         let length = self.read_length()?.ok_or(FrameError::CutShort)?;
         self.read_body(length, CONTROL_BYTES_MAX)?;
@@ -177,8 +179,8 @@ impl<S: Read> Frames<S> {
 }
 
 impl<S: Read + Write> Frames<S> {
-    /// Opens a two-way stream that a server has connected: it says what it can send, we accept
-    /// dnstap, it starts. Blocks as the stream does: give the stream a read timeout.
+    /// Opens a two-way stream that a server has connected: the server states its content types, we
+    /// accept dnstap, the server starts. Blocks as the stream does: give the stream a read timeout.
     pub fn accept(stream: S) -> Result<Frames<S>, FrameError> {
         let mut frames = Frames { stream, frame: Vec::new(), stopped: false };
         frames.expect_control(control::READY)?;
@@ -200,7 +202,7 @@ impl<S: Read + Write> Frames<S> {
     }
 }
 
-/// A control frame as it goes out, with the zero that announces it.
+/// The bytes of a control frame, with the zero length that announces it.
 pub fn control_frame(kind: u32, content_type: Option<&[u8]>) -> Vec<u8> {
     let mut frame = kind.to_be_bytes().to_vec();
     if let Some(content_type) = content_type {
@@ -245,7 +247,8 @@ mod tests {
         [&(content.len() as u32).to_be_bytes(), content].concat()
     }
 
-    /// A real server's stream is read to its end, and tells who asked whom, when, and the answer.
+    /// A real server's stream is read to its end, and states client, server, time, query and
+    /// response.
     #[test]
     fn recorded_stream() {
         let frames = frames(RECORDED).expect("a dnstap file");
@@ -264,7 +267,7 @@ mod tests {
         assert!(upstream.clone().all(|message| message.client.is_none()));
     }
 
-    /// Over a socket the handshake goes both ways, and FINISH answers STOP.
+    /// Over a socket both sides take part in the handshake, and FINISH responds to STOP.
     #[test]
     fn socket_handshake() {
         let (theirs, ours) = UnixStream::pair().expect("a socket pair");
@@ -298,7 +301,8 @@ mod tests {
         assert_eq!(finish, control(control::FINISH, b""));
     }
 
-    /// What is no dnstap, cut short or out of step is told apart, and nothing large is believed.
+    /// Streams that are no dnstap, are cut short or out of step have different errors, and no large
+    /// length is believed.
     #[test]
     fn bad_streams() {
         let start = control(control::START, CONTENT_TYPE);

@@ -25,11 +25,11 @@ use crate::stream::STOP_CHECK;
 pub struct Input {
     /// The path as given, `-` for standard input.
     pub name: String,
-    /// Where the bytes come from.
+    /// The source of the bytes.
     pub content: Content,
 }
 
-/// Where the bytes of an input come from.
+/// The source of an input's bytes.
 #[derive(Debug)]
 pub enum Content {
     /// A plain file.
@@ -45,42 +45,42 @@ pub enum Content {
     },
 }
 
-/// Why an input can't be read. The text names it and says what to do next.
+/// Why an input cannot be read. The text names the input and says what to do next.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InputError {
     /// The system refuses. The caller should mend the path or its permissions.
     Open {
-        /// What was to be read.
+        /// The input.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A directory. The caller should name the files in it.
     Directory {
-        /// What was to be read.
+        /// The input.
         name: String,
     },
-    /// Not a capture that we read. The caller should convert it as the text says.
+    /// The format is not a capture that larder reads. The text says how to convert it.
     NotCapture {
-        /// What was to be read.
+        /// The input.
         name: String,
-        /// What is wrong.
+        /// The defect.
         source: OpenError,
     },
     /// The compressed stream, or the device, fails before the first record.
     Unreadable {
-        /// What was to be read.
+        /// The input.
         name: String,
-        /// What the decoder or the system said.
+        /// The error of the decoder or the system.
         why: String,
     },
-    /// The filter says nothing of frames of this kind. The caller should leave it out, or filter
-    /// before.
+    /// The filter does not support the link type of a frame. The operator should remove the filter,
+    /// or filter before.
     Filter {
-        /// What was to be read.
+        /// The input.
         name: String,
-        /// What the filter lacks.
+        /// What the filter does not support.
         why: String,
     },
     /// The caller asked to stop before the first record.
@@ -145,8 +145,8 @@ impl Input {
         }
     }
 
-    /// The same for a caller who may be told to stop while the system waits for the writer of a
-    /// named pipe.
+    /// Like [`Input::open`], for a caller that may be stopped while the system waits for the writer
+    /// of a named pipe.
     pub fn open_until(path: &Path, stop: &AtomicBool) -> Result<Input, InputError> {
         let named_pipe = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
         if !named_pipe {
@@ -166,8 +166,8 @@ impl Input {
         paths.iter().map(|path| Input::open(path)).collect()
     }
 
-    /// Bytes in all before decompression is thought of: `None` for pipes and compressed files,
-    /// whose length in bytes of capture nobody knows.
+    /// The size in bytes before decompression; `None` for pipes and compressed files, whose
+    /// uncompressed size is unknown.
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::Mapped(mapped) => Some(mapped.bytes().len() as u64),
@@ -177,8 +177,8 @@ impl Input {
     }
 }
 
-/// Does what may wait for ever on a thread of its own. Told to stop, the caller goes on without
-/// it; the thread ends when its wait does, or with the process.
+/// Runs `work`, which may wait forever, on its own thread. If `stop` is set, the caller continues
+/// without the result; the thread ends when its wait does, or with the process.
 pub(crate) fn waiting<T: Send + 'static>(
     stop: &AtomicBool,
     work: impl FnOnce() -> Result<T, InputError> + Send + 'static,
@@ -186,7 +186,7 @@ pub(crate) fn waiting<T: Send + 'static>(
     let (sender, receiver) = sync_channel(1);
     let thread = thread::Builder::new().name("larder-open".to_owned());
     let started = thread.spawn(move || {
-        // The caller may have gone on without us.
+        // The caller may have stopped waiting.
         let _ = sender.send(work());
     });
     if let Err(error) = started {
@@ -232,7 +232,7 @@ fn content_of(file: File) -> io::Result<Content> {
     let mut head = [0; MAGIC_BYTES];
     let count = file.read_at(&mut head, 0)?;
     let plain = Compression::detect(&head[..count]).is_none();
-    // Somebody may have handed us standard input in the middle of a file: then it is read on.
+    // Standard input may be in the middle of a file: then the rest is read.
     let at_start = io::Seek::stream_position(&mut &file).is_ok_and(|position| position == 0);
     if let (true, true, Ok(len)) = (plain, at_start, usize::try_from(metadata.len()))
         && let Ok(mapped) = Mapped::read_only(&file, len)
@@ -254,7 +254,7 @@ pub fn is_same_file(left: &Path, right: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// What can't be opened says what it is and what to do about it.
+    /// An input that cannot be opened has an error that names it and says what to do.
     #[test]
     fn refusals_advise() {
         let dir = tempfile::tempdir().unwrap();

@@ -2,33 +2,33 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`input`] | opens what is to be read: a mapped file, or a stream to be decoded |
+//! | [`input`] | opens an input: a mapped file, or a stream to be decoded |
 //! | [`mapped`] | a file in memory that may shrink without killing the process |
 //! | [`decode`] | gzip, zstd and xz, found by their first bytes |
-//! | [`frame_filter`] | takes packets of files by a filter of tcpdump's language |
-//! | [`batch`] | cuts input into batches of records, the same whatever it came from |
-//! | `damage` | what is wrong with an input, where no batch can tell |
-//! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
+//! | [`frame_filter`] | selects packets of files by a filter in tcpdump's language |
+//! | [`batch`] | cuts input into batches of records, the same for every kind of input |
+//! | `damage` | damage of an input that no batch can report |
+//! | `stream`, `batch_memory` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`disk`] | a file that is written from leased memory, in order, a few writes at a time |
-//! | [`output`] | a file or standard output that loses nothing in silence |
-//! | [`live`], [`privileges`] | frames of interfaces as they pass; the right to see them, given back |
-//! | [`frame_streams`], [`sender`] | frames of dnstap; programs that connect to a socket of ours to write them |
-//! | [`udp`] | sockets whose messages come and go in batches |
-//! | `xdp` | frames of an interface without the kernel's network, by feature |
+//! | [`output`] | a file or standard output that reports every error |
+//! | [`live`], [`privileges`] | frames captured from interfaces; capabilities, dropped after the start |
+//! | [`frame_streams`], [`sender`] | frames of dnstap; programs that connect to our socket to write them |
+//! | [`udp`] | sockets that receive and send messages in batches |
+//! | `xdp` | frames of an interface without the kernel's network stack, by feature |
 //! | [`tcp`] | listening, accepting, connecting without waiting |
-//! | [`epoll`], [`signals`] | waiting for many descriptors, being woken; signals as events |
+//! | [`epoll`], [`signals`] | waiting for many descriptors, waking the wait; signals as events |
 //! | [`table`] | connections by number, in lists ordered by time |
-//! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
+//! | [`reactor`] | the event loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
-//! | [`access`] | who may read what is written |
-//! | [`activation`] | sockets that a service manager opened for us |
+//! | [`access`] | mode and group of files |
+//! | [`activation`] | sockets that a service manager passed |
 //! | [`clock`] | time that never steps |
-//! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
+//! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; unpredictable numbers |
 //! | `socket` | options and addresses of sockets |
 //!
-//! A server's loop is made of these: [`epoll::Poller`] says which sockets are ready, batches of
-//! [`udp`] carry what they have, [`timer::Timers`] say how long to wait.
+//! An event loop is made of these: [`epoll::Poller`] reports which sockets are ready, batches of
+//! [`udp`] carry messages, [`timer::Timers`] give the time to wait.
 //!
 //! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
 
@@ -51,7 +51,7 @@ pub mod mapped;
 pub mod merge;
 pub mod netns;
 pub mod output;
-mod pool;
+mod batch_memory;
 pub mod privileges;
 pub mod random;
 pub mod reactor;

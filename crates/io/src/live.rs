@@ -11,14 +11,14 @@
 //! | `ring` | one socket's ring of blocks, shared with the kernel |
 //! | `block` | frames of a block, copied as packet blocks |
 //! | `socket` | options of sockets, and interfaces |
-//! | `queues` | frames by AF_XDP beside the rings, by feature `xdp` |
-//! | `counts` | what was received, dropped, lost |
-//! | `send` | frames as fast as an interface takes them, for measurements |
+//! | `queues` | frames by AF_XDP in addition to the rings, by feature `xdp` |
+//! | `counts` | frames received, dropped, lost |
+//! | `send` | sends frames at full speed, for measurements |
 //!
 //! The kernel stamps frames in nanoseconds of the time of day, spreads flows over the rings of an
-//! interface (both directions of a flow come by one ring), and drops and counts what no ring has
-//! room for. A frame is copied once, from its ring into the batch, and the block it was in goes
-//! back at once: who is slow to drop batches loses frames, counted, and holds nobody up.
+//! interface (both directions of a flow use one ring), and drops and counts frames that no ring has
+//! room for. A frame is copied once, from its ring into the batch, and its block returns to the
+//! kernel at once: a slow consumer of batches loses frames, counted, and delays no other code.
 //!
 //! Each interface has one more ring, for frames that are longer than a block of the other rings
 //! (`ring::LONG_FROM_BYTES`): the kernel would cut them off. Blocks must be small, since each that
@@ -26,14 +26,14 @@
 //! loses only what does not fit in bytes, and of slow traffic what comes after `batch_ms` times the
 //! number of blocks (10 s for the defaults).
 //!
-//! Several rings give one row in order of time: the earliest frame goes first, once no other ring
-//! can bring an earlier one. A ring that has nothing for us may have frames in the block that the
-//! kernel still writes: that block is waited for (`SETTLE_MS` at most). One that has none there
-//! either can only bring what comes now. Within a ring the order is the ring's.
+//! Several rings give one row in order of time: the earliest frame comes first, once no other ring
+//! can bring an earlier one. A ring without complete blocks may have frames in the block that the
+//! kernel still writes: the capture waits for that block (`SETTLE_MS` at most). If that block has
+//! none either, the ring can bring only later frames. Within a ring the order is the ring's.
 //!
-//! An interface that goes down stays open, and brings frames when it is up again; one that is
-//! removed and made again is bound again by its name, without a capability. Each such change is
-//! reported ([`Live::report_to`]). Where an interface cannot be bound again, the capture ends
+//! An interface that is down stays open, and delivers frames when it is up again; one that is
+//! removed and created again is bound again by its name, without a capability. Each such change is
+//! reported ([`Live::report_to`]). If an interface cannot be bound again, the capture ends
 //! ([`Live::failure`]).
 //!
 //! Invariants
@@ -80,22 +80,23 @@ pub const ANY: &str = "any";
 /// How often interfaces and counters are looked at.
 const LOOK_MS: u64 = 500;
 
-/// After so long without a frame a batch without any is given, so that who lives by the times of
-/// frames sees time go on.
+/// After this long without a frame the capture returns an empty batch, so that code that uses the
+/// times of frames sees time advance.
 const SILENCE_MS: u64 = 1_000;
 
 /// How long a frame that was stamped may take into its ring: no time, unless the core that has it
 /// is taken away.
 const IN_FLIGHT_MS: u64 = 3;
 
-/// How much longer than `batch_ms` a block that has frames is waited for: its timer's ticks, and
-/// what holds a core up.
+/// How much longer than `batch_ms` a block that has frames is waited for: the ticks of its timer,
+/// and delays of a core.
 const SETTLE_MS: u64 = 100;
 
-/// How long a caller who stops may hold batches back before the rest is given up.
+/// How long a caller that stops may hold batches before the capture drops the rest.
 const STOP_MS_MAX: u64 = 5_000;
 
-/// The same where frames come by queues without a pause, which does not tell what was there before.
+/// The same limit for queues that deliver without a pause: they do not show which frames were there
+/// before.
 const QUEUES_MS_MAX: u64 = 200;
 
 /// How long queues are left to themselves while a batch is gathered.
@@ -120,7 +121,7 @@ const LAST_FRAME_BYTES: usize = 64 << 10;
 /// An instruction of the classic packet filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterInstruction {
-    /// What to do.
+    /// The operation.
     pub code: u16,
     /// Instructions to leap when true.
     pub jt: u8,
@@ -135,7 +136,7 @@ const RETURN: u16 = 0x06;
 const LOAD_LENGTH: u16 = 0x80;
 const JUMP_IF_GREATER: u16 = 0x25;
 
-/// What is to be captured.
+/// Which frames to capture, and how.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// Names of interfaces, or [`ANY`] alone.
@@ -149,13 +150,13 @@ pub struct LiveOptions {
     pub batch_ms: u32,
     /// Bytes of a frame that are kept; 0: as many as there are.
     pub snap_bytes: u32,
-    /// What the kernel lets through; empty: everything. It sees frames as [`link_type`] says (of
-    /// 276, IP without the header), and without the outermost VLAN tag, which it must ask for by
+    /// The frames that the kernel passes; empty: all. The filter sees frames as [`link_type`] says
+    /// (of 276, IP without the header), and without the outermost VLAN tag, which it must load by
     /// `SKF_AD_VLAN_TAG`.
     pub filter: Vec<FilterInstruction>,
     /// Have interfaces take frames that are for others.
     pub is_promiscuous: bool,
-    /// Stamps of the card where it has some: its own clock, which may tell another time than the
+    /// Use hardware timestamps if the card has them: its own clock, which may differ from the
     /// system's.
     pub hardware_time: bool,
     /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card: the kernel's network
@@ -237,7 +238,7 @@ pub struct Live {
     clock: ClockWatch,
 }
 
-/// What [`Live::fill`] did.
+/// The result of [`Live::fill`].
 pub(crate) enum Filled {
     Some,
     Nothing,
@@ -377,7 +378,7 @@ impl Live {
             }
         }
         if self.options.is_promiscuous && *index != 0 && !shape.has_loopback {
-            // What has no addresses has nothing to be promiscuous about.
+            // An interface without addresses needs no promiscuous mode.
             if let Err(error) = socket::be_promiscuous(lines[0].ring.socket(), *index)
                 && *is_up
             {
@@ -442,12 +443,12 @@ impl Live {
         out
     }
 
-    /// What is counted meanwhile.
+    /// The counters, which change during the capture.
     pub fn counts(&self) -> Arc<LiveCounts> {
         Arc::clone(&self.counts)
     }
 
-    /// What was asked for and could not be had, to be told.
+    /// Requested options that are not available, as messages.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -509,7 +510,7 @@ impl Live {
         }
     }
 
-    /// Whether to end although frames are left: the caller wants to stop, and does not take them.
+    /// Whether to end although frames are left: the caller stops, and does not take them.
     pub(crate) fn gives_up(&mut self, stop: &AtomicBool) -> bool {
         let now_ms = self.now_ms();
         self.note_stop(stop, now_ms).is_some_and(|since| now_ms > since + STOP_MS_MAX)
@@ -684,7 +685,7 @@ impl Live {
         self.queues_are_empty = came == 0;
     }
 
-    /// Whether what was received before a stop has been given.
+    /// Whether all frames received before a stop have been delivered.
     fn is_drained(&self, now_ms: u64, since_ms: u64) -> bool {
         let settled_ms = since_ms + self.settle_ms();
         let is_drained = |line: &Line| match line.ring.seen_ms() {
@@ -721,7 +722,8 @@ impl Live {
         };
         if ready > 0 && waiting.iter().any(|entry| entry.revents & libc::POLLERR != 0) {
             for line in &self.lines {
-                // It says once that the interface is down, and would not wait until that was heard.
+                // The socket reports once that the interface is down, and would not wait before
+                // that was read.
                 socket::take_error(line.ring.socket());
             }
             self.look_at_interfaces();
@@ -776,7 +778,7 @@ impl Live {
         }
     }
 
-    /// Binds to an interface of the same name as one that is gone; false while there is none that
+    /// Binds to an interface with the name of one that was removed; false while there is none that
     /// is up.
     fn open_again(&mut self, number: usize, socket: &OwnedFd) -> Result<bool, LiveError> {
         let rings = self.options.rings;
@@ -785,7 +787,7 @@ impl Live {
             return Ok(false);
         };
         if found.link != interface.shape.link {
-            // Its frames would not be what the header says.
+            // Its frames would not fit the link type of the header.
             return Err(LiveError::OtherLink);
         }
         let before = std::mem::replace(&mut interface.index, found.index);
@@ -804,7 +806,7 @@ impl Live {
         let index = self.interfaces[number].index;
         let lines = self.lines.len();
         if rings > 1 {
-            // What is in a group cannot be bound again.
+            // A socket in a group cannot be bound again.
             let Opened { spares, shape, .. } = &mut self.interfaces[number];
             while spares.len() < rings {
                 spares.push(socket::open(shape.link)?);
@@ -821,14 +823,14 @@ impl Live {
                 LiveError::Kernel { what: "the interface cannot be had", error }
             })?;
             if self.options.is_promiscuous && line.frames == Frames::Usual {
-                // As at the start, where it was told if it could not be.
+                // Errors were reported at the start.
                 let _ = socket::be_promiscuous(line.ring.socket(), index);
             }
         }
         Ok(())
     }
 
-    /// Lets go of rings whose interface has others, once they are empty.
+    /// Drops rings whose interface has others, once they are empty.
     fn leave_empty_rings(&mut self) {
         let counts = &self.counts;
         self.lines.retain_mut(|line| {
@@ -848,7 +850,7 @@ impl Drop for Live {
     }
 }
 
-/// The filter that lets nothing through.
+/// A filter that passes nothing.
 fn nothing() -> Vec<FilterInstruction> {
     vec![FilterInstruction { code: RETURN, jt: 0, jf: 0, k: 0 }]
 }
@@ -884,7 +886,7 @@ fn program(options: &LiveOptions, frames: Frames) -> Vec<FilterInstruction> {
     program
 }
 
-/// Watches the time of day beside the time since boot, for steps.
+/// Compares the time of day with the time since boot, to find steps.
 #[derive(Debug)]
 struct ClockWatch {
     difference_ns: i64,
@@ -908,15 +910,15 @@ impl ClockWatch {
     }
 }
 
-/// The time of day less the time since boot (which goes on while the machine sleeps, as the time of
-/// day does).
+/// The time of day minus the time since boot (which includes the time that the machine sleeps, as
+/// the time of day does).
 fn difference_ns() -> i64 {
     let mut difference = 0;
     for _ in 0..3 {
         let before = read_clock(libc::CLOCK_BOOTTIME);
         let real = read_clock(libc::CLOCK_REALTIME);
         difference = real.saturating_sub(before);
-        // Where we were interrupted between the two it says nothing.
+        // If the thread was interrupted between the two reads, the difference is not exact.
         if read_clock(libc::CLOCK_BOOTTIME) - before < STEP_NS / 10 {
             break;
         }
@@ -926,7 +928,7 @@ fn difference_ns() -> i64 {
 
 fn read_clock(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes a `timespec`, which is ours; a clock that is not there leaves it as it is.
+    // SAFETY: writes a `timespec`, which is ours; a missing clock leaves it unchanged.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }

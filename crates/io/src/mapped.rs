@@ -1,8 +1,8 @@
 //! A file mapped into memory, read-only, that may be cut short by others while we read it.
 //!
-//! Touching a mapped page that the file no longer has raises SIGBUS, which ends a process. A
-//! handler puts a page of zeros there instead and marks the mapping; the reader meets damage where
-//! the file ended, and says so. A failing disk looks the same and is treated the same.
+//! Access to a mapped page that the file no longer has raises SIGBUS, which ends the process. A
+//! handler maps a page of zeros there instead and marks the mapping; the reader then finds damage
+//! at the end of the file, and reports it. A failing disk looks the same and is handled the same.
 //!
 //! life of a slot     start     written by
 //! free               0         `Mapped::drop`, after the last borrow
@@ -14,15 +14,15 @@
 //! 2. The handler maps only whole pages inside a live slot: it never touches foreign memory.
 //! 3. The slot is freed before the pages are, so no slot ever describes unmapped memory.
 //!
-//! # Who may map
+//! # Safety of mapping
 //!
 //! `Mapped::bytes` is a `&[u8]`, whose bytes must not change. A program that writes to the file
-//! changes them, also those that are borrowed. So [`Mapped::new`] is `unsafe`, and
-//! [`Mapped::read_only`] maps only what this program cannot write by the handle that it gives. What
-//! other programs do to a file nobody can rule out without copying all of it. Two things make that
-//! damage and no worse: each parser checks a length that it uses where it reads it, and keeps
-//! nothing of what it has checked for a second read; and a page that goes away reads as zeros and
-//! is reported.
+//! changes them, also while they are borrowed. So [`Mapped::new`] is `unsafe`, and
+//! [`Mapped::read_only`] maps only files that this program cannot write by the handle that it
+//! passes. Writes of other programs cannot be prevented without a copy of the whole file. Two rules
+//! limit them to damage: each parser checks a length where it reads and uses it, and keeps nothing
+//! of what it has checked for a second read; and a page that is lost reads as zeros and is
+//! reported.
 //!
 //! Bounds: [`MAPPINGS_MAX`] at once; past that mapping fails and the caller reads instead.
 
@@ -37,8 +37,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 /// Most files mapped at once.
 pub const MAPPINGS_MAX: usize = 1024;
 
-/// Bytes that a reader leaves behind before it releases them together: each release is a system
-/// call that every core must hear of.
+/// A reader releases pages behind it in units of this size: each release is a system call that
+/// interrupts every core.
 pub(crate) const RELEASE_BYTES: usize = 16 << 20;
 
 /// A file in memory.
@@ -94,8 +94,8 @@ impl Mapped {
             let why = "a file that is open for writing is not mapped; read it";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        // SAFETY: nobody writes by this handle or a copy of it. The module's header says what is
-        // done about programs that have handles of their own.
+        // SAFETY: this program does not write by this handle or a copy of it. The module's header
+        // says how programs with handles of their own are handled.
         unsafe { Mapped::new(file, len) }
     }
 
@@ -104,8 +104,7 @@ impl Mapped {
     /// instead.
     ///
     /// # Safety
-    /// As long as the result lives, this program writes to none of the bytes that somebody borrows
-    /// of it.
+    /// While the result exists, this program writes to none of the bytes that are borrowed from it.
     pub unsafe fn new(file: &File, len: usize) -> io::Result<Mapped> {
         install_handler()?;
         if len == 0 {
@@ -148,7 +147,7 @@ impl Mapped {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// Where the file was found shorter, or its disk failing, while it was read: the lowest offset.
+    /// The lowest offset at which the file was shorter, or its disk failed, while it was read.
     pub fn torn_at(&self) -> Option<usize> {
         self.slot
             .torn_at
@@ -157,8 +156,8 @@ impl Mapped {
             .filter(|offset| *offset < self.len)
     }
 
-    /// Lets the process forget the pages that lie wholly in `range`; they come back from the
-    /// kernel's cache when they are read again. Keeps the resident size flat.
+    /// Tells the kernel that the pages that lie wholly in `range` are not needed; it maps them
+    /// again when they are read again. Keeps the resident size constant.
     pub fn release(&self, range: Range<usize>) {
         self.advise(range, libc::MADV_DONTNEED);
     }
@@ -331,8 +330,9 @@ mod tests {
         assert_eq!((mapped.torn_at(), other.torn_at()), (Some(8192), None));
     }
 
-    /// A fault that is not ours still ends the process as it should: a child maps a file by other
-    /// means, beside one of ours, and touches what the file lost. Invariant 2.
+    /// A fault in memory that is not mapped here still ends the process as it should: a child maps
+    /// a file by other means, next to one of ours, and touches a page that the file lost. Invariant
+    /// 2.
     #[test]
     fn foreign_faults_stay_fatal() {
         use std::os::unix::process::ExitStatusExt;
@@ -371,9 +371,9 @@ mod tests {
         assert!(Mapped::read_only(&File::open(file.path()).unwrap(), 0).is_err());
     }
 
-    /// What a program has open for writing, or to append to, it cannot change behind a slice of its
-    /// own: it is not mapped. By another handle, for reading alone, it is, and a real truncation
-    /// reads as zeros and is told.
+    /// A file that this program has open for writing or appending is not mapped, so it cannot
+    /// change behind a slice. Through another handle, for reading alone, it is mapped, and a real
+    /// truncation reads as zeros and is reported.
     #[test]
     fn what_can_be_written_is_not_mapped() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,13 +1,13 @@
 //! Several captures read as one, in order of time.
 //!
 //! [`Merge`] is a pcapng stream made in memory: an interface for each link type where it first
-//! appears, then the packets of all inputs, each time the earliest of those that are next. Equal
-//! times come in the order of the inputs; inside one input the order of the file is kept, also
-//! where its clock steps back. What reads one capture thus reads many.
+//! appears, then the packets of all inputs, the earliest next packet first. Packets with equal
+//! times follow the order of the inputs; inside one input the order of the file is kept, also where
+//! its clock steps back. So code that reads one capture reads many.
 //!
 //! Damage is counted here, where the file and the offset in it are known. A filter, if there is
-//! one, is asked here, so that whoever reads the stream sees what a filter in the kernel would have
-//! let through.
+//! one, is applied here, so that a reader of the stream sees what a filter in the kernel would have
+//! passed.
 //!
 //! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
 //! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
@@ -26,7 +26,7 @@ use crate::decode;
 use crate::frame_filter::FrameFilter;
 use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
-use crate::pool::lock;
+use crate::batch_memory::lock;
 
 /// Bytes read from a stream at once.
 const READ_BYTES: usize = 256 << 10;
@@ -42,7 +42,7 @@ pub struct Merge {
     /// The link type of each interface written so far.
     link_types: Vec<u16>,
     out: Vec<u8>,
-    /// What of `out` was read.
+    /// Bytes of `out` that were read.
     out_start: usize,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
     filter: Option<FrameFilter>,
@@ -67,7 +67,7 @@ struct Head {
     /// Offset of the first of `bytes` in the input.
     base: u64,
     capture: Capture,
-    /// Where the reader goes on in `bytes`.
+    /// Offset in `bytes` at which the reader continues.
     offset: usize,
     next: Option<Next>,
 }
@@ -86,8 +86,8 @@ struct Next {
 }
 
 impl Merge {
-    /// Reads every header and first record. What is wrong later goes to `damage`. Of all records
-    /// those are given that `filter` takes.
+    /// Reads every header and first record. Damage found later goes to `damage`. The stream has the
+    /// records that `filter` selects.
     pub fn open(
         inputs: Vec<Input>,
         filter: Option<FrameFilter>,
@@ -174,7 +174,7 @@ fn interface_of(link_types: &mut Vec<u16>, link_type: u16, out: &mut Vec<u8>) ->
 impl Read for Merge {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.out_start == self.out.len() && self.failure.is_none() {
-            // What came before it is given first.
+            // The records before the failure are delivered first.
             self.failure = self.refill().err();
         }
         if self.out_start == self.out.len()
@@ -306,8 +306,8 @@ impl HeadBytes {
         }
     }
 
-    /// Reads up to [`READ_BYTES`] more, or to the end; of what comes as it happens, what there is.
-    /// An error is an end that says why.
+    /// Reads up to [`READ_BYTES`] more, or to the end; from a live stream, what is there. An error
+    /// ends the input and states the reason.
     fn read_more(&mut self) -> Option<String> {
         let HeadBytes::Stream { reader, buffer, ended, live } = self else { return None };
         let most = if *live { read_some(reader, buffer) } else { read_all(reader, buffer) };

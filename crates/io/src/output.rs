@@ -1,5 +1,5 @@
-//! A file or standard output behind a large buffer. What was accepted is written, or an error
-//! says that it was not: also the errors that only show when the file is closed.
+//! A file or standard output behind a large buffer. Every accepted byte is written or an error is
+//! returned, also for errors that appear only when the file is closed.
 //!
 //! Bound: [`BUFFER_BYTES`]; longer writes pass by the buffer.
 
@@ -16,8 +16,8 @@ use crate::input::display_name;
 /// Bytes gathered before the system is called.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// Where text or packets go. Dropped without [`Output::finish`] it tries to write what it holds,
-/// and nobody learns whether that worked.
+/// A destination of text or packets. Drop without [`Output::finish`] tries to write the buffer and
+/// ignores the result.
 #[derive(Debug)]
 #[must_use = "only `finish` says whether everything was written"]
 pub struct Output {
@@ -27,17 +27,17 @@ pub struct Output {
     buffer: Vec<u8>,
 }
 
-/// Why an output can't be written. The text says what to do next.
+/// Why an output cannot be written. The text says what to do next.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OutputError {
-    /// The reader of a pipe has gone: no failure of ours. The caller should end quietly.
+    /// The reader of a pipe has closed it, which is no failure. The caller should end quietly.
     ClosedPipe,
     /// The system refuses. The caller should make room or name another place.
     Failed {
-        /// What was to be written.
+        /// The output.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -57,7 +57,7 @@ impl fmt::Display for OutputError {
         match self {
             OutputError::ClosedPipe => f.write_str("the output was closed by its reader"),
             OutputError::Failed { name, source } => {
-                // One of ours says it itself.
+                // Our own errors name the output already.
                 if source.get_ref().is_some() {
                     return write!(f, "{name}: {source}");
                 }
@@ -95,7 +95,7 @@ impl Output {
         Output::create_for(path, Access::PRIVATE)
     }
 
-    /// The same for those whom `access` lets read it.
+    /// Like [`Output::create`], with the mode and group of `access`.
     pub fn create_for(path: &Path, access: Access) -> Result<Output, OutputError> {
         ignore_sigpipe();
         let (name, file) = match path.as_os_str() == "-" {
@@ -177,7 +177,7 @@ impl Write for Output {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // What an error leaves unwritten is given up: the error is final, and says so.
+        // Bytes that an error leaves unwritten are dropped: the error is final.
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.put(&buffer);
         buffer.clear();
@@ -186,13 +186,13 @@ impl Write for Output {
     }
 }
 
-/// Makes a write to a closed pipe an error instead of the process's end, unless the process has
-/// its own idea. Rust programs begin so; a library in somebody else's process can't know.
+/// Makes a write to a closed pipe an error instead of the end of the process, unless the process
+/// has set another action. Rust programs start that way; a library may be in a process that is not.
 fn ignore_sigpipe() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: all zeros is a valid `sigaction` to be filled; only the default action, which
-        // nobody chose, is replaced.
+        // SAFETY: all zeros is a valid `sigaction` to be filled; only the default action, which no
+        // code has set, is replaced.
         unsafe {
             let mut current: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut current) == 0
@@ -225,8 +225,8 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), want);
     }
 
-    /// A reader that went away is told from a disk that is full, and both are reported at the
-    /// latest by `finish`.
+    /// A closed reader and a full disk give different errors, and `finish` reports both at the
+    /// latest.
     #[test]
     fn failures_are_told_apart() {
         let (mut reader, writer) = io::pipe().unwrap();

@@ -4,10 +4,10 @@
 //! Linux keeps capabilities for each thread. [`drop_capabilities`] is for the thread that calls it,
 //! and for those that it starts afterwards: call it before there are others, or on each of them.
 //!
-//! User 0 keeps `CAP_DAC_OVERRIDE`, if it has it. Without, root may only write where files say so,
-//! and logs in a folder of the user who called `sudo` could not be opened; nobody expects that of
-//! root. Who wants a process that may do nothing at all runs it as another user, with `CAP_NET_RAW`
-//! alone.
+//! User 0 keeps `CAP_DAC_OVERRIDE`, if it has it. Without it root can write only where file modes
+//! permit, and larder could not open logs in a folder of the user that called `sudo`; operators do
+//! not expect that of root. For a process without any capability run larder as another user, with
+//! `CAP_NET_RAW` alone.
 
 use std::io;
 
@@ -47,7 +47,7 @@ pub fn drop_capabilities() -> io::Result<()> {
     }
     let mut kept = [Half::default(); 2];
     if is_user_0() {
-        // What it does not have now, it cannot keep.
+        // It can keep only what it has now.
         let permitted = sets()?[0].permitted & 1 << CAP_DAC_OVERRIDE;
         kept[0] = Half { effective: permitted, permitted, inheritable: 0 };
     }
@@ -74,12 +74,12 @@ pub fn join_group(group: u32) -> io::Result<()> {
         return Ok(());
     }
     groups.push(group);
-    // SAFETY: the list has as many numbers as is said, and is only read.
+    // SAFETY: the list has the number of entries given, and is only read.
     check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
     Ok(())
 }
 
-/// Whether the calling thread may see frames now. False where the system does not say.
+/// Whether the calling thread may capture frames now. False if the system gives no answer.
 pub fn has_net_raw() -> bool {
     sets().is_ok_and(|sets| sets[0].effective & 1 << CAP_NET_RAW != 0)
 }
@@ -89,7 +89,7 @@ fn is_user_0() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// What the calling thread has.
+/// The capability sets of the calling thread.
 fn sets() -> io::Result<[Half; 2]> {
     let mut header = Header { version: VERSION, thread: 0 };
     let mut sets = [Half::default(); 2];
@@ -103,7 +103,7 @@ fn sets() -> io::Result<[Half; 2]> {
 mod tests {
     use super::*;
 
-    /// The sets of the calling thread, as the kernel tells everybody.
+    /// The sets of the calling thread, as `/proc` shows them.
     fn told() -> Vec<(String, u64)> {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let of_line = |line: &str| {
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(has_net_raw(), before);
     }
 
-    /// User 0 still creates files in a folder of somebody else who lets nobody else write: where
-    /// `sudo` is called.
+    /// User 0 can still create files in a folder that only another user may write to, as when
+    /// `sudo` is called there.
     #[test]
     fn user_0_writes_where_others_are_at_home() {
         let folder = std::env::temp_dir().join(format!("larder-home-{}", std::process::id()));
@@ -156,7 +156,7 @@ mod tests {
         });
         let written = inside.join().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
-        // Who is not user 0 cannot give its folder away, and writes there in any case.
+        // A user other than 0 cannot change the folder's owner, and can write there in any case.
         assert!(written.is_ok(), "{written:?}, given: {is_given}");
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers that nobody outside can foresee: source ports, message IDs, secrets (RFC 5452).
+//! Unpredictable numbers: source ports, message IDs, secrets (RFC 5452).
 //!
 //! The kernel's generator is asked for [`STOCK_BYTES`] at a time, since a system call a number
 //! would be felt on a miss path; numbers that were given out are wiped from the stock.
@@ -66,7 +66,7 @@ impl Random {
         let from = self.left - N;
         let mut taken = [0; N];
         taken.copy_from_slice(&self.stock[from..self.left]);
-        // What was given out stays in memory at its user's place only.
+        // Numbers that were given out are wiped here.
         self.stock[from..self.left].fill(0);
         self.left = from;
         Ok(taken)

@@ -13,25 +13,25 @@
 //!
 //! | file | duty |
 //! |---|---|
-//! | `epoll` | tells of readiness; reads and writes are calls of ours |
-//! | `uring` | one call hands over what is to be done, and brings what came of it |
-//! | `buffers` | memory that the kernel receives into |
-//! | `batch` | what a wait found |
-//! | `pool` | buffers to write answers to |
+//! | `epoll` | reports readiness; each read and write is a system call |
+//! | `uring` | one call submits operations and returns completions |
+//! | `receive_buffers` | memory that the kernel receives into |
+//! | `batch` | the events of a wait |
+//! | `send_buffers` | buffers for responses |
 //!
 //! # Rules
 //!
 //! 1. A socket has one token from its first operation until [`Reactor::close`], which is the only
-//!    way out: a descriptor that is closed otherwise leaves its number to another connection, which
-//!    would then be meant.
-//! 2. After [`Reactor::close`] no later wait tells of the token. The batch that is being walked
-//!    may: tokens need a generation, so that those events are known and dropped.
-//! 3. [`Reactor::pause`] and [`Reactor::unwatch`] end what has not happened yet. Bytes that have
-//!    been received by then, and a [`Event::Ready`] that is on its way, still come.
-//! 4. Whoever reads a socket directly pauses it first, then watches it, and reads when it is ready:
-//!    bytes that had been received before come before that event.
-//! 5. [`Event::Failed`] and [`Event::Finished`] end receiving; a failed listener has stopped to
-//!    listen (descriptors or memory ran out): listen again a moment later.
+//!    way to close it: otherwise another connection could get the descriptor's number, and the
+//!    operations would apply to it.
+//! 2. After [`Reactor::close`] no later wait reports the token. The current batch may: tokens need
+//!    a generation, so that the caller recognizes those events and drops them.
+//! 3. [`Reactor::pause`] and [`Reactor::unwatch`] stop future events. Bytes that were received by
+//!    then, and an [`Event::Ready`] that is on its way, still arrive.
+//! 4. To read a socket directly, pause it first, then watch it, and read when it is ready: bytes
+//!    that had been received before arrive before that event.
+//! 5. [`Event::Failed`] and [`Event::Finished`] end receiving; a failed listener has stopped
+//!    listening (no descriptors or memory): listen again a moment later.
 //!
 //! Invariants
 //! 1. Bytes of an event are in memory that the batch owns until the next wait, whatever is done
@@ -41,9 +41,9 @@
 //! socket is some bytes in a table by descriptor, so as many as there may be descriptors.
 
 mod batch;
-mod buffers;
+mod receive_buffers;
 mod epoll;
-mod pool;
+mod send_buffers;
 #[cfg(test)]
 mod tests;
 mod uring;
@@ -59,7 +59,7 @@ use std::time::Duration;
 pub use crate::epoll::Interest;
 pub use batch::{Batch, Event};
 use epoll::Epoll;
-use pool::Pool;
+use send_buffers::SendBuffers;
 use uring::Uring;
 
 /// Connections taken from one listener a wait.
@@ -71,7 +71,7 @@ pub enum Choice {
     /// io_uring where the kernel has it and allows it, else epoll.
     #[default]
     Auto,
-    /// io_uring, or an error that says why not.
+    /// io_uring, or an error that states why it is not available.
     Uring,
     /// epoll.
     Epoll,
@@ -82,7 +82,7 @@ pub enum Choice {
 pub enum Backend {
     /// io_uring: what is to be done, and what came of it, in memory shared with the kernel.
     Uring,
-    /// epoll: the kernel says what is ready, and each read and write is a system call.
+    /// epoll: the kernel reports ready sockets, and each read and write is a system call.
     Epoll,
 }
 
@@ -126,7 +126,7 @@ impl Options {
     }
 }
 
-/// What became of a send.
+/// The result of a send.
 #[derive(Debug)]
 #[must_use]
 pub enum Sending {
@@ -134,7 +134,7 @@ pub enum Sending {
     Done,
     /// [`Event::Sent`] comes when the kernel has all of it, or [`Event::Failed`].
     Later,
-    /// The connection is gone.
+    /// The connection is closed.
     Failed(io::Error),
 }
 
@@ -145,7 +145,7 @@ pub enum Sending {
 pub struct Reactor {
     engine: Engine,
     fallback: Option<String>,
-    pool: Pool,
+    send_buffers: SendBuffers,
     waker: Waker,
 }
 
@@ -160,20 +160,20 @@ impl Reactor {
     /// was chosen, or descriptors.
     pub fn new(options: &Options) -> io::Result<(Reactor, Batch)> {
         let options = options.clamped();
-        let (waker, pool) = (Waker::new()?, Pool::new(options.events_max));
+        let (waker, send_buffers) = (Waker::new()?, SendBuffers::new(options.events_max));
         let mut fallback = None;
         if options.choice != Choice::Epoll {
             match Uring::new(&options, &waker) {
                 Ok((uring, batch)) => {
                     let engine = Engine::Uring(Box::new(uring));
-                    return Ok((Reactor { engine, fallback, pool, waker }, batch));
+                    return Ok((Reactor { engine, fallback, send_buffers, waker }, batch));
                 }
                 Err(error) if options.choice == Choice::Uring => return Err(error),
                 Err(error) => fallback = Some(error.to_string()),
             }
         }
         let (epoll, batch) = Epoll::new(&options, &waker.0.event)?;
-        Ok((Reactor { engine: Engine::Epoll(epoll), fallback, pool, waker }, batch))
+        Ok((Reactor { engine: Engine::Epoll(epoll), fallback, send_buffers, waker }, batch))
     }
 
     /// Which way it talks to the kernel.
@@ -208,8 +208,9 @@ impl Reactor {
         }
     }
 
-    /// What the peer sends comes as [`Event::Received`], until it ends or [`Reactor::pause`]. A
-    /// connection on which nothing comes costs no buffer. Again on a socket that receives: nothing.
+    /// The peer's bytes arrive as [`Event::Received`], until the end or [`Reactor::pause`]. A
+    /// connection on which nothing arrives uses no buffer. Has no effect on a socket that receives
+    /// already.
     pub fn receive(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         match &mut self.engine {
             Engine::Uring(uring) => uring.receive(socket.as_fd(), token),
@@ -227,8 +228,9 @@ impl Reactor {
     }
 
     /// [`Event::Ready`] comes once when the socket is ready for `interest`: for connections that
-    /// are being made, for reading straight to where bytes belong, for [`crate::tcp::send_file`].
-    /// Again before that: the last interest counts. Readiness may have passed when it is heard of.
+    /// are being made, for reading straight to where bytes belong, for [`crate::tcp::send_file`]. A
+    /// second call before that replaces the interest. Readiness may have passed when the event is
+    /// handled.
     pub fn watch(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         match &mut self.engine {
             Engine::Uring(uring) => uring.watch(socket.as_fd(), token, interest),
@@ -247,26 +249,26 @@ impl Reactor {
     /// A buffer to write an answer to: empty, with room. It comes back by [`Reactor::send`] or
     /// [`Reactor::give_back`].
     pub fn buffer(&mut self) -> Vec<u8> {
-        self.pool.take()
+        self.send_buffers.take()
     }
 
     /// Takes back a buffer that is not sent.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
-        self.pool.give_back(buffer);
+        self.send_buffers.give_back(buffer);
     }
 
     /// Sends all of it. What is received at the same time does not matter.
     ///
     /// # Panics
-    /// Where an earlier send of this socket is still under way.
+    /// If an earlier send of this socket is still under way.
     pub fn send(&mut self, socket: &impl AsFd, token: u64, bytes: Vec<u8>) -> Sending {
         if bytes.is_empty() {
-            self.pool.give_back(bytes);
+            self.send_buffers.give_back(bytes);
             return Sending::Done;
         }
         match &mut self.engine {
             Engine::Uring(uring) => uring.send(socket.as_fd(), token, bytes),
-            Engine::Epoll(epoll) => epoll.send(socket.as_fd(), token, bytes, &mut self.pool),
+            Engine::Epoll(epoll) => epoll.send(socket.as_fd(), token, bytes, &mut self.send_buffers),
         }
     }
 
@@ -275,11 +277,11 @@ impl Reactor {
     pub fn close(&mut self, socket: OwnedFd, token: u64) {
         match &mut self.engine {
             Engine::Uring(uring) => uring.close(socket, token),
-            Engine::Epoll(epoll) => epoll.close(socket, token, &mut self.pool),
+            Engine::Epoll(epoll) => epoll.close(socket, token, &mut self.send_buffers),
         }
     }
 
-    /// What ends a wait from another thread.
+    /// A waker that ends a wait from another thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -289,14 +291,14 @@ impl Reactor {
     /// of the last wait that were not walked are given at once, and nothing else is done.
     ///
     /// # Panics
-    /// Where the batch is another reactor's.
+    /// If the batch belongs to another reactor.
     pub fn wait(&mut self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<usize> {
         if !batch.is_empty() {
             return Ok(batch.len());
         }
         match &mut self.engine {
-            Engine::Uring(uring) => uring.wait(batch, timeout, &mut self.pool),
-            Engine::Epoll(epoll) => epoll.wait(batch, timeout, &mut self.pool, &self.waker),
+            Engine::Uring(uring) => uring.wait(batch, timeout, &mut self.send_buffers),
+            Engine::Epoll(epoll) => epoll.wait(batch, timeout, &mut self.send_buffers, &self.waker),
         }
     }
 }
@@ -308,7 +310,7 @@ pub struct Waker(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     event: crate::epoll::Waker,
-    /// Whether a call waits to be heard.
+    /// Whether a call is pending.
     is_called: AtomicBool,
 }
 
@@ -318,8 +320,8 @@ impl Waker {
         Ok(Waker(Arc::new(Shared { event, is_called: AtomicBool::new(false) })))
     }
 
-    /// Wakes the reactor. However many calls before it hears them are one event, and one system
-    /// call. What was stored before the call is seen by whoever gets that event.
+    /// Wakes the reactor. All calls before it handles them are one event, and one system call. The
+    /// handler of that event sees everything stored before the call.
     pub fn wake(&self) {
         // Release: pairs with the swap of `hear`, also where an earlier call's event serves this
         // one.
@@ -329,7 +331,8 @@ impl Waker {
         }
     }
 
-    /// Hears the calls so far: whether there were any. A later one makes an event again.
+    /// Takes the pending calls, and returns whether there were any. A later call makes an event
+    /// again.
     fn hear(&self) -> bool {
         self.0.is_called.swap(false, Ordering::AcqRel)
     }
@@ -345,8 +348,8 @@ fn plain(interest: Interest) -> Interest {
     }
 }
 
-/// Whether an event is what was watched for. A peer that only finished sending does not make its
-/// socket ready for writing, and must not be told of again and again as if.
+/// Whether an event is one that was watched for. A peer that only finished sending does not make
+/// its socket ready for writing, and must not be reported again and again.
 fn is_ready(watched: Interest, event: &crate::epoll::Event) -> bool {
     let is_failed = event.closed && event.writable;
     (watched.covers(Interest::READ) && (event.readable || event.closed))

@@ -1,15 +1,15 @@
 //! Programs that connect to a Unix socket of ours and write into it, as servers do with dnstap.
 //!
 //! ```text
-//! Socket::bind -> accept(): the next sender                  for who hears one to its end
-//!              -> hear(): a thread that accepts, a thread a sender    for who goes on meanwhile
+//! Socket::bind -> accept(): the next sender                            to read one to its end
+//!              -> hear(): a thread that accepts, a thread per sender   to continue meanwhile
 //! ```
 //!
-//! A sender may be silent for long, so every wait looks around after [`PATIENCE`] whether it is
-//! over: the caller says so by a function. The socket's path goes with the socket; one that is left
-//! over from a run that was killed is replaced, one that is listened at is not.
+//! A sender may be silent for long, so every wait checks after [`PATIENCE`] whether the run is
+//! over, by a function of the caller. The socket's path is deleted with the socket. A path that is
+//! left from a run that was killed is replaced; one that a program listens on is not.
 //!
-//! Bounds: [`SENDERS_MAX`] senders at one time; further ones are let go, and told of.
+//! Bounds: [`SENDERS_MAX`] senders at a time; further ones are disconnected and reported.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -26,10 +26,10 @@ pub const SENDERS_MAX: usize = 16;
 /// How often a wait looks whether it is over.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Says whether the run is over. Called by several threads.
+/// Returns whether the run is over. Several threads call it.
 pub type IsOver = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A listening socket; its path goes with it.
+/// A listening socket; its path is deleted with it.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -39,7 +39,7 @@ pub struct Socket {
 impl Socket {
     /// Listens at a path. The error says what to do next.
     pub fn bind(path: PathBuf) -> Result<Socket, String> {
-        // A socket that nobody listens on is left over from a run that was killed.
+        // If no program accepts connections, the socket is left over from a run that was killed.
         if UnixStream::connect(&path).is_ok() {
             return Err("another program listens here; name another socket".to_owned());
         }
@@ -70,16 +70,17 @@ impl Socket {
                         return Some(patient);
                     }
                 }
-                // Nobody is there, or (out of descriptors, say) nobody can be let in now.
+                // No sender is there, or none can be accepted now (for example, no free
+                // descriptors).
                 Err(_) => thread::sleep(PATIENCE / 4),
             }
         }
         None
     }
 
-    /// Gives each sender a thread that runs `hear`, until it is over. `refuse` is called for each
-    /// that is one too many. The thread that is returned takes the socket's path with it; those of
-    /// senders end when `hear` does.
+    /// Starts a thread for each sender that runs `hear` until the run is over. `refuse` is called
+    /// for each sender over the limit. The returned thread deletes the socket's path at its end;
+    /// the senders' threads end when `hear` does.
     pub fn hear(
         self,
         is_over: IsOver,
@@ -112,7 +113,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Somebody may have removed it.
+        // Another process may have removed it.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -163,7 +164,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::channel;
 
-    /// Senders are heard side by side, one too many is let go, and the end takes the path along.
+    /// Several senders are read at a time, one over the limit is disconnected, and the path is
+    /// deleted at the end.
     #[test]
     fn senders_are_heard() {
         let folder = tempfile::tempdir().unwrap();
@@ -182,12 +184,11 @@ mod tests {
         };
         let acceptor = socket.hear(is_over, hear, move || refused.send(b'!').unwrap()).unwrap();
         assert!(Socket::bind(path.clone()).unwrap_err().contains("another program"));
-        // That attempt was a sender, too, and has gone; others may be let in only when its thread
-        // has ended.
+        // That attempt was a sender too; others can be accepted only after its thread has ended.
         let mut senders = Vec::new();
         while senders.len() < SENDERS_MAX {
             let mut sender = UnixStream::connect(&path).unwrap();
-            // One that was let go may be closed by now.
+            // A refused sender may be closed by now.
             let _ = sender.write_all(b"x");
             if heard.recv().unwrap() == b'x' {
                 senders.push(sender);
@@ -203,7 +204,7 @@ mod tests {
         assert!(heard.recv().is_err());
     }
 
-    /// A socket that nobody listens at is replaced; a file is not.
+    /// A socket without a listener is replaced; a file is not.
     #[test]
     fn leftovers_are_replaced() {
         let folder = tempfile::tempdir().unwrap();

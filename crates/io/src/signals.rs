@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::socket::owned;
 
-/// What a signal asks of a server.
+/// The request that a signal makes of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
@@ -19,14 +19,14 @@ pub enum Signal {
     Terminate,
     /// SIGHUP: read the configuration again.
     HangUp,
-    /// SIGUSR1: begin the files of logs anew, and nothing else.
+    /// SIGUSR1: reopen log files, and nothing else.
     LogsMoved,
 }
 
 /// How long after the first signal another one is part of the same request.
 pub const ONE_REQUEST: Duration = Duration::from_secs(1);
 
-/// What a signal means for a process that has work to finish before it ends.
+/// What a process that must finish work does at a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopStep {
     /// The first request: finish and end.
@@ -50,7 +50,7 @@ pub struct StopRule {
 }
 
 impl StopRule {
-    /// What a signal means that arrived at `now`; `is_interrupt` is true for SIGINT.
+    /// The step for a signal that arrived at `now`; `is_interrupt` is true for SIGINT.
     pub fn signal(&mut self, is_interrupt: bool, now: Instant) -> StopStep {
         match self.first {
             None => {
@@ -65,7 +65,7 @@ impl StopRule {
     }
 }
 
-/// The numbers beside their names.
+/// Signal numbers and their names.
 const SIGNALS: [(libc::c_int, Signal); 4] = [
     (libc::SIGINT, Signal::Interrupt),
     (libc::SIGTERM, Signal::Terminate),
@@ -75,11 +75,10 @@ const SIGNALS: [(libc::c_int, Signal); 4] = [
 
 /// SIGINT, SIGTERM, SIGHUP and SIGUSR1 as something to be read.
 ///
-/// [`Signals::block`] blocks them in the calling thread, and threads that it starts inherit
-/// that: call it before the first thread is started, or a thread that does not block them will
-/// take them, and the process ends. Programs that we start through the standard library get none of
-/// it. From then on nothing but [`Signals::read`] hears them: a process that stops reading can't be
-/// ended by Ctrl-C.
+/// [`Signals::block`] blocks them in the calling thread and in threads that it starts: call it
+/// before the first thread is started, or a thread that does not block them takes them, and the
+/// process ends. Programs that the standard library starts do not inherit this. From then on only
+/// [`Signals::read`] receives them: Ctrl-C cannot end a process that stops reading.
 #[derive(Debug)]
 pub struct Signals {
     fd: File,
@@ -106,7 +105,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that came, if one did. The same signal twice before a read is told once.
+    /// The next pending signal, if any. The same signal twice before a read is reported once.
     pub fn read(&self) -> io::Result<Option<Signal>> {
         const INFO_BYTES: usize = size_of::<libc::signalfd_siginfo>();
         const { assert!(std::mem::offset_of!(libc::signalfd_siginfo, ssi_signo) == 0) };
@@ -178,8 +177,8 @@ mod tests {
         }
     }
 
-    /// Signals are read as events, in a process of their own: they are told, the process lives, and
-    /// after unblocking the next one ends it.
+    /// Signals are read as events, in a process of their own: each is reported and the process
+    /// lives; after `unblock` the next one ends it.
     #[test]
     fn signals_are_events() {
         use std::os::unix::process::ExitStatusExt;

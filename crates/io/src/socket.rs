@@ -1,5 +1,5 @@
-//! What sockets of every kind need and the standard library does not offer: options before `bind`,
-//! and addresses as the kernel writes them.
+//! Functions for sockets of every kind that the standard library lacks: options before `bind`, and
+//! addresses in the kernel's form.
 //!
 //! Invariant: a [`RawAddress`] is 28 bytes that may be read whatever the kernel left in them, so
 //! an address is decoded without unsafe code. The fields of `sockaddr_in` lie where `sockaddr_in6`
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, sockaddr_in, sockaddr_in6, socklen_t};
 
-/// Whether sockets share an address (SO_REUSEPORT). Sockets that share belong to one user.
+/// Whether sockets share an address (SO_REUSEPORT). Only sockets of one user can.
 ///
 /// A program that has a socket a core binds the first of an address with [`Sharing::First`] and the
 /// others with [`Sharing::Join`]: so its sockets share, and a second program is refused.
@@ -126,7 +126,7 @@ pub(crate) fn check(returned: c_int) -> io::Result<c_int> {
 /// Takes over a descriptor that a system call has just made.
 ///
 /// # Safety
-/// `returned` is what a call that makes descriptors returned, and nobody else has it.
+/// `returned` is the result of a call that makes descriptors, and has no other owner.
 pub(crate) unsafe fn owned(returned: c_int) -> io::Result<OwnedFd> {
     let fd = check(returned)?;
     // SAFETY: not negative, so a new descriptor, which by the contract is ours alone.
@@ -211,8 +211,8 @@ pub(crate) fn connect(socket: &impl AsFd, peer: &SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// A descriptor that was handed to us: an Internet socket of this kind, or an error that says what
-/// is wrong with it. To make it non-blocking is the caller's part.
+/// Checks that an inherited descriptor is an Internet socket of this kind. The caller makes it
+/// non-blocking.
 pub(crate) fn expect_kind(socket: &impl AsFd, kind: c_int, what: &str) -> io::Result<()> {
     let is = get_int(socket, libc::SOL_SOCKET, libc::SO_TYPE)?;
     let domain = get_int(socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
@@ -242,7 +242,8 @@ mod tests {
         assert_eq!(RawAddress::EMPTY.decode(), None);
     }
 
-    /// The kernel reads our form as the standard library's: a bound socket says where it is.
+    /// The kernel reads an address in our form like one of the standard library: a bound socket
+    /// reports it.
     #[test]
     fn the_kernel_agrees() {
         let address: SocketAddr = "127.0.0.3:0".parse().unwrap();

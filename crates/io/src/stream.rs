@@ -1,9 +1,9 @@
-//! A stream with a thread of its own that reads and decodes, so that a slow pipe can be waited
-//! for with a limit, and decoding runs beside everything else.
+//! A stream with its own thread that reads and decodes, so that a caller can wait for a slow pipe
+//! with a limit, and decoding runs in parallel.
 //!
-//! The thread ends with the input, or when the source is gone and its next read returns. Nobody
-//! waits for it, since a pipe may stay silent for ever. A decoder that panics ends its thread, and
-//! the input counts as broken from there.
+//! The thread ends with the input, or when the source is dropped and its next read returns. No
+//! thread waits for it, since a pipe may stay silent forever. If a decoder panics, its thread ends,
+//! and the input counts as broken from there.
 //!
 //! Bound: 2 * [`CHUNKS`] chunks of [`CHUNK_BYTES`].
 
@@ -21,7 +21,7 @@ const CHUNKS: usize = 4;
 /// How long a wait may last before the caller's wish to stop is looked at.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// What the reading thread says.
+/// A message of the reading thread.
 enum Chunk {
     /// A buffer, and how much of it counts.
     Data(Vec<u8>, usize),
@@ -40,11 +40,11 @@ pub(crate) struct Stream {
     pub(crate) ended: bool,
     /// [`Stream::drain`] was called.
     drained: bool,
-    /// What its end said, if it was an error.
+    /// The error with which the stream ended, if any.
     pub(crate) failure: Option<String>,
     /// Offset of `buffer[0]` in the input.
     pub(crate) base: u64,
-    /// What was received and not yet taken.
+    /// Bytes that were received and not yet taken.
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ impl Stream {
                     Ok(()) => Chunk::End,
                     Err(error) => Chunk::Failed(error.to_string()),
                 };
-                // The source may be gone; then nobody wants to know.
+                // The source may have been dropped; then no thread needs the result.
                 let _ = chunk_sender.send(last);
             })
             .err()
@@ -74,8 +74,8 @@ impl Stream {
         Stream { chunks, used, live, ended, drained: false, failure, base: 0, buffer }
     }
 
-    /// Waits for a chunk at most `patience`, then takes what else is there, up to a chunk's length:
-    /// a search after damage begins anew with each call, so calls must bring much if they can.
+    /// Waits for a chunk for at most `patience`, then takes more up to a chunk's length: a search
+    /// after damage restarts with each call, so each call should bring many bytes.
     pub(crate) fn receive(&mut self, patience: Duration) {
         let want = self.buffer.len() + CHUNK_BYTES;
         match self.chunks.recv_timeout(patience) {
@@ -89,8 +89,8 @@ impl Stream {
         }
     }
 
-    /// For who was told to stop: takes what the thread has handed over by now, without waiting.
-    /// Works once, since the thread may read on for ever. True if there was anything.
+    /// For a caller that was asked to stop: takes what the thread has sent so far, without waiting.
+    /// Works once, since the thread may read on forever. True if there was anything.
     pub(crate) fn drain(&mut self) -> bool {
         if std::mem::replace(&mut self.drained, true) {
             return false;
@@ -118,7 +118,7 @@ impl Stream {
         }
     }
 
-    /// The thread is gone without a word: a decoder panicked. What came before counts.
+    /// The thread has ended without a message: a decoder panicked. The bytes before count.
     fn lose_thread(&mut self) {
         self.ended = true;
         self.failure = Some("the decoder failed on this input".to_owned());
@@ -130,7 +130,7 @@ impl Stream {
     }
 }
 
-/// Reads until the end, an error, or nobody listens.
+/// Reads until the end, an error, or the receiver is dropped.
 fn read_chunks(
     mut reader: Box<dyn Read + Send>,
     chunks: &SyncSender<Chunk>,

@@ -1,13 +1,13 @@
 //! Connections by number, each waiting in one of a few lists that are ordered by time.
 //!
-//! A table of slots: what is put in gets an [`Id`] of slot and generation, and the same two make
-//! the token under which a poller watches it. So an event that was meant for a connection that is
-//! gone finds nothing, even where its slot holds another.
+//! A table of slots: each entry gets an [`Id`] of slot and generation, which also make the token
+//! under which a poller watches it. So an event for a connection that was closed finds nothing,
+//! even if its slot has another entry.
 //!
-//! Every entry is in exactly one list, which says what it waits for, and entries come to a list's
-//! end with the time at which the wait began. As all in a list wait equally long, its first entry
-//! is the first whose time is over: no timers are set or cancelled, and how long a list's entries
-//! may wait can be decided, and changed, at any moment.
+//! Every entry is in exactly one list, which says what it waits for, and is appended to the list at
+//! the time at which the wait began. All entries of a list wait for the same time, so its first
+//! entry is due first: no timers are set or cancelled, and the time that a list's entries may wait
+//! can be changed at any moment.
 //!
 //! ```text
 //! free -> insert() -> in a list -> wait_in() another, or the same from now -> remove() -> free, generation + 1
@@ -18,8 +18,7 @@
 //! 2. Along a list `since_ms` never falls.
 //! 3. An `Id` fits one life of its slot (for 2^28 lives; then it begins again).
 //!
-//! Bounds: the entries that `new` was told of, whose memory is taken as they come. Cost: O(1) each
-//! call.
+//! Bounds: the entries given to `new`, whose memory is allocated as they come. Cost: O(1) per call.
 
 /// Bits of a token that name the slot.
 const INDEX_BITS: u32 = 24;
@@ -27,8 +26,8 @@ const INDEX_BITS: u32 = 24;
 /// Generations of a slot, after which it begins again.
 const GENERATIONS: u32 = 1 << 28;
 
-/// Bits of a token that name slot and generation; above them are four that name the table. A token
-/// has 56 bits, and the byte above is for who carries tokens.
+/// Bits of a token for slot and generation; the four bits above identify the table. A token has 56
+/// bits; the byte above is for the caller.
 pub const ID_BITS: u32 = 52;
 
 /// Tables whose tokens differ.
@@ -53,7 +52,7 @@ impl Id {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// What [`Id::to_bits`] made.
+    /// The inverse of [`Id::to_bits`].
     pub fn from_bits(bits: u64) -> Id {
         Id { index: bits as u32, generation: (bits >> 32) as u32 }
     }
@@ -94,7 +93,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         Table { slots: Vec::new(), entries_max, count: 0, free: NONE, ends, space }
     }
 
-    /// Room for so many from now on, at most [`ENTRIES_MAX`]; never for fewer than before.
+    /// Raises the limit of entries, to at most [`ENTRIES_MAX`]; it never falls.
     pub fn grow(&mut self, entries_max: usize) {
         self.entries_max = self.entries_max.max(entries_max.min(ENTRIES_MAX));
     }
@@ -104,7 +103,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -169,7 +168,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         self.slot(id).map(|slot| slot.list)
     }
 
-    /// Lets an entry wait in a list from now on: it becomes the list's last.
+    /// Moves an entry to the end of a list, from now on.
     pub fn wait_in(&mut self, id: Id, list: usize, now_ms: u64) {
         if self.slot(id).is_some() {
             self.unlink(id.index);
@@ -184,8 +183,8 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         Some((Id { index, generation: slot.generation }, slot.since_ms))
     }
 
-    /// The next entry that has been in its list for as long as `waits_ms` says of that list, or
-    /// longer.
+    /// The next entry that has been in its list for at least the time that `waits_ms` has for that
+    /// list.
     pub fn overdue(&self, waits_ms: [u64; LISTS], now_ms: u64) -> Option<(Id, usize)> {
         (0..LISTS).find_map(|list| {
             let (id, since_ms) = self.oldest(list)?;
@@ -208,14 +207,14 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         used.map(|(index, slot)| Id { index: index as u32, generation: slot.generation })
     }
 
-    /// What a poller is to say of an entry.
+    /// The token of an entry for a poller.
     pub fn token(&self, id: Id) -> u64 {
         u64::from(self.space) << ID_BITS
             | u64::from(id.generation) << INDEX_BITS
             | u64::from(id.index)
     }
 
-    /// True for tokens of this table, of entries there and gone.
+    /// True for tokens of this table, of present and former entries.
     pub fn owns(&self, token: u64) -> bool {
         token >> ID_BITS == u64::from(self.space)
     }
@@ -235,7 +234,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
 
     fn link(&mut self, index: u32, list: usize, now_ms: u64) {
         let last = self.ends[list].1;
-        // A clock that goes backwards stands still (invariant 2).
+        // A clock that goes backwards counts as one that stands still (invariant 2).
         let least_ms = self.slots.get(last as usize).map_or(0, |slot| slot.since_ms);
         let slot = &mut self.slots[index as usize];
         (slot.list, slot.since_ms) = (list, now_ms.max(least_ms));

@@ -2,8 +2,8 @@
 //! second system call, connecting without waiting. What comes out are the library's own types. And
 //! bytes that go straight from memory or a file to a socket, or from it to memory (`transfer`).
 //!
-//! Nothing blocks: every socket is non-blocking from its birth. Limits on connections are the
-//! caller's, who alone knows what one costs.
+//! Nothing blocks: every socket is non-blocking from the start. The caller limits connections,
+//! since only it knows their cost.
 
 mod transfer;
 
@@ -28,15 +28,15 @@ const ABORTED_MAX: usize = 64;
 /// How to listen.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// Whether several sockets may listen at one address. The kernel spreads connections over them.
+    /// Whether several sockets may listen on one address. The kernel spreads connections over them.
     pub sharing: Sharing,
     /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: u32,
-    /// A connection is told of when its first bytes have come, or after about so many seconds. For
-    /// protocols in which the client speaks first, it spares a wake-up. 0: at once.
+    /// A connection is reported when its first bytes have arrived, or after about this many
+    /// seconds. Spares a wake-up in protocols in which the client speaks first. 0: at once.
     pub defer_accept_s: u32,
-    /// Clients known by cookie may send bytes with their first packet (RFC 7413); so many such may
-    /// wait. Such bytes may come twice: only for questions that may be asked twice. 0: never.
+    /// Clients with a cookie may send bytes with their first packet (RFC 7413); at most this many
+    /// wait. Such bytes may arrive twice: only for requests that may be repeated. 0: never.
     pub fast_open: u32,
 }
 
@@ -65,8 +65,8 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpLis
     bind(&socket, &address)?;
     // SAFETY: takes integers only, one of which is a socket that is open.
     check(unsafe { libc::listen(socket.as_raw_fd(), int(options.backlog)) })?;
-    // Only now: with SO_REUSEADDR the kernel lets two sockets bind to one address, and the second
-    // is refused when it listens.
+    // Only now: with SO_REUSEADDR the kernel lets two sockets bind to one address, and refuses the
+    // second when it listens.
     options.sharing.after_bind(&socket)?;
     Ok(TcpListener::from(socket))
 }
@@ -94,7 +94,7 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAdd
     accept_from(listener)
 }
 
-/// The same for a listener that somebody else owns.
+/// Like [`accept`], for a listener with another owner.
 pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     let fd = listener.as_fd().as_raw_fd();
     for _ in 0..ABORTED_MAX {
@@ -148,9 +148,9 @@ pub struct ConnectOptions {
     pub fast_open: bool,
 }
 
-/// Begins to connect. When the stream becomes writable `take_error` tells whether it has: `None` is
-/// yes. Small writes leave at once. Errors here are of this machine, or of a network that it knows
-/// to be unreachable.
+/// Begins to connect. When the stream becomes writable, `take_error` returns `None` if it has
+/// connected. Small writes are sent at once. Errors here are of this machine, or of a network that
+/// it knows to be unreachable.
 pub fn connect(peer: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStream> {
     let socket = open(&peer, libc::SOCK_STREAM)?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
@@ -164,7 +164,7 @@ pub fn connect(peer: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStre
     }
     match connect_socket(&socket, &peer) {
         Ok(()) => {}
-        // Interrupted, it goes on by itself.
+        // After an interrupt the kernel still connects.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {}
         Err(error) => return Err(error),
     }
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Nobody listens: the stream becomes writable, and its error says so.
+    /// If no program listens, the stream becomes writable and has an error.
     #[test]
     fn refused_is_told() {
         let closed = listen("127.0.0.77:0".parse().unwrap(), &ListenOptions::default()).unwrap();
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The client leaves from the address that was asked for.
+    /// The client sends from the requested address.
     #[test]
     fn local_addresses_are_chosen() {
         let listener = listen("127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
     }
 
-    /// With deferred accepting a silent client is not told of; its first byte is.
+    /// With deferred accepting a silent client is not reported; its first byte is.
     #[test]
     fn silent_clients_wait() {
         let options = ListenOptions { defer_accept_s: 30, ..Default::default() };

@@ -1,4 +1,4 @@
-//! What the tests of sockets share: bounded waits, and lines that reach the run's log.
+//! Shared by tests of sockets: bounded waits, and lines for the run's log.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -31,7 +31,7 @@ pub(crate) fn writable(socket: &impl AsFd) -> bool {
     ready(socket, Interest::WRITE, WAIT_MS)
 }
 
-/// Whether nothing comes for a short while.
+/// Whether nothing arrives for a short while.
 pub(crate) fn stays_silent(socket: &impl AsFd) -> bool {
     !ready(socket, Interest::READ, 50)
 }

@@ -7,22 +7,25 @@
 //! wheel) or move to lower wheels. Eleven wheels cover all 64 bits, so no deadline is too far, and
 //! a word of bits a wheel says which slots are in use, so time without timers is skipped at once.
 //!
-//! life of a timer      held by                      leaves by
-//! free                 the free list                set()
-//! waiting              a slot's list, its TimerId   cancel(), expire()
+//! ```text
+//! a timer       held by                      leaves by
+//! free          the free list                set()
+//! waiting       a slot's list, its TimerId   cancel(), expire()
+//! ```
 //!
 //! Invariants
-//! 1. Every waiting timer's `due_ms >= now_ms`, and it lies on the wheel and slot that `place`
-//!    names for the two. On a wheel above the lowest its slot is past that of `now_ms`.
+//! 1. Every waiting timer's `due_ms >= now_ms`, and it is on the wheel and slot that `place`
+//!    returns for the two. On a wheel above the lowest its slot is past that of `now_ms`.
 //! 2. So no slot before that of `now_ms` is in use, and the first slot in use of the lowest wheel
 //!    in use holds the earliest timers.
 //! 3. `now_ms` only grows, and never past a slot in use.
-//! 4. A `TimerId` fits one life of its slot of memory: the generation changes when a timer leaves.
-//!    (After 2^32 lives it begins again; an id kept so long may cancel another's timer.)
+//! 4. A `TimerId` is valid for one use of its slot of memory: the generation changes when a timer
+//!    leaves. (After 2^32 uses it repeats; an id kept that long may cancel another timer.)
 //!
-//! Bounds: the timers that `new` was told of, whose memory is taken then; 2.8 kB of slots. Cost:
-//! `set` and `cancel` O(1); a timer that fires is moved at most once a wheel, twice if it lasts
-//! seconds. Timers fire in the order of their deadlines; those of one millisecond in any order.
+//! Bounds: the number of timers given to `new`, whose memory is allocated then; 2.8 kB of slots.
+//! Cost: `set` and `cancel` O(1); a timer that fires is moved at most once per wheel, twice if it
+//! lasts seconds. Timers fire in the order of their deadlines; those of one millisecond in any
+//! order.
 
 /// Bits of time a wheel.
 const BITS: u32 = 6;
@@ -87,7 +90,7 @@ impl<T> Timers<T> {
         self.count
     }
 
-    /// Whether none waits.
+    /// Whether no timer waits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -133,8 +136,8 @@ impl<T> Timers<T> {
         self.release(id.index)
     }
 
-    /// Takes the earliest timer whose deadline is not after `now_ms`, if there is one: call it
-    /// until it gives `None`. Never early. Time that goes backwards is as if it stood still.
+    /// Takes the earliest timer whose deadline is not after `now_ms`: call it until it returns
+    /// `None`. Never early. If time goes backwards, it counts as standing still.
     pub fn expire(&mut self, now_ms: u64) -> Option<T> {
         loop {
             let Some((wheel, slot, start_ms)) = self.first_slot().filter(|first| first.2 <= now_ms)
@@ -167,7 +170,7 @@ impl<T> Timers<T> {
         let wheel = self.in_use.iter().position(|slots| *slots != 0)?;
         let slot = self.in_use[wheel].trailing_zeros();
         let shift = BITS * wheel as u32;
-        // What is above this wheel's bits is common to its timers and to now.
+        // The bits above this wheel's bits are common to its timers and to now.
         let above = self.now_ms.checked_shr(shift + BITS).unwrap_or(0);
         let above = above.checked_shl(shift + BITS).unwrap_or(0);
         Some((wheel, slot as usize, above | u64::from(slot) << shift))
@@ -185,7 +188,7 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Where a timer belongs: wheel and slot.
+    /// The wheel and slot of a timer.
     #[inline]
     fn place(&self, due_ms: u64) -> (usize, usize) {
         let differs = (due_ms ^ self.now_ms) | 1;
@@ -234,7 +237,7 @@ impl<T> Timers<T> {
     /// Checks the invariants; for tests. O(timers + slots).
     ///
     /// # Panics
-    /// Where one does not hold.
+    /// If an invariant does not hold.
     pub fn validate(&self) {
         let (mut waiting, mut earliest_ms) = (0, u64::MAX);
         for (wheel, slots) in self.heads.iter().enumerate() {
@@ -320,9 +323,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Timers do what a sorted map does: the same fire at each time, in the order of deadlines;
-        /// what is cancelled or has fired can't be cancelled; waits are never too long.
-        /// Invariant 4.
+        /// Timers behave like a sorted map: the same fire at each time, in the order of deadlines;
+        /// cancelled and fired timers cannot be cancelled; waits are never too long. Invariant 4.
         #[test]
         fn timers_are_a_sorted_map(
             start_ms in span(),
@@ -401,7 +403,7 @@ mod tests {
         assert!(timers.is_empty());
     }
 
-    /// No memory is taken after the start, and a full set says so.
+    /// No memory is allocated after the start, and a full set returns an error.
     #[test]
     fn room_is_a_bound() {
         let mut timers = Timers::new(3, 1000);

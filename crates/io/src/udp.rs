@@ -1,19 +1,19 @@
-//! UDP for servers and for those who ask them: sockets, and batches of messages.
+//! UDP for servers and clients: sockets, and batches of messages.
 //!
 //! | what | for |
 //! |---|---|
-//! | [`UdpSocket::bind`] | a server's socket: shared by cores, answering from the address that was asked |
-//! | [`UdpSocket::connect`] | an upstream's socket: a port nobody can foresee, ICMP errors visible |
+//! | [`UdpSocket::bind`] | a server's socket: shared by cores, responds from the address of the query |
+//! | [`UdpSocket::connect`] | an upstream's socket: an unpredictable port, ICMP errors visible |
 //! | [`RecvBatch`] | many messages received by one system call |
-//! | [`SendBatch`] | many messages sent by one system call, whatever becomes of some of them |
+//! | [`SendBatch`] | many messages sent by one system call, also if some of them fail |
 //!
 //! All sockets are non-blocking. A socket of IPv6 takes no IPv4: a server that wants both binds
 //! two, and no address appears in two forms.
 //!
-//! A server bound to the wildcard address must answer from the address that the question came to,
-//! or the client drops the answer. The kernel tells that address with each message (`IP_PKTINFO`,
-//! RFC 3542), a [`Route`] keeps it beside the peer's, and an answer sent along the route leaves
-//! from there. On a socket bound to one address none of this is asked for.
+//! A server bound to the wildcard address must respond from the address that the query came to, or
+//! the client drops the response. The kernel reports that address with each message (`IP_PKTINFO`,
+//! RFC 3542), a [`Route`] stores it with the peer's address, and a response sent along the route
+//! has it as its source. A socket bound to one address does not need this.
 
 mod batch;
 mod options;
@@ -36,14 +36,14 @@ const PORT_TRIES: usize = 64;
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: std::net::UdpSocket,
-    /// Whether the kernel tells where each message came to.
+    /// Whether the kernel reports the destination of each message.
     tells_local: bool,
 }
 
-/// Where a message came from and came to; an answer goes back along it.
+/// The source and destination of a message; a response is sent along it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Who sent it.
+    /// The sender.
     pub peer: SocketAddr,
     /// Our end; `None` where the socket has one address only, and the kernel needs no telling.
     pub local: Option<Local>,
@@ -86,9 +86,9 @@ impl UdpSocket {
     /// A socket that exchanges messages with `peer` only, from a port of `ports` drawn at random
     /// (RFC 5452, section 9.2), and from `local` where the kernel is not to choose the address.
     ///
-    /// The kernel drops what others send to it, and tells when the peer's host refuses: a send or a
-    /// receive then fails once with `ConnectionRefused`. Fails with `AddrInUse` where dozens of
-    /// draws met ports in use. `options.sharing` is ignored: the port is this socket's alone.
+    /// The kernel drops what other hosts send to it, and reports when the peer's host refuses: a
+    /// send or a receive then fails once with `ConnectionRefused`. Fails with `AddrInUse` if dozens
+    /// of random ports were in use. `options.sharing` is ignored: the port is this socket's alone.
     pub fn connect(
         peer: SocketAddr,
         local: Option<IpAddr>,
@@ -133,10 +133,10 @@ impl UdpSocket {
         &self.socket
     }
 
-    /// Messages that the kernel has dropped since the socket was made, because nobody received fast
-    /// enough; it begins again after 2^32. One system call, to be made when somebody wants to know:
-    /// told with each message instead (`SO_RXQ_OVFL`) it would cost on each, and be silent just
-    /// when nothing gets through any more.
+    /// Messages that the kernel has dropped since the socket was made, because they were not
+    /// received fast enough; wraps after 2^32. One system call, for the caller to make when the
+    /// number is needed: reported with each message (`SO_RXQ_OVFL`) it would cost on each, and be
+    /// silent just when no message arrives any more.
     pub fn drops(&self) -> io::Result<u32> {
         let mut values = [0; libc::SK_MEMINFO_DROPS as usize + 1];
         let count = get_option(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut values)?;
@@ -158,8 +158,8 @@ impl UdpSocket {
     /// Packets handled on other cores are spread by the core's number. Called once, on any of the
     /// sockets, after all are bound.
     ///
-    /// An error says that the kernel goes on as before: it spreads by a hash of addresses and
-    /// ports, which is correct, and even when clients are many, but moves packets between cores.
+    /// On an error the kernel continues as before: it spreads by a hash of addresses and ports,
+    /// which is correct, and even when clients are many, but moves packets between cores.
     pub fn steer_by_core(&self, cores: &[usize]) -> io::Result<()> {
         options::steer_by_core(&self.socket, cores).map_err(|error| {
             io::Error::new(

@@ -3,7 +3,7 @@
 //! ```text
 //! open(options) --> a map, a socket for each queue, a program that gives them their frames     all or nothing
 //! Receiver::recv, frames     Sender::slot, commit, send        a pair for each queue, used by one thread
-//! all receivers dropped --> the program is gone, and the kernel has all frames again
+//! all receivers dropped --> the program is detached, and the kernel has all frames again
 //! ```
 //!
 //! | file | duty |
@@ -13,8 +13,8 @@
 //! | `bpf` | programs, maps and their places, by bpf(2) |
 //! | `ring`, `socket` | frames in memory shared with the kernel |
 //!
-//! There is no C library in it, and no file in the BPF file system: all that it makes is
-//! descriptors, and goes with the process, however that ends.
+//! It uses no C library, and no file in the BPF file system: all objects are descriptors, and end
+//! with the process, however it ends.
 //!
 //! Needs Linux 5.9, a driver with native XDP (nearly all cards of servers; virtio, veth), and
 //! `CAP_NET_ADMIN`, `CAP_BPF` and `CAP_NET_RAW`. Queues that an interface gets later are the
@@ -41,13 +41,13 @@ use program::{Action, Filter, Instruction, assemble, assemble_all};
 pub use socket::{BATCH, RECEIVED_BYTES_MAX, Receiver, SENT_BYTES_MAX, Sender, drops};
 use socket::{FRAME_BYTES, FRAMES, RECEIVED_FRAMES_MAX};
 
-/// What is to be received.
+/// The frames to receive.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     /// The interface that it comes by.
     pub interface: &'a Interface,
-    /// UDP to these addresses and ports, at most [`TARGETS_MAX`]. A wildcard stands for itself, and
-    /// nobody sends to it: name each address.
+    /// UDP to these addresses and ports, at most [`TARGETS_MAX`]. A wildcard address matches only
+    /// itself, which no packet has: list each address.
     pub targets: &'a [SocketAddr],
     /// Bytes of the longest frame; longer ones are the kernel's. At most [`RECEIVED_BYTES_MAX`].
     pub frame_bytes_max: usize,
@@ -58,16 +58,17 @@ pub struct Options<'a> {
 pub struct Queue {
     /// Its number.
     pub number: u32,
-    /// What comes by it.
+    /// Receives its frames.
     pub receiver: Receiver,
-    /// What goes by it.
+    /// Sends frames.
     pub sender: Sender,
-    /// Whether the driver reads and writes our memory by itself; else the kernel copies each frame.
+    /// Whether the driver reads and writes our memory itself; otherwise the kernel copies each
+    /// frame.
     pub is_zero_copy: bool,
 }
 
-/// How long what is in use is waited for: the kernel gives queues back some milliseconds after
-/// their socket was closed, and a server that is started anew should not meet its own ghost.
+/// How long to wait for queues in use: the kernel releases them some milliseconds after their
+/// socket was closed, and a server that restarts should not fail because of its own old sockets.
 const BUSY_MAX: Duration = Duration::from_secs(1);
 const BUSY_POLL: Duration = Duration::from_millis(10);
 
@@ -92,7 +93,7 @@ struct Attachment {
     _link: OwnedFd,
 }
 
-/// What was being done when it failed.
+/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Find,
@@ -106,7 +107,7 @@ enum Step {
     Attach,
 }
 
-/// Why there is no XDP. The text says what is missing and what to do; ordinary sockets serve all
+/// Why XDP is not available. The text says what is missing and what to do; ordinary sockets serve
 /// the same.
 #[derive(Debug)]
 pub struct XdpError {
@@ -121,7 +122,7 @@ impl XdpError {
         XdpError { step, interface: interface.to_owned(), error, said: String::new() }
     }
 
-    /// What the system said.
+    /// The system's error.
     pub fn source_error(&self) -> &io::Error {
         &self.error
     }
@@ -209,10 +210,10 @@ pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
     open_with(options.interface, FRAMES, |map| assemble(&filter, map))
 }
 
-/// The same for every frame that comes by the interface and is no longer than
-/// [`RECEIVED_BYTES_MAX`]: the kernel's network has the longer ones, and nothing else, while a
-/// receiver lives. For interfaces that carry only what is to be captured. Each queue has so much
-/// memory for frames, rounded down to a power of two; between 4 MiB and 128.
+/// Like [`open`], for every frame that the interface receives and that is no longer than
+/// [`RECEIVED_BYTES_MAX`]: the kernel's network has only the longer ones while a receiver exists.
+/// For interfaces that carry only captured traffic. Each queue has `queue_bytes` of memory for
+/// frames, rounded down to a power of two, between 4 MiB and 128.
 pub fn open_all(interface: &Interface, queue_bytes: u64) -> Result<Vec<Queue>, XdpError> {
     let frames = usize::try_from(queue_bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
     let frames = 1 << frames.clamp(FRAMES, RECEIVED_FRAMES_MAX).ilog2();

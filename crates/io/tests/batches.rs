@@ -1,5 +1,5 @@
-//! What the source promises: the same batches whatever the bytes came from, and nothing lost in
-//! silence.
+//! The guarantees of the source: the same batches for every kind of input, and every loss is
+//! reported.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -50,8 +50,8 @@ fn read_batch(
     (offset, capture)
 }
 
-/// Reads a source to its end, each batch from where the one before it ended, as the contract
-/// says; also says how many batches began elsewhere than was guessed.
+/// Reads a source to its end, each batch from where the one before it ended, as the contract says;
+/// also returns how many batches began elsewhere than was guessed.
 fn read_source(source: &mut Source) -> (Vec<Vec<Seen>>, usize) {
     let mut batches: Vec<Vec<Seen>> = Vec::new();
     let mut before: Option<(u64, Capture)> = None;
@@ -177,8 +177,8 @@ fn every_way_in_gives_the_same_batches() {
     }
 }
 
-/// Damage in the middle and a cut at the end come out alike from a mapped file and a pipe, also
-/// where a batch begins inside the damage.
+/// Damage in the middle and a cut at the end give the same result for a mapped file and a pipe,
+/// also if a batch begins inside the damage.
 #[test]
 fn damage_is_the_same_by_every_way() {
     let dir = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn damage_is_the_same_by_every_way() {
     }
 }
 
-/// Damage longer than a search, and damage anywhere by chance, likewise.
+/// So does damage longer than a search, and random damage.
 #[test]
 fn long_and_random_damage_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -224,8 +224,7 @@ fn long_and_random_damage_too() {
     }
 }
 
-/// A compressed file that is cut or damaged gives what could be decoded, then says that it ended
-/// badly.
+/// A compressed file that is cut or damaged gives what could be decoded, and then the error.
 #[test]
 fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
     let dir = tempfile::tempdir().unwrap();
@@ -260,7 +259,8 @@ fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
     }
 }
 
-/// What is no capture is refused with advice, compressed or not; and so is what can't be decoded.
+/// An input that is no capture is refused with advice, compressed or not; so is one that cannot be
+/// decoded.
 #[test]
 fn refusals_name_the_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -337,7 +337,7 @@ fn waiting_can_be_stopped() {
     drop(held);
     assert!(source.next_batch(&stop).is_none());
     assert!(source.next_batch(&GO_ON).is_some());
-    // What a pipe has delivered whole is not lost.
+    // Records that a pipe has delivered whole are not lost.
     let (reader, mut writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(reader));
     let live = Input { name: "pipe".to_owned(), content: Content::Stream { file, live: true } };
@@ -358,7 +358,7 @@ const _: fn() = || {
     sent::<Source>();
 };
 
-/// A file that shrinks while it is mapped ends in damage, and the source says where.
+/// A file that shrinks while it is mapped ends in damage, and the source states the offset.
 #[test]
 fn a_mapped_file_may_shrink() {
     let dir = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ const VLAN_TPID_VALID: u32 = 1 << 6;
 
 /// `PACKET_OUTGOING`, of the field `sll_pkttype`.
 const OUTGOING: u8 = 4;
-/// Where that is in the address, and the kind of hardware.
+/// Offset of the packet type in the address; the hardware type is next to it.
 const PACKET_TYPE_AT: usize = 10;
 const HARDWARE_AT: usize = 8;
 
@@ -38,7 +38,7 @@ const ADDRESSES_BYTES: usize = 12;
 /// Bytes of the header that stands for a link layer: LINKTYPE_LINUX_SLL2.
 const SLL2_BYTES: usize = 20;
 
-/// What frames begin with.
+/// The first header of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     /// An Ethernet header.
@@ -65,10 +65,10 @@ impl Link {
 pub(super) struct Shape {
     /// Number of the interface in the header.
     pub interface: u32,
-    /// What frames begin with.
+    /// The first header of frames.
     pub link: Link,
-    /// A loopback is among what the ring has: it shows each frame as it goes and as it comes, and
-    /// the second counts.
+    /// One of the ring's interfaces is a loopback: it shows each frame when it is sent and when it
+    /// is received, and only the second counts.
     pub has_loopback: bool,
     /// Bytes of a frame that are kept.
     pub snap_bytes: usize,
@@ -81,7 +81,7 @@ pub(super) struct Cursor {
     left: u32,
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Copied {
     /// Frames appended.
@@ -313,7 +313,7 @@ pub(super) fn append_block(
         (time_ns >> 32) as u32,
         time_ns as u32,
         captured as u32,
-        // What was captured was there, whatever the length says.
+        // The captured bytes were there, even if the length is smaller.
         wire_bytes.max(captured as u32),
     ]) {
         *to = word.to_le_bytes();
@@ -430,9 +430,9 @@ mod tests {
         assert_eq!(out, expected);
     }
 
-    /// A tag that the kernel took off stands behind the addresses again, of the kind that it was;
-    /// where a second one is in the frame, before that one. A frame cut at its addresses has no
-    /// room for one.
+    /// A VLAN tag that the kernel removed is put back behind the addresses, with its type; if a
+    /// second tag is in the frame, before that one. A frame cut at its addresses has no room for
+    /// one.
     #[test]
     fn tags_are_put_back() {
         let mut frame: Vec<u8> = (0..60).collect();
@@ -456,7 +456,8 @@ mod tests {
         assert_eq!((found[2].1, &found[2].2[..]), (9, &frame[..9]));
     }
 
-    /// What goes out by a loopback comes in again, and counts once; of other interfaces it counts.
+    /// A frame that a loopback sends is received again, and counts once; on other interfaces a sent
+    /// frame counts.
     #[test]
     fn a_loopback_counts_once() {
         let frame = [1; 20];
@@ -484,7 +485,7 @@ mod tests {
         assert_eq!(found[1].1, 44);
     }
 
-    /// A copy ends at a stamp and at a length, and goes on from there without a loss; frames are
+    /// A copy ends at a stamp and at a length, and the next continues without a loss; frames are
     /// cut at the snap length.
     #[test]
     fn copies_go_on() {

@@ -1,8 +1,8 @@
-//! What a live capture counts: by the kernel, and by us.
+//! Counters of a live capture: those of the kernel, and ours.
 //!
-//! The kernel forgets what it counted when it is asked, so whoever asks adds it up here, one at a
-//! time. The reader asks twice a second while it reads; who shows counters calls
-//! [`LiveCounts::refresh`], and so sees what is dropped also while nobody reads.
+//! The kernel resets its counters when they are read, so every reader adds them up here, one at a
+//! time. The capture reads them twice a second while it reads frames; code that shows counters
+//! calls [`LiveCounts::refresh`], which also finds frames dropped while the capture does not read.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use super::queues::drops;
 use super::socket::take_statistics;
-use crate::pool::lock;
+use crate::batch_memory::lock;
 
 /// Counts of one interface, from its opening on.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub struct LiveCounts {
     sockets: Mutex<Vec<(usize, Watched)>>,
 }
 
-/// What is asked for counts.
+/// The sockets whose counters are read.
 #[derive(Debug)]
 enum Watched {
     /// The socket of a ring.
@@ -69,7 +69,7 @@ impl LiveCounts {
 
     /// Asks the kernel.
     pub fn refresh(&self) {
-        // One at a time: what one was told, the others are not.
+        // One at a time: the kernel returns each count to one reader only.
         for (interface, watched) in lock(&self.sockets).iter_mut() {
             self.add(*interface, watched);
         }
@@ -80,7 +80,7 @@ impl LiveCounts {
         match watched {
             Watched::Ring(socket) => {
                 let Ok([all, dropped, freezes]) = take_statistics(socket) else { return };
-                // What was dropped is in both.
+                // The kernel counts dropped frames in both.
                 let received = u64::from(all.saturating_sub(dropped));
                 counts.received.fetch_add(received, Ordering::Relaxed);
                 counts.dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
@@ -110,15 +110,15 @@ impl LiveCounts {
         });
     }
 
-    /// The same for the queues of an interface.
+    /// Like [`LiveCounts::forget`], for the queues of an interface.
     pub(super) fn forget_queues(&self, number: usize) {
         self.forget_where(|interface, watched| {
             interface == number && matches!(watched, Watched::Queue(..))
         });
     }
 
-    /// Asks a last time, and lets the sockets go: whoever shows counts later does not keep rings
-    /// alive.
+    /// Reads the counters a last time, and drops the sockets: code that shows counts later does not
+    /// keep rings alive.
     pub(super) fn close(&self) {
         self.forget_where(|_, _| true);
     }

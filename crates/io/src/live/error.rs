@@ -16,7 +16,7 @@ pub enum LiveError {
         /// Those that there are.
         there: Vec<String>,
     },
-    /// An interface is named twice, or `any` beside others: frames would count twice.
+    /// An interface is named twice, or `any` together with others: frames would count twice.
     Twice {
         /// The name.
         name: String,
@@ -46,14 +46,14 @@ pub enum LiveError {
     OtherLink,
     /// The kernel does not take the filter.
     Filter {
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
     /// The kernel refuses something else.
     Kernel {
-        /// What there is not.
+        /// The missing thing.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
 }

@@ -1,14 +1,14 @@
-//! Frames of an interface's queues by AF_XDP, beside its rings.
+//! Frames of an interface's queues by AF_XDP, in addition to its rings.
 //!
-//! Who is asked for this gets every frame that comes by the interface and is not longer than
-//! [`RECEIVED_BYTES_MAX`](crate::xdp::RECEIVED_BYTES_MAX) before the kernel has made anything of
-//! it, and the kernel's network does not get it: the interface must be there for the capture alone.
+//! With this option the capture takes every frame that the interface receives and that is not
+//! longer than [`RECEIVED_BYTES_MAX`](crate::xdp::RECEIVED_BYTES_MAX), before the kernel processes
+//! it; the kernel's network does not get it. So the interface must be used for the capture alone.
 //! Longer frames, and those that this machine sends, come by the rings.
 //!
-//! The kernel does not stamp such frames: the time is that at which some dozens of them were taken
-//! together, up to `batch_ms` after they came. Frames by rings may stand beside them out of order
-//! by as much as a block waits. A card that takes tags of VLANs off (`ethtool -K IFACE rxvlan off`
-//! stops it) has taken them off for good.
+//! The kernel does not stamp such frames: their time is that at which some dozens of them were
+//! taken together, up to `batch_ms` after they arrived. Frames by rings may be out of order with
+//! them by as much as a block waits. VLAN tags that the card strips (`ethtool -K IFACE rxvlan off`
+//! disables this) are lost.
 //!
 //! Bounds: the memory of a queue is `ring_bytes`, 128 MiB at most.
 
@@ -28,7 +28,7 @@ pub(super) struct Queue {
     shape: Shape,
 }
 
-/// Opens all queues of an interface. The text says why not.
+/// Opens all queues of an interface. The error states the reason.
 pub(super) fn open(name: &str, shape: Shape, queue_bytes: u64) -> Result<Vec<Queue>, String> {
     if shape.link != Link::Ethernet || shape.has_loopback {
         return Err(format!("{name}: it is no Ethernet interface"));
@@ -65,12 +65,12 @@ impl Queue {
         frames
     }
 
-    /// For who waits until something comes.
+    /// For a caller that waits for frames.
     pub fn fd(&self) -> libc::c_int {
         self.receiver.as_fd().as_raw_fd()
     }
 
-    /// Its socket, for who counts what it drops.
+    /// The socket, to read its drop counter.
     pub fn socket(&self) -> std::io::Result<OwnedFd> {
         self.receiver.as_fd().try_clone_to_owned()
     }

@@ -1,22 +1,21 @@
 //! One socket of AF_PACKET with its ring: blocks of memory that the kernel fills with frames and we
 //! empty.
-//!
 //! ```text
-//! kernel's   it writes frames, and nobody reads           leaves by: full, or `retire_ms` old and not empty
-//! ours       frames are copied out, and nobody writes     leaves by: `give_back`
+//! the kernel's   it writes frames, and we do not read            until: full, or `retire_ms` old and not empty
+//! ours           we copy frames, and the kernel does not write   until: `give_back`
 //! ```
 //!
 //! Blocks change hands in order, round and round. Where the next one is still ours the kernel drops
 //! frames and counts them (it *freezes*); it neither waits nor grows.
 //!
 //! Invariants
-//! 1. The mapping has `block_count` blocks of `block_bytes`, and is there while the ring lives.
+//! 1. The mapping has `block_count` blocks of `block_bytes`, and exists while the ring does.
 //! 2. A block whose status has `TP_STATUS_USER` is ours: the kernel writes nothing to it until the
-//!    status says otherwise. Only `give_back` makes it say so, with Release after the last read; it
-//!    borrows the ring mutably, so that no slice of the block is left.
-//! 3. One value of ours takes the blocks of a mapping.
-//! 4. Of a block that is the kernel's no more is looked at than status and count, each a word that
-//!    is read at once.
+//!    status changes. Only `give_back` changes it, with Release after the last read; it borrows the
+//!    ring mutably, so that no slice of the block is left.
+//! 3. Only one value takes the blocks of a mapping.
+//! 4. Of a block that the kernel owns we read only status and count, each a word that is read at
+//!    once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::block::{Copied, Cursor, Shape, copy, walk};
 use super::socket::{RX_RING, SOL_PACKET, set_packet_option};
 
-/// Where a block's status is, and its count of frames; `TP_STATUS_USER` in the status.
+/// Offsets of a block's status and of its count of frames; `TP_STATUS_USER` in the status.
 const STATUS_AT: usize = 8;
 const COUNT_AT: usize = 12;
 const USER: u32 = 1;
@@ -37,13 +36,13 @@ const KERNEL: u32 = 0;
 /// In the status: the block's time was over before it was full.
 const TIMED_OUT: u32 = 1 << 5;
 
-/// Bytes of a block. A block is lost for other frames once its time is over, so blocks are small:
-/// while nobody reads, a ring of 64 MiB has room for 2,048 times `retire_ms`, or for as many bytes
-/// if these are fewer.
+/// Bytes of a block. A block takes no more frames once its time is over, so blocks are small: while
+/// the capture does not read, a ring of 64 MiB has room for 2,048 times `retire_ms`, or for as many
+/// bytes if these are fewer.
 const BLOCK_BYTES: usize = 32 << 10;
 
-/// Bytes of a block for frames that [`LONG_FROM_BYTES`] tells from others: enough for the longest
-/// that cards and the kernel put together (64 KiB).
+/// Bytes of a block for frames of [`LONG_FROM_BYTES`] and more: enough for the longest that cards
+/// and the kernel combine (64 KiB).
 const LONG_BLOCK_BYTES: usize = 128 << 10;
 
 /// Frames that are longer have a ring of their own: the kernel would cut them off at the end of a
@@ -76,8 +75,8 @@ pub(super) struct Request {
     features: u32,
 }
 
-/// What ring has so many bytes, rounded down to whole blocks, two at least: bytes of a block, and
-/// their number.
+/// The geometry of a ring of this size, rounded down to whole blocks, two at least: bytes of a
+/// block, and number of blocks.
 pub(super) fn geometry(ring_bytes: u64, frames: Frames) -> (usize, usize) {
     let ring_bytes = usize::try_from(ring_bytes).unwrap_or(usize::MAX).min(1 << 31);
     let block_bytes = match frames {
@@ -98,12 +97,12 @@ unsafe impl Send for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Ring::new`, and nobody who borrowed it is left.
+        // SAFETY: mapped by `Ring::new`, and no borrow of it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// A socket's ring. It cannot be cloned, and `mapping` is nobody else's (invariant 3).
+/// A socket's ring. It cannot be cloned, and no other value has `mapping` (invariant 3).
 #[derive(Debug)]
 pub(super) struct Ring {
     // Unmapped before the socket is closed.
@@ -195,8 +194,9 @@ impl Ring {
         }
     }
 
-    /// Whether what was discovered is worth a batch: a block's time was over, so that more would
-    /// only wait; or it is much; or it waited for `batch_ms`; or some of it was given already.
+    /// Whether the discovered frames are worth a batch: the time of a block was over, so that more
+    /// would only wait; or they are many; or they waited for `batch_ms`; or some were delivered
+    /// already.
     pub fn is_ripe(&self, now_ms: u64, batch_ms: u64) -> bool {
         let Some((seen_ms, _)) = self.seen.front() else { return false };
         self.timed_out > 0
@@ -211,14 +211,14 @@ impl Ring {
         self.seen.front().map(|(seen_ms, _)| *seen_ms)
     }
 
-    /// Whether the kernel has written frames into the block that is next to be ours, where none is
+    /// Whether the kernel has written frames into the block that comes next, while no block is
     /// ours.
     pub fn has_unfinished(&self) -> bool {
         // It counts frames when they are written, from 0 (see `give_back`).
         self.seen.is_empty() && self.word(self.at, COUNT_AT).load(Ordering::Acquire) > 0
     }
 
-    /// Whether as many blocks wait that the kernel may soon have none.
+    /// Whether so many blocks wait that the kernel may soon have none.
     pub fn is_crowded(&self) -> bool {
         self.seen.len() * 2 > self.block_count
     }

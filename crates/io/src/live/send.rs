@@ -28,7 +28,7 @@ pub struct FrameSender {
 // SAFETY: what the pointers point to belongs to the value.
 unsafe impl Send for FrameSender {}
 
-/// What was sent.
+/// Frames and bytes sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Frames.
@@ -57,7 +57,7 @@ impl FrameSender {
         let headers = vectors
             .iter_mut()
             .map(|vector| {
-                // SAFETY: all zeros is a valid header: no address, nothing beside the bytes.
+                // SAFETY: all zeros is a valid header: no address, no control data.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_iov = vector;
                 header.msg_hdr.msg_iovlen = 1;

@@ -31,8 +31,8 @@ const STAMP_EVERYTHING: c_int = 1;
 
 /// Hardware whose frames begin with IP: RAWIP, TUNNEL, TUNNEL6, SIT, NONE.
 const RAW_IP: [u16; 5] = [519, 768, 769, 776, 0xfffe];
-/// Hardware whose link layer says nothing that is needed: PPP, IPGRE, IP6GRE, RAWIP of modems has
-/// none.
+/// Hardware whose link layer has no information that we need: PPP, IPGRE, IP6GRE, and RAWIP of
+/// modems, which has none.
 const COOKED: [u16; 3] = [512, 778, 823];
 
 /// An interface as it is now.
@@ -40,7 +40,7 @@ const COOKED: [u16; 3] = [512, 778, 823];
 pub(super) struct Interface {
     /// Its number; 0 is every interface.
     pub index: c_int,
-    /// What its frames begin with.
+    /// The first header of its frames.
     pub link: Link,
     /// Frames that go out by it come in by it.
     pub is_loopback: bool,
@@ -116,8 +116,8 @@ pub(super) fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
     Ok(found[0] as u16)
 }
 
-/// Has a loopback show frames once. Kernels before 4.20 cannot; then what goes out is left out by
-/// whoever reads.
+/// Makes a loopback show frames once. Kernels before 4.20 cannot; then the reader skips sent
+/// frames.
 pub(super) fn ignore_outgoing(socket: &OwnedFd) {
     let _ = set_packet_option(socket, SOL_PACKET, IGNORE_OUTGOING, &1 as &c_int);
 }
@@ -135,8 +135,8 @@ pub(super) fn be_promiscuous(socket: &OwnedFd, index: c_int) -> io::Result<()> {
     set_packet_option(socket, SOL_PACKET, ADD_MEMBERSHIP, &membership)
 }
 
-/// What the kernel counted since the last call: frames, those of them that it dropped, and how
-/// often it had no block.
+/// The kernel's counts since the last call: frames, dropped frames among them, and how often it had
+/// no block.
 pub(super) fn take_statistics(socket: &OwnedFd) -> io::Result<[u32; 3]> {
     let mut values = [0; 3];
     get_option(socket, SOL_PACKET, STATISTICS, &mut values)?;
@@ -191,7 +191,7 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN))
 }
 
-/// Whether the interface that a socket is bound to is there, and up; `None` where it is gone.
+/// Whether the interface of a socket exists and is up; `None` if it was removed.
 pub(super) fn is_up(socket: &OwnedFd, index: c_int) -> Option<bool> {
     if index == 0 {
         return Some(true);
@@ -225,8 +225,8 @@ fn bound_to(socket: &OwnedFd) -> Option<c_int> {
     }
 }
 
-/// Has the interface stamp what it receives, and the socket use these stamps. The text says why
-/// not.
+/// Makes the interface stamp what it receives, and the socket use these stamps. The error states
+/// the reason.
 pub(super) fn use_hardware_time(socket: &OwnedFd, name: &str) -> Result<(), String> {
     let Some(mut request) = named(name) else { return Err("it has no card".to_owned()) };
     let mut wanted = libc::hwtstamp_config { flags: 0, tx_type: 0, rx_filter: STAMP_EVERYTHING };

@@ -16,7 +16,7 @@ use larder_testkit::frames::udp_frame;
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// A pair that says nothing by itself, and has the same number when it is made again.
+/// A pair that sends nothing by itself, and has the same index when it is created again.
 const PAIR: &[&str] = &[
     "link add c0 index 77 type veth peer name c1",
     "link set c0 addrgenmode none arp off",
@@ -69,7 +69,7 @@ impl Generator {
     }
 }
 
-/// A frame of UDP between two ports, which bears a number, with so many bytes behind it.
+/// A UDP frame between two ports, with a number and `more` further bytes.
 fn frame(ports: (u16, u16), number: u32, more: usize) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
     payload.resize(4 + more, number as u8);
@@ -113,7 +113,7 @@ fn records(batch: &Batch) -> Vec<Seen> {
     }
 }
 
-/// Reads until so many frames have come, and looks that no more do for a moment.
+/// Reads until `count` frames have arrived, and checks that no more do for a moment.
 fn receive(source: &mut Source, count: usize) -> Vec<Seen> {
     let (stop, start) = (AtomicBool::new(false), Instant::now());
     let mut all = Vec::new();
@@ -163,7 +163,7 @@ fn every_frame_comes_once() {
             assert!(seen.ts_ns >= last_ns, "{} after {last_ns}", seen.ts_ns);
             last_ns = seen.ts_ns;
         }
-        // What is in a block that the kernel still fills is not lost by a stop.
+        // A stop does not lose frames in a block that the kernel still fills.
         generator.send(&sent[7]);
         let rest = drain(&mut source);
         assert_eq!(rest.iter().map(Seen::number).collect::<Vec<_>>(), [7]);
@@ -200,9 +200,9 @@ fn tags_are_as_sent() {
     });
 }
 
-/// Rings too small for what comes: what was lost is counted, to the frame, and what was kept is
-/// whole and in order; who holds all batches does not make the source wait, and may take the rest
-/// afterwards.
+/// With rings too small for the traffic, lost frames are counted exactly, and the others are whole
+/// and in order; a consumer that holds all batches does not make the source wait, and may take the
+/// rest afterwards.
 #[test]
 fn floods_are_counted() {
     with_network("live::floods_are_counted", PAIR, || {
@@ -334,7 +334,7 @@ fn rings_keep_in_step() {
     });
 }
 
-/// Each frame says by which of two interfaces it came, and all are in order of time. Invariant 2.
+/// Each frame has the interface that it came by, and all are in order of time. Invariant 2.
 #[test]
 fn interfaces_are_told_apart() {
     with_network("live::interfaces_are_told_apart", PAIR, || {
@@ -346,7 +346,7 @@ fn interfaces_are_told_apart() {
         for n in 0..100 {
             generator.send(&frame((1, 2), n, 0));
         }
-        // Each goes out by one and comes in by the other.
+        // Each is sent by one and received by the other.
         let seen = receive(&mut source, 200);
         assert!(seen.windows(2).all(|pair| pair[0].ts_ns <= pair[1].ts_ns));
         for interface in 0..2 {
@@ -356,8 +356,8 @@ fn interfaces_are_told_apart() {
     });
 }
 
-/// A filter decides what comes, from the first frame on, and frames are cut as asked with their
-/// length told.
+/// A filter applies from the first frame on, and frames are cut as configured, with their original
+/// length.
 #[test]
 fn filters_and_snap_lengths() {
     with_network("live::filters_and_snap_lengths", PAIR, || {
@@ -421,14 +421,15 @@ fn until(source: &mut Source, what: &str, mut is_true: impl FnMut() -> bool) {
     while !is_true() {
         assert!(start.elapsed() < WAIT, "{what}");
         if let Polled::Batch(batch) = source.poll_batch(&never) {
-            // In silence batches tell the time.
+            // In silence batches carry the time.
             assert!(batch.silent_at_ns.is_some() && records(&batch).is_empty());
         }
     }
 }
 
-/// An interface that goes down, is removed, is made again: each is seen and counted, ends nothing,
-/// and afterwards frames come again, with one ring and with several, and without any capability.
+/// An interface that is set down, is removed, is created again: each is reported and counted, ends
+/// nothing, and afterwards frames arrive again, with one ring and with several, and without any
+/// capability.
 #[test]
 fn interfaces_come_and_go() {
     with_network("live::interfaces_come_and_go", PAIR, || {
@@ -468,7 +469,7 @@ fn interfaces_come_and_go() {
                 assert_eq!(receive(&mut source, 6)[0].number(), 3);
                 assert_eq!((get(&counts.downs), get(&counts.reopened)), (2, 1));
 
-                // So fast that nobody sees it gone.
+                // So fast that the capture does not see it removed.
                 let again = [&["link del c0"], PAIR].concat();
                 let generator = run(&again);
                 until(&mut source, "at once", || get(&counts.reopened) == 2);
@@ -532,8 +533,8 @@ fn what_is_down_may_come_up() {
     });
 }
 
-/// Whoever keeps the counts of a capture that has ended does not keep its rings: all that the
-/// kernel counted is in them, and nothing more is received.
+/// Counters of a capture that has ended do not keep its rings alive: they have all that the kernel
+/// counted, and nothing more is received.
 #[test]
 fn counts_outlive_the_capture() {
     with_network("live::counts_outlive_the_capture", PAIR, || {
@@ -550,7 +551,7 @@ fn counts_outlive_the_capture() {
     });
 }
 
-/// What cannot be opened is told with what to do next.
+/// An interface that cannot be opened gives an error that says what to do next.
 #[test]
 fn errors_help() {
     with_network("live::errors_help", PAIR, || {
@@ -579,8 +580,8 @@ fn errors_help() {
     });
 }
 
-/// The time of day is compared with the time since boot: corrections are no steps, however far they
-/// lead, and a step is told once, with its sign.
+/// The time of day is compared with the time since boot: corrections are no steps, however large
+/// their sum, and a step is reported once, with its sign.
 #[test]
 fn steps_of_the_clock_are_seen() {
     let mut clock = ClockWatch { difference_ns: 0 };
@@ -612,7 +613,7 @@ fn rings_have_whole_blocks() {
     }
 }
 
-/// While nobody reads, slow traffic does not use the ring up: frames that come so far apart that
+/// While the capture does not read, slow traffic does not use the ring up: frames so far apart that
 /// each has a block of its own are all there afterwards, 24 in a ring of 1 MiB. With blocks of 256
 /// KiB four of them were.
 #[test]
@@ -729,9 +730,9 @@ fn a_capture_that_would_be_blind_ends() {
     });
 }
 
-/// By AF_XDP every frame comes once and whole, by all queues, those of a flow in order; those too
-/// long for it and those sent the other way by the rings; the kernel gets none of the others. Where
-/// there is none, rings do, with a line that says why.
+/// By AF_XDP every frame arrives once and whole, by all queues, those of a flow in order; frames
+/// too long for it and sent frames arrive by the rings; the kernel gets none of the others. Without
+/// AF_XDP, rings are used, and a message states why.
 #[test]
 fn xdp_beside_rings() {
     const PAIR_OF_QUEUES: &[&str] = &[
@@ -791,7 +792,7 @@ fn xdp_beside_rings() {
         if !has_queues {
             return;
         }
-        // Nobody reads: what there is no room for is counted, and the rest is there.
+        // While the capture does not read, frames without room are counted, and the rest is there.
         let live = Live::open(&LiveOptions { ring_bytes: 1, ..options }).unwrap();
         let counts = live.counts();
         let mut source = Source::live(live, SourceOptions::default());

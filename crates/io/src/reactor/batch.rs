@@ -1,5 +1,5 @@
-//! What a wait found, in the order in which it happened, apart from the reactor: a handler that
-//! holds an event calls the reactor's operations.
+//! The events of a wait, in the order in which they happened, separate from the reactor: a handler
+//! that holds an event calls the reactor's operations.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::buffers::Region;
+use super::receive_buffers::Region;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ pub enum Event<'a> {
         token: u64,
         /// The connection, non-blocking.
         socket: OwnedFd,
-        /// Who it is, where that costs nothing; the socket knows it.
+        /// The peer's address, if known at no cost; the socket has it.
         peer: Option<SocketAddr>,
     },
     /// Bytes came, at least one.
     Received {
         /// The socket's.
         token: u64,
-        /// What came.
+        /// The received bytes.
         bytes: &'a [u8],
     },
     /// The peer sends no more. It may still read.
@@ -34,7 +34,7 @@ pub enum Event<'a> {
         /// The socket's.
         token: u64,
     },
-    /// What was watched for is there, or may be.
+    /// The socket may be ready for what was watched for.
     Ready {
         /// The socket's.
         token: u64,
@@ -42,7 +42,7 @@ pub enum Event<'a> {
         readable: bool,
         /// Writing does something, if only fail.
         writable: bool,
-        /// The peer has finished sending, the connection is gone, or an error waits to be read.
+        /// The peer has finished sending, the connection is closed, or an error waits to be read.
         closed: bool,
     },
     /// The kernel has all of what was sent.
@@ -57,7 +57,7 @@ pub enum Event<'a> {
         /// Why.
         error: io::Error,
     },
-    /// Somebody called the waker.
+    /// A thread called the waker.
     Woken,
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Item {
     Woken,
 }
 
-/// Where bytes lie.
+/// The memory of received bytes.
 #[derive(Debug)]
 pub(super) enum Memory {
     Owned(Box<[u8]>),
@@ -81,7 +81,7 @@ pub(super) enum Memory {
     Shared(Arc<Region>),
 }
 
-/// What a wait found, and the memory of it.
+/// The events of a wait, and their memory.
 pub struct Batch {
     pub(super) items: VecDeque<Item>,
     pub(super) memory: Memory,
@@ -92,7 +92,7 @@ impl Batch {
         Batch { items: VecDeque::new(), memory }
     }
 
-    /// The next event, which is gone with the one after it.
+    /// The next event, which is valid until the next call.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
     pub fn next(&mut self) -> Option<Event<'_>> {
         Some(match self.items.pop_front()? {
@@ -101,7 +101,7 @@ impl Batch {
                 let bytes = match &self.memory {
                     Memory::Owned(memory) => &memory[at..at + len],
                     // SAFETY: the kernel named this buffer, and has it again only after a wait that
-                    // borrows the batch, with which no event is left (invariant 2 of `buffers`).
+                    // borrows the batch, with which no event is left (invariant 2 of `receive_buffers`).
                     Memory::Shared(region) => unsafe { region.bytes(at, len) },
                 };
                 Event::Received { token, bytes }
@@ -119,7 +119,7 @@ impl Batch {
     /// Memory to receive into.
     ///
     /// # Panics
-    /// Where the batch is one of io_uring.
+    /// If the batch is one of io_uring.
     pub(super) fn own_memory(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Owned(memory) => memory,
@@ -132,7 +132,7 @@ impl Batch {
         self.items.len()
     }
 
-    /// Whether none is left.
+    /// Whether no event is left.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

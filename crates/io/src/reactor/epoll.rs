@@ -1,9 +1,9 @@
-//! The reactor by readiness: epoll says which sockets are ready, and each is read, written or
-//! accepted from by a system call of its own.
+//! The reactor by readiness: epoll reports which sockets are ready, and each read, write and accept
+//! is a system call.
 //!
-//! What the kernel watches a socket for (`armed`) may be more than is wanted: what is wanted no
-//! longer is taken away when it fires, so that pausing and resuming costs nothing where no byte
-//! comes between. What is wanted is always armed.
+//! The events that the kernel watches for (`armed`) may be more than are wanted: unwanted ones are
+//! removed when they fire, so that pausing and resuming costs nothing if no byte arrives between.
+//! All wanted events are always armed.
 //!
 //! Sockets that one wait had no room for are the first of the next: none starves behind busier
 //! ones. Bytes of a wait lie close together, in order: a receive takes what it needs of the
@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use super::batch::{Batch, Item, Memory};
-use super::pool::Pool;
+use super::send_buffers::SendBuffers;
 use super::{ACCEPTED_MAX, Options, Sending, Waker, index_of, is_ready, plain};
 use crate::epoll::{Event, Events, Interest, Poller};
 use crate::tcp;
@@ -33,7 +33,7 @@ const WAKER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Epoll {
     poller: Poller,
-    /// What the last poll found; from `events_at` on it has not been handled.
+    /// The events of the last poll; those from `events_at` on have not been handled.
     events: Events,
     events_at: usize,
     events_max: usize,
@@ -42,11 +42,11 @@ pub(super) struct Epoll {
     sockets: Vec<Socket>,
 }
 
-/// What is known of a descriptor.
+/// The state of a descriptor.
 #[derive(Debug, Default)]
 struct Socket {
     token: u64,
-    /// Goes up when the descriptor is closed, so that events of its former life are known.
+    /// Incremented when the descriptor is closed, which identifies events from before.
     generation: u32,
     is_known: bool,
     is_listening: bool,
@@ -56,18 +56,18 @@ struct Socket {
     armed: Armed,
 }
 
-/// What epoll watches a descriptor for.
+/// The events that epoll watches a descriptor for.
 #[derive(Debug, Clone, Copy, Default)]
 enum Armed {
     /// It is not in epoll's set.
     #[default]
     Absent,
-    /// It is, and told of nothing, since it was told of once.
+    /// Watched with a one-shot event that has fired: nothing more is reported.
     Spent,
     For(Interest),
 }
 
-/// What is left of a send.
+/// The rest of a send.
 #[derive(Debug)]
 struct Outgoing {
     bytes: Vec<u8>,
@@ -96,7 +96,7 @@ impl Epoll {
         waker: &crate::epoll::Waker,
     ) -> io::Result<(Epoll, Batch)> {
         let poller = Poller::new()?;
-        // Edges: each call is heard once, and nothing has to be read.
+        // Edge-triggered: each call is reported once, and nothing has to be read.
         poller.add(waker, WAKER, Interest::READ.edge())?;
         let memory = vec![0; options.receive_bytes * options.buffers].into_boxed_slice();
         let epoll = Epoll {
@@ -149,19 +149,19 @@ impl Epoll {
         fd: BorrowedFd<'_>,
         token: u64,
         bytes: Vec<u8>,
-        pool: &mut Pool,
+        send_buffers: &mut SendBuffers,
     ) -> Sending {
         assert!(self.known(fd, token).outgoing.is_none(), "one send of a socket at a time");
         let sent = match tcp::write(&fd, &bytes) {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
-                pool.give_back(bytes);
+                send_buffers.give_back(bytes);
                 return Sending::Failed(error);
             }
         };
         if sent == bytes.len() {
-            pool.give_back(bytes);
+            send_buffers.give_back(bytes);
             return Sending::Done;
         }
         let outgoing = Outgoing { bytes, sent };
@@ -174,12 +174,12 @@ impl Epoll {
         }
     }
 
-    pub(super) fn close(&mut self, fd: OwnedFd, token: u64, pool: &mut Pool) {
+    pub(super) fn close(&mut self, fd: OwnedFd, token: u64, send_buffers: &mut SendBuffers) {
         if let Some(outgoing) = self.known(fd.as_fd(), token).outgoing.take() {
-            pool.give_back(outgoing.bytes);
+            send_buffers.give_back(outgoing.bytes);
         }
         self.forget(index_of(&fd));
-        // Closed, it leaves epoll by itself.
+        // The kernel removes a closed descriptor from epoll.
         drop(fd);
     }
 
@@ -247,8 +247,8 @@ impl Epoll {
         Ok(())
     }
 
-    /// The same where nobody can be told of an error. To want less needs no memory, so there is
-    /// none while invariant 1 holds.
+    /// Like `settle`, where no error can be returned. Watching for less needs no memory, so there
+    /// is none while invariant 1 holds.
     fn settle(&mut self, index: usize) {
         let settled = self.arm(index);
         debug_assert!(settled.is_ok(), "{settled:?}");
@@ -258,7 +258,7 @@ impl Epoll {
         &mut self,
         batch: &mut Batch,
         timeout: Option<Duration>,
-        pool: &mut Pool,
+        send_buffers: &mut SendBuffers,
         waker: &Waker,
     ) -> io::Result<usize> {
         let timeout_ms = timeout.map(|timeout| {
@@ -277,7 +277,7 @@ impl Epoll {
             {
                 self.events_at += 1;
                 if event.token != WAKER {
-                    self.handle(&event, batch, &mut memory_used, pool);
+                    self.handle(&event, batch, &mut memory_used, send_buffers);
                 } else if waker.hear() {
                     batch.items.push_back(Item::Woken);
                 }
@@ -295,7 +295,7 @@ impl Epoll {
         event: &Event,
         batch: &mut Batch,
         memory_used: &mut usize,
-        pool: &mut Pool,
+        send_buffers: &mut SendBuffers,
     ) {
         let (index, generation) = (event.token as u32 as usize, (event.token >> 32) as u32);
         let Some(socket) = self.sockets.get_mut(index).filter(|of| of.generation == generation)
@@ -334,7 +334,7 @@ impl Epoll {
             }
         }
         if event.writable && socket.outgoing.is_some() {
-            go_on(socket, fd, batch, pool);
+            go_on(socket, fd, batch, send_buffers);
         }
         if socket.watched.is_some_and(|watched| is_ready(watched, event)) {
             socket.watched = None;
@@ -368,7 +368,7 @@ fn accept(socket: &mut Socket, listener: BorrowedFd<'_>, batch: &mut Batch, even
 }
 
 /// Sends what is left.
-fn go_on(socket: &mut Socket, fd: BorrowedFd<'_>, batch: &mut Batch, pool: &mut Pool) {
+fn go_on(socket: &mut Socket, fd: BorrowedFd<'_>, batch: &mut Batch, send_buffers: &mut SendBuffers) {
     let token = socket.token;
     let Some(outgoing) = &mut socket.outgoing else { return };
     let item = match tcp::write(&fd, &outgoing.bytes[outgoing.sent..]) {
@@ -384,6 +384,6 @@ fn go_on(socket: &mut Socket, fd: BorrowedFd<'_>, batch: &mut Batch, pool: &mut 
     };
     batch.items.push_back(item);
     if let Some(outgoing) = socket.outgoing.take() {
-        pool.give_back(outgoing.bytes);
+        send_buffers.give_back(outgoing.bytes);
     }
 }

@@ -19,7 +19,7 @@ use crate::tcp;
 /// Longest time that a test waits for what must come.
 const LONG: Duration = Duration::from_secs(20);
 
-/// An event that owns what it tells.
+/// An event that owns its data.
 #[derive(Debug)]
 enum Told {
     Accepted(u64, OwnedFd),
@@ -42,7 +42,7 @@ impl Loop {
         Loop { reactor, batch }
     }
 
-    /// One wait, and what it told.
+    /// One wait, and its events.
     fn turn(&mut self, timeout: Duration) -> Vec<Told> {
         let count = self.reactor.wait(&mut self.batch, Some(timeout)).unwrap();
         assert_eq!(count, self.batch.len());
@@ -66,7 +66,7 @@ impl Loop {
         told
     }
 
-    /// Turns until `is_done` says so of what has been told, or for too long.
+    /// Waits until `is_done` is true for an event, or for too long.
     fn until(&mut self, mut is_done: impl FnMut(&mut Reactor, Told) -> bool) {
         let start = Instant::now();
         while start.elapsed() < LONG {
@@ -81,7 +81,7 @@ impl Loop {
         panic!("it does not come");
     }
 
-    /// Nothing more is told.
+    /// No more events arrive.
     fn stays_silent(&mut self) {
         let told = self.turn(Duration::from_millis(30));
         assert!(told.is_empty(), "{told:?}");
@@ -118,7 +118,7 @@ fn by_each_way(scenario: impl Fn(Options)) {
     }
 }
 
-/// Many connections are accepted and each hears what it said, until it ends, with few buffers.
+/// Many connections are accepted, and each receives what it sent, until its end, with few buffers.
 #[test]
 fn many_connections_echo() {
     by_each_way(|options| {
@@ -190,7 +190,7 @@ fn many_connections_echo() {
     });
 }
 
-/// A reader that takes its time gets all of a large send, and then only is it told to be sent.
+/// A slow reader gets all of a large send, and only then the send is reported.
 #[test]
 fn slow_readers_get_all() {
     by_each_way(|options| {
@@ -213,9 +213,9 @@ fn slow_readers_get_all() {
     });
 }
 
-/// A head is received, then reading is paused, and the body is read straight to its place when it
-/// is there, in order; a file goes back by its pages, as the socket has room. Invariant 5 of
-/// `uring`.
+/// A request's headers are received, then reading is paused, and the body is read straight to its
+/// place when it is there, in order; a file is sent back by its pages, as the socket has room.
+/// Invariant 5 of `uring`.
 #[test]
 fn bodies_bypass_buffers() {
     by_each_way(|options| {
@@ -282,7 +282,7 @@ fn bodies_bypass_buffers() {
     });
 }
 
-/// A peer that resets its connection is told of as a failure of what was under way, once.
+/// A connection that the peer resets is reported once, as a failure of the operation under way.
 #[test]
 fn resets_are_failures() {
     by_each_way(|options| {

@@ -9,23 +9,22 @@
 //!           close       cancels what is armed, then closes: both in the ring, in order
 //! ```
 //!
-//! What a socket should do is noted when the caller says so, and compared with what is armed right
-//! before the wait ([`State::settle`]): what was paused and resumed meanwhile costs nothing.
+//! The caller's requests for a socket are noted, and compared with the armed operations right
+//! before the wait ([`State::settle`]): pausing and resuming in between costs nothing.
 //!
 //! A completion names its operation, its descriptor and the generation of that. After
-//! [`Uring::close`] the generation is another, so that what is still on its way finds nobody; sends
-//! find their slot, in which their bytes have waited for them.
+//! [`Uring::close`] the generation is another, so late completions find no socket; sends find their
+//! slot, which holds their bytes.
 //!
 //! Needs Linux 6.0: receives that repeat, into buffers from a ring.
 //!
 //! Invariants
-//! 1. Bytes of a send live in its slot, unmoved and untouched, until its completion.
-//! 2. Bytes to receive into are the `buffers`' (invariants there).
-//! 3. Where not all operations can be brought to their end, slots and buffers are leaked (`drop`).
-//! 4. Closing goes through the ring, behind all that names the descriptor: its number is not
-//!    another's before the kernel has read those. Listeners are copies of ours.
-//! 5. A watch begins when receiving has ended, if it is to end: bytes that were received are told
-//!    first.
+//! 1. The bytes of a send are in its slot, unmoved and unchanged, until its completion.
+//! 2. Bytes to receive into are in `receive_buffers` (invariants there).
+//! 3. If not all operations can be brought to their end, slots and buffers are leaked (`drop`).
+//! 4. Closing goes through the ring, behind every entry that names the descriptor: no other
+//!    connection gets its number before the kernel has read those. Listeners are copies of ours.
+//! 5. A watch begins when receiving has ended, if it is to end: received bytes are reported first.
 //!
 //! Bounds: entries of the ring; when it is full they are handed over early. Cost: a system call a
 //! wait, and no other; a request is a receive's and a send's completion. Tried without effect:
@@ -48,8 +47,8 @@ use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
 
 use self::state::{Kind, Phase, State, name};
 use super::batch::{Batch, Memory};
-use super::buffers::Buffers;
-use super::pool::Pool;
+use super::receive_buffers::ReceiveBuffers;
+use super::send_buffers::SendBuffers;
 use super::{Options, Sending, Waker, index_of, plain};
 use crate::epoll::Interest;
 
@@ -70,7 +69,7 @@ struct Queue {
     ring: IoUring,
     /// Enabled by the thread that waits first, which alone may use it from then on.
     is_enabled: bool,
-    /// What the ring had no room for, in order.
+    /// Entries that the ring had no room for, in order.
     backlog: VecDeque<squeue::Entry>,
 }
 
@@ -80,7 +79,7 @@ impl Queue {
         if self.backlog.is_empty() && self.try_push(&entry) {
             return;
         }
-        // A failure is told by the next wait, which tries the same.
+        // The next wait makes the same call, and reports a failure.
         if self.is_enabled && self.ring.submit().is_ok() {
             self.flush();
         }
@@ -109,7 +108,7 @@ impl Queue {
         self.push_unanswered(entry);
     }
 
-    /// Adds an entry of whose success nobody hears.
+    /// Adds an entry whose success is not reported.
     fn push_unanswered(&mut self, entry: squeue::Entry) {
         let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
         self.push(entry.user_data(name(Kind::Other, 0, 0)));
@@ -146,7 +145,7 @@ impl Queue {
 }
 
 impl Uring {
-    /// Rings and buffers. An error says why there are none.
+    /// Rings and buffers, or an error with the reason.
     pub(super) fn new(options: &Options, waker: &Waker) -> io::Result<(Uring, Batch)> {
         let ring = build(options.events_max).map_err(explain)?;
         let mut probe = Probe::new();
@@ -156,8 +155,8 @@ impl Uring {
             return Err(too_old());
         }
         // SAFETY: `Uring::drop` drops them after the last operation that uses them (invariant 4 of
-        // `buffers`).
-        let buffers = unsafe { Buffers::register(&ring, options.buffers, options.receive_bytes) };
+        // `receive_buffers`).
+        let buffers = unsafe { ReceiveBuffers::register(&ring, options.buffers, options.receive_bytes) };
         let buffers = buffers.map_err(explain)?;
         let batch = Batch::new(Memory::Shared(Arc::clone(buffers.region())));
         let queue = Queue { ring, is_enabled: false, backlog: VecDeque::new() };
@@ -225,7 +224,7 @@ impl Uring {
         &mut self,
         batch: &mut Batch,
         timeout: Option<Duration>,
-        pool: &mut Pool,
+        send_buffers: &mut SendBuffers,
     ) -> io::Result<usize> {
         let is_ours = match &batch.memory {
             Memory::Shared(region) => Arc::ptr_eq(region, self.state.buffers.region()),
@@ -241,24 +240,24 @@ impl Uring {
             let is_waiting =
                 left != Some(Duration::ZERO) && self.queue.ring.completion().is_empty();
             self.queue.enter(is_waiting, left)?;
-            let is_any = self.take_completions(batch, pool);
+            let is_any = self.take_completions(batch, send_buffers);
             if !is_any || !batch.is_empty() || left == Some(Duration::ZERO) {
                 return Ok(batch.len());
             }
-            // What came was for us alone.
+            // The completions were internal.
             left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
         }
     }
 
     /// Moves what has happened to the batch, as far as it has room: whether anything has.
-    fn take_completions(&mut self, batch: &mut Batch, pool: &mut Pool) -> bool {
+    fn take_completions(&mut self, batch: &mut Batch, send_buffers: &mut SendBuffers) -> bool {
         let mut is_any = false;
         let mut completions = self.queue.ring.completion();
         while batch.len() < self.events_max
             && let Some(completion) = completions.next()
         {
             is_any = true;
-            self.state.complete(&completion, batch, pool);
+            self.state.complete(&completion, batch, send_buffers);
         }
         is_any
     }
@@ -267,7 +266,7 @@ impl Uring {
     fn end(&mut self) -> bool {
         let everything = CancelBuilder::any().all();
         self.queue.push_unanswered(opcode::AsyncCancel2::new(everything).build());
-        let mut pool = Pool::new(0);
+        let mut send_buffers = SendBuffers::new(0);
         let start = Instant::now();
         loop {
             let left = END_MAX.saturating_sub(start.elapsed());
@@ -276,8 +275,8 @@ impl Uring {
                 return false;
             }
             let region = Arc::clone(self.state.buffers.region());
-            // What came too late is dropped, connections among it.
-            self.take_completions(&mut Batch::new(Memory::Shared(region)), &mut pool);
+            // Late completions are dropped, with their connections.
+            self.take_completions(&mut Batch::new(Memory::Shared(region)), &mut send_buffers);
             if self.state.under_way == 0 && self.queue.backlog.is_empty() {
                 return true;
             }

@@ -1,5 +1,5 @@
 //! Bytes to and from a connection, by one system call each, which never waits: what cannot be done
-//! now is `WouldBlock`, whatever the socket says of itself (only [`send_file`] needs it to be
+//! now is `WouldBlock`, whatever the mode of the socket (only [`send_file`] needs it to be
 //! non-blocking). A connection that the peer has closed is an error and no signal.
 //!
 //! Interrupted calls are made again; they did nothing.
@@ -33,10 +33,10 @@ pub fn write(socket: &impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     })
 }
 
-/// Writes as much of `pieces` as there is room for, in their order: how much. Pieces after the
-/// first 1,024 are left for the next call. With `more` the kernel holds back a packet that is not
-/// full, since something follows at once: say so and let nothing follow, and it leaves 200 ms
-/// later.
+/// Writes as much of `pieces` as there is room for, in order, and returns the number of bytes.
+/// Pieces after the first 1,024 are left for the next call. With `more` the kernel holds back a
+/// packet that is not full, because more follows at once; if nothing follows, it sends the packet
+/// 200 ms later.
 pub fn write_gathered(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
     let pieces = &pieces[..pieces.len().min(PIECES_MAX)];
     let fd = socket.as_fd().as_raw_fd();
@@ -58,9 +58,9 @@ pub fn write_gathered(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) ->
 /// many. 0: the file ends there. The socket must be non-blocking; the file's own position is
 /// neither used nor moved.
 ///
-/// The peer sees what the pages hold when it reads, not what they held now: pages must not be
-/// written again while it may read them. Punching a hole is allowed, since it takes the pages away
-/// from the file and leaves them to the socket.
+/// The peer receives what the pages contain when the kernel reads them, not what they contained at
+/// the call: do not write pages again while it may read them. Punching a hole is allowed, since it
+/// takes the pages from the file and leaves them to the socket.
 pub fn send_file(
     socket: &impl AsFd,
     file: &impl AsFd,
@@ -82,14 +82,14 @@ pub fn set_nodelay(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)
 }
 
-/// Says that nothing more will be sent, once what was written has left. Reading goes on.
+/// Announces the end of the data to the peer, after everything written. Reading continues.
 pub fn shutdown_write(socket: &impl AsFd) -> io::Result<()> {
     // SAFETY: takes integers only, one of which is a descriptor that is open while it is borrowed.
     check(unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_WR) })?;
     Ok(())
 }
 
-/// Who is at the other end.
+/// The address of the peer.
 pub fn peer(socket: &impl AsFd) -> io::Result<SocketAddr> {
     let mut raw = RawAddress::EMPTY;
     let mut length = RawAddress::BYTES;

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! recv(&socket) -> n     messages 0..n are there until the next recv
-//! slot() -> room         write an answer; commit(length, route) queues it
-//! send(&socket) -> Sent  what the kernel took leaves the queue, what it refused too;
-//!                        what it has no room for stays
+//! slot() -> room         write a response; commit(length, route) queues it
+//! send(&socket) -> Sent  messages that the kernel accepted or refused are removed from the queue;
+//!                        those that it has no room for stay
 //! ```
 //!
 //! Invariants
 //! 1. Headers point to the batch's own memory. They are written in the call that gives them to the
-//!    kernel, which is done with them when the system call returns.
+//!    kernel, which does not use them after the system call returns.
 //! 2. `received` counts the headers that the kernel filled in the last call; a header's lengths are
-//!    at most those that it was given, but `msg_len`, which tells the true length of a message.
+//!    at most those given to the kernel, except `msg_len`, which is the true length of a message.
 //! 3. `first <= queued <= capacity`: the messages `first..queued` wait to be sent.
 //!
 //! Buffers lie an odd number of cache lines apart: at a distance of a power of two they would share
@@ -34,8 +34,8 @@ pub const MESSAGES_MAX: usize = 1024;
 
 const LINE_BYTES: usize = 64;
 
-/// Bytes of the room for what the kernel tells beside a message: our address, and on sockets that
-/// were handed over perhaps a time before it.
+/// Room for the control data of a message: our address, and on inherited sockets perhaps a time
+/// before it.
 const CONTROL_BYTES: usize = 96;
 
 /// Aligned as `cmsghdr` is.
@@ -49,7 +49,7 @@ const _: () = assert!(
     unsafe { libc::CMSG_SPACE(size_of::<in6_pktinfo>() as c_uint) } <= CONTROL_BYTES as u32
 );
 
-/// What a header points to, beside the bytes.
+/// The memory that a header points to, except the bytes.
 #[derive(Clone, Copy)]
 struct Envelope {
     part: iovec,
@@ -98,16 +98,16 @@ unsafe impl Sync for Arena {}
 /// One message that was received.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// What came: all of it, or its beginning where it was longer than the batch's buffers.
+    /// The message, or its beginning if it is longer than the batch's buffers.
     pub bytes: &'a [u8],
     /// How long it was.
     pub length: usize,
-    /// Where from, where to.
+    /// Source and destination.
     pub route: Route,
 }
 
 impl Message<'_> {
-    /// Whether [`Message::bytes`] is only its beginning.
+    /// Whether [`Message::bytes`] is only the beginning.
     pub fn is_truncated(&self) -> bool {
         self.length > self.bytes.len()
     }
@@ -133,8 +133,8 @@ impl RecvBatch {
     /// Receives what waits, as much as fits: how many messages; 0 when none waits. Forgets those of
     /// the call before.
     ///
-    /// On a connected socket `ConnectionRefused` and its like tell what became of an earlier send;
-    /// the error is told once, and the socket stays in use.
+    /// On a connected socket `ConnectionRefused` and similar errors are results of an earlier send;
+    /// each is reported once, and the socket stays in use.
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.received = 0;
         let control_bytes = if socket.tells_local { CONTROL_BYTES } else { 0 };
@@ -205,7 +205,7 @@ impl RecvBatch {
     }
 }
 
-/// What the kernel told of our end.
+/// The address and the interface of our end, from the control data.
 ///
 /// # Safety
 /// `header` was filled by `recvmmsg`, with `control` as its room.
@@ -243,12 +243,12 @@ unsafe fn local_of(header: &msghdr, control: &Control) -> Option<Local> {
     None
 }
 
-/// What became of a batch that was sent.
+/// The result of sending a batch.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// Messages that the kernel took.
     pub sent: usize,
-    /// Messages that it refused; they are gone.
+    /// Messages that the kernel refused; they are dropped.
     pub failed: usize,
     /// Why it refused the first of those.
     pub error: Option<io::Error>,
@@ -277,7 +277,7 @@ impl SendBatch {
         self.queued - self.first
     }
 
-    /// Whether none waits.
+    /// Whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -327,9 +327,10 @@ impl SendBatch {
         true
     }
 
-    /// Sends what waits. No message stops the others: one that the kernel refuses is counted and
-    /// dropped, be it too long, barred by a firewall, without a way to its peer, or out of memory.
-    /// (An ICMP error that an earlier message on a connected socket brought is told at the next
+    /// Sends the waiting messages. No message stops the others: one that the kernel refuses is
+    /// counted and dropped, for example because it is too long, a firewall blocks it, there is no
+    /// route, or memory ran out. (The kernel reports an ICMP error for an earlier message on a
+    /// connected socket at the next send, which then has not happened; it is tried once again.)
     /// send, which then has not happened; it is tried once again.)
     ///
     /// When the socket's buffer is full the rest stays queued: wait until the socket is writable
@@ -390,8 +391,8 @@ impl SendBatch {
     }
 }
 
-/// Gives the messages `waiting` to `call`, which takes some from the front or says why it does not
-/// take the first, until all are gone or there is no room. What remains is left in `waiting`.
+/// Gives the messages `waiting` to `call`, which takes some from the front or returns why it does
+/// not take the first, until all are taken or there is no room. The rest is left in `waiting`.
 fn drain(
     waiting: &mut Range<usize>,
     mut call: impl FnMut(Range<usize>) -> io::Result<usize>,
@@ -493,7 +494,7 @@ impl std::fmt::Debug for SendBatch {
 mod tests {
     use super::*;
 
-    /// Gives scripted answers to a queue of four, and tells what came of it: sent, failed, left.
+    /// Gives scripted results to a queue of four, and returns the counts sent, failed, left.
     fn script(answers: &[Result<usize, i32>]) -> (usize, usize, usize) {
         let mut answers = answers.iter();
         let mut waiting = 3..7;
@@ -528,7 +529,7 @@ mod tests {
         assert_eq!(script(&[Err(refused), Err(libc::EINTR), Err(libc::EAGAIN)]), (0, 0, 4));
     }
 
-    /// What stays queued keeps its place, and the batch is full until it has gone.
+    /// Queued messages keep their place, and the batch is full until they are sent.
     #[test]
     fn what_is_left_keeps_its_place() {
         let mut batch = SendBatch::new(3, 10);

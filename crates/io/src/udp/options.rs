@@ -13,12 +13,12 @@ use crate::socket::{Sharing, set_option};
 pub struct UdpOptions {
     /// Whether several sockets may be bound to one address. The kernel spreads messages over them.
     pub sharing: Sharing,
-    /// Bytes of messages that may wait to be received; `None` leaves the system's default. Beyond
-    /// `net.core.rmem_max` only for those with `CAP_NET_ADMIN`; others get that much.
+    /// Bytes of messages that may wait to be received; `None` is the system's default. Only a
+    /// process with `CAP_NET_ADMIN` gets more than `net.core.rmem_max`; others get that much.
     pub receive_buffer_bytes: Option<usize>,
-    /// The same for sending, with `net.core.wmem_max`.
+    /// Bytes of messages that may wait to be sent, likewise limited by `net.core.wmem_max`.
     pub send_buffer_bytes: Option<usize>,
-    /// What to do about messages too long for the path.
+    /// How to handle messages that are too long for the path.
     pub fragments: Fragments,
 }
 
@@ -33,15 +33,15 @@ impl Default for UdpOptions {
     }
 }
 
-/// What becomes of messages that are longer than a packet may be (RFC 9715 tells DNS servers to
-/// stay below 1,400 bytes and so out of the question).
+/// Handling of messages that are longer than a packet may be (RFC 9715 asks DNS servers to stay
+/// below 1,400 bytes, which avoids this).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragments {
-    /// Path MTU discovery as the system does it, which believes ICMP messages: whoever forges one
-    /// makes us fragment, and fragments can be poisoned.
+    /// Path MTU discovery by the system, which trusts ICMP messages: a forged one makes us
+    /// fragment, and fragments can be poisoned.
     System,
-    /// What ICMP says of the path is not believed; only what the interface itself can't carry is
-    /// fragmented. `IP_PMTUDISC_OMIT`.
+    /// ICMP messages about the path are ignored; only messages that the interface itself cannot
+    /// carry are fragmented. `IP_PMTUDISC_OMIT`.
     #[default]
     Omit,
     /// Nor is anything ever fragmented, here or on the way: what is too long for the interface is
@@ -137,7 +137,7 @@ pub(super) fn steer_by_core(socket: &impl AsFd, cores: &[usize]) -> io::Result<(
     }
     program.push(step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, 0, count));
     program.push(step(libc::BPF_RET | RETURN_A, 0, 0));
-    // The kernel takes 4,096 steps at most, and says so.
+    // The kernel takes 4,096 steps at most, and returns an error above.
     let len = u16::try_from(program.len()).map_err(|_| too_many())?;
     // `program` outlives the call, in which the kernel copies it.
     let fprog = libc::sock_fprog { len, filter: program.as_mut_ptr() };

@@ -73,8 +73,8 @@ fn batches_go_there_and_back() {
     }
 }
 
-/// A message longer than its buffer is told as such, with its true length, and the ones around it
-/// come whole. Invariant 2 of `udp::batch`.
+/// A message longer than its buffer is reported as truncated, with its true length, and the ones
+/// around it arrive whole. Invariant 2 of `udp::batch`.
 #[test]
 fn long_messages_are_told() {
     for address in loopbacks("udp::long_messages_are_told") {
@@ -132,12 +132,12 @@ fn answers_leave_from_where_they_were_asked() {
     }
 }
 
-/// The peer is gone: a connected socket tells so, once for each message, and its later messages
+/// If the peer closes, a connected socket reports it once per message, and its later messages
 /// arrive when the peer is back.
 #[test]
 fn refusals_are_told_and_survived() {
     for address in loopbacks("udp::refusals_are_told_and_survived") {
-        // Where no other test listens: a port of theirs must not be the one that is gone.
+        // At an address where no other test listens: none of them may get the closed port.
         let address = match address {
             SocketAddr::V4(_) => SocketAddr::from(([127, 0, 0, 77], 0)),
             v6 => v6,
@@ -152,7 +152,7 @@ fn refusals_are_told_and_survived() {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(batch.recv(&client).unwrap(), 0);
 
-        // The refusal waits to be told when the next batch is sent, and takes none of it along.
+        // The refusal is reported with the next batch, and drops none of it.
         client.as_std().send(b"anybody?").unwrap();
         assert!(readable(&client));
         let back = UdpSocket::bind(at, &UdpOptions::default()).unwrap();
@@ -166,8 +166,8 @@ fn refusals_are_told_and_survived() {
     }
 }
 
-/// What the kernel refuses is counted, and what is queued around it arrives: a port that can't be
-/// sent to, and a message longer than any packet.
+/// Messages that the kernel refuses are counted, and those queued around them arrive: for a port
+/// that cannot be sent to, and a message longer than any packet.
 #[test]
 fn one_bad_message_stops_no_other() {
     for address in loopbacks("udp::one_bad_message_stops_no_other") {
@@ -192,7 +192,7 @@ fn one_bad_message_stops_no_other() {
     }
 }
 
-/// Dropped messages are counted by the kernel and told when asked for.
+/// The kernel counts dropped messages, and reports them on request.
 #[test]
 fn drops_are_counted() {
     let options = UdpOptions { receive_buffer_bytes: Some(1), ..UdpOptions::default() };

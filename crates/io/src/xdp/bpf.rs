@@ -1,8 +1,8 @@
 //! The kernel's side of a program: a map of sockets, the program in it, and its place at an
 //! interface.
 //!
-//! Each is a descriptor. What they stand for lives as long as one of them is open, so all of it
-//! goes with the process, however that ends.
+//! Each is a descriptor. The kernel's object exists as long as one of them is open, so all of it
+//! ends with the process, however it ends.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -22,7 +22,7 @@ const ATTACH_XDP: u32 = 37;
 /// `XDP_FLAGS_DRV_MODE`: by the driver, before the kernel has made anything of a frame.
 const BY_DRIVER: u32 = 1 << 2;
 
-/// Bytes of what the verifier says.
+/// Bytes of the verifier's log.
 const LOG_BYTES: usize = 1 << 16;
 
 /// Attributes of the commands, as far as they are set; the kernel takes the rest for zeros.
@@ -78,8 +78,8 @@ impl Attributes for LinkCreate {}
 /// Addresses in `attributes` are those of memory that the command may read, or write, and that
 /// lives through the call.
 unsafe fn bpf<A: Attributes>(command: libc::c_int, attributes: &mut A) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads and writes no more bytes than it is told there are, of which any
-    // are a value, and by the contract what they point to.
+    // SAFETY: the kernel reads and writes no more bytes than the size given, of which any are a
+    // value, and by the contract the pointers in them are valid.
     let returned = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<A>())
     };
@@ -119,14 +119,14 @@ pub(super) fn set_socket(map: &OwnedFd, queue: u32, socket: &impl AsFd) -> io::R
 pub(super) struct LoadError {
     /// The kernel's.
     pub error: io::Error,
-    /// The last that its verifier said, where it said anything.
+    /// The verifier's last message, if any.
     pub said: String,
 }
 
 /// Gives the kernel a program.
 pub(super) fn load(program: &[Instruction]) -> Result<OwnedFd, LoadError> {
     load_with_log(program, None).or_else(|_| {
-        // Once more, and now with ears: what the verifier says costs it time.
+        // A second time with a log, which costs the verifier time.
         let mut log = vec![0; LOG_BYTES];
         load_with_log(program, Some(&mut log)).map_err(|error| {
             let length = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
@@ -156,9 +156,9 @@ fn load_with_log(program: &[Instruction], log: Option<&mut [u8]>) -> io::Result<
         interface: 0,
         attach_type: ATTACH_XDP,
     };
-    // SAFETY: the kernel reads `count` instructions and the licence up to its zero, and writes at
-    // most `log_bytes` bytes of the log, which nobody else has; all live through the call. What it
-    // makes is ours.
+    // SAFETY: the kernel reads `count` instructions and the license up to its zero, and writes at
+    // most `log_bytes` bytes of the log, which has no other user; all live through the call. The
+    // result is ours.
     unsafe { owned(bpf(PROG_LOAD, &mut attributes)?) }
 }
 

@@ -1,4 +1,4 @@
-//! What must be known of a network interface.
+//! Properties of a network interface.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -122,8 +122,8 @@ pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
     // SAFETY: items are those of the list, up to its end.
     while let Some(at) = unsafe { item.as_ref() } {
         if !at.ifa_addr.is_null() {
-            // SAFETY: an address that is there has the length of its family; of the two that are
-            // told apart, so many bytes are read.
+            // SAFETY: an address has the length of its family; only the bytes of the family found
+            // are read.
             found.extend(unsafe { read_address(at.ifa_addr) }.map(|address| address.ip()));
         }
         item = at.ifa_next;

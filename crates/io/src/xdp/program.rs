@@ -7,8 +7,8 @@
 //! anything else                                                                   --> the kernel, as if we were not there
 //! ```
 //!
-//! Or every frame that is no longer than a socket takes, for who captures by an interface that
-//! nobody else uses.
+//! Or every frame that is no longer than a socket takes, for a capture on an interface with no
+//! other use.
 //!
 //! A queue without a socket gives its frames to the kernel too. So nothing is ever lost by the
 //! program: what it does not understand is understood by the kernel, and comes to an ordinary
@@ -23,7 +23,7 @@ use std::os::fd::AsRawFd;
 /// Most addresses that a program knows.
 pub const TARGETS_MAX: usize = 256;
 
-/// What becomes of a frame (`enum xdp_action`).
+/// The action for a frame (`enum xdp_action`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// It is dropped.
@@ -77,7 +77,7 @@ const EXIT: u8 = 0x95;
 /// `bpf_redirect_map`, by its number.
 const REDIRECT_MAP: i32 = 51;
 
-/// Where `struct xdp_md` has what we read of it.
+/// Offsets of the fields of `struct xdp_md` that we read.
 const CONTEXT_DATA: i16 = 0;
 const CONTEXT_DATA_END: i16 = 4;
 const CONTEXT_QUEUE: i16 = 16;
@@ -90,7 +90,7 @@ const UDP: i32 = 17;
 const HEADERS_V4: i16 = ETHERNET_BYTES + 20 + 8;
 const HEADERS_V6: i16 = ETHERNET_BYTES + 40 + 8;
 
-/// What the program is to look for.
+/// What the program matches.
 #[derive(Debug, Clone)]
 pub(super) struct Filter<'a> {
     /// The interface's own address.
@@ -99,7 +99,7 @@ pub(super) struct Filter<'a> {
     pub targets: &'a [SocketAddr],
     /// Bytes of the longest frame that a socket is given.
     pub frame_bytes_max: u16,
-    /// What becomes of a frame of ours in a queue that has no socket.
+    /// The action for a matching frame in a queue that has no socket.
     pub without_socket: Action,
 }
 
@@ -180,7 +180,7 @@ fn word(bytes: [u8; 4]) -> i32 {
     i32::from_ne_bytes(bytes)
 }
 
-/// The same for 16 bits.
+/// Like [`word`], for 16 bits.
 fn half(bytes: [u8; 2]) -> i32 {
     i32::from(u16::from_ne_bytes(bytes))
 }

@@ -1,5 +1,5 @@
-//! Rings that are shared with the kernel: one side writes entries, the other takes them, and nobody
-//! waits.
+//! Rings that are shared with the kernel: one side writes entries, the other takes them, and
+//! neither waits.
 //!
 //! ```text
 //!            consumer            producer
@@ -61,7 +61,7 @@ impl Mapping {
         }
     }
 
-    /// Where it begins.
+    /// The start of the mapping.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -74,12 +74,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody who borrowed it is left.
+        // SAFETY: mapped by `new`, and no borrow of it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// What is an entry: plain data, any bytes of which are a value.
+/// An entry: plain data, any bytes of which are a value.
 pub(super) trait Entry: Copy {}
 impl Entry for u64 {}
 impl Entry for libc::xdp_desc {}
@@ -96,7 +96,7 @@ struct Ring<T> {
 }
 
 impl<T: Entry> Ring<T> {
-    /// Maps the ring of a socket at an offset that stands for its kind; it was told to have `count`
+    /// Maps the ring of a socket at the offset of its kind; the socket was configured with `count`
     /// entries.
     fn map(
         socket: &impl AsFd,

@@ -15,10 +15,9 @@
 //! 3. What the kernel gives back is looked at before it is used: a place outside of the half's own
 //!    is dropped.
 //!
-//! Bounds: the memory, 8 MiB a queue unless more is to be received, is taken once, and stays in
-//! memory (it counts against `RLIMIT_MEMLOCK`). Where nobody takes what was received, the kernel
-//! drops more frames, and counts them; where the kernel does not send, there is no slot, and the
-//! caller drops.
+//! Bounds: the memory, 8 MiB a queue unless more is configured, is allocated once, and locked (it
+//! counts against `RLIMIT_MEMLOCK`). If received frames are not taken, the kernel drops more
+//! frames, and counts them; if the kernel does not send, there is no slot, and the caller drops.
 //!
 //! Cost: no system call to receive; to send, none where the driver reads our memory by itself and
 //! is awake, else one for 32 frames, or for all of them since Linux 6.17.
@@ -64,7 +63,7 @@ const SEND_BUDGET: libc::c_int = 9;
 /// Bytes that may be on their way, as the kernel counts them.
 const SEND_BUFFER_BYTES: libc::c_int = 8 << 20;
 
-/// What both halves need while either lives.
+/// Shared by both halves, until both are dropped.
 #[derive(Debug)]
 struct Shared {
     fd: OwnedFd,
@@ -73,8 +72,8 @@ struct Shared {
     received_bytes: usize,
 }
 
-/// Frames that come. Dropped with all others of its interface, it leaves the interface to the
-/// kernel.
+/// The receiving half. When all receivers of its interface are dropped, the kernel has all frames
+/// again.
 #[derive(Debug)]
 pub struct Receiver {
     shared: Arc<Shared>,
@@ -100,7 +99,7 @@ pub struct Sender {
 pub(super) struct Bound {
     pub receiver: Receiver,
     pub sender: Sender,
-    /// Whether the driver reads and writes our memory by itself.
+    /// Whether the driver reads and writes our memory itself.
     pub is_zero_copy: bool,
 }
 
@@ -125,7 +124,7 @@ pub(super) fn open(interface: &Interface, queue: u32, frames: usize) -> Result<B
     Ok(Bound { receiver, sender, is_zero_copy })
 }
 
-/// Tells the kernel of the memory.
+/// Registers the memory with the kernel.
 fn register(fd: &OwnedFd, memory: &Mapping) -> io::Result<()> {
     // SAFETY: all zeros is a valid value.
     let mut region: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
@@ -172,7 +171,7 @@ fn halves(shared: Arc<Shared>) -> io::Result<(Receiver, Sender)> {
     ))
 }
 
-/// Where the kernel has things in the rings.
+/// The kernel's offsets in the rings.
 fn places(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: all zeros is a valid value.
     let mut places: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
@@ -257,13 +256,13 @@ impl Receiver {
         })
     }
 
-    /// Frames that the kernel had to drop because nobody took them.
+    /// Frames that the kernel dropped because they were not taken.
     pub fn drops(&self) -> io::Result<u64> {
         drops(self)
     }
 }
 
-/// The same by a receiver's socket.
+/// Like [`Receiver::drops`], by a receiver's socket.
 pub fn drops(socket: &impl AsFd) -> io::Result<u64> {
     // SAFETY: all zeros is a valid value.
     let mut counts: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -286,17 +285,17 @@ impl AsFd for Receiver {
 }
 
 impl Sender {
-    /// Room for the next frame, [`SENT_BYTES_MAX`] bytes with what was there before in it; `None`
-    /// where all frames are on their way: [`Sender::send`], and drop if there is still none.
-    /// Nothing is queued until [`Sender::commit`].
+    /// Room for the next frame, [`SENT_BYTES_MAX`] bytes with old content; `None` if all frames are
+    /// in flight: call [`Sender::send`], and drop the frame if there is still none. Nothing is
+    /// queued until [`Sender::commit`].
     #[inline]
     pub fn slot(&mut self) -> Option<&mut [u8]> {
         if self.free.is_empty() {
             self.reclaim();
         }
         let start = usize::try_from(*self.free.last()?).ok()?;
-        // SAFETY: what is free lies in the sender's half (invariant 1; `reclaim` looks), is ours
-        // (invariant 2), and is lent once, since the slice borrows `self`.
+        // SAFETY: free frames are in the sender's half (invariant 1; `reclaim` checks), are ours
+        // (invariant 2), and each is borrowed once, since the slice borrows `self`.
         Some(unsafe {
             let start = self.shared.memory.start().add(start);
             std::slice::from_raw_parts_mut(start.as_ptr(), SENT_BYTES_MAX)
@@ -316,8 +315,8 @@ impl Sender {
         self.is_queued = true;
     }
 
-    /// Sends what is queued. What the kernel has no room for stays queued, and goes with the next
-    /// call, or when the socket is waited for.
+    /// Sends the queued frames. Those that the kernel has no room for stay queued until the next
+    /// call, or until the socket is waited for.
     pub fn send(&mut self) {
         if !self.is_queued {
             return;
@@ -335,7 +334,7 @@ impl Sender {
             let sent =
                 unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
             calls += 1;
-            // EAGAIN says that there is more to do, or that there is no room.
+            // EAGAIN: there is more to do, or no room.
             if sent < 0 && self.ring.untaken() == untaken {
                 break;
             }

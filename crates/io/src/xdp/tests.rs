@@ -32,7 +32,7 @@ fn loaded(test: &str, targets: &[SocketAddr]) -> Option<OwnedFd> {
     Some(bpf::load(&program).map_err(|error| format!("{error:?}")).unwrap())
 }
 
-/// A frame with a message of so many bytes for an address.
+/// A frame with a message of this length to an address.
 fn frame(to: &str, message_bytes: usize) -> Vec<u8> {
     let to: SocketAddr = to.parse().unwrap();
     let mut frame = MAC.to_vec();
@@ -148,7 +148,7 @@ fn with_pair(test: &'static str, body: fn(Interface, Interface)) {
     });
 }
 
-/// What is for another interface's address, in a frame for this one.
+/// A frame to this interface, with the address of another.
 fn addressed(to: &Interface, target: &str, message: u32) -> Vec<u8> {
     let mut frame = frame(target, 20);
     frame[..6].copy_from_slice(&to.mac);
@@ -208,8 +208,8 @@ fn every_queue_carries() {
     });
 }
 
-/// Where nobody takes frames, the kernel drops those without room and says how many; the sender
-/// does not wait, and what was kept is whole.
+/// If frames are not taken, the kernel drops those without room and counts them; the sender does
+/// not wait, and the others are whole.
 #[test]
 fn floods_are_bounded() {
     with_pair("floods_are_bounded", |left, right| {

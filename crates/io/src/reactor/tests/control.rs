@@ -4,7 +4,7 @@ use std::net::Shutdown;
 
 use super::*;
 
-/// Says something, as far as there is room.
+/// Writes until the socket is full.
 fn fill(stream: &TcpStream) -> usize {
     let mut count = 0;
     while let Ok(more) = tcp::write(stream, &[7; 1 << 16]) {
@@ -33,7 +33,7 @@ fn pausing_holds_back() {
                 Told::Received(1, bytes) => {
                     heard.extend(bytes);
                     count += 1;
-                    // Within one walk it is as if nothing had been said.
+                    // Within one batch both calls cancel out.
                     reactor.pause(&ours, 1);
                     reactor.receive(&ours, 1).unwrap();
                     true
@@ -60,7 +60,7 @@ fn pausing_holds_back() {
     });
 }
 
-/// A paused socket does not tell of its peer's end; resumed it does, once.
+/// A paused socket does not report its peer's end; resumed, it does, once.
 #[test]
 fn ends_wait_too() {
     by_each_way(|options| {
@@ -79,8 +79,8 @@ fn ends_wait_too() {
     });
 }
 
-/// Readiness is told once, for what was asked last; a peer that finishes sending does not make its
-/// full socket ready for writing.
+/// Readiness is reported once, for the last interest; a peer that finishes sending does not make
+/// its full socket ready for writing.
 #[test]
 fn readiness_is_told_once() {
     by_each_way(|options| {
@@ -139,8 +139,8 @@ fn connecting_is_watched() {
     });
 }
 
-/// However often it is called before the reactor hears, a waker is told once and costs one system
-/// call; from another thread it ends a wait that has no other end.
+/// Any number of calls before the reactor handles them are one event and cost one system call; a
+/// call from another thread ends a wait without a timeout.
 #[test]
 fn wakers_are_heard_once() {
     by_each_way(|options| {
@@ -168,7 +168,7 @@ fn wakers_are_heard_once() {
 }
 
 /// A connection is closed while it sends, receives and is watched: the peer gets a part and the
-/// end, nothing is told of it any more, and the next connection with that number is another.
+/// end, no more events are reported, and the next connection with that number is another one.
 #[test]
 fn closing_ends_what_is_under_way() {
     by_each_way(|options| {
@@ -199,8 +199,8 @@ fn closing_ends_what_is_under_way() {
     });
 }
 
-/// A hundred connections speak at once, more than there are buffers, and one never stops: each is
-/// heard long before that one ends.
+/// A hundred connections send at once, more than there are buffers, and one never stops: bytes of
+/// each arrive long before that one ends.
 #[test]
 fn many_share_few_buffers() {
     by_each_way(|options| {
@@ -239,8 +239,8 @@ fn many_share_few_buffers() {
     });
 }
 
-/// A listener that is no longer listened to brings nobody; closed, it refuses, and its address is
-/// free. Listening again goes on.
+/// A listener that is unlistened accepts no connection; closed, it refuses, and its address is
+/// free. Listening can resume.
 #[test]
 fn unlistening_ends() {
     by_each_way(|options| {
@@ -254,7 +254,7 @@ fn unlistening_ends() {
             one.reactor.unlisten(&listener, 8);
             one.stays_silent();
         }
-        // Neither listened nor heard of: it may be closed before anything was done.
+        // Neither listened to nor used: it may be closed before any operation.
         one.reactor.listen(&listener, 9).unwrap();
         one.reactor.unlisten(&listener, 9);
         let _waiting = TcpStream::connect(address).unwrap();
@@ -292,7 +292,8 @@ fn events_are_the_batchs() {
     });
 }
 
-/// A batch is its reactor's alone: with another's, a wait is refused before anything is lent twice.
+/// A batch belongs to one reactor: with another's, a wait is refused before any memory is shared
+/// twice.
 #[test]
 fn batches_are_not_mixed() {
     by_each_way(|options| {
@@ -322,7 +323,7 @@ fn reactors_move_before_they_wait() {
     });
 }
 
-/// Two sends of a socket at once are a mistake of the caller, who is told so.
+/// Two sends of a socket at once are an error of the caller, which panics.
 #[test]
 #[should_panic(expected = "one send of a socket at a time")]
 fn sends_do_not_overlap() {
@@ -332,8 +333,7 @@ fn sends_do_not_overlap() {
     let _ = reactor.send(&ours, 1, b"more".to_vec());
 }
 
-/// Where io_uring is not to be had, one who insists is told why, and one who does not goes by
-/// epoll.
+/// Without io_uring, a caller that requires it gets the reason, and any other gets epoll.
 #[test]
 fn fallbacks_have_reasons() {
     let (reactor, _) = Reactor::new(&Options::default()).unwrap();

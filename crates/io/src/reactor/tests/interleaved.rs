@@ -1,4 +1,4 @@
-//! Any order of operations: what one side says the other hears, in order and whole.
+//! Any order of operations: each side receives what the other sends, in order and whole.
 
 use std::net::Shutdown;
 
@@ -38,8 +38,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A connection, both ends of it, and counts of what each has said and heard: what is said is the
-/// same endless row of bytes, so counts and a comparison say all.
+/// Both ends of a connection, and how many bytes each has sent and received: all send the same
+/// endless row of bytes, so counts and a comparison are sufficient.
 struct Connection {
     theirs: TcpStream,
     ours: OwnedFd,
@@ -113,7 +113,7 @@ impl Connection {
                 }
             }
             Step::Pause => reactor.pause(&self.ours, self.token),
-            // Who reads directly does not receive.
+            // A socket that is read directly does not receive.
             Step::Resume if self.direct.is_none() => {
                 reactor.receive(&self.ours, self.token).unwrap();
             }
@@ -196,8 +196,8 @@ fn token_of(told: &Told) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// Three connections say and hear, pause and resume, read directly, in any order and with few
-    /// buffers: all that was said is heard, in order, and then the end.
+    /// Three connections send and receive, pause and resume, read directly, in any order and with
+    /// few buffers: all bytes arrive, in order, and then the end.
     #[test]
     fn interleaved(steps in prop::collection::vec((0usize..3, step()), 1..120)) {
         by_each_way(|options| run(&Options { buffers: 4, ..options }, &steps));

@@ -9,7 +9,7 @@ use io_uring::types::Fd;
 
 use super::super::batch::{Batch, Item};
 use super::super::index_of;
-use super::super::pool::Pool;
+use super::super::send_buffers::SendBuffers;
 use super::state::{Kind, State, name};
 use super::{Queue, raw};
 
@@ -53,14 +53,14 @@ impl State {
         let Some(outgoing) = &self.sends[slot] else { return };
         let left = &outgoing.bytes[outgoing.sent..];
         let count = left.len().min(SENT_BYTES_MAX) as u32;
-        // With MSG_WAITALL the kernel itself goes on where there was room for a part only.
+        // With MSG_WAITALL the kernel itself continues after a partial write.
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let entry = opcode::Send::new(Fd(outgoing.index as i32), left.as_ptr(), count).flags(flags);
         queue.push(entry.build().user_data(name(Kind::Send, slot, 0)));
         self.under_way += 1;
     }
 
-    /// Goes on with a send that was cut short, unless its connection has been closed.
+    /// Continues a send that was cut short, unless its connection has been closed.
     pub(super) fn settle_send(&mut self, slot: usize, queue: &mut Queue) {
         let Some(outgoing) = &self.sends[slot] else { return };
         let (index, generation) = (outgoing.index, outgoing.generation);
@@ -77,7 +77,7 @@ impl State {
         slot: usize,
         result: io::Result<u32>,
         batch: &mut Batch,
-        pool: &mut Pool,
+        send_buffers: &mut SendBuffers,
     ) {
         let Some(mut outgoing) = self.sends[slot].take() else { return };
         let socket = self
@@ -106,7 +106,7 @@ impl State {
             batch.items.push_back(item);
         }
         self.sends_free.push(slot);
-        pool.give_back(outgoing.bytes);
+        send_buffers.give_back(outgoing.bytes);
     }
 
     pub(super) fn listen(&mut self, socket: OwnedFd, token: u64) {
@@ -168,13 +168,12 @@ impl State {
     }
 }
 
-/// Whether the same may succeed at once.
+/// Whether the same call may succeed at once.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
 }
 
-/// Whether accepting again at once would fail again: a lack of descriptors or memory, or a listener
-/// that is none.
+/// Whether accepting again at once would fail again: no descriptors or memory, or not a listener.
 fn is_lack(error: &io::Error) -> bool {
     use libc::{EBADF, EFAULT, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOTSOCK, EOPNOTSUPP};
     let lacks = [EMFILE, ENFILE, ENOBUFS, ENOMEM, EBADF, EINVAL, ENOTSOCK, EFAULT, EOPNOTSUPP];

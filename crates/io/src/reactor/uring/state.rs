@@ -1,5 +1,5 @@
-//! What is known of sockets, what is armed for them, and what completions change. No system call is
-//! made here. The invariants are those of [`super`].
+//! The state of sockets, the operations armed for them, and the effect of completions. No system
+//! call is made here. The invariants are those of [`super`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,14 +8,14 @@ use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
 
 use super::super::batch::{Batch, Item};
-use super::super::buffers::{Buffers, GROUP};
-use super::super::pool::Pool;
+use super::super::receive_buffers::{ReceiveBuffers, GROUP};
+use super::super::send_buffers::SendBuffers;
 use super::super::{Waker, index_of, is_ready};
 use super::slots::{Listener, Outgoing, is_passing};
 use super::{Queue, raw};
 use crate::epoll::{Event, Interest};
 
-/// What a completion is of.
+/// The operation of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Receive,
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Send,
     Accept,
     Wake,
-    /// Nobody cares.
+    /// No effect.
     Other,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Phase {
     Cancelling,
 }
 
-/// What is known of a descriptor.
+/// The state of a descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Socket {
     pub(super) token: u64,
@@ -65,11 +65,11 @@ pub(super) struct Socket {
     is_listed: bool,
     pub(super) should_receive: bool,
     pub(super) receiving: Phase,
-    /// Whether bytes have come since receiving began.
+    /// Whether bytes have arrived since receiving began.
     has_received: bool,
     pub(super) watched: Option<Interest>,
     pub(super) watching: Phase,
-    /// What it is watched for, while it is.
+    /// The events it is watched for, while it is.
     armed: Option<Interest>,
     /// The slot of the send under way.
     pub(super) sending: Option<usize>,
@@ -77,7 +77,7 @@ pub(super) struct Socket {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) buffers: Buffers,
+    pub(super) buffers: ReceiveBuffers,
     /// By number of descriptor.
     pub(super) sockets: Vec<Socket>,
     /// Those to settle: numbers and generations.
@@ -98,7 +98,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(buffers: Buffers, waker: Waker) -> State {
+    pub(super) fn new(buffers: ReceiveBuffers, waker: Waker) -> State {
         State {
             buffers,
             sockets: Vec::new(),
@@ -174,8 +174,7 @@ impl State {
         }
         let mut listed = std::mem::take(&mut self.listed);
         if std::mem::take(&mut self.is_short) {
-            // Who had none of the buffers is the first to have some, or busy ones would take them
-            // all.
+            // Sockets that got no buffer come first, or busy ones would take all buffers.
             listed.sort_by_key(|(index, _)| self.sockets[*index].has_received);
         }
         for (index, generation) in listed.drain(..) {
@@ -187,12 +186,12 @@ impl State {
         self.listed = listed;
     }
 
-    /// Notes what a completion says, and tells of it.
+    /// Records the result of a completion, and reports events.
     pub(super) fn complete(
         &mut self,
         completion: &cqueue::Entry,
         batch: &mut Batch,
-        pool: &mut Pool,
+        send_buffers: &mut SendBuffers,
     ) {
         let (kind, index, generation) = parts(completion.user_data());
         let result = match completion.result() {
@@ -207,7 +206,7 @@ impl State {
             Kind::Receive => {
                 let is_short = |error: &io::Error| error.raw_os_error() == Some(libc::ENOBUFS);
                 self.is_short |= result.as_ref().is_err_and(is_short);
-                // Whoever it is for, the buffer is ours now.
+                // The completion returns the buffer to us, whatever its operation.
                 let buffer = cqueue::buffer_select(completion.flags());
                 let at = buffer.map_or(0, |id| self.buffers.take(id));
                 let Some(socket) = self.living(index, generation) else { return };
@@ -227,7 +226,7 @@ impl State {
                     self.list(index);
                 }
             }
-            Kind::Send => self.complete_send(index, result, batch, pool),
+            Kind::Send => self.complete_send(index, result, batch, send_buffers),
             Kind::Accept => self.complete_accept(index, result, is_over, batch),
             Kind::Wake => {
                 self.is_waker_idle |= is_over;
@@ -275,11 +274,11 @@ fn settle_socket(socket: &mut Socket, index: usize, queue: &mut Queue) -> usize 
     begun
 }
 
-/// What a receive says.
+/// The event for the result of a receive.
 fn received(socket: &mut Socket, result: io::Result<u32>, at: usize) -> Option<Item> {
     let token = socket.token;
     match result {
-        // Of a socket that was paused meanwhile, the next receive says so again.
+        // For a socket that was paused meanwhile, the next receive reports it again.
         Ok(0) if !socket.should_receive => None,
         Ok(0) => {
             socket.should_receive = false;
@@ -290,7 +289,7 @@ fn received(socket: &mut Socket, result: io::Result<u32>, at: usize) -> Option<I
             Some(Item::Received { token, at, len: count as usize })
         }
         Err(error) => match error.raw_os_error() {
-            // Buffers ran out: it is begun again when they are back.
+            // ReceiveBuffers ran out: it is begun again when they are back.
             Some(libc::ECANCELED | libc::ENOBUFS) => None,
             _ if is_passing(&error) => None,
             _ => {
@@ -301,7 +300,7 @@ fn received(socket: &mut Socket, result: io::Result<u32>, at: usize) -> Option<I
     }
 }
 
-/// What a watch says.
+/// The event for the result of a watch.
 fn watched(socket: &mut Socket, result: io::Result<u32>) -> Option<Item> {
     let (token, interest) = (socket.token, socket.watched?);
     match result {

@@ -11,8 +11,8 @@
 //!    are not written to. A buffer is taken by the completion that names it, and given again when
 //!    no event can name it: at a wait, for which the batch is borrowed and empty.
 //! 3. The kernel reads entries of the ring below `tail`, and never writes them.
-//! 4. While the kernel may write to buffers their region is shared: by the [`Buffers`], which
-//!    outlive the operations that use them, or are leaked (contract of [`Buffers::register`]).
+//! 4. While the kernel may write to buffers their region is shared: by the [`ReceiveBuffers`], which
+//!    outlive the operations that use them, or are leaked (contract of [`ReceiveBuffers::register`]).
 //!
 //! Bounds: [`BUFFERS_MAX`] buffers. Cost: a store a buffer and one a batch, no system call.
 
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
-/// What the kernel takes: a power of two in sixteen bits.
+/// The kernel's limit: a power of two in sixteen bits.
 pub(super) const BUFFERS_MAX: usize = 1 << 15;
 
 /// The only group of buffers of a ring.
@@ -37,8 +37,8 @@ pub(super) struct Region {
     bytes: usize,
 }
 
-// SAFETY: it owns its memory, and hands out nothing but pointers and, by invariant 2, bytes that
-// nobody writes.
+// SAFETY: it owns its memory, and returns nothing but pointers and, by invariant 2, bytes that no
+// code writes.
 unsafe impl Send for Region {}
 // SAFETY: the same.
 unsafe impl Sync for Region {}
@@ -59,7 +59,7 @@ impl Region {
     /// Bytes of a buffer that was taken.
     ///
     /// # Safety
-    /// Nobody writes to them while they are borrowed.
+    /// No code writes to the bytes while they are borrowed.
     pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at <= self.bytes && len <= self.bytes - at, "within the region");
         // SAFETY: mapped, by invariant 1, and set from the start; not written, by the contract.
@@ -69,14 +69,14 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; nobody shares it any more.
+        // SAFETY: mapped by `new` with this length; no other owner is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Buffers of equal size, and the ring.
+/// ReceiveBuffers of equal size, and the ring.
 #[derive(Debug)]
-pub(super) struct Buffers {
+pub(super) struct ReceiveBuffers {
     region: Arc<Region>,
     ring: Region,
     count: u16,
@@ -86,7 +86,7 @@ pub(super) struct Buffers {
     taken: Vec<u16>,
 }
 
-impl Buffers {
+impl ReceiveBuffers {
     /// At least `count` buffers, registered with `uring`, which has them all.
     ///
     /// # Safety
@@ -96,7 +96,7 @@ impl Buffers {
         uring: &IoUring,
         count: usize,
         buffer_bytes: usize,
-    ) -> io::Result<Buffers> {
+    ) -> io::Result<ReceiveBuffers> {
         let count = count.clamp(1, BUFFERS_MAX).next_power_of_two();
         let ring = Region::new(count * size_of::<BufRingEntry>())?;
         let region = Arc::new(Region::new(count * buffer_bytes)?);
@@ -105,7 +105,7 @@ impl Buffers {
         // SAFETY: `count` entries are mapped there, and stay so while anything is received.
         unsafe { uring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0) }?;
         let taken = (0..count).collect();
-        let mut buffers = Buffers { region, ring, count, buffer_bytes, tail: 0, taken };
+        let mut buffers = ReceiveBuffers { region, ring, count, buffer_bytes, tail: 0, taken };
         buffers.give_taken();
         Ok(buffers)
     }

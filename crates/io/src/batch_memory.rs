@@ -11,7 +11,7 @@ use crate::stream::STOP_CHECK;
 #[derive(Debug)]
 pub struct Bytes {
     pub(crate) content: BytesContent,
-    pool: Arc<Pool>,
+    memory: Arc<BatchMemory>,
 }
 
 #[derive(Debug)]
@@ -38,14 +38,14 @@ impl Drop for Bytes {
             BytesContent::Mapped { .. } => None,
             BytesContent::Owned(bytes) => Some(std::mem::take(bytes)),
         };
-        self.pool.give_back(buffer);
+        self.memory.give_back(buffer);
     }
 }
 
 /// Counts the batches in flight and keeps their buffers.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    state: Mutex<PoolState>,
+pub(crate) struct BatchMemory {
+    state: Mutex<MemoryState>,
     given_back: Condvar,
     pub(crate) in_flight_max: usize,
     /// Buffers that grew longer than this (by a search after damage) are not kept.
@@ -53,20 +53,20 @@ pub(crate) struct Pool {
 }
 
 #[derive(Debug, Default)]
-struct PoolState {
+struct MemoryState {
     in_flight: usize,
     free: Vec<Vec<u8>>,
 }
 
-impl Pool {
-    pub(crate) fn new(in_flight_max: usize, keep_bytes_max: usize) -> Arc<Pool> {
+impl BatchMemory {
+    pub(crate) fn new(in_flight_max: usize, keep_bytes_max: usize) -> Arc<BatchMemory> {
         let (state, given_back) = (Mutex::default(), Condvar::new());
-        Arc::new(Pool { state, given_back, in_flight_max, keep_bytes_max })
+        Arc::new(BatchMemory { state, given_back, in_flight_max, keep_bytes_max })
     }
 
-    /// Counts one batch more, without bytes as yet; waits while there are too many. `None`: told
-    /// to stop.
-    pub(crate) fn take(self: &Arc<Pool>, stop: &AtomicBool) -> Option<Bytes> {
+    /// Counts one more batch, still without bytes; waits while there are too many. `None`: `stop`
+    /// was set.
+    pub(crate) fn take(self: &Arc<BatchMemory>, stop: &AtomicBool) -> Option<Bytes> {
         let mut state = lock(&self.state);
         while state.in_flight >= self.in_flight_max {
             if stop.load(Ordering::Relaxed) {
@@ -76,12 +76,12 @@ impl Pool {
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.in_flight += 1;
-        Some(Bytes { content: BytesContent::Owned(Vec::new()), pool: Arc::clone(self) })
+        Some(Bytes { content: BytesContent::Owned(Vec::new()), memory: Arc::clone(self) })
     }
 
-    /// The same for who has other things to look after: waits [`STOP_CHECK`] at most, and goes on
-    /// when told to stop.
-    pub(crate) fn take_soon(self: &Arc<Pool>) -> Option<Bytes> {
+    /// Like [`BatchMemory::take`], for a caller with other work: waits [`STOP_CHECK`] at most, and
+    /// ignores `stop`.
+    pub(crate) fn take_soon(self: &Arc<BatchMemory>) -> Option<Bytes> {
         let mut state = lock(&self.state);
         if state.in_flight >= self.in_flight_max {
             let wait = self.given_back.wait_timeout(state, STOP_CHECK);
@@ -91,7 +91,7 @@ impl Pool {
             }
         }
         state.in_flight += 1;
-        Some(Bytes { content: BytesContent::Owned(Vec::new()), pool: Arc::clone(self) })
+        Some(Bytes { content: BytesContent::Owned(Vec::new()), memory: Arc::clone(self) })
     }
 
     /// An empty buffer, a used one if there is one.

@@ -1,6 +1,6 @@
-//! Buffers to write answers to, used again.
+//! Buffers for responses, used again.
 //!
-//! Bounds: so many idle ones, each of at most [`KEPT_BYTES_MAX`]; larger ones are freed.
+//! Bounds: a limited number of idle buffers, each of at most [`KEPT_BYTES_MAX`]; larger ones are freed.
 
 /// Room that a new buffer has.
 const NEW_BYTES: usize = 4 << 10;
@@ -9,14 +9,14 @@ const NEW_BYTES: usize = 4 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct SendBuffers {
     idle: Vec<Vec<u8>>,
     idle_max: usize,
 }
 
-impl Pool {
-    pub(super) fn new(idle_max: usize) -> Pool {
-        Pool { idle: Vec::new(), idle_max }
+impl SendBuffers {
+    pub(super) fn new(idle_max: usize) -> SendBuffers {
+        SendBuffers { idle: Vec::new(), idle_max }
     }
 
     pub(super) fn take(&mut self) -> Vec<u8> {
@@ -36,23 +36,23 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// Buffers come back empty with their room; too many, too small and too large ones do not.
+    /// ReceiveBuffers come back empty with their room; too many, too small and too large ones do not.
     #[test]
     fn buffers_come_back() {
-        let mut pool = Pool::new(2);
-        let mut buffer = pool.take();
+        let mut send_buffers = SendBuffers::new(2);
+        let mut buffer = send_buffers.take();
         assert!(buffer.is_empty() && buffer.capacity() >= NEW_BYTES);
         buffer.extend([7; 3 * NEW_BYTES]);
         let (place, room) = (buffer.as_ptr(), buffer.capacity());
-        pool.give_back(buffer);
-        let buffer = pool.take();
+        send_buffers.give_back(buffer);
+        let buffer = send_buffers.take();
         assert_eq!((buffer.as_ptr(), buffer.capacity(), buffer.len()), (place, room, 0));
-        pool.give_back(Vec::with_capacity(KEPT_BYTES_MAX * 2));
-        pool.give_back(vec![1]);
-        assert_eq!(pool.idle.len(), 0);
+        send_buffers.give_back(Vec::with_capacity(KEPT_BYTES_MAX * 2));
+        send_buffers.give_back(vec![1]);
+        assert_eq!(send_buffers.idle.len(), 0);
         for _ in 0..3 {
-            pool.give_back(Vec::with_capacity(NEW_BYTES));
+            send_buffers.give_back(Vec::with_capacity(NEW_BYTES));
         }
-        assert_eq!(pool.idle.len(), 2);
+        assert_eq!(send_buffers.idle.len(), 2);
     }
 }
