@@ -56,7 +56,7 @@ use larder_io::udp::Route;
 use larder_wire::dns::query::{KeyBuf, Query};
 use larder_wire::dns::rendered::{self, Renderer, Reply};
 use larder_wire::dns::{class, rtype};
-use larder_wire::frame::Letter;
+use larder_wire::udp_frame::FrameAddresses;
 
 use self::admission::add_cookie;
 use self::answer::Options;
@@ -125,7 +125,7 @@ pub enum Client {
         /// The queue.
         queue: u16,
         /// Both ends.
-        letter: Letter,
+        letter: FrameAddresses,
     },
     /// Over a stream.
     Stream {

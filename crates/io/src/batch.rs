@@ -37,6 +37,8 @@ use std::time::{Duration, Instant};
 
 use larder_wire::capture::{Capture, HEADER_BYTES, Step};
 
+pub use crate::batch_memory::Bytes;
+use crate::batch_memory::{BatchMemory, BytesContent, lock};
 pub use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::frame_filter::FrameFilter;
@@ -44,8 +46,6 @@ use crate::input::{Content, Input, InputError, waiting};
 use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
-pub use crate::batch_memory::Bytes;
-use crate::batch_memory::{BytesContent, BatchMemory, lock};
 use crate::stream::{CHUNK_BYTES, STOP_CHECK, Stream};
 
 /// The longest that a complete record of a live stream waits for its batch to fill.

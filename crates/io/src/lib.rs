@@ -37,6 +37,7 @@
 pub mod access;
 pub mod activation;
 pub mod batch;
+mod batch_memory;
 pub mod clock;
 pub mod cores;
 mod damage;
@@ -51,7 +52,6 @@ pub mod mapped;
 pub mod merge;
 pub mod netns;
 pub mod output;
-mod batch_memory;
 pub mod privileges;
 pub mod random;
 pub mod reactor;

@@ -21,12 +21,12 @@ use std::sync::{Arc, Mutex};
 
 use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
 
+use crate::batch_memory::lock;
 use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::frame_filter::FrameFilter;
 use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
-use crate::batch_memory::lock;
 
 /// Bytes read from a stream at once.
 const READ_BYTES: usize = 256 << 10;

@@ -41,8 +41,8 @@
 //! socket is some bytes in a table by descriptor, so as many as there may be descriptors.
 
 mod batch;
-mod receive_buffers;
 mod epoll;
+mod receive_buffers;
 mod send_buffers;
 #[cfg(test)]
 mod tests;
@@ -268,7 +268,9 @@ impl Reactor {
         }
         match &mut self.engine {
             Engine::Uring(uring) => uring.send(socket.as_fd(), token, bytes),
-            Engine::Epoll(epoll) => epoll.send(socket.as_fd(), token, bytes, &mut self.send_buffers),
+            Engine::Epoll(epoll) => {
+                epoll.send(socket.as_fd(), token, bytes, &mut self.send_buffers)
+            }
         }
     }
 

@@ -14,16 +14,16 @@
 //! [`Capture::next`].
 //!
 //! Invariants
-//! 1. Every step but `NeedMore` and `End` moves forward: `next_offset > offset`, and never past
-//!    the end of the bytes.
-//! 2. `NeedMore` leaves the state as it was, and is never said when `at_end` is set.
+//! 1. Every step but `NeedMore` and `End` moves forward: `next_offset > offset`, and never past the
+//!    end of the bytes.
+//! 2. `NeedMore` leaves the state unchanged, and is never returned when `at_end` is set.
 //! 3. A step other than `NeedMore` does not depend on how many bytes follow those it needed: a
-//!    mapped file and a pipe that trickles give the same steps.
+//!    mapped file and a slow pipe give the same steps.
 //! 4. A damaged place is reported once, however long it is. Afterwards the reader is *lost* and
-//!    scans for a place where several records in a row make sense.
+//!    scans for a place where several valid records follow one another.
 //!
-//! Bounds: one scan looks at [`SCAN_BYTES`], and the next goes on where it ended, so the whole is
-//! linear in the file. To decide it may want to see [`LOOKAHEAD_BYTES`] more.
+//! Bounds: one scan reads [`SCAN_BYTES`], and the next continues where it ended, so the whole is
+//! linear in the file. For a decision it may need [`LOOKAHEAD_BYTES`] more.
 //!
 //! Cost: a record is 5 ns from L1 in pcap and 11 in pcapng; over a mapped file the walk is as fast
 //! as memory (13 Mpps of 566 bytes on one core), as is a loop that looks at the lengths alone.
@@ -39,13 +39,13 @@ use crate::Addr;
 use pcap::Pcap;
 use pcapng::Pcapng;
 
-/// How far one search for the next sound record goes before it returns to the caller.
+/// The length of one search for the next valid record before it returns to the caller.
 pub const SCAN_BYTES: usize = 1 << 20;
 
-/// The longest frame that is believed whatever the file's snap length says.
+/// The longest frame that is accepted whatever the file's snap length is.
 pub const FRAME_BYTES_LIKELY: u32 = 256 << 10;
 
-/// The longest frame, and the longest pcapng block, that is believed at all.
+/// The longest frame, and the longest pcapng block, that is accepted at all.
 pub const FRAME_BYTES_MAX: u32 = 16 << 20;
 
 /// The most bytes after `offset` that [`Capture::next`] may want to see before it decides.
@@ -69,23 +69,23 @@ enum Format {
     Pcapng(Pcapng),
 }
 
-/// What lies at an offset of a capture file.
+/// The item at an offset of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A captured frame.
     Record(Record<'a>),
     /// Nothing for the caller: a block that describes others, or the rest of a damaged place.
     Meta {
-        /// Where to go on.
+        /// Offset of the next item.
         next_offset: usize,
     },
     /// The record is not complete; call again at the same offset with more bytes.
     NeedMore,
-    /// What lies here can't be read.
+    /// The bytes here cannot be read.
     Damaged {
-        /// What is wrong with it.
+        /// The kind of damage.
         kind: CaptureDamage,
-        /// Where to go on: a sound record, or where the search goes on.
+        /// Where to continue: a valid record, or the next place to search.
         next_offset: usize,
     },
     /// The bytes end, and `at_end` was set.
@@ -106,13 +106,13 @@ pub struct Record<'a> {
     pub original_len: u32,
     /// Bytes captured.
     pub frame: &'a [u8],
-    /// Where they are in the bytes given.
+    /// Offset of the frame in the bytes given.
     pub frame_offset: usize,
-    /// Where to go on.
+    /// Offset of the next item.
     pub next_offset: usize,
 }
 
-/// What is wrong with a place in a capture file.
+/// Kinds of damage in a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CaptureDamage {
@@ -150,7 +150,7 @@ impl CaptureDamage {
     }
 }
 
-/// Why bytes are not a capture file that we read. The text says what to do next.
+/// Why bytes are not a capture file that larder reads. The text says what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -366,7 +366,7 @@ impl Capture {
         matches!(self.format, Format::Pcap(_))
     }
 
-    /// What follows record headers by their lengths alone. `None` for pcapng.
+    /// Follows record headers by their lengths alone. `None` for pcapng.
     pub fn hopper(&self) -> Option<Hopper> {
         match &self.format {
             Format::Pcap(pcap) => Some(Hopper(*pcap)),
@@ -376,8 +376,8 @@ impl Capture {
 
     /// The first plausible record start in `from..from + SCAN_BYTES` of a whole pcap file: a guess
     /// that lets several workers read one file. It is right unless the file is damaged, is sparse
-    /// in time, or holds a capture file as payload; whoever joins the parts checks that one ends
-    /// where the next begins. `None` for pcapng, and where nothing is plausible.
+    /// in time, or contains a capture file as payload; the code that joins the parts checks that
+    /// one ends where the next begins. `None` for pcapng, and if no place is plausible.
     pub fn find_record(&self, bytes: &[u8], from: usize) -> Option<usize> {
         match self.scan(bytes, from, true) {
             Scan::Found { at } if self.can_split() => Some(at),
@@ -386,14 +386,14 @@ impl Capture {
     }
 }
 
-/// Goes over the records of a pcap file without reading them, for who wants to bring headers near
-/// ahead of the reader. What it says is a hint: nothing is checked but what each method names.
+/// Iterates over the records of a pcap file without reading them, to prefetch headers ahead of the
+/// reader. Its results are hints: each method checks only what it names.
 #[derive(Clone, Copy, Debug)]
 pub struct Hopper(Pcap);
 
 impl Hopper {
-    /// Where the record behind the one at `offset` would begin. `None` where the header is not in
-    /// `bytes`, or its length is beyond belief.
+    /// Offset of the record after the one at `offset`. `None` if the header is not in `bytes`, or
+    /// its length is implausible.
     #[inline(always)]
     pub fn hop(&self, bytes: &[u8], offset: usize) -> Option<usize> {
         self.0.hop(bytes, offset)
@@ -420,7 +420,7 @@ enum Scan {
     Nothing { next_offset: usize },
 }
 
-/// Whether a sound place is here.
+/// Whether a valid record starts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plausible {
     Yes,
@@ -439,7 +439,7 @@ fn u32_of(bytes: &[u8], at: usize, big: bool) -> u32 {
     }
 }
 
-/// Reads a 16-bit value likewise.
+/// Reads a 16-bit value in the same way.
 #[inline(always)]
 fn u16_of(bytes: &[u8], at: usize, big: bool) -> u16 {
     match crate::read::u16_at(bytes, at) {

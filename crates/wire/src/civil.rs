@@ -19,8 +19,8 @@ const DAYS_TO_1970: i64 = 719_468;
 pub const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A date and time of day in UTC. As text it is RFC 3339, with as many decimals as the precision
-/// says: `{:.3}` is `2024-01-02T03:04:05.123Z`; without one there are nine.
+/// A date and time of day in UTC. As text it is RFC 3339, with the decimals of the format's
+/// precision: `{:.3}` is `2024-01-02T03:04:05.123Z`; without one there are nine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// Year; text has its last four digits.

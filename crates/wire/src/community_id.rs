@@ -2,8 +2,8 @@
 //! can be joined (<https://github.com/corelight/community-id-spec>).
 //!
 //! Both directions of a flow have the same ID: the smaller (address, port) end goes first. ICMP has
-//! no ports; its type and the type of the answer stand in their place, and where a type has no
-//! answer the flow is one-way and is not turned round.
+//! no ports; its type and the type of the response take their place, and a type without a response
+//! gives a one-way flow, whose ends are not swapped.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -157,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Protocols without ports give the same ID whatever stands in the port fields; the value is
-    /// what Wireshark 4.0 shows for such an RSVP packet.
+    /// Protocols without ports give the same ID for any value of the port fields; Wireshark 4.0
+    /// shows this value for such an RSVP packet.
     #[test]
     fn no_ports() {
         let id_of = |port| id("10.1.24.4", "10.1.12.1", port, port, 46, 0);

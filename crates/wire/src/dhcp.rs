@@ -1,4 +1,4 @@
-//! DHCP: the name that a host tells its server, and the address that it gets.
+//! DHCP: the name that a host sends to its server, and the address that it gets.
 //!
 //! Name and address often stand in different messages (a client's REQUEST, the server's ACK), so
 //! these readers give what each message holds, with what joins the two: the transaction ID and the
@@ -70,9 +70,9 @@ fn read_text(text: &[u8], out: &mut NameBuf) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.contains(&0) && out.push_text(text)
 }
 
-/// Reads a name in DNS encoding without compression. A partial name, one that the client leaves to
-/// the server to complete, has no root label at its end (RFC 4702, section 2.3.1; RFC 4704,
-/// section 4.2). False where it is empty or malformed.
+/// Reads a name in DNS encoding without compression. A partial name, which the server completes,
+/// has no root label at its end (RFC 4702, section 2.3.1; RFC 4704, section 4.2). False if it is
+/// empty or malformed.
 fn read_wire(wire: &[u8], out: &mut NameBuf) -> bool {
     out.clear();
     let mut rest = wire;

@@ -1,25 +1,23 @@
-//! dnstap: what one frame tells of a DNS message that a server saw.
+//! dnstap: the content of one frame about a DNS message that a server saw.
 //!
-//! The content of a frame is one protobuf message (dnstap.proto of dnstap.info), of which the
-//! fields are read that say who asked whom, when and what. The walker goes over a frame's fields
-//! once and borrows from it; a field that overruns its frame makes that frame damaged. Nothing is
-//! allocated.
+//! The content of a frame is one protobuf message (dnstap.proto of dnstap.info). The parser reads
+//! the fields for client, server, time and messages. It passes over a frame's fields once and
+//! borrows from it; a field that overruns its frame makes that frame damaged. Nothing is allocated.
 
 use crate::Addr;
 
-/// What a dnstap message tells of an exchange. "Client" is who asked in this exchange (for
-/// `RESOLVER_*` messages that is the resolver itself).
+/// One exchange in dnstap. "Client" is the sender of the query in this exchange (for `RESOLVER_*`
+/// messages that is the resolver itself).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message<'a> {
     /// Message type of dnstap.proto: odd ones are queries, even ones responses; 6 is
     /// CLIENT_RESPONSE.
     pub kind: u32,
-    /// What carried it, as dnstap.proto numbers it: 1 is UDP, 2 TCP, 3 DoT, 4 DoH; 0 where it is
-    /// not said.
+    /// The transport, as dnstap.proto numbers it: 1 is UDP, 2 TCP, 3 DoT, 4 DoH; 0 if not stated.
     pub protocol: u32,
-    /// Who asked.
+    /// The client.
     pub client: Option<Addr>,
-    /// Who answered.
+    /// The server.
     pub server: Option<Addr>,
     /// Port of the client.
     pub client_port: Option<u16>,

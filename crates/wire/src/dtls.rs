@@ -226,7 +226,7 @@ mod tests {
         assert!(!looks_like_hello(&together), "an alert comes first");
     }
 
-    /// What is no hello of DTLS, or contradicts itself, names nothing.
+    /// Bytes that are no DTLS hello, or contradict themselves, give no name.
     #[test]
     fn others() {
         let body = body(b"");

@@ -11,8 +11,8 @@
 //! text --words--> tokens --parse--> tests joined by and, or, not --generate--> code with labels --assemble--> program
 //! ```
 //!
-//! The language is that of pcap-filter(7), as far as [`GUIDE`] says; what it knows of it decides as
-//! libpcap does, also in what surprises:
+//! The language is that of pcap-filter(7), as far as [`GUIDE`] says; filters in it decide as with
+//! libpcap, including these surprises:
 //!
 //! * `and` and `or` bind alike, from the left.
 //! * A load that is not in the frame ends the program, and the frame is not taken: also behind a
@@ -60,7 +60,7 @@ pub const NESTING_MAX: usize = 64;
 /// Instructions of the longest program: what Linux takes.
 pub const INSTRUCTIONS_MAX: usize = 4096;
 
-/// What is understood, for help texts.
+/// The supported language, for help texts.
 pub const GUIDE: &str = "\
 [src|dst|src or dst|src and dst] host ADDRESS, net ADDRESS[/BITS], port PORT, portrange LOW-HIGH; \
 [ip|ip6] proto NUMBER; ether host|src|dst MAC, ether proto NUMBER; \
@@ -70,17 +70,17 @@ less N, greater N; comparisons of len, numbers and PROTOCOL[OFFSET:SIZE]; and, o
 /// One instruction of classic BPF, as the kernel's `sock_filter` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub code: u16,
     /// Instructions to skip where a comparison is true.
     pub jt: u8,
-    /// The same where it is false.
+    /// The steps to skip if it is false.
     pub jf: u8,
     /// A number or an offset.
     pub k: u32,
 }
 
-/// What a frame begins with.
+/// The link-layer header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
     /// An Ethernet header.
@@ -89,7 +89,7 @@ pub enum LinkType {
     RawIp,
     /// A header of Linux for interfaces of any kind, version 1.
     Cooked,
-    /// The same, version 2.
+    /// Linux cooked capture, version 2.
     Cooked2,
     /// The number of an address family, as BSD systems have it for loopback interfaces.
     Loopback,
@@ -114,7 +114,7 @@ impl LinkType {
         }
     }
 
-    /// What frames of it are called.
+    /// The name of its frames.
     fn name(self) -> &'static str {
         match self {
             LinkType::Ethernet => "Ethernet",
@@ -136,12 +136,12 @@ impl LinkType {
     }
 }
 
-/// Where frames come from.
+/// The origin of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A file: VLAN tags are in the frames.
     File,
-    /// A packet socket of Linux: the outer VLAN tag may be beside the frame.
+    /// A packet socket of Linux: the outer VLAN tag may be separate from the frame.
     Live,
 }
 

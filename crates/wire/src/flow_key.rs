@@ -1,8 +1,8 @@
 //! Which flow a packet belongs to: the 5-tuple, and a hash of it.
 //!
-//! Inside any tunnel, as [`crate::packet`] decodes it. All who speak of flows mean this. VLAN IDs,
-//! VNIs and GRE keys are part of it ([`crate::scope`]): networks that use the same addresses have
-//! flows of their own.
+//! Inside any tunnel, as [`crate::packet`] decodes it. All code that handles flows uses this key.
+//! VLAN IDs, VNIs and GRE keys are part of it ([`crate::scope`]): networks that use the same
+//! addresses have separate flows.
 
 use std::hint::select_unpredictable;
 
@@ -89,7 +89,7 @@ impl FlowKey {
         (key, from_low)
     }
 
-    /// The same ends in no network in particular.
+    /// The same ends without a network.
     pub fn unscoped(self) -> FlowKey {
         FlowKey { scope: Scope::NONE, ..self }
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// The key is the sorted pair of ends, the lesser first, and says which end sent.
+        /// The key is the sorted pair of ends, the lesser first, and states which end sent.
         #[test]
         fn key_is_the_sorted_pair(
             src in addr(), dst in addr(), src_port in 0u16..3, dst_port in 0u16..3,

@@ -1,15 +1,16 @@
 //! IP fragments put together again (RFC 791 section 3.2, RFC 8200 section 4.5), in bounded memory.
 //!
-//! Two things are wanted of fragments: the datagram, so that a DNS answer of 4 KB can be read; and
-//! the flow each of them belongs to, which only the first fragment (offset 0) says. So a fragment
-//! that comes before the first is *held*: its number, time and size wait until the ports are known.
+//! Fragments are used in two ways: to reassemble the datagram, so that a DNS response of 4 KB can
+//! be read; and to find the flow of each, which only the first fragment (offset 0) states. So a
+//! fragment that comes before the first is *held*: its number, time and size wait until the ports
+//! are known.
 //!
 //! ```text
-//! a datagram's life                leaves by                        its held fragments
+//! state of a datagram              ends by                          its held fragments
 //! collecting, ports unknown        first fragment                   released by that push
-//! collecting, ports known          all bytes there: Complete       none
-//! dead (IPv6 overlap)              30 s, or for want of room        as above, or orphans
-//! any                              30 s, or for want of room        orphans
+//! collecting, ports known          all bytes there: Complete        none
+//! dead (IPv6 overlap)              30 s, or the budget is full      as above, or orphans
+//! any                              30 s, or the budget is full      orphans
 //! ```
 //!
 //! Invariants
@@ -20,10 +21,9 @@
 //! 3. `used_bytes` is the sum of all datagrams' cost, and at most `limit_bytes` after each push.
 //! 4. The same pushes give the same answers: the hash table is never iterated.
 //!
-//! Overlaps: IPv4 keeps what came first and counts; IPv6 gives the whole datagram up (RFC 5722),
-//! and goes on accounting its fragments. A fragment that says the same bytes again is a duplicate
-//! and ignored. A completed datagram is forgotten at once, since IPv4 reuses its 16-bit IDs
-//! quickly.
+//! Overlaps: IPv4 keeps the first bytes and counts the overlap; IPv6 drops the whole datagram (RFC
+//! 5722), and continues to account its fragments. A fragment with the same bytes is a duplicate and
+//! ignored. A completed datagram is removed at once, since IPv4 reuses its 16-bit IDs quickly.
 //!
 //! Cost: a fragment is O(bytes + log pieces), also with thousands of 8-byte pieces in any order.
 //! Timeouts and evictions are amortised O(1).
@@ -47,15 +47,15 @@ pub struct Reassembler {
     limit_bytes: usize,
     used_bytes: usize,
     table: HashMap<Key, Datagram>,
-    /// Datagrams by age. Entries whose datagram has gone are left behind, and dropped when they
-    /// reach the front or are the majority.
+    /// Datagrams by age. Entries of removed datagrams are left behind, and dropped when they reach
+    /// the front or are the majority.
     queue: VecDeque<Queued>,
     serial: u64,
     orphans: Vec<Orphan>,
     stats: Stats,
 }
 
-/// What a pushed fragment led to.
+/// The effect of a pushed fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
     /// Source and destination port of the datagram, once its first fragment has been seen: account
@@ -63,11 +63,11 @@ pub struct Push {
     pub ports: Option<(u16, u16)>,
     /// Earlier fragments of the datagram whose ports are known now; in the order they came.
     pub released: Vec<Held>,
-    /// What became of the datagram.
+    /// The state of the datagram.
     pub outcome: Outcome,
 }
 
-/// What became of the datagram that a fragment belongs to.
+/// The state of the datagram that a fragment belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Fragments are missing still, or this one was a duplicate.
@@ -130,9 +130,9 @@ pub struct Stats {
     pub completed: u64,
     /// Datagrams given up after [`TIMEOUT_NS`].
     pub expired: u64,
-    /// Datagrams given up for want of room.
+    /// Datagrams dropped because the budget was full.
     pub evicted: u64,
-    /// Fragments that said the same bytes again.
+    /// Fragments that repeated the same bytes.
     pub duplicates: u64,
     /// Fragments that overlapped others with other bytes or other bounds.
     pub overlaps: u64,
@@ -489,8 +489,8 @@ mod tests {
         assert_eq!(table.stats().rejected, 5);
     }
 
-    /// After 30 s of packet time a datagram is given up, its fragments are orphans, and the same ID
-    /// begins anew. Invariant 1.
+    /// After 30 s of packet time a datagram is dropped, its fragments are orphans, and the same ID
+    /// starts a new one. Invariant 1.
     #[test]
     fn timeout() {
         let whole = udp(64);

@@ -17,8 +17,8 @@ use std::ops::Range;
 /// Longest head that is read, bytes. Servers accept 8 to 32 KiB.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Longest host name without its last dot, and longest label in it (RFC 1035, section 2.3.4: 255
-/// bytes on the wire, which leaves 253 for the text).
+/// Longest host name without its final dot, and longest label (RFC 1035, section 2.3.4: 255 bytes
+/// on the wire, which leaves 253 for the text).
 pub const HOST_NAME_BYTES_MAX: usize = 253;
 /// See [`HOST_NAME_BYTES_MAX`].
 pub const LABEL_BYTES_MAX: usize = 63;
@@ -26,7 +26,7 @@ pub const LABEL_BYTES_MAX: usize = 63;
 /// Longest method; those registered have at most 17 bytes (RFC 9110, section 18.2).
 const METHOD_BYTES_MAX: usize = 24;
 
-/// What the first bytes of a stream are.
+/// The kind of a stream, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head<'a> {
     /// No HTTP/1 client speaks here.
@@ -39,7 +39,7 @@ pub enum Head<'a> {
     Malformed,
 }
 
-/// What a request head says that is of use here.
+/// The used fields of a request's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// The method as it came.
@@ -60,7 +60,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What follows the first Host of a head.
+/// The Host fields after the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest<'a> {
     /// No further Host so far, and the head has not ended.
@@ -77,11 +77,11 @@ pub fn request_head(bytes: &[u8]) -> Head<'_> {
     HeadScanner::new().scan(bytes)
 }
 
-/// Reads a request head that arrives in parts. Each call gets all contiguous bytes so far, from
-/// the same first byte on, and looks only at those that are new.
+/// Reads a request's headers that arrive in parts. Each call gets all contiguous bytes so far, from
+/// the same first byte on, and reads only the new ones.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScanner {
-    /// Where the first line begins that is not read yet.
+    /// Offset of the first line that is not read yet.
     line_at: usize,
     /// Bytes known to hold no line end from `line_at` on.
     searched: usize,
@@ -90,7 +90,7 @@ pub struct HeadScanner {
     host_is_open: bool,
 }
 
-/// Where the parts of the request line are.
+/// The places of the request line's parts.
 #[derive(Clone, Debug)]
 struct RequestLine {
     method: Range<usize>,
@@ -227,7 +227,8 @@ impl HeadScanner {
     }
 }
 
-/// Where the first line ends: eight bytes at a time, since most of a head is read for nothing else.
+/// The end of the first line: eight bytes at a time, since most of the headers are only searched
+/// for line ends.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     const LOW_BITS: u64 = u64::from_le_bytes([1; 8]);
     const HIGH_BITS: u64 = u64::from_le_bytes([0x80; 8]);
@@ -276,7 +277,7 @@ fn request_line(line: &[u8], line_at: usize) -> Option<RequestLine> {
     })
 }
 
-/// Where in the target an authority stands: all of it for CONNECT, between `://` and the path in
+/// The place of the authority in the target: all of it for CONNECT, between `://` and the path in
 /// absolute form (RFC 9112, section 3.2).
 fn authority(method: &[u8], target: &[u8]) -> Option<Range<usize>> {
     if method == b"CONNECT" {
@@ -320,7 +321,7 @@ const TOKEN: ByteSet = {
     with(set, b"!#$%&'*+-.^_`|~", true)
 };
 
-/// What may stand in a host: anything but white space, controls and delimiters of a URI.
+/// Bytes of a host: all but white space, controls and delimiters of a URI.
 const HOST: ByteSet = {
     let mut set = [false; 256];
     let mut byte = 0x21;
@@ -378,7 +379,7 @@ pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     is_sound.then_some((name, port))
 }
 
-/// A port after its colon; an empty one is allowed and says nothing (RFC 3986, section 3.2.3).
+/// The port after a colon; an empty one is allowed and has no meaning (RFC 3986, section 3.2.3).
 fn port_number(digits: &[u8]) -> Option<Option<u16>> {
     let mut port = None;
     for &digit in digits {
@@ -490,7 +491,7 @@ mod tests {
         }
     }
 
-    /// A head that goes wrong after its request line names nothing.
+    /// Headers with an error after the request line give no name.
     #[test]
     fn malformed() {
         let long = [&b"GET / HTTP/1.1\r\nX: "[..], &[b'x'; HEAD_BYTES_MAX]].concat();
@@ -507,8 +508,8 @@ mod tests {
         assert_eq!(request_head(&long), Head::NotHttp);
     }
 
-    /// A scanner that gets the head byte by byte says the same as one that gets it whole, and
-    /// nothing but `NeedMore` before.
+    /// A scanner that gets the headers byte by byte has the same result as one that gets them
+    /// whole, and only `NeedMore` before.
     #[test]
     fn byte_by_byte() {
         for head in [

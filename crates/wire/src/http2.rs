@@ -1,10 +1,10 @@
-//! The host that a client of HTTP/2 in the clear asks for: `:authority` of the first HEADERS frame,
-//! where the client begins with HTTP/2 right away ("prior knowledge", RFC 9113, section 3.3), as
-//! gRPC does. After `Upgrade: h2c` the host stands in the request of HTTP/1.
+//! The host that a client of HTTP/2 in the clear requests: `:authority` of the first HEADERS frame,
+//! if the client begins with HTTP/2 ("prior knowledge", RFC 9113, section 3.3), as gRPC does. After
+//! `Upgrade: h2c` the host is in the HTTP/1 request.
 //!
 //! [`first_request`] reads the first contiguous bytes of a client's stream: the preface, frames up
-//! to the first HEADERS, and the fields of its header block (RFC 7541). The dynamic table is not
-//! kept: in a first block it can only repeat what the block says before.
+//! to the first HEADERS, and the fields of its header block (RFC 7541). It has no dynamic table: in
+//! a first block that could only repeat fields of the block.
 //!
 //! Bounds: [`HEAD_BYTES_MAX`] bytes, `FRAMES_MAX` frames; work is linear in the bytes. Only a value
 //! in several CONTINUATION frames or in Huffman code is copied.
@@ -30,7 +30,7 @@ const FLAG_PRIORITY: u8 = 0x20;
 const STATIC_AUTHORITY: usize = 1;
 const STATIC_HOST: usize = 38;
 
-/// What the first bytes of a stream are.
+/// The kind of a stream, by its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
     /// No client of HTTP/2 speaks here.
@@ -43,7 +43,7 @@ pub enum Start<'a> {
     Malformed,
 }
 
-/// What the first request says that is of use here.
+/// The used fields of the first request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request<'a> {
     /// The first `:authority`, or else the first `host`; never empty. May have a port: see
@@ -221,8 +221,8 @@ impl<'a> Text<'a> {
 const BY_BITS: [&[u8]; 4] =
     [b"012aceiost", b" %-./3456789=A_bdfghlmnpru", b":BCDEFGHIJKLMNOPQRSTUVWYjkqvwxyz", b"&*,;XZ"];
 
-/// For the next eight bits: the character that they begin with, and the bits of its code; 0 bits
-/// where that is none of [`BY_BITS`].
+/// For the next eight bits: the character whose code they begin with, and the bits of that code; 0
+/// bits if the code is not in [`BY_BITS`].
 const CODES: [(u8, u8); 256] = {
     let mut codes = [(0, 0); 256];
     let mut next = 0;
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Two authorities, or one and another host, are told; the same twice is not.
+    /// Two different authorities, or one and another host, are reported; the same twice is not.
     #[test]
     fn others() {
         let (a, b) = (literal(1, b"", b"a.example"), literal(38, b"", b"b.example"));
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// What is no HTTP/2, or contradicts itself, names nothing.
+    /// Bytes that are no HTTP/2, or contradict themselves, give no name.
     #[test]
     fn contradictions() {
         assert_eq!(first_request(b"POST / HTTP/1.1\r\n"), Start::NotHttp2);
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    /// The table has each code once and leaves room for the longer ones alone.
+    /// The table has each code once, and its free entries are those of longer codes.
     #[test]
     fn codes() {
         let known = CODES.iter().filter(|(_, bits)| *bits > 0).count();

@@ -37,7 +37,7 @@ pub fn write_hex(byte: u8, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Nothing but what is meant ends a string, and bytes that are no text are still told.
+    /// Only the closing quote ends a string, and bytes that are not text are still written.
     #[test]
     fn strings() {
         let mut out = Vec::new();

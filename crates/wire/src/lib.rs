@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`capture`] | pcap and pcapng records, both byte orders, any time resolution |
 //! | [`packet`] | link layer, encapsulations, IP, TCP/UDP/ICMP: down to the innermost packet |
-//! | [`frame`] | UDP messages in frames that are to be answered, strictly; writes the answers' headers |
+//! | [`udp_frame`] | UDP messages in Ethernet frames, strictly validated; writes the headers of responses |
 //! | [`fragment`] | IP fragments put together again, in bounded memory |
 //! | [`stream`] | TCP bytes put in order again, in bounded memory |
 //! | [`dns`] | DNS messages: mDNS and LLMNR are the same format |
@@ -38,7 +38,7 @@ pub mod dtls;
 pub mod filter;
 pub mod flow_key;
 pub mod fragment;
-pub mod frame;
+
 pub mod http;
 pub mod http2;
 pub mod json;
@@ -53,6 +53,7 @@ pub mod scope;
 pub mod stream;
 pub mod times;
 pub mod tls;
+pub mod udp_frame;
 pub mod zeek;
 
 pub use addr::Addr;

@@ -45,7 +45,7 @@ impl Name {
         let mut name = Name::from_canonical(text);
         match &mut name.0 {
             Spelling::Inline { bytes, .. } => bytes.make_ascii_lowercase(),
-            // Nobody else shares it yet.
+            // The value is not shared yet.
             Spelling::Shared(bytes) => Arc::make_mut(bytes).make_ascii_lowercase(),
         }
         Some(name)
@@ -84,7 +84,7 @@ impl Name {
     /// `\x5cxff`.
     pub fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
-        // Nearly every name, and told in a few instructions.
+        // Nearly every name takes this short path.
         if bytes.iter().all(|byte| (0x21..0x7f).contains(byte) && *byte != b'\\') {
             return out.extend_from_slice(bytes);
         }
@@ -188,7 +188,8 @@ mod tests {
         }
     }
 
-    /// Where a name lies does not show: at every length it is its bytes, equal to itself folded.
+    /// Inline and shared names behave the same: at every length a name is its bytes, and equals
+    /// itself in lower case.
     #[test]
     fn short_and_long_names_are_alike() {
         for len in 1..=NAME_BYTES_MAX {

@@ -1,12 +1,12 @@
 //! NetBIOS name service (RFC 1001, 1002; UDP port 137): the names that Windows and Samba hosts
 //! give themselves.
 //!
-//! The frame is that of DNS. What differs is the name: 16 bytes, the last of which says what kind
-//! of service has it, each byte written as two letters from `A` to `P` (RFC 1001, section 14.1).
+//! The format is that of DNS, except the name: 16 bytes, the last of which is the kind of service,
+//! each byte written as two letters from `A` to `P` (RFC 1001, section 14.1).
 //!
-//! We take a host's own words (registration, refresh) and what others are told of it (positive
-//! responses), and of these only unique names of the kinds workstation and server: groups, users,
-//! browsers and the like do not name a host.
+//! Used are a host's own messages (registration, refresh) and positive responses about it, and of
+//! these only unique names of the kinds workstation and server: groups, users, browsers and so on
+//! do not name a host.
 //!
 //! Bounds: as [`crate::dns`]. Cost: one walk over the records, no allocation.
 
@@ -41,8 +41,8 @@ pub struct Host<'a> {
     pub ttl_s: u32,
 }
 
-/// Reads one datagram and hands each named host to `take`. Datagrams of other kinds (queries,
-/// releases, failures) name nobody and are no errors; what was read before damage counts.
+/// Reads one datagram and calls `take` for each named host. Datagrams of other kinds (queries,
+/// releases, failures) name no host and are no errors; hosts read before damage count.
 pub fn hosts(payload: &[u8], mut take: impl FnMut(Host<'_>)) -> Result<(), DnsError> {
     let message = Message::parse(payload)?;
     if !names_somebody(&message) {

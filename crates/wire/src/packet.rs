@@ -10,29 +10,28 @@
 //! ```
 //!
 //! Rules
-//! 1. **What is inside must prove itself.** A tunnel is recognised by a port or a protocol number,
-//!    which anybody may use for something else. When the inside is not a whole, consistent packet
-//!    (also when it is ARP, or the capture cut it), the packet *around* it is the answer: a flow
-//!    of UDP port 4789 or of protocol 47. So a tunnel never turns a sound packet into damage. The
-//!    one exception is [`Skip::TooManyTunnels`], which somebody built on purpose.
+//! 1. **An inner packet must be valid.** A tunnel is recognized by a port or a protocol number,
+//!    which other software may use too. If the content is not a whole, consistent packet (also if
+//!    it is ARP, or the capture cut it), the result is the *outer* packet: a flow of UDP port 4789
+//!    or of protocol 47. So a tunnel never turns a valid packet into damage. The one exception is
+//!    [`Skip::TooManyTunnels`], which only a crafted packet has.
 //! 2. **Lengths come from the headers, ranges from the capture.** `ip_bytes` and `payload_bytes`
-//!    say what was on the wire; `payload_offset .. + payload_len` lies inside the frame, always.
-//!    An inner header may not claim more than the header around it has.
+//!    are the lengths on the wire; `payload_offset .. + payload_len` is always inside the frame. An
+//!    inner header may not claim more than the outer header has.
 //! 3. **A cut capture still counts.** TCP needs its ports and flags (14 bytes), UDP and SCTP their
-//!    ports (4), ICMP its type and code (2). With less there is no flow to count the packet under,
-//!    and it is [`Skip::TransportMalformed`].
-//! 4. **A fragment is only a fragment.** The first one gives ports if they are in it; nothing
-//!    looks into a tunnel or behind an extension header in a fragment, so that all fragments of a
-//!    datagram agree in `protocol`. [`crate::fragment`] joins them, [`decode_payload`] goes on.
-//!    A lone "fragment" that is all of its datagram (RFC 6946) is not treated as one.
+//!    ports (4), ICMP its type and code (2). With less the packet has no flow, and is
+//!    [`Skip::TransportMalformed`].
+//! 4. **A fragment is only a fragment.** The first one gives ports if it has them; tunnels and data
+//!    after an extension header are not decoded in a fragment, so that all fragments of a datagram
+//!    have the same `protocol`. [`crate::fragment`] joins them, [`decode_payload`] continues. A
+//!    single "fragment" that is its whole datagram (RFC 6946) is not treated as one.
 //!
 //! Bounds: [`TUNNELS_MAX`] encapsulations, tags and labels in all, [`EXTENSIONS_MAX`] extension
 //! headers an IP packet; each layer is tried once, so work is linear and recursion is shallow.
 //!
-//! Cost: Ethernet, IPv4 or IPv6, TCP or UDP is one straight line without allocation
-//! ([`decode_plain`]); everything else is behind calls that are not inlined. `cargo bench -p
-//! larder-wire --bench packet` says how much: 5 to 8 ns there, 14 behind one VLAN tag, 30 to 50 in
-//! a tunnel.
+//! Cost: Ethernet, IPv4 or IPv6, TCP or UDP is straight code without allocation ([`decode_plain`]);
+//! everything else is in calls that are not inlined. `cargo bench -p larder-wire --bench packet`
+//! measures it: 5 to 8 ns for plain packets, 14 with one VLAN tag, 30 to 50 in a tunnel.
 
 mod ip;
 mod link;
@@ -47,7 +46,7 @@ use seen::Seen;
 
 pub use seen::{addresses, addresses_of_payload};
 
-/// What larder needs of one packet: the innermost IP packet and its transport header.
+/// The fields of one packet that larder uses: the innermost IP packet and its transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Sender of the innermost IP packet.
@@ -168,7 +167,7 @@ pub fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     }
 }
 
-/// The same without [`decode_plain`], for callers that have tried that.
+/// Like [`decode`], for callers that have tried [`decode_plain`].
 #[inline]
 pub fn decode_odd(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     link::decode(link_type, &frame[..frame.len().min(FRAME_BYTES_MAX)], ())
@@ -177,9 +176,9 @@ pub fn decode_odd(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
 /// The packet of a frame that is what nearly all are: Ethernet with at most one VLAN tag, IPv4 or
 /// IPv6, a whole TCP or UDP header. `None`: [`decode`] has the answer.
 ///
-/// No call in it takes the packet's address, so that where this is inlined the packet need never be
-/// in memory: a caller who reads an address right after it was stored in pieces would wait for the
-/// stores (about 5 ns).
+/// No call in it takes the packet's address, so if it is inlined the packet need not be in memory:
+/// a caller that reads an address right after it was stored in pieces would wait for the stores
+/// (about 5 ns).
 #[inline(always)]
 pub fn decode_plain(link_type: u16, frame: &[u8]) -> Option<Packet> {
     if link_type != link::ETHERNET || frame.len() > FRAME_BYTES_MAX {
@@ -202,7 +201,7 @@ pub fn decode_plain(link_type: u16, frame: &[u8]) -> Option<Packet> {
     }
 }
 
-/// Goes on where a fragment had to stop: decodes the payload of a reassembled datagram.
+/// Continues where a fragment had to stop: decodes the payload of a reassembled datagram.
 ///
 /// `outer` is what [`crate::fragment::Outcome::Complete`] gives: addresses, protocol, `ip_bytes`
 /// and the tunnels around are taken from it. Offsets in the answer are relative to `payload`. Where
@@ -221,11 +220,11 @@ pub fn decode_payload(outer: &Packet, payload: &[u8]) -> Result<Packet, Skip> {
 /// Invariant: `at <= end <= frame.len()` and `end <= wire_end`.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    /// Where the layer begins.
+    /// Offset of the layer.
     at: usize,
-    /// Where its captured bytes end.
+    /// End of its captured bytes.
     end: usize,
-    /// Where it ends by the headers around it; `usize::MAX` where none says so.
+    /// Its end by the outer headers; `usize::MAX` if none states it.
     wire_end: usize,
 }
 
@@ -257,7 +256,7 @@ impl Span {
     }
 }
 
-/// What surrounds the layer that is being read.
+/// The context of the layer that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Nest<S> {
     /// Encapsulations of any kind so far, tags and labels included.
@@ -268,7 +267,7 @@ struct Nest<S> {
     tunnel: Option<Tunnel>,
     /// Tags and identifiers so far.
     scope: Scope,
-    /// Is told of IP headers and ARP on the way; of no size where nobody asks.
+    /// Called for IP headers and ARP on the way; of size zero if unused.
     seen: S,
 }
 
@@ -320,7 +319,7 @@ struct Ip {
 }
 
 impl Ip {
-    /// What `packet` says of its IP header and where its payload is.
+    /// The IP header fields of `packet`, and the place of its payload.
     fn of(packet: &Packet) -> Ip {
         Ip {
             src: packet.src,
@@ -362,7 +361,7 @@ impl Ip {
         }
     }
 
-    /// The first bytes of the payload, where so many were captured.
+    /// The first bytes of the payload, if enough were captured.
     #[inline(always)]
     fn header<const BYTES: usize>(self, frame: &[u8]) -> Option<&[u8; BYTES]> {
         if (self.payload_len as usize) < BYTES {
@@ -373,7 +372,7 @@ impl Ip {
 }
 
 impl Packet {
-    /// Moves the payload's start behind `len` bytes of header, as far as there are so many.
+    /// Moves the payload's start after `len` bytes of header, or to the end.
     #[inline(always)]
     fn advance(&mut self, len: usize) {
         let captured = (len as u32).min(self.payload_len);
@@ -393,8 +392,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
-        /// Where the plain way has an answer, it is that of the general one: over frames that are
-        /// plain but for some bytes.
+        /// If the short path has a result, the general one has the same: for frames that are plain
+        /// except some bytes.
         #[test]
         fn plain_is_as_the_general_way(
             (tagged, v6, udp) in any::<(bool, bool, bool)>(),

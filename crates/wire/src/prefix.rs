@@ -16,9 +16,9 @@ pub struct Prefix {
 /// It is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPrefix {
-    /// What stands before the slash is no address.
+    /// The text before the slash is no address.
     Address,
-    /// What stands behind it is no number of bits that an address has.
+    /// The text after it is no prefix length of the address.
     Bits,
     /// The address has bits set after those of the network.
     Rest,
@@ -71,7 +71,7 @@ impl Prefix {
         if family(address).1 == prefix.first { Ok(prefix) } else { Err(NoPrefix::Rest) }
     }
 
-    /// The network of an address, of so many bits, or of all if it has fewer.
+    /// The network of an address with a prefix length, at most that of the address.
     pub fn new(address: IpAddr, bits: u8) -> Prefix {
         let (is_v6, number, width) = family(address);
         let mut prefix = Prefix { is_v6, first: 0, bits: bits.min(width) };

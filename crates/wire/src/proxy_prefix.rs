@@ -45,7 +45,7 @@ fn v1(bytes: &[u8]) -> Prefix {
     }
 }
 
-/// What stands between `PROXY ` and the line's end: a family, and what it needs.
+/// The text between `PROXY ` and the line's end: a family, and its fields.
 fn is_v1(rest: &[u8]) -> bool {
     let mut words = rest.split(|&byte| byte == b' ');
     match words.next() {
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Other streams have no such header; HTTP's methods and empty lines are told apart.
+    /// Other streams have no such header; HTTP methods and empty lines are not taken for one.
     #[test]
     fn others() {
         let long = [b"PROXY UNKNOWN ", &[b'x'; 100][..], b"\r\n"].concat();

@@ -8,16 +8,15 @@
 //! or more packets, and browsers cut it into small frames in random order on purpose: an
 //! [`Assembler`] collects them.
 //!
-//! Life of an [`Assembler`]: the first Initial that opens with the keys of its own connection ID
-//! sets the keys; later ones open with the same keys, although the server has changed the ID by
-//! then. Where they don't open any more (a Retry made the client begin again with another ID, or
-//! the 5-tuple has a new connection), the packet's own ID is tried, and if it opens the packet,
-//! collecting starts anew. Drop the assembler at any answer but [`Initial::NeedMore`] and
-//! [`Initial::Undecryptable`].
+//! Life of an [`Assembler`]: the first Initial that can be decrypted with the keys of its own
+//! connection ID sets the keys; later ones use the same keys, although the server has changed the
+//! ID by then. If decryption fails (after a Retry the client uses another ID, or the 5-tuple has a
+//! new connection), the packet's own ID is tried, and on success collecting starts again. Drop the
+//! assembler at any result but [`Initial::NeedMore`] and [`Initial::Undecryptable`].
 //!
-//! Only packets of the client open: those of the server are sealed with other keys, and answer
-//! [`Initial::Undecryptable`] without harm. What opens is authentic as far as the wire goes: an
-//! altered packet names nothing.
+//! Only the client's packets can be decrypted: the server's have other keys, and give
+//! [`Initial::Undecryptable`] without harm. A decrypted packet is authentic as far as the wire
+//! goes: an altered packet gives no name.
 //!
 //! Bounds: [`HELLO_BYTES_MAX`] bytes collected, [`INITIALS_MAX`] packets opened a flow. Cost:
 //! [`looks_like_initial`] reads a header; a first Initial costs nine HMACs and AES-GCM over the
@@ -71,7 +70,7 @@ pub fn may_begin(datagram: &[u8]) -> bool {
     }
 }
 
-/// What a datagram brought.
+/// The result of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Initial<'a> {
     /// The datagram has no Initial packet of a version that we read.

@@ -1,8 +1,9 @@
-//! Where a packet's addresses are valid: its VLAN tags, and the identifier of its overlay network.
+//! The network in which a packet's addresses are valid: its VLAN tags, and the identifier of its
+//! overlay network.
 //!
-//! Two networks may use the same private addresses. What tells them apart on a wire that carries
-//! both is a VLAN ID, a VNI of VXLAN or Geneve, or a key of GRE. A [`Scope`] is all of them in one
-//! number, exactly, so that it compares as cheaply as a port.
+//! Two networks may use the same private addresses. On a wire that carries both, they differ by a
+//! VLAN ID, a VNI of VXLAN or Geneve, or a key of GRE. A [`Scope`] is all of them in one number,
+//! exactly, so that it compares as fast as a port.
 //!
 //! ```text
 //! bits  0 .. 12   outermost VLAN ID        0: no tag, or a tag that carries a priority only
@@ -56,7 +57,7 @@ impl Scope {
         self.0 == 0
     }
 
-    /// What is behind a VLAN tag with this tag control information (IEEE 802.1Q). ID 0 is no VLAN:
+    /// The scope in a VLAN tag with this tag control information (IEEE 802.1Q). ID 0 is no VLAN:
     /// such a tag carries a priority.
     #[inline]
     pub const fn tagged(self, control: u16) -> Scope {
@@ -70,12 +71,12 @@ impl Scope {
         }
     }
 
-    /// What is in the overlay network `vni` (24 bits) of VXLAN or Geneve.
+    /// The scope in the overlay network `vni` (24 bits) of VXLAN or Geneve.
     pub const fn with_vni(self, vni: u32) -> Scope {
         self.with(VNI, vni & 0xff_ffff)
     }
 
-    /// What is in a GRE tunnel with this key (RFC 2890).
+    /// The scope in a GRE tunnel with this key (RFC 2890).
     pub const fn with_gre_key(self, key: u32) -> Scope {
         self.with(GRE_KEY, key)
     }
@@ -121,8 +122,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What went into a scope comes out of it, and two are equal only where all of it is: the
-        /// number is exact.
+        /// A scope returns its parts, and two are equal only if all parts are: the number is exact.
         #[test]
         fn scopes_are_exact(tags in prop::collection::vec(0u16..5, 0..4), id in prop::option::of((any::<bool>(), 0u32..3))) {
             let scope = tags.iter().fold(Scope::NONE, |scope, tag| scope.tagged(0xe000 | tag));

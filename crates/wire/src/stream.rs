@@ -17,10 +17,10 @@
 //! 3. *fixed*: a SYN was seen, bytes were consumed, or a hole was skipped. The origin stays.
 //!
 //! Invariants
-//! 1. `front` holds what comes just before `next_seq`.
-//! 2. `ahead` is sorted, its pieces are disjoint and not empty, and the first of them begins
-//!    after `next_seq`: between `front` and `ahead` there is always a hole.
-//! 3. What a byte is, its first writer says; later segments only fill holes.
+//! 1. `front` has the bytes just before `next_seq`.
+//! 2. `ahead` is sorted, its pieces are disjoint and not empty, and the first of them begins after
+//!    `next_seq`: between `front` and `ahead` there is always a hole.
+//! 3. The first segment that has a byte determines it; later segments only fill holes.
 //! 4. The budget is charged exactly [`Stream::held_bytes`].
 //!
 //! Bounds: [`STREAM_BYTES_MAX`] bytes and [`PIECES_MAX`] pieces a stream, and a [`Budget`] that
@@ -39,8 +39,8 @@ pub const STREAM_BYTES_MAX: usize = 128 << 10;
 /// Most pieces that wait behind holes in one stream.
 pub const PIECES_MAX: usize = 128;
 
-/// A segment that begins further than this after the next expected byte is not believed.
-/// Receive windows of clients that matter here are smaller (RFC 7323 allows 1 GiB).
+/// A segment that begins further than this after the next expected byte is not accepted. The
+/// receive windows of relevant clients are smaller (RFC 7323 allows 1 GiB).
 pub const WINDOW_BYTES_MAX: u32 = 1 << 20;
 
 /// How far one late segment may move the origin of a floating stream back, bytes.
@@ -49,7 +49,7 @@ pub const REWIND_BYTES_MAX: u32 = 64 << 10;
 /// How often the origin of a floating stream may move back.
 pub const REWINDS_MAX: u8 = 8;
 
-/// What a piece costs besides its bytes: its entry, and the allocator's own.
+/// The cost of a piece except its bytes: its entry, and the allocator's overhead.
 const PIECE_OVERHEAD_BYTES: usize = 48;
 
 const FIN: u8 = 0x01;
@@ -79,14 +79,14 @@ impl Budget {
         self.max_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// Replaces a charge of `old` bytes by one of `new`. For those who admit by
-    /// [`Budget::free_bytes`] first.
+    /// Replaces a charge of `old` bytes by one of `new`. For callers that first check
+    /// [`Budget::free_bytes`].
     pub fn recharge(&mut self, old: usize, new: usize) {
         self.used_bytes = self.used_bytes.saturating_sub(old).saturating_add(new);
     }
 }
 
-/// What became of a segment.
+/// The result of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pushed {
     /// [`Stream::contiguous`] has grown (or moved back to an earlier origin).
@@ -95,7 +95,7 @@ pub enum Pushed {
     Held,
     /// Nothing new: empty, a retransmission, or before the origin.
     Old,
-    /// Too far ahead to be believed. Where a stream says only this, its position is lost:
+    /// Too far ahead to be accepted. If a stream returns only this, its position is lost:
     /// [`Stream::clear`] it and push again.
     Far,
     /// Refused, at least in part: this stream or the budget is full. Consume, or give up the hole
@@ -129,7 +129,7 @@ pub struct Stream {
     ahead: Vec<Piece>,
     /// Bytes of all pieces.
     ahead_bytes: usize,
-    /// What the budget was charged.
+    /// The bytes charged to the budget.
     charged_bytes: usize,
     next_seq: u32,
     fin_seq: Option<u32>,
@@ -283,7 +283,8 @@ impl Stream {
             Phase::Floating => {
                 let origin = self.next_seq.wrapping_sub(self.front.len() as u32);
                 let back = origin.wrapping_sub(seq);
-                // An empty segment before the origin is a keep-alive probe, which tells nothing.
+                // An empty segment before the origin is a keep-alive probe, which has no
+                // information.
                 let may_move =
                     back <= REWIND_BYTES_MAX && self.rewinds < REWINDS_MAX && (has_data || syn);
                 if back != 0 && !may_move {
@@ -526,7 +527,7 @@ mod tests {
         assert_eq!(stream.contiguous().len(), 1 + usize::from(REWINDS_MAX));
     }
 
-    /// A SYN that comes after data fixes the start; data before it is not believed.
+    /// A SYN that comes after data fixes the start; data before it is not accepted.
     #[test]
     fn late_syn() {
         let mut budget = Budget::new(1 << 20);

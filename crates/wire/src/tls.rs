@@ -39,7 +39,7 @@ const EXTENSION_ENCRYPTED_SERVER_NAME: u16 = 0xffce;
 
 const NAME_TYPE_HOST_NAME: u8 = 0;
 
-/// What the first bytes of a stream are.
+/// The kind of a stream, by its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hello<'a> {
     /// No TLS client speaks here. SSLv2-compatible hellos count as such.
@@ -52,7 +52,7 @@ pub enum Hello<'a> {
     Malformed,
 }
 
-/// What a ClientHello says that is of use here.
+/// The used fields of a ClientHello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHello<'a> {
     /// The first host_name of server_name, as it came: any bytes, any case, never empty.
@@ -95,9 +95,8 @@ pub fn client_hello(bytes: &[u8]) -> Hello<'_> {
     }
 }
 
-/// Like [`client_hello`], for bytes that will get no continuation (a capture with a short snap
-/// length, a lost segment): where the hello is cut, what it says before the cut is found.
-/// `NeedMore` if that is nothing.
+/// Like [`client_hello`], for bytes that get no continuation (a capture with a short snap length, a
+/// lost segment): fields before the cut are found. `NeedMore` if there are none.
 pub fn client_hello_cut(bytes: &[u8]) -> Hello<'_> {
     match client_hello(bytes) {
         Hello::NeedMore if bytes.len() > RECORD_HEADER_BYTES => read_records(bytes, Cut::IsFinal),
@@ -115,7 +114,7 @@ pub fn hello_message(message: &[u8]) -> Hello<'_> {
     }
 }
 
-/// What it means that bytes end.
+/// The meaning of the end of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cut {
     MayContinue,
@@ -350,8 +349,8 @@ fn inside<T>(result: Result<T, Flaw>) -> Result<T, Flaw> {
     result.map_err(|_| Flaw::Contradicts)
 }
 
-/// The first host_name of a ServerNameList. An empty extension, which only servers may send, is
-/// sent by some clients as well, and says nothing.
+/// The first host_name of a ServerNameList. Some clients send an empty extension, which only
+/// servers may send; it has no meaning.
 fn server_name(data: &[u8]) -> Result<Option<&[u8]>, Flaw> {
     if data.is_empty() {
         return Ok(None);

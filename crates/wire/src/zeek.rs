@@ -36,7 +36,7 @@ impl Default for Header {
     }
 }
 
-/// What a header line is.
+/// The kind of a header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderLine {
     /// `#fields`: the columns of the rows that follow.
@@ -56,7 +56,7 @@ impl Header {
             [byte] => Some(*byte),
             _ => None,
         };
-        // Nobody knows the separator before its own line, which has a blank instead.
+        // The separator is unknown before its own line, which has a blank instead.
         if let Some(escaped) = line.strip_prefix(b"separator ") {
             *self = Header { separator: one(escaped)?, ..Header::default() };
             return Some(HeaderLine::Other);
@@ -84,7 +84,7 @@ impl Header {
         Some(HeaderLine::Other)
     }
 
-    /// Where the columns of these names are.
+    /// The indices of the columns with these names.
     pub fn find<const N: usize>(&self, names: &[&str; N]) -> [Option<usize>; N] {
         names.map(|name| self.fields.iter().position(|field| field == name.as_bytes()))
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use larder_io::epoll::Poller;
 use larder_io::random::Random;
 use larder_io::udp::{Route, SendBatch, UdpSocket};
-use larder_wire::frame::Letter;
+use larder_wire::udp_frame::FrameAddresses;
 
 use super::observers::Observers;
 use super::upstream_sockets::UpstreamSockets;
@@ -110,7 +110,7 @@ impl Sockets {
     pub fn answer_by_frame(
         &mut self,
         queue: u16,
-        letter: &Letter,
+        letter: &FrameAddresses,
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use larder_wire::frame::Letter;
+use larder_wire::udp_frame::FrameAddresses;
 
 use super::Interface;
 
@@ -25,7 +25,7 @@ impl Incoming {
     }
 
     /// Never called.
-    pub fn letters(&self) -> std::iter::Empty<(Letter, &[u8])> {
+    pub fn letters(&self) -> std::iter::Empty<(FrameAddresses, &[u8])> {
         match self.0 {}
     }
 }
@@ -40,7 +40,7 @@ impl Outgoing {
     /// Never called.
     pub fn answer(
         &mut self,
-        _letter: &Letter,
+        _letter: &FrameAddresses,
         _bytes_max: usize,
         _write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Option<bool> {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use larder_io::xdp::{self, RECEIVED_BYTES_MAX, Receiver, SENT_BYTES_MAX, Sender};
-use larder_wire::frame::{self, HEADERS_V6, Letter};
+use larder_wire::udp_frame::{self, FrameAddresses, HEADERS_V6};
 
 use super::{Interface, Queue};
 use crate::tcp_framing::QUESTION_BYTES_MAX;
@@ -88,8 +88,8 @@ impl Incoming {
 
     /// Messages of the last call, with who sent them. Frames that are not quite right hold none.
     #[inline]
-    pub fn letters(&self) -> impl Iterator<Item = (Letter, &[u8])> {
-        self.receiver.frames().filter_map(|frame| frame::read(frame).ok())
+    pub fn letters(&self) -> impl Iterator<Item = (FrameAddresses, &[u8])> {
+        self.receiver.frames().filter_map(|frame| udp_frame::read(frame).ok())
     }
 }
 
@@ -105,7 +105,7 @@ impl Outgoing {
     #[inline]
     pub fn answer(
         &mut self,
-        letter: &Letter,
+        letter: &FrameAddresses,
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Option<bool> {

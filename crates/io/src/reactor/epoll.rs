@@ -368,7 +368,12 @@ fn accept(socket: &mut Socket, listener: BorrowedFd<'_>, batch: &mut Batch, even
 }
 
 /// Sends what is left.
-fn go_on(socket: &mut Socket, fd: BorrowedFd<'_>, batch: &mut Batch, send_buffers: &mut SendBuffers) {
+fn go_on(
+    socket: &mut Socket,
+    fd: BorrowedFd<'_>,
+    batch: &mut Batch,
+    send_buffers: &mut SendBuffers,
+) {
     let token = socket.token;
     let Some(outgoing) = &mut socket.outgoing else { return };
     let item = match tcp::write(&fd, &outgoing.bytes[outgoing.sent..]) {

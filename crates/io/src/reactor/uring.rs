@@ -156,7 +156,8 @@ impl Uring {
         }
         // SAFETY: `Uring::drop` drops them after the last operation that uses them (invariant 4 of
         // `receive_buffers`).
-        let buffers = unsafe { ReceiveBuffers::register(&ring, options.buffers, options.receive_bytes) };
+        let buffers =
+            unsafe { ReceiveBuffers::register(&ring, options.buffers, options.receive_bytes) };
         let buffers = buffers.map_err(explain)?;
         let batch = Batch::new(Memory::Shared(Arc::clone(buffers.region())));
         let queue = Queue { ring, is_enabled: false, backlog: VecDeque::new() };

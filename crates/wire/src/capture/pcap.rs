@@ -14,8 +14,8 @@ use super::{
 /// Bytes of the file header.
 pub(super) const FILE_HEADER_BYTES: usize = 24;
 
-/// Headers that must make sense in a row before a place is believed. One takes about 2^-60 of
-/// random bytes; the rest is for packets that themselves carry a capture file.
+/// Number of valid headers in a row that make a place plausible. Random bytes pass one with a
+/// chance of about 2^-60; the others are for packets that carry a capture file.
 const CHAIN: usize = 8;
 
 /// Of a chain that the end of the file cuts, the whole records wanted.
@@ -24,7 +24,7 @@ const CHAIN_CUT: usize = 3;
 /// Most seconds between two records of a chain.
 const CHAIN_GAP_S: u32 = 7 * 86_400;
 
-/// What the header says.
+/// The fields of the header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pcap {
     /// Big-endian.
@@ -33,7 +33,7 @@ pub(super) struct Pcap {
     unit_ns: u32,
     /// Bytes of a record's header: 16, or 24 in the modified format.
     header_len: usize,
-    /// Longest captured length that is believed.
+    /// The longest captured length that is accepted.
     frame_max: u32,
     link_type: u16,
 }
@@ -61,8 +61,8 @@ impl Pcap {
             return Err(OpenError::UnknownVersion(major, minor));
         }
         let snap_len = u32_of(bytes, 16, big);
-        // The upper half of the word holds the length of a frame check sequence (bits 26-31).
-        // Nobody below needs it: IP states its own length.
+        // The upper half of the word holds the length of a frame check sequence (bits 26-31), which
+        // is not needed: IP states its own length.
         let link_type = (u32_of(bytes, 20, big) & 0xffff) as u16;
         let frame_max = FRAME_BYTES_LIKELY.max(snap_len.min(FRAME_BYTES_MAX));
         Ok(Pcap { big, unit_ns, header_len, frame_max, link_type })
@@ -79,7 +79,7 @@ impl Pcap {
         }
     }
 
-    /// Where the record behind the one at `offset` would begin, unchecked but for its length.
+    /// Offset of the record after the one at `offset`; only its length is checked.
     #[inline(always)]
     pub(super) fn hop(&self, bytes: &[u8], offset: usize) -> Option<usize> {
         let head: &[u8; 16] = bytes.get(offset..)?.first_chunk()?;
@@ -99,7 +99,7 @@ impl Pcap {
             && word(4) < 1_000_000_000 / self.unit_ns
     }
 
-    /// Where a record's header holds the upper three bytes of the seconds.
+    /// Offsets of the upper three bytes of the seconds in a record's header.
     #[inline]
     pub(super) fn slow_bytes(&self) -> Range<usize> {
         if self.big { 0..3 } else { 1..4 }
@@ -133,8 +133,8 @@ impl Pcap {
         i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * i64::from(self.unit_ns)
     }
 
-    /// Why [`Pcap::record`] said nothing. `Err`: damage, to be searched past. `offset` is in
-    /// `bytes`.
+    /// Why [`Pcap::record`] returned nothing. `Err`: damage, which the caller searches past.
+    /// `offset` is in `bytes`.
     pub(super) fn explain<'a>(
         &self,
         bytes: &'a [u8],
@@ -167,8 +167,8 @@ impl Pcap {
         }))
     }
 
-    /// Whether a chain of headers that make sense begins at `at`. Decides by the headers alone,
-    /// and asks for more bytes rather than decide by fewer.
+    /// Whether a chain of valid headers begins at `at`. Decides by the headers alone, and asks for
+    /// more bytes rather than decide by fewer.
     pub(super) fn plausible(&self, bytes: &[u8], mut at: usize, at_end: bool) -> Plausible {
         let mut previous_s = None;
         for whole_records in 0..CHAIN {

@@ -41,7 +41,7 @@ const SIMPLE_HEAD: usize = 12;
 /// The longest block that a search believes: a packet block with its options.
 const SEARCH_BLOCK_BYTES_MAX: u32 = 2 * FRAME_BYTES_LIKELY;
 
-/// What the section header and interface blocks have said.
+/// The content of the section header and interface blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Pcapng {
     big: bool,
@@ -150,8 +150,8 @@ impl Pcapng {
         })
     }
 
-    /// What lies at `offset`, when it is not a sound enhanced packet. `Err`: damage, to be
-    /// searched past. `offset` is in `bytes`.
+    /// The item at `offset`, if it is not a valid enhanced packet. `Err`: damage, which the caller
+    /// searches past. `offset` is in `bytes`.
     pub(super) fn explain<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -306,7 +306,7 @@ impl Pcapng {
         Some(Names { big: block.big, records, addr: None, names: &[] })
     }
 
-    /// Whether two blocks that make sense begin at `at` (one, where the file ends after it).
+    /// Whether two valid blocks begin at `at` (one, if the file ends after it).
     pub(super) fn plausible(&self, bytes: &[u8], at: usize, at_end: bool) -> Plausible {
         let (first, next) = self.block_plausible(bytes, at, at_end);
         match first {

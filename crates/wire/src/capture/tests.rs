@@ -1,4 +1,4 @@
-//! What the reader promises, checked against the writer and against hostile bytes.
+//! The guarantees of the reader, checked with the writer and with hostile bytes.
 
 use larder_testkit::captures as list;
 use proptest::prelude::*;
@@ -210,7 +210,7 @@ fn every_pcap_header_is_read() {
     }
 }
 
-/// What is no capture says so, and the text holds advice.
+/// Bytes that are no capture give an error with advice.
 #[test]
 fn what_is_no_capture_is_refused() {
     assert_eq!(Capture::open(&[]).unwrap_err(), OpenError::Empty);
@@ -304,7 +304,7 @@ fn the_reader_finds_its_way_after_damage() {
     let seen = walk(&file);
     assert_eq!(damages(&seen), [CaptureDamage::RecordLength]);
     assert_eq!(seen[41..], clean[41..]);
-    // A hole of zeros over three records, and some bytes gone after it.
+    // Zeros over three records, and some bytes removed after them.
     let mut file = pcap_of(100);
     let (start, end) = (offset_of(40), offset_of(43));
     file[start..end].fill(0);
@@ -399,7 +399,7 @@ fn find_record_is_right_on_sound_files() {
     assert!(!ng.can_split() && ng.find_record(&pcapng_of(3), 0).is_none());
 }
 
-/// A hopper goes from record to record as the reader does, and finds a header sound where one is.
+/// A hopper goes from record to record like the reader, and accepts a header where the reader does.
 #[test]
 fn hopper_goes_as_the_reader() {
     let file = pcap_of(60);
@@ -417,7 +417,8 @@ fn hopper_goes_as_the_reader() {
     assert!(Capture::open(&pcapng_of(3)).unwrap().0.hopper().is_none());
 }
 
-/// A name resolution block holds what the format says, byte by byte; and readers step over it.
+/// A name resolution block has the content that the format defines, byte by byte; and readers skip
+/// it.
 #[test]
 fn names_are_written() {
     let mut out = pcapng_of(1);
@@ -530,7 +531,7 @@ proptest! {
         prop_assert_eq!(walk(&bytes), walk_growing(&bytes, grow));
     }
 
-    /// Flipped bits likewise; and a reader in the middle never panics.
+    /// So do flipped bits; and a reader that starts in the middle never panics.
     #[test]
     fn flipped_bits_end(
         flips in proptest::collection::vec((any::<proptest::sample::Index>(), 0u8..8), 1..20),

@@ -9,7 +9,7 @@
 
 use crate::Addr;
 
-/// Appends a section header block: the start of a pcapng file. `application` says who writes.
+/// Appends a section header block: the start of a pcapng file. `application` names the writer.
 pub fn section(out: &mut Vec<u8>, application: &str) {
     let start = begin_block(out, 0x0a0d_0d0a);
     put_u32(out, 0x1a2b_3c4d);
@@ -27,8 +27,8 @@ pub fn interface(out: &mut Vec<u8>, link_type: u16, snap_len: u32) {
     interface_named(out, link_type, snap_len, "");
 }
 
-/// The same, and what the interface is called on the machine that captured. An empty name is left
-/// out, and one that is longer than 255 bytes is cut.
+/// Like [`interface`], with the interface's name on the machine that captured. An empty name is
+/// left out, and one that is longer than 255 bytes is cut.
 pub fn interface_named(out: &mut Vec<u8>, link_type: u16, snap_len: u32, name: &str) {
     let start = begin_block(out, 1);
     put_u16(out, link_type);
@@ -134,8 +134,8 @@ fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Pads the field that began at `field_start` to a multiple of 4: `out` need not begin with the
-/// file, so its own length says nothing.
+/// Pads the field that began at `field_start` to a multiple of 4: `out` may begin before the file,
+/// so its length is not used.
 fn pad_from(out: &mut Vec<u8>, field_start: usize) {
     let len = out.len() - field_start;
     out.resize(field_start + len.next_multiple_of(4), 0);

@@ -1,8 +1,8 @@
 //! DHCP for IPv4 (RFC 2131): a BOOTP frame, a magic cookie, and options.
 //!
-//! Options fill the tail of the message and, where the *overload* option says so, the fields for
-//! the boot file and the server name too. An option too long for one byte of length is split and
-//! its parts are put together in order (RFC 3396), which also holds for names.
+//! Options fill the tail of the message and, if the *overload* option says so, the fields for the
+//! boot file and the server name too. An option too long for one byte of length is split, and its
+//! parts are joined in order (RFC 3396), also for names.
 
 use super::{DhcpError, read_text, read_wire};
 use crate::Addr;
@@ -12,7 +12,7 @@ use crate::read::{slice_at, u32_at};
 /// Bytes before the magic cookie.
 const FIXED_BYTES: usize = 236;
 
-/// The four bytes that tell DHCP from plain BOOTP (RFC 2131, section 3).
+/// The four bytes that distinguish DHCP from plain BOOTP (RFC 2131, section 3).
 const MAGIC_COOKIE: [u8; 4] = [99, 130, 83, 99];
 
 /// Most bytes of a hardware address.
@@ -35,7 +35,7 @@ mod option {
 /// Client FQDN flag E: the name is in DNS encoding, not text (RFC 4702, section 2.1).
 const FQDN_FLAG_WIRE: u8 = 0x04;
 
-/// What a message does, by the values of option 53.
+/// Types of messages, with the values of option 53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[repr(u8)]
@@ -66,9 +66,9 @@ pub struct MessageV4<'a> {
     pub is_reply: bool,
     /// The ID that joins a reply to its request.
     pub transaction_id: u32,
-    /// What the message does; `None` for plain BOOTP.
+    /// The type of the message; `None` for plain BOOTP.
     pub message_type: Option<MessageType>,
-    /// The address that the client uses now (`ciaddr`), if it says one.
+    /// The address that the client uses now (`ciaddr`), if any.
     pub client_addr: Option<Addr>,
     /// The address that the server gives (`yiaddr`), if it does.
     pub your_addr: Option<Addr>,
@@ -106,13 +106,13 @@ impl<'a> MessageV4<'a> {
         Ok(message)
     }
 
-    /// The client's hardware address (`chaddr`), as many bytes as the message says.
+    /// The client's hardware address (`chaddr`), with the length that the message states.
     pub fn hardware_addr(&self) -> &'a [u8] {
         self.hardware
     }
 
-    /// The address that this message says the client has: from an ACK the one given, or for an
-    /// INFORM the one that it had.
+    /// The client's address by this message: from an ACK the assigned one, for an INFORM the one
+    /// that it had.
     pub fn bound_addr(&self) -> Option<Addr> {
         match self.message_type {
             Some(MessageType::Ack) => self.your_addr.or(self.client_addr),
@@ -137,8 +137,8 @@ impl<'a> MessageV4<'a> {
         self.join(option::HOST_NAME, &mut joined).is_some_and(|name| read_text(name, out))
     }
 
-    /// Option 52 says whether the boot file (1), the server name (2) or both (3) hold options.
-    /// It counts in the tail only.
+    /// Option 52: the boot file (1), the server name (2) or both (3) hold options. It is valid in
+    /// the tail only.
     fn add_overloaded(&mut self, fixed: &'a [u8; FIXED_BYTES]) -> Result<(), DhcpError> {
         for option in Options(self.places[0]) {
             match option? {

@@ -1,7 +1,7 @@
 //! DHCP for IPv6 (RFC 8415): a type, a transaction ID, and options that hold options.
 //!
-//! A relay puts the message of a client whole into an option of its own message, perhaps again and
-//! again; [`MessageV6::parse`] goes down to the innermost.
+//! A relay puts the message of a client whole into an option of its own message, and this may nest;
+//! [`MessageV6::parse`] descends to the innermost.
 
 use super::{DhcpError, read_wire};
 use crate::Addr;
@@ -34,7 +34,7 @@ const IA_TA_FIXED_BYTES: usize = 4;
 /// Bytes of IA_ADDR before its options: address, preferred and valid lifetime.
 const IA_ADDR_FIXED_BYTES: usize = 24;
 
-/// Message types that larder tells apart (RFC 8415, section 7.3).
+/// Message types that larder distinguishes (RFC 8415, section 7.3).
 #[allow(missing_docs)]
 pub mod message_type {
     pub const SOLICIT: u8 = 1;
@@ -60,7 +60,7 @@ pub struct Lease {
 /// Its options lie within it.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageV6<'a> {
-    /// What the message does; see [`message_type`].
+    /// The type of the message; see [`message_type`].
     pub message_type: u8,
     /// The 24-bit ID that joins a reply to its request.
     pub transaction_id: u32,

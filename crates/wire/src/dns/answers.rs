@@ -1,19 +1,19 @@
-//! What a response teaches: which name was asked, through which aliases it went, and to which
-//! addresses it came; and the reverse, an address and its PTR names.
+//! What can be learned from a response: the query name, the aliases that it led through, and the
+//! addresses at their end; and the reverse, an address and its PTR names.
 //!
 //! One walk over the records notes, for the types that matter, owner and content. Owners are
 //! *interned*: each distinct name is read once and then known by a small number, mostly by the
 //! offset that a compression pointer names, so that the usual answer reads two names in all. The
 //! chain is then followed over those numbers, so that records may come in any order.
 //!
-//! Whom we believe: in a unicast answer only records whose owner is the query name or is reached
-//! from it by CNAME or DNAME (RFC 1034, section 3.6.2; RFC 6672); in multicast DNS each record
-//! speaks for its own owner, and only names below `local` are its to give (RFC 6762, section 3).
-//! All else is counted in [`Extract::unrelated`] and teaches nothing.
+//! Trusted records: in a unicast response only records whose owner is the query name or is reached
+//! from it by CNAME or DNAME (RFC 1034, section 3.6.2; RFC 6672); in multicast DNS each record with
+//! an owner below `local` (RFC 6762, section 3). All others are counted in [`Extract::unrelated`]
+//! and ignored.
 //!
 //! Bounds: [`NAMES_MAX`] names, [`CHAIN_MAX`] aliases, [`ADDRESSES_MAX`] addresses, as many PTR
-//! names; what goes beyond is counted in [`Extract::overflowed`]. An [`Extract`] keeps its buffers
-//! from message to message: in the steady state nothing is allocated.
+//! names; more are counted in [`Extract::overflowed`]. An [`Extract`] reuses its buffers for each
+//! message: in the steady state nothing is allocated.
 //!
 //! Cost: one name read a distinct name and O(1) a record; a record of a hostile message costs at
 //! most one name read and [`NAMES_MAX`] comparisons.
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::Addr;
 
-/// Most distinct names of one message that are told apart.
+/// Most distinct names of one message.
 pub const NAMES_MAX: usize = 64;
 
 /// Most aliases that are followed from the query name.
@@ -49,7 +49,7 @@ struct Link {
 /// A distinct name and what the records that it owns say of it.
 #[derive(Clone, Debug)]
 struct Interned {
-    /// Where the name first stood in the message, leading pointer followed.
+    /// The first place of the name in the message, with a leading pointer resolved.
     offset: usize,
     /// Its bytes in the arena.
     start: usize,
@@ -76,8 +76,9 @@ struct Found {
 pub struct Address<'a> {
     /// The address.
     pub addr: Addr,
-    /// How long it may be kept, seconds: the least of its own TTL and those of the aliases that
-    /// lead to it. 0 in multicast DNS says that the host is leaving (RFC 6762, section 10.1).
+    /// How long the address may be cached, seconds: the least of its own TTL and those of the
+    /// aliases that lead to it. 0 in multicast DNS means that the host is leaving (RFC 6762,
+    /// section 10.1).
     pub ttl_s: u32,
     /// The name that has the address, at the end of the aliases. In a unicast answer the name *as
     /// asked* is [`Extract::qname`].
@@ -108,8 +109,8 @@ pub struct Reverse<'a> {
     pub ttl_s: u32,
 }
 
-/// What one message taught; filled by [`extract`] and [`extract_mdns`], which forget what was in
-/// it before. All names are in canonical spelling.
+/// The result for one message; [`extract`] and [`extract_mdns`] clear it and fill it. All names are
+/// in canonical spelling.
 #[derive(Debug, Default)]
 pub struct Extract {
     scratch: NameBuf,
@@ -171,7 +172,7 @@ impl Extract {
     pub fn reverses(&self) -> impl Iterator<Item = Reverse<'_>> {
         self.pointers.iter().filter_map(|&(owner, link)| {
             // Classless delegation (RFC 2317) makes the reverse name an alias of one of another
-            // shape: then the name as asked tells the address.
+            // form: then the query name has the address.
             let head = self.qname().and_then(reverse_addr);
             let addr = head.or_else(|| reverse_addr(self.name(owner)))?;
             Some(Reverse { addr, name: self.name(link.target), ttl_s: link.ttl_s })
@@ -183,7 +184,7 @@ impl Extract {
         self.chain.len() < 2 && self.addresses.is_empty() && self.pointers.is_empty()
     }
 
-    /// Records that were not believed: their owner has nothing to do with the question.
+    /// Ignored records: their owner is not related to the query.
     pub fn unrelated(&self) -> u32 {
         self.unrelated
     }
@@ -255,7 +256,7 @@ impl Extract {
         Some((self.names.len() - 1) as NameId)
     }
 
-    /// Notes what one record says, if it is of a type that matters.
+    /// Adds the content of one record, if its type is used.
     #[inline]
     fn note(&mut self, message: &Message<'_>, record: &Record) -> Result<(), DnsError> {
         match record.rtype {
@@ -356,9 +357,9 @@ impl Extract {
         }
     }
 
-    /// What `owner` is an alias of: by its CNAME, else by a DNAME above it. A server sends the
-    /// CNAME that a DNAME implies beside it (RFC 6672, section 3.1); where it did not, the one we
-    /// make is noted like one that was sent.
+    /// The target of `owner` as an alias: by its CNAME, else by a DNAME above it. A server sends
+    /// the CNAME that a DNAME implies too (RFC 6672, section 3.1); if it did not, the derived one
+    /// is recorded in the same way.
     #[inline]
     fn alias_of(&mut self, owner: NameId) -> Option<Link> {
         if let Some(link) = self.entry(owner).cname {
@@ -419,13 +420,12 @@ impl Extract {
     }
 }
 
-/// Reads what a unicast response (DNS, LLMNR) teaches: one with RCODE 0 and one question. From
-/// any other message nothing is taken, and that is no error, except for several questions in one
-/// message, which nobody may ask ([`DnsError::ManyQuestions`]).
+/// Extracts from a unicast response (DNS, LLMNR) with RCODE 0 and one question. Nothing is
+/// extracted from any other message, and that is no error, except for several questions in one
+/// message, which no client may send ([`DnsError::ManyQuestions`]).
 ///
-/// Damage does not undo what was soundly read before it: `out` is good also beside an `Err`, which
-/// is the first damage met. A record whose data alone is malformed is left out and the walk goes
-/// on.
+/// Damage keeps the records read before it: `out` is valid also with an `Err`, which is the first
+/// damage. A record with malformed data alone is skipped, and the walk continues.
 pub fn extract(message: &Message<'_>, out: &mut Extract) -> Result<(), DnsError> {
     out.clear();
     let answers = message.is_response() && message.opcode() == 0 && message.rcode() == 0;
@@ -467,7 +467,7 @@ pub fn extract_mdns(message: &Message<'_>, out: &mut Extract) -> Result<(), DnsE
     outcome
 }
 
-/// Notes the records that `wanted` lets through; the first error, if any, is the answer.
+/// Adds the records that `wanted` selects; returns the first error, if any.
 #[inline]
 fn note_all(
     message: &Message<'_>,
@@ -490,8 +490,8 @@ fn owner_is_reverse(message: &Message<'_>, record: &Record) -> bool {
         && reverse_addr(owner.as_bytes()).is_some()
 }
 
-/// What a DNAME of `owner` makes of a `name` below it (RFC 6672, section 2.2). False where the name
-/// is not below it, or would become too long. All in canonical spelling.
+/// Applies a DNAME of `owner` to a `name` below it (RFC 6672, section 2.2). False if the name is
+/// not below it, or the result would be too long. All names are canonical.
 pub(super) fn substitute(name: &[u8], owner: &[u8], target: &[u8], out: &mut NameBuf) -> bool {
     out.clear();
     let Some(prefix) = labels_below(name, owner) else { return false };
@@ -502,7 +502,7 @@ pub(super) fn substitute(name: &[u8], owner: &[u8], target: &[u8], out: &mut Nam
         && out.push_canonical(target)
 }
 
-/// What stands before `.parent` in a canonical name; `None` where it is not strictly below.
+/// The labels before `.parent` in a canonical name; `None` if it is not strictly below.
 pub(super) fn labels_below<'a>(name: &'a [u8], parent: &[u8]) -> Option<&'a [u8]> {
     if parent.is_empty() {
         return (!name.is_empty()).then_some(name);

@@ -1,8 +1,8 @@
-//! EDNS (RFC 6891): the OPT record of a query, read, and the one of an answer, made anew.
+//! EDNS (RFC 6891): reads the OPT record of a query, and writes the one of a response.
 //!
-//! OPT is between two neighbours (section 6.1.1): nothing of it is ever passed on or kept. A query
-//! has one at most, its owner is the root, and its version is 0; a version that we do not know says
-//! nothing of how its options look, so it is refused before they are looked at.
+//! OPT is hop by hop (section 6.1.1): it is never forwarded or cached. A query has one at most, its
+//! owner is the root, and its version is 0; options of an unknown version have an unknown form, so
+//! it is refused before they are read.
 //!
 //! Cost: one walk over the additional records, one over the options.
 
@@ -36,7 +36,7 @@ pub mod option {
     pub const EXTENDED_ERROR: u16 = 15;
 }
 
-/// What a query says in its OPT record.
+/// The content of a query's OPT record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edns<'a> {
     /// The largest answer over UDP that the client takes, bytes, as it stands: less than 512 means
@@ -140,7 +140,7 @@ impl Opt<'_> {
         OPT_BYTES + self.options.len()
     }
 
-    /// Writes it at `at` and tells where it ends; `None` where it does not fit.
+    /// Writes it at `at` and returns its end; `None` if it does not fit.
     #[inline]
     pub fn write(&self, out: &mut [u8], at: usize) -> Option<usize> {
         let [udp_high, udp_low] = self.udp_bytes.to_be_bytes();
@@ -157,8 +157,8 @@ impl Opt<'_> {
     }
 }
 
-/// What the header says of a response code: who does not speak EDNS has no place for the upper
-/// bits, and learns that the server failed.
+/// The response code for the header: a client without EDNS has no room for the upper bits, and gets
+/// SERVFAIL.
 #[inline]
 pub(super) fn header_rcode(rcode: u16, has_edns: bool) -> u8 {
     let seen = if has_edns || rcode < 16 { rcode } else { self::rcode::SERVFAIL };

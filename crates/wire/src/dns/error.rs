@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A kind of damage. Each is a fact about the bytes, never about us: the caller counts it by
-/// [`DnsError::as_str`] and goes on with the next message.
+/// A kind of damage. Each is a property of the bytes: the caller counts it by [`DnsError::as_str`]
+/// and continues with the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DnsError {

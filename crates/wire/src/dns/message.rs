@@ -158,7 +158,7 @@ impl<'a> Message<'a> {
         self.header_u16(6 + 2 * section as usize)
     }
 
-    /// The first question; `None` where the header says that there is none.
+    /// The first question; `None` if the header says that there is none.
     #[inline]
     pub fn question(&self) -> Result<Option<Question>, DnsError> {
         if self.question_count() == 0 {
@@ -259,10 +259,10 @@ fn fixed_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<&[u8; N], Dns
     bytes.get(offset..).and_then(<[u8]>::first_chunk).ok_or(DnsError::SectionTruncated)
 }
 
-/// What is asked.
+/// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Where the name is, for [`Message::read_name`].
+    /// Offset of the name, for [`Message::read_name`].
     pub name_offset: usize,
     /// Type asked for.
     pub qtype: u16,
@@ -303,7 +303,7 @@ impl Section {
 /// One record; its names and data stay in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where the owner name is, for [`Message::read_name`].
+    /// Offset of the owner name, for [`Message::read_name`].
     pub owner_offset: usize,
     /// Type.
     pub rtype: u16,
@@ -311,7 +311,7 @@ pub struct Record {
     pub class: u16,
     /// The TTL field as it stands (OPT puts flags here); [`Record::ttl_s`] is the time.
     pub ttl_raw: u32,
-    /// Where the data is.
+    /// Offset of the data.
     pub rdata_offset: usize,
     /// Bytes of data.
     pub rdata_bytes: usize,

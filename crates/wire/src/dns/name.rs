@@ -162,7 +162,7 @@ impl Default for NameBuf {
     }
 }
 
-/// Where the pointer at `offset` leads, if there is a whole pointer.
+/// The target of the pointer at `offset`, if the pointer is whole.
 #[inline]
 pub(super) fn pointer_at(message: &[u8], offset: usize) -> Option<usize> {
     let pointer = crate::read::u16_at(message, offset)?;
@@ -284,7 +284,7 @@ pub(super) mod steps {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// Runs `work` and tells how many turns it took.
+    /// Runs `work` and returns the number of its turns.
     pub fn of(work: impl FnOnce()) -> u64 {
         let before = STEPS.get();
         work();

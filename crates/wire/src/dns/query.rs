@@ -7,11 +7,11 @@
 //! KeyBuf -> finish(what else distinguishes answers) -> the key, at most 255 bytes
 //! ```
 //!
-//! What is refused: see [`Refusal`]. A response is never answered, or two servers could talk for
-//! ever; nor is what is too short to have a header. A message with no question or more than one has
-//! a format error (RFC 9619), and so has a name that is compressed, since nothing stands before it
-//! that it could lead to. What follows the last counted record is passed over. Of OPT (RFC 6891)
-//! there may be one; other additional records (a signature, say) are passed over.
+//! Refused messages: see [`Refusal`]. A response never gets a response, or two servers could send
+//! to each other forever; nor does a message too short for a header. A message with no question or
+//! more than one has a format error (RFC 9619), and so has a compressed name, since no name is
+//! before it. Bytes after the last counted record are ignored. There may be one OPT (RFC 6891);
+//! other additional records (for example, a signature) are ignored.
 //!
 //! The key is the name in wire form and lower case, type, class, and what the caller adds: flags,
 //! view, generation of a policy, scope of a client's network. A name may have 255 bytes, and so
@@ -40,7 +40,7 @@ const BLOCK_BYTES: usize = 16;
 /// Room for the longest name, type and class, in whole blocks.
 const CAPACITY: usize = (NAME_WIRE_BYTES_MAX + TYPE_AND_CLASS_BYTES).next_multiple_of(BLOCK_BYTES);
 
-/// What the key of a long name begins with; a name begins with 63 at most.
+/// First byte of the key of a long name; a name begins with 63 at most.
 const DIGEST_MARK: u8 = 0xff;
 
 /// The key of a question. Reused from question to question; never on the heap.
@@ -137,11 +137,11 @@ pub struct Query<'a> {
     pub qtype: u16,
     /// Class asked for.
     pub qclass: u16,
-    /// What it says of EDNS, if it has it.
+    /// The query's EDNS, if it has it.
     pub edns: Option<Edns<'a>>,
 }
 
-/// What to answer instead.
+/// The response to a message that is no good query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Nothing: it is a response, or has no whole header.
@@ -158,7 +158,7 @@ pub enum Refusal {
 /// Why a message is not answered as a question, and what of it can be given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// What to say.
+    /// The kind of refusal.
     pub refusal: Refusal,
     /// Bytes of the message up to the end of its question, if that could be read, else of the
     /// header: an answer repeats them.
@@ -180,7 +180,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// As [`Query::read`], for those who need no key.
+    /// Like [`Query::read`], for callers without a key.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Query<'a>, Refused> {
         let refused = |refusal, repeated_bytes| {
@@ -270,9 +270,9 @@ impl<'a> Query<'a> {
         self.authentic_data || self.dnssec_ok()
     }
 
-    /// Writes an answer of a response code and no records: refusals, failures, local zones that are
-    /// empty. `udp_bytes` is what OPT says that we take, `options` what else it says, where the
-    /// client speaks EDNS. Its length; `None` where `out` has not the room.
+    /// Writes a response with a response code and no records: refusals, failures, empty local
+    /// zones. `udp_bytes` is our size in OPT, `options` are its options, used if the client sent
+    /// EDNS. Returns the length; `None` if `out` has no room.
     pub fn write_empty(
         &self,
         rcode: u16,
@@ -299,9 +299,9 @@ impl Refused {
         }
     }
 
-    /// Writes what to say to `message`, the one that was refused. `udp_bytes` is what OPT says that
-    /// we take. Its length, which exceeds that of `message` by an OPT record at most; `None` where
-    /// there is to be no answer, or `out` has not the room.
+    /// Writes the response to `message`, which was refused. `udp_bytes` is our size in OPT. Returns
+    /// the length, which exceeds that of `message` by an OPT record at most; `None` if no response
+    /// is sent, or `out` has no room.
     pub fn write(&self, message: &[u8], udp_bytes: u16, out: &mut [u8]) -> Option<usize> {
         let rcode = self.rcode()?;
         let header = message.first_chunk::<HEADER_BYTES>()?;

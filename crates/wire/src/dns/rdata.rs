@@ -1,5 +1,5 @@
-//! What a record holds. Each reader takes a record of the type it is named for, and answers
-//! [`DnsError::RdataMalformed`] where the data contradicts that type.
+//! The data of records. Each reader takes a record of the type in its name, and returns
+//! [`DnsError::RdataMalformed`] if the data contradicts that type.
 
 use super::name::walk_name;
 use super::{DnsError, Message, NameBuf, Record, rtype, skip_name};
@@ -33,7 +33,7 @@ pub fn name(
     message.read_name(offset, out).map(|_| ())
 }
 
-/// Where the name is that [`name`] reads, once it is sure that it fills the data.
+/// The offset of the name that [`name`] reads, after a check that it fills the data.
 #[inline]
 pub fn name_offset(message: &Message<'_>, record: &Record, skip: usize) -> Result<usize, DnsError> {
     let offset = record.rdata_offset + skip;
@@ -45,8 +45,8 @@ pub fn name_offset(message: &Message<'_>, record: &Record, skip: usize) -> Resul
     }
 }
 
-/// Where names stand in the data of a type that may hold compressed ones (RFC 3597, section 4). The
-/// data of any other type is a row of bytes, which may be moved as it is.
+/// The places of names in the data of types that may have compressed ones (RFC 3597, section 4).
+/// The data of any other type is plain bytes, which can be moved unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes before the first name.
@@ -98,7 +98,7 @@ pub(super) fn check(message: &Message<'_>, record: &Record) -> Result<(), DnsErr
     }
 }
 
-/// Where the last of `count` texts ends, each behind a byte of length, the first at `at`.
+/// The end of the last of `count` texts, each after a byte of length, the first at `at`.
 fn texts_end(rdata: &[u8], mut at: usize, count: usize) -> Result<usize, DnsError> {
     for _ in 0..count {
         at += 1 + usize::from(*rdata.get(at).ok_or(DnsError::RdataMalformed)?);
@@ -111,7 +111,7 @@ fn texts_end(rdata: &[u8], mut at: usize, count: usize) -> Result<usize, DnsErro
 pub struct Svcb<'a> {
     /// SvcPriority: 0 is alias mode, which has no parameters.
     pub priority: u16,
-    /// Where TargetName is, for [`Message::read_name`].
+    /// Offset of TargetName, for [`Message::read_name`].
     pub target_offset: usize,
     /// TargetName is `.`: the owner itself (in alias mode: no such service).
     pub target_is_root: bool,
@@ -137,10 +137,10 @@ mod key {
     pub const IPV6HINT: u16 = 6;
 }
 
-/// Reads an SVCB or HTTPS record, and holds its parameters against RFC 9460: keys in strictly
+/// Reads an SVCB or HTTPS record, and validates its parameters by RFC 9460: keys in strictly
 /// increasing order, known values well formed, mandatory keys present. A client must not use a
-/// record that fails this, so it teaches nothing. Parameters in alias mode are passed over, as
-/// section 2.4.2 tells receivers to.
+/// record that fails this, so it is ignored. Parameters in alias mode are ignored, as section 2.4.2
+/// requires.
 pub fn svcb<'a>(message: &Message<'a>, record: &Record) -> Result<Svcb<'a>, DnsError> {
     let malformed = DnsError::RdataMalformed;
     let rdata = message.rdata(record);
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(read_svcb(mandatory), Ok((1, true, vec!["192.0.2.1".to_owned()])));
     }
 
-    /// What RFC 9460 calls malformed is rejected whole.
+    /// A record that RFC 9460 calls malformed is rejected whole.
     #[test]
     fn malformed_service_bindings() {
         for (bad, why) in [

@@ -6,42 +6,41 @@
 //! stored   born 4 | TTLs 2 | code 2 | message without OPT | where each TTL stands, 2 each      numbers big-endian
 //! ```
 //!
-//! To render is to look at everything once: the message answers this question, every record can be
-//! read, the answer section follows from the name asked (`rendered/chain.rs`), TTLs are brought
-//! within limits, and how long the whole may be kept is known. To write is to copy, and to patch
-//! what differs from client to client and from second to second: ID, flags, the case of the
-//! question, TTLs; OPT is made anew.
+//! Rendering checks everything once: the message responds to this query, every record can be read,
+//! the answer section follows from the query name (`rendered/chain.rs`), TTLs are clamped, and the
+//! lifetime of the whole is known. Writing copies it, and patches what differs between clients and
+//! over time: ID, flags, the case of the question, TTLs; OPT is written new.
 //!
-//! What answers the question
-//! * A response to another question is none: its sender guesses, or it is late. One without a
-//!   question may say that the server failed, as some do with what they cannot read, and nothing
-//!   else.
-//! * With the right question but beyond reading it is [`Unfit::Damaged`]: that server is of no use.
+//! Responses to the query
+//! * A response to another query is ignored: its sender guesses, or it is late. One without a
+//!   question may only state a failure, as some servers do for queries that they cannot read.
+//! * A response with the right question that cannot be read is [`Unfit::Damaged`]: that server is
+//!   not usable.
 //!
-//! What is left out
-//! * Of the answer section, what does not belong to the question. What belongs comes in the order
-//!   of the chain, since many stub resolvers take it so.
-//! * Where there is an answer and [`Rules::is_minimal`], the other sections, as unbound does by
-//!   default; but authority with proofs (NSEC, NSEC3) is kept where DNSSEC was asked for: a
-//!   wildcard's answer needs them.
-//! * Else authority and additional records are passed on as dnsdist does, in bailiwick or not. They
-//!   poison nothing here: what is kept is one answer to one question, and no record is ever used
-//!   for another.
-//! * What goes from neighbour to neighbour, wherever it stands: OPT, TSIG, SIG(0); what stands
-//!   after it is kept. Records of another class than the one asked for.
-//! * Where DNSSEC was not asked for (DO = 0) RRSIG, NSEC, NSEC3, DS, DNSKEY, but for the type in
-//!   question (RFC 4035, section 3.2.1).
+//! Omitted records
+//! * In the answer section, records that do not belong to the query. The others are in the order of
+//!   the chain, which many stub resolvers require.
+//! * If there is an answer and [`Rules::is_minimal`], the other sections, as unbound does by
+//!   default; but authority with proofs (NSEC, NSEC3) stays if the client asked for DNSSEC: the
+//!   answer of a wildcard needs them.
+//! * Otherwise authority and additional records are forwarded as dnsdist does, in bailiwick or not.
+//!   They poison nothing here: the cache stores one response for one query, and uses no record for
+//!   another.
+//! * Hop-by-hop records at any place: OPT, TSIG, SIG(0); records after them stay. Records of
+//!   another class than the query's.
+//! * Without DNSSEC (DO = 0) RRSIG, NSEC, NSEC3, DS, DNSKEY, except the query type (RFC 4035,
+//!   section 3.2.1).
 //!
-//! Where the rest is the beginning of the message, it is copied; else it is written anew
+//! If the rest is the beginning of the message, it is copied; otherwise it is encoded again
 //! (`rendered/encode.rs`).
 //!
-//! What may be kept, and for how long ([`Facts::ttl_s`])
-//! * The least TTL of all its records, within the limits: an answer that has a 0 is not kept.
-//! * No data and no such name: if there is an SOA of a zone that the name is in, no longer than its
-//!   MINIMUM, which is then the SOA's TTL as well (RFC 2308, section 5); else not at all. So a
-//!   referral, an alias chain that nobody followed and an empty answer are [`Kind::Inconclusive`].
+//! Lifetime in the cache ([`Facts::ttl_s`])
+//! * The least TTL of all its records, within the limits: a response with a TTL of 0 is not cached.
+//! * No data and no such name: if there is an SOA of a zone that has the name, at most its MINIMUM,
+//!   which then is the SOA's TTL too (RFC 2308, section 5); else none. So a referral, an alias
+//!   chain that is not followed and an empty response are [`Kind::Inconclusive`].
 //! * A failure: as long as the caller says (RFC 9520).
-//! * With TC set, nothing ([`Unfit::Truncated`]).
+//! * With TC set, none ([`Unfit::Truncated`]).
 //!
 //! Invariants
 //! 1. What [`Renderer::render`] stores, [`write()`] reads without fail; bytes of another origin it
@@ -86,7 +85,7 @@ const FIXED_BYTES: usize = 10;
 /// AD, in the fourth byte of the header.
 const AUTHENTIC_DATA: u8 = 0x20;
 
-/// What is done with every response.
+/// Rules for every response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// No record is kept for less, seconds, but those with a TTL of 0, which are not kept.
@@ -98,14 +97,14 @@ pub struct Rules {
     pub negative_ttl_max_s: u32,
     /// A failure is kept for so long, seconds (RFC 9520: from 1 to 300).
     pub failure_ttl_s: u32,
-    /// AD of the upstream is believed (RFC 6840, section 5.8: over a path that is trusted).
+    /// Trust the upstream's AD (RFC 6840, section 5.8: over a trusted path).
     pub believes_ad: bool,
     /// Answers go without authority and additional records.
     pub is_minimal: bool,
 }
 
 impl Default for Rules {
-    /// 0 s to a day, nothing for an hour at most, failures for 5 s; AD is not believed; minimal.
+    /// 0 s to a day, no data for at most an hour, failures for 5 s; AD is not trusted; minimal.
     fn default() -> Rules {
         Rules {
             ttl_min_s: 0,
@@ -124,7 +123,7 @@ impl Rules {
     }
 }
 
-/// What was asked.
+/// The query.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// Name, type and class as they were sent upstream, the name not compressed. What follows is
@@ -136,31 +135,31 @@ pub struct Asked<'a> {
     pub dnssec_ok: bool,
 }
 
-/// What kind of answer it is.
+/// Kinds of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// What was asked for.
+    /// The data of the query.
     Data,
-    /// The name exists, and has nothing of the type (RFC 2308, section 2.2). An SOA says so.
+    /// The name exists, and has no data of the type (RFC 2308, section 2.2). An SOA states it.
     NoData,
     /// The name does not exist (RFC 2308, section 2.1).
     NoName,
     /// Any other response code.
     Failure,
-    /// No error, neither data nor an SOA: a referral, aliases that nobody followed, or nothing at
+    /// No error, neither data nor an SOA: a referral, aliases that are not followed, or nothing at
     /// all. From a server that was asked to recurse it is of little use: another may do better.
-    /// Never to be kept.
+    /// Never cached.
     Inconclusive,
 }
 
-/// What is known of a response that was rendered.
+/// Properties of a rendered response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
     /// The kind.
     pub kind: Kind,
     /// The response code, with the bits of EDNS, as it came.
     pub rcode: u16,
-    /// How long it may be kept, seconds; 0: it answers those who wait for it, and is not kept.
+    /// Lifetime in the cache, seconds; 0: it is sent to the waiting clients, and not cached.
     pub ttl_s: u32,
     /// Aliases that lead from the name asked to the one that [`Kind`] speaks of.
     pub aliases: u8,
@@ -173,7 +172,7 @@ pub struct Facts {
 /// Why a message is no answer that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is no response, or to another question. Whoever waits for the answer goes on waiting.
+    /// It is no response, or to another query. The query stays open.
     OtherQuestion,
     /// The question is right but for its case, and [`Asked::is_case_random`]. Forged, or by one of
     /// the few servers that do not repeat the case: go on waiting, then ask over TCP.
@@ -185,7 +184,7 @@ pub enum Unfit {
     AliasChain,
     /// It cannot be read. The server is of no use for this question.
     Damaged(DnsError),
-    /// Written anew it does not fit a message. As [`Unfit::Damaged`].
+    /// Encoded again it does not fit a message. As [`Unfit::Damaged`].
     TooLong,
 }
 
@@ -202,7 +201,7 @@ struct Kept {
     rank: u8,
 }
 
-/// What the walk over the records finds beside those to be kept.
+/// Results of the walk over the records, except the records.
 #[derive(Debug, Default)]
 struct Found {
     rcode_high: u16,
@@ -222,7 +221,7 @@ pub struct Renderer {
     kept: Vec<Kept>,
     /// TTL of each of the kept, seconds.
     ttls_s: Vec<u32>,
-    /// Where each TTL stands in the message.
+    /// Offset of each TTL in the message.
     places: Vec<u16>,
     chain: Chain,
     encoder: Encoder,
@@ -236,7 +235,7 @@ impl Renderer {
         Renderer::default()
     }
 
-    /// What the last call of [`Renderer::render`] made: the bytes to be kept, or nothing after an
+    /// The result of the last call of [`Renderer::render`]: the bytes to store, or nothing after an
     /// error.
     pub fn stored(&self) -> &[u8] {
         &self.stored
@@ -287,10 +286,10 @@ impl Renderer {
         })
     }
 
-    /// Makes of a stored answer that a name does not exist the one for a name below it (RFC 8020),
-    /// which [`Renderer::stored`] then has; it ages as the other does. False, and nothing stored,
-    /// where `stored` is none, or the name asked is not below. Proofs of DNSSEC are left out, as
-    /// they need not hold for the other name.
+    /// Makes the stored response of a name that does not exist one for a name below it (RFC 8020),
+    /// in [`Renderer::stored`], with the same age. False, and nothing stored, if `stored` is no
+    /// such response, or the query name is not below. DNSSEC proofs are left out, since they may
+    /// not be valid for the other name.
     pub fn deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> bool {
         self.stored.clear();
         let is_made = self.try_deny_below(stored, asked).is_some();
@@ -335,8 +334,8 @@ impl Renderer {
     /// answer ages as it does by itself; the aliases have at `now_s` the TTLs that they have in
     /// `local`. Nothing of it was validated as a whole: AD is not set.
     ///
-    /// An error, and nothing stored, where both together are a circle or too long, or one of them
-    /// is not what it is said to be.
+    /// An error, and nothing stored, if both together are a circle or too long, or one of them is
+    /// not of the kind given.
     pub fn put_behind(
         &mut self,
         local: &[u8],
@@ -521,8 +520,8 @@ impl Renderer {
         Ok(())
     }
 
-    /// Where the beginning of the message ends that holds just what is kept; `None` where something
-    /// stands between.
+    /// The end of the beginning of the message that has exactly the stored records; `None` if there
+    /// are others between.
     fn beginning(&self, question_end: usize) -> Option<usize> {
         let mut end = question_end;
         for Kept { record, .. } in &self.kept {
@@ -534,9 +533,8 @@ impl Renderer {
         Some(end)
     }
 
-    /// True where no name leads through the bytes between a name and its data: a TTL there is
-    /// written over again and again, and whoever had made a name of it would make us send another
-    /// name each time.
+    /// True if no name uses the bytes between a name and its data: a TTL there is overwritten for
+    /// each client, and a name that uses its bytes would change each time.
     fn names_are_apart(&self, message: &Message<'_>) -> bool {
         let is_apart = |at| self.is_apart(message.bytes(), at);
         self.kept.iter().all(|Kept { record, .. }| {
@@ -586,7 +584,7 @@ impl Renderer {
         }
     }
 
-    /// Writes the message anew: header, question, what is kept.
+    /// Encodes the message again: header, question, stored records.
     #[cold]
     fn encode(
         &mut self,
@@ -652,8 +650,8 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// Holds `message` against the question: true where it is a response that repeats it, false
-    /// where it is one that says without a question that the server failed.
+    /// Compares `message` with the query: true if it is a response that repeats the question, false
+    /// if it is a failure without a question.
     fn is_repeated(&self, message: &[u8], is_case_random: bool) -> Result<bool, Unfit> {
         let other = Unfit::OtherQuestion;
         let header: &[u8; HEADER_BYTES] = message.first_chunk().ok_or(other)?;
@@ -682,7 +680,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// True for records that only one who asked for DNSSEC, or for them, is to see.
+    /// True for records that only a client that asked for DNSSEC, or for their type, gets.
     fn hides(&self, record_type: u16) -> bool {
         let is_dnssec = matches!(
             record_type,
@@ -712,8 +710,7 @@ fn is_below(name: &[u8], parent: &[u8]) -> bool {
     false
 }
 
-/// True for what is said to the neighbour: OPT where it does not belong, TSIG (RFC 8945), SIG(0)
-/// (RFC 2931).
+/// True for hop-by-hop records: OPT at another place, TSIG (RFC 8945), SIG(0) (RFC 2931).
 fn is_between_neighbours(message: &Message<'_>, record: &Record) -> bool {
     match record.rtype {
         rtype::OPT | rtype::TSIG => true,

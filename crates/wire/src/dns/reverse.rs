@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(read(digits).as_deref(), Some("4321:0:1:2:3:4:567:89ab"));
     }
 
-    /// What is nearly such a name gives no address.
+    /// A name that is nearly a reverse name gives no address.
     #[test]
     fn near_misses() {
         for name in [

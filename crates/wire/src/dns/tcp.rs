@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    /// What is no DNS is known as soon as a header's worth is there.
+    /// Bytes that are not DNS are recognized as soon as the length of a header has arrived.
     #[test]
     fn not_dns() {
         assert_eq!(next_message(b"\0\x0b"), Err(DnsError::NotDns), "shorter than a header");

@@ -33,7 +33,7 @@ enum Item {
         yes_long: bool,
         no_long: bool,
     },
-    /// Goes there whatever is.
+    /// Always jumps there.
     Always(Label),
 }
 
@@ -59,7 +59,7 @@ impl Code {
         self.items.push(Item::Plain { code, k });
     }
 
-    /// Compares, and goes on at `yes` or `no`.
+    /// Compares, and continues at `yes` or `no`.
     pub fn branch(&mut self, code: u16, k: u32, yes: Label, no: Label) {
         self.items.push(Item::Branch { code, k, yes, no, yes_long: false, no_long: false });
     }
@@ -92,7 +92,7 @@ impl Code {
         Ok(program)
     }
 
-    /// Where each item begins, and where the last ends.
+    /// The places of all items, and the end of the last.
     fn places(&self) -> Vec<usize> {
         let mut place = 0;
         let mut places = Vec::with_capacity(self.items.len() + 1);

@@ -1,10 +1,10 @@
-//! Tests become code: each goes on at one of two labels.
+//! Generates code from tests: each continues at one of two labels.
 //!
 //! Loads are in the order in which libpcap has them before it optimises, because the first that is
 //! not in the frame ends the program.
 //!
-//! Scratch words: the lower ones hold operands, one a level; the last holds by how much a VLAN tag
-//! in the frame has shifted what follows, where only the frame can tell (live).
+//! Scratch words: the lower ones hold operands, one per level; the last holds the number of bytes
+//! by which a VLAN tag in the frame has shifted the rest, if only the frame states it (live).
 
 mod value;
 
@@ -104,9 +104,9 @@ struct Generator {
     origin: Origin,
     /// `vlan`s so far in the text.
     tags: u32,
-    /// Where the EtherType is.
+    /// Offset of the EtherType.
     type_at: u32,
-    /// Where it ends.
+    /// Its end.
     payload_at: u32,
     /// Both move by what [`SCRATCH_SHIFT`] holds.
     shifted: bool,
@@ -121,8 +121,8 @@ impl Generator {
         }
     }
 
-    /// The last join is the outermost: from there on down, each tells where what is before it goes
-    /// on.
+    /// The last join is the outermost: from there on down, each determines where the part before it
+    /// continues.
     fn joined(
         &mut self,
         first: &Tree,
@@ -248,7 +248,8 @@ impl Generator {
         }
     }
 
-    /// Goes on at the label that is returned, to be marked, where the frame has this EtherType.
+    /// Continues at the returned label, which the caller must mark, if the frame has this
+    /// EtherType.
     fn within(&mut self, ether_type: u32, no: Label) -> Label {
         let next = self.code.label();
         self.ether_type(ether_type, next, no);
@@ -381,7 +382,7 @@ impl Generator {
         });
     }
 
-    /// Goes on behind where the byte is the protocol, or of those that have ports.
+    /// Continues after it if the byte is the protocol, or one of those that have ports.
     fn one_of(&mut self, protocol: Option<u8>, at: u32, no: Label) {
         let next = self.code.label();
         self.payload(LOAD_BYTE, at);
@@ -450,7 +451,7 @@ impl Generator {
         }
     }
 
-    /// The outer tag of a live frame: first beside the frame, then in it.
+    /// The outer tag of a live frame: first as metadata of the frame, then in it.
     fn vlan_aside(&mut self, id: Option<u16>, tagged: Label, yes: Label, no: Label) {
         let in_frame = self.code.label();
         self.code.plain(LOAD_BYTE, ASIDE_VLAN_PRESENT);

@@ -1,7 +1,7 @@
 //! Words become tests joined by `and`, `or` and `not`.
 //!
-//! What stands in parentheses may be a test, a number of a comparison, or what a word before them
-//! asks for: it is read once, and what follows decides.
+//! Text in parentheses may be a test, a number of a comparison, or the value of the word before
+//! them: it is read once, and the text after it decides.
 
 mod primitive;
 mod thing;
@@ -14,7 +14,7 @@ use super::{FilterError, LinkType, NESTING_MAX};
 
 const ICMP6: u8 = 58;
 
-/// What protocol a word names.
+/// The protocol that a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proto {
     Link,
@@ -23,7 +23,7 @@ enum Proto {
     Transport(u8, bool, bool),
 }
 
-/// What the words before an address or a port say of it.
+/// The qualifiers before an address or a port.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     proto: Option<(Proto, &'a str)>,
@@ -33,7 +33,7 @@ struct Asked<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thing {
-    /// Only a direction was said: a host.
+    /// Only a direction: a host.
     Default,
     Host,
     Net,
@@ -42,8 +42,8 @@ enum Thing {
     Protocol,
 }
 
-/// What stands between two joins: a test, with what a word behind it is to be; or a number that is
-/// not compared.
+/// The part between two joins: a test, with the meaning of a next value; or a number that is not
+/// compared.
 enum Part<'a> {
     Tree(Tree, Option<Asked<'a>>),
     Number(Value),

@@ -13,13 +13,13 @@ pub(super) const ASIDE_VLAN_PRESENT: u32 = ASIDE + 48;
 
 const SCRATCH_WORDS: usize = 16;
 
-/// What the program returns for a frame of a file: the bytes to take of it, 0 for none.
-/// `original_len` is its length on the wire.
+/// The program's result for a frame of a file: the bytes to take of it, 0 for none. `original_len`
+/// is its length on the wire.
 pub fn run(program: &[Instruction], frame: &[u8], original_len: u32) -> u32 {
     run_live(program, frame, original_len, None)
 }
 
-/// The same for a frame whose outer VLAN tag (priority and ID) the kernel has taken out.
+/// Like [`run`], for a frame whose outer VLAN tag (priority and ID) the kernel has removed.
 pub fn run_live(
     program: &[Instruction],
     frame: &[u8],

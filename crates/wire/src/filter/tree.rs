@@ -1,7 +1,6 @@
-//! What a filter asks of a frame, without words.
+//! The tests of a filter, parsed.
 
-/// Tests joined. `Joined` holds what stands beside one another without parentheses: it binds from
-/// the left.
+/// Joined tests. `Joined` has tests that are joined without parentheses: it binds from the left.
 #[derive(Debug)]
 pub(super) enum Tree {
     Test(Test),

@@ -15,7 +15,7 @@ pub(super) struct Word {
     pub kind: Kind,
 }
 
-/// What kind of word.
+/// The kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     /// `80`, `0x50`, `0120`.

@@ -11,10 +11,10 @@ use crate::packet::{Fragment, Packet};
 /// Most bytes of a datagram's payload.
 const PAYLOAD_BYTES_MAX: u32 = 65_535;
 
-/// What a datagram is charged beside its bytes: table and queue entries with their slack.
+/// The cost of a datagram except its bytes: table and queue entries with their slack.
 pub(super) const DATAGRAM_COST: usize = 3 * size_of::<Datagram>() + 4 * size_of::<Queued>();
 
-/// What a piece is charged beside its bytes: its share of a B-tree node, half full.
+/// The cost of a piece except its bytes: its share of a B-tree node, half full.
 const PIECE_COST: usize = 2 * size_of::<(u32, Piece)>();
 
 #[derive(Debug)]
@@ -25,27 +25,27 @@ pub(super) struct Datagram {
     pub(super) seen: Packet,
     /// The packet at offset 0.
     pub(super) first: Option<Packet>,
-    /// Bytes in the order they came; `pieces` says where they belong.
+    /// Bytes in order of arrival; `pieces` has their places.
     bytes: Vec<u8>,
     /// By offset in the payload.
     pieces: BTreeMap<u32, Piece>,
     /// Bytes of payload that are there: the sum of `pieces`.
     pub(super) present: u32,
-    /// Where the last fragment ends, once seen.
+    /// The end of the last fragment, once seen.
     total: Option<u32>,
     pub(super) held: Vec<Held>,
     /// Given up; kept for its ports.
     dead: bool,
 }
 
-/// Where in `Datagram::bytes` a run of bytes is.
+/// The place of a run of bytes in `Datagram::bytes`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     at: u32,
     len: u32,
 }
 
-/// What a fragment did to its datagram.
+/// The effect of a fragment on its datagram.
 pub(super) enum Added {
     Duplicate,
     New { overlap: bool },
@@ -67,7 +67,7 @@ impl Datagram {
         }
     }
 
-    /// What it is charged.
+    /// The charged cost.
     pub(super) fn cost(&self) -> usize {
         DATAGRAM_COST
             + self.bytes.capacity()
@@ -162,7 +162,7 @@ impl Datagram {
         before.into_iter().chain(self.pieces.range(start..end)).map(|(from, piece)| (*from, *piece))
     }
 
-    /// True when `data`, all of which is covered from `start` on, says what is there already.
+    /// True when `data`, all of which is covered from `start` on, repeats the bytes there.
     fn has_bytes(&self, start: u32, data: &[u8]) -> bool {
         let end = start + data.len() as u32;
         self.covering(start, end).all(|(from, piece)| {

@@ -31,7 +31,7 @@ pub(super) fn plain_v4(frame: &[u8], span: Span, scope: Scope) -> Option<Packet>
     transport::plain(frame, ip)
 }
 
-/// The same for IPv6, whose extension headers are not plain.
+/// Like [`plain_v4`], for IPv6, whose extension headers are not plain.
 #[inline(always)]
 pub(super) fn plain_v6(frame: &[u8], span: Span, scope: Scope) -> Option<Packet> {
     let nest = Nest { scope, ..Nest::of(()) };
@@ -136,7 +136,7 @@ fn v6_header<S: Seen>(bytes: &[u8], span: Span, nest: Nest<S>) -> Result<Ip, Ski
     })
 }
 
-/// Reads IPv4 or IPv6, whichever the first nibble says.
+/// Reads IPv4 or IPv6, by the first nibble.
 pub(super) fn any<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame).first() {
         None => Err(Skip::IpTruncated),
@@ -146,8 +146,8 @@ pub(super) fn any<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Pa
     }
 }
 
-/// Reads what an IP packet carries: extension headers, then the transport or a tunnel. `packet`
-/// says the addresses, and its payload is the IP payload, not fragmented.
+/// Reads the content of an IP packet: extension headers, then the transport or a tunnel. `packet`
+/// has the addresses, and its payload is the IP payload, not fragmented.
 #[inline(never)]
 pub(super) fn payload<S: Seen>(
     frame: &[u8],

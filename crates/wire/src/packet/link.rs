@@ -59,7 +59,7 @@ pub(super) fn ethernet<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Resu
     typed(frame, span.skip(ETHERNET_BYTES, Skip::LinkTruncated)?, kind, nest)
 }
 
-/// What an EtherType announces.
+/// Reads the layer of an EtherType.
 pub(super) fn typed<S: Seen>(
     frame: &[u8],
     span: Span,
@@ -100,7 +100,7 @@ fn llc<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip>
     }
 }
 
-/// BSD loopback: an address family in the byte order of whoever captured.
+/// BSD loopback: an address family in the byte order of the capturing machine.
 fn loopback<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let raw: &[u8; 4] = span.bytes(frame).first_chunk().ok_or(Skip::LinkTruncated)?;
     let span = span.skip(4, Skip::LinkTruncated)?;
@@ -112,7 +112,7 @@ fn loopback<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, 
     }
 }
 
-/// PPP with or without HDLC address and control, or Cisco HDLC, which the first byte tells.
+/// PPP with or without HDLC address and control, or Cisco HDLC, by the first byte.
 pub(super) fn hdlc<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame) {
         [0xff, 0x03, ..] => ppp(frame, span.skip(2, Skip::LinkTruncated)?, nest),
@@ -168,9 +168,9 @@ fn sll<S: Seen>(
     typed(frame, inside, protocol, nest)
 }
 
-/// An MPLS label stack (RFC 3032). Nothing in it says what follows the last label: IP shows by its
-/// version, an Ethernet pseudowire by an EtherType at the right place, with a control word
-/// (RFC 4448, first nibble 0) or without.
+/// An MPLS label stack (RFC 3032). No field states what follows the last label: IP shows by its
+/// version, an Ethernet pseudowire by an EtherType at the right place, with a control word (RFC
+/// 4448, first nibble 0) or without.
 pub(super) fn mpls<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let (mut span, mut nest) = (span, nest);
     loop {
@@ -193,8 +193,8 @@ pub(super) fn mpls<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<P
     }
 }
 
-/// True when an IPv4 header with a sound checksum is here. It settles what 8.0.0.0/16 leaves open:
-/// that source address stands where Ethernet would have the EtherType of IPv4.
+/// True for an IPv4 header with a valid checksum. It decides about 8.0.0.0/16, which is ambiguous:
+/// that source address is where Ethernet would have the EtherType of IPv4.
 fn has_v4_checksum(bytes: &[u8]) -> bool {
     let Some(first) = bytes.first() else { return false };
     let Some(header) = bytes.get(..usize::from(first & 15) * 4) else { return false };

@@ -1,13 +1,12 @@
 //! All addresses of a frame: those of each IP header on the way to the innermost packet, outer and
 //! inner, and those in ARP.
 //!
-//! The walk is [`super::decode`]'s own, which is told at each IP header what stands there. It
-//! differs from it where only a packet that is whole counts:
-//! * An address counts where it was captured, whatever the lengths in its header say and whatever
-//!   is behind it.
-//! * What a first fragment has of a tunnel counts.
-//! * The header that an ICMP error quotes counts, and what is in that packet.
-//! * ARP and RARP count where they are about IPv4.
+//! The walk is [`super::decode`]'s own, which calls a function at each IP header. It differs where
+//! that accepts only a whole packet:
+//! * An address counts if it was captured, whatever lengths its header has and whatever follows.
+//! * The part of a tunnel in a first fragment counts.
+//! * The header that an ICMP error quotes counts, and the packet in it.
+//! * ARP and RARP count if they are about IPv4.
 
 use std::cell::RefCell;
 
@@ -36,7 +35,7 @@ impl Seen for &RefCell<&mut dyn FnMut(Addr)> {
     const LOOKS: bool = true;
 
     fn address(self, addr: Addr) {
-        // Nothing that is called from here walks a frame: it is never lent twice.
+        // No code called from here walks a frame: it is never borrowed twice.
         if let Ok(mut visit) = self.try_borrow_mut() {
             visit(addr);
         }
@@ -48,12 +47,12 @@ impl Seen for &RefCell<&mut dyn FnMut(Addr)> {
 /// that it finds are among them.
 pub fn addresses(link_type: u16, frame: &[u8], visit: &mut dyn FnMut(Addr)) {
     let frame = &frame[..frame.len().min(FRAME_BYTES_MAX)];
-    // What the frame is does not matter here.
+    // The result of decoding is not needed.
     let _ = link::decode(link_type, frame, &RefCell::new(visit));
 }
 
-/// The same for the payload of a datagram that was put together of fragments, whose own header
-/// `outer` has; see [`super::decode_payload`].
+/// The same for the payload of a reassembled datagram, whose own header is in `outer`; see
+/// [`super::decode_payload`].
 pub fn addresses_of_payload(outer: &Packet, payload: &[u8], visit: &mut dyn FnMut(Addr)) {
     let payload = &payload[..payload.len().min(FRAME_BYTES_MAX)];
     let len = payload.len() as u32;

@@ -1,8 +1,8 @@
 //! Transport headers: TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792, RFC 4443).
 //!
 //! Each function reads the header at the IP payload, fills its fields in, and moves the payload
-//! behind it. [`plain`] does so for what nearly all packets are; [`read`] decides all cases, and
-//! the same where both can.
+//! after it. [`plain`] does so for nearly all packets; [`read`] decides all cases, with the same
+//! result for those.
 
 use super::{Ip, Packet, Skip, Span, tunnel};
 use crate::read::{u8_at, u16_at, u32_at};
@@ -19,8 +19,8 @@ const SCTP_BYTES: usize = 12;
 /// Type, code, checksum, and the four bytes whose meaning the type decides.
 const ICMP_BYTES: usize = 8;
 
-/// The packet of a TCP or UDP header that is there as a whole and in order, and that can't be a
-/// tunnel's; what is anything else, [`read`] says.
+/// The packet of a TCP or UDP header that is whole and valid, and that cannot be a tunnel's;
+/// [`read`] decides all others.
 #[inline(always)]
 pub(super) fn plain(frame: &[u8], ip: Ip) -> Option<Packet> {
     match ip.protocol {

@@ -1,7 +1,7 @@
 //! Tunnels: IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U, Teredo, L2TP version 2, MPLS in UDP.
 //!
-//! None of this is on the hot path. By rule 1 of [`super`], whatever is not a whole packet inside
-//! leaves the packet around it as the answer, so the errors made here never reach a caller.
+//! None of this is on the hot path. By rule 1 of [`super`], anything but a whole inner packet
+//! leaves the outer packet as the result, so the errors made here never reach a caller.
 
 use super::{Nest, Packet, Seen, Skip, Span, Tunnel, ip, link};
 use crate::read::{u8_at, u16_at, u32_at};
@@ -33,8 +33,8 @@ const GTP_EXTENSIONS_MAX: usize = 16;
 
 /// True when the ports of a UDP packet may mean a tunnel.
 ///
-/// VXLAN, Geneve, GRE and MPLS spread flows over source ports, so only the destination tells;
-/// GTP-U, Teredo and L2TP answer from the well-known port.
+/// VXLAN, Geneve, GRE and MPLS spread flows over source ports, so only the destination is checked;
+/// GTP-U, Teredo and L2TP respond from the well-known port.
 #[inline(always)]
 pub(super) fn is_udp_port(src_port: u16, dst_port: u16) -> bool {
     matches!(
@@ -119,7 +119,7 @@ fn gre<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip>
     }
     match protocol {
         GRE_PPP => link::hdlc(frame, inside, nest.enter(Tunnel::Gre)?),
-        // Type I has no header of its own, and no sequence number in GRE tells it from type II.
+        // Type I has no header of its own, and has no sequence number in GRE, as type II has.
         GRE_ERSPAN if flags & SEQUENCE == 0 => {
             link::ethernet(frame, inside, nest.enter(Tunnel::Erspan)?)
         }
@@ -157,7 +157,7 @@ fn vxlan<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Ski
     }
 }
 
-/// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe-13), version 0: a field says what follows.
+/// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe-13), version 0: a field states the next protocol.
 fn vxlan_gpe<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     const VERSION: u8 = 0x30;
     const INSTANCE: u8 = 0x08;

@@ -9,8 +9,8 @@ const ACK_ECN: u64 = 0x03;
 const CRYPTO: u64 = 0x06;
 const CONNECTION_CLOSE: u64 = 0x1c;
 
-/// Calls `take` with the offset and the data of each CRYPTO frame, until it says false. True when
-/// all frames could be read and `take` never said false.
+/// Calls `take` with the offset and the data of each CRYPTO frame, until it returns false. True if
+/// all frames could be read and `take` never returned false.
 pub(super) fn for_each_crypto(
     mut payload: &[u8],
     mut take: impl FnMut(u64, &[u8]) -> bool,
@@ -32,7 +32,7 @@ pub(super) fn for_each_crypto(
 }
 
 /// The same for Google's versions, whose CRYPTO frame has another number and whose ACK frame has
-/// another form. Reading ends at a frame that is none of these; true unless `take` said false.
+/// another form. Reading ends at a frame of another type; true unless `take` returned false.
 pub(super) fn for_each_google_crypto(
     mut payload: &[u8],
     mut take: impl FnMut(u64, &[u8]) -> bool,

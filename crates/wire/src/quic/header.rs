@@ -76,7 +76,7 @@ pub(super) struct Header<'a> {
     pub(super) version: Version,
     pub(super) kind: Kind,
     pub(super) destination_id: &'a [u8],
-    /// Where in the packet the packet number begins.
+    /// Offset of the packet number in the packet.
     pub(super) packet_number_at: usize,
     /// Bytes of the packet with its header; what follows is the next packet.
     pub(super) packet_bytes: usize,
@@ -123,7 +123,7 @@ fn connection_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if length > CONNECTION_ID_BYTES_MAX { None } else { rest.split_at_checked(length) }
 }
 
-/// A variable-length integer, and what follows it. Its first two bits tell the length.
+/// A variable-length integer, and the bytes after it. Its first two bits state the length.
 #[inline]
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&first, _) = bytes.split_first()?;

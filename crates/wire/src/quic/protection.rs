@@ -63,9 +63,9 @@ impl std::fmt::Debug for Keys {
 
 /// A packet without its protection.
 pub(super) struct Opened {
-    /// Header and payload; the tag is gone.
+    /// Header and payload, without the tag.
     pub(super) packet: Vec<u8>,
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub(super) payload_at: usize,
 }
 

@@ -300,7 +300,7 @@ fn retry() {
     assert_eq!(name(&assembler.push(&first)), Some(NAME));
 }
 
-/// Headers whose lengths do not fit, and packets that are no Initial, are told apart without a key.
+/// Headers with wrong lengths, and packets that are no Initial, are recognized without a key.
 #[test]
 fn headers() {
     let packet = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &[1]);

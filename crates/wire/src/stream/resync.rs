@@ -4,10 +4,9 @@
 //! are missing, the place of the next length is unknown. Senders usually begin a segment with a
 //! length, so the first offset tried is 0; then each following one is, up to [`SCAN_BYTES_MAX`].
 //!
-//! What is found is *plausible*, not proven: a parser still has to agree. The test therefore asks
-//! for much: a question that ends inside the message, counts that the length can hold, flags that
-//! are in use, and, where there are more bytes after the message, that they begin a message as
-//! well.
+//! A place found is *plausible*, not proven: a parser must still accept it. So the test is strict:
+//! a question that ends inside the message, counts that fit the length, flags in use, and, if there
+//! are bytes after the message, that they begin a message as well.
 
 use crate::read::{slice_at, u8_at, u16_at};
 
@@ -23,8 +22,8 @@ const QUESTION_BYTES_MIN: usize = 5;
 /// A record of the root without data: name, type, class, TTL, length.
 const RECORD_BYTES_MIN: usize = 11;
 
-/// Where in `bytes` (the first bytes after a hole) a DNS message with its two-byte length
-/// plausibly begins.
+/// The offset in `bytes` (the first bytes after a hole) at which a DNS message with its two-byte
+/// length plausibly begins.
 pub fn dns_resync(bytes: &[u8]) -> Option<usize> {
     let last = bytes.len().min(SCAN_BYTES_MAX);
     (0..last).find(|&offset| begins_message(&bytes[offset..]))
@@ -36,7 +35,7 @@ fn begins_message(framed: &[u8]) -> bool {
     if !is_plausible_header(message, length) || !holds_question(message, length) {
         return false;
     }
-    // The header that follows must be plausible as well, if enough of it is here to tell.
+    // The next header must be plausible as well, if enough of it is here.
     let after = framed.get(2 + length..).unwrap_or_default();
     match (u16_at(after, 0), after.get(2..)) {
         (Some(length), Some(next)) if next.len() >= HEADER_BYTES => {
@@ -69,8 +68,8 @@ fn is_plausible_header(message: &[u8], length: usize) -> bool {
         && HEADER_BYTES + QUESTION_BYTES_MIN + records * RECORD_BYTES_MIN <= length
 }
 
-/// True when the question's name, uncompressed as the first name of a message always is, ends with
-/// a type and a class in use, all inside `length`; or when `message` is cut before one can tell.
+/// True if the question's name, uncompressed as the first name of a message always is, ends with a
+/// type and a class in use, all inside `length`; or if `message` is cut before that can be decided.
 fn holds_question(message: &[u8], length: usize) -> bool {
     let mut offset = HEADER_BYTES;
     loop {
@@ -131,7 +130,7 @@ mod tests {
         assert_eq!(dns_resync(b""), None);
     }
 
-    /// Flags that nobody sends, classes that nobody uses, and names without end are no messages.
+    /// Flags and classes that are not in use, and names without end, are no messages.
     #[test]
     fn implausible_messages() {
         let sound = query(b"www.example.com");
@@ -146,7 +145,7 @@ mod tests {
         assert_eq!(dns_resync(&query(labels.as_bytes())), None, "259 bytes of name");
     }
 
-    /// A message whose follower is no message is not believed.
+    /// A message that is not followed by a message is not accepted.
     #[test]
     fn the_follower_counts() {
         let mut bytes = query(b"www.example.com");

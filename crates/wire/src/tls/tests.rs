@@ -62,7 +62,7 @@ fn spread_over_records() {
     assert_eq!(client_hello(&empty_between), Hello::Malformed);
 }
 
-/// Where a capture cuts the hello, a name before the cut is found, and none after it.
+/// If a capture cuts the hello, a name before the cut is found, and none after it.
 #[test]
 fn cut_hello() {
     let name = b"www.Example.com";
@@ -82,7 +82,7 @@ fn cut_hello() {
     }
 }
 
-/// What is no client of TLS is told by its first bytes.
+/// A stream that is no TLS client is recognized by its first bytes.
 #[test]
 fn not_tls() {
     for bytes in [
@@ -120,7 +120,7 @@ fn contradictions() {
     let mut trailing = message(&[sni(&[(0, b"a.example")])]);
     trailing.push(0);
     trailing[3] += 1;
-    // The length of all extensions says more than there is; the extensions are sound.
+    // The length of all extensions exceeds the bytes; the extensions are valid.
     let mut block_length = message(&[sni(&[(0, b"a.example")])]);
     block_length[48] += 1;
     let mut old_version = message(&[]);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use larder_bench::net::load::{Load, LoadOptions, Question};
 use larder_io::epoll::{Events, Interest, Poller};
 use larder_io::xdp;
-use larder_wire::frame::{self, Letter};
+use larder_wire::udp_frame::{self, FrameAddresses};
 
 use super::Result;
 
@@ -27,7 +27,7 @@ const SLOT_BITS: u32 = 10;
 /// An interface to ask by.
 pub struct Frames {
     queues: Vec<xdp::Queue>,
-    letter: Letter,
+    ends: FrameAddresses,
 }
 
 impl Frames {
@@ -38,7 +38,10 @@ impl Frames {
             xdp::Options { interface: &interface, targets: &[from], frame_bytes_max: 1500 };
         let queues = xdp::open(&options)?;
         let (peer_mac, local_mac) = (neighbour(server)?, interface.mac);
-        Ok(Frames { queues, letter: Letter { peer: server, local: from, peer_mac, local_mac } })
+        Ok(Frames {
+            queues,
+            ends: FrameAddresses { peer: server, local: from, peer_mac, local_mac },
+        })
     }
 
     /// Loads the server.
@@ -48,7 +51,7 @@ impl Frames {
         mut ask: impl FnMut(u16, &mut [u8]) -> Option<Question>,
         mut check: impl FnMut(u64, &[u8]) -> bool,
     ) -> Result<Load> {
-        let letter = self.letter;
+        let ends = self.ends;
         let queue = self.queues.first_mut().ok_or("no queue")?;
         let (poller, mut events) = (Poller::new()?, Events::new(1));
         poller.add(&queue.receiver, 0, Interest::READ)?;
@@ -65,7 +68,7 @@ impl Frames {
             now_ns = start.elapsed().as_nanos() as u64;
             let received = queue.receiver.recv();
             for octets in queue.receiver.frames() {
-                let Ok((_, answer)) = frame::read(octets) else {
+                let Ok((_, answer)) = udp_frame::read(octets) else {
                     found.wrong += 1;
                     continue;
                 };
@@ -98,8 +101,8 @@ impl Frames {
                 let slot = &mut slots[usize::from(number)];
                 let id = slot.id.wrapping_add(1 << SLOT_BITS);
                 let Some(frame) = queue.sender.slot() else { break };
-                let Some(asked) = ask(id, &mut frame[letter.headers_bytes()..]) else { break };
-                let length = letter.seal(asked.length, frame).ok_or("a question fits")?;
+                let Some(asked) = ask(id, &mut frame[ends.headers_bytes()..]) else { break };
+                let length = ends.seal(asked.length, frame).ok_or("a question fits")?;
                 queue.sender.commit(length);
                 free.pop();
                 found.asked += 1;

@@ -13,7 +13,7 @@ use larder_settings::exit::{DONE, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
-use larder_wire::frame::{HEADERS_V4, Letter};
+use larder_wire::udp_frame::{FrameAddresses, HEADERS_V4};
 
 use super::printer::Format;
 
@@ -160,14 +160,14 @@ fn frames(flows: usize, size: usize) -> Vec<Vec<u8>> {
 fn frame(from: SocketAddr, to: SocketAddr, size: usize, message: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; size.max(HEADERS_V4 + message.len())];
     frame[HEADERS_V4..][..message.len()].copy_from_slice(message);
-    let letter = Letter {
+    let ends = FrameAddresses {
         peer: to,
         local: from,
         peer_mac: [2, 0, 0, 0, 0, 1],
         local_mac: [2, 0, 0, 0, 0, 2],
     };
     let message_bytes = frame.len() - HEADERS_V4;
-    let sealed = letter.seal(message_bytes, &mut frame);
+    let sealed = ends.seal(message_bytes, &mut frame);
     debug_assert_eq!(sealed, Some(frame.len()));
     frame
 }

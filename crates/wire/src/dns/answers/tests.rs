@@ -1,5 +1,5 @@
-//! What answers teach, and what they must not. The messages are put together by hand here, so
-//! that order, compression and damage are in plain sight.
+//! What is extracted from responses, and what must not be. The messages are built by hand here, so
+//! that order, compression and damage are visible.
 
 use super::super::name::steps;
 use super::super::{HEADER_BYTES, LABELS_MAX, POINTERS_MAX};
@@ -122,7 +122,7 @@ fn any_order() {
     );
 }
 
-/// An answer about somebody else teaches nothing: this is how a name is forged.
+/// A record about another name is ignored: otherwise names could be forged.
 #[test]
 fn unrelated_records() {
     let bytes = Builder::response()
@@ -279,7 +279,7 @@ fn not_answers() {
     }
 }
 
-/// An answer to two questions teaches nothing, and says why.
+/// Nothing is extracted from a response to two questions, and the error says why.
 #[test]
 fn two_questions() {
     let bytes = Builder::response().ask("a.test", 1).ask("a.test", 1).a("a.test", 60, 1).0;
@@ -289,8 +289,8 @@ fn two_questions() {
     assert!(out.is_empty());
 }
 
-/// Each prefix of an answer gives the facts of the records that it holds whole, and says that it
-/// was cut.
+/// Each prefix of a response gives the facts of the whole records in it, and the error that it was
+/// cut.
 #[test]
 fn cut_answers() {
     let bytes = Builder::response()
@@ -313,7 +313,7 @@ fn cut_answers() {
     assert_eq!(facts_seen, whole.len() - 1);
 }
 
-/// A record with impossible data is left out; those after it still count, and the error is told.
+/// A record with impossible data is skipped; those after it still count, and the error is returned.
 #[test]
 fn damaged_record() {
     let bytes = Builder::response()
@@ -327,8 +327,8 @@ fn damaged_record() {
     assert_eq!(told(&out), ["a.test 192.0.2.2 60"]);
 }
 
-/// Multicast DNS: each record names its own owner, in answer and additional section; the flush
-/// bit is no part of the class, and only names below `local` are believed.
+/// Multicast DNS: each record names its own owner, in answer and additional section; the flush bit
+/// is no part of the class, and only names below `local` are trusted.
 #[test]
 fn multicast() {
     let flush = class::IN | class::MDNS_TOP_BIT;
@@ -339,8 +339,8 @@ fn multicast() {
         .a("bank.test", 120, 8)
         .raw(&wire("printer.local"), rtype::A, class::IN, 0, &[192, 0, 2, 9])
         .0;
-    // The last record goes to the additional section, one that nobody vouches for stands before
-    // it in the authority section.
+    // The last record goes to the additional section; an unrelated one is before it in the
+    // authority section.
     let last = bytes.split_off(bytes.len() - wire("printer.local").len() - 14);
     let doubtful = Builder::response().a("mine.local", 120, 10).0;
     bytes.extend(&doubtful[HEADER_BYTES..]);
@@ -359,7 +359,7 @@ fn multicast() {
     assert!(run(&bytes, extract_mdns).is_empty(), "a query teaches nothing");
 }
 
-/// What exceeds a bound is counted, and the rest is kept.
+/// What exceeds a bound is counted, and the rest stays.
 #[test]
 fn bounds() {
     let mut names = Builder::response().ask("a.test", rtype::A);

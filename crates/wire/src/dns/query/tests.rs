@@ -101,7 +101,7 @@ fn every_length() {
     }
 }
 
-/// What is no question gets the answer that it should have, or none.
+/// A message that is no query gets the right response, or none.
 #[test]
 fn refusals() {
     let good = message([1, 0], [1, 0, 0, 0], &[QUESTION]);
@@ -183,8 +183,8 @@ fn room_over_udp() {
     }
 }
 
-/// A refusal repeats ID, operation, RD, CD and the question as it came; says BADVERS in OPT, with
-/// DO as it came; and needs its room.
+/// A refusal repeats ID, operation, RD, CD and the question; has BADVERS in OPT, with the same DO;
+/// and needs its room.
 #[test]
 fn refusals_are_written() {
     let written = |bytes: &[u8]| {

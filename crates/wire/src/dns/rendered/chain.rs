@@ -1,14 +1,14 @@
 //! Which records of an answer section belong to the question: the aliases from the name asked on,
 //! and what is asked for at their end.
 //!
-//! An alias is a CNAME of the last name so far, or a DNAME above it (RFC 6672), whichever stands
-//! first; what a DNAME makes of a name holds also where the CNAME that should stand beside it
-//! (section 3.1) says otherwise. Who asks for CNAME or for everything is not led on (RFC 1034,
-//! section 3.6.2).
+//! An alias is a CNAME of the last name so far, or a DNAME above it (RFC 6672), the first of both;
+//! the name derived from a DNAME is used even if the CNAME that comes with it (section 3.1)
+//! differs. A query for CNAME or ANY ends the chain at once (RFC 1034, section 3.6.2).
 //!
-//! What belongs, as unbound's scrubber has it (its names must come in order; ours come in any):
+//! Records of the chain, as in unbound's scrubber (which requires names in order; here they may
+//! have any order):
 //! * an alias that leads from one name of the chain to the next, and a DNAME above one of them;
-//! * records of the type asked for, at the last name;
+//! * records of the query type, at the last name;
 //! * signatures at these names, if they are wanted.
 //!
 //! Bounds: [`ALIASES_MAX`] aliases are followed, and [`ALIAS_RECORDS_MAX`] records looked at for
@@ -33,14 +33,14 @@ pub(super) struct Chain {
     len: usize,
     /// Of each name but the last, where the alias stands that leads on.
     links: Vec<usize>,
-    /// Where a pointer leads that is the last name: mostly what was asked for is owned by one.
+    /// The target of a pointer that is the last name: mostly the owner of the queried data.
     data_pointer: Option<usize>,
     name: NameBuf,
     qtype: u16,
     qclass: u16,
 }
 
-/// Where a record of the answer section belongs.
+/// The place of a record of the answer section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// The first name of the chain that it concerns; answers are in this order.
@@ -117,12 +117,12 @@ impl Chain {
         record.class == self.qclass || self.qclass == class::ANY
     }
 
-    /// Goes on to the next name, if this alias leads there.
+    /// Continues with the next name, if this alias leads there.
     fn extend(&mut self, message: &Message<'_>, record: &Record) -> Result<(), Unfit> {
         self.read_first(message)?;
         message.read_name(record.owner_offset, &mut self.name)?;
         let (last, owner) = (self.names[self.len - 1].as_bytes(), self.name.as_bytes());
-        // Who asks for the DNAME itself has it at its owner; below it he is led on.
+        // A query for DNAME gets it at its owner; for a name below, the chain continues.
         let leads_on = match record.rtype {
             rtype::CNAME => last == owner,
             _ => labels_below(last, owner).is_some(),
@@ -142,7 +142,7 @@ impl Chain {
             let (known, rest) = self.names.split_at_mut(len);
             let (owner, target) = (self.name.as_bytes(), target_name.as_bytes());
             if !substitute(known[len - 1].as_bytes(), owner, target, &mut rest[0]) {
-                // The answer says YXDOMAIN then.
+                // The response has YXDOMAIN then.
                 return Ok(());
             }
             self.data_pointer = None;

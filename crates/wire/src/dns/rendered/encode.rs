@@ -1,10 +1,10 @@
-//! Writing a message anew, where its records cannot stay where they stood.
+//! Encodes a message again, if its records cannot stay at their places.
 //!
-//! Names are compressed against all that was written before (RFC 1035, section 4.1.4), whatever
-//! their case: owners, and within data those types that may be (RFC 3597, section 4). The places of
-//! names are kept in a small table by the hash of what begins there. A full table, or a hash that
-//! meets another, costs bytes of the message, never its meaning: a pointer is written only after
-//! what it leads to was compared.
+//! Names are compressed with all names written before (RFC 1035, section 4.1.4), whatever their
+//! case: owners, and names in the data of types that allow it (RFC 3597, section 4). The places of
+//! names are in a small table by the hash of their suffixes. A full table, or a collision, costs
+//! bytes of the message, never its meaning: a pointer is written only after its target was
+//! compared.
 //!
 //! Bounds: 2 KiB, and for each name its own bytes and 127 looks into the table at most.
 
@@ -22,7 +22,7 @@ const PROBES: usize = 4;
 /// Pointers lead no further.
 const POINTER_MAX: usize = 0x3fff;
 
-/// Where a name begins in the message, and the hash of it; place 0 is nobody's.
+/// The place of a name in the message, and its hash; place 0 is unused.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     hash: u32,
@@ -144,7 +144,7 @@ impl Encoder {
 struct WireName {
     bytes: [u8; NAME_WIRE_BYTES_MAX],
     labels: usize,
-    /// Where each label begins with its byte of length; then where the root stands.
+    /// The place of each label's length byte; then that of the root.
     starts: [u8; LABELS_MAX + 1],
     /// Of what begins with each label, in lower case.
     hashes: [u32; LABELS_MAX],
@@ -182,7 +182,7 @@ impl WireName {
             for &byte in &self.bytes[self.start(label)..self.start(label + 1)] {
                 hash = (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193);
             }
-            // The low bits choose the slot; the product leaves the high ones better mixed.
+            // The low bits choose the slot; the product mixes the high ones better.
             hash ^= hash >> 15;
             self.hashes[label] = hash;
         }

@@ -93,7 +93,7 @@ fn asked(question: &[u8], dnssec_ok: bool) -> Asked<'_> {
     Asked { question, is_case_random: false, dnssec_ok }
 }
 
-/// What is stored, at second 1000.
+/// The stored bytes, at second 1000.
 fn rendered(message: &[u8], asked: &Asked<'_>, rules: &Rules) -> Result<(Facts, Vec<u8>), Unfit> {
     let mut renderer = Renderer::new();
     let outcome = renderer.render(message, asked, 1000, rules);
@@ -161,8 +161,8 @@ fn facts(question: &[u8], rcode: u8, sections: [Records; 3], rules: &Rules) -> F
     rendered(&message, &asked(question, false), rules).expect("an answer").0
 }
 
-/// One answer byte by byte, as a resolver sends it and as a client gets it 20 seconds later, who
-/// wrote the name in another case and speaks EDNS.
+/// One response byte by byte, as a resolver sends it and as a client with EDNS, which wrote the
+/// name in another case, gets it 20 seconds later.
 #[test]
 fn golden() {
     #[rustfmt::skip]
@@ -220,8 +220,8 @@ fn golden() {
     assert_eq!(answer, expected.concat());
 }
 
-/// What is no response to the question asked is passed by, whatever else it holds; what is one and
-/// cannot be read is damaged; one that was cut says so first.
+/// A message that is no response to the query is ignored, whatever its content; a response that
+/// cannot be read is damaged; truncation is reported first.
 #[test]
 fn what_answers_the_question() {
     let question = question("www.test", rtype::A);
@@ -261,8 +261,8 @@ fn what_answers_the_question() {
     assert_eq!(rendered(&other_case, &random, &RULES).err(), Some(Unfit::OtherCase));
 }
 
-/// A server that fails may leave the question out; what is stored has it nevertheless, and nothing
-/// else. That there is no data, or no such name, cannot be said so.
+/// A server that fails may leave the question out; the stored response has it, and nothing else. No
+/// data or no such name cannot be stated without a question.
 #[test]
 fn errors_without_a_question() {
     let asks = question("www.test", rtype::A);
@@ -283,8 +283,8 @@ fn errors_without_a_question() {
     }
 }
 
-/// What the answer is taken for, and how long it may be kept: data, no data with its SOA, no such
-/// name, both behind aliases; and what says nothing for sure is not kept.
+/// The kind of a response, and its lifetime in the cache: data, no data with its SOA, no such name,
+/// both after aliases; an inconclusive one is not cached.
 #[test]
 fn kinds() {
     let asks = question("www.test", rtype::A);
@@ -307,13 +307,13 @@ fn kinds() {
         (3, vec![], vec![soa("test", 90, 80)], (Kind::NoName, 80, 0)),
         (3, vec![alias()], vec![soa("test", 900, 800)], (Kind::NoName, 100, 1)),
         (3, vec![], vec![], (Kind::NoName, 0, 0)),
-        // A referral, one upwards, aliases that nobody followed, nothing.
+        // A referral, one upwards, aliases that are not followed, nothing.
         (0, vec![], vec![ns()], (Kind::Inconclusive, 0, 0)),
         (0, vec![], vec![record("", rtype::NS, 50, &name("a.test"))], (Kind::Inconclusive, 0, 0)),
         (0, vec![alias()], vec![], (Kind::Inconclusive, 0, 1)),
         (0, vec![alias()], vec![ns()], (Kind::Inconclusive, 0, 1)),
         (0, vec![], vec![], (Kind::Inconclusive, 0, 0)),
-        // The SOA of a zone that the name is not in says nothing of it.
+        // The SOA of a zone that does not have the name says nothing about it.
         (0, vec![], vec![soa("w.test", 90, 80)], (Kind::Inconclusive, 0, 0)),
         (0, vec![], vec![soa("x.www.test", 90, 80)], (Kind::Inconclusive, 0, 0)),
         (3, vec![], vec![soa("other", 90, 80)], (Kind::NoName, 0, 0)),
@@ -334,7 +334,7 @@ fn kinds() {
     }
 }
 
-/// Who asks for aliases, or for everything, gets what the name itself has.
+/// A query for aliases, or for ANY, gets the records of the name itself.
 #[test]
 fn aliases_as_data() {
     for qtype in [rtype::CNAME, rtype::ANY] {
@@ -381,8 +381,8 @@ fn limits() {
     assert_eq!(negative(0x8000_0000, 50), (50, vec![50]));
 }
 
-/// TTLs run down second by second and never below 0; an answer served stale says what the caller
-/// wants where the time is over; a clock that went back ages nothing.
+/// TTLs count down to 0; an expired response served stale has the caller's TTL; a clock that goes
+/// back ages nothing.
 #[test]
 fn ageing() {
     let asks = question("www.test", rtype::A);
@@ -497,7 +497,7 @@ fn long_chains() {
     let answers: Records = (0..17).map(|at| link(at, at + 1)).collect();
     assert_eq!(outcome(answers), Err(Unfit::AliasChain));
     assert_eq!(outcome(vec![link(0, 0)]), Err(Unfit::AliasChain));
-    // A DNAME that leads on what it made has no end, whatever stands beside it.
+    // A DNAME that applies to its own result has no end, whatever other records there are.
     let endless = record("test", rtype::DNAME, 60, &name("a.test"));
     for beside in [link(0, 5), link(3, 4)] {
         assert_eq!(outcome(vec![endless.clone(), beside]), Err(Unfit::AliasChain));
@@ -540,7 +540,7 @@ fn dnssec_only_for_who_asks() {
     assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[6, 7, 8]));
     let rest = without(&message, &[1, 3, 4, 5, 6, 7, 8]);
     assert_eq!(answered(&asks, &message, false, &minimal), rest);
-    // What says that there is no data is not cut by it.
+    // A response without data is not cut by it.
     let negative = [vec![], vec![soa("test", 60, 60), nsec("www.test"), rrsig("test", 6)], vec![]];
     let message = response(&asks, 0, negative);
     assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[]));
@@ -577,7 +577,7 @@ fn between_neighbours() {
     assert_eq!(answer[3] & 15, 2, "the upstream's trouble with us is a failure");
 }
 
-/// A code beyond the header's four bits reaches who speaks EDNS; to others it is SERVFAIL.
+/// A code beyond the header's four bits reaches clients with EDNS; others get SERVFAIL.
 #[test]
 fn wide_codes() {
     let asks = question("www.test", rtype::A);
@@ -590,8 +590,8 @@ fn wide_codes() {
     assert_eq!((answer[3] & 15, answer[answer.len() - 6]), (9, 2));
 }
 
-/// AD reaches who asked for it by AD or DO, if it was set and is believed; AA, TC, Z and other
-/// flags of the upstream reach nobody.
+/// AD is sent to clients that set AD or DO, if the upstream set it and is trusted; AA, TC, Z and
+/// other flags of the upstream are not sent.
 #[test]
 fn flags() {
     let asks = question("www.test", rtype::A);
@@ -618,9 +618,9 @@ fn flags() {
     }
 }
 
-/// An answer that is too long loses whole sets from its end: TC says so, but not where only
-/// additional records are missing, if it is no referral. OPT stays, options go last of all, and the
-/// room is never exceeded.
+/// A response that is too long loses whole sets from its end, and gets TC, except if only
+/// additional records are missing and it is no referral. OPT stays, options are dropped last, and
+/// the room is never exceeded.
 #[test]
 fn too_long() {
     let asks = question("www.test", rtype::MX);
@@ -666,7 +666,7 @@ fn too_long() {
     assert_eq!((shown(&answer).len(), answer[2] & 2), (1, 2));
 }
 
-/// What is stored answers its own question only, in any case.
+/// A stored response is written for its own query only, in any case.
 #[test]
 fn other_questions() {
     let asks = question("www.test", rtype::A);
@@ -686,8 +686,8 @@ fn other_questions() {
     }
 }
 
-/// Written anew, a message has every name that it had, shorter where one stood before in any case;
-/// names of types that must not be compressed are not, and none of the old pointers is left.
+/// A message that is encoded again has every name that it had, shorter if it occurred before in any
+/// case; names of types that must not be compressed are not, and none of the old pointers is left.
 #[test]
 fn written_anew() {
     let asks = question("www.test", rtype::ANY);
@@ -780,7 +780,8 @@ fn hostile_work() {
     assert!(taken < records * (121 + 2 * 20), "{taken} steps for {records} records");
 }
 
-/// What grows beyond a message when it is written anew is given up, before it has grown far.
+/// A response that grows beyond a message when it is encoded again is dropped before it has grown
+/// far.
 #[test]
 fn too_long_anew() {
     let asks = question("www.test", rtype::ANY);
@@ -849,8 +850,8 @@ fn reuse() {
     }
 }
 
-/// RFC 8020: what is known of a name that does not exist is told of the names below it, with its
-/// own SOA and the age of the answer, in the letters asked; and of no other name.
+/// RFC 8020: the denial of a name applies to the names below it, with its own SOA and the age of
+/// the response, in the spelling of the query; and to no other name.
 #[test]
 fn a_denied_name_denies_those_below() {
     let denied = question("nx.example", 1);
@@ -965,8 +966,8 @@ fn aliases_that_do_not_lead_on() {
     }
 }
 
-/// A name that leads through a TTL reads otherwise once the TTL has been written over: such a
-/// message is not copied but written anew, with the name as it was.
+/// A name that uses the bytes of a TTL changes when the TTL is overwritten: such a message is not
+/// copied but encoded again, with the original name.
 #[test]
 fn names_made_of_ttls() {
     let asked_for = question("a.example", 15);

@@ -6,20 +6,20 @@ use super::super::{HEADER_BYTES, Message, NameBuf, Record, Section, rtype, skip_
 use super::{AUTHENTIC_DATA, HEAD_BYTES, write_counts};
 use crate::read::{u16_at, u32_at};
 
-/// What a client is sent beside the answer.
+/// What a client gets in addition to the stored response.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply<'a> {
     /// Seconds, by the clock that [`Renderer::render`](super::Renderer::render) was given.
     pub now_s: u32,
     /// Bytes of the answer at most: [`Query::udp_bytes_max`], or 65,535 on a stream.
     pub bytes_max: usize,
-    /// What OPT says that we take over UDP, bytes.
+    /// Our UDP size in OPT, bytes.
     pub udp_bytes: u16,
     /// TTL of records whose time is over, seconds: 0, but where an answer is served though it is
     /// stale (RFC 8767, section 5, recommends 30).
     pub stale_ttl_s: u32,
-    /// Options of EDNS, already in wire form; only sent to who speaks it, and left out where not
-    /// even an answer without records has room for them.
+    /// EDNS options in wire form; sent only to clients with EDNS, and left out if not even a
+    /// response without records has room for them.
     pub options: &'a [u8],
 }
 
@@ -92,7 +92,7 @@ fn is_same_question(one: &[u8], other: &[u8]) -> bool {
     fixed == other_fixed && name.eq_ignore_ascii_case(other_name)
 }
 
-/// What is left of an answer that is too long.
+/// The rest of a response that is too long.
 struct Cut {
     end: usize,
     counts: [u16; 4],

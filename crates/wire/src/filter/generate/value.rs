@@ -33,7 +33,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Goes on behind where the frame has all protocols from which the value is loaded.
+    /// Continues after it if the frame has all protocols from which the value is loaded.
     fn check(&mut self, value: &Value, no: Label) {
         match value {
             Value::Number(_) | Value::Len => {}

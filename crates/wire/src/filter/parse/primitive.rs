@@ -165,7 +165,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What must follow words that ask for something.
+    /// The value that must follow a qualifier.
     fn id(&mut self, asked: Asked<'a>) -> Result<Part<'a>, FilterError> {
         let start = self.at;
         let is_sign = |sign| self.kind() == Some(Kind::Sign(sign));

@@ -33,7 +33,7 @@ impl<'a> Parser<'a> {
         self.v4_test(addr, mask, asked, start)
     }
 
-    /// What is written behind the address, or what the address itself says.
+    /// The mask after the address, or the one that follows from the address.
     fn v4_mask(&mut self, bits: u32, asked: Asked<'_>, start: usize) -> Result<u32, FilterError> {
         let ones = |bits: u32| u32::MAX.checked_shl(32 - bits).unwrap_or(0);
         let written = if self.take_sign("/") {
@@ -130,7 +130,7 @@ impl<'a> Parser<'a> {
         Ok(Test::Mac { side: asked.side, mac })
     }
 
-    /// A name: of a port, a range of ports or a protocol. Nobody is asked what address a name has.
+    /// A name of a port, a range of ports or a protocol. Names of hosts are not resolved.
     fn named(&self, name: &str, asked: Asked<'_>, start: usize) -> Result<Test, FilterError> {
         match asked.kind {
             Thing::Default | Thing::Host | Thing::Net => {

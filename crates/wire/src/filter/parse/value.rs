@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
             self.operands = operands.max(self.operands);
             self.nesting -= 1;
             self.close()?;
-            // What was asked for inside ends there.
+            // The inner value ends there.
             return Ok(match part {
                 Part::Tree(tree, _) => Part::Tree(tree, asked),
                 number => number,
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What can't be computed, if the right operand stands in the text.
+/// Rejects a constant right operand with which the result is undefined.
 fn check_constant(operation: Operation, right: &Value) -> Result<(), &'static str> {
     match (operation, right) {
         (Operation::Div | Operation::Mod, Value::Number(0)) => Err("a division by 0"),

@@ -1,27 +1,28 @@
 //! UDP messages in Ethernet frames: read strictly, and answered.
 //!
-//! For those who take frames from an interface without the kernel's network (AF_XDP) and must do
-//! what it does: believe nothing, and write headers. [`crate::packet`] reads captures and is
-//! lenient, since a packet that was seen was there; here a frame that is not quite right is no
+//! For AF_XDP, where larder takes frames from an interface without the kernel's network stack and
+//! must do its work: verify everything, and write headers. [`crate::packet`] reads captures and is
+//! lenient, since a captured packet existed; here a frame that is not valid in every field is no
 //! message.
 //!
 //! ```text
-//! read(frame) -> Letter, bytes        every length and checksum holds
-//! answer: bytes are written at Letter::headers_bytes of a new frame, then Letter::seal writes what goes before them
+//! read(frame) -> FrameAddresses, bytes   every length and checksum is valid
+//! response: bytes are written at FrameAddresses::headers_bytes of a new frame, then
+//!           FrameAddresses::seal writes the headers before them
 //! ```
 //!
 //! Read are IPv4 without options (RFC 791), not fragmented, and IPv6 without extension headers (RFC
 //! 8200), in Ethernet II without tags.
 //!
-//! Checksums. IPv4's header must have its own. UDP's must be right, or 0 (none) in IPv4; IPv6 wants
-//! one (RFC 8200, section 8.1). A frame that never left the machine has a sum that somebody else
-//! was to finish: only the pseudo-header's, as between two ends of a veth pair. That is believed
-//! too, as the kernel does: no wire can have damaged it. A frame from a wire that looks so by
-//! chance is one in 65,536 damaged ones, as are those that a right sum hides.
+//! Checksums. IPv4's header must have a valid one. UDP's must be valid, or 0 (none) in IPv4; IPv6
+//! requires one (RFC 8200, section 8.1). A frame that never left the machine has an unfinished sum,
+//! of the pseudo-header only, as between two ends of a veth pair. It is accepted too, as the kernel
+//! does: such a frame was on no wire. A damaged frame from a wire looks like that with a chance of
+//! one in 65,536, the same as for a valid sum.
 //!
-//! Answers go back by the Ethernet address that the question came from: whoever routed it here
-//! routes it back. IPv4 answers may not be fragmented on the way (RFC 9715 wants so), and therefore
-//! need no identification (RFC 6864).
+//! Responses are sent to the Ethernet address that the query came from: the sender or its router.
+//! IPv4 responses may not be fragmented on the way (RFC 9715 asks for that), and therefore need no
+//! identification (RFC 6864).
 //!
 //! Cost: a pass over the message for its checksum, in either direction; nothing is allocated.
 
@@ -44,14 +45,14 @@ pub const HEADERS_V4: usize = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 /// Bytes before a message in a frame of IPv6.
 pub const HEADERS_V6: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
 
-/// Who sent a message, and to whom.
+/// The addresses of a message: sender and receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Letter {
+pub struct FrameAddresses {
     /// The sender.
     pub peer: SocketAddr,
     /// The receiver, of the same family.
     pub local: SocketAddr,
-    /// Who put it on this network: the sender, or the last router.
+    /// The Ethernet address of the sender, or of the last router.
     pub peer_mac: [u8; 6],
     /// Ours.
     pub local_mac: [u8; 6],
@@ -67,13 +68,14 @@ pub enum Unread {
     Length,
     /// A checksum does not hold.
     Checksum,
-    /// Its sender is nobody to be answered: a group, a broadcast, the loopback, nobody, port 0.
+    /// The sender cannot get a response: a group, a broadcast, the loopback, the unspecified
+    /// address, port 0.
     Sender,
 }
 
-/// Reads a frame: who sent what.
+/// Reads a frame: its addresses, and the message.
 #[inline]
-pub fn read(frame: &[u8]) -> Result<(Letter, &[u8]), Unread> {
+pub fn read(frame: &[u8]) -> Result<(FrameAddresses, &[u8]), Unread> {
     let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_BYTES>().ok_or(Unread::Length)?;
     let [a, b, c, d, e, f, g, h, i, j, k, l, kind @ ..] = *ethernet;
     let (local_mac, peer_mac) = ([a, b, c, d, e, f], [g, h, i, j, k, l]);
@@ -84,7 +86,7 @@ pub fn read(frame: &[u8]) -> Result<(Letter, &[u8]), Unread> {
     };
     let (header, _) = datagram.split_first_chunk::<UDP_BYTES>().ok_or(Unread::Length)?;
     let [s0, s1, t0, t1, l0, l1, c0, c1] = *header;
-    // What follows the datagram in its packet is nobody's.
+    // Bytes of the packet after the datagram are ignored.
     let datagram = datagram.get(..usize::from(u16::from_be_bytes([l0, l1])));
     let datagram = datagram.filter(|it| it.len() >= UDP_BYTES).ok_or(Unread::Length)?;
     let pseudo = pseudo_sum(&source, &target, datagram.len());
@@ -103,7 +105,7 @@ pub fn read(frame: &[u8]) -> Result<(Letter, &[u8]), Unread> {
         return Err(Unread::Sender);
     }
     let local = SocketAddr::new(target, u16::from_be_bytes([t0, t1]));
-    Ok((Letter { peer, local, peer_mac, local_mac }, &datagram[UDP_BYTES..]))
+    Ok((FrameAddresses { peer, local, peer_mac, local_mac }, &datagram[UDP_BYTES..]))
 }
 
 /// Addresses and what a packet of IPv4 carries.
@@ -124,7 +126,7 @@ fn read_v4(packet: &[u8]) -> Result<(IpAddr, IpAddr, &[u8]), Unread> {
     Ok((Ipv4Addr::new(s0, s1, s2, s3).into(), Ipv4Addr::new(t0, t1, t2, t3).into(), datagram))
 }
 
-/// The same of IPv6.
+/// Reads IPv6 in the same way.
 #[inline]
 fn read_v6(packet: &[u8]) -> Result<(IpAddr, IpAddr, &[u8]), Unread> {
     let (header, rest) = packet.split_first_chunk::<IPV6_BYTES>().ok_or(Unread::Length)?;
@@ -141,7 +143,7 @@ fn read_v6(packet: &[u8]) -> Result<(IpAddr, IpAddr, &[u8]), Unread> {
     Ok((address(8), address(24), datagram))
 }
 
-/// Whether an address is one host's, and another's than this.
+/// Whether an address is of one host, other than this one.
 fn may_be_answered(address: &IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -151,15 +153,15 @@ fn may_be_answered(address: &IpAddr) -> bool {
     }
 }
 
-impl Letter {
+impl FrameAddresses {
     /// Bytes before the message in a frame.
     pub fn headers_bytes(&self) -> usize {
         if self.peer.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 }
     }
 
-    /// Makes an answer of a frame that has `message_bytes` bytes of message at
-    /// [`Letter::headers_bytes`]: writes what goes before it, from our end to the sender's. The
-    /// bytes of the frame, or `None` where the message is not in it, or too long for UDP.
+    /// Makes a response of a frame that has `message_bytes` bytes of message at
+    /// [`FrameAddresses::headers_bytes`]: writes the headers, from our end to the sender's. Returns
+    /// the frame's bytes, or `None` if the message is not in it, or is too long for UDP.
     #[inline]
     pub fn seal(&self, message_bytes: usize, frame: &mut [u8]) -> Option<usize> {
         let headers = self.headers_bytes();
@@ -214,7 +216,7 @@ fn write_v6(header: &mut [u8; IPV6_BYTES], length: u16, from: Ipv6Addr, to: Ipv6
     header[24..].copy_from_slice(&to.octets());
 }
 
-/// The sum of what UDP's checksum covers beside the datagram (RFC 768; RFC 8200, section 8.1).
+/// The sum of the pseudo-header of UDP's checksum (RFC 768; RFC 8200, section 8.1).
 #[inline]
 fn pseudo_sum(source: &IpAddr, target: &IpAddr, length: usize) -> u64 {
     let addresses = match (source, target) {
@@ -256,24 +258,24 @@ mod tests {
     use proptest::prelude::*;
 
     /// A question as etherparse writes it.
-    fn written(letter: &Letter, message: &[u8], checksum: bool) -> Vec<u8> {
-        let builder = PacketBuilder::ethernet2(letter.peer_mac, letter.local_mac);
-        let builder = match (letter.peer.ip(), letter.local.ip()) {
+    fn written(ends: &FrameAddresses, message: &[u8], checksum: bool) -> Vec<u8> {
+        let builder = PacketBuilder::ethernet2(ends.peer_mac, ends.local_mac);
+        let builder = match (ends.peer.ip(), ends.local.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 9),
             (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 9),
             _ => unreachable!("one family"),
         };
         let mut frame = Vec::new();
-        let builder = builder.udp(letter.peer.port(), letter.local.port());
+        let builder = builder.udp(ends.peer.port(), ends.local.port());
         builder.write(&mut frame, message).unwrap();
         if !checksum {
-            let at = letter.headers_bytes() - 2;
+            let at = ends.headers_bytes() - 2;
             frame[at..at + 2].fill(0);
         }
         frame
     }
 
-    fn letters() -> impl Strategy<Value = Letter> {
+    fn any_ends() -> impl Strategy<Value = FrameAddresses> {
         let v4 = (1u8..224, any::<[u8; 3]>()).prop_filter_map("one host", |(first, [a, b, c])| {
             (first != 127).then(|| IpAddr::from([first, a, b, c]))
         });
@@ -287,7 +289,7 @@ mod tests {
         (pair, ports, any::<[u8; 6]>(), any::<[u8; 6]>()).prop_map(
             |((from, to), (from_port, to_port), mut peer_mac, local_mac)| {
                 peer_mac[0] &= !1;
-                Letter {
+                FrameAddresses {
                     peer: SocketAddr::new(from, from_port),
                     local: SocketAddr::new(to, to_port),
                     peer_mac,
@@ -297,51 +299,51 @@ mod tests {
         )
     }
 
-    fn letter(peer: &str, local: &str) -> Letter {
+    fn ends(peer: &str, local: &str) -> FrameAddresses {
         let [peer, local] = [peer, local].map(|text| text.parse().unwrap());
-        Letter { peer, local, peer_mac: [2, 0, 0, 0, 0, 9], local_mac: [2, 0, 0, 0, 0, 1] }
+        FrameAddresses { peer, local, peer_mac: [2, 0, 0, 0, 0, 9], local_mac: [2, 0, 0, 0, 0, 1] }
     }
 
     proptest! {
-        /// What etherparse writes is read as it was meant, with what pads a short frame left out; a
-        /// frame of ours is read by etherparse with both ends changed over and the right checksums.
+        /// Frames that etherparse writes are read correctly, without the padding of a short frame;
+        /// etherparse reads our frames, with both ends swapped and valid checksums.
         #[test]
         fn frames_are_those_of_etherparse(
-            letter in letters(),
+            ends in any_ends(),
             message in prop::collection::vec(any::<u8>(), 0..1500),
             padding in 0usize..40,
         ) {
-            let mut question = written(&letter, &message, true);
+            let mut question = written(&ends, &message, true);
             question.resize(question.len() + padding, 0xee);
-            prop_assert_eq!(read(&question), Ok((letter, &message[..])));
+            prop_assert_eq!(read(&question), Ok((ends, &message[..])));
 
-            let headers = letter.headers_bytes();
+            let headers = ends.headers_bytes();
             let mut frame = vec![0xaa; headers];
             frame.extend(&message);
             frame.extend([0xbb; 9]);
-            let length = letter.seal(message.len(), &mut frame).unwrap();
+            let length = ends.seal(message.len(), &mut frame).unwrap();
             prop_assert_eq!(length, headers + message.len());
             let sliced = SlicedPacket::from_ethernet(&frame[..length]).unwrap();
             let ethernet = sliced.link.as_ref().unwrap().to_header().unwrap().ethernet2().unwrap().clone();
-            prop_assert_eq!((ethernet.source, ethernet.destination), (letter.local_mac, letter.peer_mac));
+            prop_assert_eq!((ethernet.source, ethernet.destination), (ends.local_mac, ends.peer_mac));
             let Some(TransportSlice::Udp(udp)) = &sliced.transport else { panic!("no UDP") };
             let ports = (udp.source_port(), udp.destination_port());
-            prop_assert_eq!(ports, (letter.local.port(), letter.peer.port()));
+            prop_assert_eq!(ports, (ends.local.port(), ends.peer.port()));
             prop_assert_eq!(udp.payload(), &message[..]);
             let header = udp.to_header();
             let sum = match sliced.net.as_ref().unwrap() {
                 etherparse::NetSlice::Ipv4(ip) => {
                     let ip = ip.header().to_header();
                     prop_assert_eq!(ip.header_checksum, ip.calc_header_checksum());
-                    prop_assert_eq!(IpAddr::from(ip.source), letter.local.ip());
-                    prop_assert_eq!(IpAddr::from(ip.destination), letter.peer.ip());
+                    prop_assert_eq!(IpAddr::from(ip.source), ends.local.ip());
+                    prop_assert_eq!(IpAddr::from(ip.destination), ends.peer.ip());
                     prop_assert!(ip.dont_fragment);
                     header.calc_checksum_ipv4(&ip, &message).unwrap()
                 }
                 etherparse::NetSlice::Ipv6(ip) => {
                     let ip = ip.header().to_header();
-                    prop_assert_eq!(IpAddr::from(ip.source), letter.local.ip());
-                    prop_assert_eq!(IpAddr::from(ip.destination), letter.peer.ip());
+                    prop_assert_eq!(IpAddr::from(ip.source), ends.local.ip());
+                    prop_assert_eq!(IpAddr::from(ip.destination), ends.peer.ip());
                     header.calc_checksum_ipv6(&ip, &message).unwrap()
                 }
                 other => panic!("{other:?}"),
@@ -356,28 +358,29 @@ mod tests {
             if let Some(kind) = frame.get_mut(12..14) {
                 kind.copy_from_slice(if v6 { &TYPE_IPV6 } else { &TYPE_IPV4 });
             }
-            if let Ok((letter, message)) = read(&frame) {
-                prop_assert!(letter.headers_bytes() + message.len() <= frame.len());
+            if let Ok((ends, message)) = read(&frame) {
+                prop_assert!(ends.headers_bytes() + message.len() <= frame.len());
             }
         }
 
         /// No frame with one bit changed in what checksums cover is read as a message; it may be
         /// none at all, or the Ethernet addresses may be others.
         #[test]
-        fn damage_is_seen(letter in letters(), message in prop::collection::vec(any::<u8>(), 0..64), at: prop::sample::Index, bit in 0..8) {
-            let frame = written(&letter, &message, true);
+        fn damage_is_seen(ends in any_ends(), message in prop::collection::vec(any::<u8>(), 0..64), at: prop::sample::Index, bit in 0..8) {
+            let frame = written(&ends, &message, true);
             let at = at.index(frame.len());
             let mut damaged = frame.clone();
             damaged[at] ^= 1u8 << bit;
-            let headers = letter.headers_bytes();
-            let is_covered = match letter.peer {
-                // What a router changes, and what tells one flow from another, IPv6 does not cover.
+            let headers = ends.headers_bytes();
+            let is_covered = match ends.peer {
+                // Fields that routers change, and the flow label, are not covered by a checksum of
+                // IPv6.
                 SocketAddr::V6(_) => at >= 22 || matches!(at, 12..14 | 18..21) || at == 14 && bit > 3,
                 SocketAddr::V4(_) => at >= 12,
             };
             // By chance in 65,536, another length or sum is right as well, and so is a sum that
             // looks only begun.
-            let addresses = &damaged[if letter.peer.is_ipv4() { 26..34 } else { 22..54 }];
+            let addresses = &damaged[if ends.peer.is_ipv4() { 26..34 } else { 22..54 }];
             let begun = fold(sum_of(addresses) + u64::from(UDP) + (message.len() + UDP_BYTES) as u64);
             prop_assume!(!(headers - 4..headers).contains(&at));
             prop_assume!(damaged[headers - 2..headers] != begun.to_be_bytes());
@@ -387,28 +390,29 @@ mod tests {
         }
     }
 
-    /// A sum that was only begun is believed, none is in IPv4 and not in IPv6, and another is not.
+    /// An unfinished sum is accepted, none is accepted in IPv4 and not in IPv6, and any other is
+    /// not.
     #[test]
     fn checksums_of_three_kinds() {
         for (peer, local) in
             [("192.0.2.9:40000", "192.0.2.1:53"), ("[2001:db8::9]:40000", "[2001:db8::1]:53")]
         {
-            let letter = letter(peer, local);
-            let frame = written(&letter, b"question", true);
-            let at = letter.headers_bytes() - 2;
+            let ends = ends(peer, local);
+            let frame = written(&ends, b"question", true);
+            let at = ends.headers_bytes() - 2;
             let with = |sum: u16| {
                 let mut frame = frame.clone();
                 frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-                read(&frame).map(|(letter, message)| (letter, message.to_vec()))
+                read(&frame).map(|(ends, message)| (ends, message.to_vec()))
             };
-            let begun = fold(pseudo_sum(&letter.peer.ip(), &letter.local.ip(), 16));
-            assert_eq!(with(begun), Ok((letter, b"question".to_vec())));
+            let begun = fold(pseudo_sum(&ends.peer.ip(), &ends.local.ip(), 16));
+            assert_eq!(with(begun), Ok((ends, b"question".to_vec())));
             assert_eq!(with(begun ^ 1), Err(Unread::Checksum));
-            assert_eq!(with(0).is_ok(), letter.peer.is_ipv4());
+            assert_eq!(with(0).is_ok(), ends.peer.is_ipv4());
         }
     }
 
-    /// Whoever is no single host is not answered.
+    /// A sender that is no single host gets no response.
     #[test]
     fn some_are_not_answered() {
         for peer in [
@@ -419,14 +423,14 @@ mod tests {
             "255.255.255.255:9",
             "192.0.2.9:0",
         ] {
-            let frame = written(&letter(peer, "192.0.2.1:53"), b"x", true);
+            let frame = written(&ends(peer, "192.0.2.1:53"), b"x", true);
             assert_eq!(read(&frame), Err(Unread::Sender), "{peer}");
         }
         for peer in ["[::]:9", "[::1]:9", "[ff02::1]:9", "[2001:db8::9]:0"] {
-            let frame = written(&letter(peer, "[2001:db8::1]:53"), b"x", true);
+            let frame = written(&ends(peer, "[2001:db8::1]:53"), b"x", true);
             assert_eq!(read(&frame), Err(Unread::Sender), "{peer}");
         }
-        let group = Letter { peer_mac: [1; 6], ..letter("192.0.2.9:9", "192.0.2.1:53") };
+        let group = FrameAddresses { peer_mac: [1; 6], ..ends("192.0.2.9:9", "192.0.2.1:53") };
         assert_eq!(read(&written(&group, b"x", true)), Err(Unread::Sender));
     }
 
@@ -435,8 +439,8 @@ mod tests {
     /// longer than UDP allows.
     #[test]
     fn strangers_are_refused() {
-        let letter = letter("192.0.2.9:40000", "192.0.2.1:53");
-        let frame = written(&letter, b"question", false);
+        let ends = ends("192.0.2.9:40000", "192.0.2.1:53");
+        let frame = written(&ends, b"question", false);
         for length in 0..frame.len() {
             assert!(read(&frame[..length]).is_err(), "{length}");
         }
@@ -460,9 +464,9 @@ mod tests {
         assert_eq!(with(17, 27), Err(Unread::Length));
         assert_eq!(with(17, 19), Err(Unread::Length));
         let mut room = vec![0; 70_000];
-        assert_eq!(letter.seal(9, &mut room[..50]), None);
-        assert_eq!(letter.seal(65_507, &mut room), Some(65_507 + HEADERS_V4));
-        assert_eq!(letter.seal(65_508, &mut room), None);
-        assert_eq!(letter.seal(usize::MAX, &mut room), None);
+        assert_eq!(ends.seal(9, &mut room[..50]), None);
+        assert_eq!(ends.seal(65_507, &mut room), Some(65_507 + HEADERS_V4));
+        assert_eq!(ends.seal(65_508, &mut room), None);
+        assert_eq!(ends.seal(usize::MAX, &mut room), None);
     }
 }
