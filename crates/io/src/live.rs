@@ -11,6 +11,9 @@
 //! | `ring` | one socket's ring of blocks, shared with the kernel |
 //! | `block` | frames of a block, copied as packet blocks |
 //! | `socket` | options of sockets, and interfaces |
+//! | `options` | options of a capture, and their filter programs |
+//! | `interfaces` | opening interfaces, and binding to them again |
+//! | `clock_watch` | steps of the time of day |
 //! | `queues` | frames by AF_XDP in addition to the rings, by feature `xdp` |
 //! | `counts` | frames received, dropped, lost |
 //! | `send` | sends frames at full speed, for measurements |
@@ -48,8 +51,11 @@
 //! a batch.
 
 mod block;
+mod clock_watch;
 mod counts;
 mod error;
+mod interfaces;
+mod options;
 #[cfg_attr(not(feature = "xdp"), path = "live/no_queues.rs")]
 mod queues;
 mod ring;
@@ -65,11 +71,13 @@ use std::time::{Duration, Instant};
 
 use larder_wire::capture::write;
 
-use block::{Link, Shape};
+use block::Shape;
+use clock_watch::{ClockWatch, read_clock};
 pub use counts::{InterfaceCounts, LiveCounts};
 pub use error::LiveError;
+pub use options::{FilterInstruction, LiveOptions};
 use queues::Queue;
-use ring::{Frames, LONG_FROM_BYTES, Ring};
+use ring::{Frames, Ring};
 pub use send::{FrameSender, Sent};
 
 use crate::stream::STOP_CHECK;
@@ -102,86 +110,11 @@ const QUEUES_MS_MAX: u64 = 200;
 /// How long queues are left to themselves while a batch is gathered.
 const GATHER: Duration = Duration::from_micros(200);
 
-/// Sockets kept for interfaces that are made again and have several rings, as such cannot be bound
-/// again: for each ring.
-const SPARES: usize = 8;
-
 /// How long blocks are left to themselves while they are gathered for a batch.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The ring for long frames, against `ring_bytes`.
-const LONG_SHARE: u64 = 2;
-
-/// A change of the time of day, against the time since boot, that counts as a step.
-const STEP_NS: i64 = 1_000_000_000;
-
 /// Bytes beyond a batch's bound that its buffer has: for most frames that are the last.
 const LAST_FRAME_BYTES: usize = 64 << 10;
-
-/// An instruction of the classic packet filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilterInstruction {
-    /// The operation.
-    pub code: u16,
-    /// Instructions to leap when true.
-    pub jt: u8,
-    /// And when false.
-    pub jf: u8,
-    /// The operand.
-    pub k: u32,
-}
-
-/// `ret #k`, `ld #len`, `jgt #k`.
-const RETURN: u16 = 0x06;
-const LOAD_LENGTH: u16 = 0x80;
-const JUMP_IF_GREATER: u16 = 0x25;
-
-/// Which frames to capture, and how.
-#[derive(Clone, Debug)]
-pub struct LiveOptions {
-    /// Names of interfaces, or [`ANY`] alone.
-    pub interfaces: Vec<String>,
-    /// Rings of each interface; flows are spread over them.
-    pub rings: usize,
-    /// Bytes of one ring, 64 KiB at least. An interface has one ring of half as many bytes, 256 KiB
-    /// at least, for long frames.
-    pub ring_bytes: u64,
-    /// The longest that a frame waits in a ring for others, milliseconds.
-    pub batch_ms: u32,
-    /// Bytes of a frame that are kept; 0: as many as there are.
-    pub snap_bytes: u32,
-    /// The frames that the kernel passes; empty: all. The filter sees frames as [`link_type`] says
-    /// (of 276, IP without the header), and without the outermost VLAN tag, which it must load by
-    /// `SKF_AD_VLAN_TAG`.
-    pub filter: Vec<FilterInstruction>,
-    /// Have interfaces take frames that are for others.
-    pub is_promiscuous: bool,
-    /// Use hardware timestamps if the card has them: its own clock, which may differ from the
-    /// system's.
-    pub hardware_time: bool,
-    /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card: the kernel's network
-    /// does not get what comes by the interfaces, which must carry only what is to be captured.
-    /// They are stamped when they are taken, not by the kernel. Longer frames than AF_XDP takes,
-    /// and sent ones, come by the rings. Where it cannot be had ([`Live::notes`]), all come by the
-    /// rings; so with a filter. Needs more capabilities at the start.
-    pub xdp: bool,
-}
-
-impl Default for LiveOptions {
-    fn default() -> LiveOptions {
-        LiveOptions {
-            interfaces: Vec::new(),
-            rings: 1,
-            ring_bytes: 64 << 20,
-            batch_ms: 5,
-            snap_bytes: 256 << 10,
-            filter: Vec::new(),
-            is_promiscuous: true,
-            hardware_time: false,
-            xdp: false,
-        }
-    }
-}
 
 /// An interface that is captured from.
 #[derive(Debug)]
@@ -295,141 +228,6 @@ impl Live {
             live.open_interface(name)?;
         }
         Ok(live)
-    }
-
-    fn open_interface(&mut self, name: &str) -> Result<(), LiveError> {
-        let number = self.interfaces.len();
-        // A socket of any kind shows what kind is needed.
-        let found = socket::find(&socket::open(Link::Ethernet)?, name)?;
-        let found = found.ok_or_else(|| no_such(name))?;
-        let shape = Shape {
-            interface: number as u32,
-            link: found.link,
-            has_loopback: found.is_loopback,
-            snap_bytes: self.options.snap_bytes as usize,
-        };
-        if self.options.rings > 1 && !found.is_up {
-            return Err(LiveError::Down { name: name.to_owned() });
-        }
-        let sockets = |count: usize| -> Result<Vec<OwnedFd>, LiveError> {
-            (0..count).map(|_| socket::open(found.link)).collect()
-        };
-        let several = self.options.rings > 1;
-        let spares = sockets(if several { SPARES * self.options.rings } else { 0 })?;
-        let (index, is_up) = (found.index, found.is_up);
-        let name = name.to_owned();
-        self.interfaces.push(Opened { name, index, shape, is_up, is_gone: false, spares });
-        self.counts.set_up(number, is_up);
-        self.start(number, sockets(self.options.rings)?)?;
-        if has_long_frames(&self.options) {
-            let long = self.open_line(number, socket::open(found.link)?, Frames::Long)?;
-            self.counts.watch(number, long.ring.socket());
-            self.lines.push(long);
-        }
-        if self.options.xdp {
-            self.open_queues(number);
-        }
-        Ok(())
-    }
-
-    /// Takes frames by AF_XDP, or notes why not.
-    fn open_queues(&mut self, number: usize) {
-        let Opened { name, shape, .. } = &self.interfaces[number];
-        let opened = if self.options.filter.is_empty() {
-            queues::open(name, *shape, self.options.ring_bytes)
-        } else {
-            Err(format!("{name}: what comes by AF_XDP passes no filter"))
-        };
-        match opened {
-            Ok(opened) => {
-                for queue in &opened {
-                    if let Ok(socket) = queue.socket() {
-                        self.counts.watch_queue(number, socket);
-                    }
-                }
-                self.queues.extend(opened);
-            }
-            Err(why) => self.notes.push(format!("no AF_XDP, but the kernel's rings: {why}")),
-        }
-    }
-
-    /// Gives sockets rings and binds them to an interface, so that each frame comes to one of them
-    /// from some moment on.
-    fn start(&mut self, number: usize, sockets: Vec<OwnedFd>) -> Result<(), LiveError> {
-        let several = sockets.len() > 1;
-        let mut lines = Vec::with_capacity(sockets.len());
-        let mut group = None;
-        for socket in sockets {
-            let line = self.open_line(number, socket, Frames::Usual)?;
-            if several {
-                let joined = socket::join(line.ring.socket(), group);
-                let joined = joined
-                    .map_err(|error| LiveError::Kernel { what: "no group of rings", error })?;
-                group = Some(joined);
-            }
-            lines.push(line);
-        }
-        let Opened { name, index, shape, is_up, .. } = &self.interfaces[number];
-        if several {
-            let program = program(&self.options, Frames::Usual);
-            for line in &lines {
-                let set = socket::set_filter(line.ring.socket(), &program);
-                set.map_err(|error| LiveError::Filter { error })?;
-            }
-        }
-        if self.options.is_promiscuous && *index != 0 && !shape.has_loopback {
-            // An interface without addresses needs no promiscuous mode.
-            if let Err(error) = socket::be_promiscuous(lines[0].ring.socket(), *index)
-                && *is_up
-            {
-                self.notes.push(format!("{name}: only frames for this machine: {error}"));
-            }
-        }
-        for line in &lines {
-            self.counts.watch(number, line.ring.socket());
-        }
-        self.lines.append(&mut lines);
-        Ok(())
-    }
-
-    /// Gives a socket a ring and binds it to an interface.
-    fn open_line(
-        &mut self,
-        number: usize,
-        socket: OwnedFd,
-        frames: Frames,
-    ) -> Result<Line, LiveError> {
-        let Opened { name, index, shape, .. } = &self.interfaces[number];
-        let LiveOptions { ring_bytes, batch_ms, rings, hardware_time, .. } = self.options;
-        // One that has no group yet would see what others see: until all are in it, none sees
-        // anything.
-        let is_of_group = rings > 1 && frames == Frames::Usual;
-        let program = if is_of_group { nothing() } else { program(&self.options, frames) };
-        socket::set_filter(&socket, &program).map_err(|error| LiveError::Filter { error })?;
-        if shape.has_loopback && shape.link == Link::Ethernet {
-            socket::ignore_outgoing(&socket);
-        }
-        if hardware_time && let Err(why) = socket::use_hardware_time(&socket, name) {
-            let note = format!("{name}: no stamps of the card, but the system's: {why}");
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
-        let socket = Arc::new(socket);
-        let bytes = match frames {
-            Frames::Usual => ring_bytes,
-            Frames::Long => ring_bytes / LONG_SHARE,
-        };
-        let ring = Ring::new(Arc::clone(&socket), (bytes, frames), batch_ms);
-        let ring = ring.map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOMEM | libc::ENOBUFS) => {
-                LiveError::NoMemory { name: name.clone(), ring_bytes }
-            }
-            _ => LiveError::Kernel { what: "no ring", error },
-        })?;
-        socket::bind(&socket, *index, socket::EVERY_PROTOCOL)
-            .map_err(|error| LiveError::Kernel { what: "the interface cannot be had", error })?;
-        Ok(Line { ring, interface: number, frames, is_left: false })
     }
 
     /// The beginning of the capture: a section header, and a description of each interface.
@@ -729,206 +527,10 @@ impl Live {
             self.look_at_interfaces();
         }
     }
-
-    /// Notes which interfaces are up, and finds those again that were made again.
-    fn look_at_interfaces(&mut self) {
-        self.leave_empty_rings();
-        for number in 0..self.interfaces.len() {
-            let Some(line) = self.lines.iter().find(|l| l.interface == number && !l.is_left) else {
-                continue;
-            };
-            let socket = Arc::clone(line.ring.socket());
-            let interface = &mut self.interfaces[number];
-            let was_up = interface.is_up;
-            let is_there = socket::is_up(&socket, interface.index);
-            interface.is_up = is_there.unwrap_or(false);
-            match is_there {
-                Some(true) if !was_up => self.report(number, "is up"),
-                Some(false) if was_up => self.report(number, "is down"),
-                _ => {}
-            }
-            if is_there.is_none() {
-                if !std::mem::replace(&mut self.interfaces[number].is_gone, true) {
-                    self.report(number, "was removed");
-                }
-                // Queues go with their interface; another is captured from by rings alone.
-                self.queues.retain(|queue| queue.interface() != number);
-                self.counts.forget_queues(number);
-                match self.open_again(number, &socket) {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        let interface = &mut self.interfaces[number];
-                        (interface.is_up, interface.is_gone) = (true, false);
-                        self.counts.came_again(number);
-                        self.report(number, "was made again, and is captured from");
-                    }
-                    Err(error) => {
-                        let name = &self.interfaces[number].name;
-                        self.failure = Some(format!(
-                            "interface {name} was made again, and cannot be captured from: {error}; start again"
-                        ));
-                    }
-                }
-            }
-            let is_up = self.interfaces[number].is_up;
-            self.counts.set_up(number, is_up);
-            if was_up && (!is_up || is_there.is_none()) {
-                self.counts.went_down(number);
-            }
-        }
-    }
-
-    /// Binds to an interface with the name of one that was removed; false while there is none that
-    /// is up.
-    fn open_again(&mut self, number: usize, socket: &OwnedFd) -> Result<bool, LiveError> {
-        let rings = self.options.rings;
-        let interface = &mut self.interfaces[number];
-        let Some(found) = socket::find(socket, &interface.name)?.filter(|found| found.is_up) else {
-            return Ok(false);
-        };
-        if found.link != interface.shape.link {
-            // Its frames would not fit the link type of the header.
-            return Err(LiveError::OtherLink);
-        }
-        let before = std::mem::replace(&mut interface.index, found.index);
-        match self.bind_again(number, rings) {
-            // It was removed or went down meanwhile.
-            Err(LiveError::Kernel { error, .. }) if socket::is_gone(&error) => {
-                self.interfaces[number].index = before;
-                Ok(false)
-            }
-            result => result.map(|()| true),
-        }
-    }
-
-    /// Has what an interface is captured by look at the number that it has now.
-    fn bind_again(&mut self, number: usize, rings: usize) -> Result<(), LiveError> {
-        let index = self.interfaces[number].index;
-        let lines = self.lines.len();
-        if rings > 1 {
-            // A socket in a group cannot be bound again.
-            let Opened { spares, shape, .. } = &mut self.interfaces[number];
-            while spares.len() < rings {
-                spares.push(socket::open(shape.link)?);
-            }
-            let sockets = spares.split_off(spares.len() - rings);
-            self.start(number, sockets)?;
-        }
-        for line in self.lines[..lines].iter_mut().filter(|line| line.interface == number) {
-            if rings > 1 && line.frames == Frames::Usual {
-                line.is_left = true;
-                continue;
-            }
-            socket::bind(line.ring.socket(), index, socket::EVERY_PROTOCOL).map_err(|error| {
-                LiveError::Kernel { what: "the interface cannot be had", error }
-            })?;
-            if self.options.is_promiscuous && line.frames == Frames::Usual {
-                // Errors were reported at the start.
-                let _ = socket::be_promiscuous(line.ring.socket(), index);
-            }
-        }
-        Ok(())
-    }
-
-    /// Drops rings whose interface has others, once they are empty.
-    fn leave_empty_rings(&mut self) {
-        let counts = &self.counts;
-        self.lines.retain_mut(|line| {
-            counts.malformed(line.interface, line.ring.take_malformed());
-            let is_done = line.is_left && line.ring.head_ns().is_none();
-            if is_done {
-                counts.forget(line.ring.socket());
-            }
-            !is_done
-        });
-    }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
         self.counts.close();
     }
-}
-
-/// A filter that passes nothing.
-fn nothing() -> Vec<FilterInstruction> {
-    vec![FilterInstruction { code: RETURN, jt: 0, jf: 0, k: 0 }]
-}
-
-/// Whether frames may be longer than the blocks of most rings.
-fn has_long_frames(options: &LiveOptions) -> bool {
-    options.snap_bytes as usize > LONG_FROM_BYTES
-}
-
-/// The filter that is wanted, for frames of such a length, with frames cut so that no ring holds
-/// more of them than is kept.
-fn program(options: &LiveOptions, frames: Frames) -> Vec<FilterInstruction> {
-    let snap = options.snap_bytes;
-    let instruction = |code, jt, jf, k| FilterInstruction { code, jt, jf, k };
-    let mut program = Vec::with_capacity(options.filter.len() + 4);
-    if has_long_frames(options) {
-        // Over the `ret #0` for those that are wanted.
-        let (jt, jf) = match frames {
-            Frames::Usual => (0, 1),
-            Frames::Long => (1, 0),
-        };
-        program.push(instruction(LOAD_LENGTH, 0, 0, 0));
-        program.push(instruction(JUMP_IF_GREATER, jt, jf, LONG_FROM_BYTES as u32));
-        program.push(instruction(RETURN, 0, 0, 0));
-    }
-    if options.filter.is_empty() {
-        program.push(instruction(RETURN, 0, 0, snap));
-    }
-    program.extend(options.filter.iter().map(|i| match i.code {
-        RETURN => FilterInstruction { k: i.k.min(snap), ..*i },
-        _ => *i,
-    }));
-    program
-}
-
-/// Compares the time of day with the time since boot, to find steps.
-#[derive(Debug)]
-struct ClockWatch {
-    difference_ns: i64,
-}
-
-impl ClockWatch {
-    fn start() -> ClockWatch {
-        ClockWatch { difference_ns: difference_ns() }
-    }
-
-    /// By how much the time of day was set since the last call; 0: not, or by less than counts.
-    fn look(&mut self) -> i64 {
-        self.compare(difference_ns())
-    }
-
-    fn compare(&mut self, difference_ns: i64) -> i64 {
-        // Slow corrections are no steps, however far they lead.
-        let step_ns = difference_ns.saturating_sub(self.difference_ns);
-        self.difference_ns = difference_ns;
-        if step_ns.saturating_abs() > STEP_NS { step_ns } else { 0 }
-    }
-}
-
-/// The time of day minus the time since boot (which includes the time that the machine sleeps, as
-/// the time of day does).
-fn difference_ns() -> i64 {
-    let mut difference = 0;
-    for _ in 0..3 {
-        let before = read_clock(libc::CLOCK_BOOTTIME);
-        let real = read_clock(libc::CLOCK_REALTIME);
-        difference = real.saturating_sub(before);
-        // If the thread was interrupted between the two reads, the difference is not exact.
-        if read_clock(libc::CLOCK_BOOTTIME) - before < STEP_NS / 10 {
-            break;
-        }
-    }
-    difference
-}
-
-fn read_clock(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes a `timespec`, which is ours; a missing clock leaves it unchanged.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }

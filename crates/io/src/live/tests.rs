@@ -1,6 +1,9 @@
 //! Interfaces in networks of the tests' own: a pair `c0`, `c1`; what is sent by `c1` is captured at
 //! `c0`. Every wait is bounded.
 
+mod interfaces;
+mod queues;
+
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
@@ -9,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use larder_wire::capture::Step;
 
+use super::block::Link;
+use super::ring::LONG_FROM_BYTES;
 use super::*;
 use crate::batch::{Batch, Polled, Source, SourceOptions};
 use crate::testing::{ip, skip, with_network};
@@ -415,80 +420,6 @@ fn the_loopback_counts_once() {
     });
 }
 
-/// Waits for something to become true while the source is read, which must bring nothing.
-fn until(source: &mut Source, what: &str, mut is_true: impl FnMut() -> bool) {
-    let (never, start) = (AtomicBool::new(false), Instant::now());
-    while !is_true() {
-        assert!(start.elapsed() < WAIT, "{what}");
-        if let Polled::Batch(batch) = source.poll_batch(&never) {
-            // In silence batches carry the time.
-            assert!(batch.silent_at_ns.is_some() && records(&batch).is_empty());
-        }
-    }
-}
-
-/// An interface that is set down, is removed, is created again: each is reported and counted, ends
-/// nothing, and afterwards frames arrive again, with one ring and with several, and without any
-/// capability.
-#[test]
-fn interfaces_come_and_go() {
-    with_network("live::interfaces_come_and_go", PAIR, || {
-        for rings in [1, 2] {
-            // Commands are another thread's, which keeps its rights.
-            let (command, commands) = std::sync::mpsc::channel::<Vec<&'static str>>();
-            let (done, answers) = std::sync::mpsc::channel();
-            let reader = std::thread::spawn(move || {
-                let run = |lines: &[&'static str]| {
-                    command.send(lines.to_vec()).unwrap();
-                    let (is_done, generator): (bool, Generator) = answers.recv().unwrap();
-                    assert!(is_done, "{lines:?}");
-                    generator
-                };
-                let (mut source, counts) = source(&LiveOptions { rings, ..options("c0") });
-                crate::privileges::drop_capabilities().unwrap();
-                let counts = &counts.interfaces()[0];
-                let get = |what: &std::sync::atomic::AtomicU64| what.load(Relaxed);
-                run(&[]).send(&frame((1, 2), 1, 0));
-                assert_eq!(receive(&mut source, 1)[0].number(), 1);
-
-                run(&["link set c0 down"]);
-                until(&mut source, "down", || !counts.is_up.load(Relaxed));
-                let generator = run(&["link set c0 up"]);
-                until(&mut source, "up", || counts.is_up.load(Relaxed));
-                generator.send(&frame((1, 2), 2, 0));
-                assert_eq!(receive(&mut source, 1)[0].number(), 2);
-                assert_eq!((get(&counts.downs), get(&counts.reopened)), (1, 0));
-
-                run(&["link del c0", PAIR[0]]);
-                until(&mut source, "gone", || !counts.is_up.load(Relaxed));
-                let generator = run(&PAIR[1..]);
-                until(&mut source, "again", || counts.is_up.load(Relaxed));
-                for n in 3..9 {
-                    generator.send(&frame((n, 2), u32::from(n), 0));
-                }
-                assert_eq!(receive(&mut source, 6)[0].number(), 3);
-                assert_eq!((get(&counts.downs), get(&counts.reopened)), (2, 1));
-
-                // So fast that the capture does not see it removed.
-                let again = [&["link del c0"], PAIR].concat();
-                let generator = run(&again);
-                until(&mut source, "at once", || get(&counts.reopened) == 2);
-                generator.send(&frame((1, 2), 9, 0));
-                assert_eq!(receive(&mut source, 1)[0].number(), 9);
-                assert!(drain(&mut source).is_empty());
-                assert_eq!((get(&counts.received), get(&counts.dropped)), (9, 0));
-            });
-            for lines in commands {
-                let is_done = lines.iter().all(|line| ip(line));
-                if done.send((is_done, Generator::new("c1"))).is_err() {
-                    break;
-                }
-            }
-            reader.join().unwrap();
-        }
-    });
-}
-
 /// A stop ends the reading although frames come without a pause. The first half of invariant 3.
 #[test]
 fn a_stop_ends_what_goes_on() {
@@ -518,21 +449,6 @@ fn a_stop_ends_what_goes_on() {
     });
 }
 
-/// An interface that is down when it is opened brings frames when it is up.
-#[test]
-fn what_is_down_may_come_up() {
-    with_network("live::what_is_down_may_come_up", PAIR, || {
-        assert!(ip("link set c0 down"));
-        let (mut source, counts) = source(&options("c0"));
-        let is_up = || counts.interfaces()[0].is_up.load(Relaxed);
-        assert!(!is_up());
-        assert!(ip("link set c0 up"));
-        until(&mut source, "up", is_up);
-        Generator::new("c1").send(&frame((1, 2), 3, 0));
-        assert_eq!(receive(&mut source, 1)[0].number(), 3);
-    });
-}
-
 /// Counters of a capture that has ended do not keep its rings alive: they have all that the kernel
 /// counted, and nothing more is received.
 #[test]
@@ -549,50 +465,6 @@ fn counts_outlive_the_capture() {
         let open = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
         assert_eq!(open.lines().count(), 2, "the head and the generator: {open}");
     });
-}
-
-/// An interface that cannot be opened gives an error that says what to do next.
-#[test]
-fn errors_help() {
-    with_network("live::errors_help", PAIR, || {
-        let said = |options: &LiveOptions| Live::open(options).unwrap_err().to_string();
-        let text = said(&options("c9"));
-        assert!(
-            text.contains("there are: ") && text.contains("c0") && text.contains("lo"),
-            "{text}"
-        );
-        assert!(said(&LiveOptions::default()).contains("name an interface"));
-        let twice = vec!["c0".to_owned(), "c0".to_owned()];
-        assert!(said(&LiveOptions { interfaces: twice, ..options("") }).contains("twice"));
-        let beside = vec!["c0".to_owned(), ANY.to_owned()];
-        assert!(said(&LiveOptions { interfaces: beside, ..options("") }).contains("twice"));
-        assert!(ip("link set c0 down"));
-        assert!(said(&LiveOptions { rings: 2, ..options("c0") }).contains("link set c0 up"));
-        let unprivileged = std::thread::spawn(|| {
-            crate::privileges::drop_capabilities().unwrap();
-            Live::open(&options("c0")).unwrap_err().to_string()
-        });
-        let text = unprivileged.join().unwrap();
-        assert!(text.contains("setcap cap_net_raw+ep"), "{text}");
-        // A card without stamps is no reason to fail.
-        let live = Live::open(&LiveOptions { hardware_time: true, ..options("c0") }).unwrap();
-        assert!(live.notes()[0].contains("but the system's"), "{:?}", live.notes());
-    });
-}
-
-/// The time of day is compared with the time since boot: corrections are no steps, however large
-/// their sum, and a step is reported once, with its sign.
-#[test]
-fn steps_of_the_clock_are_seen() {
-    let mut clock = ClockWatch { difference_ns: 0 };
-    for n in 1..100 {
-        assert_eq!(clock.compare(n * STEP_NS / 2), 0);
-    }
-    assert_eq!(clock.compare(0), -99 * STEP_NS / 2);
-    assert_eq!(clock.compare(1), 0);
-    assert_eq!(clock.compare(3_600 * STEP_NS), 3_600 * STEP_NS - 1);
-    assert_eq!(clock.compare(i64::MIN), i64::MIN);
-    assert_eq!(ClockWatch::start().look(), 0);
 }
 
 /// Rings have whole blocks, at least two, and no more bytes than are asked for where that is
@@ -664,147 +536,5 @@ fn long_frames_come_whole() {
             let counts = &counts.interfaces()[0];
             assert_eq!((counts.received.load(Relaxed), counts.dropped.load(Relaxed)), (90, 0));
         }
-    });
-}
-
-/// Each change of an interface is reported, and one that cannot be bound again ends the capture,
-/// after what was received, with a reason. With several rings this is where no socket is left, and
-/// with any number where its frames are of another kind.
-#[test]
-fn a_capture_that_would_be_blind_ends() {
-    with_network("live::a_capture_that_would_be_blind_ends", PAIR, || {
-        let (command, commands) = std::sync::mpsc::channel::<Vec<&'static str>>();
-        let (done, answers) = std::sync::mpsc::channel();
-        let reader = std::thread::spawn(move || {
-            let run = |lines: &[&'static str]| -> bool {
-                command.send(lines.to_vec()).unwrap();
-                answers.recv().unwrap()
-            };
-            let open = |rings| {
-                let mut live = Live::open(&LiveOptions { rings, ..options("c0") }).unwrap();
-                let (say, said) = std::sync::mpsc::channel();
-                live.report_to(move |line| say.send(line).unwrap());
-                let counts = live.counts();
-                (Source::live(live, SourceOptions::default()), said, counts)
-            };
-            // Both are open before the right to open more is given up.
-            let (mut one, mut several) = (open(1), open(2));
-            crate::privileges::drop_capabilities().unwrap();
-            let again = [&["link del c0"], PAIR].concat();
-            for turn in 0..SPARES as u64 {
-                assert!(run(&again));
-                for (source, said, counts) in [&mut one, &mut several] {
-                    let reopened = &counts.interfaces()[0].reopened;
-                    until(source, "again", || reopened.load(Relaxed) == turn + 1);
-                    assert_eq!(said.recv().unwrap(), "interface c0 was removed");
-                    let text = "interface c0 was made again, and is captured from";
-                    assert_eq!(said.recv().unwrap(), text);
-                    assert_eq!(source.failure(), None);
-                }
-            }
-            let ends = |source: &mut Source| {
-                let (never, start) = (AtomicBool::new(false), Instant::now());
-                while !matches!(source.poll_batch(&never), Polled::End) {
-                    assert!(start.elapsed() < WAIT, "it ends");
-                }
-                source.failure().unwrap().to_owned()
-            };
-            assert!(run(&again));
-            let why = ends(&mut several.0);
-            assert!(why.contains("c0 was made again") && why.contains("may not see"), "{why}");
-            if !run(&["link del c0", "tuntap add c0 mode tun", "link set c0 up"]) {
-                return skip(
-                    "live::a_capture_that_would_be_blind_ends",
-                    "no TUN device can be made",
-                );
-            }
-            let why = ends(&mut one.0);
-            assert!(why.contains("of another kind"), "{why}");
-        });
-        for lines in commands {
-            if done.send(lines.iter().all(|line| ip(line))).is_err() {
-                break;
-            }
-        }
-        reader.join().unwrap();
-    });
-}
-
-/// By AF_XDP every frame arrives once and whole, by all queues, those of a flow in order; frames
-/// too long for it and sent frames arrive by the rings; the kernel gets none of the others. Without
-/// AF_XDP, rings are used, and a message states why.
-#[test]
-fn xdp_beside_rings() {
-    const PAIR_OF_QUEUES: &[&str] = &[
-        "link add c0 numrxqueues 2 numtxqueues 2 type veth peer name c1 numrxqueues 2 numtxqueues 2",
-        PAIR[1],
-        PAIR[2],
-        PAIR[3],
-        PAIR[4],
-        "link set c1 mtu 1900",
-        "link set c0 mtu 1900",
-    ];
-    with_network("live::xdp_beside_rings", PAIR_OF_QUEUES, || {
-        let options = LiveOptions { xdp: true, ..options("c0") };
-        let live = Live::open(&options).unwrap();
-        let notes = live.notes().join("; ");
-        assert_eq!(notes.is_empty(), !live.queues.is_empty(), "{notes}");
-        if cfg!(not(feature = "xdp")) {
-            assert!(notes.contains("built without AF_XDP"), "{notes}");
-        } else if live.queues.is_empty() {
-            return skip("live::xdp_beside_rings", &notes);
-        } else {
-            assert_eq!(live.queues.len(), 2);
-        }
-        let (counts, has_queues) = (live.counts(), !live.queues.is_empty());
-        let mut source = Source::live(live, SourceOptions::default());
-        let (generator, back) = (Generator::new("c1"), Generator::new("c0"));
-        let begun = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64;
-        let bytes = |n: u32| if n.is_multiple_of(10) { 1850 } else { n as usize % 1400 };
-        for n in 0..1000 {
-            generator.send(&frame((1, n as u16), n, bytes(n)));
-        }
-        back.send(&frame((1, 2), 1000, 0));
-        let seen = receive(&mut source, 1001);
-        // Within a queue they are in order, and flows are spread over queues.
-        let mut numbers: Vec<u32> = seen.iter().map(Seen::number).collect();
-        numbers.sort_unstable();
-        assert!(numbers.into_iter().eq(0..1001));
-        for seen in &seen {
-            let n = seen.number();
-            let bytes = if n == 1000 { 0 } else { bytes(n) };
-            let ports = if n == 1000 { (1, 2) } else { (1, n as u16) };
-            assert_eq!(seen.frame, frame(ports, n, bytes));
-            assert_eq!(seen.original_len as usize, seen.frame.len());
-            assert!(seen.ts_ns >= begun, "{}", seen.ts_ns);
-        }
-        assert!(drain(&mut source).is_empty());
-        let counts = &counts.interfaces()[0];
-        let count = |what: &std::sync::atomic::AtomicU64| what.load(Relaxed);
-        assert_eq!((count(&counts.received), count(&counts.delivered)), (1001, 1001));
-        assert_eq!(count(&counts.dropped), 0);
-        drop(source);
-        // A filter wants rings.
-        let filter = program(&options, Frames::Usual);
-        let live = Live::open(&LiveOptions { filter, ..options.clone() }).unwrap();
-        assert!(live.queues.is_empty() && !live.notes().is_empty());
-        drop(live);
-        if !has_queues {
-            return;
-        }
-        // While the capture does not read, frames without room are counted, and the rest is there.
-        let live = Live::open(&LiveOptions { ring_bytes: 1, ..options }).unwrap();
-        let counts = live.counts();
-        let mut source = Source::live(live, SourceOptions::default());
-        for n in 0..10_000 {
-            generator.send(&frame((1, 2), n, 0));
-        }
-        let seen = drain(&mut source);
-        let numbers: Vec<u32> = seen.iter().map(Seen::number).collect();
-        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
-        let counts = &counts.interfaces()[0];
-        assert_eq!(count(&counts.received), numbers.len() as u64);
-        assert_eq!(count(&counts.received) + count(&counts.dropped), 10_000);
-        assert!(count(&counts.dropped) > 0);
     });
 }

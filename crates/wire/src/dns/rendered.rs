@@ -55,18 +55,23 @@
 
 mod chain;
 mod encode;
+mod question;
+mod rules;
 mod write;
 
+pub use rules::{Asked, Facts, Kind, Rules, Unfit};
 pub use write::{Reply, write};
 
 use self::chain::Chain;
 use self::encode::Encoder;
+use self::question::Question;
+use self::rules::TTL_MAX_S;
 use super::edns::{Options, option, rcode};
 use super::name::walk_name;
 use super::query::TYPE_AND_CLASS_BYTES;
 use super::{
-    DnsError, HEADER_BYTES, MESSAGE_BYTES_MAX, Message, NameBuf, Record, Section, class, rdata,
-    rtype, skip_name,
+    HEADER_BYTES, MESSAGE_BYTES_MAX, Message, NameBuf, Record, Section, class, rdata, rtype,
+    skip_name,
 };
 use crate::read::{u16_at, u32_at};
 
@@ -76,123 +81,11 @@ const HEAD_BYTES: usize = 8;
 /// Bytes from a record's TTL to its data.
 const TTL_TO_DATA_BYTES: usize = 6;
 
-/// The longest TTL (RFC 2181, section 8), seconds.
-const TTL_MAX_S: u32 = i32::MAX as u32;
-
 /// Bytes from a record's type to its data.
 const FIXED_BYTES: usize = 10;
 
 /// AD, in the fourth byte of the header.
 const AUTHENTIC_DATA: u8 = 0x20;
-
-/// Rules for every response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// No record is kept for less, seconds, but those with a TTL of 0, which are not kept.
-    pub ttl_min_s: u32,
-    /// No record is kept for more, seconds (RFC 8767 recommends 604,800 at most).
-    pub ttl_max_s: u32,
-    /// No answer that there is nothing is kept for more, seconds (RFC 2308 recommends 10,800 at
-    /// most).
-    pub negative_ttl_max_s: u32,
-    /// A failure is kept for so long, seconds (RFC 9520: from 1 to 300).
-    pub failure_ttl_s: u32,
-    /// Trust the upstream's AD (RFC 6840, section 5.8: over a trusted path).
-    pub believes_ad: bool,
-    /// Answers go without authority and additional records.
-    pub is_minimal: bool,
-}
-
-impl Default for Rules {
-    /// 0 s to a day, no data for at most an hour, failures for 5 s; AD is not trusted; minimal.
-    fn default() -> Rules {
-        Rules {
-            ttl_min_s: 0,
-            ttl_max_s: 86_400,
-            negative_ttl_max_s: 3_600,
-            failure_ttl_s: 5,
-            believes_ad: false,
-            is_minimal: true,
-        }
-    }
-}
-
-impl Rules {
-    fn clamp(&self, ttl_s: u32) -> u32 {
-        if ttl_s == 0 { 0 } else { ttl_s.max(self.ttl_min_s).min(self.ttl_max_s) }
-    }
-}
-
-/// The query.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// Name, type and class as they were sent upstream, the name not compressed. What follows is
-    /// passed over.
-    pub question: &'a [u8],
-    /// Letters were sent in random case, and must come back so (0x20).
-    pub is_case_random: bool,
-    /// The client wants records of DNSSEC.
-    pub dnssec_ok: bool,
-}
-
-/// Kinds of responses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The data of the query.
-    Data,
-    /// The name exists, and has no data of the type (RFC 2308, section 2.2). An SOA states it.
-    NoData,
-    /// The name does not exist (RFC 2308, section 2.1).
-    NoName,
-    /// Any other response code.
-    Failure,
-    /// No error, neither data nor an SOA: a referral, aliases that are not followed, or nothing at
-    /// all. From a server that was asked to recurse it is of little use: another may do better.
-    /// Never cached.
-    Inconclusive,
-}
-
-/// Properties of a rendered response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
-    /// The kind.
-    pub kind: Kind,
-    /// The response code, with the bits of EDNS, as it came.
-    pub rcode: u16,
-    /// Lifetime in the cache, seconds; 0: it is sent to the waiting clients, and not cached.
-    pub ttl_s: u32,
-    /// Aliases that lead from the name asked to the one that [`Kind`] speaks of.
-    pub aliases: u8,
-    /// Records of the answer section that were left out, since they do not belong to the question.
-    pub unrelated: u16,
-    /// INFO-CODE of the first extended error (RFC 8914), if there was one.
-    pub extended_error: Option<u16>,
-}
-
-/// Why a message is no answer that can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfit {
-    /// It is no response, or to another query. The query stays open.
-    OtherQuestion,
-    /// The question is right but for its case, and [`Asked::is_case_random`]. Forged, or by one of
-    /// the few servers that do not repeat the case: go on waiting, then ask over TCP.
-    OtherCase,
-    /// TC is set: to be asked again over TCP.
-    Truncated,
-    /// Aliases run in a circle, or are more than 16. To be answered with SERVFAIL, which may be
-    /// kept as a failure.
-    AliasChain,
-    /// It cannot be read. The server is of no use for this question.
-    Damaged(DnsError),
-    /// Encoded again it does not fit a message. As [`Unfit::Damaged`].
-    TooLong,
-}
-
-impl From<DnsError> for Unfit {
-    fn from(error: DnsError) -> Unfit {
-        Unfit::Damaged(error)
-    }
-}
 
 /// A record that is to be stored, and its place among the answers.
 #[derive(Debug, Clone, Copy)]
@@ -627,66 +520,6 @@ impl Found {
         let mut errors =
             Options(message.rdata(record)).filter(|&(number, _)| number == option::EXTENDED_ERROR);
         self.extended_error = errors.find_map(|(_, content)| u16_at(content, 0));
-    }
-}
-
-/// The question that was asked, taken apart.
-struct Question<'a> {
-    /// Name, type, class.
-    bytes: &'a [u8],
-    qtype: u16,
-    qclass: u16,
-    dnssec_ok: bool,
-}
-
-impl<'a> Question<'a> {
-    fn of(asked: &Asked<'a>) -> Option<Question<'a>> {
-        let name_end = skip_name(asked.question, 0).ok()?;
-        Some(Question {
-            bytes: asked.question.get(..name_end + TYPE_AND_CLASS_BYTES)?,
-            qtype: u16_at(asked.question, name_end)?,
-            qclass: u16_at(asked.question, name_end + 2)?,
-            dnssec_ok: asked.dnssec_ok,
-        })
-    }
-
-    /// Compares `message` with the query: true if it is a response that repeats the question, false
-    /// if it is a failure without a question.
-    fn is_repeated(&self, message: &[u8], is_case_random: bool) -> Result<bool, Unfit> {
-        let other = Unfit::OtherQuestion;
-        let header: &[u8; HEADER_BYTES] = message.first_chunk().ok_or(other)?;
-        if header[2] & 0xf8 != 0x80 {
-            return Err(other);
-        }
-        match u16::from_be_bytes([header[4], header[5]]) {
-            0 if matches!(u16::from(header[3] & 15), rcode::NOERROR | rcode::NXDOMAIN) => {
-                Err(other)
-            }
-            0 => Ok(false),
-            1 => {
-                let end = HEADER_BYTES + self.bytes.len();
-                let theirs = message.get(HEADER_BYTES..end).ok_or(other)?;
-                let (name, fixed) = theirs.split_at(theirs.len() - TYPE_AND_CLASS_BYTES);
-                let (own_name, own_fixed) = self.bytes.split_at(name.len());
-                if fixed != own_fixed || !name.eq_ignore_ascii_case(own_name) {
-                    Err(other)
-                } else if is_case_random && name != own_name {
-                    Err(Unfit::OtherCase)
-                } else {
-                    Ok(true)
-                }
-            }
-            _ => Err(other),
-        }
-    }
-
-    /// True for records that only a client that asked for DNSSEC, or for their type, gets.
-    fn hides(&self, record_type: u16) -> bool {
-        let is_dnssec = matches!(
-            record_type,
-            rtype::RRSIG | rtype::NSEC | rtype::NSEC3 | rtype::DS | rtype::DNSKEY
-        );
-        is_dnssec && !self.dnssec_ok && record_type != self.qtype && self.qtype != rtype::ANY
     }
 }
 
