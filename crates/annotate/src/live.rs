@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use larder_io::live::{FilterInstruction, Live, LiveCounts, LiveOptions};
+use larder_io::live::{Live, LiveCounts, LiveOptions};
 use larder_store::Interface;
 use larder_wire::filter::{self, LinkType, Origin};
 
@@ -63,7 +63,7 @@ fn compile(
     text: &str,
     interfaces: &[Interface],
     snap_bytes: u32,
-) -> Result<Vec<FilterInstruction>, Error> {
+) -> Result<Vec<filter::Instruction>, Error> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -74,16 +74,9 @@ fn compile(
             other.name, interfaces[0].name
         )));
     }
-    let program = LinkType::of(first)
+    LinkType::of(first)
         .and_then(|link| filter::compile(text, link, Origin::Live, snap_bytes))
-        .map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))?;
-    let same = |one: &filter::Instruction| FilterInstruction {
-        code: one.code,
-        jt: one.jt,
-        jf: one.jf,
-        k: one.k,
-    };
-    Ok(program.iter().map(same).collect())
+        .map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))
 }
 
 impl Tap {

@@ -38,13 +38,6 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The core that the calling thread runs on now.
-pub fn current_core() -> io::Result<usize> {
-    // SAFETY: takes nothing.
-    let core = check(unsafe { libc::sched_getcpu() })?;
-    Ok(core as usize)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,7 +49,9 @@ mod tests {
         for &core in &cores {
             let pinned = std::thread::spawn(move || {
                 pin_to_core(core).unwrap();
-                (available_cores().unwrap(), current_core().unwrap())
+                // SAFETY: takes nothing.
+                let current = check(unsafe { libc::sched_getcpu() }).unwrap();
+                (available_cores().unwrap(), current as usize)
             });
             assert_eq!(pinned.join().unwrap(), (vec![core], core));
         }

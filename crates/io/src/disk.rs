@@ -139,11 +139,6 @@ impl FileWriter {
         }
     }
 
-    /// True when writes go by io_uring.
-    pub fn has_ring(&self) -> bool {
-        self.ring.is_some()
-    }
-
     /// Starts to write `file`, which is empty. Waits for what is in flight to the file before.
     pub fn begin(&mut self, file: File) {
         self.begin_direct(file, None);

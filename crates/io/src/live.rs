@@ -75,7 +75,7 @@ use block::Shape;
 use clock_watch::{ClockWatch, read_clock};
 pub use counts::{InterfaceCounts, LiveCounts};
 pub use error::LiveError;
-pub use options::{FilterInstruction, LiveOptions};
+pub use options::LiveOptions;
 use queues::Queue;
 use ring::{Frames, Ring};
 pub use send::{FrameSender, Sent};

@@ -14,7 +14,6 @@ use std::io;
 use crate::socket::check;
 
 const CAP_DAC_OVERRIDE: u32 = 1;
-const CAP_NET_RAW: u32 = 13;
 
 /// `_LINUX_CAPABILITY_VERSION_3`: sets of 64.
 const VERSION: u32 = 0x2008_0522;
@@ -79,11 +78,6 @@ pub fn join_group(group: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the calling thread may capture frames now. False if the system gives no answer.
-pub fn has_net_raw() -> bool {
-    sets().is_ok_and(|sets| sets[0].effective & 1 << CAP_NET_RAW != 0)
-}
-
 fn is_user_0() -> bool {
     // SAFETY: takes nothing, and cannot fail.
     unsafe { libc::geteuid() == 0 }
@@ -112,6 +106,13 @@ mod tests {
             is_meant.then(|| (name.to_owned(), u64::from_str_radix(value.trim(), 16).unwrap()))
         };
         status.lines().filter_map(of_line).collect()
+    }
+
+    const CAP_NET_RAW: u32 = 13;
+
+    /// Whether the calling thread may capture frames now. False if the system gives no answer.
+    fn has_net_raw() -> bool {
+        sets().is_ok_and(|sets| sets[0].effective & 1 << CAP_NET_RAW != 0)
     }
 
     /// A thread that gave its rights up has none but what user 0 may do to files, nor have those

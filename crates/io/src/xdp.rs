@@ -122,11 +122,6 @@ impl XdpError {
         XdpError { step, interface: interface.to_owned(), error, said: String::new() }
     }
 
-    /// The system's error.
-    pub fn source_error(&self) -> &io::Error {
-        &self.error
-    }
-
     /// What to do about it.
     fn next(&self) -> &'static str {
         let code = self.error.raw_os_error().unwrap_or(0);

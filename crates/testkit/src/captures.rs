@@ -1,4 +1,4 @@
-//! Where captures are, for the tests of every crate.
+//! The places of captures, for the tests of every crate.
 //!
 //! The repository has recordings of its own, so every check runs everywhere. Public captures in
 //! `../shared/data/pcap`, or in `pcap` of the folder that `LARDER_SHARED_DATA` names, are read as
@@ -19,7 +19,7 @@ pub fn public_folder() -> PathBuf {
     std::env::var_os("LARDER_SHARED_DATA").map_or(beside, PathBuf::from)
 }
 
-/// The folder of public logs and traces; a test that has none says so.
+/// The folder of public logs and traces; prints SKIP if there is none.
 pub fn public_traces(test: &str) -> Option<PathBuf> {
     let traces = public_folder().join("traces");
     if traces.is_dir() {

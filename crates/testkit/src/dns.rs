@@ -1,4 +1,4 @@
-//! DNS messages byte by byte, who asks, and servers that answer by a closure.
+//! DNS messages byte by byte, clients, and servers that respond by a closure.
 //!
 //! Messages are laid out here by hand, and not by larder or by a library: tests compare those with
 //! one another.
@@ -37,7 +37,7 @@ pub fn question(id: u16, name: impl AsRef<[u8]>, rtype: u16) -> Vec<u8> {
     [head(id, 0x0100, [1, 0, 0, 0]), wire_name(name), end].concat()
 }
 
-/// The same with an OPT record, which has these options.
+/// Like [`question`], with an OPT record with these options.
 pub fn question_with(id: u16, name: impl AsRef<[u8]>, rtype: u16, options: &[u8]) -> Vec<u8> {
     let mut question = question(id, name, rtype);
     question[11] = 1;
@@ -47,7 +47,7 @@ pub fn question_with(id: u16, name: impl AsRef<[u8]>, rtype: u16, options: &[u8]
     question
 }
 
-/// Where the question of a message ends; `None` where there is none.
+/// The end of a message's question; `None` if there is none.
 pub fn question_end(message: &[u8]) -> Option<usize> {
     let mut at = 12;
     while *message.get(at)? > 0 {
@@ -72,7 +72,7 @@ pub fn answer(question: &[u8], addresses: &[[u8; 4]], ttl_s: u32) -> Vec<u8> {
     answer
 }
 
-/// A message with its length before it, as it goes over a stream.
+/// A message with its length before it, as on a stream.
 pub fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes(), message].concat()
 }
@@ -137,13 +137,13 @@ pub enum Transport {
     Tcp,
 }
 
-/// What a server answers.
+/// The response to a message.
 type Rule = dyn Fn(&[u8], Transport) -> Option<Vec<u8>> + Send + Sync;
 
 /// A server on the loopback, over UDP and TCP, that answers by a closure; it ends when dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -186,10 +186,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
-        // The listener hears of it by one more connection.
+        // One more connection wakes the listener.
         let _ = TcpStream::connect(self.address);
         for thread in self.threads.drain(..) {
-            // What it panicked with was printed.
+            // A panic was printed already.
             drop(thread.join());
         }
     }
@@ -201,7 +201,7 @@ fn packets(socket: &UdpSocket, shared: &Shared, rule: &Rule) {
         let Ok((length, peer)) = socket.recv_from(&mut room) else { continue };
         shared.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(answer) = rule(&room[..length], Transport::Udp) {
-            // Who cannot be reached asks again.
+            // A client that cannot be reached asks again.
             drop(socket.send_to(&answer, peer));
         }
     }

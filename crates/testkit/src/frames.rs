@@ -117,7 +117,7 @@ impl Pcap {
 pub struct Frame {
     /// Its link type.
     pub link_type: u16,
-    /// What was captured of it.
+    /// The captured bytes.
     pub bytes: Vec<u8>,
 }
 

@@ -21,7 +21,7 @@ const FLAGS: [&str; 8] = [
     "claimed",
 ];
 
-/// What a row says with its rule switched off.
+/// The expected result of a row with its rule off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WithoutRule {
     /// The same name (the row guards against an excess of the rule, or shows a flag).
@@ -45,7 +45,7 @@ pub struct Expectation {
     pub end: String,
     /// The right name; `None` where there must be none.
     pub name: Option<String>,
-    /// Where it comes from, in the spelling of logs.
+    /// The source of the name, in the spelling of logs.
     pub kind: Option<String>,
     /// Its flags.
     pub flags: Vec<String>,
@@ -55,11 +55,11 @@ pub struct Expectation {
     pub names: String,
     /// The naming rule that the row is about.
     pub rule: Option<u8>,
-    /// What comes out with that rule off.
+    /// The result with that rule off.
     pub without_rule: WithoutRule,
 }
 
-/// Reads the list that lies beside the recordings.
+/// Reads the list next to the recordings.
 pub fn load() -> Result<Vec<Expectation>, String> {
     let folder = recorded_folder();
     let path = folder.join("expected.tsv");
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     /// The list in the repository is readable, every recording has a row and every row a recording,
-    /// and all nine rules have a row that goes wrong without them, or whose flags show them.
+    /// and each of the nine rules has a row that fails without it, or whose flags show it.
     #[test]
     fn the_list_is_whole() {
         let rows = load().expect("a readable list");

@@ -1,24 +1,24 @@
-//! What larder's tests share. Never part of a build for users.
+//! Shared by larder's tests. Never part of a build for users.
 //!
 //! | module | gives |
 //! |---|---|
-//! | [`captures`] | where recordings and public captures are |
-//! | [`dns`] | questions and answers, clients, stand-in servers |
+//! | [`captures`] | the places of recordings and public captures |
+//! | [`dns`] | queries and responses, clients, stand-in servers |
 //! | [`frames`] | packets layer by layer, capture files |
-//! | [`golden`] | what `tests/captures/expected.tsv` says of every recording |
+//! | [`golden`] | the expected results of every recording (`tests/captures/expected.tsv`) |
 //! | [`hello`] | the first messages of TLS clients |
-//! | [`http`] | heads and bodies over a connection, clients, stand-in origins |
-//! | `network` | by the feature: a network of a test's own |
-//! | [`process`] | programs: run to their end, or at work and heard |
+//! | [`http`] | headers and bodies over a connection, clients, stand-in origins |
+//! | `network` | by the feature: a private network for a test |
+//! | [`process`] | programs: run to their end, or at work with their standard error |
 //! | [`random`] | numbers from a seed |
-//! | [`scratch`] | a folder of a test's own |
-//! | [`skip`] | how a test says that it did not run |
-//! | `tls` | by the feature: certificates, and who believes them |
-//! | [`unbound`] | unbound as a child |
-//! | [`wait`] | the one patience |
+//! | [`scratch`] | a temporary folder |
+//! | [`skip`] | messages of tests that cannot run |
+//! | `tls` | by the feature: certificates, and stores that trust them |
+//! | [`unbound`] | unbound as a child process |
+//! | [`wait`] | waiting with the one bound of all tests |
 //!
-//! What needs a type of one of larder's packages stays in that package's tests: `testkit` depends
-//! on none of them, but for networks.
+//! Code that needs a type of one of larder's packages is in that package's tests: `testkit` depends
+//! on none of them, except for networks.
 #![forbid(unsafe_code)]
 
 pub mod captures;

@@ -12,14 +12,14 @@ pub fn ip(line: &str) -> Run {
     Run::of(Command::new("ip").args(line.split_whitespace()))
 }
 
-/// The same, which must succeed.
+/// Like [`ip`], and must succeed.
 #[track_caller]
 pub fn must(line: &str) {
     let run = ip(line);
     assert_eq!(run.code, Some(0), "ip {line}: {}", run.err);
 }
 
-/// The second network; it goes when dropped. The thread's own goes with the thread.
+/// The second network, deleted on drop. The thread's own is deleted with the thread.
 #[derive(Debug)]
 pub struct Network {
     /// Its name.
@@ -27,8 +27,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes both, and moves the calling thread to its own; `None` where that is not permitted,
-    /// which is said.
+    /// Makes both, and moves the calling thread to its own; prints SKIP and returns `None` if that
+    /// is not permitted.
     pub fn new(test: &str) -> Option<Network> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !has(test, "ip") {

@@ -1,4 +1,4 @@
-//! Programs: run to their end, or at work and heard on standard error.
+//! Programs: run to their end, or at work with their standard error.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -28,7 +28,7 @@ impl Run {
         Run { code: status.code(), out: text(stdout), err: text(stderr) }
     }
 
-    /// What it printed, which ended well.
+    /// The output of a run that succeeded.
     #[track_caller]
     pub fn good(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -59,14 +59,13 @@ pub fn has_thread(process: u32, name: &str) -> bool {
     tasks.flatten().any(|task| comm(task).is_ok_and(|comm| comm.trim() == name))
 }
 
-/// A program at work, and what it says on standard error. It is asked to end, and then made to,
-/// when dropped.
+/// A running program, and its lines on standard error. Drop asks it to end, and then kills it.
 #[derive(Debug)]
 pub struct Program {
     /// The process.
     pub child: Child,
     lines: Receiver<String>,
-    /// What it said, as far as it was listened to.
+    /// The lines that were read so far.
     pub heard: Vec<String>,
 }
 
@@ -113,7 +112,7 @@ impl Program {
         Some(line)
     }
 
-    /// A line with `text` was heard before.
+    /// A line with `text` was read before.
     pub fn has_said(&self, text: &str) -> bool {
         self.heard.iter().any(|line| line.contains(text))
     }
@@ -133,7 +132,7 @@ impl Program {
         has_thread(self.id(), name)
     }
 
-    /// Waits for its end: its status, and all that it said.
+    /// Waits for its end: its status, and all its lines.
     pub fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().expect("it ends").code();
         self.heard.extend(self.lines.iter());
@@ -172,8 +171,8 @@ impl Drop for Program {
     }
 }
 
-/// What `tshark` says of a capture: a line a packet with these fields, which tabs part; `None`
-/// where it does not run.
+/// The output of `tshark` for a capture: a line per packet with these fields, separated by tabs;
+/// `None` if it is not installed.
 pub fn tshark(capture: &Path, options: &[&str], fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(options).args(["-T", "fields"]);

@@ -19,17 +19,17 @@ impl Random {
         self.next() % limit
     }
 
-    /// A place among so many.
+    /// An index below `count`.
     pub fn index(&mut self, count: usize) -> usize {
         self.below(count as u64) as usize
     }
 
-    /// True in so many of a hundred.
+    /// True in `share` of a hundred.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
 
-    /// True once in so many times.
+    /// True once in `count` times.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }

@@ -23,7 +23,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// What a file in it says.
+    /// The content of a file in it.
     pub fn read(&self, name: &str) -> String {
         let path = self.path(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

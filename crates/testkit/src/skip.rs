@@ -1,15 +1,15 @@
-//! A test that cannot run here says so, in a line that `.ci/skips` allows or that fails the run.
+//! A test that cannot run here prints a line, which `.ci/skips` allows or which fails the run.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// Says that a test does not run, on the real standard error: the test runner keeps what tests that
-/// pass print.
+/// Prints that a test does not run, on the real standard error: the test runner hides the output of
+/// tests that pass.
 pub fn skip(test: &str, reason: impl Display) {
     let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
 }
 
-/// Whether a program is on the path; says when it is not.
+/// Whether a program is on the path; prints SKIP if not.
 pub fn has(test: &str, program: &str) -> bool {
     let found = is_installed(program);
     if !found {

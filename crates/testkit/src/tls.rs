@@ -1,4 +1,4 @@
-//! Certificates of a test's own in files, who believes them, and servers that show them.
+//! Certificates for a test in files, stores that trust them, and servers that present them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,14 +11,14 @@ use crate::dns::bind_both;
 /// Ports tried.
 const PORTS: usize = 8;
 
-/// What it says of itself, its version first; `None` where it is not installed.
+/// Its own description, the version first; `None` if it is not installed.
 pub fn about() -> Option<String> {
     let said = Command::new("unbound").arg("-V").output().ok()?;
     Some(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
-/// Calls `start` until something comes of it, with addresses that are free over UDP and TCP. One
-/// may be somebody's by the time that unbound binds it: unbound ends then.
+/// Calls `start` until it returns a value, with addresses that are free over UDP and TCP. Another
+/// process may take one before unbound binds it: unbound ends then.
 pub fn at_a_free_port<T>(mut start: impl FnMut(SocketAddr) -> Option<T>) -> T {
     let free = || bind_both().1.local_addr().expect("bound");
     (0..PORTS).map(|_| free()).find_map(&mut start).expect("unbound does not start")
@@ -27,7 +27,7 @@ pub fn at_a_free_port<T>(mut start: impl FnMut(SocketAddr) -> Option<T>) -> T {
 /// The child.
 #[derive(Debug)]
 pub struct Unbound {
-    /// Where it answers.
+    /// The address at which it responds.
     pub address: SocketAddr,
     child: Child,
     /// Its configuration, and its log.
@@ -68,7 +68,7 @@ impl Unbound {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// What it wrote so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The one patience: what must come is waited for, and a test fails where it does not.
+//! Waiting with the one bound of all tests: a test that waits for longer fails.
 
 use std::fmt::Display;
 use std::thread;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 /// The bound of every wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Looks until there is something to see.
+/// Waits until `look` returns a value.
 #[track_caller]
 pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -29,7 +29,7 @@ pub fn until_so(what: impl Display, mut is_so: impl FnMut() -> bool) {
     until(what, || is_so().then_some(()));
 }
 
-/// The same, and shows what there is instead where it never is so.
+/// Like [`until_so`], and shows the state if it fails.
 #[track_caller]
 pub fn until_so_or<S: Display>(show: impl Fn() -> S, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

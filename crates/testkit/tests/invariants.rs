@@ -50,7 +50,7 @@ fn body(text: &str) -> String {
     lines.map(plain).collect()
 }
 
-/// Invariants that a text names, each with the module that it says, if it says one.
+/// Invariants that a text names, each with the module that it names, if any.
 fn named(body: &str) -> Vec<(String, Option<&str>)> {
     let mut found = Vec::new();
     for (at, word) in body.match_indices("nvariant") {
@@ -159,7 +159,7 @@ fn read(root: &Path, folder: &Path, files: &mut Files) {
 fn each_invariant_is_named() {
     let (root, mut files) = (root(), Files::new());
     ["crates", "lab"].iter().for_each(|folder| read(&root, &root.join(folder), &mut files));
-    // What it says of names is about made-up ones.
+    // Its own text is about made-up names.
     files.remove("crates/testkit/tests/invariants.rs");
     let (unnamed, strays) = check(&files);
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tidy/unasserted.tsv");

@@ -1,10 +1,10 @@
-//! What a reader may rely on in the whole tree: short files, functions and lines, modules without
-//! circles, and the arrows between crates that ARCHITECTURE.md draws.
+//! Checks of the whole tree: short files, functions and lines, modules without circles, and the
+//! arrows between crates in ARCHITECTURE.md.
 //!
-//! Code that was longer when a limit was set is listed in `tidy/longer.tsv` with its length: what,
-//! where, and how long at most. A length may only shrink, and a line that is no longer needed must
-//! leave the list. `UPDATE_TIDY=1 cargo test -p larder-testkit --test tidy` lowers lengths and
-//! drops lines; it adds none.
+//! Code that was longer when a limit was set is listed in `tidy/longer.tsv` with its kind, place
+//! and greatest length. A length may only shrink, and a line that is not needed any more must be
+//! removed. `UPDATE_TIDY=1 cargo test -p larder-testkit --test tidy` lowers lengths and removes
+//! lines; it adds none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// Columns of a line of Rust. What rustfmt formats ends at 100; this is for what it does not touch.
 const LINE_COLUMNS_MAX: usize = 120;
 
-/// Where Rust is.
+/// The folders with Rust code.
 const FOLDERS: [&str; 5] = ["bench", "crates", "fuzz", "lab", "tests"];
 
 /// A length that is over its limit: what (`file`, `function`, `lines`, `circle`) and where.
@@ -76,7 +76,7 @@ fn function_name(mut code: &str) -> Option<&str> {
     }
 }
 
-/// What is longer than its limit in one file.
+/// The items of one file that exceed a limit.
 fn longer(path: &str, text: &str, found: &mut Longer) {
     let mut add = |what: &str, place: String, length: usize| {
         let longest = found.entry((what.to_owned(), place)).or_default();
@@ -113,7 +113,8 @@ fn named(text: &str) -> BTreeSet<String> {
             found.insert(word(rest));
             continue;
         };
-        // What begins after the brace or a comma of this group, and of none inside it.
+        // The names that begin after the brace or a comma of this group, and not inside another
+        // group.
         let (mut depth, mut begins) = (0, vec![0]);
         for (at, letter) in group.char_indices() {
             match letter {
@@ -305,7 +306,7 @@ trait C {
     assert_eq!(measured, expected.map(|(name, lines)| (name.to_owned(), lines)));
 }
 
-/// What a module needs is found in all forms of paths, and not in comments or tests.
+/// Needed modules are found in all forms of paths, and not in comments or tests.
 #[test]
 fn paths_are_read() {
     let text = "\

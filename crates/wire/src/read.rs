@@ -20,13 +20,6 @@ pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*raw))
 }
 
-/// Reads a big-endian 64-bit value at `offset`.
-#[inline(always)]
-pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
-    let raw = bytes.get(offset..)?.first_chunk()?;
-    Some(u64::from_be_bytes(*raw))
-}
-
 /// Borrows `len` bytes at `offset`.
 #[inline(always)]
 pub fn slice_at(bytes: &[u8], offset: usize, len: usize) -> Option<&[u8]> {
@@ -45,7 +38,6 @@ mod tests {
         assert_eq!(u16_at(&bytes, 3), None);
         assert_eq!(u32_at(&bytes, 0), Some(0x0102_0304));
         assert_eq!(u32_at(&bytes, usize::MAX), None);
-        assert_eq!(u64_at(&bytes, 0), None);
         assert_eq!(slice_at(&bytes, 4, 0), Some(&[][..]));
         assert_eq!(slice_at(&bytes, 1, usize::MAX), None);
     }

@@ -1,19 +1,8 @@
 //! Options of a capture, and the filter program that each ring gets for them.
 
-use super::ring::{Frames, LONG_FROM_BYTES};
+use larder_wire::filter::Instruction;
 
-/// An instruction of the classic packet filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilterInstruction {
-    /// The operation.
-    pub code: u16,
-    /// Instructions to leap when true.
-    pub jt: u8,
-    /// And when false.
-    pub jf: u8,
-    /// The operand.
-    pub k: u32,
-}
+use super::ring::{Frames, LONG_FROM_BYTES};
 
 /// `ret #k`, `ld #len`, `jgt #k`.
 const RETURN: u16 = 0x06;
@@ -37,7 +26,7 @@ pub struct LiveOptions {
     /// The frames that the kernel passes; empty: all. The filter sees frames as [`super::link_type`] says
     /// (of 276, IP without the header), and without the outermost VLAN tag, which it must load by
     /// `SKF_AD_VLAN_TAG`.
-    pub filter: Vec<FilterInstruction>,
+    pub filter: Vec<Instruction>,
     /// Have interfaces take frames that are for others.
     pub is_promiscuous: bool,
     /// Use hardware timestamps if the card has them: its own clock, which may differ from the
@@ -68,8 +57,8 @@ impl Default for LiveOptions {
 }
 
 /// A filter that passes nothing.
-pub(super) fn nothing() -> Vec<FilterInstruction> {
-    vec![FilterInstruction { code: RETURN, jt: 0, jf: 0, k: 0 }]
+pub(super) fn nothing() -> Vec<Instruction> {
+    vec![Instruction { code: RETURN, jt: 0, jf: 0, k: 0 }]
 }
 
 /// Whether frames may be longer than the blocks of most rings.
@@ -79,9 +68,9 @@ pub(super) fn has_long_frames(options: &LiveOptions) -> bool {
 
 /// The filter that is wanted, for frames of such a length, with frames cut so that no ring holds
 /// more of them than is kept.
-pub(super) fn program(options: &LiveOptions, frames: Frames) -> Vec<FilterInstruction> {
+pub(super) fn program(options: &LiveOptions, frames: Frames) -> Vec<Instruction> {
     let snap = options.snap_bytes;
-    let instruction = |code, jt, jf, k| FilterInstruction { code, jt, jf, k };
+    let instruction = |code, jt, jf, k| Instruction { code, jt, jf, k };
     let mut program = Vec::with_capacity(options.filter.len() + 4);
     if has_long_frames(options) {
         // Over the `ret #0` for those that are wanted.
@@ -97,7 +86,7 @@ pub(super) fn program(options: &LiveOptions, frames: Frames) -> Vec<FilterInstru
         program.push(instruction(RETURN, 0, 0, snap));
     }
     program.extend(options.filter.iter().map(|i| match i.code {
-        RETURN => FilterInstruction { k: i.k.min(snap), ..*i },
+        RETURN => Instruction { k: i.k.min(snap), ..*i },
         _ => *i,
     }));
     program

@@ -5,8 +5,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::{c_int, c_ulong};
 
+use larder_wire::filter::Instruction;
+
+use super::LiveError;
 use super::block::Link;
-use super::{FilterInstruction, LiveError};
 use crate::socket::{check, get_option, owned};
 
 pub(super) const SOL_PACKET: c_int = 263;
@@ -78,7 +80,7 @@ pub(super) fn set_packet_option<T>(
 }
 
 /// Has the kernel run a filter over what comes; it takes the place of the one before.
-pub(super) fn set_filter(socket: &OwnedFd, filter: &[FilterInstruction]) -> io::Result<()> {
+pub(super) fn set_filter(socket: &OwnedFd, filter: &[Instruction]) -> io::Result<()> {
     let mut program: Vec<libc::sock_filter> = filter
         .iter()
         .map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k })

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use larder_wire::capture::Step;
+use larder_wire::filter::Instruction;
 
 use super::block::Link;
 use super::ring::LONG_FROM_BYTES;
@@ -366,7 +367,7 @@ fn interfaces_are_told_apart() {
 #[test]
 fn filters_and_snap_lengths() {
     with_network("live::filters_and_snap_lengths", PAIR, || {
-        let instruction = |code, jt, jf, k| FilterInstruction { code, jt, jf, k };
+        let instruction = |code, jt, jf, k| Instruction { code, jt, jf, k };
         // ldh [36]; jeq #53; ret #262144; ret #0
         let filter = vec![
             instruction(0x28, 0, 0, 36),

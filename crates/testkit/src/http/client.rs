@@ -1,4 +1,4 @@
-//! What clients do.
+//! HTTP clients.
 
 use std::net::SocketAddr;
 
@@ -54,7 +54,7 @@ impl Connection {
         self.response()
     }
 
-    /// The same with further lines of fields.
+    /// Like [`Client::fetch`], with further field lines.
     pub fn fetch_with(&mut self, path: &str, fields: &[&str]) -> Response {
         self.ask("GET", path, fields);
         self.response()
@@ -66,7 +66,7 @@ impl Connection {
         self.broken_body(&head)
     }
 
-    /// The same of a body whose head was read.
+    /// Like [`Client::broken`], for a body whose headers were read.
     pub fn broken_body(&mut self, head: &Head) -> Vec<u8> {
         match self.try_body(head) {
             Ok(bytes) => panic!("{} bytes, and a clean end of {head:?}", bytes.len()),
@@ -89,7 +89,7 @@ pub fn request(method: &str, path: &str, fields: &[&str]) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n")
 }
 
-/// What a server answers to a GET on a connection of its own, which it closes.
+/// The response of a server to a GET on a connection of its own, which it closes.
 pub fn fetch(server: SocketAddr, path: &str) -> Response {
     Connection::open(server).fetch_with(path, &["Connection: close"])
 }

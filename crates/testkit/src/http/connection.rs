@@ -10,7 +10,7 @@ use crate::wait::PATIENCE;
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The other side said that nothing more comes.
+    /// The peer has closed in order.
     Clean,
     /// It was broken off.
     Reset,
@@ -56,7 +56,7 @@ impl Head {
         code.unwrap_or_else(|| panic!("no response: {:?}", self.line))
     }
 
-    /// Bytes of the body, as the head says.
+    /// The length of the body by the headers.
     pub fn length(&self) -> Option<usize> {
         self.field("content-length").map(|it| it.parse().unwrap())
     }
@@ -66,7 +66,7 @@ impl Head {
         self.field("transfer-encoding") == Some("chunked")
     }
 
-    /// What the cache says that it did.
+    /// The Cache-Status field.
     pub fn cache_status(&self) -> &str {
         self.field("cache-status").unwrap_or_default()
     }
@@ -77,7 +77,7 @@ impl Head {
 pub struct Connection {
     /// The socket.
     pub stream: TcpStream,
-    /// What came and was not looked at.
+    /// Received bytes that were not taken yet.
     inbox: Vec<u8>,
     end: Option<End>,
 }
@@ -160,14 +160,14 @@ impl Connection {
         self.up_to(usize::MAX)
     }
 
-    /// So many of the next bytes.
+    /// The next `count` bytes.
     pub fn take(&mut self, count: usize) -> Vec<u8> {
         let bytes = self.up_to(count);
         assert_eq!(bytes.len(), count, "ended ({:?}) too early", self.end);
         bytes
     }
 
-    /// What is there of the next bytes; waits until there are some, or the end.
+    /// The next bytes that are there; waits for the first, or the end.
     pub fn take_some(&mut self) -> Vec<u8> {
         while self.inbox.is_empty() && self.more() {}
         std::mem::take(&mut self.inbox)

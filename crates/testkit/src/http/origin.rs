@@ -15,7 +15,7 @@ type Rule = Arc<dyn Fn(&Head) -> Vec<u8> + Send + Sync>;
 /// See the module; it ends when dropped.
 #[derive(Debug)]
 pub struct Origin {
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: SocketAddr,
     connections: Receiver<TcpStream>,
     shared: Arc<Shared>,
@@ -53,7 +53,7 @@ impl Origin {
         Origin { address, connections, shared, thread }
     }
 
-    /// An address at which nobody listens.
+    /// An address at which no program listens.
     pub fn nowhere() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
@@ -80,14 +80,14 @@ impl Origin {
     /// Takes no more connections.
     pub fn stop_listening(&self) {
         self.shared.has_ended.store(true, Ordering::SeqCst);
-        // It hears of it by one more connection.
+        // One more connection wakes it.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.lock().unwrap().take() {
             thread.join().unwrap();
         }
     }
 
-    /// Nobody has connected that a story did not take.
+    /// No client has connected except those that the scenario accepted.
     pub fn is_idle(&self) {
         match self.connections.try_recv() {
             Err(TryRecvError::Empty) => {}
@@ -157,7 +157,7 @@ impl Connection {
         self.send(answer(status, fields, body));
     }
 
-    /// Sends a head, which says how long the body is.
+    /// Sends headers, with the length of the body.
     pub fn begins(&mut self, status: &str, fields: &[&str], body_bytes: usize) {
         self.send(head(status, fields, Some(body_bytes)));
     }

@@ -37,11 +37,6 @@ const IA_ADDR_FIXED_BYTES: usize = 24;
 /// Message types that larder distinguishes (RFC 8415, section 7.3).
 #[allow(missing_docs)]
 pub mod message_type {
-    pub const SOLICIT: u8 = 1;
-    pub const ADVERTISE: u8 = 2;
-    pub const REQUEST: u8 = 3;
-    pub const RENEW: u8 = 5;
-    pub const REBIND: u8 = 6;
     pub const REPLY: u8 = 7;
     pub const RELAY_FORWARD: u8 = 12;
     pub const RELAY_REPLY: u8 = 13;
