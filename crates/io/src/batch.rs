@@ -14,18 +14,17 @@
 //! ```
 //!
 //! A worker reads a batch with its `capture` from `start` (or [`Batch::begin`]) until an offset of
-//! `limit` or more, passing `at_end`; what lies behind `limit` is there so that the last record,
-//! and the search after damage, see what they need. It hands on where it ended. Where the next
-//! batch began elsewhere (and not both at or behind its `limit`), the guess was wrong: that batch
-//! is read again from this end, with the reader as this batch left it, and so on until a guess
-//! fits.
+//! `limit` or more, with the batch's `at_end`; the bytes after `limit` are for the last record, and
+//! for the search after damage. It reports where it ended. If the next batch began elsewhere (and
+//! not both at or behind its `limit`), the guess was wrong: that batch is read again from this end,
+//! with the reader's state at the end of this batch, and so on until a guess fits.
 //!
 //! A live stream (a pipe) that is slow gives a batch in pieces: each but the last is `partial`
 //! and has the same `index`. A complete record waits [`LIVE_DELAY_MS`] at most.
 //!
-//! Interfaces ([`Source::live`]) give what they have received as it comes, in batches of any
-//! length: each has the whole records of a time, from `start` 0 to the end of `bytes`. When too
-//! many are in flight nothing is read, and the kernel drops.
+//! Interfaces ([`Source::live`]) return what they have received, in batches of any length: each has
+//! the whole records of a time, from `start` 0 to the end of `bytes`. When too many batches are in
+//! flight nothing is read, and the kernel drops frames.
 //!
 //! Bounds: [`SourceOptions::in_flight`] batches exist at once; the source waits for one to be
 //! dropped. A stream's buffer is `B + LOOKAHEAD_BYTES` at most.

@@ -42,13 +42,13 @@ impl Drop for Bytes {
     }
 }
 
-/// Counts the batches in flight and keeps their buffers.
+/// Counts the batches in flight, and reuses their buffers.
 #[derive(Debug)]
 pub(crate) struct BatchMemory {
     state: Mutex<MemoryState>,
     given_back: Condvar,
     pub(crate) in_flight_max: usize,
-    /// Buffers that grew longer than this (by a search after damage) are not kept.
+    /// Buffers that grew larger than this (by a search after damage) are freed.
     keep_bytes_max: usize,
 }
 
@@ -112,7 +112,7 @@ impl BatchMemory {
     }
 }
 
-/// Locks; a panic elsewhere left plain counts and lists, which are sound.
+/// Locks; a panic elsewhere left plain counts and lists, which are valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -25,8 +25,8 @@ pub fn available_cores() -> io::Result<Vec<usize>> {
     Ok((0..CORES_MAX).filter(has).collect())
 }
 
-/// Keeps the calling thread on one core. Threads that it starts afterwards inherit that. Fails with
-/// `InvalidInput` where the core is not there or not ours: run unpinned.
+/// Pins the calling thread to one core. Threads that it starts afterwards inherit that. Fails with
+/// `InvalidInput` if the core does not exist or is not permitted: run unpinned.
 pub fn pin_to_core(core: usize) -> io::Result<()> {
     let mut set: CoreSet = [0; _];
     let Some(word) = set.get_mut(core / BITS) else {

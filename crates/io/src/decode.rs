@@ -16,7 +16,7 @@ pub const WINDOW_BYTES_MAX: usize = 128 << 20;
 /// The number of bytes that identify a compression.
 pub const MAGIC_BYTES: usize = 6;
 
-/// Bytes asked of the file at once.
+/// Bytes that one read of the file requests.
 const READ_BYTES: usize = 128 << 10;
 
 /// The most that damage takes with it from before.
@@ -82,8 +82,8 @@ pub fn decoder(
     Ok((reader, compression))
 }
 
-/// Asks a decoder for little at once: where it meets damage it returns an error, and what it had
-/// put into the caller's buffer by then is lost.
+/// Reads little at a time from a decoder: at damage it returns an error, and bytes that it had put
+/// into the caller's buffer by then are lost.
 struct SmallReads<R>(R);
 
 impl<R: Read> Read for SmallReads<R> {
@@ -140,8 +140,8 @@ impl<R: BufRead> ZstdFrames<R> {
         while self.frame.can_collect() == 0 && !self.frame.is_finished() {
             let step = || BlockDecodingStrategy::UptoBlocks(1);
             if let Err(error) = self.frame.decode_blocks(&mut self.source, step()) {
-                // The decoder keeps a window of what it has decoded until the frame ends. Make it
-                // end, so that nothing of that is lost.
+                // The decoder holds back a window of decoded bytes until the frame ends. End the
+                // frame, so that they are not lost.
                 self.frame.decode_blocks(LAST_BLOCK, step()).map_err(io::Error::other)?;
                 self.failure = Some(io::Error::other(error));
             }

@@ -275,7 +275,7 @@ impl FileWriter {
         let Some(flight) = self.flights.get_mut((number - self.first) as usize) else { return };
         match result {
             code if code < 0 && matches!(-code, libc::EINTR | libc::EAGAIN) => {}
-            // This file system, or this disk, wants other alignments, or none of it.
+            // This file system, or this disk, requires other alignments, or does not support it.
             code if -code == libc::EINVAL && flight.is_direct => self.direct = None,
             code if code < 0 => {
                 self.failed.get_or_insert(io::Error::from_raw_os_error(-code));

@@ -16,7 +16,8 @@
 //!    events of a wait may belong to a descriptor that an earlier event of the same wait closed:
 //!    tokens that are used again need a generation.
 //!
-//! Bounds: events a wait; the others come with the next. Cost: one system call a wait, no memory.
+//! Bounds: the events of one wait; the next wait returns the others. Cost: one system call per
+//! wait, no memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

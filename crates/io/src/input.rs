@@ -156,7 +156,7 @@ impl Input {
         waiting(stop, move || Input::open(&path))
     }
 
-    /// Bytes that the program holds; `name` stands for them in messages.
+    /// Bytes of the program itself, with a name for messages.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Input {
         Input { name: name.to_owned(), content: Content::Memory(bytes) }
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! open(options)            sockets, rings, the filter: all that needs a capability
-//! Source::live(live, ..)   every few milliseconds a batch of pcapng packet blocks; to be dropped as soon as may be
-//! stop                     what was received by then is given, then the end
+//! Source::live(live, ..)   a batch of pcapng packet blocks every few milliseconds; drop it as soon as possible
+//! stop                     everything received by then is delivered, then the end
 //! ```
 //!
 //! | file | duty |
@@ -24,10 +24,10 @@
 //! kernel at once: a slow consumer of batches loses frames, counted, and delays no other code.
 //!
 //! Each interface has one more ring, for frames that are longer than a block of the other rings
-//! (`ring::LONG_FROM_BYTES`): the kernel would cut them off. Blocks must be small, since each that
-//! has a frame is taken when `batch_ms` are over, however empty: a reader that stands for seconds
-//! loses only what does not fit in bytes, and of slow traffic what comes after `batch_ms` times the
-//! number of blocks (10 s for the defaults).
+//! (`ring::LONG_FROM_BYTES`): the kernel would cut them off. Blocks must be small, since each block
+//! with a frame is taken after `batch_ms`, however empty: a reader that stops for seconds loses
+//! only frames that do not fit in bytes, and of slow traffic those that arrive after `batch_ms`
+//! times the number of blocks (10 s for the defaults).
 //!
 //! Several rings give one row in order of time: the earliest frame comes first, once no other ring
 //! can bring an earlier one. A ring without complete blocks may have frames in the block that the
@@ -40,11 +40,11 @@
 //! ([`Live::failure`]).
 //!
 //! Invariants
-//! 1. Every frame that the kernel put into a ring is given once, but for those of the memory that a
-//!    crash takes along.
+//! 1. Every frame that the kernel put into a ring is delivered once, except those in memory that a
+//!    crash loses.
 //! 2. A batch's bytes are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`]
 //!    describe.
-//! 3. Nothing here waits longer than `STOP_CHECK`, nor does the clock's being set stop anything.
+//! 3. Nothing here waits longer than `STOP_CHECK`, and a step of the clock stops nothing.
 //!
 //! Bounds: `rings * ring_bytes` an interface and half of `ring_bytes` for long frames, and the
 //! batches in flight. Cost: one copy, no allocation, no system call a frame; about two system calls
@@ -82,7 +82,7 @@ pub use send::{FrameSender, Sent};
 
 use crate::stream::STOP_CHECK;
 
-/// The name that stands for every interface.
+/// The name of all interfaces.
 pub const ANY: &str = "any";
 
 /// How often interfaces and counters are looked at.
@@ -156,7 +156,7 @@ pub struct Live {
     interfaces: Vec<Opened>,
     lines: Vec<Line>,
     queues: Vec<Queue>,
-    /// The last look at them brought nothing.
+    /// The last check found no frames.
     queues_are_empty: bool,
     counts: Arc<LiveCounts>,
     notes: Vec<String>,
@@ -298,7 +298,7 @@ impl Live {
         Some(read_clock(libc::CLOCK_REALTIME))
     }
 
-    /// Looks at counters and interfaces if it is time to. To be called at least once a second.
+    /// Updates counters and the state of interfaces when due. Call it at least once a second.
     pub(crate) fn keep_house(&mut self) {
         let now_ms = self.now_ms();
         if now_ms >= self.looked_ms + LOOK_MS {

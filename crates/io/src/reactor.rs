@@ -246,8 +246,7 @@ impl Reactor {
         }
     }
 
-    /// A buffer to write an answer to: empty, with room. It comes back by [`Reactor::send`] or
-    /// [`Reactor::give_back`].
+    /// An empty buffer for a response. [`Reactor::send`] and [`Reactor::give_back`] return it.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.send_buffers.take()
     }
@@ -274,8 +273,8 @@ impl Reactor {
         }
     }
 
-    /// Ends whatever is under way on the socket, and closes it. What a send has not handed to the
-    /// kernel is lost.
+    /// Ends the operations under way on the socket, and closes it. Bytes of a send that the kernel
+    /// does not have yet are lost.
     pub fn close(&mut self, socket: OwnedFd, token: u64) {
         match &mut self.engine {
             Engine::Uring(uring) => uring.close(socket, token),

@@ -1,4 +1,4 @@
-//! Programs that connect to a Unix socket of ours and write into it, as servers do with dnstap.
+//! Programs that connect to our Unix socket and write into it, as servers do with dnstap.
 //!
 //! ```text
 //! Socket::bind -> accept(): the next sender                            to read one to its end

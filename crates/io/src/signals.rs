@@ -13,9 +13,9 @@ use crate::socket::owned;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// SIGINT: the person at the terminal wants an end.
+    /// SIGINT: the person at the terminal asks for an end.
     Interrupt,
-    /// SIGTERM: the service manager wants an end.
+    /// SIGTERM: the service manager asks for an end.
     Terminate,
     /// SIGHUP: read the configuration again.
     HangUp,
@@ -119,8 +119,8 @@ impl Signals {
         Ok(SIGNALS.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal))
     }
 
-    /// Gives the calling thread the mask back that [`Signals::block`] found: for the thread that
-    /// called it, once the others have ended. Signals not read until now take their usual effect.
+    /// Restores the thread's mask from before [`Signals::block`]: for the thread that called it,
+    /// after the others have ended. Signals not read until now take their usual effect.
     pub fn unblock(self) -> io::Result<()> {
         // SAFETY: as in `block`.
         let mut ours: libc::sigset_t = unsafe { std::mem::zeroed() };

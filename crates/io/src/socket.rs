@@ -14,7 +14,7 @@ use libc::{c_int, sockaddr_in, sockaddr_in6, socklen_t};
 
 /// Whether sockets share an address (SO_REUSEPORT). Only sockets of one user can.
 ///
-/// A program that has a socket a core binds the first of an address with [`Sharing::First`] and the
+/// A program with one socket per core binds the first of an address with [`Sharing::First`] and the
 /// others with [`Sharing::Join`]: so its sockets share, and a second program is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
@@ -43,7 +43,7 @@ impl Sharing {
         self.allow(socket, Sharing::Join)
     }
 
-    /// The kernel looks at the option of each socket whenever another one binds.
+    /// The kernel checks the option of each socket whenever another one binds.
     pub(crate) fn after_bind(self, socket: &OwnedFd) -> io::Result<()> {
         self.allow(socket, Sharing::First)
     }
@@ -118,7 +118,7 @@ impl RawAddress {
     }
 }
 
-/// A system call's answer: what it returned, or the error that it left.
+/// The result of a system call, or its error.
 pub(crate) fn check(returned: c_int) -> io::Result<c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
@@ -202,7 +202,7 @@ pub(crate) fn bind(socket: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a socket its peer. On a non-blocking TCP socket the answer is usually `EINPROGRESS`.
+/// Connects a socket to its peer. On a non-blocking TCP socket the result is usually `EINPROGRESS`.
 pub(crate) fn connect(socket: &impl AsFd, peer: &SocketAddr) -> io::Result<()> {
     let (raw, length) = RawAddress::encode(peer);
     let fd = socket.as_fd().as_raw_fd();

@@ -16,7 +16,7 @@
 //! Invariants
 //! 1. A slot is in the free list, or has a value and is in one list of the `LISTS`.
 //! 2. Along a list `since_ms` never falls.
-//! 3. An `Id` fits one life of its slot (for 2^28 lives; then it begins again).
+//! 3. An `Id` is valid for one use of its slot (for 2^28 uses; then it repeats).
 //!
 //! Bounds: the entries given to `new`, whose memory is allocated as they come. Cost: O(1) per call.
 

@@ -71,8 +71,8 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpLis
     Ok(TcpListener::from(socket))
 }
 
-/// A listening socket that was handed to us (socket activation), made non-blocking. Fails with
-/// `InvalidInput` where it is something else.
+/// An inherited listening socket (socket activation), made non-blocking. Fails with `InvalidInput`
+/// for any other descriptor.
 pub fn listener_from_fd(fd: OwnedFd) -> io::Result<TcpListener> {
     expect_kind(&fd, libc::SOCK_STREAM, "TCP")?;
     if get_int(&fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? == 0 {
@@ -316,7 +316,7 @@ mod tests {
         assert!(accept(&listener).unwrap().is_some());
     }
 
-    /// Sockets that were handed over are taken if they listen, and refused with a reason if not.
+    /// Inherited sockets are accepted if they listen, and refused with a reason if not.
     #[test]
     fn handed_over() {
         let blocking = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -100,9 +100,9 @@ impl<T> Timers<T> {
         self.capacity
     }
 
-    /// Sets a timer. A deadline that is past fires at the next [`Timers::expire`]; so a handler
-    /// that answers a timer with one already due is called again in the same round. Gives the value
-    /// back where there is no room.
+    /// Sets a timer. A deadline in the past fires at the next [`Timers::expire`]; so a handler that
+    /// sets a timer already due is called again in the same round. Returns the value if there is no
+    /// room.
     pub fn set(&mut self, deadline_ms: u64, value: T) -> Result<TimerId, T> {
         let due_ms = deadline_ms.max(self.now_ms);
         let index = match self.free {
@@ -176,7 +176,7 @@ impl<T> Timers<T> {
         Some((wheel, slot as usize, above | u64::from(slot) << shift))
     }
 
-    /// Moves the timers of a slot, at whose start `now_ms` stands, to lower wheels.
+    /// Moves the timers of a slot, which starts at `now_ms`, to lower wheels.
     fn move_down(&mut self, wheel: usize, slot: usize, head: u32) {
         self.heads[wheel][slot] = NONE;
         self.in_use[wheel] &= !(1 << slot);

@@ -7,8 +7,8 @@
 //! | [`RecvBatch`] | many messages received by one system call |
 //! | [`SendBatch`] | many messages sent by one system call, also if some of them fail |
 //!
-//! All sockets are non-blocking. A socket of IPv6 takes no IPv4: a server that wants both binds
-//! two, and no address appears in two forms.
+//! All sockets are non-blocking. An IPv6 socket takes no IPv4: a server for both binds two, and no
+//! address appears in two forms.
 //!
 //! A server bound to the wildcard address must respond from the address that the query came to, or
 //! the client drops the response. The kernel reports that address with each message (`IP_PKTINFO`,
@@ -29,10 +29,10 @@ pub use crate::socket::Sharing;
 pub use batch::{MESSAGES_MAX, Message, RecvBatch, SendBatch, Sent};
 pub use options::{Fragments, Ports, UdpOptions};
 
-/// Ports tried before [`UdpSocket::connect`] gives up.
+/// Ports tried before [`UdpSocket::connect`] fails.
 const PORT_TRIES: usize = 64;
 
-/// A UDP socket. It is used through `&self`, by one thread at a time if answers are not to mix.
+/// A UDP socket. It is used through `&self`, by one thread at a time to keep responses apart.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: std::net::UdpSocket,
@@ -52,7 +52,7 @@ pub struct Route {
 /// Our end of a [`Route`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Local {
-    /// The address that the message came to; for broadcasts of IPv4 the address to answer from.
+    /// The address that the message came to; for IPv4 broadcasts the address to respond from.
     pub address: IpAddr,
     /// The interface that it came in by.
     pub interface: u32,
@@ -71,8 +71,8 @@ impl UdpSocket {
         Ok(UdpSocket { socket: socket.into(), tells_local })
     }
 
-    /// A bound socket that was handed to us (socket activation). Fails with `InvalidInput` where it
-    /// is something else.
+    /// An inherited bound socket (socket activation). Fails with `InvalidInput` for any other
+    /// descriptor.
     pub fn from_fd(fd: OwnedFd, options: &UdpOptions) -> io::Result<UdpSocket> {
         expect_kind(&fd, libc::SOCK_DGRAM, "UDP")?;
         let socket = std::net::UdpSocket::from(fd);
@@ -146,8 +146,8 @@ impl UdpSocket {
         }
     }
 
-    /// Bytes of receive and send buffer that the kernel grants, by its own reckoning: twice what
-    /// was asked for (socket(7)), or less where `net.core.rmem_max` and `wmem_max` are lower.
+    /// Bytes of receive and send buffer that the kernel grants, as it counts them: twice the
+    /// request (socket(7)), or less if `net.core.rmem_max` and `wmem_max` are lower.
     pub fn buffer_bytes(&self) -> io::Result<(usize, usize)> {
         let read = |name| get_int(&self.socket, libc::SOL_SOCKET, name);
         Ok((read(libc::SO_RCVBUF)? as usize, read(libc::SO_SNDBUF)? as usize))

@@ -87,7 +87,7 @@ fn unless_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Keeps the program in its place.
+/// Keeps the program attached.
 #[derive(Debug)]
 struct Attachment {
     _link: OwnedFd,
@@ -188,13 +188,13 @@ impl std::error::Error for XdpError {
     }
 }
 
-/// Looks at an interface by its name.
+/// Finds an interface by its name.
 pub fn find(name: &str) -> Result<Interface, XdpError> {
     Interface::find(name).map_err(|error| XdpError::new(Step::Find, name, error))
 }
 
-/// Opens a socket for each queue of an interface and gives it what is asked for; from then on that
-/// does not reach ordinary sockets. All queues, or an error and none.
+/// Opens a socket for each queue of an interface and directs matching frames to it; from then on
+/// ordinary sockets do not receive them. All queues, or an error and none.
 pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
     let filter = Filter {
         mac: options.interface.mac,

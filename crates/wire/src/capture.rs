@@ -48,7 +48,7 @@ pub const FRAME_BYTES_LIKELY: u32 = 256 << 10;
 /// The longest frame, and the longest pcapng block, that is accepted at all.
 pub const FRAME_BYTES_MAX: u32 = 16 << 20;
 
-/// The most bytes after `offset` that [`Capture::next`] may want to see before it decides.
+/// The most bytes after `offset` that [`Capture::next`] may need before it decides.
 pub const LOOKAHEAD_BYTES: usize = FRAME_BYTES_MAX as usize + SCAN_BYTES + (4 << 20);
 
 /// The bytes that [`Capture::open`] needs at most.
@@ -130,7 +130,7 @@ pub enum CaptureDamage {
     BlockMalformed,
     /// A packet of an interface that the section does not describe.
     UnknownInterface,
-    /// More interfaces in a section than are kept.
+    /// The section has more interfaces than the reader stores.
     TooManyInterfaces,
 }
 
@@ -275,8 +275,8 @@ impl Capture {
         }
     }
 
-    /// The record at `offset` where it is whole, in sight and not empty, as nearly all are. `None`:
-    /// [`Capture::next`] has the answer. For loops that want the record in registers.
+    /// The record at `offset` if it is whole, in the bytes and not empty, as nearly all are.
+    /// `None`: call [`Capture::next`]. For loops that need the record in registers.
     #[inline(always)]
     pub fn record<'a>(&mut self, bytes: &'a [u8], offset: usize) -> Option<Record<'a>> {
         match &mut self.format {

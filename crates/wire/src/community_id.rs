@@ -20,8 +20,8 @@ const SCTP: u8 = 132;
 /// The ID of the flow between two ends, `1:` and 28 characters of base64.
 ///
 /// For ICMP and ICMPv6 the ports are type and code, as in [`crate::packet::Packet`]. Protocols
-/// other than TCP, UDP, SCTP and these two have no ports in the ID. `seed` keeps the IDs of sites
-/// apart; 0 is usual.
+/// other than TCP, UDP, SCTP and these two have no ports in the ID. `seed` distinguishes the IDs of
+/// sites; 0 is usual.
 pub fn v1(src: Addr, dst: Addr, src_port: u16, dst_port: u16, protocol: u8, seed: u16) -> String {
     let ends = Ends::of(src, dst, src_port, dst_port, protocol);
     let mut hash = Sha1::new();
@@ -71,8 +71,8 @@ impl Ends {
     }
 }
 
-/// The ICMP (or ICMPv6) type that answers `kind`, or that `kind` answers; `None` for messages that
-/// stand alone. Zeek pairs messages into flows by the same table.
+/// The ICMP (or ICMPv6) type of the response to `kind`, or of its request; `None` for messages
+/// without a counterpart. Zeek pairs messages into flows by the same table.
 pub const fn icmp_counterpart(v6: bool, kind: u8) -> Option<u8> {
     Some(match (v6, kind) {
         // Echo.

@@ -1,8 +1,8 @@
 //! DHCP: the name that a host sends to its server, and the address that it gets.
 //!
-//! Name and address often stand in different messages (a client's REQUEST, the server's ACK), so
-//! these readers give what each message holds, with what joins the two: the transaction ID and the
-//! client's hardware address or DUID. The joining is the caller's.
+//! Name and address are often in different messages (a client's REQUEST, the server's ACK), so
+//! these readers return the content of each message, with the keys that join them: the transaction
+//! ID and the client's hardware address or DUID. The caller joins them.
 //!
 //! | | carries | RFC |
 //! |---|---|---|
@@ -35,7 +35,7 @@ pub enum DhcpError {
     OptionTruncated,
     /// An option's length contradicts its kind.
     OptionMalformed,
-    /// More relays than are allowed to stand between client and server.
+    /// More relays than are allowed between client and server.
     TooManyRelays,
 }
 
@@ -61,8 +61,8 @@ impl fmt::Display for DhcpError {
 impl std::error::Error for DhcpError {}
 
 /// Reads a name given as text, as [`crate::Name::from_text`] does; some clients end it with NUL.
-/// False where nothing is left of it, a NUL stands inside, or it is longer than a name may be: an
-/// option in several parts (RFC 3396) has room for that.
+/// False if it is empty, has a NUL inside, or is longer than a name may be: an option in several
+/// parts (RFC 3396) has room for that.
 fn read_text(text: &[u8], out: &mut NameBuf) -> bool {
     let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let text = text[..end].strip_suffix(b".").unwrap_or(&text[..end]);

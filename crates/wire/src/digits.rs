@@ -44,7 +44,7 @@ pub const fn left(n: u16) -> ([u8; 8], usize) {
     (((digits >> zeros) | (spaces & !(u64::MAX >> zeros))).to_le_bytes(), len)
 }
 
-/// A value that is written from its end: spaces stand before it.
+/// A value that is written from its end, with spaces before it.
 #[derive(Debug)]
 pub struct Right {
     bytes: [u8; Right::BYTES],

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`Message`] | header, question, and a lazy walk over the records |
 //! | [`read_name`] | one name, through compression pointers, in larder's canonical spelling |
-//! | [`rdata`] | what a record holds: addresses, names, service bindings |
-//! | [`answers`] | what a response teaches: alias chain, addresses, reverse names |
+//! | [`rdata`] | the data of a record: addresses, names, service bindings |
+//! | [`answers`] | names learned from a response: alias chain, addresses, reverse names |
 //! | [`tcp`] | the two-byte length before a message on a stream |
-//! | [`query`] | a client's question, read in one pass into the key of a cache |
-//! | [`rendered`] | an answer finished once, kept, and patched for each client |
-//! | [`edns`] | OPT records, which are between neighbours |
+//! | [`query`] | a client's query, read in one pass into the key of a cache |
+//! | [`rendered`] | a response rendered once, stored, and patched for each client |
+//! | [`edns`] | OPT records, which are hop by hop |
 //!
 //! Invariants
 //! 1. A compression pointer leads strictly before the place the reader came from, and at most

@@ -74,8 +74,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Reads an address; `0.0.0.0` and `::`, which unbound writes where it has not asked its socket
-/// for the own address, are none.
+/// Reads an address; `0.0.0.0` and `::`, which unbound writes if it does not know its own address,
+/// are none.
 fn addr(bytes: &[u8]) -> Option<Addr> {
     if bytes.iter().all(|&byte| byte == 0) {
         return None;

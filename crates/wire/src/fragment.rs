@@ -97,7 +97,7 @@ pub enum Reject {
     Oversize,
     /// It moves the end of the datagram, or lies past it.
     Contradiction,
-    /// It overlaps another in IPv6, now or earlier: the datagram is given up (RFC 5722).
+    /// It overlaps another in IPv6, now or earlier: the datagram is dropped (RFC 5722).
     Overlap,
     /// The datagram does not fit in the memory allowed.
     NoRoom,
@@ -128,7 +128,7 @@ pub struct Orphan {
 pub struct Stats {
     /// Datagrams put together.
     pub completed: u64,
-    /// Datagrams given up after [`TIMEOUT_NS`].
+    /// Datagrams dropped after [`TIMEOUT_NS`].
     pub expired: u64,
     /// Datagrams dropped because the budget was full.
     pub evicted: u64,
@@ -159,7 +159,7 @@ struct Queued {
 }
 
 impl Reassembler {
-    /// A reassembler that keeps at most `limit_bytes` of fragments and their bookkeeping.
+    /// A reassembler that stores at most `limit_bytes` of fragments and their bookkeeping.
     pub fn new(limit_bytes: usize) -> Reassembler {
         Reassembler {
             limit_bytes,
@@ -175,7 +175,7 @@ impl Reassembler {
     /// Takes a fragment. `data` is its IP payload as captured: `data_len` bytes of the frame at
     /// `data_offset`. `number` and `ts_ns` come back if it is held.
     ///
-    /// Call [`Reassembler::orphans`] after each push; the next one forgets them.
+    /// Call [`Reassembler::orphans`] after each push; the next push clears them.
     pub fn push(&mut self, packet: &Packet, data: &[u8], number: u64, ts_ns: i64) -> Push {
         self.orphans.clear();
         let Some(fragment) = packet.fragment else {

@@ -1,4 +1,4 @@
-//! The host that an HTTP/1 client asks for: request line and Host (RFC 9112, RFC 9110).
+//! The host that an HTTP/1 client requests: request line and Host (RFC 9112, RFC 9110).
 //!
 //! [`request_head`] reads the first contiguous bytes of a client's stream. It answers as soon as
 //! the Host line is there, without waiting for the end of the head. [`HeadScanner`] does the same
@@ -29,7 +29,7 @@ const METHOD_BYTES_MAX: usize = 24;
 /// The kind of a stream, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head<'a> {
-    /// No HTTP/1 client speaks here.
+    /// The stream is not of an HTTP/1 client.
     NotHttp,
     /// HTTP as far as one can see; Host may still come.
     NeedMore,
@@ -53,8 +53,8 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Which host is asked for: the target's authority has precedence over Host (RFC 9112,
-    /// section 3.2.2).
+    /// The requested host: the target's authority has precedence over Host (RFC 9112, section
+    /// 3.2.2).
     pub fn authority(&self) -> Option<&'a [u8]> {
         self.target_authority.or(self.host)
     }
@@ -349,11 +349,11 @@ fn is_token(byte: u8) -> bool {
 /// The name in an authority, a Host value or a server_name: without user information there, with or
 /// without a port, which comes second.
 ///
-/// `None` for what names nothing: IPv4 and IPv6 literals in any spelling that clients accept (RFC
-/// 3986, section 3.2.2; a last label that is a number is never a name), bytes that no host has
-/// (white space, controls, delimiters of a URI), and what is longer than a name may be:
-/// [`HOST_NAME_BYTES_MAX`], and [`LABEL_BYTES_MAX`] a label. Bytes outside ASCII stand as they
-/// came.
+/// `None` for anything that is no name: IPv4 and IPv6 literals in any spelling that clients accept
+/// (RFC 3986, section 3.2.2; a last label that is a number is never a name), bytes that no host has
+/// (white space, controls, delimiters of a URI), and names that are too long:
+/// [`HOST_NAME_BYTES_MAX`], and [`LABEL_BYTES_MAX`] a label. Bytes outside ASCII are returned
+/// unchanged.
 pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let name_len = authority.iter().position(|&byte| !is_host_byte(byte));
     let (name, rest) = authority.split_at(name_len.unwrap_or(authority.len()));

@@ -33,7 +33,7 @@ const STATIC_HOST: usize = 38;
 /// The kind of a stream, by its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// No client of HTTP/2 speaks here.
+    /// The stream is not of an HTTP/2 client.
     NotHttp2,
     /// HTTP/2 as far as one can see; the first request may still come.
     NeedMore,
@@ -189,7 +189,7 @@ fn integer(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     None
 }
 
-/// A string as it stands in the block.
+/// A string as it is in the block.
 #[derive(Clone, Copy, Default)]
 struct Text<'a> {
     bytes: &'a [u8],

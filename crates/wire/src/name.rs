@@ -1,4 +1,4 @@
-//! Domain names as larder keeps them: hostile bytes in one canonical spelling.
+//! Domain names as larder stores them: hostile bytes in one canonical spelling.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// escaped byte may take two.
 pub const NAME_BYTES_MAX: usize = 510;
 
-/// A domain name in the spelling that larder keeps everywhere: labels joined by `.`, ASCII
-/// lower case, no trailing dot; a dot or backslash *inside* a label is preceded by a backslash.
-/// Every other byte stands as it came, so a `Name` is not UTF-8 and not fit for a terminal:
+/// A domain name in the spelling that larder uses everywhere: labels joined by `.`, ASCII lower
+/// case, no trailing dot; a dot or backslash *inside* a label is preceded by a backslash. Every
+/// other byte is unchanged, so a `Name` is not UTF-8 and not fit for a terminal:
 /// [`Name::write_escaped`] makes it so. The root is the empty name.
 ///
 /// Four words. A name of up to 30 bytes, as most are, lies in them and costs no
@@ -35,8 +35,8 @@ const _: () = assert!(size_of::<Name>() == 32);
 
 impl Name {
     /// Takes text such as `www.Example.com.` (from SNI, Host, logs, configuration): folds case,
-    /// drops one trailing dot. Spelling are otherwise kept; `None` when empty or longer than
-    /// [`NAME_BYTES_MAX`].
+    /// drops one trailing dot. The rest of the spelling is unchanged; `None` when empty or longer
+    /// than [`NAME_BYTES_MAX`].
     pub fn from_text(text: &[u8]) -> Option<Name> {
         let text = text.strip_suffix(b".").unwrap_or(text);
         if text.is_empty() || text.len() > NAME_BYTES_MAX {

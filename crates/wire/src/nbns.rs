@@ -37,7 +37,7 @@ pub struct Host<'a> {
     pub name: &'a [u8],
     /// Its address.
     pub addr: Addr,
-    /// How long that may be kept, seconds; 0 stands for "no end" in this protocol.
+    /// How long the name is valid, seconds; 0 means "no end" in this protocol.
     pub ttl_s: u32,
 }
 
@@ -76,7 +76,7 @@ fn names_somebody(message: &Message<'_>) -> bool {
     }
 }
 
-/// Hands over the addresses of one NB record.
+/// Passes the addresses of one NB record to `take`.
 fn take_entries(
     message: &Message<'_>,
     record: &Record,
@@ -114,8 +114,8 @@ fn read_node_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<bo
     let [name @ .., kind] = &bytes;
     let end = name.iter().rposition(|&byte| byte != b' ' && byte != 0).map_or(0, |last| last + 1);
     let name = &name[..end];
-    // Control bytes mark names of the protocol itself, such as `\x01\x02__MSBROWSE__\x02`;
-    // an asterisk stands for "any name".
+    // Control bytes mark names of the protocol itself, such as `\x01\x02__MSBROWSE__\x02`; an
+    // asterisk means "any name".
     let names_host = matches!(*kind, KIND_WORKSTATION | KIND_SERVER)
         && !name.is_empty()
         && name[0] != b'*'
@@ -124,7 +124,7 @@ fn read_node_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<bo
     Ok(names_host && out.push_label(name))
 }
 
-/// The 16 bytes that 32 letters stand for.
+/// Decodes 32 letters to 16 bytes.
 fn decode_first_level(message: &[u8], start: usize) -> Option<[u8; NODE_NAME_BYTES + 1]> {
     let mut bytes = [0; NODE_NAME_BYTES + 1];
     if message.get(start) != Some(&32) {
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Damage is named, and does not undo what stands before it.
+    /// Damage is reported, and does not undo the entries before it.
     #[test]
     fn damage() {
         let long = [ENTRY, b"\0"].concat();

@@ -300,8 +300,8 @@ impl<S: Seen> Nest<S> {
 
 /// An IP header as read: a [`Packet`] to be.
 ///
-/// The plain way carries this, and makes a `Packet` where it ends. A `Packet` that went along would
-/// have its address taken by the cold functions, live in memory, and be copied right after it was
+/// The short path carries this, and makes a `Packet` at its end. A `Packet` from the start would
+/// have its address taken by the cold functions, be in memory, and be copied right after it was
 /// written, byte by byte: twice the time.
 #[derive(Clone, Copy)]
 struct Ip {

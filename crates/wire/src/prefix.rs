@@ -145,8 +145,8 @@ impl fmt::Display for Prefix {
 mod tests {
     use super::*;
 
-    /// A network has its addresses and no others, at either end of its length; what is none is
-    /// refused.
+    /// A network contains its addresses and no others, at either end of its length; anything else
+    /// is refused.
     #[test]
     fn networks() {
         for (prefix, address, is_in) in [

@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Headers of both versions end where they say, and every cut of one asks for more.
+    /// Headers of both versions end where they state, and every cut of one needs more.
     #[test]
     fn headers() {
         let v2 = [&V2_START[..], &[0x21, 0x11, 0, 12], &[7; 12]].concat();

@@ -177,7 +177,7 @@ impl Assembler {
         Some(opened)
     }
 
-    /// Keeps the CRYPTO frames of a payload. False when the payload is malformed.
+    /// Stores the CRYPTO frames of a payload. False when the payload is malformed.
     fn collect(&mut self, version: Version, payload: &[u8]) -> bool {
         let take = |offset: u64, data: &[u8]| {
             let end = offset.saturating_add(data.len() as u64);

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Limits: of more than two tags those between are left out, and of nested tunnels the innermost
-//! identifier counts. Tags count wherever they stand, around a tunnel or in it.
+//! identifier counts. Tags count at any place, around a tunnel or in it.
 
 /// The network in which a packet's addresses are valid. The default is a packet without tags and
 /// identifiers.
@@ -45,7 +45,7 @@ impl Scope {
         is_made.then_some(scope)
     }
 
-    /// As one number; 0 stands for [`Scope::NONE`] only.
+    /// As one number; 0 is [`Scope::NONE`] only.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0

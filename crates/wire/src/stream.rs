@@ -1,8 +1,8 @@
 //! One direction of a TCP connection, put in order again in bounded memory.
 //!
-//! For heads (a TLS ClientHello, an HTTP request head: the first kibibytes of one direction) and
-//! for DNS over TCP, where a consumer takes messages from the front for as long as the connection
-//! lives.
+//! For headers (a TLS ClientHello, the headers of an HTTP request: the first kibibytes of one
+//! direction) and for DNS over TCP, where a consumer takes messages from the front until the
+//! connection ends.
 //!
 //! ```text
 //! origin                        next_seq
@@ -32,8 +32,8 @@ mod resync;
 
 pub use resync::dns_resync;
 
-/// Most bytes that one stream keeps, in order and ahead together: the longest DNS message with
-/// its length (65537 bytes), and as much again behind it.
+/// Most bytes that one stream stores, in order and ahead together: the longest DNS message with its
+/// length (65537 bytes), and as much again behind it.
 pub const STREAM_BYTES_MAX: usize = 128 << 10;
 
 /// Most pieces that wait behind holes in one stream.
@@ -91,15 +91,15 @@ impl Budget {
 pub enum Pushed {
     /// [`Stream::contiguous`] has grown (or moved back to an earlier origin).
     Ready,
-    /// Kept behind a hole.
+    /// Stored behind a hole.
     Held,
     /// Nothing new: empty, a retransmission, or before the origin.
     Old,
     /// Too far ahead to be accepted. If a stream returns only this, its position is lost:
     /// [`Stream::clear`] it and push again.
     Far,
-    /// Refused, at least in part: this stream or the budget is full. Consume, or give up the hole
-    /// with [`Stream::skip_hole`], or clear the stream.
+    /// Refused, at least in part: this stream or the budget is full. Consume, or skip the hole with
+    /// [`Stream::skip_hole`], or clear the stream.
     Full,
 }
 
@@ -226,9 +226,9 @@ impl Stream {
         self.ahead.first().is_some_and(|piece| is_at_or_after(tcp_ack, piece.seq))
     }
 
-    /// Gives up waiting for a hole: what was contiguous before it and not consumed is dropped, and
-    /// [`Stream::contiguous`] continues with the first bytes behind it. Returns how many bytes
-    /// are missing, 0 (and nothing done) where there is no hole.
+    /// Stops waiting for a hole: contiguous bytes before it that were not consumed are dropped, and
+    /// [`Stream::contiguous`] continues with the first bytes behind it. Returns the number of
+    /// missing bytes, 0 (and nothing done) if there is no hole.
     pub fn skip_hole(&mut self, budget: &mut Budget) -> u32 {
         let skipped = self.hole_bytes();
         if skipped > 0 {
@@ -255,7 +255,7 @@ impl Stream {
         self.differs
     }
 
-    /// Bytes kept, in order and waiting, without those consumed.
+    /// Stored bytes, in order and waiting, without those consumed.
     pub fn buffered_bytes(&self) -> usize {
         self.front.len() - self.taken + self.ahead_bytes
     }
@@ -265,7 +265,7 @@ impl Stream {
         self.front.len() + self.ahead_bytes + self.ahead.len() * PIECE_OVERHEAD_BYTES
     }
 
-    /// Returns all memory to the budget and forgets the position.
+    /// Returns all memory to the budget and clears the position.
     pub fn clear(&mut self, budget: &mut Budget) {
         budget.recharge(self.charged_bytes, 0);
         *self = Stream::new();
@@ -540,7 +540,7 @@ mod tests {
         assert_eq!(stream.contiguous(), b"firstlater");
     }
 
-    /// A hole can be given up; what waits behind is next, and the missing bytes stay out.
+    /// After a hole is skipped, the bytes behind it are next, and the missing bytes stay out.
     #[test]
     fn holes_are_skipped() {
         let mut budget = Budget::new(1 << 20);

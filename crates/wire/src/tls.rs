@@ -42,7 +42,7 @@ const NAME_TYPE_HOST_NAME: u8 = 0;
 /// The kind of a stream, by its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hello<'a> {
-    /// No TLS client speaks here. SSLv2-compatible hellos count as such.
+    /// The stream is not of a TLS client. SSLv2-compatible hellos count as such.
     NotTls,
     /// TLS as far as one can see; the hello continues in bytes that are not here yet.
     NeedMore,

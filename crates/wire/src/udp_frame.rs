@@ -363,8 +363,8 @@ mod tests {
             }
         }
 
-        /// No frame with one bit changed in what checksums cover is read as a message; it may be
-        /// none at all, or the Ethernet addresses may be others.
+        /// No frame with one changed bit that a checksum covers is read as a message; it may be
+        /// none at all, or the Ethernet addresses may differ.
         #[test]
         fn damage_is_seen(ends in any_ends(), message in prop::collection::vec(any::<u8>(), 0..64), at: prop::sample::Index, bit in 0..8) {
             let frame = written(&ends, &message, true);

@@ -16,9 +16,9 @@ pub struct Header {
     pub separator: u8,
     /// Between the elements of a vector or set.
     pub set_separator: u8,
-    /// Stands for an empty vector or string.
+    /// Represents an empty vector or string.
     pub empty_field: Vec<u8>,
-    /// Stands for an absent value.
+    /// Represents an absent value.
     pub unset_field: Vec<u8>,
     /// Names of the columns; empty before `#fields` was seen.
     pub fields: Vec<Vec<u8>>,

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Invariants
-//! 1. All is read through checked slices: a header that contradicts the block ends it, and nothing
-//!    outside is read.
-//! 2. A walk ends: the packets left are counted down, and each begins behind the one before.
-//! 3. What is appended is a row of whole Enhanced Packet Blocks, little-endian.
+//! 1. Everything is read through checked slices: a header that contradicts the block ends the walk,
+//!    and no byte outside is read.
+//! 2. A walk ends: the packets left are counted down, and each begins after the one before.
+//! 3. The appended bytes are whole Enhanced Packet Blocks, little-endian.
 //!
 //! Cost: one copy of the frame's bytes, and 32 bytes around it.
 
@@ -32,10 +32,10 @@ const OUTGOING: u8 = 4;
 const PACKET_TYPE_AT: usize = 10;
 const HARDWARE_AT: usize = 8;
 
-/// Bytes of the two Ethernet addresses, behind which a tag stands.
+/// Bytes of the two Ethernet addresses, which a tag follows.
 const ADDRESSES_BYTES: usize = 12;
 
-/// Bytes of the header that stands for a link layer: LINKTYPE_LINUX_SLL2.
+/// Bytes of the header in place of a link layer: LINKTYPE_LINUX_SLL2.
 const SLL2_BYTES: usize = 20;
 
 /// The first header of frames.
@@ -45,7 +45,7 @@ pub(super) enum Link {
     Ethernet,
     /// IP.
     RawIp,
-    /// Nothing that can be relied on: the kernel takes it off, and the address stands for it.
+    /// No reliable header: the kernel removes it, and the address has its content.
     Cooked,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Shape {
     /// One of the ring's interfaces is a loopback: it shows each frame when it is sent and when it
     /// is received, and only the second counts.
     pub has_loopback: bool,
-    /// Bytes of a frame that are kept.
+    /// Bytes of a frame that are stored.
     pub snap_bytes: usize,
 }
 
@@ -223,7 +223,7 @@ impl<'a> Packet<'a> {
             && (link != Link::Cooked || hardware == Some(libc::ARPHRD_LOOPBACK))
     }
 
-    /// The tag that the kernel took off, as it stood in the frame.
+    /// The tag that the kernel removed, as it was in the frame.
     #[inline(always)]
     fn tag(&self) -> Option<[u8; 4]> {
         if self.status & VLAN_VALID == 0 {
@@ -254,7 +254,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// With the header that stands for a link layer; a tag stands behind it, as one does behind
+    /// Appends a frame with the header in place of a link layer; a tag follows it, as one follows
     /// Ethernet addresses.
     fn append_cooked(&self, shape: &Shape, tag: Option<[u8; 4]>, out: &mut Vec<u8>) {
         let address = self.address;
@@ -469,8 +469,7 @@ mod tests {
         }
     }
 
-    /// Frames without a link layer get the header of SLL2, with a tag behind it where there was
-    /// one.
+    /// Frames without a link layer get the header of SLL2, followed by a tag if there was one.
     #[test]
     fn a_header_stands_for_the_link() {
         let shape = Shape { link: Link::Cooked, ..SHAPE };
@@ -513,9 +512,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever headers say, nothing outside the block is read, the walk ends, and what is
-        /// appended is a row of whole packet blocks whose frames are in the block: sound blocks
-        /// with words overwritten, and bytes without sense. Invariants 1, 2 and 3.
+        /// Whatever the headers contain, no byte outside the block is read, the walk ends, and the
+        /// appended bytes are whole packet blocks whose frames are in the block: valid blocks with
+        /// words overwritten, and random bytes. Invariants 1, 2 and 3.
         #[test]
         fn no_block_harms(
             bytes in prop::collection::vec(any::<u8>(), 0..400),

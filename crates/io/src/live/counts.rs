@@ -20,7 +20,7 @@ pub struct InterfaceCounts {
     /// Frames that the kernel put into rings, or gave by AF_XDP: after the filter, without those
     /// dropped. At `any` those of the loopback count twice.
     pub received: AtomicU64,
-    /// Frames that were handed on in batches; the others of `received` are still in the rings.
+    /// Frames that were delivered in batches; the others of `received` are still in the rings.
     pub delivered: AtomicU64,
     /// Frames for which the rings had no room.
     pub dropped: AtomicU64,
@@ -50,7 +50,7 @@ pub struct LiveCounts {
 enum Watched {
     /// The socket of a ring.
     Ring(Arc<OwnedFd>),
-    /// A queue of AF_XDP, and what it had dropped when it was last asked.
+    /// A queue of AF_XDP, and its drop counter at the last read.
     Queue(OwnedFd, u64),
 }
 
@@ -67,7 +67,7 @@ impl LiveCounts {
         &self.interfaces
     }
 
-    /// Asks the kernel.
+    /// Reads the kernel's counters.
     pub fn refresh(&self) {
         // One at a time: the kernel returns each count to one reader only.
         for (interface, watched) in lock(&self.sockets).iter_mut() {
@@ -102,7 +102,7 @@ impl LiveCounts {
         lock(&self.sockets).push((interface, Watched::Queue(socket, 0)));
     }
 
-    /// Asks a last time.
+    /// Reads the counters of a socket a last time.
     pub(super) fn forget(&self, socket: &Arc<OwnedFd>) {
         self.forget_where(|_, watched| match watched {
             Watched::Ring(other) => Arc::ptr_eq(other, socket),
@@ -133,7 +133,7 @@ impl LiveCounts {
         });
     }
 
-    /// Frames that came by a queue, and were handed on at once.
+    /// Frames that a queue received and that were delivered at once.
     pub(super) fn received(&self, interface: usize, frames: u64) {
         self.interfaces[interface].received.fetch_add(frames, Ordering::Relaxed);
     }

@@ -9,8 +9,8 @@ use super::options::{LiveOptions, has_long_frames, nothing, program};
 use super::ring::{Frames, Ring};
 use super::{Line, Live, Opened, no_such, queues, socket};
 
-/// Sockets kept for interfaces that are made again and have several rings, as such cannot be bound
-/// again: for each ring.
+/// Spare sockets per ring, for interfaces that are created again and have several rings: sockets in
+/// a group cannot be bound again.
 pub(super) const SPARES: usize = 8;
 
 /// The ring for long frames, against `ring_bytes`.
@@ -121,8 +121,8 @@ impl Live {
     ) -> Result<Line, LiveError> {
         let Opened { name, index, shape, .. } = &self.interfaces[number];
         let LiveOptions { ring_bytes, batch_ms, rings, hardware_time, .. } = self.options;
-        // One that has no group yet would see what others see: until all are in it, none sees
-        // anything.
+        // A socket without a group would receive what the others do: until all are in it, none
+        // receives anything.
         let is_of_group = rings > 1 && frames == Frames::Usual;
         let program = if is_of_group { nothing() } else { program(&self.options, frames) };
         socket::set_filter(&socket, &program).map_err(|error| LiveError::Filter { error })?;
@@ -223,7 +223,7 @@ impl Live {
         }
     }
 
-    /// Has what an interface is captured by look at the number that it has now.
+    /// Binds the rings of an interface to its present index.
     fn bind_again(&mut self, number: usize, rings: usize) -> Result<(), LiveError> {
         let index = self.interfaces[number].index;
         let lines = self.lines.len();

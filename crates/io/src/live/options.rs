@@ -21,22 +21,22 @@ pub struct LiveOptions {
     pub ring_bytes: u64,
     /// The longest that a frame waits in a ring for others, milliseconds.
     pub batch_ms: u32,
-    /// Bytes of a frame that are kept; 0: as many as there are.
+    /// Bytes of a frame that are stored; 0: all.
     pub snap_bytes: u32,
     /// The frames that the kernel passes; empty: all. The filter sees frames as [`super::link_type`] says
     /// (of 276, IP without the header), and without the outermost VLAN tag, which it must load by
     /// `SKF_AD_VLAN_TAG`.
     pub filter: Vec<Instruction>,
-    /// Have interfaces take frames that are for others.
+    /// Capture frames with other destinations too (promiscuous mode).
     pub is_promiscuous: bool,
     /// Use hardware timestamps if the card has them: its own clock, which may differ from the
     /// system's.
     pub hardware_time: bool,
     /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card: the kernel's network
-    /// does not get what comes by the interfaces, which must carry only what is to be captured.
-    /// They are stamped when they are taken, not by the kernel. Longer frames than AF_XDP takes,
-    /// and sent ones, come by the rings. Where it cannot be had ([`super::Live::notes`]), all come by the
-    /// rings; so with a filter. Needs more capabilities at the start.
+    /// does not get frames of the interfaces, which must carry only captured traffic. Their time is
+    /// that at which they are taken. Frames too long for AF_XDP, and sent ones, come by the rings.
+    /// If it is not available ([`super::Live::notes`]), or with a filter, all come by the rings.
+    /// Needs more capabilities at the start.
     pub xdp: bool,
 }
 
@@ -66,8 +66,8 @@ pub(super) fn has_long_frames(options: &LiveOptions) -> bool {
     options.snap_bytes as usize > LONG_FROM_BYTES
 }
 
-/// The filter that is wanted, for frames of such a length, with frames cut so that no ring holds
-/// more of them than is kept.
+/// The filter program for frames of such a length, which cuts frames so that no ring has more bytes
+/// of them than are stored.
 pub(super) fn program(options: &LiveOptions, frames: Frames) -> Vec<Instruction> {
     let snap = options.snap_bytes;
     let instruction = |code, jt, jf, k| Instruction { code, jt, jf, k };

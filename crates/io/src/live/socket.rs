@@ -124,7 +124,7 @@ pub(super) fn ignore_outgoing(socket: &OwnedFd) {
     let _ = set_packet_option(socket, SOL_PACKET, IGNORE_OUTGOING, &1 as &c_int);
 }
 
-/// Has an interface take frames that are for others, while the socket is open.
+/// Enables promiscuous mode of an interface, while the socket is open.
 pub(super) fn be_promiscuous(socket: &OwnedFd, index: c_int) -> io::Result<()> {
     #[repr(C)]
     struct Membership {
@@ -145,7 +145,7 @@ pub(super) fn take_statistics(socket: &OwnedFd) -> io::Result<[u32; 3]> {
     Ok(values.map(|value| value as u32))
 }
 
-/// Takes the error that a socket keeps.
+/// Takes the socket's pending error.
 pub(super) fn take_error(socket: &OwnedFd) -> Option<c_int> {
     let error = crate::socket::get_int(socket, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
     (error != 0).then_some(error)

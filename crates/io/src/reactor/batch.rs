@@ -61,7 +61,7 @@ pub enum Event<'a> {
     Woken,
 }
 
-/// An event as it is kept: bytes by their place.
+/// A stored event: bytes by their place.
 #[derive(Debug)]
 pub(super) enum Item {
     Accepted { token: u64, socket: OwnedFd, peer: Option<SocketAddr> },

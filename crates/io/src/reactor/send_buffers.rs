@@ -5,7 +5,7 @@
 /// Room that a new buffer has.
 const NEW_BYTES: usize = 4 << 10;
 
-/// Largest buffer that is kept.
+/// The largest buffer that is reused.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug)]

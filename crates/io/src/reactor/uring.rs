@@ -26,9 +26,9 @@
 //!    connection gets its number before the kernel has read those. Listeners are copies of ours.
 //! 5. A watch begins when receiving has ended, if it is to end: received bytes are reported first.
 //!
-//! Bounds: entries of the ring; when it is full they are handed over early. Cost: a system call a
+//! Bounds: entries of the ring; when it is full they are submitted early. Cost: one system call per
 //! wait, and no other; a request is a receive's and a send's completion. Tried without effect:
-//! handing sends over early, every 8th to 32nd, so that the peer's core has work sooner.
+//! submitting sends early, every 8th to 32nd, so that the peer's core has work sooner.
 
 mod slots;
 mod state;
@@ -114,7 +114,7 @@ impl Queue {
         self.push(entry.user_data(name(Kind::Other, 0, 0)));
     }
 
-    /// Hands over what was added, and waits for one completion where `is_waiting`.
+    /// Submits the added entries, and waits for one completion if `is_waiting`.
     fn enter(&mut self, is_waiting: bool, timeout: Option<Duration>) -> io::Result<()> {
         if !self.is_enabled {
             self.ring.submitter().register_enable_rings()?;
@@ -150,7 +150,7 @@ impl Uring {
         let ring = build(options.events_max).map_err(explain)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).map_err(explain)?;
-        // It came with 6.0, as what we need did, which cannot be asked for.
+        // Added in 6.0, as the features that we need, which cannot be probed.
         if !probe.is_supported(opcode::SendZc::CODE) {
             return Err(too_old());
         }
@@ -306,7 +306,7 @@ impl fmt::Debug for Uring {
 }
 
 /// Rings for one thread, whose completions are made when it asks for them (6.1), or else at its
-/// next system call. They are enabled by the thread that waits.
+/// next system call. The thread that waits enables them.
 fn build(events_max: usize) -> io::Result<IoUring> {
     let entries = events_max.next_power_of_two().clamp(64, ENTRIES_MAX) as u32;
     let builder = || {

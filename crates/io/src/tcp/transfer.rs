@@ -106,7 +106,7 @@ pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
-/// What befell the socket since it was asked last, such as why it could not connect.
+/// The socket's pending error, such as why it could not connect.
 pub fn take_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     let error = get_int(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
     Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
-    /// A connection that the peer has closed is an error, and the process lives.
+    /// A connection that the peer has closed is an error, and the process survives.
     #[test]
     fn closed_connections_are_errors() {
         let (theirs, ours) = pair();

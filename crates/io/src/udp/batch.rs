@@ -130,8 +130,8 @@ impl RecvBatch {
         self.arena.headers.len()
     }
 
-    /// Receives what waits, as much as fits: how many messages; 0 when none waits. Forgets those of
-    /// the call before.
+    /// Receives waiting messages, as many as fit, and returns their number; 0 if none waits.
+    /// Replaces those of the call before.
     ///
     /// On a connected socket `ConnectionRefused` and similar errors are results of an earlier send;
     /// each is reported once, and the socket stays in use.
@@ -152,7 +152,7 @@ impl RecvBatch {
             header.msg_flags = 0;
         }
         loop {
-            // MSG_TRUNC asks for the true length of what is too long.
+            // MSG_TRUNC returns the true length of a message that is too long.
             let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
             // SAFETY: by the loop above each header points to memory of this batch, which we borrow
             // alone, of at least the lengths that it states.
@@ -331,7 +331,6 @@ impl SendBatch {
     /// counted and dropped, for example because it is too long, a firewall blocks it, there is no
     /// route, or memory ran out. (The kernel reports an ICMP error for an earlier message on a
     /// connected socket at the next send, which then has not happened; it is tried once again.)
-    /// send, which then has not happened; it is tried once again.)
     ///
     /// When the socket's buffer is full the rest stays queued: wait until the socket is writable
     /// and call again, or [`SendBatch::clear`].

@@ -102,7 +102,7 @@ pub(super) fn apply(
     set_option(socket, level, discover, &discovery)
 }
 
-/// Asks for a buffer beyond the system's limit, and within it where that is not permitted.
+/// Requests a buffer beyond the system's limit, or within it if that is not permitted.
 fn set_buffer(socket: &impl AsFd, bytes: usize, force: c_int, ask: c_int) -> io::Result<()> {
     // The kernel doubles it.
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2);

@@ -44,8 +44,8 @@ struct Channels {
 const GET_CHANNELS: u32 = 0x3c;
 
 impl Interface {
-    /// Looks at the interface of this name. Fails with `NotFound` where there is none, and with
-    /// `InvalidInput` where it is no Ethernet.
+    /// Finds the interface of this name. Fails with `NotFound` if there is none, and with
+    /// `InvalidInput` if it is not Ethernet.
     pub fn find(name: &str) -> io::Result<Interface> {
         // SAFETY: takes integers only; what it makes is ours.
         let socket = unsafe {

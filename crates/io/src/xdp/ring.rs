@@ -9,11 +9,11 @@
 //!
 //! Invariants
 //! 1. A ring's memory has both counters, the flags and a power of two of entries, as was checked
-//!    when it was mapped, and is there while the ring lives.
-//! 2. Entries from consumer to producer are the taker's, the others the writer's. Each side writes
-//!    its own counter only, with Release after it has done with entries, and reads the other's with
-//!    Acquire before it touches them.
-//! 3. The kernel is one side of each ring, and one value of ours, [`Writer`] or [`Taker`], the
+//!    when it was mapped, and exists while the ring does.
+//! 2. Entries from consumer to producer belong to the taker, the others to the writer. Each side
+//!    writes its own counter only, with Release after it has finished with entries, and reads the
+//!    other's with Acquire before it touches them.
+//! 3. The kernel is one side of each ring, and exactly one value, [`Writer`] or [`Taker`], the
 //!    other.
 
 use std::io;
@@ -165,7 +165,7 @@ pub(super) struct Writer<T> {
     ring: Ring<T>,
     /// Entries written so far, shown to the kernel or not.
     written: u32,
-    /// Entries that the kernel had taken when it was last asked.
+    /// Entries that the kernel had taken at the last check.
     taken: u32,
 }
 
@@ -231,7 +231,7 @@ pub(super) struct Taker<T> {
     ring: Ring<T>,
     /// Entries taken so far.
     taken: u32,
-    /// Entries that the kernel had written when it was last asked.
+    /// Entries that the kernel had written at the last check.
     written: u32,
 }
 

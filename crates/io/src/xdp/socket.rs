@@ -35,7 +35,7 @@ use crate::socket::{check, get_int, owned, set_option};
 /// Bytes of a frame's place in the memory.
 pub(super) const FRAME_BYTES: usize = 2048;
 
-/// Bytes before a frame that the kernel wants for itself.
+/// Bytes before a frame that the kernel reserves.
 const HEADROOM_BYTES: usize = 256;
 
 /// Bytes of the longest frame that can be received.
@@ -208,7 +208,8 @@ fn bind(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
 }
 
 impl Receiver {
-    /// Receives what waits, [`BATCH`] frames at most: how many. Forgets those of the call before.
+    /// Receives waiting frames, [`BATCH`] at most, and returns their number. Replaces those of the
+    /// call before.
     #[inline]
     pub fn recv(&mut self) -> usize {
         for (start, _) in self.batch.drain(..) {

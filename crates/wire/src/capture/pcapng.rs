@@ -38,7 +38,7 @@ const PACKET_HEAD: usize = 28;
 /// The same of a simple packet block.
 const SIMPLE_HEAD: usize = 12;
 
-/// The longest block that a search believes: a packet block with its options.
+/// The longest block that a search accepts: a packet block with its options.
 const SEARCH_BLOCK_BYTES_MAX: u32 = 2 * FRAME_BYTES_LIKELY;
 
 /// The content of the section header and interface blocks.

@@ -72,7 +72,7 @@ pub struct MessageV4<'a> {
     pub client_addr: Option<Addr>,
     /// The address that the server gives (`yiaddr`), if it does.
     pub your_addr: Option<Addr>,
-    /// The address that the client asks for (option 50).
+    /// The address that the client requests (option 50).
     pub requested_addr: Option<Addr>,
     hardware: &'a [u8],
     /// The places that hold options, in the order in which they are read (RFC 3396, section 5):
@@ -195,7 +195,7 @@ impl<'a> MessageV4<'a> {
     }
 }
 
-/// An IPv4 address that is not 0.0.0.0, which stands for "none" here.
+/// An IPv4 address except 0.0.0.0, which means "none" here.
 fn addr(bytes: &[u8]) -> Option<Addr> {
     let bytes: [u8; 4] = bytes.try_into().ok()?;
     (bytes != [0; 4]).then_some(Addr::v4(bytes))
@@ -267,7 +267,7 @@ mod tests {
         (host, message.client_fqdn(&mut out).then(|| text(&out)))
     }
 
-    /// A request carries names and the address that is asked for.
+    /// A request has names and the requested address.
     #[test]
     fn request() {
         let bytes = message(

@@ -39,7 +39,7 @@ type NameId = u8;
 
 const _: () = assert!(NAMES_MAX <= NameId::MAX as usize);
 
-/// An alias: the target, and how long it may be kept.
+/// An alias: the target, and how long it may be cached.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     target: NameId,
@@ -80,8 +80,8 @@ pub struct Address<'a> {
     /// aliases that lead to it. 0 in multicast DNS means that the host is leaving (RFC 6762,
     /// section 10.1).
     pub ttl_s: u32,
-    /// The name that has the address, at the end of the aliases. In a unicast answer the name *as
-    /// asked* is [`Extract::qname`].
+    /// The name that has the address, at the end of the aliases. In a unicast response the name *as
+    /// queried* is [`Extract::qname`].
     pub owner: &'a [u8],
     /// It comes from an `ipv4hint` or `ipv6hint` of an HTTPS or SVCB record.
     pub hint: bool,
@@ -92,9 +92,9 @@ pub struct Address<'a> {
 pub struct Alias<'a> {
     /// The name that is an alias.
     pub owner: &'a [u8],
-    /// The name that it stands for.
+    /// The target of the alias.
     pub target: &'a [u8],
-    /// How long that may be kept, seconds.
+    /// How long it may be cached, seconds.
     pub ttl_s: u32,
 }
 
@@ -105,7 +105,7 @@ pub struct Reverse<'a> {
     pub addr: Addr,
     /// Its name.
     pub name: &'a [u8],
-    /// How long that may be kept, seconds.
+    /// How long it may be cached, seconds.
     pub ttl_s: u32,
 }
 
@@ -139,18 +139,18 @@ impl Extract {
         }
     }
 
-    /// The name that was asked for; `None` where the message taught nothing, or is multicast.
+    /// The query name; `None` if nothing was extracted, or the message is multicast.
     pub fn qname(&self) -> Option<&[u8]> {
         self.chain.first().map(|&id| self.name(id))
     }
 
-    /// The type that was asked for.
+    /// The query type.
     pub fn qtype(&self) -> Option<u16> {
         self.qtype
     }
 
-    /// The aliases from the query name on, in the order of the chain. They come out also when no
-    /// address does, since the end of the chain may be asked for on its own.
+    /// The aliases from the query name on, in the order of the chain. They are returned also
+    /// without an address, since a client may query the end of the chain on its own.
     pub fn aliases(&self) -> impl ExactSizeIterator<Item = Alias<'_>> {
         self.chain.windows(2).map(|pair| {
             let (owner, target) = (self.name(pair[0]), self.name(pair[1]));
@@ -227,8 +227,8 @@ impl Extract {
     /// The number of the name at `offset`; `None` (counted) where there are too many.
     #[inline]
     fn intern_at(&mut self, bytes: &[u8], offset: usize) -> Result<Option<NameId>, DnsError> {
-        // A pointer back to a name that is known needs no reading. Known names stand before
-        // `offset`, so that such a pointer cannot lead forward.
+        // A pointer back to a known name needs no reading. Known names are before `offset`, so that
+        // such a pointer cannot lead forward.
         let start = pointer_at(bytes, offset).unwrap_or(offset);
         if let Some(known) = self.names.iter().position(|entry| entry.offset == start) {
             return Ok(Some(known as NameId));
@@ -379,7 +379,7 @@ impl Extract {
         if !substitute(name, above, &arena[target.start..target.end], &mut self.scratch) {
             return None;
         }
-        // A made name stands nowhere in the message.
+        // A derived name has no place in the message.
         let target = self.intern_scratch(usize::MAX)?;
         let link = Link { target, ttl_s: dname.ttl_s };
         self.names[usize::from(owner)].cname = Some(link);
@@ -406,7 +406,7 @@ impl Extract {
         }
     }
 
-    /// Drops what multicast DNS does not speak for, and counts it.
+    /// Drops records with owners outside `local` of multicast DNS, and counts them.
     fn keep_local_only(&mut self) {
         let (names, arena, unrelated) = (&self.names, &self.arena, &mut self.unrelated);
         let mut is_local = |id: NameId| {

@@ -12,7 +12,7 @@ use crate::read::{u16_at, u32_at};
 /// Bytes of an OPT record without options.
 pub const OPT_BYTES: usize = 11;
 
-/// Largest answer over UDP to a client that does not speak EDNS (RFC 1035, section 4.2.1).
+/// Largest response over UDP to a client without EDNS (RFC 1035, section 4.2.1).
 pub const UDP_BYTES_PLAIN: u16 = 512;
 
 /// Response codes by number; from 16 on they need EDNS.
@@ -39,8 +39,7 @@ pub mod option {
 /// The content of a query's OPT record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edns<'a> {
-    /// The largest answer over UDP that the client takes, bytes, as it stands: less than 512 means
-    /// 512.
+    /// The client's UDP size, as sent: less than 512 means 512.
     pub udp_bytes: u16,
     /// DO: records of DNSSEC are wanted (RFC 3225).
     pub dnssec_ok: bool,
@@ -127,7 +126,7 @@ pub(super) struct Opt<'a> {
     pub udp_bytes: u16,
     /// DO, as the query had it (RFC 3225, section 3).
     pub dnssec_ok: bool,
-    /// The response code; its upper bits stand here.
+    /// The response code; its upper bits are here.
     pub rcode: u16,
     /// Options in wire form.
     pub options: &'a [u8],

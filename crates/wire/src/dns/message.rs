@@ -1,7 +1,7 @@
 //! The frame of a message: header, question, and the records section by section.
 //!
-//! Nothing is read before it is asked for. [`Message::parse`] looks at the header alone; the
-//! records come from an iterator that reads each once, in order, and ends at the first damage.
+//! Nothing is read before it is requested. [`Message::parse`] reads the header alone; the records
+//! come from an iterator that reads each once, in order, and ends at the first damage.
 
 use super::{DnsError, NameBuf, read_name, skip_name};
 
@@ -120,7 +120,7 @@ impl<'a> Message<'a> {
         self.header[2] & 2 != 0
     }
 
-    /// RD: recursion was asked for.
+    /// RD: the client requests recursion.
     #[inline]
     pub fn recursion_desired(&self) -> bool {
         self.header[2] & 1 != 0
@@ -132,7 +132,7 @@ impl<'a> Message<'a> {
         self.header[3] & 15
     }
 
-    /// The OPT record (RFC 6891), if there is one and what stands before it can be read. Cost: a
+    /// The OPT record (RFC 6891), if there is one and the records before it can be read. Cost: a
     /// walk over the records.
     pub fn opt(&self) -> Option<Record> {
         let is_opt =
@@ -264,9 +264,9 @@ fn fixed_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<&[u8; N], Dns
 pub struct Question {
     /// Offset of the name, for [`Message::read_name`].
     pub name_offset: usize,
-    /// Type asked for.
+    /// The query type.
     pub qtype: u16,
-    /// Class asked for, as it stands; multicast DNS uses its top bit ([`Question::wants_unicast`]).
+    /// The query class, as sent; multicast DNS uses its top bit ([`Question::wants_unicast`]).
     pub qclass: u16,
 }
 
@@ -307,9 +307,9 @@ pub struct Record {
     pub owner_offset: usize,
     /// Type.
     pub rtype: u16,
-    /// Class as it stands: multicast DNS uses its top bit, OPT puts a size here.
+    /// The class, as sent: multicast DNS uses its top bit, OPT puts a size here.
     pub class: u16,
-    /// The TTL field as it stands (OPT puts flags here); [`Record::ttl_s`] is the time.
+    /// The TTL field, as sent (OPT puts flags here); [`Record::ttl_s`] is the time.
     pub ttl_raw: u32,
     /// Offset of the data.
     pub rdata_offset: usize,
@@ -327,7 +327,7 @@ pub(super) fn capped(time_s: u32) -> u32 {
 }
 
 impl Record {
-    /// Time to live, seconds; a value with the top bit set is as long as a time can be (RFC 8767,
+    /// Time to live, seconds; a value with the top bit set counts as the longest time (RFC 8767,
     /// section 4).
     #[inline]
     pub fn ttl_s(&self) -> u32 {

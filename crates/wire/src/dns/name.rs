@@ -59,14 +59,14 @@ impl NameBuf {
         self.len == 0
     }
 
-    /// Forgets the name.
+    /// Clears the name.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Appends one label as it stands on the wire. False where there is no room, which a name of
-    /// legal length never meets.
+    /// Appends one label in wire form. False if there is no room, which does not happen for a name
+    /// of legal length.
     #[inline]
     pub(crate) fn push_label(&mut self, label: &[u8]) -> bool {
         self.push_label_of(label, label.len())
@@ -398,8 +398,8 @@ mod tests {
         }
     }
 
-    /// A ladder of pointers to pointers is given up after a fixed number of steps.
-    /// Invariant 1 of `dns`.
+    /// A chain of pointers to pointers ends with an error after a fixed number of steps. Invariant
+    /// 1 of `dns`.
     #[test]
     fn pointer_ladder() {
         let mut body = vec![0, 0];

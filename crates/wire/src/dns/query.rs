@@ -13,12 +13,11 @@
 //! before it. Bytes after the last counted record are ignored. There may be one OPT (RFC 6891);
 //! other additional records (for example, a signature) are ignored.
 //!
-//! The key is the name in wire form and lower case, type, class, and what the caller adds: flags,
-//! view, generation of a policy, scope of a client's network. A name may have 255 bytes, and so
-//! may a key of the engine. So the key of a very long name is a digest: a byte 255, with which no
-//! name begins, and SHA-256 of all that it stands for. Two questions with one digest are beyond
-//! reach (2^128 tries), and [`rendered`](super::rendered) holds the question asked against the one
-//! stored anyway.
+//! The key is the name in wire form and lower case, type, class, and the caller's addition: flags,
+//! view, generation of a policy, scope of a client's network. A name may have 255 bytes, and so may
+//! a key of the engine. So the key of a very long name is a digest: a byte 255, with which no name
+//! begins, and SHA-256 of the long form. Two queries with one digest cannot be found (2^128 tries),
+//! and [`rendered`](super::rendered) compares the question with the stored one anyway.
 //!
 //! Cost: one walk over the labels, one over the name's bytes sixteen at a time; where the query
 //! has EDNS, one over its options. Nothing is allocated, and no byte is read more than twice.
@@ -63,9 +62,9 @@ impl KeyBuf {
         &self.bytes[..self.len]
     }
 
-    /// Adds what else distinguishes answers, once for each [`Query::read`], and returns the key:
-    /// from 5 to 255 bytes. `extra` should have the same length for all questions, as it stands
-    /// last. What would be longer becomes a digest of 33 bytes.
+    /// Adds what else distinguishes responses, once for each [`Query::read`], and returns the key:
+    /// from 5 to 255 bytes. `extra` should have the same length for all queries, as it is last. A
+    /// longer key becomes a digest of 33 bytes.
     #[inline]
     pub fn finish(&mut self, extra: &[u8]) -> &[u8] {
         let end = self.len + extra.len();
@@ -127,15 +126,15 @@ pub struct Query<'a> {
     pub id: u16,
     /// RD: recursion is desired.
     pub recursion_desired: bool,
-    /// AD: the client wants to know whether the answer was validated (RFC 6840, section 5.7).
+    /// AD: the client requests the validation state (RFC 6840, section 5.7).
     pub authentic_data: bool,
     /// CD: answers that fail validation are wanted too (RFC 4035, section 3.2.2).
     pub checking_disabled: bool,
     /// Name, type and class as they came.
     question: &'a [u8],
-    /// Type asked for.
+    /// The query type.
     pub qtype: u16,
-    /// Class asked for.
+    /// The query class.
     pub qclass: u16,
     /// The query's EDNS, if it has it.
     pub edns: Option<Edns<'a>>,
@@ -165,8 +164,8 @@ pub struct Refused {
     pub repeated_bytes: usize,
     /// An OPT record was met: an answer has one too.
     pub has_edns: bool,
-    /// It has the bit that is DO in version 0, which is copied (RFC 3225, section 3) in the hope
-    /// that it is so in others.
+    /// The bit that is DO in version 0, which is copied (RFC 3225, section 3), as other versions
+    /// may have it too.
     pub dnssec_ok: bool,
 }
 

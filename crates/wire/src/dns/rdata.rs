@@ -20,8 +20,8 @@ pub fn aaaa(message: &Message<'_>, record: &Record) -> Result<Addr, DnsError> {
     Ok(Addr::v6(bytes))
 }
 
-/// The name that a CNAME, DNAME, PTR or NS record is (`skip` 0), or that stands at the end of an
-/// MX (`skip` 2) or SRV (`skip` 6) record. It must end where the data ends.
+/// The name of a CNAME, DNAME, PTR or NS record (`skip` 0), or at the end of an MX (`skip` 2) or
+/// SRV (`skip` 6) record. It must end where the data ends.
 #[inline]
 pub fn name(
     message: &Message<'_>,
@@ -231,8 +231,8 @@ fn alpn_is_sound(value: &[u8]) -> bool {
     !value.is_empty()
 }
 
-/// Each key of the mandatory list stands among the parameters, in increasing order, and is not
-/// the list itself (section 8). Both lists are sorted, so that one walk over both is enough.
+/// Each key of the mandatory list is among the parameters, in increasing order, and is not the list
+/// itself (section 8). Both lists are sorted, so that one walk over both is enough.
 fn mandatory_are_present(mandatory: &[u8], params: &[u8]) -> bool {
     let (keys, _) = mandatory.as_chunks::<2>();
     let mut rest = params;

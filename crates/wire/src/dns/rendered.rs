@@ -43,11 +43,10 @@
 //! * With TC set, none ([`Unfit::Truncated`]).
 //!
 //! Invariants
-//! 1. What [`Renderer::render`] stores, [`write()`] reads without fail; bytes of another origin it
-//!    refuses, or writes some answer to the question: it never reads outside of them, and never
-//!    writes past the room.
-//! 2. A stored message has one question, which no record stands before, and all its names can be
-//!    read.
+//! 1. [`write()`] reads everything that [`Renderer::render`] stores without error; it refuses other
+//!    bytes, or writes some response to the query: it never reads outside of them, and never writes
+//!    past the room.
+//! 2. A stored message has one question, before all records, and all its names can be read.
 //!
 //! Bounds: a message is at most 65,535 bytes, buffers hold one. Cost: to render, one walk over the
 //! records, and one over the answers for their chain; to write, a copy and four bytes a record. An
@@ -101,8 +100,8 @@ struct Found {
     extended_error: Option<u16>,
     unrelated: u16,
     has_data: bool,
-    /// An SOA in the authority section that can say what is missing: its place among the kept, and
-    /// MINIMUM.
+    /// An SOA in the authority section that can deny the name or type: its index among the kept
+    /// records, and MINIMUM.
     soa: Option<(usize, u32)>,
     has_proof: bool,
 }
@@ -112,7 +111,7 @@ struct Found {
 pub struct Renderer {
     stored: Vec<u8>,
     kept: Vec<Kept>,
-    /// TTL of each of the kept, seconds.
+    /// TTL of each kept record, seconds.
     ttls_s: Vec<u32>,
     /// Offset of each TTL in the message.
     places: Vec<u16>,
@@ -134,8 +133,8 @@ impl Renderer {
         &self.stored
     }
 
-    /// Looks at a response whole, and makes of it what [`Renderer::stored`] has. The ID is the
-    /// caller's to compare. `now_s` is seconds of any clock that [`write()`] is given too.
+    /// Checks a whole response, and renders it into [`Renderer::stored`]. The caller compares the
+    /// ID. `now_s` is seconds of any clock that [`write()`] is given too.
     pub fn render(
         &mut self,
         message: &[u8],
@@ -221,11 +220,11 @@ impl Renderer {
         Some(())
     }
 
-    /// Puts aliases of our own before a stored answer, which [`Renderer::stored`] then has. `local`
-    /// is a message whose answer section is aliases, in order, from the name asked to the one that
-    /// `stored` answers for, with the same type and class, and may be what proves them. The stored
-    /// answer ages as it does by itself; the aliases have at `now_s` the TTLs that they have in
-    /// `local`. Nothing of it was validated as a whole: AD is not set.
+    /// Puts local aliases before a stored response, with the result in [`Renderer::stored`].
+    /// `local` is a message whose answer section is aliases, in order, from the query name to the
+    /// name of `stored`, with the same type and class, and may have their proofs. The stored
+    /// response keeps its age; the aliases have at `now_s` the TTLs that they have in `local`. The
+    /// result was not validated as a whole: AD is not set.
     ///
     /// An error, and nothing stored, if both together are a circle or too long, or one of them is
     /// not of the kind given.
@@ -284,7 +283,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Reads every record, and notes those to be kept.
+    /// Reads every record, and selects those to store.
     fn sort_out(
         &mut self,
         message: &Message<'_>,
@@ -307,7 +306,7 @@ impl Renderer {
         Ok(found)
     }
 
-    /// Notes a record other than OPT, if it is to be kept.
+    /// Selects a record other than OPT, or skips it.
     fn sort_record(
         &mut self,
         message: &Message<'_>,
@@ -350,7 +349,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Brings TTLs within limits; for how long the whole may be kept.
+    /// Clamps TTLs, and returns the lifetime of the whole.
     fn settle_ttls(&mut self, kind: Kind, soa: Option<(usize, u32)>, rules: &Rules) -> u32 {
         self.ttls_s.clear();
         self.ttls_s.extend(self.kept.iter().map(|kept| rules.clamp(kept.record.ttl_s())));
@@ -454,8 +453,8 @@ impl Renderer {
             let Some(&length) = bytes.get(at) else { return false };
             let end = if length < 0xc0 { at + 1 + usize::from(length) } else { at + 2 };
             if was_led {
-                // The first record whose data lies behind this label: its label must not touch what
-                // stands before that.
+                // The first record whose data is after this label: its label must not touch the
+                // bytes before that.
                 let next = self.kept.partition_point(|kept| kept.record.rdata_offset <= at);
                 let fixed = self.kept.get(next).map(|kept| kept.record.rdata_offset - FIXED_BYTES);
                 if fixed.is_some_and(|fixed| end > fixed) {
@@ -468,7 +467,7 @@ impl Renderer {
                 _ => end,
             };
             if length >= 0xc0 {
-                // The name asked is a name; what begins within one of its labels may lead anywhere.
+                // The query name is a name; what begins within one of its labels may lead anywhere.
                 if at == HEADER_BYTES {
                     return true;
                 }
@@ -502,7 +501,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// Writes one more record; where its TTL stands in the message.
+    /// Writes one more record, and returns the offset of its TTL in the message.
     fn append(&mut self, message: &Message<'_>, record: &Record) -> Result<usize, Unfit> {
         let at = self.encoder.record(message, record, &mut self.stored, HEAD_BYTES)?;
         if self.stored.len() > HEAD_BYTES + MESSAGE_BYTES_MAX {

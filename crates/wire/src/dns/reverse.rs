@@ -2,8 +2,8 @@
 
 use crate::Addr;
 
-/// The address that a canonical reverse name stands for: four numbers below `in-addr.arpa`
-/// (RFC 1035, section 3.5) or 32 hexadecimal digits below `ip6.arpa` (RFC 3596, section 2.5).
+/// The address of a canonical reverse name: four numbers below `in-addr.arpa` (RFC 1035, section
+/// 3.5) or 32 hexadecimal digits below `ip6.arpa` (RFC 3596, section 2.5).
 pub fn reverse_addr(name: &[u8]) -> Option<Addr> {
     if let Some(labels) = name.strip_suffix(b".in-addr.arpa") {
         let mut bytes = [0; 4];

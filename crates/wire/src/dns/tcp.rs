@@ -8,9 +8,9 @@ use super::{DnsError, HEADER_BYTES, Message};
 /// end is what has been consumed. `None` means that the message has not wholly arrived.
 ///
 /// [`DnsError::NotDns`] means that this cannot be the length of a message, or not the header of
-/// one: the stream carries something else, or we stand in the middle of a message after a hole.
-/// The stream cannot be read on; the header is looked at as soon as it is there, so that a false
-/// length does not make the caller wait for up to 64 KiB.
+/// one: the stream carries something else, or the position is in the middle of a message after a
+/// hole. The stream cannot be read on; the header is checked as soon as it is there, so that a
+/// false length does not make the caller wait for up to 64 KiB.
 pub fn next_message(bytes: &[u8]) -> Result<Option<Range<usize>>, DnsError> {
     let Some((prefix, rest)) = bytes.split_first_chunk::<2>() else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes(*prefix));

@@ -14,7 +14,7 @@ pub(super) struct Label(usize);
 #[derive(Debug, Default)]
 pub(super) struct Code {
     items: Vec<Item>,
-    /// For each label the item before which it stands.
+    /// For each label the index of the item after it.
     labels: Vec<usize>,
 }
 
@@ -44,13 +44,13 @@ const JUMP_ALWAYS: u16 = 0x05;
 const SKIP_MAX: usize = 255;
 
 impl Code {
-    /// A label that stands nowhere yet.
+    /// A new label without a place.
     pub fn label(&mut self) -> Label {
         self.labels.push(usize::MAX);
         Label(self.labels.len() - 1)
     }
 
-    /// The label stands here.
+    /// Puts the label here.
     pub fn mark(&mut self, label: Label) {
         self.labels[label.0] = self.items.len();
     }
@@ -73,7 +73,7 @@ impl Code {
         self.items.len() <= INSTRUCTIONS_MAX
     }
 
-    /// The program. All labels that are used stand somewhere, behind their uses.
+    /// The program. Every used label must have a place, behind its uses.
     pub fn assemble(mut self) -> Result<Vec<Instruction>, &'static str> {
         if !self.has_room() {
             return Err(TOO_LONG);

@@ -256,7 +256,7 @@ impl Generator {
         next
     }
 
-    /// One comparison for each side that is asked for.
+    /// One comparison for each wanted side.
     fn sides(
         &mut self,
         side: Side,

@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
         self.words.get(self.at).map(|word| word.kind)
     }
 
-    /// The word as it stands; nothing behind the last.
+    /// The current word; empty at the end.
     fn word(&self) -> &'a str {
         self.words.get(self.at).map_or("", |word| &self.text[word.at..word.end])
     }
@@ -198,8 +198,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Tests with `and` and `or` between, or a number. `only_things`: addresses or ports, as a word
-    /// before asks.
+    /// Tests with `and` and `or` between, or a number. `only_things`: addresses or ports, as the
+    /// word before requires.
     fn joined(
         &mut self,
         asked: Option<Asked<'a>>,
@@ -297,7 +297,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// True where an address or a name stands that is no keyword.
+    /// True at an address or a name that is no keyword.
     fn begins_thing(&self) -> bool {
         match self.kind() {
             Some(Kind::V4(..) | Kind::V6(_) | Kind::Mac(_) | Kind::Name(true)) => true,

@@ -1,13 +1,13 @@
 //! The words of a filter, split as libpcap's scanner does.
 //!
-//! A word is as long as it can be: `80-443` is one, `5-3` as well. Where bytes of a MAC address or
-//! an IPv6 address can stand, colons belong to it; between brackets they do not.
+//! A word is as long as possible: `80-443` is one, `5-3` as well. Where a MAC address or an IPv6
+//! address can be, colons belong to it; between brackets they do not.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::FilterError;
 
-/// A word, and where it stands.
+/// A word, and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Word {
     pub at: usize,

@@ -34,7 +34,7 @@ pub(super) struct Datagram {
     /// The end of the last fragment, once seen.
     total: Option<u32>,
     pub(super) held: Vec<Held>,
-    /// Given up; kept for its ports.
+    /// Dropped; only its ports are of use.
     dead: bool,
 }
 

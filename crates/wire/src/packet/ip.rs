@@ -205,8 +205,8 @@ fn extension(
     Ok(())
 }
 
-/// Steps over an IPv6 fragment header. Gives the finished packet when this is a fragment indeed,
-/// and nothing when the header stands before a whole datagram (RFC 6946).
+/// Steps over an IPv6 fragment header. Returns the finished packet for a real fragment, and nothing
+/// when a whole datagram follows the header (RFC 6946).
 fn fragment_header(frame: &[u8], packet: &mut Packet) -> Result<Option<Packet>, Skip> {
     if packet.payload_bytes < 8 {
         return Err(Skip::IpMalformed);

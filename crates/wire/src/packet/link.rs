@@ -1,4 +1,4 @@
-//! Link layers, and what may stand between a link layer and IP: VLAN tags, MPLS labels, PPPoE.
+//! Link layers, and headers between a link layer and IP: VLAN tags, MPLS labels, PPPoE.
 
 use super::{Nest, Packet, Seen, Skip, Span, ip, seen};
 use crate::read::{u8_at, u16_at};
@@ -150,7 +150,7 @@ fn pppoe<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Ski
     }
 }
 
-/// Linux cooked captures, v1 and v2: where the protocol and the hardware type stand, and the size.
+/// Linux cooked captures, v1 and v2: the places of protocol and hardware type, and the size.
 fn sll<S: Seen>(
     frame: &[u8],
     span: Span,
@@ -210,7 +210,7 @@ fn has_v6_length(bytes: &[u8]) -> bool {
     (ip_bytes..=ip_bytes + 46).contains(&bytes.len())
 }
 
-/// EtherTypes that make it plausible that an Ethernet header stands before them.
+/// EtherTypes that make an Ethernet header before them plausible.
 fn is_known_type(ether_type: u16) -> bool {
     matches!(
         ether_type,

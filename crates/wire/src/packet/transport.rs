@@ -102,9 +102,9 @@ fn tcp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
     Ok(packet)
 }
 
-/// UDP. A length past the end of the IP payload is clipped there; one below the header's own size
-/// is nonsense, but for 0 in IPv6, which a jumbogram has (RFC 2675, section 4). Where the header is
-/// cut, the IP header's length stands for it.
+/// UDP. A length past the end of the IP payload is clipped; one below the header's own size is
+/// invalid, except 0 in IPv6, which a jumbogram has (RFC 2675, section 4). If the header is cut,
+/// the IP header's length is used.
 fn udp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
     let bytes = Span::payload(&packet).bytes(frame);
     if let Some(header) = bytes.first_chunk::<UDP_BYTES>() {

@@ -34,7 +34,7 @@ pub(super) struct Listener {
 }
 
 impl State {
-    /// Keeps bytes to send: their slot.
+    /// Stores bytes to send, and returns their slot.
     pub(super) fn begin_send(&mut self, fd: BorrowedFd<'_>, token: u64, bytes: Vec<u8>) -> usize {
         let slot = self.sends_free.pop().unwrap_or_else(|| {
             self.sends.push(None);

@@ -1,5 +1,5 @@
-//! Which records of an answer section belong to the question: the aliases from the name asked on,
-//! and what is asked for at their end.
+//! Which records of an answer section belong to the query: the aliases from the query name on, and
+//! the queried data at their end.
 //!
 //! An alias is a CNAME of the last name so far, or a DNAME above it (RFC 6672), the first of both;
 //! the name derived from a DNAME is used even if the CNAME that comes with it (section 3.1)
@@ -24,14 +24,14 @@ use crate::read::u16_at;
 /// Records of type CNAME and DNAME that are looked at.
 const ALIAS_RECORDS_MAX: usize = 64;
 
-/// The name asked and what it is an alias of.
+/// The query name and its aliases.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The first `len` are the chain; the very first, the name asked, only once it was needed.
+    /// The first `len` are the chain; the first of all, the query name, only once it was needed.
     names: Vec<NameBuf>,
     has_first: bool,
     len: usize,
-    /// Of each name but the last, where the alias stands that leads on.
+    /// For each name but the last, the place of its alias.
     links: Vec<usize>,
     /// The target of a pointer that is the last name: mostly the owner of the queried data.
     data_pointer: Option<usize>,
@@ -45,7 +45,7 @@ pub(super) struct Chain {
 pub(super) struct Place {
     /// The first name of the chain that it concerns; answers are in this order.
     pub rank: u8,
-    /// It is what was asked for.
+    /// The record is queried data.
     pub is_data: bool,
 }
 
@@ -81,7 +81,7 @@ impl Chain {
         }
     }
 
-    /// Reads the name asked, if that was not done before.
+    /// Reads the query name, if that was not done before.
     fn read_first(&mut self, message: &Message<'_>) -> Result<(), DnsError> {
         if !self.has_first {
             if self.names.is_empty() {

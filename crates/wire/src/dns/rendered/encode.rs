@@ -29,7 +29,7 @@ struct Slot {
     place: u16,
 }
 
-/// Writes one message after the other; `base` bytes of the buffer stand before the message.
+/// Writes one message after the other; `base` bytes of the buffer are before the message.
 #[derive(Debug)]
 pub(super) struct Encoder {
     slots: [Slot; SLOTS],
@@ -56,7 +56,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends a record of `message`; where its TTL stands, counted from the message's first byte.
+    /// Appends a record of `message`, and returns the offset of its TTL in the message.
     pub fn record(
         &mut self,
         message: &Message<'_>,
@@ -124,7 +124,7 @@ impl Encoder {
         })
     }
 
-    /// Remembers that what begins with the label of that number stands at `place`.
+    /// Records that the suffix from this label on is at `place`.
     fn remember(&mut self, label: usize, place: usize) {
         let hash = self.name.hashes[label];
         let free = self.probes(hash).find(|&at| self.slots[at].place == 0);
@@ -139,7 +139,7 @@ impl Encoder {
     }
 }
 
-/// A name in wire form, as it stood: without pointers, its case kept.
+/// A name in wire form, without pointers, with its case.
 #[derive(Debug)]
 struct WireName {
     bytes: [u8; NAME_WIRE_BYTES_MAX],
@@ -168,7 +168,7 @@ impl WireName {
     fn read(&mut self, message: &[u8], offset: usize) -> Result<usize, DnsError> {
         self.labels = 0;
         let WireName { bytes, labels, starts, .. } = self;
-        // Both bounds are kept by the walk: 255 bytes with the root, and so 127 labels.
+        // The walk checks both bounds: 255 bytes with the root, and so 127 labels.
         let end = walk_name(message, offset, |label, length| {
             let start = usize::from(starts[*labels]);
             bytes[start] = length as u8;

@@ -6,7 +6,7 @@ use super::super::{HEADER_BYTES, rtype, skip_name};
 use super::rules::{Asked, Unfit};
 use crate::read::u16_at;
 
-/// The question that was asked, taken apart.
+/// The question of the query, parsed.
 pub(super) struct Question<'a> {
     /// Name, type, class.
     pub(super) bytes: &'a [u8],

@@ -8,14 +8,13 @@ pub(super) const TTL_MAX_S: u32 = i32::MAX as u32;
 /// Rules for every response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// No record is kept for less, seconds, but those with a TTL of 0, which are not kept.
+    /// The least lifetime of a record, seconds; one with a TTL of 0 is not cached.
     pub ttl_min_s: u32,
-    /// No record is kept for more, seconds (RFC 8767 recommends 604,800 at most).
+    /// The longest lifetime of a record, seconds (RFC 8767 recommends 604,800 at most).
     pub ttl_max_s: u32,
-    /// No answer that there is nothing is kept for more, seconds (RFC 2308 recommends 10,800 at
-    /// most).
+    /// The longest lifetime of a negative response, seconds (RFC 2308 recommends 10,800 at most).
     pub negative_ttl_max_s: u32,
-    /// A failure is kept for so long, seconds (RFC 9520: from 1 to 300).
+    /// The lifetime of a failure, seconds (RFC 9520: from 1 to 300).
     pub failure_ttl_s: u32,
     /// Trust the upstream's AD (RFC 6840, section 5.8: over a trusted path).
     pub believes_ad: bool,
@@ -51,7 +50,7 @@ pub struct Asked<'a> {
     pub question: &'a [u8],
     /// Letters were sent in random case, and must come back so (0x20).
     pub is_case_random: bool,
-    /// The client wants records of DNSSEC.
+    /// The client sets DO.
     pub dnssec_ok: bool,
 }
 
@@ -81,7 +80,7 @@ pub struct Facts {
     pub rcode: u16,
     /// Lifetime in the cache, seconds; 0: it is sent to the waiting clients, and not cached.
     pub ttl_s: u32,
-    /// Aliases that lead from the name asked to the one that [`Kind`] speaks of.
+    /// The number of aliases from the query name to the name of [`Kind`].
     pub aliases: u8,
     /// Records of the answer section that were left out, since they do not belong to the question.
     pub unrelated: u16,
@@ -94,13 +93,13 @@ pub struct Facts {
 pub enum Unfit {
     /// It is no response, or to another query. The query stays open.
     OtherQuestion,
-    /// The question is right but for its case, and [`Asked::is_case_random`]. Forged, or by one of
-    /// the few servers that do not repeat the case: go on waiting, then ask over TCP.
+    /// The question is right except its case, and [`Asked::is_case_random`]. Forged, or from one of
+    /// the few servers that do not repeat the case: wait longer, then query over TCP.
     OtherCase,
-    /// TC is set: to be asked again over TCP.
+    /// TC is set: query again over TCP.
     Truncated,
-    /// Aliases run in a circle, or are more than 16. To be answered with SERVFAIL, which may be
-    /// kept as a failure.
+    /// Aliases form a circle, or are more than 16. Respond with SERVFAIL, which may be cached as a
+    /// failure.
     AliasChain,
     /// It cannot be read. The server is of no use for this question.
     Damaged(DnsError),

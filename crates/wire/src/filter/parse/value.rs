@@ -34,7 +34,7 @@ impl<'a> Parser<'a> {
         Ok(Part::Tree(Tree::Test(Test::Compare { left, relation, right }), None))
     }
 
-    /// A value where nothing else can stand.
+    /// A value at a place where only a value can be.
     fn number(&mut self, binding: u8) -> Result<Value, FilterError> {
         if !self.begins_value() {
             return Err(self.expected("a number, \"len\" or PROTOCOL[OFFSET:SIZE]"));
