@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +22,7 @@ use larder_settings::layers::Resolved;
 
 use crate::progress::{News, bar};
 use crate::reloading::{Again, Reloading};
+use crate::settings::Annotate;
 use crate::{live, signals, summary};
 
 /// What SIGHUP leads to, beside logs that are opened again. A run cannot change any of its settings.
@@ -33,9 +34,10 @@ fn told_of_reload(reloading: &Reloading) -> String {
 }
 
 /// Runs the command.
-pub fn annotate(settings: Resolved, again: Again) -> Outcome {
+pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
+    let settings: Annotate = resolved.read();
     let options = options(&settings)?;
-    let input = live::input(&settings)?;
+    let input = live::input(&settings.input, &settings.capture)?;
     if options.format == OutputFormat::Parquet && !cfg!(feature = "parquet") {
         return Err(Failure::usage(
             "--format parquet: not in this build; cargo build --release --features parquet, \
@@ -44,16 +46,15 @@ pub fn annotate(settings: Resolved, again: Again) -> Outcome {
     }
     check_inputs(&options, input.is_some())?;
     check_outputs(&options)?;
-    let quiet = settings.switch("quiet");
+    let quiet = settings.output.quiet;
     // Log lines and a bar on one terminal would overwrite each other.
     let log_on_terminal = options.output == Endpoint::Pipe && std::io::stdout().is_terminal();
-    let bar_wanted = !quiet && !settings.switch("no-progress") && !log_on_terminal;
+    let bar_wanted = !quiet && !settings.output.no_progress && !log_on_terminal;
     let progress = Arc::new(Progress::default());
     live::join(options.access)?;
     // Before there is any other thread: what is given up here nobody keeps.
     let tap = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
-    let is_strict = settings.switch("strict");
-    let reloading = Reloading::new(settings, again);
+    let reloading = Reloading::new(resolved, again);
     let reload = {
         let progress = Arc::clone(&progress);
         move || progress.say(told_of_reload(&reloading))
@@ -82,7 +83,7 @@ pub fn annotate(settings: Resolved, again: Again) -> Outcome {
     Ok(match input {
         // That it was asked to end is how a capture ends.
         Some(_) => exit::DONE,
-        None => exit_code(&summary, is_strict),
+        None => exit_code(&summary, settings.output.strict),
     })
 }
 
@@ -128,70 +129,65 @@ pub fn format(word: &str) -> OutputFormat {
 
 // What the library adds keeps its default until the table has a row for it.
 #[allow(clippy::needless_update)]
-fn options(settings: &Resolved) -> Result<Options, Failure> {
-    let fits = |name: &str| {
-        usize::try_from(settings.number_or_default(name)).map_err(|_| {
-            Failure::usage(format!("--{name}: too large for this machine; set a smaller value"))
-        })
-    };
-    // The table's ranges are below 2^32 for every time.
-    let seconds = |name: &str| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
-    let endpoint = |name| settings.path(name).map(Endpoint::from);
-    let (read, filter) = live::read(settings)?;
+fn options(settings: &Annotate) -> Result<Options, Failure> {
+    let Annotate { input, output, names, limits, rotation, capture, store, operation } = settings;
+    let endpoint = |path: &Option<PathBuf>| path.clone().map(Endpoint::from);
+    let (read, filter) = live::read(input)?;
+    let access = live::access(operation)?;
     Ok(Options {
         read,
         filter,
-        format: format(settings.choice("format")),
-        output: settings.path("output").map_or(Endpoint::Pipe, Endpoint::from),
+        format: format(output.format),
+        output: output.output.clone().into(),
         // With a store it names the folder.
-        write_packets: endpoint("write").filter(|_| settings.number("store").is_none()),
-        directory: settings.path("directory"),
-        names: settings.word("names").map_or(NameSources::all(), sources),
-        cores: settings.cores("cores"),
-        names_budget_bytes: settings.number_or_default("names-budget"),
-        flows_max: fits("flows-max")?,
-        reassembly_budget_bytes: settings.number_or_default("reassembly-budget"),
-        candidates_max: fits("candidates")?,
-        seed: settings.number_or_default("seed"),
-        packets_max: settings.number("count"),
-        sort_by: match settings.choice("sort") {
+        write_packets: endpoint(&output.write).filter(|_| store.store.is_none()),
+        directory: output.directory.clone(),
+        names: sources(&names.names),
+        cores: limits.cores,
+        names_budget_bytes: limits.names_budget,
+        flows_max: limits.flows_max,
+        reassembly_budget_bytes: limits.reassembly_budget,
+        candidates_max: names.candidates,
+        seed: limits.seed,
+        packets_max: input.count,
+        sort_by: match output.sort {
             "start" => SortBy::Start,
             _ => SortBy::End,
         },
-        lookup_per: match settings.choice("lookup") {
+        lookup_per: match names.lookup {
             "packet" => LookupPer::Packet,
             _ => LookupPer::Flow,
         },
-        ignore_vlan: settings.switch("ignore-vlan"),
-        unresolved: match settings.choice("unresolved") {
+        ignore_vlan: names.ignore_vlan,
+        unresolved: match output.unresolved {
             "true" => Unresolved::True,
             "all" => Unresolved::All,
             _ => Unresolved::False,
         },
-        ports_numeric: settings.switch("numeric"),
-        names_load: settings.path("names-load"),
-        names_save: settings.path("names-save"),
-        eve: endpoint("eve"),
-        zeek_log: endpoint("zeek-log"),
-        zeek_dns: settings.paths("zeek-dns").into_iter().map(Endpoint::from).collect(),
-        dnstap: endpoint("dnstap"),
-        tcp_idle_s: seconds("tcp-idle"),
-        udp_idle_s: seconds("udp-idle"),
-        linger_s: seconds("linger"),
+        ports_numeric: output.numeric,
+        names_load: names.names_load.clone(),
+        names_save: names.names_save.clone(),
+        eve: endpoint(&input.eve),
+        zeek_log: endpoint(&input.zeek_log),
+        zeek_dns: input.zeek_dns.iter().cloned().map(Endpoint::from).collect(),
+        dnstap: endpoint(&input.dnstap),
+        tcp_idle_s: limits.tcp_idle,
+        udp_idle_s: limits.udp_idle,
+        linger_s: limits.linger,
         rotation: Rotation {
-            bytes_max: settings.number_or_default("rotate-size"),
-            every_s: seconds("rotate-every"),
-            compress: settings.switch("compress"),
-            budget_bytes: settings.number_or_default("logs-budget"),
+            bytes_max: rotation.rotate_size,
+            every_s: rotation.rotate_every,
+            compress: rotation.compress,
+            budget_bytes: rotation.logs_budget,
         },
-        active_s: if settings.list("interface").is_empty() { 0 } else { seconds("active") },
-        access: live::access(settings)?,
-        store: live::store(settings)?,
-        serve: live::serve(settings)?,
-        pins: live::pins(settings)?,
+        active_s: if input.interface.is_empty() { 0 } else { limits.active },
+        access,
+        store: live::store(settings, access)?,
+        serve: live::serve(store, access)?,
+        pins: live::pins(capture)?,
         operation: Operation {
-            control: crate::addresses::control(settings)?,
-            metrics: crate::addresses::metrics(settings)?,
+            control: crate::addresses::control(operation.ctl.as_ref(), &operation.ctl_mode)?,
+            metrics: crate::addresses::metrics(operation.metrics.as_ref())?,
         },
         ..Options::default()
     })
@@ -358,7 +354,7 @@ mod tests {
 
     fn options_of(flags: &[&str]) -> Result<Options, Failure> {
         let line = ["larder", "annotate"].iter().chain(flags);
-        options(&PROGRAM.asked(line).expect("sound flags").settings_with("")?)
+        options(&PROGRAM.asked(line).expect("sound flags").settings_with("")?.read())
     }
 
     /// Every word that help lists for `--names` is one that the annotator knows.

@@ -13,26 +13,23 @@ use std::io::{self, BufWriter, Write};
 use larder_serve::control::Fields;
 use larder_serve::control::client::{self, Error};
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::print;
 use serde_json::Value;
 
+use crate::settings::Ctl;
+
 /// Runs the command.
-pub fn ctl(settings: &Resolved) -> Outcome {
-    let path = settings.path("socket").ok_or_else(|| {
-        Failure::usage("--socket: no path; name the socket of the server's --ctl")
-    })?;
-    let is_json = settings.switch("json");
-    let action = settings.choice("action");
-    let line = line(action, settings.word("name"), settings.switch("soft"))?;
-    let fields = match action {
-        "dump" => return dump(is_json, |each| client::ask(&path, &line, each)),
-        "load" => client::tell(&path, &line, &mut io::stdin().lock()),
-        _ => client::ask(&path, &line, |_| Ok(())),
+pub fn ctl(settings: &Ctl) -> Outcome {
+    let Ctl { action, name, soft, socket: path, json: is_json } = settings;
+    let line = line(action, name.as_deref(), *soft)?;
+    let fields = match *action {
+        "dump" => return dump(*is_json, |each| client::ask(path, &line, each)),
+        "load" => client::tell(path, &line, &mut io::stdin().lock()),
+        _ => client::ask(path, &line, |_| Ok(())),
     };
     let fields = fields.map_err(failure)?;
     let is_partial = fields.get("refused").and_then(Value::as_u64).is_some_and(|count| count > 0);
-    if is_json {
+    if *is_json {
         print(&format!("{}\n", Value::Object(fields)))?;
     } else if fields.is_empty() {
         print(&format!("{action}: done\n"))?;

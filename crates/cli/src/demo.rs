@@ -10,26 +10,26 @@ use std::time::Instant;
 use larder_annotate::options::{Endpoint, NameSources, Summary};
 use larder_annotate::{Options, Progress};
 use larder_settings::exit::Outcome;
-use larder_settings::layers::Resolved;
 use larder_settings::value::cores;
 
 use crate::annotate::{exit_code, failed, format};
+use crate::settings::Demo;
 use crate::summary::share;
 
 static CAPTURE: &[u8] = include_bytes!("../demo/demo.pcapng");
 
 /// Runs the command.
-pub fn demo(settings: &Resolved) -> Outcome {
+pub fn demo(settings: &Demo) -> Outcome {
     let options = Options {
         read: vec![Endpoint::Bytes(CAPTURE)],
-        format: format(settings.choice("format")),
+        format: format(settings.format),
         names: NameSources::all(),
         cores: cores(0),
         ..Options::default()
     };
     let started = Instant::now();
     let summary = larder_annotate::run(&options, &Arc::new(Progress::default())).map_err(failed)?;
-    if !settings.switch("quiet") {
+    if !settings.quiet {
         let text = explanation(&summary, started.elapsed().as_secs_f64());
         let _ = write!(std::io::stderr(), "\n{text}");
     }

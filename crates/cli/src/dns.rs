@@ -3,7 +3,7 @@
 mod shadow;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use larder_dns::backend::Backend;
@@ -22,11 +22,13 @@ use larder_dns::{client_tcp, cookie, limit, query_log, upstream_tcp, xdp};
 use larder_io::random;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
+use larder_settings::row::{List, Text};
 use larder_settings::terminal::eprint_quietly;
 
-use crate::addresses::{addresses_with, control, metrics, not_an_address, parse_address};
+use crate::addresses::{addresses, control, metrics, not_an_address, parse_address};
 use crate::encrypted;
 use crate::reloading::{Again, Reloading};
+use crate::settings::dns::{Caching, Dns, Operation as OperationSettings, Serving};
 use crate::signals;
 
 /// The port of DNS.
@@ -34,20 +36,21 @@ const PORT: u16 = 53;
 
 /// How long an upstream over an encrypted transport is waited for before another is asked, milliseconds: a connection
 /// may have to be made first.
-const ENCRYPTED_WAIT_MS: u64 = 2_500;
+const ENCRYPTED_WAIT_MS: u32 = 2_500;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 mod recurse;
 
 /// Runs the command.
-pub fn dns(settings: Resolved, again: Again) -> Outcome {
-    let resolvers = shadow::resolvers(&settings)?;
+pub fn dns(resolved: Resolved, again: Again) -> Outcome {
+    let settings: Dns = resolved.read();
+    let resolvers = addresses(&settings.shadow.shadow, PORT)?;
     let options = options(&settings, &resolvers)?;
     if !resolvers.is_empty() {
-        return shadow::run(&settings, options, resolvers);
+        return shadow::run(&settings.shadow, options, resolvers);
     }
-    let source = source(settings, options.policy.clone(), again);
+    let source = source(resolved, options.policy.clone(), again);
     let mut tell = |news: News<'_>| match news {
         News::Started { addresses, metrics, policy } => {
             let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
@@ -76,7 +79,8 @@ fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Sour
     Arc::new(move || {
         let (settings, changes) = reloading.read()?;
         // Zones are forwarded as at the start.
-        let policy = PolicyOptions { exempt: policy_at_start.exempt.clone(), ..policy(&settings) };
+        let policy =
+            PolicyOptions { exempt: policy_at_start.exempt.clone(), ..policy(&settings.read()) };
         let reloading = reloading.clone();
         let applied = Box::new(move || reloading.apply(settings));
         Ok(Fresh { policy, changes, applied })
@@ -84,9 +88,9 @@ fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Sour
 }
 
 /// How servers are asked.
-fn origin(settings: &Resolved) -> Result<QuerySource, Failure> {
+fn origin(source: &List) -> Result<QuerySource, Failure> {
     let mut origin = QuerySource::default();
-    for word in settings.list("source") {
+    for word in source.iter() {
         let address: IpAddr = word.parse().map_err(|_| {
             Failure::usage(format!("--source {word:?}: expected an IP address, such as 192.0.2.1"))
         })?;
@@ -96,108 +100,99 @@ fn origin(settings: &Resolved) -> Result<QuerySource, Failure> {
 }
 
 /// What is served; `shadowed` are the addresses of a resolver beside which it is tried, and then nobody is.
-fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Failure> {
-    let listen = addresses(settings, "listen")?;
-    let is_cache_only = settings.switch("cache-only");
+fn options(settings: &Dns, shadowed: &[SocketAddr]) -> Result<Options, Failure> {
+    let Dns { serving, caching, .. } = settings;
+    let listen = addresses(&serving.listen, PORT)?;
     let (mut forwards, mut backends) = (Vec::new(), Vec::new());
-    if !is_cache_only {
-        if settings.switch("recurse") {
-            let (forward, backend) = recurse::recursor(settings)?;
+    if !serving.cache_only {
+        if serving.recurse {
+            let (forward, backend) = recurse::recursor(serving)?;
             forwards.push(forward);
             backends.push(backend);
         } else {
             forwards.extend(match shadowed {
-                [] => upstreams(settings, &listen, &mut backends)?,
-                resolvers => shadow::upstreams(settings, resolvers, &mut backends)?,
+                [] => upstreams(serving, &listen, &mut backends)?,
+                resolvers => shadow::upstreams(serving, resolvers, &mut backends)?,
             });
         }
-        for entry in settings.list("forward") {
-            add_forward(settings, entry, &mut forwards, &mut backends)?;
+        for entry in serving.forward.iter() {
+            add_forward(serving, entry, &mut forwards, &mut backends)?;
         }
     }
-    let number = |name| settings.number_or_default(name);
-    let number32 = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
     let mut core = Settings {
-        udp_bytes_max: u16::try_from(number("udp-size")).unwrap_or(u16::MAX),
-        cache_only: is_cache_only,
-        stale_s: number32("stale"),
-        prefetch_percent: number32("prefetch"),
-        question_ms_max: number32("timeout").saturating_mul(1_000),
-        attempts_max: number("attempts") as usize,
+        udp_bytes_max: serving.udp_size,
+        cache_only: serving.cache_only,
+        stale_s: caching.stale,
+        prefetch_percent: caching.prefetch,
+        question_ms_max: serving.timeout.saturating_mul(1_000),
+        attempts_max: serving.attempts,
         limits: Limits {
-            questions_max: number32("questions-max"),
-            waiters_max: number32("waiters-max"),
+            questions_max: caching.questions_max,
+            waiters_max: caching.waiters_max,
             ..Limits::default()
         },
-        hedges: settings.switch("hedge"),
-        case_random: settings.switch("randomize-case"),
-        cookie_secret: cookie_secret(settings)?,
+        hedges: serving.hedge,
+        case_random: serving.randomize_case,
+        cookie_secret: cookie_secret(caching)?,
         rate: limit::Limits {
-            per_s: number32("rate-limit"),
-            slip: number32("rate-limit-slip"),
+            per_s: caching.rate_limit,
+            slip: caching.rate_limit_slip,
             ..limit::Limits::default()
         },
-        nxdomain_cut: match settings.choice("nxdomain-cut") {
+        nxdomain_cut: match caching.nxdomain_cut {
             "always" => NxdomainCut::Always,
             "never" => NxdomainCut::Never,
             _ => NxdomainCut::Validated,
         },
         ..Settings::default()
     };
-    core.rules.ttl_min_s = number32("ttl-min");
-    core.rules.ttl_max_s = number32("ttl-max");
-    core.rules.negative_ttl_max_s = number32("negative-ttl-max");
-    core.rules.failure_ttl_s = number32("failure-ttl");
-    core.rules.believes_ad = settings.switch("trust-ad");
-    core.rules.is_minimal = settings.switch("minimal");
-    let xdp = xdp::Options {
-        interfaces: settings.list("xdp").into_iter().map(str::to_owned).collect(),
-        falls_back: settings.switch("xdp-fallback"),
-    };
+    core.rules.ttl_min_s = caching.ttl_min;
+    core.rules.ttl_max_s = caching.ttl_max;
+    core.rules.negative_ttl_max_s = caching.negative_ttl_max;
+    core.rules.failure_ttl_s = caching.failure_ttl;
+    core.rules.believes_ad = serving.trust_ad;
+    core.rules.is_minimal = serving.minimal;
+    let xdp = xdp::Options { interfaces: serving.xdp.to_vec(), falls_back: serving.xdp_fallback };
     Ok(Options {
         listen,
         xdp,
         forwards,
         backends,
-        reuse_port: settings.switch("reuse-port"),
-        cores: settings.cores("cores"),
-        cache_bytes: number("cache"),
+        reuse_port: serving.reuse_port,
+        cores: serving.cores,
+        cache_bytes: serving.cache,
         settings: core,
         policy: policy(settings),
-        origin: origin(settings)?,
+        origin: origin(&serving.source)?,
         client_tcp_limits: client_tcp::Limits {
-            streams_max: number("streams-max") as usize,
-            per_client_max: number32("streams-per-client"),
+            streams_max: caching.streams_max,
+            per_client_max: caching.streams_per_client,
             ..client_tcp::Limits::default()
         },
         upstream_tcp_limits: upstream_tcp::Limits::default(),
-        beside: encrypted::beside(settings)?,
-        operation: operation(settings)?,
+        beside: encrypted::beside(serving)?,
+        operation: operation(&settings.operation)?,
     })
 }
 
 /// How it is operated.
-fn operation(settings: &Resolved) -> Result<Operation, Failure> {
-    let word = |name| settings.word(name).filter(|word| *word != "none");
-    let path = |name| word(name).map(PathBuf::from);
+fn operation(settings: &OperationSettings) -> Result<Operation, Failure> {
     Ok(Operation {
-        control: control(settings)?,
-        metrics: metrics(settings)?,
-        snapshot: path("snapshot"),
-        snapshot_every_s: settings.number_or_default("snapshot-every"),
-        dnstap: word("dnstap").map(|word| match word.strip_prefix("unix:") {
+        control: control(settings.ctl.as_ref(), &settings.ctl_mode)?,
+        metrics: metrics(settings.metrics.as_ref())?,
+        snapshot: settings.snapshot.clone(),
+        snapshot_every_s: settings.snapshot_every,
+        dnstap: settings.dnstap.as_deref().map(|word| match word.strip_prefix("unix:") {
             Some(socket) => Target::Socket(socket.into()),
             None => Target::File(word.into()),
         }),
-        query_log: path("query-log").map(|path| query_log(settings, path)).transpose()?,
+        query_log: settings.query_log.as_ref().map(|path| query_log(settings, path)).transpose()?,
     })
 }
 
 /// What is logged of answers.
-fn query_log(settings: &Resolved, path: PathBuf) -> Result<query_log::Options, Failure> {
-    let number = |name| settings.number_or_default(name);
-    let number32 = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
-    let prefix = match settings.word("query-log-prefix").filter(|word| *word != "none") {
+fn query_log(settings: &OperationSettings, path: &Path) -> Result<query_log::Options, Failure> {
+    let prefix = match &settings.query_log_prefix {
         None => None,
         Some(word) => Some(parse_prefix(word).ok_or_else(|| {
             Failure::usage(format!(
@@ -206,15 +201,15 @@ fn query_log(settings: &Resolved, path: PathBuf) -> Result<query_log::Options, F
         })?),
     };
     Ok(query_log::Options {
-        path,
-        format: match settings.choice("query-log-format") {
+        path: path.to_owned(),
+        format: match settings.query_log_format {
             "json" => query_log::Format::Json,
             _ => query_log::Format::Text,
         },
-        sample: number32("query-log-sample"),
+        sample: settings.query_log_sample,
         prefix,
-        bytes_max: number("query-log-size"),
-        files_max: number32("query-log-keep"),
+        bytes_max: settings.query_log_size,
+        files_max: settings.query_log_keep,
     })
 }
 
@@ -226,43 +221,42 @@ fn parse_prefix(word: &str) -> Option<query_log::Prefix> {
 }
 
 /// Who may ask, and what is answered from here.
-fn policy(settings: &Resolved) -> PolicyOptions {
-    let list = |name| settings.list(name).into_iter().map(str::to_owned).collect();
-    let text = |name| settings.word(name).filter(|text| *text != "none").map(str::to_owned);
+fn policy(settings: &Dns) -> PolicyOptions {
+    let policy = &settings.policy;
     // A zone that is forwarded has its names from there, be they of special use.
-    let zones = settings.list("forward").into_iter().filter_map(|entry| entry.split_once('='));
+    let zones = settings.serving.forward.iter().filter_map(|entry| entry.split_once('='));
     let zones = zones.map(|(zone, _)| zone).filter(|zone| !matches!(*zone, "" | "."));
     PolicyOptions {
-        access: list("access"),
-        views: list("view"),
-        hosts: list("hosts"),
-        local: list("local-data"),
-        blocklists: list("blocklist"),
-        block_answer: match settings.choice("block-answer") {
+        access: policy.access.to_vec(),
+        views: policy.view.to_vec(),
+        hosts: policy.hosts.to_vec(),
+        local: policy.local_data.to_vec(),
+        blocklists: policy.blocklist.to_vec(),
+        block_answer: match policy.block_answer {
             "zero" => BlockAnswer::Zero,
             "refused" => BlockAnswer::Refused,
             _ => BlockAnswer::NxDomain,
         },
-        block_reason: match settings.choice("block-reason") {
+        block_reason: match policy.block_reason {
             "filtered" => Reason::Client,
             _ => Reason::Operator,
         },
-        allowlists: list("allowlist"),
-        rpz: list("rpz"),
+        allowlists: policy.allowlist.to_vec(),
+        rpz: policy.rpz.to_vec(),
         exempt: zones.map(str::to_owned).collect(),
-        version: text("version-text"),
-        id: text("id-text"),
+        version: policy.version_text.as_ref().map(Text::to_string),
+        id: policy.id_text.as_ref().map(Text::to_string),
     }
 }
 
 /// The secret of cookies, if clients are given any.
-fn cookie_secret(settings: &Resolved) -> Result<Option<[u8; cookie::SECRET_BYTES]>, Failure> {
-    if !settings.switch("cookies") {
+fn cookie_secret(caching: &Caching) -> Result<Option<[u8; cookie::SECRET_BYTES]>, Failure> {
+    if !caching.cookies {
         return Ok(None);
     }
     let mut secret = [0; cookie::SECRET_BYTES];
-    match settings.word("cookie-secret") {
-        None | Some("random") => random::fill(&mut secret).map_err(|error| {
+    match &caching.cookie_secret {
+        None => random::fill(&mut secret).map_err(|error| {
             let next = "give --cookie-secret, or --cookies=false";
             Failure::file("random numbers", &error, next)
         })?,
@@ -281,19 +275,13 @@ fn cookie_secret(settings: &Resolved) -> Result<Option<[u8; cookie::SECRET_BYTES
     Ok(Some(secret))
 }
 
-/// Addresses of a list, with DNS's port where they have none.
-fn addresses(settings: &Resolved, name: &str) -> Result<Vec<SocketAddr>, Failure> {
-    addresses_with(settings, name, PORT)
-}
-
 /// Whom to ask for what no zone of its own has.
 fn upstreams(
-    settings: &Resolved,
+    serving: &Serving,
     listen: &[SocketAddr],
     backends: &mut Vec<Arc<dyn Backend>>,
 ) -> Result<Option<Forward>, Failure> {
-    let words = settings.list("upstream");
-    let upstreams: Vec<Upstream> = if words == ["system"] {
+    let upstreams: Vec<Upstream> = if *serving.upstream == ["system"] {
         let found = system_upstreams(Path::new(RESOLV_CONF), listen)?;
         if found.is_empty() {
             return Err(Failure::usage(format!(
@@ -302,8 +290,7 @@ fn upstreams(
         }
         found.into_iter().map(Upstream::from).collect()
     } else {
-        let each = |word| upstream(settings, "upstream", word, backends);
-        words.into_iter().map(each).collect::<Result<_, _>>()?
+        named_upstreams(serving, backends)?
     };
     let is_own = |upstream: &SocketAddr| listen.contains(upstream);
     for upstream in &upstreams {
@@ -319,9 +306,19 @@ fn upstreams(
     Ok((!upstreams.is_empty()).then(|| Forward { zone: vec![0], upstreams }))
 }
 
-/// Whom a word of a list says to ask: an address, or a URL of an encrypted transport.
+/// The servers that `--upstream` names.
+fn named_upstreams(
+    serving: &Serving,
+    backends: &mut Vec<Arc<dyn Backend>>,
+) -> Result<Vec<Upstream>, Failure> {
+    let each = |word: &String| upstream(serving, serving.upstream.name(), word, backends);
+    serving.upstream.iter().map(each).collect()
+}
+
+/// The server that a word of the setting `name` stands for: an address, or a URL of an encrypted
+/// transport.
 fn upstream(
-    settings: &Resolved,
+    serving: &Serving,
     name: &str,
     word: &str,
     backends: &mut Vec<Arc<dyn Backend>>,
@@ -330,11 +327,11 @@ fn upstream(
         let address = parse_address(word, PORT).ok_or_else(|| not_an_address(name, word))?;
         return Ok(address.into());
     }
-    backends.push(encrypted::upstream(settings, name, word)?);
-    let timeout_ms = settings.number_or_default("timeout").saturating_mul(1_000);
+    backends.push(encrypted::upstream(serving, name, word)?);
+    let timeout_ms = serving.timeout.saturating_mul(1_000);
     Ok(Upstream::Backend(Answers {
         number: backends.len() - 1,
-        wait_ms: timeout_ms.min(ENCRYPTED_WAIT_MS) as u32,
+        wait_ms: timeout_ms.min(ENCRYPTED_WAIT_MS),
         is_believed: false,
     }))
 }
@@ -354,7 +351,7 @@ fn system_upstreams(path: &Path, listen: &[SocketAddr]) -> Result<Vec<SocketAddr
 
 /// `ZONE=ADDR[:PORT]` or `ZONE=URL`, into the zone's entry.
 fn add_forward(
-    settings: &Resolved,
+    serving: &Serving,
     entry: &str,
     forwards: &mut Vec<Forward>,
     backends: &mut Vec<Arc<dyn Backend>>,
@@ -365,7 +362,7 @@ fn add_forward(
             "--forward {entry:?}: expected ZONE=ADDR[:PORT] or ZONE=URL"
         )));
     };
-    let upstream = upstream(settings, "forward", address, backends)?;
+    let upstream = upstream(serving, serving.forward.name(), address, backends)?;
     let zone = name_to_wire(zone).filter(|_| zone.is_ascii()).ok_or_else(|| {
         Failure::usage(format!(
             "--forward {entry:?}: {zone:?} is not a domain name in ASCII; \

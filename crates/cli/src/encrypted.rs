@@ -1,5 +1,7 @@
 //! Encrypted transports of `larder dns` and `larder http`: their settings, and what a build without them says.
 
+#[cfg(feature = "encrypted")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_dns::backend::Backend;
@@ -7,36 +9,35 @@ use larder_dns::side_query::SideServer;
 use larder_http::beside::Beside as HttpBeside;
 use larder_http::options::OriginAddress;
 use larder_settings::exit::Failure;
-use larder_settings::layers::Resolved;
+use larder_settings::row::List;
 
-/// Settings of which any asks for encrypted transports.
-const LISTEN: [&str; 3] = ["listen-tls", "listen-https", "listen-quic"];
+use crate::settings::Http;
+use crate::settings::dns::Serving;
 
 /// What is served over encrypted transports, if anything is.
-pub fn beside(settings: &Resolved) -> Result<Option<Arc<dyn SideServer>>, Failure> {
-    let Some(name) = LISTEN.into_iter().find(|name| !settings.list(name).is_empty()) else {
-        return Ok(None);
-    };
-    make(settings, name).map(Some)
+pub fn beside(serving: &Serving) -> Result<Option<Arc<dyn SideServer>>, Failure> {
+    let lists = [&serving.listen_tls, &serving.listen_https, &serving.listen_quic];
+    let Some(list) = lists.into_iter().find(|list| !list.is_empty()) else { return Ok(None) };
+    make(serving, list).map(Some)
 }
 
 /// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
 #[cfg(not(feature = "encrypted"))]
-pub fn upstream(_: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
+pub fn upstream(_: &Serving, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
     Err(missing(&format!("--{name} {word}")))
 }
 
 /// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
 #[cfg(feature = "encrypted")]
-pub fn upstream(settings: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
+pub fn upstream(serving: &Serving, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
     use std::net::IpAddr;
 
     use larder_dns_tls::upstream::{Encrypted, Target};
 
     let wrong = |error: String| Failure::usage(format!("--{name} {word:?}: {error}"));
     let target = Target::parse(word).map_err(|error| wrong(error.to_string()))?;
-    let trust = trust(settings, "upstream-ca");
-    let sources = settings.list("source").into_iter().filter_map(|word| word.parse().ok());
+    let trust = trust(serving.upstream_ca.as_ref());
+    let sources = serving.source.iter().filter_map(|word| word.parse().ok());
     let of_family = |source: &IpAddr| source.is_ipv4() == target.address.is_ipv4();
     let source = sources.into_iter().find(of_family);
     Ok(Arc::new(Encrypted::new(target, &trust, source).map_err(wrong)?))
@@ -50,70 +51,71 @@ fn missing(setting: &str) -> Failure {
 }
 
 #[cfg(not(feature = "encrypted"))]
-fn make(_: &Resolved, name: &str) -> Result<Arc<dyn SideServer>, Failure> {
-    Err(missing(&format!("--{name}")))
+fn make(_: &Serving, list: &List) -> Result<Arc<dyn SideServer>, Failure> {
+    Err(missing(&format!("--{}", list.name())))
 }
 
 #[cfg(feature = "encrypted")]
-fn make(settings: &Resolved, name: &str) -> Result<Arc<dyn SideServer>, Failure> {
+fn make(serving: &Serving, list: &List) -> Result<Arc<dyn SideServer>, Failure> {
     use larder_dns_tls::{Encrypted, Limits};
 
-    use crate::addresses::addresses_with;
+    use crate::addresses::addresses;
 
     /// The ports of RFC 7858 and RFC 9250, and of HTTPS.
     const PORT: u16 = 853;
     const HTTPS_PORT: u16 = 443;
 
-    let https_path = settings.word("https-path").unwrap_or_default();
+    let https_path = &serving.https_path;
     if !https_path.starts_with('/') || https_path.contains(['?', '#']) {
         return Err(Failure::usage(format!(
             "--https-path {https_path:?}: expected a path, such as /dns-query"
         )));
     }
-    let number = |name| settings.number_or_default(name);
     Ok(Arc::new(Encrypted {
-        tls: addresses_with(settings, "listen-tls", PORT)?,
-        https: addresses_with(settings, "listen-https", HTTPS_PORT)?,
-        https_path: https_path.to_owned(),
-        quic: addresses_with(settings, "listen-quic", PORT)?,
-        certificate: files(settings, name)?,
+        tls: addresses(&serving.listen_tls, PORT)?,
+        https: addresses(&serving.listen_https, HTTPS_PORT)?,
+        https_path: https_path.to_string(),
+        quic: addresses(&serving.listen_quic, PORT)?,
+        certificate: files(list, serving.tls_cert.as_ref(), serving.tls_key.as_ref())?,
         limits: Limits {
-            connections_max: usize::try_from(number("encrypted-max")).unwrap_or(usize::MAX),
-            per_client_max: u32::try_from(number("encrypted-per-client")).unwrap_or(u32::MAX),
+            connections_max: serving.encrypted_max,
+            per_client_max: serving.encrypted_per_client,
             ..Limits::default()
         },
     }))
 }
 
-/// The files of the certificate that the setting `name` needs.
+/// The files of the certificate that the setting `listen` needs.
 #[cfg(feature = "encrypted")]
-fn files(settings: &Resolved, name: &str) -> Result<larder_http_encrypted::Files, Failure> {
-    let file = |what: &str| {
-        let given = settings.word(what).filter(|word| *word != "none");
-        given.map(Into::into).ok_or_else(|| {
+fn files(
+    listen: &List,
+    certificates: Option<&PathBuf>,
+    key: Option<&PathBuf>,
+) -> Result<larder_http_encrypted::Files, Failure> {
+    let file = |what: &str, given: Option<&PathBuf>| {
+        given.cloned().ok_or_else(|| {
+            let name = listen.name();
             Failure::usage(format!("--{name}: no certificate or key; add --{what} FILE, in PEM"))
         })
     };
-    Ok(larder_http_encrypted::Files { certificates: file("tls-cert")?, key: file("tls-key")? })
+    let (certificates, key) = (file("tls-cert", certificates)?, file("tls-key", key)?);
+    Ok(larder_http_encrypted::Files { certificates, key })
 }
 
-/// Whose certificates count, by the setting `name`.
+/// The authorities to trust: those of a file, or of the system.
 #[cfg(feature = "encrypted")]
-fn trust(settings: &Resolved, name: &str) -> larder_http_encrypted::Trust {
+fn trust(file: Option<&PathBuf>) -> larder_http_encrypted::Trust {
     use larder_http_encrypted::Trust;
 
-    match settings.word(name) {
-        None | Some("system") => Trust::System,
-        Some(path) => Trust::File(path.into()),
-    }
+    file.cloned().map_or(Trust::System, Trust::File)
 }
 
 /// What `larder http` serves over TLS, and whom it asks so, if anything and anybody.
 pub fn http(
-    settings: &Resolved,
+    settings: &Http,
     origins: &[OriginAddress],
 ) -> Result<Option<Arc<dyn HttpBeside>>, Failure> {
-    let listens = !settings.list("listen-tls").is_empty();
+    let listens = !settings.listen_tls.is_empty();
     if !listens && !origins.iter().any(|origin| origin.is_secure) {
         return Ok(None);
     }
@@ -122,7 +124,7 @@ pub fn http(
 
 #[cfg(not(feature = "encrypted"))]
 fn make_http(
-    _: &Resolved,
+    _: &Http,
     origins: &[OriginAddress],
     listens: bool,
 ) -> Result<Arc<dyn HttpBeside>, Failure> {
@@ -133,7 +135,7 @@ fn make_http(
 
 #[cfg(feature = "encrypted")]
 fn make_http(
-    settings: &Resolved,
+    settings: &Http,
     origins: &[OriginAddress],
     listens: bool,
 ) -> Result<Arc<dyn HttpBeside>, Failure> {
@@ -141,35 +143,37 @@ fn make_http(
 
     use larder_http_encrypted::{Encrypted, Limits, host_of};
 
-    use crate::addresses::addresses_with;
+    use crate::addresses::addresses;
 
     const HTTPS_PORT: u16 = 443;
 
-    let number = |name| settings.number_or_default(name);
-    let small = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
-    let seconds = |name| Duration::from_secs(number(name));
     let secure: Vec<&OriginAddress> = origins.iter().filter(|it| it.is_secure).collect();
     for origin in &secure {
         let wrong = |error| Failure::usage(format!("--origin https://{}: {error}", origin.name));
         host_of(origin).map_err(wrong)?;
     }
     Ok(Arc::new(Encrypted {
-        listen: addresses_with(settings, "listen-tls", HTTPS_PORT)?,
-        certificate: listens.then(|| files(settings, "listen-tls")).transpose()?,
-        trust: (!secure.is_empty()).then(|| trust(settings, "origin-ca")),
-        threads: settings.cores("cores"),
+        listen: addresses(&settings.listen_tls, HTTPS_PORT)?,
+        certificate: listens
+            .then(|| {
+                files(&settings.listen_tls, settings.tls_cert.as_ref(), settings.tls_key.as_ref())
+            })
+            .transpose()?,
+        trust: (!secure.is_empty()).then(|| trust(settings.origin_ca.as_ref())),
+        threads: settings.cores,
         limits: Limits {
-            connections_max: usize::try_from(number("clients-max")).unwrap_or(usize::MAX),
+            connections_max: settings.clients_max,
             // 0 is no limit, as it is in the clear.
-            per_client_max: Some(small("clients-per-address"))
-                .filter(|&it| it > 0)
-                .unwrap_or(u32::MAX),
-            streams_max: small("http2-streams"),
-            head_bytes_max: small("head-max"),
-            handshake: seconds("head-timeout"),
-            connect: seconds("connect-timeout"),
-            idle: seconds("idle-timeout"),
-            stall: seconds("client-timeout"),
+            per_client_max: match settings.clients_per_address {
+                0 => u32::MAX,
+                count => count,
+            },
+            streams_max: settings.http2_streams,
+            head_bytes_max: settings.head_max,
+            handshake: Duration::from_secs(settings.head_timeout),
+            connect: Duration::from_secs(settings.connect_timeout),
+            idle: Duration::from_secs(settings.idle_timeout),
+            stall: Duration::from_secs(settings.client_timeout),
         },
     }))
 }

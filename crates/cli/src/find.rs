@@ -18,7 +18,6 @@ use larder_io::access::Access;
 use larder_io::output::{Output, OutputError};
 use larder_settings::amounts::{grouped, size};
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::{signals, terminal};
 use larder_store::find::Writer;
@@ -27,6 +26,7 @@ use larder_wire::flow_key::{FlowKey, protocol};
 use larder_wire::packet;
 
 use crate::annotate::failed;
+use crate::settings::Find;
 
 /// Flows that are told one by one; of more, those with the most octets.
 const FLOWS_TOLD: usize = 1_000;
@@ -35,23 +35,23 @@ const FLOWS_TOLD: usize = 1_000;
 const FLOWS_MAX: usize = 1 << 20;
 
 /// Runs the command.
-pub fn find(settings: &Resolved) -> Outcome {
-    let mut words: Vec<&str> = settings.words("what");
-    words.extend(settings.word("community-id"));
+pub fn find(settings: &Find) -> Outcome {
+    let words = settings.what.iter().chain(&settings.community_id);
+    let words: Vec<&str> = words.map(|word| &**word).collect();
     if let Some(text) = filter_hint(&words) {
         return Err(Failure::usage(text));
     }
     let query = Query::parse(&words).map_err(|error| Failure::usage(error.to_string()))?;
     let options = FindOptions {
-        from_ns: settings.time_ns("from"),
-        to_ns: settings.time_ns("to"),
-        candidates: settings.switch("candidates"),
-        lookups: settings.switch("lookups"),
+        from_ns: settings.from,
+        to_ns: settings.to,
+        candidates: settings.candidates,
+        lookups: settings.lookups,
     };
-    let directory = settings.path("dir").unwrap_or_else(|| ".".into());
-    let mut finder = Finder::open(&directory).map_err(|error| in_folder(&directory, &error))?;
-    let follows = settings.switch("follow");
-    let output = match settings.path("write").map(Endpoint::from) {
+    let directory = &settings.dir;
+    let mut finder = Finder::open(directory).map_err(|error| in_folder(directory, &error))?;
+    let follows = settings.follow;
+    let output = match settings.write.clone().map(Endpoint::from) {
         Some(Endpoint::Pipe) if std::io::stdout().is_terminal() => {
             return Err(Failure::usage(
                 "-w -: standard output is a terminal; name a file, or pipe it",
@@ -63,7 +63,7 @@ pub fn find(settings: &Resolved) -> Outcome {
         }
         None => None,
     };
-    let quiet = settings.switch("quiet");
+    let quiet = settings.quiet;
     let stop = Arc::new(AtomicBool::new(false));
     let of_signals = Arc::clone(&stop);
     let text = "stopping; what was found is being written";
@@ -72,7 +72,7 @@ pub fn find(settings: &Resolved) -> Outcome {
     })
     .map_err(|error| Failure::file("signals", &error, "free some file descriptors or threads"))?;
     let mut taker = Taker {
-        left: settings.number("limit").unwrap_or(u64::MAX),
+        left: settings.limit.unwrap_or(u64::MAX),
         flows: HashMap::new(),
         others: 0,
         output,
@@ -91,12 +91,12 @@ pub fn find(settings: &Resolved) -> Outcome {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
-    let result = match (follows, settings.switch("scan")) {
+    let result = match (follows, settings.scan) {
         (true, _) => finder.follow(&query, options, &mut idle, &mut visit),
         (false, true) => finder.scan(&query, options, &mut visit),
         (false, false) => finder.find(&query, options, &mut visit),
     };
-    let summary = result.map_err(|error| in_folder(&directory, &error))?;
+    let summary = result.map_err(|error| in_folder(directory, &error))?;
     let elapsed_s = started.elapsed().as_secs_f64();
     taker.finish()?;
     if !quiet {

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_http::Rules;
@@ -17,13 +16,15 @@ use larder_http::store::Memory;
 use larder_io::reactor::Choice;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
+use larder_settings::row::List;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::value::{Kind, Value};
 use larder_wire::prefix::Prefix;
 
-use crate::addresses::{addresses_with, control, metrics};
+use crate::addresses::{addresses, control, metrics};
 use crate::encrypted;
 use crate::reloading::{Again, Reloading};
+use crate::settings::Http;
 use crate::signals;
 
 /// The ports of HTTP, in the clear and over TLS.
@@ -31,8 +32,8 @@ const PORT: u16 = 80;
 const SECURE_PORT: u16 = 443;
 
 /// Runs the command. `again` reads the settings anew.
-pub fn http(settings: Resolved, again: Again) -> Outcome {
-    let options = options(&settings)?;
+pub fn http(resolved: Resolved, again: Again) -> Outcome {
+    let options = options(&resolved.read())?;
     let loops = options.loops;
     let mut tell = |news: News<'_>| match news {
         News::Started { addresses, io, metrics, beside } => {
@@ -49,7 +50,7 @@ pub fn http(settings: Resolved, again: Again) -> Outcome {
         }
         News::Line(line) => eprint_quietly(&format!("larder http: {line}")),
     };
-    let source = source(settings, options.origins.clone(), again);
+    let source = source(resolved, options.origins.clone(), again);
     signals::hold()
         .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
     let served = serve(&options, Some(source), &mut tell)
@@ -66,7 +67,7 @@ fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source 
     let in_force = Mutex::new(origins);
     Arc::new(move || {
         let (settings, mut changes) = reloading.read()?;
-        let options = options(&settings).map_err(|failure| failure.message)?;
+        let options = options(&settings.read()).map_err(|failure| failure.message)?;
         let is_new = |origin: &&OriginAddress| origin.is_secure && !may_be_secure;
         if let Some(origin) = options.origins.iter().find(is_new) {
             let why = "the first origin over TLS needs a restart";
@@ -84,88 +85,84 @@ fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source 
     })
 }
 
-fn options(settings: &Resolved) -> Result<Options, Failure> {
-    let number = |name| settings.number_or_default(name);
-    let ms = |name| number(name).saturating_mul(1_000);
-    let words = settings.list("origin");
-    let origins: Vec<OriginAddress> = words.into_iter().map(origin).collect::<Result<_, _>>()?;
+fn options(settings: &Http) -> Result<Options, Failure> {
+    let ms = |seconds: u64| seconds.saturating_mul(1_000);
+    let words = settings.origin.iter();
+    let origins: Vec<OriginAddress> = words.map(|word| origin(word)).collect::<Result<_, _>>()?;
     let beside = encrypted::http(settings, &origins)?;
     if origins.is_empty() {
         let text = "no origin; add one, such as --origin http://127.0.0.1:9000";
         return Err(Failure::usage(text));
     }
-    let memory_bytes = number("memory");
-    let records_bytes = memory_bytes / 100 * number("memory-small");
-    let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
+    let memory_bytes = settings.memory;
+    let records_bytes = memory_bytes / 100 * settings.memory_small;
     Ok(Options {
         beside,
-        loops: settings.cores("cores").min(LOOPS_MAX),
-        io: match settings.choice("io") {
+        loops: settings.cores.min(LOOPS_MAX),
+        io: match settings.io {
             "uring" => Choice::Uring,
             "epoll" => Choice::Epoll,
             _ => Choice::Auto,
         },
         memory: Memory { records_bytes, bodies_bytes: memory_bytes - records_bytes },
         rules: Rules {
-            heuristic_share: number("heuristic-percent") as f64 / 100.0,
-            heuristic_max_s: number("heuristic-max"),
-            heeds_clients: !settings.switch("ignore-client-cache-control"),
-            guesses_with_cookies: settings.switch("heuristic-cookies"),
-            stale_if_error_s: number("stale-if-error"),
-            statuses: statuses(settings)?,
+            heuristic_share: f64::from(settings.heuristic_percent) / 100.0,
+            heuristic_max_s: settings.heuristic_max,
+            heeds_clients: !settings.ignore_client_cache_control,
+            guesses_with_cookies: settings.heuristic_cookies,
+            stale_if_error_s: settings.stale_if_error,
+            statuses: statuses(&settings.keep_status)?,
             ..Rules::default()
         },
-        limits: Limits { head_bytes_max: size("head-max"), ..Limits::default() },
-        clients_max: size("clients-max"),
-        clients_per_address: u32::try_from(number("clients-per-address")).unwrap_or(u32::MAX),
-        body_bytes_max: match number("body-max") {
+        limits: Limits { head_bytes_max: settings.head_max as usize, ..Limits::default() },
+        clients_max: settings.clients_max,
+        clients_per_address: settings.clients_per_address,
+        body_bytes_max: match settings.body_max {
             0 => u64::MAX,
             bytes => bytes,
         },
-        reuse_port: settings.switch("reuse-port"),
-        expects_proxy: settings.switch("proxy-protocol"),
-        origin_connections_max: size("origin-connections"),
-        window_bytes: number("window"),
-        lease_bytes_max: number("client-hold"),
-        inline_bytes_max: size("inline"),
-        unshared_s: u32::try_from(number("unshared")).unwrap_or(u32::MAX),
-        abandoned: abandoned(settings)?,
-        keep_s: u32::try_from(number("keep")).unwrap_or(u32::MAX),
-        says_status: !settings.switch("no-cache-status"),
+        reuse_port: settings.reuse_port,
+        expects_proxy: settings.proxy_protocol,
+        origin_connections_max: settings.origin_connections,
+        window_bytes: settings.window,
+        lease_bytes_max: settings.client_hold,
+        inline_bytes_max: settings.inline,
+        unshared_s: settings.unshared,
+        abandoned: abandoned(&settings.abandoned)?,
+        keep_s: settings.keep,
+        says_status: !settings.no_cache_status,
         patience: Patience {
-            idle_ms: ms("idle-timeout"),
-            head_ms: ms("head-timeout"),
-            client_ms: ms("client-timeout"),
-            connect_ms: ms("connect-timeout"),
-            first_byte_ms: ms("first-byte-timeout"),
-            between_bytes_ms: ms("between-bytes-timeout"),
+            idle_ms: ms(settings.idle_timeout),
+            head_ms: ms(settings.head_timeout),
+            client_ms: ms(settings.client_timeout),
+            connect_ms: ms(settings.connect_timeout),
+            first_byte_ms: ms(settings.first_byte_timeout),
+            between_bytes_ms: ms(settings.between_bytes_timeout),
             ..Patience::default()
         },
         health_checks: health_checks(settings)?,
-        purge_from: prefixes(settings, "purge-from")?,
+        purge_from: prefixes(&settings.purge_from)?,
         operation: operation(settings)?,
-        ..Options::new(addresses_with(settings, "listen", PORT)?, origins)
+        ..Options::new(addresses(&settings.listen, PORT)?, origins)
     })
 }
 
 /// What origins are asked now and then.
-fn health_checks(settings: &Resolved) -> Result<Option<HealthChecks>, Failure> {
-    let Some(path) = settings.word("health-check").filter(|path| *path != "none") else {
-        return Ok(None);
-    };
+fn health_checks(settings: &Http) -> Result<Option<HealthChecks>, Failure> {
+    let Some(path) = &settings.health_check else { return Ok(None) };
     if !path.starts_with('/') || !path.bytes().all(|octet| octet.is_ascii_graphic()) {
         let text = format!("--health-check {path:?}: expected a path, such as /health");
         return Err(Failure::usage(text));
     }
-    let every_ms = settings.number_or_default("health-interval").saturating_mul(1_000);
-    Ok(Some(HealthChecks { path: path.to_owned(), every_ms }))
+    let every_ms = settings.health_interval.saturating_mul(1_000);
+    Ok(Some(HealthChecks { path: path.to_string(), every_ms }))
 }
 
 /// How long responses are fresh that do not say, by status: `404=10s`.
-fn statuses(settings: &Resolved) -> Result<StatusRules, Failure> {
+fn statuses(words: &List) -> Result<StatusRules, Failure> {
     const TIME: Kind = Kind::Seconds { min: 0, max: 31_536_000 };
     let mut rules = StatusRules::default();
-    for word in settings.list("keep-status") {
+    for word in words.iter() {
         let wrong = |what: String| Failure::usage(format!("--keep-status {word:?}: {what}"));
         let Some((status, time)) = word.split_once('=') else {
             return Err(wrong("expected STATUS=TIME, such as 404=10s".to_owned()));
@@ -180,9 +177,8 @@ fn statuses(settings: &Resolved) -> Result<StatusRules, Failure> {
 }
 
 /// `finish`, `drop`, or how many octets are finished.
-fn abandoned(settings: &Resolved) -> Result<Abandoned, Failure> {
+fn abandoned(word: &str) -> Result<Abandoned, Failure> {
     const SIZE: Kind = Kind::Bytes { min: 0, max: 1 << 44 };
-    let word = settings.word("abandoned").unwrap_or("finish");
     match word {
         "finish" => Ok(Abandoned::Finish),
         "drop" => Ok(Abandoned::Drop),
@@ -198,30 +194,33 @@ fn abandoned(settings: &Resolved) -> Result<Abandoned, Failure> {
 }
 
 /// Networks.
-fn prefixes(settings: &Resolved, name: &str) -> Result<Vec<Prefix>, Failure> {
-    let each = |word: &str| {
+fn prefixes(list: &List) -> Result<Vec<Prefix>, Failure> {
+    let each = |word: &String| {
+        let name = list.name();
         let what =
             "expected an address or a network, such as 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32";
         word.parse().map_err(|_| Failure::usage(format!("--{name} {word:?}: {what}")))
     };
-    settings.list(name).into_iter().map(each).collect()
+    list.iter().map(each).collect()
 }
 
 /// How it is operated.
-fn operation(settings: &Resolved) -> Result<Operation, Failure> {
-    let number = |name| settings.number_or_default(name);
-    let log = settings.word("access-log").filter(|word| *word != "none");
-    let access_log = log.map(|path| access_log::Options {
-        path: path.into(),
-        format: match settings.choice("access-log-format") {
+fn operation(settings: &Http) -> Result<Operation, Failure> {
+    let access_log = settings.access_log.as_ref().map(|path| access_log::Options {
+        path: path.clone(),
+        format: match settings.access_log_format {
             "json" => access_log::Format::Json,
             _ => access_log::Format::Combined,
         },
-        bytes_max: number("access-log-size"),
-        files_max: u32::try_from(number("access-log-keep")).unwrap_or(u32::MAX),
+        bytes_max: settings.access_log_size,
+        files_max: settings.access_log_keep,
     });
-    let snapshot = settings.word("snapshot").filter(|word| *word != "none").map(PathBuf::from);
-    Ok(Operation { control: control(settings)?, metrics: metrics(settings)?, snapshot, access_log })
+    Ok(Operation {
+        control: control(settings.ctl.as_ref(), &settings.ctl_mode)?,
+        metrics: metrics(settings.metrics.as_ref())?,
+        snapshot: settings.snapshot.clone(),
+        access_log,
+    })
 }
 
 /// `http://HOST[:PORT]` or `https://HOST[:PORT]`, looked up.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use larder_annotate::Options;
 pub use larder_annotate::live::Input;
@@ -11,50 +11,47 @@ use larder_io::access::Access;
 use larder_io::frame_filter::FrameFilter;
 use larder_io::live::LiveOptions;
 use larder_settings::exit::Failure;
-use larder_settings::layers::Resolved;
 use larder_settings::value::Space;
 use larder_store::serve::{self, Listen};
 use larder_store::{Privacy, Reserve};
+
+use crate::settings::{Annotate, Capture, Input as Inputs, Operation, Store};
 
 /// Characters of a token at most.
 const TOKEN_BYTES_MAX: u64 = 4096;
 
 /// What `-i` asks for; `None` without it.
-pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
-    let interfaces: Vec<String> =
-        settings.list("interface").into_iter().map(str::to_owned).collect();
-    if interfaces.is_empty() {
+pub fn input(inputs: &Inputs, capture: &Capture) -> Result<Option<Input>, Failure> {
+    if inputs.interface.is_empty() {
         return Ok(None);
     }
-    let filter = settings.words("filter").join(" ");
-    if !settings.paths("read").is_empty() {
+    if !inputs.read.is_empty() {
         return Err(Failure::usage(
             "-i and -r: one run captures or reads files, not both; remove one of them",
         ));
     }
-    let number32 = |name| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
     Ok(Some(Input {
         capture: LiveOptions {
-            interfaces,
-            rings: number32("rings") as usize,
-            ring_bytes: settings.number_or_default("ring-size"),
-            batch_ms: number32("batch-ms"),
-            snap_bytes: number32("snaplen"),
-            is_promiscuous: !settings.switch("no-promiscuous"),
-            hardware_time: settings.switch("hardware-time"),
-            xdp: settings.switch("xdp"),
+            interfaces: inputs.interface.to_vec(),
+            rings: capture.rings,
+            ring_bytes: capture.ring_size,
+            batch_ms: capture.batch_ms,
+            snap_bytes: capture.snaplen,
+            is_promiscuous: !capture.no_promiscuous,
+            hardware_time: capture.hardware_time,
+            xdp: capture.xdp,
             ..LiveOptions::default()
         },
-        filter,
+        filter: apart(inputs),
     }))
 }
 
 /// The captures that `-r` names, and the filter for their packets. It stands behind them (`-r FILE... FILTER`) or anywhere else
 /// as words of no flag: of the words after `-r`, the first one that is no file begins it.
-pub fn read(settings: &Resolved) -> Result<(Vec<Endpoint>, String), Failure> {
-    let mut files: Vec<Endpoint> = settings.paths("read").into_iter().map(Endpoint::from).collect();
-    let apart = settings.words("filter").join(" ");
-    if !settings.list("interface").is_empty() {
+pub fn read(inputs: &Inputs) -> Result<(Vec<Endpoint>, String), Failure> {
+    let mut files: Vec<Endpoint> = inputs.read.iter().cloned().map(Endpoint::from).collect();
+    let apart = apart(inputs);
+    if !inputs.interface.is_empty() {
         // The filter is that of the interfaces.
         return Ok((files, String::new()));
     }
@@ -91,6 +88,12 @@ pub fn read(settings: &Resolved) -> Result<(Vec<Endpoint>, String), Failure> {
     }
 }
 
+/// The filter of words that follow no flag.
+fn apart(inputs: &Inputs) -> String {
+    let words: Vec<&str> = inputs.filter.iter().map(|word| &**word).collect();
+    words.join(" ")
+}
+
 /// True for a word that names no file. What cannot be looked at is one.
 fn is_no_file(endpoint: &Endpoint) -> bool {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
@@ -109,9 +112,13 @@ fn word_of(endpoint: &Endpoint) -> String {
 }
 
 /// What `--store` asks for; `None` without it.
-pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failure> {
-    let Some(budget_bytes) = settings.number("store") else { return Ok(None) };
-    let directory = match settings.path("write").map(Endpoint::from) {
+pub fn store(
+    settings: &Annotate,
+    access: Access,
+) -> Result<Option<larder_store::Options>, Failure> {
+    let store = &settings.store;
+    let Some(budget_bytes) = store.store else { return Ok(None) };
+    let directory = match settings.output.write.clone().map(Endpoint::from) {
         Some(Endpoint::Path(path)) => path,
         _ => {
             let text = "--store: no directory for the packets; add -w DIR";
@@ -124,43 +131,40 @@ pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failu
             directory.display()
         )));
     }
-    let number = |name| settings.number_or_default(name);
-    let number32 = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
     Ok(Some(larder_store::Options {
-        segment_bytes: number("segment"),
-        segment_ms: number("segment-time").saturating_mul(1_000),
-        memory_bytes: number("store-memory"),
-        sync: settings.switch("store-sync"),
-        reserve: match settings.space("store-free") {
+        segment_bytes: store.segment,
+        segment_ms: store.segment_time.saturating_mul(1_000),
+        memory_bytes: store.store_memory,
+        sync: store.store_sync,
+        reserve: match store.store_free {
             Space::Bytes(bytes) => Reserve::Bytes(bytes),
             Space::Percent(percent) => Reserve::Percent(percent),
         },
-        access: access(settings)?,
+        access,
         privacy: Privacy {
-            snap_bytes: number32("store-snaplen"),
-            headers_only: settings.switch("store-headers"),
-            keep_dns: settings.switch("store-dns"),
-            sample: number32("store-sample"),
-            sample_seed: number("seed"),
-            pseudonym_key: settings.path("store-pseudonyms").map(key).transpose()?,
+            snap_bytes: store.store_snaplen,
+            headers_only: store.store_headers,
+            keep_dns: store.store_dns,
+            sample: store.store_sample,
+            sample_seed: settings.limits.seed,
+            pseudonym_key: store.store_pseudonyms.as_deref().map(key).transpose()?,
         },
         ..larder_store::Options::new(directory, budget_bytes)
     }))
 }
 
 /// Where stored packets are served, and to whom.
-pub fn serve(settings: &Resolved) -> Result<Option<serve::Options>, Failure> {
-    let given = |name| settings.word(name).filter(|word| *word != "none");
-    let hosts: Vec<String> = settings.list("serve-hosts").into_iter().map(str::to_owned).collect();
-    let Some(word) = given("serve") else {
-        if hosts.is_empty() && given("serve-token").is_none() {
+pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Failure> {
+    let hosts = store.serve_hosts.to_vec();
+    let Some(word) = &store.serve else {
+        if hosts.is_empty() && store.serve_token.is_none() {
             return Ok(None);
         }
         let text =
             "--serve-hosts and --serve-token have no effect without --serve; add --serve ADDR:PORT";
         return Err(Failure::usage(text));
     };
-    if settings.number("store").is_none() {
+    if store.store.is_none() {
         return Err(Failure::usage("--serve: no packet store; add -w DIR --store BYTES"));
     }
     let listen = match word.strip_prefix("unix:") {
@@ -181,8 +185,7 @@ pub fn serve(settings: &Resolved) -> Result<Option<serve::Options>, Failure> {
             "--serve-hosts {host:?}: expected a host name without scheme and port, such as tap.example.com"
         )));
     }
-    let token = given("serve-token").map(|path| token(Path::new(path))).transpose()?;
-    let access = access(settings)?;
+    let token = store.serve_token.as_deref().map(token).transpose()?;
     Ok(Some(serve::Options { hosts, token, access, ..serve::Options::new(listen) }))
 }
 
@@ -205,9 +208,8 @@ fn token(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// Who may read what is written.
-pub fn access(settings: &Resolved) -> Result<Access, Failure> {
-    let word = settings.word("group").filter(|word| *word != "none");
-    let Some(word) = word else { return Ok(Access::PRIVATE) };
+pub fn access(operation: &Operation) -> Result<Access, Failure> {
+    let Some(word) = &operation.group else { return Ok(Access::PRIVATE) };
     let group = larder_io::access::group_id(word)
         .map_err(|error| Failure::usage(format!("--group {word}: {error}")))?;
     Ok(Access::shared(group))
@@ -223,8 +225,8 @@ pub fn join(access: Access) -> Result<(), Failure> {
 }
 
 /// Cores for the workers.
-pub fn pins(settings: &Resolved) -> Result<Vec<usize>, Failure> {
-    let numbers = settings.list("pin").into_iter().map(|word| {
+pub fn pins(capture: &Capture) -> Result<Vec<usize>, Failure> {
+    let numbers = capture.pin.iter().map(|word| {
         let expected =
             || Failure::usage(format!("--pin {word:?}: expected core numbers, such as 2,3"));
         word.parse().map_err(|_| expected())
@@ -257,10 +259,10 @@ pub fn plan(input: &Input, options: &Options) -> String {
 }
 
 /// Reads the key of pseudonyms.
-fn key(path: PathBuf) -> Result<[u8; 32], Failure> {
+fn key(path: &Path) -> Result<[u8; 32], Failure> {
     let what = format!("--store-pseudonyms {}", path.display());
     let next = "create a key with: head -c 32 /dev/urandom";
-    let bytes = fs::read(&path).map_err(|error| Failure::file(&what, &error, next))?;
+    let bytes = fs::read(path).map_err(|error| Failure::file(&what, &error, next))?;
     <[u8; 32]>::try_from(bytes.as_slice())
         .map_err(|_| Failure::usage(format!("{what}: {} bytes instead of 32; {next}", bytes.len())))
 }

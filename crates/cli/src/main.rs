@@ -37,7 +37,7 @@ use larder_settings::program::Asked;
 use larder_settings::terminal::print;
 use larder_settings::{manual, show};
 
-use settings::PROGRAM;
+use settings::{Completions, Man, PROGRAM, ShowConfig};
 
 fn main() -> ExitCode {
     PROGRAM.main(run)
@@ -55,17 +55,26 @@ fn run(asked: &Asked) -> Outcome {
         ["http"] => return http::http(asked.settings()?, again()),
         _ => {}
     }
-    let settings = &asked.settings_without_file()?;
+    let settings = asked.settings_without_file()?;
     match asked.command.path {
-        ["demo"] => demo::demo(settings),
-        ["find"] => find::find(settings),
-        ["top"] => top::top(settings),
-        ["ctl"] => ctl::ctl(settings),
-        ["show-config"] if settings.switch("template") => print(&show::template(&PROGRAM)),
+        ["demo"] => demo::demo(&settings.read()),
+        ["find"] => find::find(&settings.read()),
+        ["top"] => top::top(&settings.read()),
+        ["ctl"] => ctl::ctl(&settings.read()),
+        ["show-config"] if settings.read::<ShowConfig>().template => {
+            print(&show::template(&PROGRAM))
+        }
         ["show-config"] => asked.print_values(),
-        ["completions"] => manual::print_completions(&PROGRAM, settings.choice("shell")),
-        ["man"] if settings.switch("markdown") => print(&show::guide(&PROGRAM)),
-        ["man"] => manual::write_manual(&PROGRAM, settings.path("output").as_deref()),
+        ["completions"] => {
+            manual::print_completions(&PROGRAM, settings.read::<Completions>().shell)
+        }
+        ["man"] => {
+            let Man { output, markdown } = settings.read();
+            if markdown {
+                return print(&show::guide(&PROGRAM));
+            }
+            manual::write_manual(&PROGRAM, output.as_deref())
+        }
         _ => Err(Failure::usage("this command is in the table but not in the program")),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Flags, help, man pages, completions, the configuration template, `show-config` and
 //! `docs/guide/settings.md` are all made from these rows; nothing else in the program names a
-//! default or a range. A new setting is a new row here and one line where it is used.
+//! default or a range. A new setting is a new row here, which is the field that the program reads.
 //!
 //! Invariants (each has a test)
 //! 1. Every default parses by its row's [`Kind`](larder_settings::value::Kind).
@@ -10,7 +10,7 @@
 //! 3. The defaults of `annotate` are `larder_annotate::Options::default()`.
 
 mod annotate;
-mod dns;
+pub mod dns;
 mod http;
 mod live;
 mod logs;
@@ -19,15 +19,14 @@ mod servers;
 
 use larder_settings::table::Program;
 
-pub use annotate::ANNOTATE;
 #[cfg(test)]
 pub use annotate::SOURCE_WORDS;
-pub use dns::DNS;
-pub use http::HTTP;
-pub use live::{FIND, TOP};
+pub use annotate::{Annotate, Input, Operation};
+pub use http::Http;
+pub use live::{Capture, Find, Store, Top};
 #[cfg(test)]
 pub use other::CTL_ACTIONS;
-pub use other::{COMPLETIONS, CTL, DEMO, MAN, SHOW_CONFIG};
+pub use other::{Completions, Ctl, Demo, Man, ShowConfig};
 
 /// The program.
 pub static PROGRAM: Program = Program {
@@ -46,16 +45,16 @@ First steps:
   larder demo
   larder annotate -r FILE",
     commands: &[
-        &ANNOTATE,
-        &FIND,
-        &TOP,
-        &DNS,
-        &HTTP,
-        &DEMO,
-        &CTL,
-        &SHOW_CONFIG,
-        &COMPLETIONS,
-        &MAN,
+        &annotate::ANNOTATE,
+        &live::FIND,
+        &live::TOP,
+        &dns::DNS,
+        &http::HTTP,
+        &other::DEMO,
+        &other::CTL,
+        &other::SHOW_CONFIG,
+        &other::COMPLETIONS,
+        &other::MAN,
     ],
     families: &[],
     moved: &[
@@ -64,7 +63,7 @@ First steps:
         ("model", "larder-lab"),
         ("sim", "larder-lab"),
     ],
-    shown: Some((&ANNOTATE, "Flags of annotate")),
+    shown: Some((&annotate::ANNOTATE, "Flags of annotate")),
     guide: "# Settings\n\n\
         Generated from the table in `crates/cli/src/settings.rs`; a test keeps it so\n\
         (`UPDATE_DOCS=1 cargo test -p larder-cli` rewrites it).\n\n\

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use larder_serve::control::Fields;
 use larder_serve::control::client;
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use rustix::termios::{self, OptionalActions, Termios};
 use serde_json::Value;
+
+use crate::settings::Top;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Columns that are used at most, and where nobody says how many there are.
@@ -32,20 +33,16 @@ enum By {
 }
 
 /// Runs the command.
-pub fn top(settings: &Resolved) -> Outcome {
-    let path = settings.path("socket").ok_or_else(|| {
-        Failure::usage("--socket: no path; name the socket of larder annotate --ctl")
-    })?;
-    let mut by = if settings.choice("by") == "flows" { By::Flows } else { By::Names };
-    let ask = || ask(&path);
+pub fn top(settings: &Top) -> Outcome {
+    let mut by = if settings.by == "flows" { By::Flows } else { By::Names };
+    let ask = || ask(&settings.socket);
     let first = ask()?;
-    let is_alone = settings.switch("once") || !io::stdout().is_terminal();
+    let is_alone = settings.once || !io::stdout().is_terminal();
     if is_alone {
         // Who has most is gathered from the first question on, second by second.
         let begun = Instant::now();
         thread::sleep(EVERY * 2);
-        let rows = settings.number_or_default("rows") as usize;
-        let picture = picture(&first, &ask()?, begun.elapsed(), by, rows, WIDTH);
+        let picture = picture(&first, &ask()?, begun.elapsed(), by, settings.rows, WIDTH);
         larder_settings::terminal::print(&picture)?;
         return Ok(exit::DONE);
     }

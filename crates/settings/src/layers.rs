@@ -18,8 +18,9 @@ use clap::ArgMatches;
 use crate::args;
 use crate::exit::Failure;
 use crate::nearest;
+use crate::row::{Settings, Values};
 use crate::table::{Command, Program, Reach, Setting};
-use crate::value::{Form, Kind, Space, Value, cores};
+use crate::value::{Kind, Value};
 
 /// Longest configuration file that is read, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -151,101 +152,11 @@ impl Resolved {
         pairs.filter(|(_, (one, other))| one.0 != other.0).map(|(setting, _)| setting)
     }
 
-    /// The values of a row that is read as `form`. A row whose values have another form is a
-    /// mistake of the program: a test over all rows finds it
-    /// (`settings::tests::rows_are_read_as_what_they_are`).
-    fn values(&self, name: &str, form: Form) -> &[Value] {
-        let found = self.rows().find(|(setting, ..)| setting.name == name);
-        let (setting, values, _) = found.expect("the command's table has this row");
-        assert_eq!(setting.kind.form(), form, "--{name} is read as what it is not");
-        values
-    }
-
-    /// A row of bytes, counts, seconds, cores or seeds; `None` without value and default.
-    pub fn number(&self, name: &str) -> Option<u64> {
-        match self.values(name, Form::Number).first() {
-            Some(Value::Number(number)) => Some(*number),
-            _ => None,
-        }
-    }
-
-    /// A number whose row has a default.
-    pub fn number_or_default(&self, name: &str) -> u64 {
-        self.number(name).expect("the row is a number with a default")
-    }
-
-    /// Worker threads of a row of cores.
-    pub fn cores(&self, name: &str) -> usize {
-        cores(self.number_or_default(name))
-    }
-
-    /// A switch; false without value.
-    pub fn switch(&self, name: &str) -> bool {
-        matches!(self.values(name, Form::Switch).first(), Some(Value::Switch(true)))
-    }
-
-    /// A word of a choice; empty without value.
-    pub fn choice(&self, name: &str) -> &'static str {
-        match self.values(name, Form::Choice).first() {
-            Some(Value::Choice(word)) => word,
-            _ => "",
-        }
-    }
-
-    /// The first path; of a row that takes a pipe, that is `-`.
-    pub fn path(&self, name: &str) -> Option<PathBuf> {
-        self.paths(name).into_iter().next()
-    }
-
-    /// Every path, in the order written.
-    pub fn paths(&self, name: &str) -> Vec<PathBuf> {
-        let path = |value: &Value| match value {
-            Value::Path(path) => Some(path.clone()),
-            _ => None,
-        };
-        self.values(name, Form::Path).iter().filter_map(path).collect()
-    }
-
-    /// A free word.
-    pub fn word(&self, name: &str) -> Option<&str> {
-        match self.values(name, Form::Word).first() {
-            Some(Value::Word(word)) => Some(word),
-            _ => None,
-        }
-    }
-
-    /// Space of a disk; none without value.
-    pub fn space(&self, name: &str) -> Space {
-        match self.values(name, Form::Space).first() {
-            Some(Value::Space(space)) => *space,
-            _ => Space::Bytes(0),
-        }
-    }
-
-    /// A point in time, ns since 1970.
-    pub fn time_ns(&self, name: &str) -> Option<i64> {
-        match self.values(name, Form::Time).first() {
-            Some(Value::Time(ns, _)) => Some(*ns),
-            _ => None,
-        }
-    }
-
-    /// All words of a row that may have many.
-    pub fn words(&self, name: &str) -> Vec<&str> {
-        let words = self.values(name, Form::Word).iter().filter_map(|value| match value {
-            Value::Word(word) => Some(word.as_str()),
-            _ => None,
-        });
-        words.collect()
-    }
-
-    /// The words of a list, in the order written; none of `none`.
-    pub fn list(&self, name: &str) -> Vec<&str> {
-        let words = self.values(name, Form::Word).iter().flat_map(|value| match value {
-            Value::Word(text) => text.split(','),
-            _ => "".split(','),
-        });
-        words.map(str::trim).filter(|word| !word.is_empty() && *word != "none").collect()
+    /// The values as fields; the rows of `S` are those of the command.
+    pub fn read<S: Settings>(&self) -> S {
+        let names = |rows: &'static [Setting]| rows.iter().map(|row| row.name);
+        assert!(names(S::ROWS).eq(names(self.command.settings)), "settings of another command");
+        S::fill(&mut Values::new(self.command.settings, &self.values))
     }
 }
 
@@ -376,7 +287,7 @@ fn parse_toml(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{ANNOTATE, PROGRAM};
+    use crate::sample::{ANNOTATE, Annotate, PROGRAM};
 
     fn matches(flags: &[&str]) -> ArgMatches {
         let line = ["larder", "annotate"].iter().chain(flags);
@@ -403,14 +314,18 @@ mod tests {
         };
         let flags = matches(&["--cores", "4"]);
         let all = resolve(&ANNOTATE, &flags, Some(&file), &environment).expect("sound");
-        let got = |name: &str| {
+        let layer = |name: &str| {
             let row = all.rows().find(|row| row.0.name == name).expect("a row");
-            (all.number(name), row.2.to_string())
+            row.2.to_string()
         };
-        assert_eq!(got("cores"), (Some(4), "flag".to_owned()));
-        assert_eq!(got("seed"), (Some(8), "environment LARDER_ANNOTATE_SEED".to_owned()));
-        assert_eq!(got("linger"), (Some(9), "file \"f\"".to_owned()));
-        assert_eq!(got("udp-idle"), (Some(60), "default".to_owned()));
+        let settings: Annotate = all.read();
+        assert_eq!((settings.cores, layer("cores")), (4, "flag".to_owned()));
+        let environment = "environment LARDER_ANNOTATE_SEED".to_owned();
+        assert_eq!((*settings.seed, layer("seed")), (8, environment));
+        assert_eq!(settings.seed.given(), Some("seed"));
+        assert_eq!((settings.linger, layer("linger")), (9, "file \"f\"".to_owned()));
+        assert_eq!((settings.udp_idle, layer("udp-idle")), (60, "default".to_owned()));
+        assert!(settings.read.is_empty() && settings.output.is_none());
     }
 
     /// A switch that the file sets can be taken back by a flag.
@@ -420,7 +335,7 @@ mod tests {
             File::parse(&PROGRAM, Path::new("f"), "[annotate]\nquiet = true\n").expect("sound");
         for (flags, quiet) in [(vec![], true), (vec!["--quiet=false"], false)] {
             let all = resolve(&ANNOTATE, &matches(&flags), Some(&file), &none).expect("sound");
-            assert_eq!(all.switch("quiet"), quiet, "{flags:?}");
+            assert_eq!(all.read::<Annotate>().quiet, quiet, "{flags:?}");
         }
     }
 
@@ -466,8 +381,9 @@ mod tests {
         let text = "[annotate]\nnames = ['dns', 'sni']\nnames_budget = 1048576\nstrict = true\n";
         let file = File::parse(&PROGRAM, Path::new("f"), text).expect("sound");
         let all = resolve(&ANNOTATE, &matches(&[]), Some(&file), &none).expect("sound");
-        assert_eq!(all.word("names"), Some("dns,sni"));
-        assert_eq!(all.number("names-budget"), Some(1 << 20));
-        assert!(all.switch("strict"));
+        let settings: Annotate = all.read();
+        assert_eq!(&*settings.names, "dns,sni");
+        assert_eq!(settings.names_budget, 1 << 20);
+        assert!(settings.strict);
     }
 }

@@ -9,6 +9,7 @@
 //! | module | duty |
 //! |---|---|
 //! | [`table`] | rows, commands, programs |
+//! | [`row`] | typed rows: a row declares the field that it fills |
 //! | [`value`] | text forms of values, parsed once |
 //! | [`args`] | the table as flags |
 //! | [`layers`] | flag, environment, file, default: which one wins |
@@ -28,6 +29,7 @@ pub mod layers;
 pub mod manual;
 pub mod nearest;
 pub mod program;
+pub mod row;
 #[cfg(test)]
 mod sample;
 mod scale;

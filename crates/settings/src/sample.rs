@@ -1,34 +1,33 @@
 //! A small table, for tests of what is made from tables.
 
-use crate::table::{Command, INPUT, Program, ROW, Reach, SWITCH, Setting};
-use crate::value::Kind;
+use crate::row::{Settings, Sourced, Text};
+use crate::table::{Command, Program, Setting};
 
-const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
-const SECONDS: Kind = Kind::Seconds { min: 0, max: 86_400 };
-const SOURCES: Kind = Kind::Set { words: &["dns", "sni"], item: "name source" };
+const RUN: Setting = Setting::run("Input");
+const LASTING: Setting = Setting::lasting("Options");
+
+crate::settings! {
+    /// A row of most kinds.
+    pub struct Annotate {
+        pub read: Vec<std::path::PathBuf> = RUN.endpoint().many().letter('r'),
+        pub output: Option<std::path::PathBuf> = RUN.endpoint(),
+        pub cores: usize = LASTING.cores().default("all"),
+        pub seed: Sourced<u64> = LASTING.seed().default("0x1").with_source(),
+        pub linger: u32 = LASTING.seconds(0, 86_400).default("5s"),
+        pub udp_idle: u32 = LASTING.seconds(0, 86_400).default("60s"),
+        pub names: Text = LASTING.set(&["dns", "sni"], "name source").default("all"),
+        pub names_budget: u64 = LASTING.bytes(1 << 20, 1 << 40).default("256MiB"),
+        pub quiet: bool = LASTING.switch(),
+        pub strict: bool = LASTING.switch(),
+    }
+}
 
 /// A command with a row of most kinds.
 pub const ANNOTATE: Command = Command {
     path: &["annotate"],
     about: "Put names beside addresses",
     long: "",
-    settings: &[
-        Setting { name: "read", letter: Some('r'), many: true, ..INPUT },
-        Setting { name: "output", ..INPUT },
-        Setting { name: "cores", kind: Kind::Cores, default: "all", ..LASTING },
-        Setting { name: "seed", kind: Kind::Seed, default: "0x1", ..LASTING },
-        Setting { name: "linger", kind: SECONDS, default: "5s", ..LASTING },
-        Setting { name: "udp-idle", kind: SECONDS, default: "60s", ..LASTING },
-        Setting { name: "names", kind: SOURCES, default: "all", ..LASTING },
-        Setting {
-            name: "names-budget",
-            kind: Kind::Bytes { min: 1 << 20, max: 1 << 40 },
-            default: "256MiB",
-            ..LASTING
-        },
-        Setting { name: "quiet", reach: Reach::Lasting, ..SWITCH },
-        Setting { name: "strict", reach: Reach::Lasting, ..SWITCH },
-    ],
+    settings: Annotate::ROWS,
 };
 
 /// A program of one command.

@@ -115,7 +115,7 @@ fn description(setting: &Setting) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::PROGRAM;
+    use crate::sample::{Annotate, PROGRAM};
 
     /// The template is the list of defaults: read as a file it changes nothing, and it holds every
     /// lasting setting.
@@ -139,6 +139,6 @@ mod tests {
         let text = values(&asked, None, &|_| None).expect("sound");
         assert!(text.contains("cores = \"3\"") && text.contains("# flag"), "{text}");
         let read = PROGRAM.asked(["larder", "annotate"]).expect("sound flags").settings_with(&text);
-        assert_eq!(read.expect("sound").number("cores"), Some(3));
+        assert_eq!(read.expect("sound").read::<Annotate>().cores, 3);
     }
 }

@@ -136,7 +136,7 @@ impl Program {
 }
 
 /// The row that the others start from: a flag of one run with an optional value.
-pub const ROW: Setting = Setting {
+pub(crate) const ROW: Setting = Setting {
     name: "",
     letter: None,
     value_name: "VALUE",
@@ -154,18 +154,19 @@ pub const ROW: Setting = Setting {
     why: "",
 };
 
-/// A row of what a run reads: a file, or a pipe.
-pub const INPUT: Setting =
-    Setting { group: "Input", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
+/// The number of rows in several lists; for the macro.
+#[doc(hidden)]
+pub const fn count(lists: &[&[Setting]]) -> usize {
+    let (mut count, mut list) = (0, 0);
+    while list < lists.len() {
+        count += lists[list].len();
+        list += 1;
+    }
+    count
+}
 
-/// A row of what a run writes: a file, or a pipe.
-pub const OUTPUT: Setting =
-    Setting { group: "Output", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
-
-/// A row that is off unless it is given.
-pub const SWITCH: Setting = Setting { kind: Kind::Switch, default: "false", ..ROW };
-
-/// The rows of several lists in their order, for a command whose rows are in several modules.
+/// The rows of several lists in their order; for the macro.
+#[doc(hidden)]
 pub const fn joined<const N: usize>(lists: &[&[Setting]]) -> [Setting; N] {
     let mut rows = [ROW; N];
     let (mut list, mut row) = (0, 0);

@@ -68,25 +68,6 @@ pub enum Kind {
     Time(fn(&[u8]) -> Option<i64>),
 }
 
-/// The form in which values of a row are read: one variant of [`Value`] each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// [`Value::Switch`].
-    Switch,
-    /// [`Value::Number`].
-    Number,
-    /// [`Value::Choice`].
-    Choice,
-    /// [`Value::Path`].
-    Path,
-    /// [`Value::Word`].
-    Word,
-    /// [`Value::Space`].
-    Space,
-    /// [`Value::Time`].
-    Time,
-}
-
 /// Most worker threads that may be asked for; a guard against slips of the finger.
 pub const CORES_MAX: u64 = 1024;
 
@@ -119,23 +100,6 @@ pub enum Space {
 }
 
 impl Kind {
-    /// The form of all values that [`Kind::parse`] gives.
-    pub fn form(&self) -> Form {
-        match self {
-            Kind::Switch => Form::Switch,
-            Kind::Bytes { .. }
-            | Kind::Count { .. }
-            | Kind::Seconds { .. }
-            | Kind::Cores
-            | Kind::Seed => Form::Number,
-            Kind::Choice(_) => Form::Choice,
-            Kind::Path | Kind::Endpoint => Form::Path,
-            Kind::Word | Kind::Set { .. } | Kind::List => Form::Word,
-            Kind::Space => Form::Space,
-            Kind::Time(_) => Form::Time,
-        }
-    }
-
     /// Reads a value. The error is a clause that says what is accepted.
     pub fn parse(&self, text: &OsStr) -> Result<Value, String> {
         if matches!(self, Kind::Path | Kind::Endpoint) {

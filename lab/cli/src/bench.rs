@@ -32,7 +32,6 @@ use larder_io::input::{Content, Input};
 use larder_io::mapped::Mapped;
 use larder_serve::histogram::Histogram;
 use larder_settings::exit::{Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::{eprint_quietly, print};
 
 pub use dns::bench_dns;
@@ -40,6 +39,8 @@ pub use engine::bench_engine;
 pub use http::bench_http;
 pub use live::bench_live;
 use walk::{Plan, Seen};
+
+use crate::settings::bench::BenchAnnotate;
 
 /// One contestant: its name, and what each round gave.
 struct Contestant {
@@ -83,16 +84,13 @@ enum Kind {
 }
 
 /// Runs the command.
-pub fn bench_annotate(settings: &Resolved) -> Outcome {
-    let files = settings.paths("file");
-    let rounds = settings.number_or_default("rounds");
-    let many = settings.cores("cores");
-    let tshark_packets = settings.number_or_default("tshark-packets");
-    let mut contestants = contestants(&files, many, tshark_packets)?;
-    for round in 1..=rounds {
+pub fn bench_annotate(settings: &BenchAnnotate) -> Outcome {
+    let BenchAnnotate { file: files, rounds, cores, tshark_packets } = settings;
+    let mut contestants = contestants(files, *cores, *tshark_packets)?;
+    for round in 1..=*rounds {
         for contestant in &mut contestants {
             eprint_quietly(&format!("round {round} of {rounds}: {}", contestant.name));
-            contestant.run(&files)?;
+            contestant.run(files)?;
         }
     }
     print(&table::text(&mut contestants))

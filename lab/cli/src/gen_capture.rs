@@ -16,9 +16,10 @@ use std::path::Path;
 use larder_annotate::options::Endpoint;
 use larder_io::input::is_same_file;
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_wire::capture::write::{pcap_header, pcap_record};
 use larder_wire::capture::{Capture, Step};
+
+use crate::settings::bench::GenCapture;
 
 /// Between two inputs, and between two rounds.
 const GAP_NS: i64 = 1_000_000_000;
@@ -26,24 +27,23 @@ const GAP_NS: i64 = 1_000_000_000;
 const SNAP_LEN: u32 = 262_144;
 
 /// Runs the command.
-pub fn gen_capture(settings: &Resolved) -> Outcome {
+pub fn gen_capture(settings: &GenCapture) -> Outcome {
     let mut source = Source::default();
-    let output = settings.path("output").map(Endpoint::from);
-    for path in settings.paths("read") {
-        if let Some(Endpoint::Path(output)) = &output
-            && is_same_file(&path, output)
+    let output = Endpoint::from(settings.output.clone());
+    for path in &settings.read {
+        if let Endpoint::Path(output) = &output
+            && is_same_file(path, output)
         {
             return Err(Failure::usage(format!("-o {output:?}: this is an input; name another")));
         }
-        source.add_file(&path)?;
+        source.add_file(path)?;
     }
     if source.frames.is_empty() {
         return Err(Failure::usage("no packets in the inputs; name captures that hold some"));
     }
-    let size = settings.number_or_default("size");
-    let seed = settings.number_or_default("seed");
+    let (size, seed) = (settings.size, settings.seed);
     let written = match output {
-        Some(Endpoint::Path(path)) => std::fs::File::create(&path)
+        Endpoint::Path(path) => std::fs::File::create(&path)
             .and_then(|file| source.write(size, seed, &mut BufWriter::with_capacity(1 << 20, file)))
             .map_err(|error| Failure::file(format!("-o {path:?}"), &error, "name another place"))?,
         _ if io::stdout().is_terminal() => {

@@ -20,7 +20,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use larder_settings::exit::{Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::program::Asked;
 
 use settings::PROGRAM;
@@ -30,19 +29,19 @@ fn main() -> ExitCode {
 }
 
 fn run(asked: &Asked) -> Outcome {
-    let settings = &asked.settings_without_file()?;
+    let settings = asked.settings_without_file()?;
     match asked.command.path {
-        ["bench", "annotate"] => bench::bench_annotate(settings),
-        ["bench", "engine"] => bench::bench_engine(settings),
-        ["bench", "dns"] => bench::bench_dns(settings),
-        ["bench", "http"] => bench::bench_http(settings),
-        ["bench", "live"] => bench::bench_live(settings),
-        ["gen", "capture"] => gen_capture::gen_capture(settings),
-        ["sim", "hit-ratio"] => sim::sim_hit_ratio(settings),
-        ["sim", "sync"] => sim::sim_sync(settings),
-        ["sim", "lengths"] => sim::sim_lengths(settings),
-        ["sim", "paper"] => sim::sim_paper(settings),
-        ["model"] => model::model(settings),
+        ["bench", "annotate"] => bench::bench_annotate(&settings.read()),
+        ["bench", "engine"] => bench::bench_engine(&settings.read()),
+        ["bench", "dns"] => bench::bench_dns(&settings.read()),
+        ["bench", "http"] => bench::bench_http(&settings.read()),
+        ["bench", "live"] => bench::bench_live(&settings.read()),
+        ["gen", "capture"] => gen_capture::gen_capture(&settings.read()),
+        ["sim", "hit-ratio"] => sim::sim_hit_ratio(&settings.read()),
+        ["sim", "sync"] => sim::sim_sync(&settings.read()),
+        ["sim", "lengths"] => sim::sim_lengths(&settings.read()),
+        ["sim", "paper"] => sim::sim_paper(&settings.read()),
+        ["model"] => model::model(&settings.read()),
         _ => Err(Failure::usage("this command is in the table but not in the program")),
     }
 }
@@ -53,13 +52,13 @@ fn larder() -> PathBuf {
 }
 
 /// The program of `--larder`: a path, which must be there, or a name to be looked for like a command.
-fn named_larder(settings: &Resolved) -> Result<PathBuf, Failure> {
-    let Some(named) = settings.path("larder") else { return Ok(larder()) };
+fn named_larder(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
+    let Some(named) = named else { return Ok(larder()) };
     if named.components().count() < 2 && !named.is_file() {
-        return Ok(named);
+        return Ok(named.clone());
     }
     // Servers are started in other directories.
-    std::path::absolute(&named).ok().filter(|path| path.is_file()).ok_or_else(|| {
+    std::path::absolute(named).ok().filter(|path| path.is_file()).ok_or_else(|| {
         Failure::usage(format!(
             "--larder {named:?}: no such file; name a larder program, as in target/release/larder"
         ))

@@ -9,27 +9,28 @@
 
 mod measure;
 
+use std::path::Path;
+
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::{Layer, Resolved};
 use larder_settings::terminal::{print, say};
 use larder_sim::hit_ratio::{Error, Plan, Row, run};
 use larder_sim::model::{Case, HitRatio, Rates, Report, Traced, Wanted};
 use larder_sim::replay::By;
-use larder_sim::trace::{Format, Spec};
+use larder_sim::trace::Format;
 
-use crate::sim::hit_ratio::{capacity, contestants, explain, tell, traces, usage, watched};
-use crate::sim::{item, items, items_by};
+use crate::settings::model::Model;
+use crate::sim::hit_ratio::{capacity, contestants, explain, tell, trace, usage, watched};
 
 /// Runs the command.
-pub fn model(settings: &Resolved) -> Outcome {
-    if settings.switch("measure") {
+pub fn model(settings: &Model) -> Outcome {
+    if settings.measure {
         return measure::measure(settings);
     }
     let rates = rates(settings)?;
-    let external_queries: f64 = item(settings, "external-queries")?;
-    let wanted: Vec<Wanted> = items(settings, "wanted")?;
+    let external_queries: f64 = settings.external_queries.item()?;
+    let wanted: Vec<Wanted> = settings.wanted.items()?;
     // A trace has many hit ratios, and the inverse of each is for who asks.
-    let is_wanted = is_given(settings, "wanted") || settings.path("trace").is_none();
+    let is_wanted = settings.wanted.given().is_some() || settings.trace.is_none();
     let wanted = if is_wanted { wanted } else { Vec::new() };
     // Before the trace is read, which may take minutes.
     let check = |cases| {
@@ -37,16 +38,16 @@ pub fn model(settings: &Resolved) -> Outcome {
             .map_err(|error| Failure::usage(error.to_string()))
     };
     check(Vec::new())?;
-    let (cases, code) = match traces(settings)?.first() {
-        Some((name, spec)) => traced(settings, name, spec)?,
+    let (cases, code) = match &*settings.trace {
+        Some(path) => traced(settings, path)?,
         None => (given(settings)?, exit::DONE),
     };
     if cases.is_empty() {
         return Ok(code);
     }
     let report = check(cases)?;
-    let text = match settings.choice("format") {
-        "csv" if is_given(settings, "wanted") => report.wanted_csv(),
+    let text = match settings.format {
+        "csv" if settings.wanted.given().is_some() => report.wanted_csv(),
         "csv" => report.csv(),
         "json" => report.json(),
         _ => report.table(),
@@ -56,45 +57,43 @@ pub fn model(settings: &Resolved) -> Outcome {
 }
 
 /// Q1 and Q2, where they were given; one without the other is a slip.
-fn rates(settings: &Resolved) -> Result<Option<Rates>, Failure> {
-    let (Some(q1), Some(q2)) = (settings.number("q1"), settings.number("q2")) else {
-        return match (settings.number("q1"), settings.number("q2")) {
-            (None, None) => Ok(None),
-            (Some(_), None) => Err(Failure::usage("--q1 without --q2; give both, or neither")),
-            _ => Err(Failure::usage("--q2 without --q1; give both, or neither")),
-        };
+fn rates(settings: &Model) -> Result<Option<Rates>, Failure> {
+    let (q1, q2) = match (*settings.q1, *settings.q2) {
+        (Some(q1), Some(q2)) => (q1, q2),
+        (None, None) => return Ok(None),
+        (Some(_), None) => return Err(usage("--q1 without --q2; give both, or neither")),
+        (None, Some(_)) => return Err(usage("--q2 without --q1; give both, or neither")),
     };
     let rates = Rates::new(q1 as f64, q2 as f64);
     Ok(Some(rates.map_err(|error| Failure::usage(format!("--q1, --q2: {error}")))?))
 }
 
 /// Hit ratios from the command line.
-fn given(settings: &Resolved) -> Result<Vec<Case>, Failure> {
-    for name in ["cache-size", "policy", "trace-format", "seed"] {
-        if is_given(settings, name) {
-            return Err(Failure::usage(format!(
-                "--{name} needs --trace FILE, whose hit ratio it asks for"
-            )));
-        }
+fn given(settings: &Model) -> Result<Vec<Case>, Failure> {
+    let Model { cache_size, policy, trace_format, seed, .. } = settings;
+    let given = [cache_size.given(), policy.given(), trace_format.given(), seed.given()];
+    if let Some(name) = given.into_iter().flatten().next() {
+        return Err(usage(format!("--{name} needs --trace FILE, whose hit ratio it asks for")));
     }
-    let ratios: Vec<HitRatio> = items(settings, "hit-ratio")?;
+    let ratios: Vec<HitRatio> = settings.hit_ratio.items()?;
     Ok(ratios.into_iter().map(|hit_ratio| Case { traced: None, hit_ratio }).collect())
 }
 
 /// Hit ratios of a trace, and the exit code: 1 where some of it could not be read. No case at all where it was stopped before there was any.
-fn traced(settings: &Resolved, name: &str, spec: &Spec) -> Result<(Vec<Case>, u8), Failure> {
-    if is_given(settings, "hit-ratio") {
+fn traced(settings: &Model, path: &Path) -> Result<(Vec<Case>, u8), Failure> {
+    let (name, spec) = &trace(path)?;
+    if settings.hit_ratio.given().is_some() {
         return Err(Failure::usage("--hit-ratio and --trace exclude each other; give one of them"));
     }
-    let format: Format = settings.choice("trace-format").parse().map_err(usage)?;
-    let seed = settings.number_or_default("seed");
-    let sizes =
-        items_by(settings, "cache-size", |size| capacity("--cache-size", size, By::Entries))?;
-    let mut plan = Plan::new(contestants(settings)?, sizes);
+    let format: Format = settings.trace_format.parse().map_err(usage)?;
+    let seed = *settings.seed;
+    let size = |text: &str| capacity("--cache-size", text, By::Entries);
+    let sizes = settings.cache_size.items_by(size)?;
+    let mut plan = Plan::new(contestants(&settings.policy)?, sizes);
     plan.seed = seed;
-    plan.cores = settings.cores("cores");
+    plan.cores = settings.cores;
 
-    let quiet = settings.switch("quiet");
+    let quiet = settings.quiet;
     let (watch, bar) = watched(quiet)?;
     let open = || Ok(spec.open(format, seed)?);
     let results = match run(&plan, &open, &watch) {
@@ -126,9 +125,4 @@ fn case(trace: &str, row: &Row) -> Option<Case> {
         hits: row.hits,
     };
     Some(Case { traced: Some(traced), hit_ratio: HitRatio::new(row.hit_ratio?).ok()? })
-}
-
-/// True where the row did not get its value from the table.
-fn is_given(settings: &Resolved, name: &str) -> bool {
-    settings.rows().any(|(setting, _, layer)| setting.name == name && *layer != Layer::Default)
 }

@@ -1,10 +1,10 @@
 //! The one table of `larder-lab`: every command, and one row a setting. All of them belong to one
 //! run.
 
-mod bench;
-mod bench_live;
-mod model;
-mod sim;
+pub mod bench;
+pub mod bench_live;
+pub mod model;
+pub mod sim;
 
 use larder_settings::table::Program;
 

@@ -12,11 +12,9 @@ mod lengths;
 mod paper;
 mod sync;
 
-use std::fmt::Display;
 use std::str::FromStr;
 
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::{print, say};
 use larder_sim::sheet::Sheet;
 use larder_sim::trace::Damage;
@@ -26,43 +24,12 @@ pub use lengths::sim_lengths;
 pub use paper::sim_paper;
 pub use sync::sim_sync;
 
-/// The value of a row of words.
-pub fn item<T: FromStr<Err: Display>>(settings: &Resolved, row: &str) -> Result<T, Failure> {
-    parse(row, settings.word(row).unwrap_or_default())
-}
-
-/// The items of a row that is a list with commas; at least one.
-pub fn items<T: FromStr<Err: Display>>(settings: &Resolved, row: &str) -> Result<Vec<T>, Failure> {
-    items_by(settings, row, |word| parse(row, word))
-}
-
-/// The same, where `read` knows what a word means.
-pub fn items_by<T>(
-    settings: &Resolved,
-    row: &str,
-    read: impl Fn(&str) -> Result<T, Failure>,
-) -> Result<Vec<T>, Failure> {
-    let text = settings.word(row).unwrap_or_default();
-    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let items: Vec<T> = words.map(read).collect::<Result<_, Failure>>()?;
-    if items.is_empty() {
-        let default = settings.rows().find(|(setting, ..)| setting.name == row);
-        let example = default.map_or("", |(setting, ..)| setting.default);
-        return Err(Failure::usage(format!("--{row}: the list is empty; for example {example}")));
-    }
-    Ok(items)
-}
-
-fn parse<T: FromStr<Err: Display>>(row: &str, word: &str) -> Result<T, Failure> {
-    word.parse().map_err(|error| Failure::usage(format!("--{row}: {error}")))
-}
-
 /// Whether a look-up that misses stores its key.
-fn fills(settings: &Resolved) -> Result<bool, Failure> {
-    match (settings.switch("fill"), settings.switch("no-fill")) {
-        (true, true) => Err(Failure::usage("--fill and --no-fill exclude each other; pass one")),
-        (_, no_fill) => Ok(!no_fill),
+fn fills(fill: bool, no_fill: bool) -> Result<bool, Failure> {
+    if fill && no_fill {
+        return Err(Failure::usage("--fill and --no-fill exclude each other; pass one"));
     }
+    Ok(!no_fill)
 }
 
 /// A part of one: `0.125`, `1/8`, `12.5%`.
@@ -85,14 +52,9 @@ impl FromStr for Share {
     }
 }
 
-/// Threads asked for, or all that the machine has.
-fn threads(settings: &Resolved) -> usize {
-    settings.cores("threads")
-}
-
-/// Prints rows in the form asked for; `short` is what eyes want of them.
-fn print_rows(settings: &Resolved, rows: &Sheet, short: &Sheet) -> Outcome {
-    print(&match settings.choice("format") {
+/// Prints rows in this format; a table has the columns of `short`.
+fn print_rows(format: &str, rows: &Sheet, short: &Sheet) -> Outcome {
+    print(&match format {
         "csv" => rows.csv(),
         "json" => rows.json(),
         _ => short.table(),

@@ -15,12 +15,12 @@ use larder_dns::server::Options;
 use larder_dns::shadow::{From, Trial, shadow};
 use larder_dns::zones::{Forward, Upstream};
 use larder_settings::exit::{DAMAGED, DONE, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::signals::ask_on_signals;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 
-use super::{RESOLV_CONF, addresses, system_upstreams, upstream};
+use super::{RESOLV_CONF, named_upstreams, system_upstreams};
+use crate::settings::dns::{Serving, Shadow};
 
 /// The address that larder asks a resolver on the loopback from: "LDR" in ASCII.
 const OWN: Ipv4Addr = Ipv4Addr::new(127, 76, 68, 82);
@@ -28,28 +28,22 @@ const OWN: Ipv4Addr = Ipv4Addr::new(127, 76, 68, 82);
 /// How often a line is told while the copy grows.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The resolver's addresses; empty where there is no trial.
-pub fn resolvers(settings: &Resolved) -> Result<Vec<SocketAddr>, Failure> {
-    addresses(settings, "shadow")
-}
-
 /// Whom to ask for what no zone of its own has.
 pub fn upstreams(
-    settings: &Resolved,
+    serving: &Serving,
     resolvers: &[SocketAddr],
     backends: &mut Vec<Arc<dyn Backend>>,
 ) -> Result<Option<Forward>, Failure> {
-    let upstreams: Vec<Upstream> = if settings.list("upstream") == ["system"] {
+    let upstreams: Vec<Upstream> = if *serving.upstream == ["system"] {
         // Without the file there is nobody but the resolver.
         let others = system_upstreams(Path::new(RESOLV_CONF), resolvers).unwrap_or_default();
         let itself = || resolvers.iter().copied().filter(|it| !it.ip().is_unspecified());
         let found = if others.is_empty() { itself().collect() } else { others };
         found.into_iter().map(Upstream::from).collect()
     } else {
-        let each = |word| upstream(settings, "upstream", word, backends);
-        settings.list("upstream").into_iter().map(each).collect::<Result<_, _>>()?
+        named_upstreams(serving, backends)?
     };
-    if upstreams.is_empty() && !settings.list("forward").iter().any(|it| it.starts_with(".=")) {
+    if upstreams.is_empty() && !serving.forward.iter().any(|it| it.starts_with(".=")) {
         let text = "no upstream; name a server with --upstream ADDR";
         return Err(Failure::usage(text));
     }
@@ -57,15 +51,15 @@ pub fn upstreams(
 }
 
 /// Runs the trial and prints what it found.
-pub fn run(settings: &Resolved, mut options: Options, resolvers: Vec<SocketAddr>) -> Outcome {
+pub fn run(settings: &Shadow, mut options: Options, resolvers: Vec<SocketAddr>) -> Outcome {
     let own = own_addresses(&mut options, &resolvers)?;
     let trial = Trial {
         resolvers,
-        from: from(settings.word("shadow-from").unwrap_or("-")),
+        from: from(&settings.shadow_from),
         own,
-        speed: u32::try_from(settings.number_or_default("shadow-speed")).unwrap_or(u32::MAX),
-        warm_up: Duration::from_secs(settings.number_or_default("shadow-warmup")),
-        hit_us: settings.number_or_default("shadow-hit-us"),
+        speed: settings.shadow_speed,
+        warm_up: Duration::from_secs(settings.shadow_warmup),
+        hit_us: settings.shadow_hit_us,
         every: EVERY,
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -80,7 +74,7 @@ pub fn run(settings: &Resolved, mut options: Options, resolvers: Vec<SocketAddr>
     let report =
         shadow(&options, &trial, &stop, &mut |line| eprint_quietly(&format!("larder dns: {line}")))
             .map_err(|error| Failure::usage(error.to_string()))?;
-    if settings.switch("json") {
+    if settings.json {
         print(&format!("{}\n", report.json()))?;
     } else {
         print(&report.text())?;

@@ -1,6 +1,13 @@
 //! The rows of the commands that need few: `demo`, `ctl`, `show-config`, `completions`, `man`.
 
-use larder_settings::table::{Command, Kind, ROW, SWITCH, Setting};
+use std::path::PathBuf;
+
+use larder_settings::row::{Settings, Text};
+use larder_settings::settings;
+use larder_settings::table::{Command, Setting};
+
+const OUTPUT: Setting = Setting::run("Output");
+const RUN: Setting = Setting::run("Options");
 
 /// `larder demo`.
 pub const DEMO: Command = Command {
@@ -8,26 +15,20 @@ pub const DEMO: Command = Command {
     about: "Annotate a small recording that is part of the program",
     long: "Runs annotate on a recording of real programs (a name server, web servers, clients), and \
 explains the names in the log.",
-    settings: &[
-        Setting {
-            name: "format",
-            value_name: "FORMAT",
-            kind: Kind::Choice(&["text", "ecs", "zeek", "csv"]),
-            default: "text",
-            group: "Output",
-            help: "Choose the log format",
-            why: "The formats are those of larder annotate.",
-            ..ROW
-        },
-        Setting {
-            name: "quiet",
-            group: "Output",
-            help: "Print the log only, without the explanation",
-            why: "The explanation is printed to standard error.",
-            ..SWITCH
-        },
-    ],
+    settings: Demo::ROWS,
 };
+
+settings! {
+    /// All settings of `larder demo`.
+    pub struct Demo {
+        pub format: &'static str = OUTPUT.choice(&["text", "ecs", "zeek", "csv"]).default("text")
+            .help("Choose the log format")
+            .why("The formats are those of larder annotate."),
+        pub quiet: bool = OUTPUT.switch()
+            .help("Print the log only, without the explanation")
+            .why("The explanation is printed to standard error."),
+    }
+}
 
 /// What `larder ctl` may ask for.
 pub const CTL_ACTIONS: [&str; 12] = [
@@ -72,51 +73,37 @@ Examples:
   larder ctl purge http://www.example.com/news
   larder ctl purge-tag sports --soft
   larder ctl dump --json | larder ctl load --socket /run/other/ctl",
-    settings: &[
-        Setting {
-            name: "action",
-            positional: true,
-            required: true,
-            value_name: "ACTION",
-            kind: Kind::Choice(&CTL_ACTIONS),
-            help: "Send this command to the server",
-            why: "The names are those of unbound-control and rndc where these have the command.",
-            ..ROW
-        },
-        Setting {
-            name: "name",
-            positional: true,
-            value_name: "NAME",
-            help: "Flush this name or zone, or purge this URL or tag",
-            more: "flush, flush-zone, purge and purge-tag take it; other actions take no argument.",
-            ..ROW
-        },
-        Setting {
-            name: "soft",
-            help: "Mark purged objects as stale instead of deleting them",
-            why: "The next request then only revalidates the object with the origin, which often \
-                sends no body.",
-            ..SWITCH
-        },
-        Setting {
-            name: "socket",
-            letter: Some('s'),
-            value_name: "PATH",
-            kind: Kind::Path,
-            default: "/run/larder/ctl",
-            help: "Connect to this control socket",
-            why: "The server creates the socket for its own user, and file permissions decide \
-                which users may connect.",
-            ..ROW
-        },
-        Setting {
-            name: "json",
-            help: "Print JSON",
-            why: "Columns are for people; programs and load read JSON.",
-            ..SWITCH
-        },
-    ],
+    settings: Ctl::ROWS,
 };
+
+settings! {
+    /// All settings of `larder ctl`.
+    pub struct Ctl {
+        pub action: &'static str = RUN.choice(&CTL_ACTIONS).required()
+            .value("ACTION")
+            .positional()
+            .help("Send this command to the server")
+            .why("The names are those of unbound-control and rndc where these have the command."),
+        pub name: Option<Text> = RUN.word()
+            .value("NAME")
+            .positional()
+            .help("Flush this name or zone, or purge this URL or tag")
+            .more("flush, flush-zone, purge and purge-tag take it; other actions take no argument."),
+        pub soft: bool = RUN.switch()
+            .help("Mark purged objects as stale instead of deleting them")
+            .why("The next request then only revalidates the object with the origin, which often \
+                sends no body."),
+        pub socket: PathBuf = RUN.path().default("/run/larder/ctl")
+            .value("PATH")
+            .letter('s')
+            .help("Connect to this control socket")
+            .why("The server creates the socket for its own user, and file permissions decide \
+                which users may connect."),
+        pub json: bool = RUN.switch()
+            .help("Print JSON")
+            .why("Columns are for people; programs and load read JSON."),
+    }
+}
 
 /// `larder show-config`.
 pub const SHOW_CONFIG: Command = Command {
@@ -128,51 +115,56 @@ $XDG_CONFIG_HOME/larder/larder.toml (or ~/.config/larder/larder.toml), /etc/lard
 
 The command also accepts the flags of annotate that a file may set, to show their effect. Its \
 output can be used as a configuration file.",
-    settings: &[Setting {
-        name: "template",
-        help: "Print a commented file with all defaults instead",
-        why: "The template is the list of defaults.",
-        ..SWITCH
-    }],
+    settings: ShowConfig::ROWS,
 };
+
+settings! {
+    /// All settings of `larder show-config`.
+    pub struct ShowConfig {
+        pub template: bool = RUN.switch()
+            .help("Print a commented file with all defaults instead")
+            .why("The template is the list of defaults."),
+    }
+}
 
 /// `larder completions`.
 pub const COMPLETIONS: Command = Command {
     path: &["completions"],
     about: "Print completions for a shell",
     long: "Example: larder completions bash > /etc/bash_completion.d/larder",
-    settings: &[Setting {
-        name: "shell",
-        positional: true,
-        required: true,
-        value_name: "SHELL",
-        kind: Kind::Choice(&["bash", "elvish", "fish", "powershell", "zsh"]),
-        help: "Print completions for this shell",
-        why: "Completions come from the same table as the flags.",
-        ..ROW
-    }],
+    settings: Completions::ROWS,
 };
+
+settings! {
+    /// All settings of `larder completions`.
+    pub struct Completions {
+        pub shell: &'static str = RUN.choice(&["bash", "elvish", "fish", "powershell", "zsh"])
+            .required()
+            .value("SHELL")
+            .positional()
+            .help("Print completions for this shell")
+            .why("Completions come from the same table as the flags."),
+    }
+}
 
 /// `larder man`.
 pub const MAN: Command = Command {
     path: &["man"],
     about: "Print the manual page, or write one page per command",
     long: "Without -o, prints larder(1) as roff: larder man | man -l -",
-    settings: &[
-        Setting {
-            name: "output",
-            letter: Some('o'),
-            value_name: "DIR",
-            kind: Kind::Path,
-            help: "Write larder.1, larder-annotate.1, … to this directory",
-            why: "Packages use /usr/share/man/man1.",
-            ..ROW
-        },
-        Setting {
-            name: "markdown",
-            help: "Print the table of all settings as Markdown instead",
-            why: "The guide's page of settings is this table.",
-            ..SWITCH
-        },
-    ],
+    settings: Man::ROWS,
 };
+
+settings! {
+    /// All settings of `larder man`.
+    pub struct Man {
+        pub output: Option<PathBuf> = RUN.path()
+            .value("DIR")
+            .letter('o')
+            .help("Write larder.1, larder-annotate.1, … to this directory")
+            .why("Packages use /usr/share/man/man1."),
+        pub markdown: bool = RUN.switch()
+            .help("Print the table of all settings as Markdown instead")
+            .why("The guide's page of settings is this table."),
+    }
+}

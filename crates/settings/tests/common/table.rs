@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use larder_settings::table::Reach;
-use larder_settings::value::Form;
 use larder_settings::{args, show};
 
 use super::{PAGE, PROGRAM};
@@ -192,157 +191,30 @@ fn help_is_short_and_plain() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Accessors of `Resolved`, and the form that each reads.
-const ACCESSORS: [(&str, Form); 12] = [
-    ("number", Form::Number),
-    ("number_or_default", Form::Number),
-    ("cores", Form::Number),
-    ("switch", Form::Switch),
-    ("choice", Form::Choice),
-    ("path", Form::Path),
-    ("paths", Form::Path),
-    ("word", Form::Word),
-    ("words", Form::Word),
-    ("list", Form::Word),
-    ("time_ns", Form::Time),
-    ("space", Form::Space),
-];
-
-/// Functions and closures that read a setting whose name they are given.
-type Helpers = Vec<(String, Form)>;
-
-/// The sources of the program but the tables, without tests.
-fn program(folder: &Path, out: &mut Vec<String>) {
+/// Words of the program's sources but the tables.
+fn words(folder: &Path, out: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).expect("the sources are there") {
         let path = entry.expect("an entry").path();
-        let is = |name: &str| path.file_name().is_some_and(|found| found == name);
-        if path.is_dir() && !is("settings") {
-            program(&path, out);
-        } else if is("settings.rs") || path.is_dir() {
+        if path.file_stem().is_some_and(|name| name == "settings") {
             continue;
+        } else if path.is_dir() {
+            words(&path, out);
         } else {
             let text = std::fs::read_to_string(&path).expect("UTF-8");
-            out.push(text.split("#[cfg(test)]").next().unwrap_or_default().to_owned());
+            let is_separator = |c: char| !c.is_alphanumeric() && c != '_';
+            out.extend(text.split(is_separator).map(str::to_owned));
         }
     }
 }
 
-/// What stands behind `name(` in `text`; `is_method`: behind `.name(`.
-fn calls(text: &str, name: &str, is_method: bool) -> Vec<String> {
-    let call = format!("{name}(");
-    let places = text.match_indices(&call).filter(|(at, _)| {
-        let before = text[..*at].chars().next_back().unwrap_or(' ');
-        !before.is_alphanumeric() && before != '_' && (before == '.') == is_method
-    });
-    places.map(|(at, _)| text[at + call.len()..].chars().take(80).collect()).collect()
-}
-
-/// How a function or closure reads the setting `name`: by an accessor, or by a helper that is
-/// known.
-fn form_of(body: &str, helpers: &Helpers) -> Option<Form> {
-    let by_accessor = ACCESSORS.iter().find(|(accessor, _)| {
-        calls(body, accessor, true).iter().any(|call| call.starts_with("name)"))
-    });
-    let by_helper = || {
-        helpers.iter().find(|(helper, _)| {
-            let given = |call: &String| {
-                let name = call.trim_start().strip_prefix("settings,").unwrap_or(call).trim_start();
-                name.strip_prefix("name").is_some_and(|rest| rest.starts_with([')', ',']))
-            };
-            calls(body, helper, false).iter().any(given)
-        })
-    };
-    by_accessor.copied().or_else(|| by_helper().map(|(_, form)| ("", *form))).map(|(_, form)| form)
-}
-
-/// Functions `fn helper(settings: &Resolved, name: &str ..)`.
-fn functions(text: &str, helpers: &mut Helpers) {
-    for (at, _) in text.match_indices("\nfn ").chain(text.match_indices(") fn ")) {
-        let body = text[at..].split("\n}").next().unwrap_or_default();
-        let Some((_, rest)) = body.split_once("fn ") else { continue };
-        let name = rest.split(['(', '<']).next().unwrap_or_default();
-        let head = rest.split('{').next().unwrap_or_default();
-        if head.contains("name: &")
-            && head.contains("Resolved")
-            && let Some(form) = form_of(rest, helpers)
-            && !helpers.iter().any(|(known, _)| known == name)
-        {
-            helpers.push((name.to_owned(), form));
-        }
-    }
-}
-
-/// The same and closures `let helper = |name| ..`, which hide what is called so elsewhere.
-fn closures(text: &str, helpers: &Helpers) -> Helpers {
-    let mut all = helpers.clone();
-    for (at, _) in text.match_indices(" = |name") {
-        let name = text[..at].rsplit([' ', '\n']).next().unwrap_or_default().to_owned();
-        let body = text[at..].split(';').next().unwrap_or_default();
-        let form = form_of(body, &all).filter(|_| !body.contains("entry."));
-        all.retain(|(known, _)| *known != name);
-        all.extend(form.map(|form| (name, form)));
-    }
-    all
-}
-
-/// All reads of settings by names in quotes.
-fn reads(text: &str, helpers: &Helpers) -> Vec<(String, Form)> {
-    let quoted = |call: &str| {
-        let call = call.trim_start();
-        let call = call.strip_prefix("settings,").unwrap_or(call).trim_start();
-        Some(call.strip_prefix('"')?.split('"').next()?.to_owned())
-    };
-    let mut found = Vec::new();
-    for (accessor, form) in ACCESSORS {
-        let names = calls(text, accessor, true).into_iter().filter_map(|call| quoted(&call));
-        found.extend(names.map(|name| (name, form)));
-    }
-    for (helper, form) in closures(text, helpers) {
-        let names = calls(text, &helper, false).into_iter().filter_map(|call| quoted(&call));
-        found.extend(names.map(|name| (name, form)));
-    }
-    found
-}
-
-/// Every setting that the sources read by its name is read by an accessor of its kind: one of
-/// another kind gives no value, and the setting does nothing. (`Resolved` refuses it when it runs.)
+/// Each setting is read: sources outside of the tables name its field.
 #[test]
-fn rows_are_read_as_what_they_are() {
-    let mut texts = Vec::new();
-    program(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut texts);
-    let mut helpers = Helpers::new();
-    // Helpers call helpers.
-    for _ in 0..4 {
-        texts.iter().for_each(|text| functions(text, &mut helpers));
-    }
-    let found: Vec<_> = texts.iter().flat_map(|text| reads(text, &helpers)).collect();
-    let mut wrong = Vec::new();
-    let mut seen = 0;
+fn every_setting_is_read() {
+    let mut read = BTreeSet::new();
+    words(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut read);
     for command in PROGRAM.commands {
         for setting in command.settings {
-            let of_name = |(name, _): &&(String, Form)| name == setting.name;
-            let forms: Vec<Form> = found.iter().filter(of_name).map(|(_, form)| *form).collect();
-            let rows = PROGRAM.commands.iter().flat_map(|command| command.settings);
-            let kinds: Vec<Form> =
-                rows.filter(|row| row.name == setting.name).map(|row| row.kind.form()).collect();
-            seen += usize::from(!forms.is_empty());
-            // Where commands have rows of one name and two kinds, it is not known which one a read
-            // means.
-            let is_one_kind = kinds.iter().all(|kind| kind == &kinds[0]);
-            let is_wrong = |form: &Form| {
-                if is_one_kind { form != &kinds[0] } else { !kinds.contains(form) }
-            };
-            if forms.iter().any(is_wrong) {
-                let path = command.path.join(" ");
-                wrong.push(format!(
-                    "{path} --{}: {:?}, read as {forms:?}",
-                    setting.name, setting.kind
-                ));
-            }
+            assert!(read.contains(&setting.key()), "{:?} --{}", command.path, setting.name);
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    // Some are read in ways that are not recognised here.
-    let rows = PROGRAM.commands.iter().map(|command| command.settings.len()).sum::<usize>();
-    assert!(seen * 2 > rows, "reads are recognised: {seen} of {rows}");
 }

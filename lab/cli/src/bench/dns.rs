@@ -16,35 +16,34 @@ use larder_bench::dns::server::{self, Server};
 use larder_bench::dns::signed::Signer;
 use larder_bench::dns::stub::StubOptions;
 use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::nearest;
 use larder_settings::signals::ask_on_signals;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 
 use super::printer::{Format, Printer};
+use crate::settings::bench::BenchDns;
 
 /// Runs the command.
-pub fn bench_dns(settings: &Resolved) -> Outcome {
-    let number = |name: &str| settings.number_or_default(name);
-    let works = works(settings.word("work"), number("hot") as u32, number("names") as u32)?;
-    let own = crate::named_larder(settings)?;
-    let servers = servers(settings.word("servers"), &own)?;
+pub fn bench_dns(settings: &BenchDns) -> Outcome {
+    let works = works(&settings.work, settings.hot, settings.names)?;
+    let own = crate::named_larder(settings.larder.as_ref())?;
+    let servers = servers(&settings.servers, &own)?;
     let plan = Plan {
-        rounds: number("rounds") as usize,
-        measured: Duration::from_millis(number("measured-ms")),
-        cores: number("cores") as usize,
-        in_flight: number("in-flight") as usize,
-        edns: settings.switch("edns"),
+        rounds: settings.rounds,
+        measured: Duration::from_millis(settings.measured_ms),
+        cores: settings.cores,
+        in_flight: settings.in_flight,
+        edns: settings.edns,
         upstream: StubOptions {
-            ttl_s: number("ttl") as u32,
-            delay: Duration::from_micros(number("delay-us")),
-            loss: number("loss") as f64 / 100.0,
-            lame: number("lame") as f64 / 100.0,
+            ttl_s: settings.ttl,
+            delay: Duration::from_micros(settings.delay_us),
+            loss: f64::from(settings.loss) / 100.0,
+            lame: f64::from(settings.lame) / 100.0,
             signer: signer(settings)?,
         },
-        hierarchy: settings.switch("hierarchy"),
-        latency: !settings.switch("no-waiting"),
+        hierarchy: settings.hierarchy,
+        latency: !settings.no_waiting,
     };
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
@@ -53,7 +52,7 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let programs = servers.iter().map(|one| (one.name, one.program.clone(), one.version.clone()));
-    let mut printer = Printer::new(Format::of(settings), programs);
+    let mut printer = Printer::new(Format::of(settings.format), programs);
     let mut printed = Ok(DONE);
     let result = run(&servers, &works, &plan, &stop, |event| {
         let text = text(&mut printer, event);
@@ -79,11 +78,11 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
 }
 
 /// What signs the zones of the hierarchy, where that is asked for.
-fn signer(settings: &Resolved) -> Result<Option<Arc<Signer>>, Failure> {
-    if !settings.switch("dnssec") {
+fn signer(settings: &BenchDns) -> Result<Option<Arc<Signer>>, Failure> {
+    if !settings.dnssec {
         return Ok(None);
     }
-    if !settings.switch("hierarchy") {
+    if !settings.hierarchy {
         return Err(Failure::usage(
             "--dnssec is about zones, which are there with --hierarchy only",
         ));
@@ -93,7 +92,7 @@ fn signer(settings: &Resolved) -> Result<Option<Arc<Signer>>, Failure> {
 }
 
 /// The works of a list.
-fn works(list: Option<&str>, hot: u32, names: u32) -> Result<Vec<Work>, Failure> {
+fn works(list: &str, hot: u32, names: u32) -> Result<Vec<Work>, Failure> {
     let work = |word: &str| {
         let (hot, hit_percent) = match word {
             "hits" => (hot, Some(100)),
@@ -109,13 +108,13 @@ fn works(list: Option<&str>, hot: u32, names: u32) -> Result<Vec<Work>, Failure>
         })?;
         Ok(Work { name: word.to_owned(), hot, hit_percent })
     };
-    list.unwrap_or_default().split(',').map(|word| work(word.trim())).collect()
+    list.split(',').map(|word| work(word.trim())).collect()
 }
 
 /// The servers of a list that are here; a line for each that is not.
-pub fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
+pub fn servers(list: &str, own: &Path) -> Result<Vec<Server>, Failure> {
     let mut found: Vec<Server> = Vec::new();
-    for name in list.unwrap_or_default().split(',').map(str::trim) {
+    for name in list.split(',').map(str::trim) {
         if !server::names().any(|known| known == name) {
             let hint = nearest::hint(name, server::names());
             let known = server::names().collect::<Vec<_>>().join(", ");
@@ -155,12 +154,12 @@ mod tests {
     /// Words become works, with the names that belong to them; anything else is an error that says what there is.
     #[test]
     fn works_are_words_or_percentages() {
-        let list = works(Some("hits, million,misses,90"), 10, 20).unwrap();
+        let list = works("hits, million,misses,90", 10, 20).unwrap();
         let shapes: Vec<(u32, u32)> =
             list.iter().map(|work| (work.hot, work.hit_percent)).collect();
         assert_eq!(shapes, [(10, 100), (20, 100), (10, 0), (10, 90)]);
         for wrong in ["101", "-1", "hit", ""] {
-            let failure = works(Some(wrong), 10, 20).unwrap_err();
+            let failure = works(wrong, 10, 20).unwrap_err();
             assert!(failure.message.contains("misses"), "{wrong}: {}", failure.message);
         }
     }
@@ -168,9 +167,9 @@ mod tests {
     /// A server that nobody knows is an error with the nearest name.
     #[test]
     fn servers_are_known() {
-        let failure = servers(Some("larder,unbond"), Path::new("/bin/true")).unwrap_err();
+        let failure = servers("larder,unbond", Path::new("/bin/true")).unwrap_err();
         assert!(failure.message.contains("unbound"), "{}", failure.message);
-        let found = servers(Some("larder,larder"), Path::new("/bin/true")).unwrap();
+        let found = servers("larder,larder", Path::new("/bin/true")).unwrap();
         assert_eq!(found.len(), 1);
     }
 }

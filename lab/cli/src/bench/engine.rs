@@ -17,9 +17,10 @@ use larder_bench::row::{Row, Unit};
 use larder_bench::sample::Median;
 use larder_bench::stand::Work;
 use larder_settings::exit::{Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
+
+use crate::settings::bench::BenchEngine;
 
 /// The program of `bench/`.
 const PEERS: &str = "larder-peers";
@@ -27,17 +28,16 @@ const PEERS: &str = "larder-peers";
 const BUILD: &str = "cargo build --release --manifest-path bench/Cargo.toml";
 
 /// Runs the command.
-pub fn bench_engine(settings: &Resolved) -> Outcome {
-    let many = settings.cores("threads");
-    let count = |name: &str| settings.number_or_default(name) as usize;
+pub fn bench_engine(settings: &BenchEngine) -> Outcome {
+    let many = settings.threads;
     let plan = Plan {
-        entries: count("entries"),
-        operations: count("operations"),
-        rounds: count("rounds"),
+        entries: settings.entries,
+        operations: settings.operations,
+        rounds: settings.rounds,
         threads: if many > 1 { vec![1, many] } else { vec![1] },
     };
-    let peers = find_peers(settings.path("peers"))?;
-    let is_json = settings.choice("format") == "json";
+    let peers = find_peers(settings.peers.clone())?;
+    let is_json = settings.format == "json";
     let mut rows = Vec::new();
     let mut emit = |row: Row| -> Result<(), Failure> {
         eprint_quietly(&format!("{}, {} on {}", row.work, name_of(&row), row.threads));

@@ -12,31 +12,30 @@ use larder_bench::http::plan::{Error, Event, KINDS, Plan, Work};
 use larder_bench::http::report::legend;
 use larder_bench::http::server::{self, Server};
 use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::nearest;
 use larder_settings::signals::ask_on_signals;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 
 use super::printer::{Format, Printer};
+use crate::settings::bench::BenchHttp;
 
 /// Longest body.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Runs the command.
-pub fn bench_http(settings: &Resolved) -> Outcome {
-    let number = |name: &str| settings.number_or_default(name);
-    let works = works(settings.word("work"), settings.word("sizes"))?;
-    let own = crate::named_larder(settings)?;
-    let servers = servers(settings.word("servers"), &own)?;
+pub fn bench_http(settings: &BenchHttp) -> Outcome {
+    let works = works(&settings.work, settings.sizes.as_deref())?;
+    let own = crate::named_larder(settings.larder.as_ref())?;
+    let servers = servers(&settings.servers, &own)?;
     let plan = Plan {
-        rounds: number("rounds") as usize,
-        measured: Duration::from_millis(number("measured-ms")),
-        cores: number("cores") as usize,
-        connections: number("connections") as usize,
-        clients: number("clients") as usize,
-        takes: Duration::from_millis(number("busy-ms")),
-        strace: settings.switch("strace"),
+        rounds: settings.rounds,
+        measured: Duration::from_millis(settings.measured_ms),
+        cores: settings.cores,
+        connections: settings.connections,
+        clients: settings.clients,
+        takes: Duration::from_millis(settings.busy_ms),
+        strace: settings.strace,
     };
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
@@ -45,7 +44,7 @@ pub fn bench_http(settings: &Resolved) -> Outcome {
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let programs = servers.iter().map(|one| (one.name, one.program.clone(), one.version.clone()));
-    let mut printer = Printer::new(Format::of(settings), programs);
+    let mut printer = Printer::new(Format::of(settings.format), programs);
     let mut printed = Ok(DONE);
     let result = run(&servers, &works, &plan, &stop, |event| {
         let text = text(&mut printer, event);
@@ -85,7 +84,7 @@ fn text(printer: &mut Printer, event: Event) -> String {
 }
 
 /// The works of a list of kinds and a list of lengths.
-fn works(kinds: Option<&str>, sizes: Option<&str>) -> Result<Vec<Work>, Failure> {
+fn works(kinds: &str, sizes: Option<&str>) -> Result<Vec<Work>, Failure> {
     let all = || KINDS.iter().map(|(_, name, _)| *name);
     let sizes: Option<Vec<u64>> = match sizes.filter(|sizes| !sizes.is_empty()) {
         Some(sizes) => {
@@ -94,7 +93,7 @@ fn works(kinds: Option<&str>, sizes: Option<&str>) -> Result<Vec<Work>, Failure>
         None => None,
     };
     let mut works = Vec::new();
-    for word in kinds.unwrap_or_default().split(',').map(str::trim) {
+    for word in kinds.split(',').map(str::trim) {
         let found: Vec<_> =
             KINDS.iter().filter(|(_, name, _)| word == "all" || *name == word).collect();
         if found.is_empty() {
@@ -134,9 +133,9 @@ fn size(word: &str) -> Result<u64, Failure> {
 }
 
 /// The servers of a list that are here; a line for each that is not.
-fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
+fn servers(list: &str, own: &Path) -> Result<Vec<Server>, Failure> {
     let mut found: Vec<Server> = Vec::new();
-    for name in list.unwrap_or_default().split(',').map(str::trim) {
+    for name in list.split(',').map(str::trim) {
         if !server::names().any(|known| known == name) {
             let hint = nearest::hint(name, server::names());
             let known = server::names().collect::<Vec<_>>().join(", ");
@@ -161,16 +160,16 @@ mod tests {
     /// there is.
     #[test]
     fn works_are_kinds_and_lengths() {
-        let list = works(Some("hits, busy"), Some("1KB,3,1MB")).unwrap();
+        let list = works("hits, busy", Some("1KB,3,1MB")).unwrap();
         let names: Vec<String> = list.iter().map(Work::name).collect();
         let expected = ["hits 1 KB", "hits 3 B", "hits 1 MB", "busy 1 KB", "busy 3 B", "busy 1 MB"];
         assert_eq!(names, expected);
-        assert_eq!(works(Some("hits"), None).unwrap().len(), 4);
-        assert_eq!(works(Some("all"), None).unwrap().len(), 8);
+        assert_eq!(works("hits", None).unwrap().len(), 4);
+        assert_eq!(works("all", None).unwrap().len(), 8);
         for (kinds, sizes) in
             [("hit", None), ("", None), ("hits", Some("1XB")), ("hits", Some("0"))]
         {
-            let failure = works(Some(kinds), sizes).unwrap_err();
+            let failure = works(kinds, sizes).unwrap_err();
             assert!(failure.message.contains("KB") || failure.message.contains("through"));
         }
         for wrong in ["-1", "2GB", "", "KB", "99999999999999999999", "9999999999G", "1 KB é"] {
@@ -181,9 +180,9 @@ mod tests {
     /// A server that nobody knows is an error with the nearest name.
     #[test]
     fn servers_are_known() {
-        let failure = servers(Some("larder,ngnix"), Path::new("/bin/true")).unwrap_err();
+        let failure = servers("larder,ngnix", Path::new("/bin/true")).unwrap_err();
         assert!(failure.message.contains("nginx"), "{}", failure.message);
-        let found = servers(Some("larder,larder"), Path::new("/bin/true")).unwrap();
+        let found = servers("larder,larder", Path::new("/bin/true")).unwrap();
         assert_eq!(found.len(), 1);
     }
 }

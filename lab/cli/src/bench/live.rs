@@ -10,12 +10,12 @@ use larder_annotate::decode::{Decoded, Keying, decode};
 use larder_bench::live::{Error, Measured, Plan, Program, Stage, run};
 use larder_io::batch::Batch;
 use larder_settings::exit::{DONE, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 use larder_wire::udp_frame::{FrameAddresses, HEADERS_V4};
 
 use super::printer::Format;
+use crate::settings::bench_live::BenchLive;
 
 /// The last by AF_XDP, where that is asked for.
 const STAGES: [&str; 6] = ["walk", "source", "decode", "annotate", "store", "xdp"];
@@ -28,11 +28,10 @@ const ANSWER_EVERY: usize = 500;
 const ANSWER_BYTES: usize = 100;
 
 /// Runs the command.
-pub fn bench_live(settings: &Resolved) -> Outcome {
-    let number = |name: &str| settings.number_or_default(name);
-    let format = Format::of(settings);
+pub fn bench_live(settings: &BenchLive) -> Outcome {
+    let format = Format::of(settings.format);
     let mut printed = head(format);
-    let wanted = settings.list("stages");
+    let wanted: Vec<&str> = settings.stages.iter().map(String::as_str).collect();
     if let Some(word) = wanted.iter().find(|word| !STAGES.contains(word)) {
         return Err(Failure::usage(format!(
             "--stages: unknown stage '{word}'; known: {}",
@@ -40,20 +39,20 @@ pub fn bench_live(settings: &Resolved) -> Outcome {
         )));
     }
     let is_wanted = |stage: &&&str| match wanted.as_slice() {
-        [] => settings.switch("xdp") || **stage != "xdp",
+        [] => settings.xdp || **stage != "xdp",
         wanted => wanted.contains(*stage),
     };
     let stages: Vec<&str> = STAGES.iter().filter(is_wanted).copied().collect();
-    for size in sizes(settings.word("sizes").unwrap_or_default())? {
+    for size in sizes(&settings.sizes)? {
         let plan = Plan {
-            frames: frames(number("flows") as usize, size),
-            measured: Duration::from_millis(number("measured-ms")),
-            frames_per_s: number("rate"),
-            rings: number("rings") as usize,
-            ring_bytes: number("ring"),
+            frames: frames(settings.flows, size),
+            measured: Duration::from_millis(settings.measured_ms),
+            frames_per_s: settings.rate,
+            rings: settings.rings,
+            ring_bytes: settings.ring,
             xdp: false,
         };
-        let rounds = number("rounds");
+        let rounds = settings.rounds;
         let mut measured = [const { Vec::new() }; STAGES.len()];
         for round in 1..=rounds {
             for (at, name) in stages.iter().enumerate() {

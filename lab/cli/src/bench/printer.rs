@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use larder_bench::row::quote;
 use larder_bench::table::Style;
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 
 /// How figures are printed.
@@ -20,9 +19,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the setting `format`.
-    pub fn of(settings: &Resolved) -> Format {
-        match settings.choice("format") {
+    /// By a word of the setting `format`.
+    pub fn of(word: &str) -> Format {
+        match word {
             "json" => Format::Json,
             "markdown" => Format::Tables(Style::Markdown),
             _ => Format::Tables(Style::Text),

@@ -22,16 +22,14 @@ use larder_bench::dns::plan::{Error, Event, Measured, Plan, Work};
 use larder_bench::dns::stub::StubOptions;
 use larder_bench::sample::Median;
 use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::signals::ask_on_signals;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 use larder_sim::model::{HitRatio, Rates};
 use serde_json::json;
 
-use super::is_given;
 use crate::bench::dns::servers;
-use crate::sim::items;
+use crate::settings::model::Model;
 
 /// Questions in flight: enough to fill batches.
 const IN_FLIGHT: usize = 256;
@@ -121,19 +119,19 @@ time when all\nhit, all miss, and of the mix. A as measured is a range: the less
 another, the more where hits do. External queries are those to the upstream for each miss, all missing.\n";
 
 /// Runs the experiment and prints it.
-pub fn measure(settings: &Resolved) -> Outcome {
-    for name in ["q1", "q2", "trace", "external-queries", "wanted"] {
-        if is_given(settings, name) {
-            let text = format!("--measure measures the value of --{name}; give one of them");
-            return Err(Failure::usage(text));
-        }
+pub fn measure(settings: &Model) -> Outcome {
+    let Model { q1, q2, trace, external_queries, wanted, .. } = settings;
+    let given = [q1.given(), q2.given(), trace.given(), external_queries.given(), wanted.given()];
+    if let Some(name) = given.into_iter().flatten().next() {
+        let text = format!("--measure measures the value of --{name}; give one of them");
+        return Err(Failure::usage(text));
     }
-    let ratios: Vec<HitRatio> = items(settings, "hit-ratio")?;
-    let works = works(&ratios, settings.number_or_default("measure-hot") as u32)?;
-    let servers = servers(settings.word("measure-servers"), &crate::larder())?;
+    let ratios: Vec<HitRatio> = settings.hit_ratio.items()?;
+    let works = works(&ratios, settings.measure_hot)?;
+    let servers = servers(&settings.measure_servers, &crate::larder())?;
     let plan = Plan {
-        rounds: settings.number_or_default("measure-rounds") as usize,
-        measured: Duration::from_millis(settings.number_or_default("measure-ms")),
+        rounds: settings.measure_rounds,
+        measured: Duration::from_millis(settings.measure_ms),
         cores: 1,
         in_flight: IN_FLIGHT,
         edns: false,
@@ -147,7 +145,7 @@ pub fn measure(settings: &Resolved) -> Outcome {
         asked.store(true, Ordering::Relaxed);
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;
-    let is_quiet = settings.switch("quiet");
+    let is_quiet = settings.quiet;
     let mut all: Vec<Measured> = Vec::new();
     let result = run(&servers, &works, &plan, &stop, |event| match event {
         Event::Measured(measured) => all.push(measured),
@@ -170,7 +168,7 @@ pub fn measure(settings: &Resolved) -> Outcome {
             "no server could be measured at all three; see the lines above",
         ));
     }
-    print(&match settings.choice("format") {
+    print(&match settings.format {
         "csv" => csv(&rows),
         "json" => json(&rows),
         _ => table(&rows),

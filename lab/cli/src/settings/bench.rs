@@ -1,6 +1,14 @@
 //! Rows of what is measured: `larder-lab bench`, and `larder-lab gen`, which makes inputs for it.
 
-use larder_settings::table::{Command, INPUT, Kind, OUTPUT, ROW, SWITCH, Setting};
+use std::path::PathBuf;
+
+use larder_settings::row::{Settings, Text};
+use larder_settings::settings;
+use larder_settings::table::{Command, Setting};
+
+const OUTPUT: Setting = Setting::run("Output");
+const INPUT: Setting = Setting::run("Input");
+const RUN: Setting = Setting::run("Options");
 
 /// `larder-lab bench annotate`.
 pub const BENCH_ANNOTATE: Command = Command {
@@ -15,50 +23,30 @@ For annotate it also prints the peak of the resident memory, which should not gr
 file. The peak includes mapped pages of the file, and memory that the allocator retains from \
 earlier rounds. For lookups it prints the rate and the latency of single lookups, from one timed \
 group in 1024.",
-    settings: &[
-        Setting {
-            name: "file",
-            positional: true,
-            required: true,
-            many: true,
-            kind: Kind::Path,
-            value_name: "FILE",
-            help: "Measure with these captures",
-            more: "The header walk needs uncompressed pcap or pcapng.",
-            why: "larder-lab gen capture makes a large one.",
-            ..INPUT
-        },
-        Setting {
-            name: "rounds",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 1_000 },
-            default: "5",
-            help: "Set the number of rounds",
-            more: "Each contestant runs once per round.",
-            why: "Interleaving spreads a disturbance over all contestants.",
-            ..ROW
-        },
-        Setting {
-            name: "cores",
-            value_name: "N",
-            kind: Kind::Cores,
-            default: "all",
-            help: "Set the worker threads of the multi-core contestant",
-            why: "One core is measured in any case.",
-            ..ROW
-        },
-        Setting {
-            name: "tshark-packets",
-            value_name: "N",
-            kind: Kind::Count { min: 0, max: 100_000_000 },
-            default: "100000",
-            help: "Pass this many packets to tshark",
-            more: "0 omits tshark.",
-            why: "tshark is a hundred times slower, so it gets a part of the file.",
-            ..ROW
-        },
-    ],
+    settings: BenchAnnotate::ROWS,
 };
+
+settings! {
+    /// All settings of `larder-lab bench annotate`.
+    pub struct BenchAnnotate {
+        pub file: Vec<PathBuf> = INPUT.path().many().required()
+            .positional()
+            .help("Measure with these captures")
+            .more("The header walk needs uncompressed pcap or pcapng.")
+            .why("larder-lab gen capture makes a large one."),
+        pub rounds: usize = RUN.count(1, 1_000).default("5")
+            .help("Set the number of rounds")
+            .more("Each contestant runs once per round.")
+            .why("Interleaving spreads a disturbance over all contestants."),
+        pub cores: usize = RUN.cores().default("all")
+            .help("Set the worker threads of the multi-core contestant")
+            .why("One core is measured in any case."),
+        pub tshark_packets: u64 = RUN.count(0, 100_000_000).default("100000")
+            .help("Pass this many packets to tshark")
+            .more("0 omits tshark.")
+            .why("tshark is a hundred times slower, so it gets a part of the file."),
+    }
+}
 
 /// `larder-lab bench engine`.
 pub const BENCH_ENGINE: Command = Command {
@@ -74,67 +62,36 @@ threads they are rates by the clock.
 Other caches are not part of this program: build them with
   cargo build --release --manifest-path bench/Cargo.toml
 and set --peers bench/target/release/larder-peers, or put that program next to larder-lab.",
-    settings: &[
-        Setting {
-            name: "format",
-            value_name: "FORMAT",
-            kind: Kind::Choice(&["table", "json"]),
-            default: "table",
-            group: "Output",
-            help: "Choose the format of the results",
-            more: "json prints one object per row.",
-            why: "The rows are those of the program in bench/, so one script can read both.",
-            ..ROW
-        },
-        Setting {
-            name: "entries",
-            value_name: "N",
-            kind: Kind::Count { min: 1_000, max: 100_000_000 },
-            default: "1000000",
-            help: "Set the number of entries in each cache",
-            why: "A million entries exceed every cache of the processor.",
-            ..ROW
-        },
-        Setting {
-            name: "operations",
-            value_name: "N",
-            kind: Kind::Count { min: 1_000, max: 50_000_000 },
-            default: "1000000",
-            help: "Set the number of operations per workload and round",
-            why: "The default is long enough for the clock, and short enough for many rounds.",
-            ..ROW
-        },
-        Setting {
-            name: "threads",
-            value_name: "N",
-            kind: Kind::Cores,
-            default: "all",
-            help: "Set the threads of the multi-threaded measurements",
-            why: "One thread is measured in any case.",
-            ..ROW
-        },
-        Setting {
-            name: "rounds",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 1_000 },
-            default: "10",
-            help: "Set the number of rounds",
-            more: "Each contestant runs once per round.",
-            why: "With fewer than six there is no 95 % interval, and all rounds are shown.",
-            ..ROW
-        },
-        Setting {
-            name: "peers",
-            value_name: "PROGRAM",
-            kind: Kind::Path,
-            group: "Input",
-            help: "Use this larder-peers program",
-            more: "The default is the program next to larder-lab.",
-            why: "Other caches are in a workspace of their own, so that larder-lab does not depend on them.",
-            ..ROW
-        },
-    ],
+    settings: BenchEngine::ROWS,
 };
+
+settings! {
+    /// All settings of `larder-lab bench engine`.
+    pub struct BenchEngine {
+        pub format: &'static str = OUTPUT.choice(&["table", "json"]).default("table")
+            .help("Choose the format of the results")
+            .more("json prints one object per row.")
+            .why("The rows are those of the program in bench/, so one script can read both."),
+        pub entries: usize = RUN.count(1_000, 100_000_000).default("1000000")
+            .help("Set the number of entries in each cache")
+            .why("A million entries exceed every cache of the processor."),
+        pub operations: usize = RUN.count(1_000, 50_000_000).default("1000000")
+            .help("Set the number of operations per workload and round")
+            .why("The default is long enough for the clock, and short enough for many rounds."),
+        pub threads: usize = RUN.cores().default("all")
+            .help("Set the threads of the multi-threaded measurements")
+            .why("One thread is measured in any case."),
+        pub rounds: usize = RUN.count(1, 1_000).default("10")
+            .help("Set the number of rounds")
+            .more("Each contestant runs once per round.")
+            .why("With fewer than six there is no 95 % interval, and all rounds are shown."),
+        pub peers: Option<PathBuf> = INPUT.path()
+            .value("PROGRAM")
+            .help("Use this larder-peers program")
+            .more("The default is the program next to larder-lab.")
+            .why("Other caches are in a workspace of their own, so that larder-lab does not depend on them."),
+    }
+}
 
 /// `larder-lab bench dns`.
 pub const BENCH_DNS: Command = Command {
@@ -158,170 +115,87 @@ Examples:
   larder-lab bench dns --work 0,50,85,90,95,100 --format json > mixes.json
   larder-lab bench dns --hierarchy --work 0,50,85,90,95,100 --servers larder,unbound,bind
   larder-lab bench dns --hierarchy --dnssec --work 0,90 --servers larder,unbound,bind",
-    settings: &[
-        Setting {
-            name: "format",
-            value_name: "FORMAT",
-            kind: Kind::Choice(&["table", "markdown", "json"]),
-            default: "table",
-            group: "Output",
-            help: "Choose the format of the results",
-            more: "table is for a terminal, markdown for a page. json prints one object per \
-                server and workload.",
-            why: "All three include the configurations.",
-            ..ROW
-        },
-        Setting {
-            name: "servers",
-            value_name: "LIST",
-            default: "larder,unbound,dnsdist,bind",
-            help: "Measure these servers",
-            more: "Servers are larder, unbound, dnsdist and bind. A line reports servers that are \
-                not installed.",
-            ..ROW
-        },
-        Setting {
-            name: "larder",
-            value_name: "PROGRAM",
-            kind: Kind::Path,
-            group: "Input",
-            help: "Measure this larder program",
-            more: "The default is the program next to larder-lab.",
-            why: "Use it to measure another build.",
-            ..ROW
-        },
-        Setting {
-            name: "work",
-            value_name: "LIST",
-            default: "hits,million,misses,90",
-            help: "Run these workloads",
-            more: "Workloads are hits, million, misses, or a percentage of hits.",
-            why: "They show the cache alone, a cache larger than that of the processor, a \
-                forwarder, and the mix of resolvers.",
-            ..ROW
-        },
-        Setting {
-            name: "hot",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 100_000_000 },
-            default: "10000",
-            help: "Set the number of popular names",
-            more: "All workloads except million use them.",
-            why: "A small site queries about as many names in an hour.",
-            ..ROW
-        },
-        Setting {
-            name: "names",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 100_000_000 },
-            default: "1000000",
-            help: "Set the number of names of the workload million",
-            why: "Bytes per name are meaningful only for many names.",
-            ..ROW
-        },
-        Setting {
-            name: "rounds",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 1_000 },
-            default: "10",
-            help: "Set the number of rounds",
-            more: "Each server is measured once per round.",
-            why: "With fewer than six there is no 95 % interval, and all rounds are shown.",
-            ..ROW
-        },
-        Setting {
-            name: "measured-ms",
-            value_name: "MILLISECONDS",
-            kind: Kind::Count { min: 10, max: 600_000 },
-            default: "2000",
-            help: "Measure each server for this long per round",
-            more: "A warm-up of a quarter of that comes first.",
-            why: "The kernel accounts run time with a resolution of a few milliseconds.",
-            ..ROW
-        },
-        Setting {
-            name: "cores",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 256 },
-            default: "1",
-            help: "Set the number of cores and threads of a server",
-            why: "The load runs on as many other cores. If none is left, it shares one of the server's.",
-            ..ROW
-        },
-        Setting {
-            name: "in-flight",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 16_384 },
-            default: "256",
-            help: "Set the number of in-flight queries at full load",
-            why: "The default fills batches; more queries only wait in queues.",
-            ..ROW
-        },
-        Setting {
-            name: "edns",
-            help: "Send queries with an OPT record",
-            why: "Measuring tools send none by default; most clients of resolvers send one.",
-            ..SWITCH
-        },
-        Setting {
-            name: "ttl",
-            value_name: "SECONDS",
-            kind: Kind::Seconds { min: 0, max: 604_800 },
-            default: "3600",
-            help: "Set the TTL of the upstream's responses",
-            why: "No response should expire during the measurement.",
-            ..ROW
-        },
-        Setting {
-            name: "delay-us",
-            value_name: "MICROSECONDS",
-            kind: Kind::Count { min: 0, max: 900_000 },
-            default: "0",
-            help: "Delay the responses of the upstream",
-            why: "Without delay the server is measured and not the wait.",
-            ..ROW
-        },
-        Setting {
-            name: "loss",
-            value_name: "PERCENT",
-            kind: Kind::Count { min: 0, max: 99 },
-            default: "0",
-            help: "Drop this percentage of queries at the upstream",
-            why: "It shows how servers handle loss.",
-            ..ROW
-        },
-        Setting {
-            name: "hierarchy",
-            help: "Resolve from a root instead of forwarding to one upstream",
-            more: "Servers find the domains by way of a root and top-level domains.",
-            why: "It measures recursion. dnsdist only forwards, so it does not take part.",
-            ..SWITCH
-        },
-        Setting {
-            name: "dnssec",
-            help: "Sign the zones of --hierarchy and require validation",
-            more: "Only responses with the AD bit count. The build needs the feature signed.",
-            why: "It measures the cost of validation.",
-            ..SWITCH
-        },
-        Setting {
-            name: "lame",
-            value_name: "PERCENT",
-            kind: Kind::Count { min: 0, max: 100 },
-            default: "0",
-            help: "Make the first server of this percentage of domains lame",
-            more: "It applies to --hierarchy. A lame server does not serve the domain.",
-            why: "Every domain has two servers, so all domains can be resolved.",
-            ..ROW
-        },
-        Setting {
-            name: "no-waiting",
-            help: "Skip the measurement of client latency",
-            why: "It takes half of the time.",
-            ..SWITCH
-        },
-    ],
+    settings: BenchDns::ROWS,
 };
+
+settings! {
+    /// All settings of `larder-lab bench dns`.
+    pub struct BenchDns {
+        pub format: &'static str = OUTPUT.choice(&["table", "markdown", "json"]).default("table")
+            .help("Choose the format of the results")
+            .more("table is for a terminal, markdown for a page. json prints one object per \
+                server and workload.")
+            .why("All three include the configurations."),
+        pub servers: Text = RUN.word().default("larder,unbound,dnsdist,bind")
+            .value("LIST")
+            .help("Measure these servers")
+            .more("Servers are larder, unbound, dnsdist and bind. A line reports servers that are \
+                not installed."),
+        pub larder: Option<PathBuf> = INPUT.path()
+            .value("PROGRAM")
+            .help("Measure this larder program")
+            .more("The default is the program next to larder-lab.")
+            .why("Use it to measure another build."),
+        pub work: Text = RUN.word().default("hits,million,misses,90")
+            .value("LIST")
+            .help("Run these workloads")
+            .more("Workloads are hits, million, misses, or a percentage of hits.")
+            .why("They show the cache alone, a cache larger than that of the processor, a \
+                forwarder, and the mix of resolvers."),
+        pub hot: u32 = RUN.count(1, 100_000_000).default("10000")
+            .help("Set the number of popular names")
+            .more("All workloads except million use them.")
+            .why("A small site queries about as many names in an hour."),
+        pub names: u32 = RUN.count(1, 100_000_000).default("1000000")
+            .help("Set the number of names of the workload million")
+            .why("Bytes per name are meaningful only for many names."),
+        pub rounds: usize = RUN.count(1, 1_000).default("10")
+            .help("Set the number of rounds")
+            .more("Each server is measured once per round.")
+            .why("With fewer than six there is no 95 % interval, and all rounds are shown."),
+        pub measured_ms: u64 = RUN.count(10, 600_000).default("2000")
+            .value("MILLISECONDS")
+            .help("Measure each server for this long per round")
+            .more("A warm-up of a quarter of that comes first.")
+            .why("The kernel accounts run time with a resolution of a few milliseconds."),
+        pub cores: usize = RUN.count(1, 256).default("1")
+            .help("Set the number of cores and threads of a server")
+            .why("The load runs on as many other cores. If none is left, it shares one of the server's."),
+        pub in_flight: usize = RUN.count(1, 16_384).default("256")
+            .help("Set the number of in-flight queries at full load")
+            .why("The default fills batches; more queries only wait in queues."),
+        pub edns: bool = RUN.switch()
+            .help("Send queries with an OPT record")
+            .why("Measuring tools send none by default; most clients of resolvers send one."),
+        pub ttl: u32 = RUN.seconds(0, 604_800).default("3600")
+            .help("Set the TTL of the upstream's responses")
+            .why("No response should expire during the measurement."),
+        pub delay_us: u64 = RUN.count(0, 900_000).default("0")
+            .value("MICROSECONDS")
+            .help("Delay the responses of the upstream")
+            .why("Without delay the server is measured and not the wait."),
+        pub loss: u32 = RUN.count(0, 99).default("0")
+            .value("PERCENT")
+            .help("Drop this percentage of queries at the upstream")
+            .why("It shows how servers handle loss."),
+        pub hierarchy: bool = RUN.switch()
+            .help("Resolve from a root instead of forwarding to one upstream")
+            .more("Servers find the domains by way of a root and top-level domains.")
+            .why("It measures recursion. dnsdist only forwards, so it does not take part."),
+        pub dnssec: bool = RUN.switch()
+            .help("Sign the zones of --hierarchy and require validation")
+            .more("Only responses with the AD bit count. The build needs the feature signed.")
+            .why("It measures the cost of validation."),
+        pub lame: u32 = RUN.count(0, 100).default("0")
+            .value("PERCENT")
+            .help("Make the first server of this percentage of domains lame")
+            .more("It applies to --hierarchy. A lame server does not serve the domain.")
+            .why("Every domain has two servers, so all domains can be resolved."),
+        pub no_waiting: bool = RUN.switch()
+            .help("Skip the measurement of client latency")
+            .why("It takes half of the time."),
+    }
+}
 
 /// `larder-lab bench http`.
 pub const BENCH_HTTP: Command = Command {
@@ -345,121 +219,66 @@ Examples:
   larder-lab bench http --work hits --sizes 1KB,64MB --rounds 3 --servers larder,haproxy --strace
   larder-lab bench http --work pass --connections 400
   larder-lab bench http --work busy --sizes 16MB --format markdown",
-    settings: &[
-        Setting {
-            name: "format",
-            value_name: "FORMAT",
-            kind: Kind::Choice(&["table", "markdown", "json"]),
-            default: "table",
-            group: "Output",
-            help: "Choose the format of the results",
-            more: "table is for a terminal, markdown for a page. json prints one object per \
-                server and workload.",
-            why: "All three include the configurations.",
-            ..ROW
-        },
-        Setting {
-            name: "servers",
-            value_name: "LIST",
-            default: "larder,nginx,haproxy,varnish",
-            help: "Measure these servers",
-            more: "Servers are larder, nginx, haproxy and varnish. A line reports servers that \
-                are not installed.",
-            ..ROW
-        },
-        Setting {
-            name: "larder",
-            value_name: "PROGRAM",
-            kind: Kind::Path,
-            group: "Input",
-            help: "Measure this larder program",
-            more: "The default is the program next to larder-lab.",
-            why: "Use it to measure another build.",
-            ..ROW
-        },
-        Setting {
-            name: "work",
-            value_name: "LIST",
-            default: "hits,pass,busy",
-            help: "Run these workloads",
-            more: "Workloads are hits, pass, through, busy, or all.",
-            why: "They show cached objects, uncacheable objects, and objects that are still arriving.",
-            ..ROW
-        },
-        Setting {
-            name: "sizes",
-            value_name: "LIST",
-            help: "Use these body lengths, such as 1KB,10KB,1MB,64MB",
-            more: "Units are powers of 1,024. By default hits use these four, pass and through \
-                64MB, and busy 16MB and 64MB.",
-            why: "The defaults show most about each workload.",
-            ..ROW
-        },
-        Setting {
-            name: "connections",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 4_096 },
-            default: "100",
-            help: "Set the number of connections with repeated requests",
-            why: "The default is enough that a server always has a request.",
-            ..ROW
-        },
-        Setting {
-            name: "clients",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 4_096 },
-            default: "200",
-            help: "Set the number of concurrent clients of the workload busy",
-            why: "The default is a load that a thread per client begins to feel.",
-            ..ROW
-        },
-        Setting {
-            name: "busy-ms",
-            value_name: "MILLISECONDS",
-            kind: Kind::Count { min: 1, max: 600_000 },
-            default: "5000",
-            help: "Set how long the origin of the workload busy sends",
-            why: "It models a live video or a slow application.",
-            ..ROW
-        },
-        Setting {
-            name: "rounds",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 1_000 },
-            default: "5",
-            help: "Set the number of rounds",
-            more: "Each server is measured once per round.",
-            why: "With fewer than six there is no 95 % interval, and all rounds are shown.",
-            ..ROW
-        },
-        Setting {
-            name: "measured-ms",
-            value_name: "MILLISECONDS",
-            kind: Kind::Count { min: 10, max: 600_000 },
-            default: "2000",
-            help: "Measure each server for this long per round",
-            more: "A warm-up of a quarter of that comes first.",
-            why: "The kernel accounts run time with a resolution of a few milliseconds.",
-            ..ROW
-        },
-        Setting {
-            name: "cores",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 256 },
-            default: "1",
-            help: "Set the number of cores and workers of a server",
-            why: "Clients run on as many other cores. If none is left, they share one of the server's.",
-            ..ROW
-        },
-        Setting {
-            name: "strace",
-            help: "Also count system calls with strace",
-            more: "The count is a run that is not timed, and needs strace.",
-            why: "A traced server is several times slower.",
-            ..SWITCH
-        },
-    ],
+    settings: BenchHttp::ROWS,
 };
+
+settings! {
+    /// All settings of `larder-lab bench http`.
+    pub struct BenchHttp {
+        pub format: &'static str = OUTPUT.choice(&["table", "markdown", "json"]).default("table")
+            .help("Choose the format of the results")
+            .more("table is for a terminal, markdown for a page. json prints one object per \
+                server and workload.")
+            .why("All three include the configurations."),
+        pub servers: Text = RUN.word().default("larder,nginx,haproxy,varnish")
+            .value("LIST")
+            .help("Measure these servers")
+            .more("Servers are larder, nginx, haproxy and varnish. A line reports servers that \
+                are not installed."),
+        pub larder: Option<PathBuf> = INPUT.path()
+            .value("PROGRAM")
+            .help("Measure this larder program")
+            .more("The default is the program next to larder-lab.")
+            .why("Use it to measure another build."),
+        pub work: Text = RUN.word().default("hits,pass,busy")
+            .value("LIST")
+            .help("Run these workloads")
+            .more("Workloads are hits, pass, through, busy, or all.")
+            .why("They show cached objects, uncacheable objects, and objects that are still arriving."),
+        pub sizes: Option<Text> = RUN.word()
+            .value("LIST")
+            .help("Use these body lengths, such as 1KB,10KB,1MB,64MB")
+            .more("Units are powers of 1,024. By default hits use these four, pass and through \
+                64MB, and busy 16MB and 64MB.")
+            .why("The defaults show most about each workload."),
+        pub connections: usize = RUN.count(1, 4_096).default("100")
+            .help("Set the number of connections with repeated requests")
+            .why("The default is enough that a server always has a request."),
+        pub clients: usize = RUN.count(1, 4_096).default("200")
+            .help("Set the number of concurrent clients of the workload busy")
+            .why("The default is a load that a thread per client begins to feel."),
+        pub busy_ms: u64 = RUN.count(1, 600_000).default("5000")
+            .value("MILLISECONDS")
+            .help("Set how long the origin of the workload busy sends")
+            .why("It models a live video or a slow application."),
+        pub rounds: usize = RUN.count(1, 1_000).default("5")
+            .help("Set the number of rounds")
+            .more("Each server is measured once per round.")
+            .why("With fewer than six there is no 95 % interval, and all rounds are shown."),
+        pub measured_ms: u64 = RUN.count(10, 600_000).default("2000")
+            .value("MILLISECONDS")
+            .help("Measure each server for this long per round")
+            .more("A warm-up of a quarter of that comes first.")
+            .why("The kernel accounts run time with a resolution of a few milliseconds."),
+        pub cores: usize = RUN.count(1, 256).default("1")
+            .help("Set the number of cores and workers of a server")
+            .why("Clients run on as many other cores. If none is left, they share one of the server's."),
+        pub strace: bool = RUN.switch()
+            .help("Also count system calls with strace")
+            .more("The count is a run that is not timed, and needs strace.")
+            .why("A traced server is several times slower."),
+    }
+}
 
 /// `larder-lab gen capture`.
 pub const GEN_CAPTURE: Command = Command {
@@ -470,43 +289,26 @@ has the requested size. In each repetition times move on by the length of the in
 IPv4 addresses (10/8, 172.16/12, 192.168/16) and unique local IPv6 addresses move by a seeded \
 step in their network, with corrected checksums. Public addresses do not change, so that the DNS \
 responses in the capture stay correct. The same inputs, size and seed give the same bytes.",
-    settings: &[
-        Setting {
-            name: "read",
-            letter: Some('r'),
-            many: true,
-            required: true,
-            kind: Kind::Path,
-            help: "Replay these captures",
-            more: "Captures must be uncompressed, fit in memory and share a link type.",
-            why: "Real traffic has real proportions.",
-            ..INPUT
-        },
-        Setting {
-            name: "output",
-            letter: Some('o'),
-            required: true,
-            help: "Write the capture to this file (- is a pipe)",
-            why: "larder-lab does not write captures to a terminal.",
-            ..OUTPUT
-        },
-        Setting {
-            name: "size",
-            value_name: "BYTES",
-            kind: Kind::Bytes { min: 1 << 10, max: 1 << 50 },
-            default: "1500MiB",
-            help: "Stop before the file exceeds this size",
-            why: "The default is large enough that a run takes seconds and caches are cold.",
-            ..ROW
-        },
-        Setting {
-            name: "seed",
-            value_name: "N",
-            kind: Kind::Seed,
-            default: "0x1",
-            help: "Set the seed of the address steps",
-            why: "The same seed gives the same bytes.",
-            ..ROW
-        },
-    ],
+    settings: GenCapture::ROWS,
 };
+
+settings! {
+    /// All settings of `larder-lab gen capture`.
+    pub struct GenCapture {
+        pub read: Vec<PathBuf> = INPUT.path().many().required()
+            .letter('r')
+            .help("Replay these captures")
+            .more("Captures must be uncompressed, fit in memory and share a link type.")
+            .why("Real traffic has real proportions."),
+        pub output: PathBuf = OUTPUT.endpoint().required()
+            .letter('o')
+            .help("Write the capture to this file (- is a pipe)")
+            .why("larder-lab does not write captures to a terminal."),
+        pub size: u64 = RUN.bytes(1 << 10, 1 << 50).default("1500MiB")
+            .help("Stop before the file exceeds this size")
+            .why("The default is large enough that a run takes seconds and caches are cold."),
+        pub seed: u64 = RUN.seed().default("0x1")
+            .help("Set the seed of the address steps")
+            .why("The same seed gives the same bytes."),
+    }
+}

@@ -1,6 +1,11 @@
 //! `larder-lab bench live`.
 
-use larder_settings::table::{Command, Kind, ROW, SWITCH, Setting};
+use larder_settings::row::{List, Settings, Text};
+use larder_settings::settings;
+use larder_settings::table::{Command, Setting};
+
+const OUTPUT: Setting = Setting::run("Output");
+const RUN: Setting = Setting::run("Options");
 
 /// `larder-lab bench live`.
 pub const BENCH_LIVE: Command = Command {
@@ -21,99 +26,49 @@ Examples:
   larder-lab bench live
   larder-lab bench live --sizes 60 --rounds 5 --measured-ms 5000
   larder-lab bench live --rate 100000 --ring 1MiB",
-    settings: &[
-        Setting {
-            name: "format",
-            value_name: "FORMAT",
-            kind: Kind::Choice(&["table", "markdown", "json"]),
-            default: "table",
-            group: "Output",
-            help: "Choose the format of the results",
-            more: "table is for a terminal, markdown for a page. json prints one object per stage and size.",
-            why: "Rows of all formats are medians.",
-            ..ROW
-        },
-        Setting {
-            name: "sizes",
-            value_name: "LIST",
-            default: "60,1500",
-            help: "Send frames of these sizes, 60 to 1514 bytes",
-            more: "Each size is measured by itself.",
-            why: "The shortest frames cost most per byte, the longest most per frame.",
-            ..ROW
-        },
-        Setting {
-            name: "stages",
-            value_name: "LIST",
-            kind: Kind::List,
-            default: "none",
-            help: "Measure these stages",
-            more: "Stages are walk, source, decode, annotate and store. none measures all.",
-            why: "One stage for a minute shows more about the disk than all stages for seconds.",
-            ..ROW
-        },
-        Setting {
-            name: "flows",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 1_000_000 },
-            default: "1000",
-            help: "Set the number of flows",
-            more: "One frame in 500 is a DNS response of 100 bytes.",
-            why: "Rings distribute traffic by flow.",
-            ..ROW
-        },
-        Setting {
-            name: "rate",
-            value_name: "N",
-            kind: Kind::Count { min: 0, max: 1_000_000_000 },
-            default: "0",
-            help: "Send this many frames per second",
-            more: "0 sends as many as possible.",
-            why: "Time per packet is most exact where no packet is dropped.",
-            ..ROW
-        },
-        Setting {
-            name: "rings",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 64 },
-            default: "1",
-            help: "Set the number of rings of the interface",
-            why: "One reader empties all rings, so more rings show the cost of merging.",
-            ..ROW
-        },
-        Setting {
-            name: "ring",
-            value_name: "BYTES",
-            kind: Kind::Bytes { min: 256 << 10, max: 1 << 31 },
-            default: "64MiB",
-            help: "Set the size of one ring",
-            why: "A small ring shows the counters of a full ring.",
-            ..ROW
-        },
-        Setting {
-            name: "xdp",
-            help: "Also measure the source with AF_XDP (feature xdp)",
-            why: "AF_XDP bypasses the network stack of the kernel.",
-            ..SWITCH
-        },
-        Setting {
-            name: "rounds",
-            value_name: "N",
-            kind: Kind::Count { min: 1, max: 1_000 },
-            default: "3",
-            help: "Set the number of rounds",
-            more: "Each stage runs once per round.",
-            why: "Interleaving spreads a disturbance over all stages.",
-            ..ROW
-        },
-        Setting {
-            name: "measured-ms",
-            value_name: "MILLISECONDS",
-            kind: Kind::Count { min: 10, max: 600_000 },
-            default: "2000",
-            help: "Send frames for this long per round",
-            why: "The kernel accounts run time with a resolution of a few milliseconds.",
-            ..ROW
-        },
-    ],
+    settings: BenchLive::ROWS,
 };
+
+settings! {
+    /// All settings of `larder-lab bench live`.
+    pub struct BenchLive {
+        pub format: &'static str = OUTPUT.choice(&["table", "markdown", "json"]).default("table")
+            .help("Choose the format of the results")
+            .more("table is for a terminal, markdown for a page. json prints one object per stage and size.")
+            .why("Rows of all formats are medians."),
+        pub sizes: Text = RUN.word().default("60,1500")
+            .value("LIST")
+            .help("Send frames of these sizes, 60 to 1514 bytes")
+            .more("Each size is measured by itself.")
+            .why("The shortest frames cost most per byte, the longest most per frame."),
+        pub stages: List = RUN.list().default("none")
+            .help("Measure these stages")
+            .more("Stages are walk, source, decode, annotate and store. none measures all.")
+            .why("One stage for a minute shows more about the disk than all stages for seconds."),
+        pub flows: usize = RUN.count(1, 1_000_000).default("1000")
+            .help("Set the number of flows")
+            .more("One frame in 500 is a DNS response of 100 bytes.")
+            .why("Rings distribute traffic by flow."),
+        pub rate: u64 = RUN.count(0, 1_000_000_000).default("0")
+            .help("Send this many frames per second")
+            .more("0 sends as many as possible.")
+            .why("Time per packet is most exact where no packet is dropped."),
+        pub rings: usize = RUN.count(1, 64).default("1")
+            .help("Set the number of rings of the interface")
+            .why("One reader empties all rings, so more rings show the cost of merging."),
+        pub ring: u64 = RUN.bytes(256 << 10, 1 << 31).default("64MiB")
+            .help("Set the size of one ring")
+            .why("A small ring shows the counters of a full ring."),
+        pub xdp: bool = RUN.switch()
+            .help("Also measure the source with AF_XDP (feature xdp)")
+            .why("AF_XDP bypasses the network stack of the kernel."),
+        pub rounds: usize = RUN.count(1, 1_000).default("3")
+            .help("Set the number of rounds")
+            .more("Each stage runs once per round.")
+            .why("Interleaving spreads a disturbance over all stages."),
+        pub measured_ms: u64 = RUN.count(10, 600_000).default("2000")
+            .value("MILLISECONDS")
+            .help("Send frames for this long per round")
+            .why("The kernel accounts run time with a resolution of a few milliseconds."),
+    }
+}

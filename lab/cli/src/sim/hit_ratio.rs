@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use larder_settings::amounts::scaled;
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::nearest;
+use larder_settings::row::Text;
 use larder_settings::signals::ask_on_signals;
 use larder_settings::terminal::Bar;
 use larder_settings::terminal::{print, say};
@@ -24,28 +24,29 @@ use larder_sim::replay::By;
 use larder_sim::report::{self, Named, grouped};
 use larder_sim::trace::{Format, Spec};
 
-use super::{ended, fills, items_by};
+use super::{ended, fills};
+use crate::settings::sim::HitRatio;
 
 /// Every policy that has a name.
 const ALL: &str = "all";
 
 /// Runs the command.
-pub fn sim_hit_ratio(settings: &Resolved) -> Outcome {
+pub fn sim_hit_ratio(settings: &HitRatio) -> Outcome {
     let plan = plan(settings)?;
-    let format: Format = settings.choice("trace-format").parse().map_err(usage)?;
-    let seed = settings.number_or_default("seed");
-    let traces = traces(settings)?;
+    let format: Format = settings.trace_format.parse().map_err(usage)?;
+    let seed = settings.seed;
+    let traces: Vec<_> = settings.trace.iter().map(|path| trace(path)).collect::<Result<_, _>>()?;
     for (_, spec) in &traces {
         // A pipe can be opened once only.
         if *spec != Spec::File(PathBuf::from("-")) {
             spec.open(format, seed).map_err(usage)?;
         }
     }
-    let directory = settings.path("output");
-    if let Some(directory) = &directory {
+    let directory = settings.output.as_ref();
+    if let Some(directory) = directory {
         std::fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
     }
-    let quiet = settings.switch("quiet");
+    let quiet = settings.quiet;
     let (watch, bar) = watched(quiet)?;
     let (mut all, mut code) = (Vec::new(), exit::DONE);
     for (name, spec) in &traces {
@@ -66,11 +67,11 @@ pub fn sim_hit_ratio(settings: &Resolved) -> Outcome {
         }
     }
     drop(bar);
-    if let Some(directory) = &directory {
+    if let Some(directory) = directory {
         write_all(directory, &all, plan.rules.by)?;
     }
     if !all.is_empty() {
-        print(&match settings.choice("format") {
+        print(&match settings.format {
             "csv" => report::csv(&all),
             "json" => report::json(&all),
             _ => report::table(&all),
@@ -96,30 +97,30 @@ pub fn watched(quiet: bool) -> Result<(Arc<Watch>, Bar), Failure> {
 }
 
 /// What the settings ask for.
-fn plan(settings: &Resolved) -> Result<Plan, Failure> {
-    let contestants = contestants(settings)?;
-    let by = if settings.choice("by") == "bytes" { By::Bytes } else { By::Entries };
-    let capacities = items_by(settings, "capacity", |text| capacity("--capacity", text, by))?;
+fn plan(settings: &HitRatio) -> Result<Plan, Failure> {
+    let contestants = contestants(&settings.policy)?;
+    let by = if settings.by == "bytes" { By::Bytes } else { By::Entries };
+    let capacities = settings.capacity.items_by(|text| capacity("--capacity", text, by))?;
     let mut plan = Plan::new(contestants, capacities);
     plan.rules.by = by;
-    plan.rules.fill = fills(settings)?;
-    if let Some(text) = settings.word("sample") {
+    plan.rules.fill = fills(settings.fill, settings.no_fill)?;
+    if let Some(text) = &settings.sample {
         let wrong = |why| Failure::usage(format!("--sample {text}: {why}"));
         plan.sampling = text.parse().map_err(wrong)?;
     }
-    plan.seed = settings.number_or_default("seed");
-    plan.cores = settings.cores("cores");
+    plan.seed = settings.seed;
+    plan.cores = settings.cores;
     Ok(plan)
 }
 
 /// The policies asked for, each once.
-pub fn contestants(settings: &Resolved) -> Result<Vec<Contestant>, Failure> {
+pub fn contestants(policies: &Text) -> Result<Vec<Contestant>, Failure> {
     let named = |name: &str| match name {
         ALL => Ok(Contestant::all()),
         _ => Ok(vec![name.parse().map_err(|_| unknown_policy(name))?]),
     };
     let mut contestants: Vec<Contestant> = Vec::new();
-    for contestant in items_by(settings, "policy", named)?.into_iter().flatten() {
+    for contestant in policies.items_by(named)?.into_iter().flatten() {
         if !contestants.iter().any(|before| before.name() == contestant.name()) {
             contestants.push(contestant);
         }
@@ -158,17 +159,13 @@ pub fn capacity(flag: &str, text: &str, by: By) -> Result<Capacity, Failure> {
     }
 }
 
-/// What was written, and what it names.
-pub fn traces(settings: &Resolved) -> Result<Vec<(String, Spec)>, Failure> {
-    let mut traces = Vec::new();
-    for path in settings.paths("trace") {
-        let spec = match path.to_str() {
-            Some(text) => Spec::parse(text).map_err(usage)?,
-            None => Spec::File(path.clone()),
-        };
-        traces.push((path.display().to_string(), spec));
-    }
-    Ok(traces)
+/// A trace by its name or path, with the text that names it in messages.
+pub fn trace(path: &Path) -> Result<(String, Spec), Failure> {
+    let spec = match path.to_str() {
+        Some(text) => Spec::parse(text).map_err(usage)?,
+        None => Spec::File(path.to_owned()),
+    };
+    Ok((path.display().to_string(), spec))
 }
 
 /// Something that makes no sense as it was given, and says so itself.
@@ -305,7 +302,8 @@ mod tests {
     fn policies_are_listed_once() {
         let contestants = |text: &str| {
             let line = ["larder", "sim", "hit-ratio", "--trace", "x", "--policy", text];
-            contestants(&PROGRAM.asked(line).unwrap().settings_with("").unwrap())
+            let settings = PROGRAM.asked(line).unwrap().settings_with("").unwrap();
+            contestants(&settings.read::<HitRatio>().policy)
         };
         let read = |text: &str| -> Vec<String> {
             contestants(text).unwrap().iter().map(|one| one.name().to_owned()).collect()

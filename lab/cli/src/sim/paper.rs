@@ -5,31 +5,29 @@ use std::fs;
 use larder_bench::paper::{self as bench, Size};
 use larder_bench::sample::Median;
 use larder_settings::exit::{self, Failure, Outcome};
-use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 use larder_sim::lengths::names::Names;
 use larder_sim::paper::{self, Measured, Mode, Settings, Timed, TimedMode};
 
+use super::ended;
 use super::hit_ratio::usage;
-use super::{ended, threads};
+use crate::settings::sim::Paper;
 
 /// Names made up where no list is given.
 const NAMES_MADE_UP: u32 = 100_000;
 
 /// Runs the command.
-pub fn sim_paper(settings: &Resolved) -> Outcome {
-    let folder = settings.path("output").unwrap_or_default();
+pub fn sim_paper(settings: &Paper) -> Outcome {
+    let Paper { output: folder, names: list, quick, no_engine, seed, threads } = settings;
+    let (is_quick, seed) = (*quick, *seed);
     let failed = |error: std::io::Error| {
         let next = "name a directory that can be written to";
         Failure::file(folder.display(), &error, next)
     };
-    fs::create_dir_all(&folder).map_err(failed)?;
-    let seed = settings.number_or_default("seed");
-    let is_quick = settings.switch("quick");
+    fs::create_dir_all(folder).map_err(failed)?;
     let size = if is_quick { Settings::quick(seed) } else { Settings::full(seed) };
-    let size = Settings { threads: threads(settings), ..size };
-    let list = settings.path("names");
-    let (names, names_are, code) = match &list {
+    let size = Settings { threads: *threads, ..size };
+    let (names, names_are, code) = match list {
         Some(path) => {
             let (names, damage) = Names::read(path).map_err(usage)?;
             let name = path.display().to_string();
@@ -44,7 +42,7 @@ pub fn sim_paper(settings: &Resolved) -> Outcome {
             (Names::made_up(count, seed), names_are, exit::DONE)
         }
     };
-    let measured = match settings.switch("no-engine") {
+    let measured = match no_engine {
         true => None,
         false => Some(measure(is_quick).map_err(|error| {
             Failure::usage(format!("{error}; free some memory, or pass --no-engine"))

@@ -1,7 +1,7 @@
 //! `larder-lab sim sync`: settings to simulations of caches that several cores share.
 
 use larder_settings::exit::{Failure, Outcome};
-use larder_settings::layers::Resolved;
+use larder_settings::row::Text;
 use larder_sim::hit_ratio::Capacity;
 use larder_sim::policy::Kind;
 use larder_sim::replay::By;
@@ -9,19 +9,20 @@ use larder_sim::sync::{Mode, Point, Settings, report, run, survey};
 use larder_sim::trace::{Format, Spec};
 
 use super::hit_ratio::{capacity, usage};
-use super::{Share, ended, fills, item, items, items_by, print_rows, say, threads};
+use super::{Share, ended, fills, print_rows, say};
+use crate::settings::sim::Sync;
 
 /// Runs the command.
-pub fn sim_sync(settings: &Resolved) -> Outcome {
-    let name = settings.word("trace").unwrap_or_default();
+pub fn sim_sync(settings: &Sync) -> Outcome {
+    let name = &*settings.trace;
     let spec = Spec::parse(name).map_err(usage)?;
-    let format: Format = settings.choice("trace-format").parse().map_err(usage)?;
-    let policies: Vec<Kind> = items(settings, "policy")?;
-    let modes: Vec<Mode> = match settings.word("mode") {
-        Some("all") => Mode::ALL.to_vec(),
-        _ => items(settings, "mode")?,
+    let format: Format = settings.trace_format.parse().map_err(usage)?;
+    let policies: Vec<Kind> = settings.policy.items()?;
+    let modes: Vec<Mode> = match &*settings.mode {
+        "all" => Mode::ALL.to_vec(),
+        _ => settings.mode.items()?,
     };
-    let capacities = items_by(settings, "capacity", capacity_or_fraction)?;
+    let capacities = settings.capacity.items_by(capacity_or_fraction)?;
     let common = common(settings)?;
 
     let needs_names = capacities.iter().any(|capacity| matches!(capacity, Capacity::Share(_)));
@@ -48,28 +49,28 @@ pub fn sim_sync(settings: &Resolved) -> Outcome {
         }
     }
     let mut source = spec.open(format, common.seed).map_err(usage)?;
-    let outcomes = run(&mut *source, &common, &points, threads(settings)).map_err(usage)?;
+    let outcomes = run(&mut *source, &common, &points, settings.threads).map_err(usage)?;
     if outcomes.iter().all(|outcome| outcome.requests == 0) {
         say("nothing counts: the trace has no requests, or --warm-up takes them all");
     }
     let rows = report::sheet(name, &common, &points, &outcomes);
-    print_rows(settings, &rows, &report::short(&points, &outcomes))?;
+    print_rows(settings.format, &rows, &report::short(&points, &outcomes))?;
     Ok(ended(&source.damage(), name))
 }
 
 /// What all simulations have in common.
-fn common(settings: &Resolved) -> Result<Settings, Failure> {
-    let share = |row| item(settings, row).map(|Share(share)| share);
+fn common(settings: &Sync) -> Result<Settings, Failure> {
+    let share = |text: &Text| text.item().map(|Share(share)| share);
     Ok(Settings {
-        cores: settings.number_or_default("cores") as u32,
-        period: settings.number_or_default("period"),
-        spread: settings.choice("spread").parse().map_err(usage)?,
-        report_share: share("reports")?,
-        fills: fills(settings)?,
-        set_share: share("sets")?,
-        falls_through: settings.switch("fall-through"),
-        warm_up: settings.number_or_default("warm-up"),
-        seed: settings.number_or_default("seed"),
+        cores: settings.cores,
+        period: settings.period,
+        spread: settings.spread.parse().map_err(usage)?,
+        report_share: share(&settings.reports)?,
+        fills: fills(settings.fill, settings.no_fill)?,
+        set_share: share(&settings.sets)?,
+        falls_through: settings.fall_through,
+        warm_up: settings.warm_up,
+        seed: settings.seed,
     })
 }
 

@@ -1,0 +1,623 @@
+//! Typed rows: a row of the table declares the field that it fills.
+//!
+//! [`settings!`](crate::settings) makes a struct of rows. The name of a field is the name of its
+//! setting (with `-` for `_`), and the type of a field has to be that of its row: code that misspells
+//! a setting, or reads it as another kind, does not compile.
+//!
+//! ```
+//! use larder_settings::row::List;
+//! use larder_settings::settings;
+//! use larder_settings::table::Setting;
+//!
+//! const LIMIT: Setting = Setting::lasting("Limits");
+//!
+//! settings! {
+//!     pub struct Server {
+//!         pub listen: List = LIMIT.list().many().default("127.0.0.1:53").help("Listen here"),
+//!         pub udp_size: u16 = LIMIT.count(512, 4_096).default("1232").help("Limit UDP responses"),
+//!         pub log: Option<std::path::PathBuf> = LIMIT.word().none("none").help("Write a log"),
+//!     }
+//! }
+//! ```
+//!
+//! | row | field |
+//! |---|---|
+//! | `switch()` | `bool` |
+//! | `count(min, max)`, `bytes(..)`, `seconds(..)`, `seed()` | an unsigned integer that holds the maximum |
+//! | `cores()` | `usize`: the number of threads, also for `all` |
+//! | `choice(words)` | `&'static str`, one of the words |
+//! | `path()`, `endpoint()` | `PathBuf`; the pipe of an endpoint is `-` |
+//! | `word()`, `set(..)` | [`Text`], or `PathBuf` |
+//! | `list()` | [`List`] |
+//! | `space()`, `time(..)` | [`Space`], `i64` in ns since 1970 |
+//!
+//! A row is an `Option` until it gets a `default` or is `required`. With `none(word)` it stays one,
+//! and `word` stands for `None`. A row of paths or words that is `many` fills a `Vec`.
+
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::exit::Failure;
+use crate::layers::Layer;
+use crate::table::{Reach, Setting};
+use crate::value::{Kind, Space, Value, cores};
+
+/// A row whose values have the type `T`.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<T> {
+    setting: Setting,
+    value: PhantomData<fn() -> T>,
+}
+
+/// Kinds of rows. Each begins with a [`Setting`] that has what several rows share.
+impl Setting {
+    /// What settings of one run share, under this heading in help.
+    pub const fn run(group: &'static str) -> Setting {
+        Setting { group, ..crate::table::ROW }
+    }
+
+    /// What settings share that a file and the environment may set.
+    pub const fn lasting(group: &'static str) -> Setting {
+        Setting { reach: Reach::Lasting, ..Setting::run(group) }
+    }
+
+    /// The same settings as ones that a reload changes while a server runs.
+    pub const fn live(self) -> Setting {
+        Setting { is_live: true, ..self }
+    }
+
+    const fn row<T>(self, kind: Kind, value_name: &'static str) -> Row<T> {
+        Row { setting: Setting { kind, value_name, ..self }, value: PhantomData }
+    }
+
+    /// Off unless it is set.
+    pub const fn switch(self) -> Row<bool> {
+        self.row::<bool>(Kind::Switch, "").with_default("false")
+    }
+
+    /// A size in bytes.
+    pub const fn bytes<N: Number>(self, min: u64, max: u64) -> Row<Option<N>> {
+        assert!(max <= N::MAX);
+        self.row(Kind::Bytes { min, max }, "BYTES")
+    }
+
+    /// A plain number.
+    pub const fn count<N: Number>(self, min: u64, max: u64) -> Row<Option<N>> {
+        assert!(max <= N::MAX);
+        self.row(Kind::Count { min, max }, "N")
+    }
+
+    /// A time in whole seconds.
+    pub const fn seconds<N: Number>(self, min: u64, max: u64) -> Row<Option<N>> {
+        assert!(max <= N::MAX);
+        self.row(Kind::Seconds { min, max }, "SECONDS")
+    }
+
+    /// A number of threads.
+    pub const fn cores(self) -> Row<Option<usize>> {
+        self.row(Kind::Cores, "N")
+    }
+
+    /// Any 64-bit number.
+    pub const fn seed(self) -> Row<Option<u64>> {
+        self.row(Kind::Seed, "N")
+    }
+
+    /// One of a few words.
+    pub const fn choice(self, words: &'static [&'static str]) -> Row<Option<&'static str>> {
+        self.row(Kind::Choice(words), "FORMAT")
+    }
+
+    /// `all`, or some of a few words, each of which is called `item`.
+    pub const fn set(
+        self,
+        words: &'static [&'static str],
+        item: &'static str,
+    ) -> Row<Option<Text>> {
+        self.row(Kind::Set { words, item }, "LIST")
+    }
+
+    /// A path.
+    pub const fn path(self) -> Row<Option<PathBuf>> {
+        self.row(Kind::Path, "FILE")
+    }
+
+    /// A path, or `-` for a pipe.
+    pub const fn endpoint(self) -> Row<Option<PathBuf>> {
+        self.row(Kind::Endpoint, "FILE")
+    }
+
+    /// Any word: a text, or the path of a file for which a word may stand.
+    pub const fn word<W: Word>(self) -> Row<Option<W>> {
+        self.row(Kind::Word, "VALUE")
+    }
+
+    /// Words with commas between; empty without a value, and for `none`.
+    pub const fn list(self) -> Row<List> {
+        self.row(Kind::List, "LIST")
+    }
+
+    /// Space of a disk.
+    pub const fn space(self) -> Row<Option<Space>> {
+        self.row(Kind::Space, "BYTES|PERCENT")
+    }
+
+    /// A point in time; `read` reads its absolute forms, as ns since 1970.
+    pub const fn time(self, read: fn(&[u8]) -> Option<i64>) -> Row<Option<i64>> {
+        self.row(Kind::Time(read), "TIME")
+    }
+}
+
+impl<T> Row<T> {
+    const fn of(setting: Setting) -> Row<T> {
+        Row { setting, value: PhantomData }
+    }
+
+    const fn with_default<U>(self, default: &'static str) -> Row<U> {
+        Row::of(Setting { default, ..self.setting })
+    }
+
+    /// What help calls the value.
+    pub const fn value(self, value_name: &'static str) -> Row<T> {
+        Row::of(Setting { value_name, ..self.setting })
+    }
+
+    /// The short flag.
+    pub const fn letter(self, letter: char) -> Row<T> {
+        Row::of(Setting { letter: Some(letter), ..self.setting })
+    }
+
+    /// A bare argument instead of a flag.
+    pub const fn positional(self) -> Row<T> {
+        Row::of(Setting { positional: true, ..self.setting })
+    }
+
+    /// What it does: an imperative of at most 60 characters, for `-h`.
+    pub const fn help(self, help: &'static str) -> Row<T> {
+        Row::of(Setting { help, ..self.setting })
+    }
+
+    /// The rest of the meaning, in sentences, for `--help`.
+    pub const fn more(self, more: &'static str) -> Row<T> {
+        Row::of(Setting { more, ..self.setting })
+    }
+
+    /// Why the default is what it is, or when to change it, in sentences.
+    pub const fn why(self, why: &'static str) -> Row<T> {
+        Row::of(Setting { why, ..self.setting })
+    }
+
+    /// The heading in help, for a row that several commands share.
+    pub const fn group(self, group: &'static str) -> Row<T> {
+        Row::of(Setting { group, ..self.setting })
+    }
+
+    /// A setting of one run, among settings that last.
+    pub const fn of_one_run(self) -> Row<T> {
+        Row::of(Setting { reach: Reach::Run, ..self.setting })
+    }
+
+    /// A reload changes it while the server runs.
+    pub const fn live(self) -> Row<T> {
+        Row::of(Setting { is_live: true, ..self.setting })
+    }
+
+    /// Only a restart changes it, among settings that a reload changes.
+    pub const fn needs_restart(self) -> Row<T> {
+        Row::of(Setting { is_live: false, ..self.setting })
+    }
+
+    /// The row with the name of its field; for the macro.
+    #[doc(hidden)]
+    pub const fn named(self, name: &'static str) -> Setting {
+        Setting { name, ..self.setting }
+    }
+
+    /// The field also has whether the value is the default.
+    pub const fn with_source(self) -> Row<Sourced<T>> {
+        Row::of(self.setting)
+    }
+}
+
+impl<T> Row<Option<T>> {
+    /// The value without one of another layer.
+    pub const fn default(self, default: &'static str) -> Row<T> {
+        self.with_default(default)
+    }
+
+    /// A command without it is a usage error.
+    pub const fn required(self) -> Row<T> {
+        Row::of(Setting { required: true, ..self.setting })
+    }
+
+    /// `word` is the default and stands for no value.
+    pub const fn none(self, word: &'static str) -> Row<Option<T>> {
+        self.with_default(word)
+    }
+
+    /// It may be given several times, with several values each.
+    pub const fn many(self) -> Row<Vec<T>> {
+        Row::of(Setting { many: true, ..self.setting })
+    }
+}
+
+impl<T> Row<Vec<T>> {
+    /// A command without it is a usage error.
+    pub const fn required(self) -> Row<Vec<T>> {
+        Row::of(Setting { required: true, ..self.setting })
+    }
+}
+
+impl Row<List> {
+    /// The value without one of another layer.
+    pub const fn default(self, default: &'static str) -> Row<List> {
+        self.with_default(default)
+    }
+
+    /// It may be given several times, with several values each.
+    pub const fn many(self) -> Row<List> {
+        Row::of(Setting { many: true, ..self.setting })
+    }
+}
+
+impl Row<bool> {
+    /// On unless it is set to `false`.
+    pub const fn on(self) -> Row<bool> {
+        self.with_default("true")
+    }
+}
+
+impl Row<&'static str> {
+    /// The word that the bare flag stands for.
+    pub const fn bare(self, bare: &'static str) -> Row<&'static str> {
+        Row::of(Setting { bare, ..self.setting })
+    }
+}
+
+/// What a row can fill.
+pub trait Field: Sized {
+    /// The field of a row that has these values, from this layer.
+    fn read(setting: &'static Setting, values: &[Value], layer: &Layer) -> Self;
+}
+
+/// What one value of a row can fill.
+pub trait Single: Sized {
+    /// `None` for a value of another kind, which rows of this type do not have.
+    fn of(setting: &'static Setting, value: &Value) -> Option<Self>;
+}
+
+/// Unsigned integers that rows of numbers fill.
+pub trait Number: Single {
+    /// The most that a row of this type may allow.
+    const MAX: u64;
+}
+
+/// What rows of words fill.
+pub trait Word: Single {}
+
+impl<T: Single> Field for T {
+    fn read(setting: &'static Setting, values: &[Value], _: &Layer) -> T {
+        let value = values.first().and_then(|value| T::of(setting, value));
+        value.expect("a row that is no Option has a default or is required")
+    }
+}
+
+impl<T: Single> Field for Option<T> {
+    fn read(setting: &'static Setting, values: &[Value], _: &Layer) -> Option<T> {
+        let stands_for_none =
+            |value: &&Value| matches!(value, Value::Word(word) if word == setting.default);
+        T::of(setting, values.first().filter(|value| !stands_for_none(value))?)
+    }
+}
+
+impl<T: Single> Field for Vec<T> {
+    fn read(setting: &'static Setting, values: &[Value], _: &Layer) -> Vec<T> {
+        values.iter().filter_map(|value| T::of(setting, value)).collect()
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty, $max:expr;)*) => {$(
+        impl Single for $type {
+            fn of(setting: &'static Setting, value: &Value) -> Option<$type> {
+                match (setting.kind, value) {
+                    (Kind::Cores, Value::Number(number)) => cores(*number).try_into().ok(),
+                    (_, Value::Number(number)) => Some((*number).try_into().unwrap_or(<$type>::MAX)),
+                    _ => None,
+                }
+            }
+        }
+
+        impl Number for $type {
+            const MAX: u64 = $max;
+        }
+    )*};
+}
+
+// A length that is more than a small machine can address is as good as its most.
+numbers! {
+    u8, u8::MAX as u64;
+    u16, u16::MAX as u64;
+    u32, u32::MAX as u64;
+    u64, u64::MAX;
+    usize, u64::MAX;
+}
+
+impl Single for bool {
+    fn of(_: &'static Setting, value: &Value) -> Option<bool> {
+        match value {
+            Value::Switch(is_on) => Some(*is_on),
+            _ => None,
+        }
+    }
+}
+
+impl Single for &'static str {
+    fn of(_: &'static Setting, value: &Value) -> Option<&'static str> {
+        match value {
+            Value::Choice(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+impl Single for PathBuf {
+    fn of(_: &'static Setting, value: &Value) -> Option<PathBuf> {
+        match value {
+            Value::Path(path) => Some(path.clone()),
+            Value::Word(word) => Some(word.into()),
+            _ => None,
+        }
+    }
+}
+
+impl Single for Text {
+    fn of(setting: &'static Setting, value: &Value) -> Option<Text> {
+        match value {
+            Value::Word(text) => Some(Text { setting, text: text.clone() }),
+            _ => None,
+        }
+    }
+}
+
+impl Single for Space {
+    fn of(_: &'static Setting, value: &Value) -> Option<Space> {
+        match value {
+            Value::Space(space) => Some(*space),
+            _ => None,
+        }
+    }
+}
+
+impl Single for i64 {
+    fn of(_: &'static Setting, value: &Value) -> Option<i64> {
+        match value {
+            Value::Time(ns, _) => Some(*ns),
+            _ => None,
+        }
+    }
+}
+
+impl Word for PathBuf {}
+impl Word for Text {}
+
+/// A value, and whether a flag, the environment or the file has set it.
+#[derive(Clone, Debug)]
+pub struct Sourced<T> {
+    setting: &'static Setting,
+    value: T,
+    is_given: bool,
+}
+
+impl<T> Sourced<T> {
+    /// The name of the setting if its value is not the default.
+    pub fn given(&self) -> Option<&'static str> {
+        self.is_given.then_some(self.setting.name)
+    }
+}
+
+impl<T> Deref for Sourced<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Field> Field for Sourced<T> {
+    fn read(setting: &'static Setting, values: &[Value], layer: &Layer) -> Sourced<T> {
+        let is_given = *layer != Layer::Default;
+        Sourced { setting, value: T::read(setting, values, layer), is_given }
+    }
+}
+
+/// A word, with the setting that has it.
+#[derive(Clone)]
+pub struct Text {
+    setting: &'static Setting,
+    text: String,
+}
+
+impl Text {
+    /// The word as a value of another type. An error names the setting.
+    pub fn item<T: FromStr<Err: Display>>(&self) -> Result<T, Failure> {
+        self.parse_part(&self.text)
+    }
+
+    /// The items of a list with commas; at least one.
+    pub fn items<T: FromStr<Err: Display>>(&self) -> Result<Vec<T>, Failure> {
+        self.items_by(|word| self.parse_part(word))
+    }
+
+    /// The same, where `read` knows what a word means.
+    pub fn items_by<T>(
+        &self,
+        read: impl Fn(&str) -> Result<T, Failure>,
+    ) -> Result<Vec<T>, Failure> {
+        let words = self.text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let items: Vec<T> = words.map(read).collect::<Result<_, Failure>>()?;
+        if items.is_empty() {
+            let example = self.setting.default;
+            return Err(self.wrong(format!("the list is empty; for example {example}")));
+        }
+        Ok(items)
+    }
+
+    fn parse_part<T: FromStr<Err: Display>>(&self, word: &str) -> Result<T, Failure> {
+        word.parse().map_err(|error| self.wrong(error))
+    }
+
+    fn wrong(&self, what: impl Display) -> Failure {
+        Failure::usage(format!("--{}: {what}", self.setting.name))
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+/// Words of a list, in the order written.
+#[derive(Clone, Debug)]
+pub struct List {
+    setting: &'static Setting,
+    words: Vec<String>,
+}
+
+impl List {
+    /// The name of the setting, for errors.
+    pub fn name(&self) -> &'static str {
+        self.setting.name
+    }
+}
+
+impl Deref for List {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.words
+    }
+}
+
+impl Field for List {
+    fn read(setting: &'static Setting, values: &[Value], _: &Layer) -> List {
+        let words = values.iter().flat_map(|value| match value {
+            Value::Word(text) => text.split(','),
+            _ => "".split(','),
+        });
+        let words = words.map(str::trim).filter(|word| !word.is_empty() && *word != "none");
+        List { setting, words: words.map(str::to_owned).collect() }
+    }
+}
+
+/// Rows and the values that they fill: of a command, or a part of it. [`settings!`](crate::settings)
+/// implements it.
+pub trait Settings: Sized {
+    /// The rows in the order of help.
+    const ROWS: &'static [Setting];
+
+    /// Takes as many values as there are rows.
+    fn fill(values: &mut Values<'_>) -> Self;
+}
+
+/// Values of a command, row by row.
+pub struct Values<'a> {
+    rows: std::slice::Iter<'static, Setting>,
+    values: std::slice::Iter<'a, (Vec<Value>, Layer)>,
+}
+
+impl<'a> Values<'a> {
+    /// Of these rows.
+    pub(crate) fn new(rows: &'static [Setting], values: &'a [(Vec<Value>, Layer)]) -> Values<'a> {
+        Values { rows: rows.iter(), values: values.iter() }
+    }
+
+    /// The value of the next row; for the macro.
+    #[doc(hidden)]
+    pub fn take<T: Field>(&mut self) -> T {
+        let (setting, (values, layer)) =
+            self.rows.by_ref().zip(&mut self.values).next().expect("as many values as rows");
+        T::read(setting, values, layer)
+    }
+}
+
+/// The name of a setting in bytes: that of its field with `-` for `_`. For the macro.
+#[doc(hidden)]
+pub const fn dashed<const N: usize>(field: &str) -> [u8; N] {
+    let mut name = [0; N];
+    let mut at = 0;
+    while at < N {
+        let byte = field.as_bytes()[at];
+        name[at] = if byte == b'_' { b'-' } else { byte };
+        at += 1;
+    }
+    name
+}
+
+/// Makes a struct of typed rows, or of structs of rows (see [`row`](crate::row)).
+#[macro_export]
+macro_rules! settings {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$of_field:meta])* $of:vis $field:ident: $type:ty = $row:expr,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        $vis struct $name {
+            $($(#[$of_field])* $of $field: $type,)*
+        }
+
+        impl $crate::row::Settings for $name {
+            const ROWS: &'static [$crate::table::Setting] = &[$({
+                const ROW: $crate::row::Row<$type> = $row;
+                const FIELD: &str = stringify!($field);
+                const NAME: [u8; FIELD.len()] = $crate::row::dashed(FIELD);
+                match std::str::from_utf8(&NAME) {
+                    Ok(name) => ROW.named(name),
+                    Err(_) => panic!("the name of a field is UTF-8"),
+                }
+            },)*];
+
+            fn fill(values: &mut $crate::row::Values<'_>) -> $name {
+                $name { $($field: values.take(),)* }
+            }
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($of:vis $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        $vis struct $name {
+            $($of $field: $type,)*
+        }
+
+        impl $crate::row::Settings for $name {
+            const ROWS: &'static [$crate::table::Setting] = {
+                const PARTS: &[&[$crate::table::Setting]] =
+                    &[$(<$type as $crate::row::Settings>::ROWS,)*];
+                const ROWS: usize = $crate::table::count(PARTS);
+                &$crate::table::joined::<ROWS>(PARTS)
+            };
+
+            fn fill(values: &mut $crate::row::Values<'_>) -> $name {
+                $name { $($field: $crate::row::Settings::fill(values),)* }
+            }
+        }
+    };
+}
