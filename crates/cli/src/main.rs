@@ -1,5 +1,5 @@
-//! `larder`: flags, configuration, signals, wiring. Almost no logic. `larder_settings` makes of
-//! the table of settings what is made of it.
+//! `larder`: flags, configuration, signals, wiring. Almost no logic. `larder_settings` makes flags, help
+//! and reference from the table of settings.
 //!
 //! | module | duty |
 //! |---|---|
@@ -9,8 +9,9 @@
 //! | [`dns`] | settings to a server of `larder_dns` |
 //! | [`http`] | settings to a server of `larder_http` |
 //! | [`demo`] | annotate on the capture inside the program, explained |
-//! | [`mod@ctl`] | what operators ask of a running `larder dns` |
-//! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
+//! | [`mod@ctl`] | requests to the control socket of a running server |
+//! | [`find`], [`top`] | the packet store searched; a live view of `larder annotate` |
+//! | [`progress`], [`summary`], [`signals`] | output of a run, and how it is stopped |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -71,7 +72,7 @@ fn run(asked: &Asked) -> Outcome {
         ["man"] => {
             let Man { output, markdown } = settings.read();
             if markdown {
-                return print(&show::guide(&PROGRAM));
+                return print(&show::markdown(&PROGRAM));
             }
             manual::write_manual(&PROGRAM, output.as_deref())
         }

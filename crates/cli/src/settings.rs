@@ -1,7 +1,7 @@
 //! The one table: every command, and one row a setting.
 //!
 //! Flags, help, man pages, completions, the configuration template, `show-config` and
-//! `docs/guide/settings.md` are all made from these rows; nothing else in the program names a
+//! `docs/reference` are all made from these rows; nothing else in the program names a
 //! default or a range. A new setting is a new row here, which is the field that the program reads.
 //!
 //! Invariants (each has a test)
@@ -64,18 +64,18 @@ First steps:
         ("sim", "larder-lab"),
     ],
     shown: Some((&annotate::ANNOTATE, "Flags of annotate")),
-    guide: "# Settings\n\n\
-        Generated from the table in `crates/cli/src/settings.rs`; a test keeps it so\n\
-        (`UPDATE_DOCS=1 cargo test -p larder-cli` rewrites it).\n\n\
+    reference: "# Settings\n\n\
+        These pages are generated from the table in `crates/cli/src/settings.rs`; a test keeps them so\n\
+        (`UPDATE_DOCS=1 cargo test -p larder-cli` rewrites them).\n\n\
         A setting with a variable can also stand in `larder.toml`, in the table of its command, with\n\
         `_` for `-`. In order of precedence: flag, environment variable, file, default.\n\
         `larder show-config` prints the source of each value. A reload applies changes of *Live*\n\
         settings; other changes need a restart.\n",
 };
 
-/// The page that is made of the table.
+/// The page of `docs/reference` that lists those of the commands.
 #[cfg(test)]
-const PAGE: &str = "docs/guide/settings.md";
+const PAGE: &str = "settings.md";
 
 #[cfg(test)]
 #[path = "../../settings/tests/common/table.rs"]

@@ -1,5 +1,5 @@
-//! What is made from the table: help, manual, completions, template, guide. Each is asked of the
-//! built program, as a packager would.
+//! Texts that are made from the table: help, manual, completions, template, reference. The tests run
+//! the built program, as a packager would.
 
 mod common;
 
@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use common::Scratch;
 
-/// Long flags of a command, by the guide's page: a line of the table names one.
-fn flags_of(guide: &str, command: &str) -> BTreeSet<String> {
-    let section = guide.split("\n## ").find(|part| part.starts_with(&format!("{command}\n")));
+/// Long flags of a command, by the reference: a line of the table names one.
+fn flags_of(reference: &str, command: &str) -> BTreeSet<String> {
+    let section = reference.split("\n## ").find(|part| part.starts_with(&format!("{command}\n")));
     let section = section.expect("the command has a section");
     let word = |line: &str| {
         let cell = line.split('`').nth(1)?;
@@ -20,14 +20,21 @@ fn flags_of(guide: &str, command: &str) -> BTreeSet<String> {
     section.lines().filter(|line| line.starts_with('|')).filter_map(word).collect()
 }
 
-/// The guide's page in the repository is what the program prints, byte for byte.
+/// Each setting of the reference in the repository is a line that the program prints, and no other.
 #[test]
-fn the_guide_in_the_repository_is_the_programs() {
+fn the_reference_in_the_repository_is_the_programs() {
     let run = Scratch::new().run("man --markdown");
     assert_eq!(run.code, Some(0));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/settings.md");
-    let page = std::fs::read_to_string(path).expect("the page exists");
-    assert!(run.out == page, "settings.md is stale; UPDATE_DOCS=1 cargo test -p larder-cli");
+    let rows = |text: &str| -> BTreeSet<String> {
+        text.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
+    };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
+    let mut pages = BTreeSet::new();
+    for command in run.out.lines().filter_map(|line| line.strip_prefix("## ")) {
+        let path = format!("{folder}/{}.md", command.replace(' ', "-"));
+        pages.extend(rows(&std::fs::read_to_string(path).expect("a page a command")));
+    }
+    assert!(rows(&run.out) == pages, "stale pages; UPDATE_DOCS=1 cargo test -p larder-cli");
 }
 
 /// Help, manual page and completions of `annotate` each cover every flag of the table, and the

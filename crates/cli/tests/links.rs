@@ -266,9 +266,8 @@ fn messages(line: &str) -> Vec<&str> {
 
 /// All flags that the pages of settings name.
 fn settings(root: &Path) -> BTreeSet<String> {
-    let pages = files(root, "docs/guide", ".md");
-    let pages = pages.iter().filter(|page| page.starts_with("docs/guide/settings"));
-    let text: String = pages.map(|page| read(root, page)).collect();
+    let text: String =
+        files(root, "docs/reference", ".md").iter().map(|page| read(root, page)).collect();
     let is_flag = |c: char| c == '-' || c.is_ascii_alphanumeric();
     let words = text.split(|c: char| !is_flag(c)).filter(|word| word.starts_with("--"));
     words.map(str::to_owned).collect()

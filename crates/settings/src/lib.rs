@@ -1,10 +1,9 @@
-//! From one table of settings to a program: flags, layers, help, manual, how it talks and how it
-//! ends.
+//! Makes a program of one table of settings: flags, layers, help, manual, messages and exit codes.
 //!
-//! A program writes its commands and settings as rows ([`table`]), calls [`table::Program::main`],
-//! and gets for each command the values of its rows ([`layers::Resolved`]), each from the first
-//! layer that speaks: flag, environment, file, default. Whatever is told of a setting is made from
-//! its row, so that flags, file, help, manual, template and guide cannot differ.
+//! A program writes its commands and settings as rows ([`table`], [`row`]), calls
+//! [`table::Program::main`], and gets the values of a command ([`layers::Resolved`]), each from the
+//! first layer that has one: flag, environment, file, default. All texts about a setting are made
+//! from its row, so that flags, file, help, manual, template and reference cannot differ.
 //!
 //! | module | duty |
 //! |---|---|
@@ -12,12 +11,12 @@
 //! | [`row`] | typed rows: a row declares the field that it fills |
 //! | [`value`] | text forms of values, parsed once |
 //! | [`args`] | the table as flags |
-//! | [`layers`] | flag, environment, file, default: which one wins |
+//! | [`layers`] | precedence: flag, environment, file, default |
 //! | [`program`] | a program from its command line to its end |
-//! | [`show`], [`manual`] | the table as `show-config`, template, guide; as man pages and completions |
-//! | [`exit`] | exit codes, and failures that say what to do next |
+//! | [`show`], [`manual`] | the table as `show-config`, template, reference; as man pages and completions |
+//! | [`exit`] | exit codes, and failures that state what to do next |
 //! | [`terminal`], [`amounts`] | what is printed; numbers as people read them |
-//! | [`signals`] | Ctrl-C asks a run to stop |
+//! | [`signals`] | Ctrl-C and SIGTERM stop a run |
 //! | [`nearest`] | the nearest name to a wrong one |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]

@@ -25,7 +25,7 @@ crate::settings! {
 /// A command with a row of most kinds.
 pub const ANNOTATE: Command = Command {
     path: &["annotate"],
-    about: "Put names beside addresses",
+    about: "Add names to addresses",
     long: "",
     settings: Annotate::ROWS,
 };
@@ -41,5 +41,5 @@ pub static PROGRAM: Program = Program {
     families: &[],
     moved: &[("bench", "other")],
     shown: None,
-    guide: "# Settings\n",
+    reference: "# Settings\n",
 };

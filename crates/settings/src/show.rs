@@ -1,14 +1,14 @@
-//! The table on paper: `show-config`, the configuration template, `docs/guide/settings.md`.
+//! The table on paper: `show-config`, the configuration template, the pages of `docs/reference`.
 //!
-//! All three are pure functions from the table to text; the guide's page is compared with
-//! [`guide`] by a test, so that it cannot go stale.
+//! All of them are pure functions from the table to text. A test compares the pages with
+//! [`reference`].
 
 use std::fmt::Write as _;
 
 use crate::exit::Failure;
 use crate::layers::{self, Environment, File, Layer};
 use crate::program::Asked;
-use crate::table::{Program, Reach, Setting};
+use crate::table::{Command, Program, Reach, Setting};
 use crate::value::{Kind, Value};
 
 /// Every lasting setting with its value and the layer that gave it, as a TOML file.
@@ -69,36 +69,71 @@ pub fn template(program: &Program) -> String {
     text
 }
 
-/// The guide's page of settings, in Markdown.
-pub fn guide(program: &Program) -> String {
-    let mut text = program.guide.to_owned();
+/// The settings of all commands, in Markdown.
+pub fn markdown(program: &Program) -> String {
+    let mut text = program.reference.to_owned();
     for command in program.commands {
-        let path = command.path.join(" ");
-        let _ = writeln!(text, "\n## {} {path}\n\n{}.", program.name, command.about);
-        text.push_str("\n| flag | value | unit | default | environment | description |\n");
-        text.push_str("|---|---|---|---|---|---|\n");
-        for setting in command.settings {
-            let variable = match setting.reach {
-                Reach::Lasting => format!("`{}`", command.variable(setting)),
-                Reach::Run => String::new(),
-            };
-            let default = match setting.default {
-                "" => String::new(),
-                text => format!("`{}`", setting.kind.shown(text)),
-            };
-            let cells = [
-                format!("`{}`", setting.usage()),
-                setting.kind.range(),
-                setting.kind.unit().to_owned(),
-                default,
-                variable,
-                description(setting),
-            ];
-            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-            let _ = writeln!(text, "| {} |", cells.join(" | "));
-        }
+        let title = title(program, command);
+        let _ = writeln!(text, "\n## {title}\n\n{}.\n", command.about);
+        table(&mut text, command, |_| true);
     }
     text
+}
+
+/// The reference, in Markdown: file names and texts of the page of each command, in which each
+/// heading of help has a table, and behind them of `index`, which lists these pages.
+pub fn reference(program: &Program, index: &str) -> Vec<(String, String)> {
+    let mut list = program.reference.to_owned();
+    list.push_str("\n| command | what it does |\n|---|---|\n");
+    let mut pages = Vec::new();
+    for command in program.commands {
+        let title = title(program, command);
+        let page = format!("{}.md", title.replace(' ', "-"));
+        let _ = writeln!(list, "| [{title}]({page}) | {} |", command.about);
+        let mut text =
+            format!("# {title}\n\n{}. [{index}]({index}) explains the columns.\n", command.about);
+        let mut groups: Vec<&str> = Vec::new();
+        for group in command.settings.iter().map(|setting| setting.group) {
+            if !groups.contains(&group) {
+                let _ = writeln!(text, "\n## {group}\n");
+                table(&mut text, command, |setting| setting.group == group);
+                groups.push(group);
+            }
+        }
+        pages.push((page, text));
+    }
+    pages.push((index.to_owned(), list));
+    pages
+}
+
+fn title(program: &Program, command: &Command) -> String {
+    format!("{} {}", program.name, command.path.join(" "))
+}
+
+/// A table of those settings of a command that `is_wanted`.
+fn table(text: &mut String, command: &Command, is_wanted: impl Fn(&Setting) -> bool) {
+    text.push_str("| flag | value | unit | default | environment | description |\n");
+    text.push_str("|---|---|---|---|---|---|\n");
+    for setting in command.settings.iter().filter(|setting| is_wanted(setting)) {
+        let variable = match setting.reach {
+            Reach::Lasting => format!("`{}`", command.variable(setting)),
+            Reach::Run => String::new(),
+        };
+        let default = match setting.default {
+            "" => String::new(),
+            text => format!("`{}`", setting.kind.shown(text)),
+        };
+        let cells = [
+            format!("`{}`", setting.usage()),
+            setting.kind.range(),
+            setting.kind.unit().to_owned(),
+            default,
+            variable,
+            description(setting),
+        ];
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
 }
 
 /// What a setting means, why, and whether a reload changes it.

@@ -1,8 +1,7 @@
 //! The table of a program: its commands, and one row a setting.
 //!
-//! Flags, help, man pages, completions, the configuration template, `show-config` and the guide's
-//! page of settings are all made from these rows; nothing else in a program names a default or a
-//! range.
+//! Flags, help, man pages, completions, the configuration template, `show-config` and the reference
+//! are all made from these rows; nothing else in a program names a default or a range.
 
 pub use crate::value::Kind;
 
@@ -101,7 +100,7 @@ impl Command {
     }
 }
 
-/// A program: its commands, and what its help says before them.
+/// A program: its commands, and the text of help before them.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// As it is called in a shell.
@@ -124,8 +123,8 @@ pub struct Program {
     /// The command whose lasting settings `show-config` takes as flags too, and their heading in
     /// its help.
     pub shown: Option<(&'static Command, &'static str)>,
-    /// What the guide's page of settings begins with.
-    pub guide: &'static str,
+    /// The beginning of the reference of settings.
+    pub reference: &'static str,
 }
 
 impl Program {

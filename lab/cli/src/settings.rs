@@ -43,16 +43,16 @@ First steps:
     ],
     shown: None,
     moved: &[],
-    guide: "# Settings of larder-lab\n\n\
-        Generated from the table in `lab/cli/src/settings.rs`; a test keeps it so\n\
-        (`UPDATE_DOCS=1 cargo test -p larder-lab` rewrites it).\n\n\
+    reference: "# Settings of larder-lab\n\n\
+        These pages are generated from the table in `lab/cli/src/settings.rs`; a test keeps them so\n\
+        (`UPDATE_DOCS=1 cargo test -p larder-lab` rewrites them).\n\n\
         `larder-lab` measures and simulates. `cargo build --release -p larder-lab` builds it.\n\
         All its settings apply to one run: they are flags only.\n",
 };
 
-/// The page that is made of the table.
+/// The page of `docs/reference` that lists those of the commands.
 #[cfg(test)]
-const PAGE: &str = "docs/guide/settings-lab.md";
+const PAGE: &str = "settings-lab.md";
 
 #[cfg(test)]
 #[path = "../../../crates/settings/tests/common/table.rs"]

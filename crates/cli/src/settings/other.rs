@@ -165,6 +165,6 @@ settings! {
             .why("Packages use /usr/share/man/man1."),
         pub markdown: bool = RUN.switch()
             .help("Print the table of all settings as Markdown instead")
-            .why("The guide's page of settings is this table."),
+            .why("The reference of the documentation is made from this table."),
     }
 }

@@ -1,6 +1,5 @@
 //! What holds for the table of every program: a module of the tests of each, which names it
-//! `PROGRAM`, and its page of settings
-//! `PAGE`.
+//! `PROGRAM`, and the page that lists the pages of its commands `PAGE`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -33,17 +32,20 @@ fn every_row_is_an_argument() {
     }
 }
 
-/// The guide's page of settings is what the table says; `UPDATE_DOCS=1` rewrites it.
+/// The pages of the reference are what the table says; `UPDATE_DOCS=1` rewrites them.
 #[test]
-fn the_guide_is_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
-    let text = show::guide(&PROGRAM);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &text).expect("the guide can be written");
-    }
-    let page = std::fs::read_to_string(&path).expect("the page exists");
+fn the_reference_is_the_table() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
     let package = env!("CARGO_PKG_NAME");
-    assert!(page == text, "{PAGE} is stale; run UPDATE_DOCS=1 cargo test -p {package}");
+    for (name, text) in show::reference(&PROGRAM, PAGE) {
+        let path = folder.join(&name);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &text).expect("the reference can be written");
+        }
+        let page = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(page == text, "{name} is stale; run UPDATE_DOCS=1 cargo test -p {package}");
+    }
+    let text = show::markdown(&PROGRAM);
     for command in PROGRAM.commands {
         assert!(command.settings.iter().all(|row| text.contains(&row.usage().replace('|', "\\|"))));
     }
@@ -159,7 +161,7 @@ fn faults(place: &str, text: &str, faults: &mut Vec<String>) {
 #[test]
 fn help_is_short_and_plain() {
     let mut found = Vec::new();
-    for text in [PROGRAM.about, PROGRAM.long_about, PROGRAM.guide] {
+    for text in [PROGRAM.about, PROGRAM.long_about, PROGRAM.reference] {
         faults(PROGRAM.name, text, &mut found);
     }
     PROGRAM.families.iter().for_each(|(name, about)| faults(name, about, &mut found));
