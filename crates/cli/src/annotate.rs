@@ -25,7 +25,7 @@ use crate::reloading::{Again, Reloading};
 use crate::settings::Annotate;
 use crate::{live, signals, summary};
 
-/// What SIGHUP leads to, beside logs that are opened again. A run cannot change any of its settings.
+/// Reads the settings after SIGHUP. A run cannot apply any change; the line names the changed settings.
 fn told_of_reload(reloading: &Reloading) -> String {
     match reloading.read() {
         Ok((_, changes)) => format!("settings reloaded: {changes}"),
@@ -52,7 +52,7 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     let bar_wanted = !quiet && !settings.output.no_progress && !log_on_terminal;
     let progress = Arc::new(Progress::default());
     live::join(options.access)?;
-    // Before there is any other thread: what is given up here nobody keeps.
+    // Before there is another thread: a thread that exists would keep its capabilities.
     let tap = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
     let reloading = Reloading::new(resolved, again);
     let reload = {
@@ -81,13 +81,13 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
         return Err(Failure::usage(why));
     }
     Ok(match input {
-        // That it was asked to end is how a capture ends.
+        // A capture ends when it is stopped.
         Some(_) => exit::DONE,
         None => exit_code(&summary, settings.output.strict),
     })
 }
 
-/// Opens the interfaces and gives up the rights to; says the plan.
+/// Opens the interfaces, drops the capabilities, and prints the plan.
 fn open(input: &live::Input, options: &Options, progress: &Progress) -> Result<Tap, Failure> {
     let tap = larder_annotate::live::open(input).map_err(failed)?;
     privileges::drop_capabilities().map_err(|error| {
@@ -108,7 +108,7 @@ pub fn exit_code(summary: &Summary, strict: bool) -> u8 {
     }
 }
 
-/// Why a run could not be done: quietly where its reader went away.
+/// Why a run failed; without a message if the reader of its output closed it.
 pub fn failed(error: larder_annotate::Error) -> Failure {
     match error {
         larder_annotate::Error::ClosedPipe => Failure::closed_pipe(),
@@ -127,7 +127,7 @@ pub fn format(word: &str) -> OutputFormat {
     }
 }
 
-// What the library adds keeps its default until the table has a row for it.
+// An option of the library without a row has its default.
 #[allow(clippy::needless_update)]
 fn options(settings: &Annotate) -> Result<Options, Failure> {
     let Annotate { input, output, names, limits, rotation, capture, store, operation } = settings;

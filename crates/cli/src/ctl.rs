@@ -1,11 +1,11 @@
-//! `larder ctl`: asks a running `larder dns` or `larder http`, and prints what it answers. Which of the two it is the server knows: it
-//! says what it cannot do.
+//! `larder ctl`: sends a request to the control socket of a running server, and prints the response. A server
+//! refuses a request that it does not support.
 //!
 //! ```text
 //! stats, version   a name and a value a line           --json: the object
 //! dump             an entry a line, in columns         --json: an object a line, which load takes
 //! load             entries from standard input
-//! the others       what was done, in a few words       --json: the object
+//! other actions    the result in a few words           --json: the object
 //! ```
 
 use std::io::{self, BufWriter, Write};
@@ -39,7 +39,7 @@ pub fn ctl(settings: &Ctl) -> Outcome {
     Ok(if is_partial { exit::DAMAGED } else { exit::DONE })
 }
 
-/// What is asked for, as a line of JSON; an argument too many or too few is a slip.
+/// The request as a line of JSON. A missing or superfluous argument is an error.
 fn line(action: &str, name: Option<&str>, is_soft: bool) -> Result<String, Failure> {
     let mut request = Fields::from_iter([("command".to_owned(), action.into())]);
     let (argument, must) = match action {
@@ -99,7 +99,7 @@ fn dump(
     Ok(exit::DONE)
 }
 
-/// An entry in columns: seconds left, flags, octets, code, class, type, name.
+/// An entry in columns: seconds left, flags, bytes, code, class, type, name.
 fn row(line: &[u8]) -> String {
     let entry: Value = serde_json::from_slice(line).unwrap_or_default();
     let word = |name| entry.get(name).and_then(Value::as_str).unwrap_or("?");
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(table(&fields), "a  b, c\nd  -\n");
     }
 
-    /// Every word of the table is a line, with a name where it needs one; a slip is told before anybody is asked.
+    /// Each action makes a request, with a name if it needs one; an error is reported before anything is sent.
     #[test]
     fn actions_are_lines() {
         for action in crate::settings::CTL_ACTIONS {

@@ -1,7 +1,7 @@
-//! `larder demo`: annotate on the capture inside the program, and what its names mean.
+//! `larder demo`: annotate the capture inside the program, and explain the names.
 //!
-//! The capture is a recording of real programs; the script that makes it again lies beside it in
-//! `crates/cli/demo/`. The log goes to standard output, the explanation to standard error.
+//! The capture is a recording of real programs; `crates/cli/demo/` has it, and the script that records it.
+//! The log is written to standard output, the explanation to standard error.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -36,20 +36,20 @@ pub fn demo(settings: &Demo) -> Outcome {
     Ok(exit_code(&summary, false))
 }
 
-/// Six lines for a newcomer: what the log above shows. The facts are those of the recording
-/// (its story opens `demo/record.sh`); a test compares them with the log.
+/// Six lines about the log above. The facts are those of the recording (`demo/record.sh` describes
+/// it); a test compares them with the log.
 fn explanation(summary: &Summary, seconds: f64) -> String {
     format!(
         "{} packets, {} flows, {:.2} s: {} of the destinations have a name.\n\
-         203.0.113.10 is one CDN address with four names. Two clients went to its port 5222, and each \
-         line has the name that this client asked for; the address alone says edge-7.cdn.example.\n\
-         git.code.example and mail.post.example never say who they are (SSH, IMAP): their names passed \
-         by in DNS, just before.\n\
-         198.51.100.67 says www.bank.example in TLS, but was looked up as cdn-update.example: marked \
-         conflict.\n\
-         198.51.100.66 port 4444 nobody looked up. For a hunter that is the product: larder annotate \
+         203.0.113.10 is one CDN address with four names. Two clients connected to its port 5222, and \
+         each line has the name that this client looked up; a reverse lookup has only edge-7.cdn.example.\n\
+         git.code.example and mail.post.example send no name (SSH, IMAP): DNS responses had their \
+         names, just before.\n\
+         198.51.100.67 sends www.bank.example in TLS, but the client looked up cdn-update.example: the \
+         flag is conflict.\n\
+         No client looked up 198.51.100.66, port 4444. To list such flows: larder annotate \
          --unresolved.\n\
-         Now yours: larder annotate -r FILE    or: tcpdump -i eth0 -U -w - | larder annotate -r -\n",
+         Your traffic: larder annotate -r FILE    or: tcpdump -i eth0 -U -w - | larder annotate -r -\n",
         summary.packets,
         summary.flows,
         seconds,

@@ -34,8 +34,8 @@ use crate::signals;
 /// The port of DNS.
 const PORT: u16 = 53;
 
-/// How long an upstream over an encrypted transport is waited for before another is asked, milliseconds: a connection
-/// may have to be made first.
+/// How long larder waits for an upstream over an encrypted transport before it queries another one, in
+/// milliseconds: it may have to connect first.
 const ENCRYPTED_WAIT_MS: u32 = 2_500;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -73,7 +73,7 @@ pub fn dns(resolved: Resolved, again: Again) -> Outcome {
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
-/// Reads settings anew, and says in which they differ from those in force: those of the policy change.
+/// Reads the settings again, and lists the changes. Those of the policy are applied.
 fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Source {
     let reloading = Arc::new(Reloading::new(start, again));
     Arc::new(move || {
@@ -87,7 +87,7 @@ fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Sour
     })
 }
 
-/// How servers are asked.
+/// Where queries to servers come from.
 fn origin(source: &List) -> Result<QuerySource, Failure> {
     let mut origin = QuerySource::default();
     for word in source.iter() {
@@ -99,7 +99,8 @@ fn origin(source: &List) -> Result<QuerySource, Failure> {
     Ok(origin)
 }
 
-/// What is served; `shadowed` are the addresses of a resolver beside which it is tried, and then nobody is.
+/// The options of the server. With addresses in `shadowed` it serves no clients, but is compared with the
+/// resolver that has them.
 fn options(settings: &Dns, shadowed: &[SocketAddr]) -> Result<Options, Failure> {
     let Dns { serving, caching, .. } = settings;
     let listen = addresses(&serving.listen, PORT)?;
@@ -175,7 +176,7 @@ fn options(settings: &Dns, shadowed: &[SocketAddr]) -> Result<Options, Failure> 
     })
 }
 
-/// How it is operated.
+/// Control, metrics, snapshots and logs.
 fn operation(settings: &OperationSettings) -> Result<Operation, Failure> {
     Ok(Operation {
         control: control(settings.ctl.as_ref(), &settings.ctl_mode)?,
@@ -190,7 +191,7 @@ fn operation(settings: &OperationSettings) -> Result<Operation, Failure> {
     })
 }
 
-/// What is logged of answers.
+/// The query log.
 fn query_log(settings: &OperationSettings, path: &Path) -> Result<query_log::Options, Failure> {
     let prefix = match &settings.query_log_prefix {
         None => None,
@@ -213,17 +214,17 @@ fn query_log(settings: &OperationSettings, path: &Path) -> Result<query_log::Opt
     })
 }
 
-/// Bits of IPv4 addresses, and of IPv6 where they are not those of a home's network.
+/// Bits of IPv4 addresses, and of IPv6 addresses: 56 by default, a home's network.
 fn parse_prefix(word: &str) -> Option<query_log::Prefix> {
     let (v4, v6) = word.split_once('/').unwrap_or((word, "56"));
     let bits = |text: &str, most| text.parse().ok().filter(|bits: &u8| *bits <= most);
     Some(query_log::Prefix { v4: bits(v4, 32)?, v6: bits(v6, 128)? })
 }
 
-/// Who may ask, and what is answered from here.
+/// Access, views, local data and blocking.
 fn policy(settings: &Dns) -> PolicyOptions {
     let policy = &settings.policy;
-    // A zone that is forwarded has its names from there, be they of special use.
+    // In a zone that is forwarded, names of special use are forwarded, too.
     let zones = settings.serving.forward.iter().filter_map(|entry| entry.split_once('='));
     let zones = zones.map(|(zone, _)| zone).filter(|zone| !matches!(*zone, "" | "."));
     PolicyOptions {
@@ -249,7 +250,7 @@ fn policy(settings: &Dns) -> PolicyOptions {
     }
 }
 
-/// The secret of cookies, if clients are given any.
+/// The secret of cookies, if clients get any.
 fn cookie_secret(caching: &Caching) -> Result<Option<[u8; cookie::SECRET_BYTES]>, Failure> {
     if !caching.cookies {
         return Ok(None);
@@ -266,16 +267,16 @@ fn cookie_secret(caching: &Caching) -> Result<Option<[u8; cookie::SECRET_BYTES]>
             if text.len() != 2 * secret.len() || !text.is_ascii() {
                 return Err(wrong());
             }
-            for (at, octet) in secret.iter_mut().enumerate() {
+            for (at, byte) in secret.iter_mut().enumerate() {
                 let digits = &text[2 * at..2 * at + 2];
-                *octet = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+                *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
             }
         }
     }
     Ok(Some(secret))
 }
 
-/// Whom to ask for what no zone of its own has.
+/// The upstreams of names that no --forward covers.
 fn upstreams(
     serving: &Serving,
     listen: &[SocketAddr],
@@ -336,7 +337,7 @@ fn upstream(
     }))
 }
 
-/// The nameservers of a resolv.conf, but for ourselves.
+/// The nameservers of a resolv.conf without this server.
 fn system_upstreams(path: &Path, listen: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::file(path.display(), &error, "name an upstream with --upstream ADDR")
@@ -349,7 +350,7 @@ fn system_upstreams(path: &Path, listen: &[SocketAddr]) -> Result<Vec<SocketAddr
     Ok(text.lines().filter_map(address).filter(|found| !listen.contains(found)).collect())
 }
 
-/// `ZONE=ADDR[:PORT]` or `ZONE=URL`, into the zone's entry.
+/// Adds `ZONE=ADDR[:PORT]` or `ZONE=URL` to the entry of the zone.
 fn add_forward(
     serving: &Serving,
     entry: &str,

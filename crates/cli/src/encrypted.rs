@@ -1,4 +1,5 @@
-//! Encrypted transports of `larder dns` and `larder http`: their settings, and what a build without them says.
+//! Encrypted transports of `larder dns` and `larder http`: their settings, and the error of a build without
+//! them.
 
 #[cfg(feature = "encrypted")]
 use std::path::PathBuf;
@@ -14,20 +15,20 @@ use larder_settings::row::List;
 use crate::settings::Http;
 use crate::settings::dns::Serving;
 
-/// What is served over encrypted transports, if anything is.
+/// The server of encrypted transports, if there is a setting for it.
 pub fn beside(serving: &Serving) -> Result<Option<Arc<dyn SideServer>>, Failure> {
     let lists = [&serving.listen_tls, &serving.listen_https, &serving.listen_quic];
     let Some(list) = lists.into_iter().find(|list| !list.is_empty()) else { return Ok(None) };
     make(serving, list).map(Some)
 }
 
-/// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
+/// An upstream over an encrypted transport; `name` is the setting that has it.
 #[cfg(not(feature = "encrypted"))]
 pub fn upstream(_: &Serving, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
     Err(missing(&format!("--{name} {word}")))
 }
 
-/// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
+/// An upstream over an encrypted transport; `name` is the setting that has it.
 #[cfg(feature = "encrypted")]
 pub fn upstream(serving: &Serving, name: &str, word: &str) -> Result<Arc<dyn Backend>, Failure> {
     use std::net::IpAddr;
@@ -43,7 +44,7 @@ pub fn upstream(serving: &Serving, name: &str, word: &str) -> Result<Arc<dyn Bac
     Ok(Arc::new(Encrypted::new(target, &trust, source).map_err(wrong)?))
 }
 
-/// What a build without the feature says of a setting that asks for it.
+/// The error of a build without the feature.
 #[cfg(not(feature = "encrypted"))]
 fn missing(setting: &str) -> Failure {
     let text = format!("{setting}: not in this build; cargo build --release --features encrypted");
@@ -110,7 +111,7 @@ fn trust(file: Option<&PathBuf>) -> larder_http_encrypted::Trust {
     file.cloned().map_or(Trust::System, Trust::File)
 }
 
-/// What `larder http` serves over TLS, and whom it asks so, if anything and anybody.
+/// TLS of `larder http`, if it listens for it or has an origin that needs it.
 pub fn http(
     settings: &Http,
     origins: &[OriginAddress],

@@ -1,7 +1,7 @@
-//! `larder find`: packets that larder annotate keeps, by name, address or flow.
+//! `larder find`: packets that larder annotate stored, by name, address or flow.
 //!
-//! With `-w` they go to a capture; without it, what was found is told flow by flow. Packets leave as they are found: a pipe's
-//! reader sees them at once with `--follow`, and else when a quarter of a mebibyte has come together.
+//! With `-w` it writes a capture; without it, a table of flows. With `--follow` the reader of a pipe
+//! gets each packet at once, otherwise in blocks of a quarter of a mebibyte.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -28,10 +28,10 @@ use larder_wire::packet;
 use crate::annotate::failed;
 use crate::settings::Find;
 
-/// Flows that are told one by one; of more, those with the most octets.
-const FLOWS_TOLD: usize = 1_000;
+/// Rows of the table at most: the flows with the most bytes.
+const FLOWS_SHOWN: usize = 1_000;
 
-/// Flows that are counted one by one; what others have is counted together.
+/// Flows that are counted one by one; packets of other flows are counted together.
 const FLOWS_MAX: usize = 1 << 20;
 
 /// Runs the command.
@@ -102,7 +102,7 @@ pub fn find(settings: &Find) -> Outcome {
     if !quiet {
         tell(&summary, elapsed_s);
     }
-    // A result that lacks packets says so in any case.
+    // Printed also with --quiet: the result lacks packets.
     summary.damaged.iter().for_each(|damage| eprint_quietly(&lacking(damage)));
     let is_whole = summary.segments_without_index.is_empty() && summary.damaged.is_empty();
     Ok(match stop.load(Ordering::Acquire) {
@@ -128,7 +128,7 @@ fn plural(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// Words of tcpdump's filters, which larder find does not read.
+/// Words of tcpdump's filters, which are no search terms of larder find.
 const FILTER_WORDS: [&str; 20] = [
     "host",
     "net",
@@ -152,7 +152,7 @@ const FILTER_WORDS: [&str; 20] = [
     "less",
 ];
 
-/// For words that are a filter of tcpdump and would only be looked for as names: what to write instead.
+/// If the words are a filter of tcpdump: what to write instead.
 fn filter_hint(words: &[&str]) -> Option<String> {
     let parts: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
     let has_space = words.iter().any(|word| word.contains(char::is_whitespace));
@@ -204,7 +204,7 @@ fn tell(summary: &Summary, elapsed_s: f64) {
     }
 }
 
-/// What one flow has.
+/// Packets and bytes of one flow.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     packets: u64,
@@ -213,7 +213,7 @@ struct Tally {
     last_ns: i64,
 }
 
-/// Takes what is found.
+/// Writes or counts the packets that were found.
 struct Taker {
     left: u64,
     /// `None`: packets that have no flow.
@@ -228,7 +228,7 @@ struct Taker {
 }
 
 impl Taker {
-    /// A capture has its head, also where nothing is found.
+    /// A capture has its header even if no packet is found.
     fn begin(&mut self) {
         self.writer.begin(&mut self.block);
         self.write();
@@ -284,7 +284,7 @@ impl Taker {
     }
 }
 
-/// Flows, those with the most octets first.
+/// Flows, those with the most bytes first.
 fn table(flows: HashMap<Option<FlowKey>, Tally>, others: u64) -> String {
     let mut rows: Vec<_> = flows.into_iter().collect();
     let count = rows.len();
@@ -293,7 +293,7 @@ fn table(flows: HashMap<Option<FlowKey>, Tally>, others: u64) -> String {
     if count > 0 {
         text += &format!("{:>9} {:>12} {:>11}  FLOW\n", "PACKETS", "BYTES", "DURATION");
     }
-    for (flow, tally) in rows.into_iter().take(FLOWS_TOLD) {
+    for (flow, tally) in rows.into_iter().take(FLOWS_SHOWN) {
         let name = match flow {
             Some(key) => word(&key),
             None => "no flow (not IP, or malformed)".to_owned(),
@@ -303,8 +303,8 @@ fn table(flows: HashMap<Option<FlowKey>, Tally>, others: u64) -> String {
         let _ =
             writeln!(text, "{:>9} {:>12} {lasted_s:>10.3}s  {name}", tally.packets, tally.bytes);
     }
-    if count > FLOWS_TOLD {
-        let _ = writeln!(text, "and {} flows more", grouped((count - FLOWS_TOLD) as u64));
+    if count > FLOWS_SHOWN {
+        let _ = writeln!(text, "and {} flows more", grouped((count - FLOWS_SHOWN) as u64));
     }
     if others > 0 {
         let _ = writeln!(text, "and {} packets of others; narrow the search", grouped(others));
@@ -312,7 +312,7 @@ fn table(flows: HashMap<Option<FlowKey>, Tally>, others: u64) -> String {
     text
 }
 
-/// A flow as `larder find` takes it again.
+/// A flow as a search term of `larder find`.
 fn word(key: &FlowKey) -> String {
     let has_ports = matches!(key.protocol, protocol::TCP | protocol::UDP);
     let end = |addr: larder_wire::Addr, port: u16| match (std::net::IpAddr::from(addr), has_ports) {
@@ -333,8 +333,8 @@ fn word(key: &FlowKey) -> String {
 mod tests {
     use super::*;
 
-    /// A filter of tcpdump is not looked for as names: the refusal has the command that finds the same. Names, also those
-    /// that are a word of such filters, are looked for.
+    /// A filter of tcpdump is refused, with the command that finds the same packets. A name is searched for,
+    /// also if it is a word of such filters.
     #[test]
     fn filters_are_explained() {
         for (words, next) in [

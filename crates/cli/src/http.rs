@@ -31,7 +31,7 @@ use crate::signals;
 const PORT: u16 = 80;
 const SECURE_PORT: u16 = 443;
 
-/// Runs the command. `again` reads the settings anew.
+/// Runs the command. `again` reads the settings again.
 pub fn http(resolved: Resolved, again: Again) -> Outcome {
     let options = options(&resolved.read())?;
     let loops = options.loops;
@@ -59,9 +59,9 @@ pub fn http(resolved: Resolved, again: Again) -> Outcome {
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
-/// Reads settings anew, and says in which they differ from those in force.
+/// Reads the settings again, and lists the changes.
 fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source {
-    // Who vouches for origins is read at the start.
+    // The authorities to trust are read at the start.
     let may_be_secure = origins.iter().any(|origin| origin.is_secure);
     let reloading = Reloading::new(start, again);
     let in_force = Mutex::new(origins);
@@ -76,7 +76,7 @@ fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source 
         let mut in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let has_origin = changes.changed.iter().any(|name| name == "origin");
         if options.origins != *in_force && !has_origin {
-            // Their names have other addresses.
+            // A name now has another address.
             changes.changed.push("origin".to_owned());
         }
         in_force.clone_from(&options.origins);
@@ -147,10 +147,10 @@ fn options(settings: &Http) -> Result<Options, Failure> {
     })
 }
 
-/// What origins are asked now and then.
+/// Health checks of origins.
 fn health_checks(settings: &Http) -> Result<Option<HealthChecks>, Failure> {
     let Some(path) = &settings.health_check else { return Ok(None) };
-    if !path.starts_with('/') || !path.bytes().all(|octet| octet.is_ascii_graphic()) {
+    if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         let text = format!("--health-check {path:?}: expected a path, such as /health");
         return Err(Failure::usage(text));
     }
@@ -158,7 +158,7 @@ fn health_checks(settings: &Http) -> Result<Option<HealthChecks>, Failure> {
     Ok(Some(HealthChecks { path: path.to_string(), every_ms }))
 }
 
-/// How long responses are fresh that do not say, by status: `404=10s`.
+/// Freshness by status, for responses without a stated lifetime: `404=10s`.
 fn statuses(words: &List) -> Result<StatusRules, Failure> {
     const TIME: Kind = Kind::Seconds { min: 0, max: 31_536_000 };
     let mut rules = StatusRules::default();
@@ -176,7 +176,7 @@ fn statuses(words: &List) -> Result<StatusRules, Failure> {
     Ok(rules)
 }
 
-/// `finish`, `drop`, or how many octets are finished.
+/// `finish`, `drop`, or the number of bytes up to which a body is finished.
 fn abandoned(word: &str) -> Result<Abandoned, Failure> {
     const SIZE: Kind = Kind::Bytes { min: 0, max: 1 << 44 };
     match word {
@@ -204,7 +204,7 @@ fn prefixes(list: &List) -> Result<Vec<Prefix>, Failure> {
     list.iter().map(each).collect()
 }
 
-/// How it is operated.
+/// Control, metrics, snapshot and access log.
 fn operation(settings: &Http) -> Result<Operation, Failure> {
     let access_log = settings.access_log.as_ref().map(|path| access_log::Options {
         path: path.clone(),

@@ -1,4 +1,4 @@
-//! Settings of live traffic and of kept packets, to what the library takes.
+//! Settings of live capture and of the packet store, to options of the libraries.
 
 use std::fs;
 use std::io::{self, Read};
@@ -46,8 +46,8 @@ pub fn input(inputs: &Inputs, capture: &Capture) -> Result<Option<Input>, Failur
     }))
 }
 
-/// The captures that `-r` names, and the filter for their packets. It stands behind them (`-r FILE... FILTER`) or anywhere else
-/// as words of no flag: of the words after `-r`, the first one that is no file begins it.
+/// The captures that `-r` names, and the filter for their packets. The filter follows them (`-r FILE...
+/// FILTER`) or is apart. Of the words after `-r`, it begins with the first one that is no file.
 pub fn read(inputs: &Inputs) -> Result<(Vec<Endpoint>, String), Failure> {
     let mut files: Vec<Endpoint> = inputs.read.iter().cloned().map(Endpoint::from).collect();
     let apart = apart(inputs);
@@ -76,7 +76,7 @@ pub fn read(inputs: &Inputs) -> Result<(Vec<Endpoint>, String), Failure> {
     match FrameFilter::new(&filter) {
         Ok(_) => Ok((files, filter)),
         Err(error) => Err(Failure::usage(match words.first() {
-            // The language is told only to who has written a word of it.
+            // The error of the filter helps only if its first word is one of the language.
             Some(word) if error.at_bytes == 0 => format!(
                 "-r {word:?}: no such file, and no filter begins there; check the path, or write -r FILE FILTER"
             ),
@@ -94,7 +94,7 @@ fn apart(inputs: &Inputs) -> String {
     words.join(" ")
 }
 
-/// True for a word that names no file. What cannot be looked at is one.
+/// True for a word that names no file. A path that cannot be read counts as a file.
 fn is_no_file(endpoint: &Endpoint) -> bool {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     match endpoint {
@@ -153,7 +153,7 @@ pub fn store(
     }))
 }
 
-/// Where stored packets are served, and to whom.
+/// Address, token and host names of `--serve`.
 pub fn serve(store: &Store, access: Access) -> Result<Option<serve::Options>, Failure> {
     let hosts = store.serve_hosts.to_vec();
     let Some(word) = &store.serve else {
@@ -207,7 +207,7 @@ fn token(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(token.to_vec())
 }
 
-/// Who may read what is written.
+/// The group that may read the files.
 pub fn access(operation: &Operation) -> Result<Access, Failure> {
     let Some(word) = &operation.group else { return Ok(Access::PRIVATE) };
     let group = larder_io::access::group_id(word)
@@ -234,7 +234,7 @@ pub fn pins(capture: &Capture) -> Result<Vec<usize>, Failure> {
     numbers.collect()
 }
 
-/// Who does what.
+/// One line about rings, workers and the store.
 pub fn plan(input: &Input, options: &Options) -> String {
     let capture = &input.capture;
     let plural = |count: usize| if count == 1 { "" } else { "s" };

@@ -1,5 +1,5 @@
-//! What is seen of an annotation while it runs: its bar, made of the counters of [`Progress`], and
-//! its lines for the operator.
+//! Output of `larder annotate` while it runs: the progress bar, from the counters of [`Progress`], and
+//! lines for the operator.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -15,13 +15,13 @@ use larder_settings::terminal::{Bar, EVERY, WIPE};
 
 const CELLS: u64 = 20;
 
-/// Starts drawing the bar of a run, when there is somebody to see it and she wants to.
+/// Starts drawing the progress bar, if it is wanted and there is a terminal.
 pub fn bar(progress: &Arc<Progress>, wanted: bool) -> Bar {
     let progress = Arc::clone(progress);
     Bar::draw(wanted, move |elapsed| line(&progress, elapsed))
 }
 
-/// Lines for the operator, as a run says them. Dropped, it prints what is left.
+/// Prints lines for the operator as a run reports them. The rest is printed when it is dropped.
 pub struct News {
     progress: Arc<Progress>,
     stop: Option<Sender<()>>,
@@ -97,7 +97,7 @@ fn clock(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// With a known total the line has share and time left; of a pipe it says what it can.
+    /// With a known total the line has the share and the remaining time; for a pipe it has neither.
     #[test]
     fn the_line_says_what_is_known() {
         let progress = Progress::default();

@@ -1,7 +1,7 @@
-//! Settings that are read again while a program runs: every layer, compared with what is in force.
+//! Settings that are read again while a program runs: all layers, compared with the settings in force.
 //!
-//! A row of the table says whether a running program can change the setting ([`Setting::is_live`]). Whoever reloads is told of
-//! each row that differs: that it changed, or that it needs a restart.
+//! A row of the table states whether a reload changes the setting ([`Setting::is_live`]). A reload lists each
+//! row that differs, as changed or as needing a restart.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,9 +15,9 @@ pub type Again = Box<dyn Fn() -> Result<Resolved, Failure> + Send + Sync>;
 
 /// The settings of a running program.
 pub struct Reloading {
-    /// Those of the start: what cannot change is still as it was then.
+    /// Those of the start. Settings that need a restart still have these values.
     start: Resolved,
-    /// Those that were applied last, if not those of the start.
+    /// Those that were applied last; `None` before the first reload.
     applied: Mutex<Option<Resolved>>,
     again: Again,
 }
@@ -28,8 +28,8 @@ impl Reloading {
         Reloading { start, applied: Mutex::new(None), again }
     }
 
-    /// What the settings say by now, and how that differs. They are in force when [`Reloading::apply`] is told so. The error
-    /// says what to do.
+    /// The settings as they are now, and the changes. They are in force after [`Reloading::apply`]. The error
+    /// states what to do.
     pub fn read(&self) -> Result<(Resolved, Changes), String> {
         let fresh = (self.again)().map_err(|failure| failure.message)?;
         let applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +44,7 @@ impl Reloading {
         Ok((fresh, changes))
     }
 
-    /// These settings are in force from now on, as far as they can be.
+    /// From now on these settings are in force, as far as a reload can change them.
     pub fn apply(&self, settings: Resolved) {
         *self.applied.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
     }
@@ -61,8 +61,8 @@ mod tests {
         PROGRAM.asked(["larder", "dns"]).expect("no flags").settings_with(text)
     }
 
-    /// Each row that differs is named as what it is: once as changed, and as needing a restart until it is as at the start
-    /// again. What cannot be read or was not applied changes nothing.
+    /// A row that differs is listed: once as changed, or as needing a restart until it has its first value
+    /// again. A file that cannot be read, and settings that were not applied, change nothing.
     #[test]
     fn each_row_is_named() {
         let text = Arc::new(Mutex::new(String::new()));

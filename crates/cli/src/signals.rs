@@ -1,8 +1,7 @@
-//! What signals ask of an annotation: to stop ([`larder_settings::signals`] has the rule), and to
-//! open logs anew.
+//! Signals of `larder annotate`: to stop ([`larder_settings::signals`] has the rule), and to reopen logs.
 //!
-//! SIGUSR1 opens logs anew. SIGHUP does too where no terminal is there to hang up, and has the
-//! settings compared with those in force.
+//! SIGUSR1 reopens logs. So does SIGHUP, unless standard input is a terminal, which may hang up; it also
+//! compares the settings with those in force.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// SIGUSR1 has logs opened anew, each time, and stops nothing.
+    /// Each SIGUSR1 reopens the logs, and stops nothing.
     #[test]
     fn logs_are_reopened_on_request() {
         let progress = Arc::new(Progress::default());

@@ -1,9 +1,9 @@
-//! `larder top`: who talks most, by name, while `larder annotate` runs.
+//! `larder top`: the names or flows with the most traffic, while `larder annotate` runs.
 //!
-//! It asks over the control socket once a second and draws what it hears; totals become rates by what was heard a second ago. On a
-//! terminal it has the screen to itself (and gives it back, however it ends); else it prints one picture.
+//! It queries the control socket once a second. Rates are differences of totals. On a terminal it uses the
+//! alternate screen, and restores the terminal at any end; otherwise it prints one report.
 //!
-//! Names come from strangers: the server has escaped them, and what is not printable ASCII is replaced here once more.
+//! Names come from packets. The server escapes them, and this module replaces all but printable ASCII again.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
@@ -20,12 +20,12 @@ use serde_json::Value;
 use crate::settings::Top;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Columns that are used at most, and where nobody says how many there are.
+/// Columns at most, and without a terminal.
 const WIDTH: usize = 100;
-/// Lines that are not rows.
+/// Lines above the rows.
 const HEAD_LINES: usize = 7;
 
-/// What rows are.
+/// The rows of the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Names,
@@ -39,7 +39,7 @@ pub fn top(settings: &Top) -> Outcome {
     let first = ask()?;
     let is_alone = settings.once || !io::stdout().is_terminal();
     if is_alone {
-        // Who has most is gathered from the first question on, second by second.
+        // The server samples batches from the first request on, second by second.
         let begun = Instant::now();
         thread::sleep(EVERY * 2);
         let picture = picture(&first, &ask()?, begun.elapsed(), by, settings.rows, WIDTH);
@@ -82,19 +82,19 @@ fn ask(path: &Path) -> Result<Fields, Failure> {
     })
 }
 
-/// Keys as they are pressed.
+/// A channel of pressed keys.
 fn keys() -> Receiver<u8> {
-    let (say, said) = mpsc::channel();
-    // It waits in its read for as long as the process lives.
+    let (sender, receiver) = mpsc::channel();
+    // The thread waits in its read until the process ends.
     let _ = thread::Builder::new().name("keys".to_owned()).spawn(move || {
         let mut key = [0];
         while let Ok(1) = io::stdin().read(&mut key) {
-            if say.send(key[0]).is_err() {
+            if sender.send(key[0]).is_err() {
                 break;
             }
         }
     });
-    said
+    receiver
 }
 
 /// The terminal, without echo and with a screen of its own.
@@ -111,7 +111,7 @@ impl Screen {
                 termios::tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
                 Some(before)
             }
-            // Standard input is none: there are no keys, and Ctrl-C ends us as it does others.
+            // Standard input is not a terminal: there are no keys, and Ctrl-C sends SIGINT.
             Err(_) => None,
         };
         let mut out = io::stdout();
@@ -134,8 +134,7 @@ impl Screen {
     }
 }
 
-/// The bytes that replace the screen by `text`. There is no end of line after the last one: on a full screen it would scroll the first
-/// line away.
+/// The bytes that replace the screen by `text`. The last line has no line feed: on a full screen it would scroll.
 fn on_screen(text: &str) -> String {
     let lines = text.trim_end_matches('\n').replace('\n', "\x1b[K\r\n");
     format!("\x1b[H{lines}\x1b[K\x1b[J")
@@ -175,7 +174,7 @@ fn share(part: f64, of: f64) -> String {
     if of > 0.0 { format!("{:.1} %", part / of * 100.0) } else { "-".to_owned() }
 }
 
-/// What is printable, cut to so many columns.
+/// The text in printable ASCII, cut to `width` columns.
 fn clean(text: &str, width: usize) -> String {
     let printable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     let mut clean: String = text.chars().take(width).map(printable).collect();
@@ -186,7 +185,7 @@ fn clean(text: &str, width: usize) -> String {
     clean
 }
 
-/// The picture, of what was heard `elapsed` apart.
+/// The report of two responses that are `elapsed` apart.
 fn picture(
     before: &Fields,
     now: &Fields,
@@ -211,14 +210,14 @@ fn picture(
         scaled(rate("input_bytes") * 8.0),
     ));
     line(format!(
-        "lost   {}/s, {} in all by the kernel; {} damaged; {} packets not kept",
+        "drops  {}/s, {} in total by the kernel; {} damaged; {} packets not stored",
         scaled(rate("kernel_dropped")),
         total("kernel_dropped"),
         total("damaged"),
         total("store_packets_dropped") + total("store_packets_lost"),
     ));
     line(format!(
-        "flows  {} now, {}/s end, {} evicted; named {} of {} that could be",
+        "flows  {} now, {}/s end, {} evicted; named {} of {} nameable",
         scaled(total("flows")),
         scaled(rate("flows_ended")),
         total("flows_evicted"),
@@ -232,7 +231,7 @@ fn picture(
         total("names_evicted"),
     ));
     line(format!(
-        "lag    {} batches between names and flows, {:.0} ms to the log",
+        "delay  {} batches between names and flows, {:.0} ms to the log",
         total("batches_behind"),
         total("behind_seconds") * 1e3,
     ));
@@ -267,7 +266,7 @@ fn picture(
 mod tests {
     use super::*;
 
-    /// A picture that fills the screen does not scroll it: it ends as many lines as there are, less one.
+    /// A report that fills the screen does not scroll it: it has one line feed less than lines.
     #[test]
     fn a_full_screen_does_not_scroll() {
         let rows: Vec<Value> = (0..50)
@@ -283,7 +282,7 @@ mod tests {
         assert!(screen.starts_with("\x1b[Hlarder annotate") && screen.contains("h16.example"));
     }
 
-    /// Totals become rates, labelled figures a sum; no octet of a name reaches the terminal that could move its cursor.
+    /// Totals become rates, labelled figures a sum. No byte of a name that moves the cursor reaches the terminal.
     #[test]
     fn a_picture() {
         let fields = |packets: u64, name: &str| {
@@ -300,11 +299,11 @@ mod tests {
         let names = of(By::Names);
         assert!(names.contains("12.0 k packets/s"), "{names}");
         assert!(
-            names.contains("7 in all by the kernel") && names.contains("named 75.0 %"),
+            names.contains("7 in total by the kernel") && names.contains("named 75.0 %"),
             "{names}"
         );
         assert!(names.contains("   12.0 k          2  evil?[2J?.example"), "{names}");
-        assert!(names.bytes().all(|octet| octet == b'\n' || (32..127).contains(&octet)));
+        assert!(names.bytes().all(|byte| byte == b'\n' || (32..127).contains(&byte)));
         assert!(of(By::Flows).contains("10.0.0.1:5 > 10.0.0.2:443  a.example"));
         assert!(of(By::Flows).lines().all(|line| line.len() <= 60));
     }

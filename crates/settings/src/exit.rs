@@ -1,4 +1,4 @@
-//! How a run ends: exit codes, and failures that say what to do next.
+//! Exit codes, and failures that state what to do next.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | 1 | done, but the input was damaged or cut short |
 //! | 2 | usage, input or output, configuration; with `--strict` also damage |
 //! | 130 | interrupted; what was read is finished and written |
-//! | 141 | standard output was closed by its reader; says nothing |
+//! | 141 | standard output was closed by its reader; no message |
 
 use std::fmt::Display;
 use std::io;
@@ -27,7 +27,7 @@ pub const CLOSED_PIPE: u8 = 141;
 pub struct Failure {
     /// Exit code.
     pub code: u8,
-    /// What happened and what to do next; empty for an end that says nothing.
+    /// What failed and what to do next; empty for an end without a message.
     pub message: String,
 }
 
@@ -35,12 +35,12 @@ pub struct Failure {
 pub type Outcome = Result<u8, Failure>;
 
 impl Failure {
-    /// The command cannot be done as asked. The text says what to do instead.
+    /// The command cannot run with these settings. The message states what to do instead.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure { code: FAILED, message: message.into() }
     }
 
-    /// A file could not be read or written; `next` says what to do.
+    /// A file could not be read or written; `next` is what to do.
     pub fn file(what: impl Display, error: &io::Error, next: &str) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::closed_pipe();
@@ -48,9 +48,9 @@ impl Failure {
         Failure::usage(format!("{what}: {}; {next}", system_words(error)))
     }
 
-    /// Standard output failed: quietly when its reader went away.
+    /// Standard output failed; without a message if its reader closed it.
     pub fn stdout(error: &io::Error) -> Failure {
-        Failure::file("standard output", error, "make room there, or write to a file elsewhere")
+        Failure::file("standard output", error, "free some space, or write to another file")
     }
 
     /// Standard output was closed by its reader.

@@ -1,12 +1,12 @@
-//! Where a setting's value comes from: flag, environment, file, default.
+//! The source of a setting's value: flag, environment, file, default.
 //!
-//! [`resolve`] walks the rows of one command, takes for each the first layer that speaks, and
-//! remembers which one it was. Everything it returns was parsed by the row's own kind, so that
-//! the rest of the program neither parses nor checks.
+//! [`resolve`] takes for each row of a command the first layer that has a value, and records which
+//! layer it was. The kind of the row parses all values, so that the rest of the program neither
+//! parses nor checks.
 //!
 //! The file is one TOML document with a table a command. An unknown table, an unknown key and a
-//! wrong value are errors, wherever they are: a misspelt limit that is silently ignored is found
-//! out in the night in which it was needed. The file is at most [`FILE_BYTES_MAX`] long.
+//! wrong value are errors in any table: a misspelt limit must not be ignored silently. The file has
+//! at most [`FILE_BYTES_MAX`] bytes.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -298,7 +298,7 @@ mod tests {
         None
     }
 
-    /// Each layer in turn is overruled by the one above it, and the winner is told.
+    /// Each layer takes precedence over the one below it, and the row has the layer that won.
     #[test]
     fn flag_beats_environment_beats_file_beats_default() {
         let file = File::parse(

@@ -15,19 +15,19 @@ use crate::signals;
 use crate::table::{Command, Program};
 use crate::terminal::{print, say, speak_as};
 
-/// What a command line asks for.
+/// A parsed command line.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Of this program.
+    /// The program.
     pub program: &'static Program,
-    /// This command.
+    /// Its command.
     pub command: &'static Command,
-    /// With these flags.
+    /// The flags of the command.
     pub matches: ArgMatches,
 }
 
 impl Program {
-    /// Reads the process's command line, has `run` do what it asks for, and says how that ended.
+    /// Parses the process's command line, calls `run`, and prints why it failed.
     pub fn main(&'static self, run: impl FnOnce(&Asked) -> Outcome) -> ExitCode {
         speak_as(self.name);
         let outcome = match self.asked(std::env::args_os()) {
@@ -60,7 +60,7 @@ impl Program {
 }
 
 impl Program {
-    /// Where the command has gone that a wrong line asks for.
+    /// The other program that has the command of a wrong line.
     fn moved_to(&self, error: &clap::Error) -> Option<Failure> {
         if error.kind() != ErrorKind::InvalidSubcommand {
             return None;

@@ -3,7 +3,7 @@
 //! After the first signal the run finishes and writes what it has, and the exit code is 130. A
 //! second signal changes nothing ([`StopRule`] says why), except a SIGINT a second or more after
 //! the first: it ends the process. A read that waits on a silent pipe is not interrupted (the
-//! kernel restarts it): it ends with the next octets, the end of the pipe, or that SIGINT.
+//! kernel restarts it): it ends with the next bytes, the end of the pipe, or that SIGINT.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use signal_hook::low_level;
 use crate::exit::INTERRUPTED;
 use crate::terminal::{WIPE, say};
 
-/// The thread that says that the run stops, once there is one.
+/// The thread that prints the line about the first signal, once there is one.
 static SAYING: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
 /// Waits until the line about the first signal is printed, if there was one: a run may end sooner

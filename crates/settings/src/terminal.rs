@@ -1,9 +1,8 @@
-//! What a program prints: results on standard output, all else on standard error, and a line of
-//! progress where somebody looks on.
+//! Output of a program: results on standard output, messages on standard error, and a line of
+//! progress on a terminal.
 //!
-//! The line of progress is drawn by a thread of its own, every [`EVERY`]; the run pays nothing for
-//! it. Dropping the [`Bar`] stops the thread and wipes the line. None is drawn where standard error
-//! is no terminal, or `TERM` is `dumb`.
+//! A thread draws the line of progress every [`EVERY`]. Dropping the [`Bar`] stops the thread and
+//! wipes the line. There is no line if standard error is no terminal, or `TERM` is `dumb`.
 
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
@@ -13,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::exit::{self, Failure, Outcome};
 
-/// Between two pictures of a run.
+/// The interval of the line of progress.
 pub const EVERY: Duration = Duration::from_millis(200);
 /// Wipes the line; understood by every terminal that is not `dumb`.
 pub const WIPE: &str = "\r\x1b[K";
 
-/// Writes to standard output; a reader that went away is not an error of ours.
+/// Writes to standard output. A reader that closed it is an end without a message.
 pub fn print(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
@@ -27,21 +26,21 @@ pub fn print(text: &str) -> Outcome {
     Ok(exit::DONE)
 }
 
-/// What the process is called in what it says.
+/// The name before the messages of the process.
 static NAME: OnceLock<&str> = OnceLock::new();
 
-/// From now on the process speaks under this name.
+/// From now on the messages of the process begin with this name.
 pub(crate) fn speak_as(name: &'static str) {
     // It was set before: by another test.
     let _ = NAME.set(name);
 }
 
-/// Says something of the run on standard error, in the program's name.
+/// Writes a message to standard error, behind the name of the program.
 pub fn say(line: &str) {
     eprint_quietly(&format!("{}: {line}", NAME.get().unwrap_or(&"larder")));
 }
 
-/// Writes a line to standard error, to whoever still listens.
+/// Writes a line to standard error. An error of standard error is ignored.
 pub fn eprint_quietly(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -54,8 +53,8 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Starts drawing, when there is somebody to see it and she wants to. The line is made anew
-    /// each time from the time since the start.
+    /// Starts drawing, if it is wanted and there is a terminal. `line` makes the line from the time
+    /// since the start.
     pub fn draw(wanted: bool, line: impl Fn(Duration) -> String + Send + 'static) -> Bar {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         if !wanted || dumb || !std::io::stderr().is_terminal() {

@@ -93,14 +93,14 @@ pub enum Value {
 /// Space of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// A part of the disk, in hundredths.
     Percent(u8),
 }
 
 impl Kind {
-    /// Reads a value. The error is a clause that says what is accepted.
+    /// Reads a value. The error is a clause that states what is accepted.
     pub fn parse(&self, text: &OsStr) -> Result<Value, String> {
         if matches!(self, Kind::Path | Kind::Endpoint) {
             return self.parse_path(text);
@@ -197,7 +197,7 @@ impl Kind {
         })
     }
 
-    /// What long help says of the values that are accepted; `None` where there is nothing to say.
+    /// The sentence of long help about accepted values; `None` for kinds that have no range.
     pub fn accepted(&self) -> Option<String> {
         match *self {
             Kind::Choice(words) => Some(format!("Values: {}.", words.join(", "))),
@@ -218,7 +218,7 @@ impl Kind {
         }
     }
 
-    /// The range in words, for the guide, the template and error texts.
+    /// The range in words, for the reference, the template and errors.
     pub fn range(&self) -> String {
         let limits = self.limits().unwrap_or_default();
         match *self {

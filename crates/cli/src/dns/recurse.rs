@@ -1,4 +1,5 @@
-//! `larder dns --recurse`: settings to the recursor, `larder_dns_recursor`; with validation in builds with the feature `recurse`.
+//! `larder dns --recurse`: settings to the recursor, `larder_dns_recursor`. Validation of signatures needs the
+//! feature `recurse`.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use larder_wire::prefix::Prefix;
 
 use crate::settings::dns::Serving;
 
-/// Who is asked for the root, and for all below it that is not forwarded.
+/// The recursor, and the entry of the root that forwards to it.
 type Recursor = (Forward, Arc<dyn Backend>);
 
-/// The recursor that is asked for.
+/// The recursor that `--dnssec` chooses.
 pub fn recursor(settings: &Serving) -> Result<Recursor, Failure> {
     if *settings.upstream != ["system"] {
         return Err(Failure::usage(
@@ -23,7 +24,7 @@ pub fn recursor(settings: &Serving) -> Result<Recursor, Failure> {
     made(settings)
 }
 
-/// Who asks name servers without validating what they say.
+/// A recursor that does not validate, unless `--dnssec` is `validate`.
 fn made(settings: &Serving) -> Result<Recursor, Failure> {
     use larder_dns_recursor::{Options, Walk, roots};
 
@@ -55,7 +56,7 @@ fn validating(_: &Serving) -> Result<Recursor, Failure> {
     ))
 }
 
-/// Who asks name servers and validates what they say: a library.
+/// A recursor that validates.
 #[cfg(feature = "recurse")]
 fn validating(settings: &Serving) -> Result<Recursor, Failure> {
     use larder_dns_recursor::dnssec::{Options, Recurse, hints};
@@ -76,7 +77,7 @@ fn validating(settings: &Serving) -> Result<Recursor, Failure> {
     Ok((forward(settings, true), Arc::new(Recurse::new(options))))
 }
 
-/// Networks whose name servers may be asked.
+/// Private networks that have name servers.
 fn allowed<T, E: Display>(
     settings: &Serving,
     parse: impl Fn(&str) -> Result<T, E>,
@@ -87,7 +88,7 @@ fn allowed<T, E: Display>(
     settings.server_allow.iter().map(network).collect()
 }
 
-/// All names go to the one backend.
+/// The entry of the root: all names are resolved by the one backend.
 fn forward(settings: &Serving, is_believed: bool) -> Forward {
     let answers = Answers { number: 0, wait_ms: settings.timeout * 1_000, is_believed };
     Forward { zone: vec![0], upstreams: vec![Upstream::Backend(answers)] }

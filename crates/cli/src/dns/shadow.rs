@@ -1,8 +1,9 @@
-//! `larder dns --shadow`: whose traffic is looked for, where its copy comes from, and whom larder asks meanwhile.
+//! `larder dns --shadow`: settings to a comparison with a running resolver.
 //!
-//! Upstreams are those of `--upstream`. Where that is 'system', they are the servers of resolv.conf but for the resolver
-//! itself; where there is no other, it is the resolver. Then what larder asks is in the copy too, and must be told from
-//! what clients ask: by an address that larder alone asks from. On the loopback there is one for the taking.
+//! Upstreams are those of `--upstream`. If that is `system`, they are the servers of resolv.conf without the
+//! resolver itself; without others it is the resolver. The copy of its traffic then has larder's own
+//! queries, too. larder distinguishes them by an address that no client uses: one of the loopback network,
+//! or those of `--source`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -22,20 +23,20 @@ use larder_settings::terminal::print;
 use super::{RESOLV_CONF, named_upstreams, system_upstreams};
 use crate::settings::dns::{Serving, Shadow};
 
-/// The address that larder asks a resolver on the loopback from: "LDR" in ASCII.
+/// The address from which larder queries a resolver on the loopback: "LDR" in ASCII.
 const OWN: Ipv4Addr = Ipv4Addr::new(127, 76, 68, 82);
 
-/// How often a line is told while the copy grows.
+/// The interval of progress lines.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Whom to ask for what no zone of its own has.
+/// The upstreams of names that no --forward covers.
 pub fn upstreams(
     serving: &Serving,
     resolvers: &[SocketAddr],
     backends: &mut Vec<Arc<dyn Backend>>,
 ) -> Result<Option<Forward>, Failure> {
     let upstreams: Vec<Upstream> = if *serving.upstream == ["system"] {
-        // Without the file there is nobody but the resolver.
+        // Without the file there is only the resolver.
         let others = system_upstreams(Path::new(RESOLV_CONF), resolvers).unwrap_or_default();
         let itself = || resolvers.iter().copied().filter(|it| !it.ip().is_unspecified());
         let found = if others.is_empty() { itself().collect() } else { others };
@@ -50,7 +51,7 @@ pub fn upstreams(
     Ok((!upstreams.is_empty()).then(|| Forward { zone: vec![0], upstreams }))
 }
 
-/// Runs the trial and prints what it found.
+/// Runs the comparison and prints its report.
 pub fn run(settings: &Shadow, mut options: Options, resolvers: Vec<SocketAddr>) -> Outcome {
     let own = own_addresses(&mut options, &resolvers)?;
     let trial = Trial {
@@ -82,7 +83,7 @@ pub fn run(settings: &Shadow, mut options: Options, resolvers: Vec<SocketAddr>) 
     Ok(if report.copy.damaged + report.copy.cut > 0 { DAMAGED } else { DONE })
 }
 
-/// Where the copy comes from.
+/// The source of the copy.
 fn from(word: &str) -> From {
     match (word.strip_prefix("unix:"), word.strip_prefix("dnstap:")) {
         (Some(socket), _) => From::Socket(socket.into()),
@@ -91,7 +92,7 @@ fn from(word: &str) -> From {
     }
 }
 
-/// Addresses that larder asks from and no client does. Where the resolver itself is asked there must be some.
+/// Addresses from which only larder sends queries; required if it queries the resolver itself.
 fn own_addresses(options: &mut Options, resolvers: &[SocketAddr]) -> Result<Vec<IpAddr>, Failure> {
     let is_resolver = |upstream: &SocketAddr| {
         resolvers.iter().any(|resolver| {
@@ -127,7 +128,7 @@ fn own_addresses(options: &mut Options, resolvers: &[SocketAddr]) -> Result<Vec<
 mod tests {
     use super::*;
 
-    /// Words say what a copy is; a word without a prefix is a file, whatever it is called.
+    /// A word without a prefix is a file, whatever its name.
     #[test]
     fn copies_are_named() {
         assert_eq!(from("unix:/run/tap"), From::Socket("/run/tap".into()));
