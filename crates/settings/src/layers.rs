@@ -361,6 +361,21 @@ mod tests {
         }
     }
 
+    /// A file that is longer than its limit is refused after that many bytes.
+    #[test]
+    fn long_files_are_refused() {
+        let path = std::env::temp_dir().join(format!("larder-settings-{}", std::process::id()));
+        let text = "#".repeat(FILE_BYTES_MAX as usize);
+        for (more, is_refused) in [("", false), ("#", true)] {
+            std::fs::write(&path, format!("{text}{more}")).expect("a temporary file");
+            let read = File::find(&PROGRAM, Some(&path), &none);
+            assert_eq!(read.is_err(), is_refused, "{} bytes more", more.len());
+            let says_why = |failure: Failure| failure.message.contains("longer than 1 MiB");
+            assert!(read.err().is_none_or(says_why));
+        }
+        std::fs::remove_file(&path).expect("it was there");
+    }
+
     /// A misspelt variable is refused like a misspelt key; what is not in a command's name space is
     /// not ours to judge.
     #[test]

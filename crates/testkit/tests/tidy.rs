@@ -272,6 +272,25 @@ fn arrows_between_crates() {
     );
 }
 
+/// Crates forbid `unsafe`, but for the two that are there for it.
+#[test]
+fn unsafe_is_in_mem_and_io() {
+    let root = root();
+    let mut crates = Vec::new();
+    for folder in ["crates", "lab"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            crates.push(entry.unwrap().path());
+        }
+    }
+    for path in crates.iter().filter(|path| path.join("Cargo.toml").is_file()) {
+        let text = ["src/lib.rs", "src/main.rs"]
+            .iter()
+            .find_map(|it| fs::read_to_string(path.join(it)).ok());
+        let forbids = text.is_some_and(|text| text.contains("#![forbid(unsafe_code)]"));
+        assert_eq!(forbids, !(path.ends_with("mem") || path.ends_with("io")), "{path:?}");
+    }
+}
+
 /// The rule by which functions are measured, on what rustfmt makes.
 #[test]
 fn functions_are_measured() {
