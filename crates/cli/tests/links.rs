@@ -1,5 +1,5 @@
 //! The documentation as a tree of pages: links lead to files and headings that are there, the book
-//! has every page, the diagrams are those of their script, and the flags and messages that pages
+//! has every page, the diagrams are those of their script, pages show the screenshots, and the flags and messages that pages
 //! outside of the guides name are larder's.
 //!
 //! Pages are read as GitHub and mdBook read them, as far as these need it: links and headings are not
@@ -251,6 +251,32 @@ fn diagrams_are_those_of_the_script() {
     }
 }
 
+/// The screenshots are XML, each line of their terminals is within the picture, and pages show them.
+/// (`docs/screenshots/make` takes them again; times and rates in them differ from run to run.)
+#[test]
+fn screenshots_are_shown() {
+    let root = root();
+    let pages: Vec<String> = files(&root, "", ".md").iter().map(|page| read(&root, page)).collect();
+    for name in ["text-log", "top"] {
+        let text = read(&root, &format!("docs/screenshots/{name}.svg"));
+        let picture = roxmltree::Document::parse(&text).unwrap_or_else(|it| panic!("{name}: {it}"));
+        let number = |node: roxmltree::Node<'_, '_>, attribute: &str| -> f64 {
+            let text = node.attribute(attribute).and_then(|text| text.parse().ok());
+            text.unwrap_or_else(|| panic!("{name}: no {attribute} in {node:?}"))
+        };
+        let width = number(picture.root_element(), "width");
+        let lines = picture.descendants().filter(|node| node.has_tag_name("text"));
+        let ends: Vec<f64> =
+            lines.map(|node| number(node, "x") + number(node, "textLength")).collect();
+        assert!(
+            ends.len() > 10 && ends.iter().all(|end| *end <= width),
+            "{name}: {ends:?} of {width}"
+        );
+        let shows = |page: &String| page.contains(&format!("screenshots/{name}.svg)"));
+        assert!(pages.iter().filter(|page| shows(page)).count() > 1, "{name} is not shown");
+    }
+}
+
 /// Long flags in the code spans of a line.
 fn flags(line: &str) -> Vec<String> {
     let spans = line.split('`').skip(1).step_by(2);
@@ -289,6 +315,24 @@ fn flags_are_settings() {
         }
     }
     assert!(wrong.is_empty(), "no setting:\n{}", wrong.join("\n"));
+}
+
+/// Each test that ARCHITECTURE.md names, as `name()`, is there.
+#[test]
+fn tests_of_claims_are_there() {
+    let root = root();
+    let page = read(&root, "ARCHITECTURE.md");
+    let named: BTreeSet<&str> =
+        page.split('`').skip(1).step_by(2).filter_map(|span| span.strip_suffix("()")).collect();
+    let sources: Vec<String> = ["crates", "lab"]
+        .iter()
+        .flat_map(|folder| files(&root, folder, ".rs"))
+        .map(|path| read(&root, &path))
+        .collect();
+    let is_there = |name: &&str| sources.iter().any(|text| text.contains(&format!("fn {name}(")));
+    let missing: Vec<&str> = named.iter().copied().filter(|name| !is_there(name)).collect();
+    assert!(named.len() > 40, "{named:?}");
+    assert!(missing.is_empty(), "no test is called so: {missing:?}");
 }
 
 /// The sources of all crates. A text that goes on in the next line of the source is in one piece.
