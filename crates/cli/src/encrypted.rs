@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use larder_dns::backend::Backend;
 use larder_dns::side_query::SideServer;
-use larder_http::beside::Beside as HttpBeside;
 use larder_http::options::OriginAddress;
+use larder_http::tls_bridge::TlsBridge;
 use larder_settings::exit::Failure;
 use larder_settings::row::List;
 
@@ -92,7 +92,7 @@ fn files(
     listen: &List,
     certificates: Option<&PathBuf>,
     key: Option<&PathBuf>,
-) -> Result<larder_http_encrypted::Files, Failure> {
+) -> Result<larder_http_tls::Files, Failure> {
     let file = |what: &str, given: Option<&PathBuf>| {
         given.cloned().ok_or_else(|| {
             let name = listen.name();
@@ -100,13 +100,13 @@ fn files(
         })
     };
     let (certificates, key) = (file("tls-cert", certificates)?, file("tls-key", key)?);
-    Ok(larder_http_encrypted::Files { certificates, key })
+    Ok(larder_http_tls::Files { certificates, key })
 }
 
 /// The authorities to trust: those of a file, or of the system.
 #[cfg(feature = "encrypted")]
-fn trust(file: Option<&PathBuf>) -> larder_http_encrypted::Trust {
-    use larder_http_encrypted::Trust;
+fn trust(file: Option<&PathBuf>) -> larder_http_tls::Trust {
+    use larder_http_tls::Trust;
 
     file.cloned().map_or(Trust::System, Trust::File)
 }
@@ -115,7 +115,7 @@ fn trust(file: Option<&PathBuf>) -> larder_http_encrypted::Trust {
 pub fn http(
     settings: &Http,
     origins: &[OriginAddress],
-) -> Result<Option<Arc<dyn HttpBeside>>, Failure> {
+) -> Result<Option<Arc<dyn TlsBridge>>, Failure> {
     let listens = !settings.listen_tls.is_empty();
     if !listens && !origins.iter().any(|origin| origin.is_secure) {
         return Ok(None);
@@ -128,7 +128,7 @@ fn make_http(
     _: &Http,
     origins: &[OriginAddress],
     listens: bool,
-) -> Result<Arc<dyn HttpBeside>, Failure> {
+) -> Result<Arc<dyn TlsBridge>, Failure> {
     let secure = origins.iter().find(|origin| origin.is_secure && !listens);
     let setting = secure.map(|origin| format!("--origin https://{}", origin.name));
     Err(missing(&setting.unwrap_or("--listen-tls".to_owned())))
@@ -139,10 +139,10 @@ fn make_http(
     settings: &Http,
     origins: &[OriginAddress],
     listens: bool,
-) -> Result<Arc<dyn HttpBeside>, Failure> {
+) -> Result<Arc<dyn TlsBridge>, Failure> {
     use std::time::Duration;
 
-    use larder_http_encrypted::{Encrypted, Limits, host_of};
+    use larder_http_tls::{Encrypted, Limits, host_of};
 
     use crate::addresses::addresses;
 

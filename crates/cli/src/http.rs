@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use larder_http::Rules;
 use larder_http::access_log;
 use larder_http::counts::Counts;
-use larder_http::live::{Fresh, Source};
+use larder_http::default_ttl::{BadStatuses, StatusRules};
 use larder_http::message::Limits;
 use larder_http::options::{Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience};
+use larder_http::reload::{Fresh, Source};
 use larder_http::server::{LOOPS_MAX, News, serve};
-use larder_http::statuses::{BadStatuses, StatusRules};
 use larder_http::store::Memory;
 use larder_io::reactor::Choice;
 use larder_settings::exit::{self, Failure, Outcome};
@@ -36,14 +36,14 @@ pub fn http(resolved: Resolved, again: Again) -> Outcome {
     let options = options(&resolved.read())?;
     let loops = options.loops;
     let mut tell = |news: News<'_>| match news {
-        News::Started { addresses, io, metrics, beside } => {
+        News::Started { addresses, io, metrics, tls_bridge } => {
             let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
             let at = at.join(", ");
             let plural = if loops == 1 { "" } else { "s" };
             eprint_quietly(&format!(
                 "larder http: serving at {at} with {loops} loop{plural}, {io}"
             ));
-            beside.iter().for_each(|line| eprint_quietly(&format!("larder http: {line}")));
+            tls_bridge.iter().for_each(|line| eprint_quietly(&format!("larder http: {line}")));
             if let Some(metrics) = metrics {
                 eprint_quietly(&format!("larder http: metrics at http://{metrics}/metrics"));
             }
@@ -89,7 +89,7 @@ fn options(settings: &Http) -> Result<Options, Failure> {
     let ms = |seconds: u64| seconds.saturating_mul(1_000);
     let words = settings.origin.iter();
     let origins: Vec<OriginAddress> = words.map(|word| origin(word)).collect::<Result<_, _>>()?;
-    let beside = encrypted::http(settings, &origins)?;
+    let tls_bridge = encrypted::http(settings, &origins)?;
     if origins.is_empty() {
         let text = "no origin; add one, such as --origin http://127.0.0.1:9000";
         return Err(Failure::usage(text));
@@ -97,7 +97,7 @@ fn options(settings: &Http) -> Result<Options, Failure> {
     let memory_bytes = settings.memory;
     let records_bytes = memory_bytes / 100 * settings.memory_small;
     Ok(Options {
-        beside,
+        tls_bridge,
         loops: settings.cores.min(LOOPS_MAX),
         io: match settings.io {
             "uring" => Choice::Uring,

@@ -15,11 +15,11 @@ use std::sync::{Arc, OnceLock};
 
 use larder::mem::object::Object;
 
+use crate::cacheability::Selected;
 use crate::message::encode::{push_field, push_number, push_status_line};
 use crate::parts::Part;
 use crate::preconditions::{Ranges, is_not_modified, ranges};
 use crate::record::{Kept, has_length};
-use crate::storage::Selected;
 use crate::{Field, Request};
 
 /// A response that several may be given while it comes, or that one is given.
@@ -307,8 +307,8 @@ pub fn push_body(out: &mut Vec<u8>, body: &Body, octets: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cacheability::{Moments, store};
     use crate::record::{Parts, Record, fields_of, push_response};
-    use crate::storage::{Moments, store};
     use crate::{Response, Rules};
 
     const LINES: &[u8] =

@@ -50,7 +50,7 @@ pub fn divide(limit: Option<u64>, options: &Options) -> Division {
         .saturating_mul(options.origins.len() as u64)
         .saturating_mul(cost);
     let reserve = origins.clamp(ORIGINS_MIN, ORIGINS_MIN.max(left / 2));
-    let has_encrypted = options.beside.as_ref().is_some_and(|it| it.has_clients());
+    let has_encrypted = options.tls_bridge.as_ref().is_some_and(|it| it.has_clients());
     let room = left.saturating_sub(reserve) / each(has_encrypted);
     let room = usize::try_from(room).unwrap_or(usize::MAX).max(1);
     Division { limit, clients_max: wanted.min(room) }

@@ -16,13 +16,13 @@
 //! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
 //! | `upload` | a request's body on its way to an origin |
 //! | `origins` | connections to origins: asking, reading, keeping them |
-//! | `leaving` | fetches whose clients left before a head came |
+//! | `abandon` | fetches whose clients left before a head came |
 //! | `purge` | what is forgotten because somebody says so |
 //! | `access` | what the log says of an exchange |
 //! | `fetch` | what comes of a response: who gets it, whether it is kept |
 //!
 //! Nothing in a turn waits, and nobody has a thread. A client that cannot take more holds what it leased and no more; an origin whose
-//! body nobody takes is not read. What a loop says to another is a message in its [`crate::mail::Mail`].
+//! body nobody takes is not read. What a loop says to another is a message in its [`crate::loop_channel::LoopChannels`].
 //!
 //! Invariants
 //! 1. A client, and a connection to an origin, is taken out of its table while something is done with it, so nothing that happens
@@ -30,12 +30,12 @@
 //! 2. A fetch belongs to one connection or to the queue; whatever ends it lands its flight or tells its client, if any is left.
 //! 3. Of a body that fails no client sees the end: its connection is reset.
 
+mod abandon;
 mod access;
 mod admission;
 mod clients;
 mod delivery;
 mod fetch;
-mod leaving;
 mod origins;
 mod purge;
 mod upload;
@@ -60,16 +60,16 @@ use self::clients::{Arrival, CLIENT_LISTS, Client};
 use self::fetch::Fetch;
 use self::origins::{Backend, ORIGIN_LISTS, Origin};
 use crate::access_log::AccessLog;
-use crate::beside;
+use crate::coalescing::{Flight, Outcome};
 use crate::counts::{Counts, Shared};
 use crate::descriptors::is_shortage;
-use crate::flights::{Flight, Landing};
 use crate::health::Health;
-use crate::live::{Follower, Setup};
-use crate::mail::{Mail, Message};
+use crate::loop_channel::{LoopChannels, Message};
 use crate::options::Options;
+use crate::reload::{Config, ConfigFollower};
 use crate::server::Common;
-use crate::store::{Face, Store};
+use crate::store::{Store, StoreHandle};
+use crate::tls_bridge;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
 /// Spaces of tokens.
@@ -128,8 +128,8 @@ pub struct Driver {
     number: u32,
     options: Arc<Options>,
     store: Arc<Store>,
-    face: Face,
-    mail: Mail,
+    handle: StoreHandle,
+    channels: LoopChannels,
     messages: VecDeque<Message>,
     reactor: Reactor,
     listeners: Vec<TcpListener>,
@@ -150,7 +150,7 @@ pub struct Driver {
     /// Who fills a body: told when there is room, and when nobody wants it any more.
     rooms: HashMap<ObjectId, u64>,
     /// Answers for clients of this loop.
-    landed: VecDeque<(u64, Landing)>,
+    outcomes: VecDeque<(u64, Outcome)>,
     /// Deliveries that had their share of a turn.
     again: Vec<u64>,
     /// Connections that read octets nobody was told of yet, and since when.
@@ -168,13 +168,13 @@ pub struct Driver {
     lifecycle: Arc<Lifecycle>,
     health: Arc<Health>,
     connections: Arc<ConnectionLimit>,
-    follower: Follower,
+    follower: ConfigFollower,
     access_log: Option<AccessLog>,
     /// Lines that found no room in logs before.
     log_dropped_before: u64,
     /// What was told last, for the log.
     told: Told,
-    beside: Option<Arc<dyn beside::Running>>,
+    tls_bridge: Option<Arc<dyn tls_bridge::Running>>,
     is_draining: bool,
     /// It has no clients any more.
     is_drained: bool,
@@ -184,23 +184,32 @@ impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
         let Parts { number, listeners, common } = parts;
-        let Common { store, shared, live, mail, clock, lifecycle, connections, beside, .. } =
-            common;
-        let mut follower = live.follower();
-        let Setup { options, health, access_log } = (*follower.current()).clone();
+        let Common {
+            store,
+            shared,
+            config_watch,
+            channels,
+            clock,
+            lifecycle,
+            connections,
+            tls_bridge,
+            ..
+        } = common;
+        let mut follower = config_watch.follower();
+        let Config { options, health, access_log } = (*follower.current()).clone();
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
-        mail.set_waker(number, reactor.waker());
+        channels.set_waker(number, reactor.waker());
         for (at, listener) in listeners.iter().enumerate() {
             reactor.listen(listener, listener_token(at))?;
         }
-        let face = store.face().map_err(io::Error::other)?;
+        let handle = store.handle().map_err(io::Error::other)?;
         let share = |all: usize| all.div_ceil(options.loops).max(1);
         let mut driver = Driver {
             number,
-            face,
+            handle,
             store,
-            mail,
+            channels,
             messages: VecDeque::new(),
             reactor,
             listeners,
@@ -213,7 +222,7 @@ impl Driver {
             queue: VecDeque::new(),
             waits: HashMap::new(),
             rooms: HashMap::new(),
-            landed: VecDeque::new(),
+            outcomes: VecDeque::new(),
             again: Vec::new(),
             unannounced: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
@@ -232,7 +241,7 @@ impl Driver {
             access_log: access_log.map(|log| log.another()),
             log_dropped_before: 0,
             told: Told::default(),
-            beside,
+            tls_bridge,
             is_draining: false,
             is_drained: false,
             options,
@@ -252,7 +261,7 @@ impl Driver {
         while result.is_ok() && self.goes_on() {
             result = self.turn(batch);
         }
-        self.mail.close(self.number);
+        self.channels.close(self.number);
         self.publish();
         if let Some(log) = &mut self.access_log {
             log.flush();
@@ -271,7 +280,7 @@ impl Driver {
                     return true;
                 }
                 if !std::mem::replace(&mut self.is_drained, true) && self.shared.drained() {
-                    self.mail.wake_all();
+                    self.channels.wake_all();
                 }
                 // Clients of others may read what comes here.
                 !self.shared.are_all_drained()
@@ -291,8 +300,8 @@ impl Driver {
                 self.accept(Arrival {
                     socket,
                     peer,
-                    ending: None,
-                    asking: None,
+                    close_state: None,
+                    peer_close_state: None,
                     speaks_http2: false,
                 });
             }
@@ -304,8 +313,8 @@ impl Driver {
     }
 
     /// Goes on with other settings.
-    fn follow(&mut self, setup: &Setup) {
-        let Setup { options, health, access_log } = setup.clone();
+    fn follow(&mut self, config: &Config) {
+        let Config { options, health, access_log } = config.clone();
         if let Some(mut log) = self.access_log.take() {
             log.flush();
             self.log_dropped_before += log.dropped();
@@ -324,25 +333,25 @@ impl Driver {
     fn turn(&mut self, batch: &mut Batch) -> io::Result<()> {
         self.tell_time();
         let wait = self.wait();
-        let wait = if self.mail.may_sleep(self.number) { wait } else { Duration::ZERO };
+        let wait = if self.channels.may_sleep(self.number) { wait } else { Duration::ZERO };
         self.reactor.wait(batch, Some(wait))?;
         self.tell_time();
-        self.face.sync(&self.store);
-        if let Some(setup) = self.follower.take_next() {
-            self.follow(&setup);
+        self.handle.sync(&self.store);
+        if let Some(config) = self.follower.take_next() {
+            self.follow(&config);
         }
         while let Some(event) = batch.next() {
             self.handle(event);
         }
-        self.read_mail();
-        self.land();
+        self.read_messages();
+        self.deliver_outcomes();
         for token in std::mem::take(&mut self.again) {
             self.with_client_of(token, Driver::go_on);
         }
         self.announce(false);
-        self.land();
+        self.deliver_outcomes();
         self.make_room_for_waiters();
-        self.face.flush();
+        self.handle.flush();
         self.look_at_clock();
         if let Some(log) = &mut self.access_log {
             log.flush_due(self.now.ms);
@@ -355,7 +364,7 @@ impl Driver {
 
     /// How long nothing is to be done if nothing comes.
     fn wait(&self) -> Duration {
-        let is_busy = !self.again.is_empty() || !self.landed.is_empty();
+        let is_busy = !self.again.is_empty() || !self.outcomes.is_empty();
         if is_busy {
             return Duration::ZERO;
         }
@@ -380,8 +389,8 @@ impl Driver {
                 self.accept(Arrival {
                     socket,
                     peer,
-                    ending: None,
-                    asking: None,
+                    close_state: None,
+                    peer_close_state: None,
                     speaks_http2: false,
                 });
             }
@@ -393,8 +402,8 @@ impl Driver {
             Event::Ready { token, .. } if self.origins.owns(token) => {
                 self.with_origin_of(token, Driver::origin_ready);
                 // What came goes on at once, while it is in the processor's cache and its memory is wanted for the next.
-                self.land();
-                self.read_mail();
+                self.deliver_outcomes();
+                self.read_messages();
             }
             Event::Ready { token, .. } => self.with_client_of(token, Driver::go_on),
             Event::Failed { token, error } => self.failed(token, &error),
@@ -415,20 +424,20 @@ impl Driver {
         }
     }
 
-    fn read_mail(&mut self) {
+    fn read_messages(&mut self) {
         let mut messages = std::mem::take(&mut self.messages);
-        self.mail.take(self.number, &mut messages);
+        self.channels.take(self.number, &mut messages);
         for message in messages.drain(..) {
             match message {
-                Message::Landed(client, landing) => self.landed.push_back((client, landing)),
-                Message::Guest(guest) => {
-                    let (ending, before) = (guest.ending.clone(), self.clients.len());
-                    self.accept(guest.into());
+                Message::Outcome(client, outcome) => self.outcomes.push_back((client, outcome)),
+                Message::Handoff(handoff) => {
+                    let (close_state, before) = (handoff.close_state.clone(), self.clients.len());
+                    self.accept(handoff.into());
                     if self.clients.len() > before {
-                        ending.set_taken();
+                        close_state.set_taken();
                     }
                 }
-                Message::Deserted(flight) => self.desert(&flight),
+                Message::Abandoned(flight) => self.abandon(&flight),
                 Message::Forget(url, say) => {
                     // Who asked may have given up.
                     let _ = say.try_send(self.forget(&url));
@@ -457,19 +466,19 @@ impl Driver {
     }
 
     /// Gives answers to those who wait for them here.
-    fn land(&mut self) {
-        while let Some((token, landing)) = self.landed.pop_front() {
-            self.with_client_of(token, |driver, client| driver.deliver(client, landing));
+    fn deliver_outcomes(&mut self) {
+        while let Some((token, outcome)) = self.outcomes.pop_front() {
+            self.with_client_of(token, |driver, client| driver.deliver(client, outcome));
         }
     }
 
     /// Lands a flight: clients of this loop in this turn, the others by message.
-    fn land_flight(&mut self, flight: &Arc<Flight>, landing: &Landing) {
-        for waiter in flight.land(landing.clone()) {
+    fn complete_flight(&mut self, flight: &Arc<Flight>, outcome: &Outcome) {
+        for waiter in flight.complete(outcome.clone()) {
             if waiter.loop_number == self.number {
-                self.landed.push_back((waiter.client, landing.clone()));
+                self.outcomes.push_back((waiter.client, outcome.clone()));
             } else {
-                self.mail.tell(&[waiter], landing);
+                self.channels.tell(&[waiter], outcome);
             }
         }
     }
@@ -492,7 +501,7 @@ impl Driver {
             return;
         }
         // Posts of this turn to this loop are in its own mail; they need no other turn.
-        self.read_mail();
+        self.read_messages();
     }
 
     fn look_at_clock(&mut self) {

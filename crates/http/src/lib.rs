@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! octets                     -> message      -> heads and bodies, or why not (RFC 9112)
-//! request, response, moments -> storage::store -> Stored, or why not (RFC 9111)
-//! Life, request, now         -> reuse::decide  -> serve, serve while asking, ask first, 504
+//! request, response, moments -> cacheability::store -> Stored, or why not (RFC 9111)
+//! Life, request, now         -> freshness::decide  -> serve, serve while asking, ask first, 504
 //! request, fields, validators -> preconditions -> 304, or which octets (RFC 9110)
 //! record, request, moment    -> answer       -> a head in its final form, and what follows it
 //! clients, origins           -> driver       -> one core's loop, which does what these say
@@ -16,14 +16,14 @@
 //! | [`message`] | heads, framing, chunks; heads for the next hop |
 //! | [`field`] | header fields: lists, members, numbers, dates |
 //! | [`directives`] | `Cache-Control` of both sides, `CDN-Cache-Control` (RFC 9213) |
-//! | [`storage`] | what may be kept, for how long, and for which requests (`Vary`) |
-//! | [`reuse`] | what may be answered from it; what its update by a 304 is; whom an unsafe method invalidates |
+//! | [`cacheability`] | what may be kept, for how long, and for which requests (`Vary`) |
+//! | [`freshness`] | what may be answered from it; what its update by a 304 is; whom an unsafe method invalidates |
 //! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` |
 //! | [`key`], [`record`] | under what a response is kept, and as which octets |
 //! | [`answer`] | what one client gets of it |
 //! | [`sent`] | what an origin is sent of a request, by which variants are chosen |
-//! | [`status`], [`log`] | `Cache-Status` (RFC 9211); a line for each exchange |
-//! | [`statuses`] | how long what says nothing is fresh, by an operator's rule |
+//! | [`cache_status_header`], [`access_log::format`] | `Cache-Status` (RFC 9211); a line for each exchange |
+//! | [`default_ttl`] | how long what says nothing is fresh, by an operator's rule |
 //! | [`proxy_protocol`] | who a client is, said by a proxy |
 //!
 //! The server:
@@ -33,15 +33,15 @@
 //! | [`store`] | what is kept, by all loops together; purges |
 //! | [`bodies`] | bodies too long for a record, and which of them leaves |
 //! | [`parts`] | bodies that turned out too long to be cached |
-//! | [`flights`] | what is being asked, once for all who want it |
+//! | [`coalescing`] | what is being asked, once for all who want it |
 //! | [`pending`] | which URLs are being fetched, for writes that come meanwhile |
-//! | [`mail`] | what one loop says to another |
+//! | [`loop_channel`] | what one loop says to another |
 //! | [`driver`] | a loop: clients, origins, bodies on their way |
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
-//! | [`beside`] | connections that somebody else decrypts |
+//! | [`tls_bridge`] | connections that somebody else decrypts |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
 //! | [`descriptors`] | open files, and who gets them |
-//! | [`live`] | what may change while it serves |
+//! | [`reload`] | what may change while it serves |
 //! | [`snapshot`] | what is kept, in a file over a restart |
 //! | [`access_log`] | where lines of the log go |
 //!
@@ -51,20 +51,21 @@
 
 pub mod access_log;
 pub mod answer;
-pub mod beside;
 pub mod bodies;
+pub mod cache_status_header;
+pub mod cacheability;
+pub mod coalescing;
 pub mod counts;
 pub mod ctl;
+pub mod default_ttl;
 pub mod descriptors;
 pub mod directives;
 pub mod driver;
 pub mod field;
-pub mod flights;
+pub mod freshness;
 pub mod health;
 pub mod key;
-pub mod live;
-pub mod log;
-pub mod mail;
+pub mod loop_channel;
 pub mod message;
 pub mod options;
 pub mod parts;
@@ -72,15 +73,13 @@ pub mod pending;
 pub mod preconditions;
 pub mod proxy_protocol;
 pub mod record;
-pub mod reuse;
+pub mod reload;
 pub mod sent;
 pub mod server;
 pub mod snapshot;
-pub mod status;
-pub mod statuses;
-pub mod storage;
 pub mod store;
 mod supervisor;
+pub mod tls_bridge;
 
 /// A header field, as it was received: its name in any case, and its value without the white space around it. httparse fills
 /// arrays of them, which saves a copy for each head.
@@ -124,7 +123,7 @@ pub struct Rules {
     /// not say (RFC 5861, section 4) and nothing forbids it.
     pub stale_if_error_s: u64,
     /// How long a response is fresh that says nothing of it, by its status. It comes before a guess.
-    pub statuses: statuses::StatusRules,
+    pub statuses: default_ttl::StatusRules,
 }
 
 impl Default for Rules {
@@ -137,7 +136,7 @@ impl Default for Rules {
             is_cautious_with_cookies: true,
             guesses_with_cookies: false,
             stale_if_error_s: 0,
-            statuses: statuses::StatusRules::default(),
+            statuses: default_ttl::StatusRules::default(),
         }
     }
 }

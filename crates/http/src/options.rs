@@ -9,9 +9,9 @@ use larder_serve::console::Places;
 
 use crate::Rules;
 use crate::access_log;
-use crate::beside::Beside;
 use crate::message::Limits;
 use crate::store::Memory;
+use crate::tls_bridge::TlsBridge;
 use larder_wire::prefix::Prefix;
 
 /// An origin: a server that is asked.
@@ -174,7 +174,7 @@ pub struct Options {
     /// What its operator has of it.
     pub operation: Operation,
     /// Who makes connections that are encrypted.
-    pub beside: Option<Arc<dyn Beside>>,
+    pub tls_bridge: Option<Arc<dyn TlsBridge>>,
 }
 
 impl Options {
@@ -206,7 +206,7 @@ impl Options {
             purge_from: Vec::new(),
             patience: Patience::default(),
             operation: Operation::default(),
-            beside: None,
+            tls_bridge: None,
         }
     }
 }

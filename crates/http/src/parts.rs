@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use larder::mem::object::{News, Notice, Object, ObjectId};
 use parking_lot::Mutex;
 
-use crate::mail::{Mail, Message};
+use crate::loop_channel::{LoopChannels, Message};
 
 /// Parts before the one that is filled in which there may be readers.
 pub const BEHIND_MAX: usize = 2;
@@ -32,7 +32,7 @@ pub struct Part {
 
 /// What all parts of a body know of their filler.
 struct Stream {
-    mail: Mail,
+    channels: LoopChannels,
     loop_number: u32,
     filling: Mutex<ObjectId>,
 }
@@ -57,10 +57,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let Stream { mail, loop_number, filling } = &*self.stream;
+        let Stream { channels, loop_number, filling } = &*self.stream;
         let notice =
             Notice { loop_number: *loop_number, object: *filling.lock(), news: News::Room };
-        mail.post(*loop_number, Message::Notice(notice));
+        channels.post(*loop_number, Message::Notice(notice));
     }
 }
 
@@ -73,8 +73,8 @@ pub struct Parts {
 
 impl Parts {
     /// Of a body whose first object is filled by this loop.
-    pub fn new(mail: Mail, loop_number: u32, object: &Arc<Object>) -> Parts {
-        let stream = Arc::new(Stream { mail, loop_number, filling: Mutex::new(object.id()) });
+    pub fn new(channels: LoopChannels, loop_number: u32, object: &Arc<Object>) -> Parts {
+        let stream = Arc::new(Stream { channels, loop_number, filling: Mutex::new(object.id()) });
         let current = Arc::new(Part { next: OnceLock::new(), stream });
         Parts { current, behind: Vec::new() }
     }

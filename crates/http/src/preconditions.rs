@@ -1,7 +1,7 @@
 //! Conditions and ranges of requests, answered from what is kept (RFC 9110, sections 13 and 14).
 
+use crate::cacheability::{Validators, is_entity_tag};
 use crate::field::{date, has, members, only};
-use crate::storage::{Validators, is_entity_tag};
 use crate::{Field, Request};
 
 /// Ranges of one request that are answered; a request for more gets the whole (RFC 9110, section 14.2, allows it, and many

@@ -15,8 +15,8 @@
 use std::ops::Range;
 
 use crate::Field;
+use crate::cacheability::{Life, Stored, Validators};
 use crate::directives::ResponseDirectives;
-use crate::storage::{Life, Stored, Validators};
 
 /// Octets of numbers.
 const NUMBERS: usize = 88;
@@ -372,7 +372,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::storage::{Moments, store};
+    use crate::cacheability::{Moments, store};
     use crate::{Request, Response, Rules};
 
     const LINES: &[u8] = b"Cache-Control: max-age=60, stale-if-error=5\r\nETag: \"a\"\r\nX:\r\n";

@@ -9,10 +9,10 @@
 use std::net::IpAddr;
 
 use crate::Field;
+use crate::cacheability::selecting_value;
+use crate::freshness::is_hop_by_hop;
 use crate::message::trailers::takes_trailers;
 use crate::message::{RequestHead, Scheme};
-use crate::reuse::is_hop_by_hop;
-use crate::storage::selecting_value;
 
 /// Fields of conditions and ranges: a fetch for all is without those of one client.
 pub const OF_ONE: [&str; 6] =

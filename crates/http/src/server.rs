@@ -24,16 +24,16 @@ use larder_serve::reload::{Reload, Reloaded, with_part};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::WorkerThreads;
 
-use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
 use crate::descriptors;
 use crate::driver::{Driver, Parts};
-use crate::live::{Fresh, Live, Source};
-use crate::mail::Mail;
+use crate::loop_channel::LoopChannels;
 use crate::options::Options;
+use crate::reload::{ConfigWatch, Fresh, Source};
 use crate::snapshot::{self, Loaded};
 use crate::store::{OpenError, Store};
 use crate::supervisor::Duties;
+use crate::tls_bridge::{self, Acceptor};
 
 pub use crate::supervisor::DRAIN_MS;
 
@@ -55,7 +55,7 @@ pub enum News<'a> {
         /// Where metrics are told.
         metrics: Option<SocketAddr>,
         /// Where connections that are encrypted are taken.
-        beside: Vec<String>,
+        tls_bridge: Vec<String>,
     },
     /// A line for the operator.
     Line(&'a str),
@@ -80,7 +80,7 @@ pub enum ServeError {
     /// What its operator would have is not to be had; the text says what to do.
     Operation(io::Error),
     /// Connections beside the loops cannot be made; the text says what to do.
-    Beside(String),
+    TlsBridge(String),
     /// What was tried, and the kernel's answer.
     System(&'static str, io::Error),
 }
@@ -103,7 +103,7 @@ impl std::fmt::Display for ServeError {
             }
             ServeError::Memory(error) => write!(f, "{error}; see --memory"),
             ServeError::Operation(error) => error.fmt(f),
-            ServeError::Beside(error) => f.write_str(error),
+            ServeError::TlsBridge(error) => f.write_str(error),
             ServeError::System(what, error) => write!(f, "{what}: {error}"),
         }
     }
@@ -118,10 +118,10 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 /// What loops share, with one another and with who watches over them.
 #[derive(Debug, Clone)]
 pub struct Common {
-    /// As they were at the start, where what is fixed holds. The rest is in `live`.
+    /// As they were at the start, where what is fixed holds. The rest is in `config_watch`.
     pub options: Arc<Options>,
     /// What is in force, and what is known of the origins.
-    pub live: Arc<Live>,
+    pub config_watch: Arc<ConfigWatch>,
     /// What is kept.
     pub store: Arc<Store>,
     /// Where loops show what they counted.
@@ -129,7 +129,7 @@ pub struct Common {
     /// Connections by address, where they are counted.
     pub connections: Arc<ConnectionLimit>,
     /// Messages.
-    pub mail: Mail,
+    pub channels: LoopChannels,
     /// The time.
     pub clock: Clock,
     /// Whether loops go on.
@@ -137,7 +137,7 @@ pub struct Common {
     /// Wakes who watches over the loops.
     pub waker: Arc<Waker>,
     /// Who makes connections that are encrypted.
-    pub beside: Option<Arc<dyn beside::Running>>,
+    pub tls_bridge: Option<Arc<dyn tls_bridge::Running>>,
 }
 
 /// A server that has its addresses and its memory, and does not serve yet.
@@ -164,8 +164,8 @@ impl Ready {
         let listeners = bind(&options)?;
         let addresses: Vec<SocketAddr> =
             listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let mail = Mail::new(loops);
-        let store = Store::open(options.memory, loops, Arc::new(mail.clone()));
+        let channels = LoopChannels::new(loops);
+        let store = Store::open(options.memory, loops, Arc::new(channels.clone()));
         let store = Arc::new(store.map_err(ServeError::Memory)?);
         let clock = Clock::start();
         // Before loops have faces, which would be in its way.
@@ -173,17 +173,17 @@ impl Ready {
             Some(path) => snapshot::load(&store, path, seconds(&clock)),
             None => Loaded::Nothing,
         };
-        let door = Door::new(mail.clone(), loops);
-        let beside = options.beside.as_ref().map(|it| it.start(door)).transpose();
-        let live = Live::start((*options).clone());
-        let live = Arc::new(live.map_err(system("a thread for the access log"))?);
+        let acceptor = Acceptor::new(channels.clone(), loops);
+        let tls_bridge = options.tls_bridge.as_ref().map(|it| it.start(acceptor)).transpose();
+        let config_watch = ConfigWatch::start((*options).clone());
+        let config_watch = Arc::new(config_watch.map_err(system("a thread for the access log"))?);
         let common = Common {
-            beside: beside.map_err(ServeError::Beside)?,
+            tls_bridge: tls_bridge.map_err(ServeError::TlsBridge)?,
             store,
             shared: Arc::new(Shared::new(loops)),
-            live,
+            config_watch,
             connections: Arc::default(),
-            mail,
+            channels,
             clock,
             lifecycle: Arc::new(Lifecycle::new()),
             waker: Arc::new(Waker::new().map_err(system("eventfd"))?),
@@ -204,8 +204,8 @@ impl Ready {
             (backend, Some(why)) => format!("{backend} ({why})"),
             (backend, None) => backend.to_string(),
         };
-        let mail = common.mail.clone();
-        let wake_all = Arc::new(move || mail.wake_all());
+        let channels = common.channels.clone();
+        let wake_all = Arc::new(move || channels.wake_all());
         let mut workers =
             WorkerThreads::new("http", wake_all, common.lifecycle.clone(), common.waker.clone());
         for (mut driver, mut batch) in drivers {
@@ -252,14 +252,14 @@ impl Running {
 
     /// The settings in force.
     pub fn options(&self) -> Arc<Options> {
-        self.common.live.setup().options
+        self.common.config_watch.current().options
     }
 
-    /// Other settings, as far as they may change while it serves ([`crate::live`]).
+    /// Other settings, as far as they may change while it serves ([`crate::reload`]).
     pub fn replace(&self, options: Options) -> io::Result<()> {
-        self.common.live.replace(options)?;
-        if let Some(beside) = self.beside() {
-            beside.follow(&self.options());
+        self.common.config_watch.replace(options)?;
+        if let Some(tls_bridge) = self.tls_bridge() {
+            tls_bridge.follow(&self.options());
         }
         self.workers.wake();
         Ok(())
@@ -271,14 +271,14 @@ impl Running {
     }
 
     /// Who makes connections that are encrypted.
-    pub fn beside(&self) -> Option<&dyn beside::Running> {
-        self.common.beside.as_deref()
+    pub fn tls_bridge(&self) -> Option<&dyn tls_bridge::Running> {
+        self.common.tls_bridge.as_deref()
     }
 
     /// Takes nothing new, and finishes what was begun.
     pub fn drain(&self) {
-        if let Some(beside) = self.beside() {
-            beside.drain();
+        if let Some(tls_bridge) = self.tls_bridge() {
+            tls_bridge.drain();
         }
         self.workers.advance(Stage::Drains);
     }
@@ -297,7 +297,7 @@ impl Running {
     pub fn stop(mut self) -> io::Result<Counts> {
         self.hurry();
         self.workers.join()?;
-        if let Some(writer) = self.common.live.take_writer() {
+        if let Some(writer) = self.common.config_watch.take_writer() {
             writer.finish_within(LOG_PATIENCE);
         }
         Ok(self.counts())
@@ -323,9 +323,9 @@ pub fn serve(
     let taken_over = take_over(&common, loaded);
     let mut running = ready.start()?;
     let metrics = supervisor.console().metrics_address();
-    let beside = running.beside().map(|it| it.lines()).unwrap_or_default();
+    let tls_bridge = running.tls_bridge().map(|it| it.lines()).unwrap_or_default();
     let (addresses, io) = (running.addresses(), running.io().to_owned());
-    tell(News::Started { addresses, io, metrics, beside });
+    tell(News::Started { addresses, io, metrics, tls_bridge });
     let tell = &mut |line: &str| tell(News::Line(line));
     taken_over.iter().chain(&shortage).for_each(|line| tell(line));
     let mut duties = Duties::new(common.clone(), reload(source, &common), saves);
@@ -340,21 +340,23 @@ pub fn serve(
 /// Reads all that an operator may change while the server serves: certificates, settings, the file
 /// of the log. Without a source settings stay as they were at the start.
 fn reload(source: Option<Source>, common: &Common) -> Reload {
-    let Common { live, beside, mail, .. } = common.clone();
+    let Common { config_watch, tls_bridge, channels, .. } = common.clone();
     Reload::new(move || {
         // Each is read whatever comes of the others.
-        let encrypted = beside.as_ref().map(|it| it.reload());
+        let encrypted = tls_bridge.as_ref().map(|it| it.reload());
         let changes = source.as_ref().map_or(Ok(Changes::default()), |source| {
             let Fresh { options, changes } = source()?;
-            live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
-            if let Some(beside) = &beside {
-                beside.follow(&live.setup().options);
+            config_watch
+                .replace(options)
+                .map_err(|error| format!("a thread for the log: {error}"))?;
+            if let Some(tls_bridge) = &tls_bridge {
+                tls_bridge.follow(&config_watch.current().options);
             }
-            mail.wake_all();
+            channels.wake_all();
             Ok(changes)
         });
         // After a rotation: what is in the place of its file by now.
-        live.reopen_log();
+        config_watch.reopen_log();
         let outcome = changes.map(|changes| Reloaded { changes, parts: Vec::new() });
         with_part(outcome, "encrypted", encrypted)
     })

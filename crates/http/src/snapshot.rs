@@ -75,16 +75,16 @@ pub fn load(store: &Store, path: &Path, now: Seconds) -> Loaded {
 }
 
 /// Where a file is written before it takes its place.
-fn beside(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    beside.into()
+fn tls_bridge(path: &Path) -> PathBuf {
+    let mut tls_bridge = path.as_os_str().to_owned();
+    tls_bridge.push(".new");
+    tls_bridge.into()
 }
 
 /// Tries whether a file can be written: at the end it is too late to hear of it. What a killed process left there is gone then.
 pub fn try_out(path: &Path) -> io::Result<()> {
-    create(&beside(path))?;
-    fs::remove_file(beside(path))
+    create(&tls_bridge(path))?;
+    fs::remove_file(tls_bridge(path))
 }
 
 /// Removes a file that was read, if there is one, for good: also one that another process removed and did not live to see gone.
@@ -119,15 +119,15 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 /// Writes a file in the place of an older one: how many records. Nobody may keep or purge meanwhile.
 pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
     store.settle(now).map_err(io::Error::other)?;
-    let beside = beside(path);
-    let written = write(store, &beside, now).and_then(|count| {
-        fs::rename(&beside, path)?;
+    let tls_bridge = tls_bridge(path);
+    let written = write(store, &tls_bridge, now).and_then(|count| {
+        fs::rename(&tls_bridge, path)?;
         sync_folder(path)?;
         Ok(count)
     });
     if written.is_err() {
         // Half a file is of no use to anybody.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&tls_bridge);
     }
     written
 }

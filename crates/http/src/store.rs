@@ -10,7 +10,7 @@
 //! A response that is chosen by more than its URL lies under a key of its own, and under that of the URL lies which fields choose
 //! it, and a generation: a new choice, or a URL that was forgotten, has another, so that no older variant is found again.
 //!
-//! Each loop has a [`Face`]: a reader and a writer of the engine, and what is purged as it saw it last.
+//! Each loop has a [`StoreHandle`]: a reader and a writer of the engine, and what is purged as it saw it last.
 //!
 //! Bounds: the memory of [`Memory`]; [`TAGS_MAX`] purged tags, beyond which all that has tags is taken for purged, and as many URLs
 //! that are stale, beyond which all is. Cost: a look-up
@@ -28,12 +28,12 @@ use larder_serve::figures::Gauge;
 use parking_lot::Mutex;
 
 use crate::bodies::Bodies;
-use crate::flights::Flights;
+use crate::cacheability::{Selected, Stored};
+use crate::coalescing::Flights;
 use crate::key::{Key, apart, by_other_scheme, primary, variant};
 use crate::pending::{Pending, Ticket};
 use crate::record::{Choice, Kept, Record, body_of, push_choice, push_too_long, push_unshared};
 use crate::sent::Sent;
-use crate::storage::{Selected, Stored};
 
 /// Of the memory of bodies, the part that windows of what passes through have together.
 const TRANSIT_PART: u64 = 20;
@@ -191,7 +191,7 @@ pub enum Found<'a> {
 
 /// One loop's way to what is kept.
 #[derive(Debug)]
-pub struct Face {
+pub struct StoreHandle {
     reader: Reader,
     writer: Writer,
     purges: Arc<Purges>,
@@ -245,8 +245,8 @@ impl Store {
     }
 
     /// A loop's face.
-    pub fn face(&self) -> Result<Face, larder::Error> {
-        Ok(Face {
+    pub fn handle(&self) -> Result<StoreHandle, larder::Error> {
+        Ok(StoreHandle {
             reader: self.cache.reader()?,
             writer: self.cache.writer(),
             purges: self.purges.lock().clone(),
@@ -413,13 +413,13 @@ impl Store {
         Ok(stay)
     }
 
-    /// Counts a purge; those of [`Face::forget`] are its caller's to count.
+    /// Counts a purge; those of [`StoreHandle::forget`] are its caller's to count.
     pub fn note_purge(&self) {
         self.purges_made.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Face {
+impl StoreHandle {
     /// Shows what others have kept and purged. To be called at the beginning of a turn.
     pub fn sync(&mut self, store: &Store) {
         self.reader.sync();

@@ -26,8 +26,8 @@ use crate::counts::PREFIX;
 use crate::ctl::Request;
 use crate::health::Failures;
 use crate::key::tag;
-use crate::live::Follower;
-use crate::mail::Message;
+use crate::loop_channel::Message;
+use crate::reload::ConfigFollower;
 use crate::server::{Common, seconds};
 use crate::snapshot;
 
@@ -53,7 +53,7 @@ pub(crate) struct Duties {
     /// Whether the cache is saved at the end: its file is ours.
     saves: bool,
     checks: Option<Checks>,
-    follower: Follower,
+    follower: ConfigFollower,
     shortages: Shortages,
     /// Of each origin: the failed connections that were reported, and when.
     failures: HashMap<String, (u64, u64)>,
@@ -65,7 +65,7 @@ pub(crate) struct Duties {
 impl Duties {
     /// For loops that have not begun. `saves`: see there.
     pub fn new(common: Common, reload: Reload, saves: bool) -> Duties {
-        let mut follower = common.live.follower();
+        let mut follower = common.config_watch.follower();
         let checks = Checks::of(&follower.current(), TOKENS);
         Duties {
             common,
@@ -87,7 +87,7 @@ impl Duties {
         let up_s = self.common.clock.us() as f64 / 1e6;
         let (name, help) = ("uptime_seconds", "Time since the start");
         gauges.push(Gauge { name, help, label: None, value: up_s });
-        if let Some(meter) = self.common.live.log_meter() {
+        if let Some(meter) = self.common.config_watch.log_meter() {
             let (written, lost) = meter.counts();
             for (name, help, value) in [
                 ("log_lines_written_total", "Lines of the access log written", written),
@@ -96,22 +96,22 @@ impl Duties {
                 gauges.push(Gauge { name, help, label: None, value: value as f64 });
             }
         }
-        let health = self.common.live.setup().health;
+        let health = self.common.config_watch.current().health;
         gauges.extend(health.all(console::Duties::now_ms(self)).map(|(origin, is_good)| Gauge {
             name: "origin_up",
             help: "Whether the origin is used: reachable, and its health checks succeed",
             label: Some(("origin", origin.to_owned())),
             value: f64::from(u8::from(is_good)),
         }));
-        if let Some(beside) = &self.common.beside {
-            gauges.extend(beside.gauges());
+        if let Some(tls_bridge) = &self.common.tls_bridge {
+            gauges.extend(tls_bridge.gauges());
         }
         gauges
     }
 
     /// Reports connections to origins that failed: the first at once, later ones together, a line a minute for each origin.
     fn report_failures(&mut self, now_ms: u64, tell: Tell<'_>) {
-        let health = self.common.live.setup().health;
+        let health = self.common.config_watch.current().health;
         for Failures { origin, count, why } in health.failures() {
             let Some((before, told_ms)) = self.failures.get(origin).copied() else {
                 self.failures.insert(origin.to_owned(), (0, 0));
@@ -176,10 +176,10 @@ impl Duties {
 
     /// Has a loop forget a URL: it alone may write.
     fn forget(&self, url: Vec<u8>) -> Job {
-        let mail = self.common.mail.clone();
+        let channels = self.common.channels.clone();
         Box::new(move |_| {
             let (say, said) = sync_channel(1);
-            mail.post(0, Message::Forget(url, say));
+            channels.post(0, Message::Forget(url, say));
             match said.recv_timeout(FORGET) {
                 Ok(was_there) => Ok(Fields::from_iter([("was_kept".to_owned(), was_there.into())])),
                 Err(RecvTimeoutError::Disconnected) => Err("the server ended meanwhile".to_owned()),
@@ -242,7 +242,7 @@ impl Server for Duties {
     }
 
     fn reopen(&mut self) {
-        self.common.live.reopen_log();
+        self.common.config_watch.reopen_log();
     }
 
     fn is_stop_asked(&self) -> bool {
@@ -254,14 +254,14 @@ impl Server for Duties {
     }
 
     fn tick(&mut self, poller: &Poller, now_ms: u64, tell: Tell<'_>) {
-        if let Some(setup) = self.follower.take_next() {
-            let before = std::mem::replace(&mut self.checks, Checks::of(&setup, TOKENS));
+        if let Some(config) = self.follower.take_next() {
+            let before = std::mem::replace(&mut self.checks, Checks::of(&config, TOKENS));
             if let (Some(checks), Some(before)) = (&mut self.checks, before) {
                 checks.take_over(&before, now_ms);
             }
         }
         self.report_failures(now_ms, tell);
-        while let Some(news) = self.common.live.log_news() {
+        while let Some(news) = self.common.config_watch.log_news() {
             tell(&news);
         }
         let counts = || self.common.shared.sum();
@@ -285,18 +285,20 @@ impl Server for Duties {
             return Stage::Ends;
         }
         tell("ending: answers that were begun are finished");
-        if let Some(beside) = &self.common.beside {
-            beside.drain();
+        if let Some(tls_bridge) = &self.common.tls_bridge {
+            tls_bridge.drain();
         }
         Stage::Drains
     }
 
     fn finish(&mut self, ended: Ended, tell: Tell<'_>) -> bool {
         if !std::mem::replace(&mut self.is_closed, true) {
-            if let Some(beside) = self.common.beside.as_ref().filter(|_| ended == Ended::Well) {
-                beside.finish(FINISH);
+            if let Some(tls_bridge) =
+                self.common.tls_bridge.as_ref().filter(|_| ended == Ended::Well)
+            {
+                tls_bridge.finish(FINISH);
             }
-            if let Some(writer) = self.common.live.take_writer() {
+            if let Some(writer) = self.common.config_watch.take_writer() {
                 writer.finish_within(LOG_PATIENCE);
             }
             // A client that is slow to the end is no reason to forget all.

@@ -2,12 +2,12 @@
 //! is read as the same.
 
 use larder_http::Field;
+use larder_http::freshness::is_hop_by_hop;
 use larder_http::message::forward::{push_kept_head, push_request};
 use larder_http::message::{
     BadChunk, Chunked, FieldRoom, Framing, Limits, Piece, is_field_value, is_token, request,
     response,
 };
-use larder_http::reuse::is_hop_by_hop;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

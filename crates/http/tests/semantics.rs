@@ -4,9 +4,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
+use larder_http::cacheability::{Life, Moments, Stored, Unstored, store};
 use larder_http::directives::RequestDirectives;
-use larder_http::reuse::{Decision, decide};
-use larder_http::storage::{Life, Moments, Stored, Unstored, store};
+use larder_http::freshness::{Decision, decide};
 use larder_http::{Field, Request, Response, Rules};
 use proptest::prelude::*;
 use proptest::sample::select;

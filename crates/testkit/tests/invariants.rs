@@ -2,7 +2,7 @@
 //! assertion, or a comment at the code that keeps it.
 //!
 //! In the module itself and below it `invariant 3` is enough. Elsewhere it is `` invariant 3 of
-//! `flights` ``, in another package `` invariant 3 of `http::flights` ``. A `lib.rs` has the name
+//! `coalescing` ``, in another package `` invariant 3 of `http::coalescing` ``. A `lib.rs` has the name
 //! of its package's folder. Labels such as **I3** count anywhere in the package.
 //!
 //! `tidy/unasserted.tsv` lists invariants that nothing names yet: module, number. Lines may only
@@ -83,7 +83,7 @@ fn module(path: &str) -> Vec<&str> {
     parts
 }
 
-/// True where `name` (`flights`, `http::flights`) is this module's. Parts in between may be absent.
+/// True where `name` (`coalescing`, `http::coalescing`) is this module's. Parts in between may be absent.
 fn is_name_of(name: &str, module: &[&str]) -> bool {
     let mut parts = module.iter();
     let is_within = name.split("::").all(|part| parts.any(|it| *it == part));

@@ -19,8 +19,8 @@ use std::thread;
 use larder_bench::clock::ThreadTime;
 use larder_bench::duel::{Way, duel};
 use larder_bench::row::Unit;
-use larder_http::flights::Landing;
-use larder_http::mail::{Mail, Message};
+use larder_http::coalescing::Outcome;
+use larder_http::loop_channel::{LoopChannels, Message};
 use larder_io::cores;
 use larder_io::reactor::{Options, Reactor, Waker};
 
@@ -45,10 +45,10 @@ struct Hears {
 }
 
 fn message() -> Message {
-    Message::Landed(1, Landing::Alone)
+    Message::Outcome(1, Outcome::Alone)
 }
 
-impl Queue for Mail {
+impl Queue for LoopChannels {
     fn say(&self) {
         self.post(0, message());
     }
@@ -59,7 +59,7 @@ impl Queue for Mail {
     }
 
     fn may_sleep(&self, _hears: &mut Hears) -> bool {
-        Mail::may_sleep(self, 0)
+        LoopChannels::may_sleep(self, 0)
     }
 }
 
@@ -98,7 +98,7 @@ impl Queue for Channel {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    Mail,
+    LoopChannels,
     Channel,
     ChannelAlwaysWoken,
 }
@@ -108,10 +108,10 @@ fn run(kind: Kind, messages: u64, burst: u64) -> f64 {
     let (mut reactor, mut batch) = Reactor::new(&Options::default()).expect("a reactor");
     let (sender, receiver) = mpsc::channel();
     let queue: Arc<dyn Queue> = match kind {
-        Kind::Mail => {
-            let mail = Mail::new(1);
-            mail.set_waker(0, reactor.waker());
-            Arc::new(mail)
+        Kind::LoopChannels => {
+            let channels = LoopChannels::new(1);
+            channels.set_waker(0, reactor.waker());
+            Arc::new(channels)
         }
         _ => Arc::new(Channel {
             sender,
@@ -126,7 +126,7 @@ fn run(kind: Kind, messages: u64, burst: u64) -> f64 {
         let (queue, heard, all) = (queue.clone(), heard.clone(), all.clone());
         move || {
             let _ = all.last().map(|&core| cores::pin_to_core(core));
-            let channel = (kind != Kind::Mail).then_some(receiver);
+            let channel = (kind != Kind::LoopChannels).then_some(receiver);
             let mut hears = Hears { messages: VecDeque::new(), channel, early: 0 };
             let time = ThreadTime::start();
             let mut count = 0;
@@ -164,7 +164,7 @@ fn main() {
     for (work, messages, burst) in [("one at a time", messages / 8, 1), ("many", messages, BURST)] {
         let mut ways = [
             Way::new("mail", "a lock, and woken when it sleeps", || {
-                run(Kind::Mail, messages, burst)
+                run(Kind::LoopChannels, messages, burst)
             }),
             Way::new("channel", "no lock, and woken when it sleeps", || {
                 run(Kind::Channel, messages, burst)

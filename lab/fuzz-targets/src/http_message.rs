@@ -1,14 +1,14 @@
 //! Messages of HTTP/1.1: pieces do not matter, views lie in the input, what is passed on is read as the same, and a line of the
 //! log is one line.
 
-use larder_http::log::{Asked, Exchange, push_combined, push_json};
+use larder_http::access_log::format::{Asked, Exchange, push_combined, push_json};
+use larder_http::freshness::is_hop_by_hop;
 use larder_http::message::forward::{push_kept_head, push_request};
 use larder_http::message::trailers::push_trailers;
 use larder_http::message::{
     BadChunk, Chunked, FieldRoom, Framing, Limits, Piece, RequestHead, is_field_value, is_token,
     request, response,
 };
-use larder_http::reuse::is_hop_by_hop;
 use larder_http::{Field, field};
 
 use super::{Cut, assert_inside};

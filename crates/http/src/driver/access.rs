@@ -11,7 +11,7 @@
 
 use super::Driver;
 use super::clients::Client;
-use crate::log::{Asked, Exchange};
+use crate::access_log::format::{Asked, Exchange};
 use crate::message::{self, FieldRoom, Limits, RequestHead};
 
 /// Octets of a request that cannot be read, in the log.

@@ -26,19 +26,19 @@ use super::upload::Upload;
 use crate::answer::{
     Answer, Asked, Body, Composed, NAME, Said, Trailers, compose, push_body, push_own,
 };
-use crate::beside::{Ending, Guest};
+use crate::cache_status_header::{CacheStatus, Forward, Handling, push_cache_status};
+use crate::cacheability::Life;
+use crate::coalescing::{Flight, Join, Outcome, Waiter};
 use crate::directives::RequestDirectives;
 use crate::field::{has, members};
-use crate::flights::{Boarding, Flight, Landing, Waiter};
+use crate::freshness::{Decision, decide};
 use crate::key::{Key, push_url};
 use crate::message::trailers::takes_trailers;
 use crate::message::{self, FieldRoom, Framing, Limits, Refused, RequestHead, Scheme, Target};
 use crate::record::{Kept, Record};
-use crate::reuse::{Decision, decide};
 use crate::sent::Sent;
-use crate::status::{CacheStatus, Forward, Outcome, push_cache_status};
-use crate::storage::Life;
 use crate::store::Found;
+use crate::tls_bridge::{CloseState, Handoff};
 use crate::{Field, Request};
 
 /// What a client waits for, by list.
@@ -62,16 +62,17 @@ const GATHERED_BYTES: usize = 64 << 10;
 pub(super) struct Arrival {
     pub(super) socket: OwnedFd,
     pub(super) peer: Option<SocketAddr>,
-    pub(super) ending: Option<Ending>,
-    pub(super) asking: Option<Ending>,
+    pub(super) close_state: Option<CloseState>,
+    pub(super) peer_close_state: Option<CloseState>,
     pub(super) speaks_http2: bool,
 }
 
-impl From<Guest> for Arrival {
-    fn from(guest: Guest) -> Arrival {
-        let Guest { socket, peer, ending, asking, speaks_http2 } = guest;
-        let (peer, ending, asking) = (Some(peer), Some(ending), Some(asking));
-        Arrival { socket: socket.into(), peer, ending, asking, speaks_http2 }
+impl From<Handoff> for Arrival {
+    fn from(handoff: Handoff) -> Arrival {
+        let Handoff { socket, peer, close_state, peer_close_state, speaks_http2 } = handoff;
+        let (peer, close_state, peer_close_state) =
+            (Some(peer), Some(close_state), Some(peer_close_state));
+        Arrival { socket: socket.into(), peer, close_state, peer_close_state, speaks_http2 }
     }
 }
 
@@ -83,9 +84,9 @@ pub struct Client {
     pub(super) socket: OwnedFd,
     pub(super) peer: Option<SocketAddr>,
     /// It came over TLS, which somebody else ends, and who is told so how our answers ended.
-    pub(super) ending: Option<Ending>,
+    pub(super) close_state: Option<CloseState>,
     /// And who says how what it asks ends.
-    asking: Option<Ending>,
+    peer_close_state: Option<CloseState>,
     /// It is one request of HTTP/2 after the other, for the log.
     pub(super) speaks_http2: bool,
     /// Octets that came and were not looked at yet.
@@ -135,13 +136,13 @@ impl Client {
 
     /// What it asks by.
     pub(super) fn scheme(&self) -> Scheme {
-        if self.ending.is_some() { Scheme::Https } else { Scheme::Http }
+        if self.close_state.is_some() { Scheme::Https } else { Scheme::Http }
     }
 
     /// All answers were sent; unless one was broken off, in which case nobody is told so any more.
     fn end_whole(&self) {
-        if let Some(ending) = self.ending.as_ref().filter(|_| !self.is_broken) {
-            ending.set_whole();
+        if let Some(close_state) = self.close_state.as_ref().filter(|_| !self.is_broken) {
+            close_state.set_whole();
         }
     }
 }
@@ -177,12 +178,12 @@ enum Step {
 
 impl Driver {
     pub(super) fn accept(&mut self, arrival: Arrival) {
-        let Arrival { socket, peer, ending, asking, speaks_http2 } = arrival;
+        let Arrival { socket, peer, close_state, peer_close_state, speaks_http2 } = arrival;
         self.counts.connections += 1;
         // Whoever ended its TLS has said who it is.
-        let expects_proxy = self.options.expects_proxy && ending.is_none();
+        let expects_proxy = self.options.expects_proxy && close_state.is_none();
         // While we drain, what somebody else decrypted comes in with a request that has to be read first.
-        let has_request = self.is_draining && ending.is_some();
+        let has_request = self.is_draining && close_state.is_some();
         let list = if expects_proxy || has_request { HEAD } else { IDLE };
         let Ok(id) = self.clients.insert(None, list, self.now.ms) else {
             self.counts.refused_full += 1;
@@ -199,8 +200,8 @@ impl Driver {
             token,
             socket,
             peer,
-            ending,
-            asking,
+            close_state,
+            peer_close_state,
             speaks_http2,
             inbox: Vec::new(),
             looked_at: 0,
@@ -220,7 +221,7 @@ impl Driver {
             permit: None,
         };
         // Those over TLS were counted before, and a client of HTTP/2 has one for each of its requests.
-        if client.ending.is_none() && !expects_proxy && !self.admit(&mut client) {
+        if client.close_state.is_none() && !expects_proxy && !self.admit(&mut client) {
             return self.close_client(id, client);
         }
         if let Some(place) = self.clients.get_mut(id) {
@@ -334,7 +335,7 @@ impl Driver {
     pub(super) fn finished(&mut self, client: &mut Client) -> bool {
         client.is_finished = true;
         // Over TCP nobody knows: who sends no more may wait for its answer.
-        let is_there = client.asking.as_ref().is_none_or(Ending::is_whole);
+        let is_there = client.peer_close_state.as_ref().is_none_or(CloseState::is_whole);
         is_there && !client.expects_proxy && self.go_on(client)
     }
 
@@ -580,7 +581,7 @@ impl Driver {
         let now = self.now;
         let address = || client.address();
         let sent = Sent::new(head, self.said_scheme(client), true, &address);
-        let (key, kept, is_purged) = match self.face.find(&self.url, &sent, now.seconds()) {
+        let (key, kept, is_purged) = match self.handle.find(&self.url, &sent, now.seconds()) {
             Found::Kept { key, kept, is_purged } => (key, kept, is_purged),
             _ if directives.only_if_cached => return Step::Unsatisfiable,
             Found::Unshared => return Step::Pass(Forward::Bypass, true),
@@ -617,7 +618,7 @@ impl Driver {
             Decision::Validate
                 if directives.no_store
                     || self.asks_alone(&key, head)
-                    || self.face.is_unshared_for(&key, RENEWAL, now.seconds()) =>
+                    || self.handle.is_unshared_for(&key, RENEWAL, now.seconds()) =>
             {
                 return Step::Pass(Forward::Stale, true);
             }
@@ -658,14 +659,14 @@ impl Driver {
     /// True where it is known that what such a request gets is its own: it does not wait for others, nor others for it.
     fn asks_alone(&self, key: &Key, head: &RequestHead<'_>) -> bool {
         let is_noted = |kind: &str| {
-            has(head.fields, kind) && self.face.is_unshared_for(key, kind, self.now.seconds())
+            has(head.fields, kind) && self.handle.is_unshared_for(key, kind, self.now.seconds())
         };
         is_noted(CREDENTIALS) || is_noted(COOKIES)
     }
 
     /// The scheme that origins are told for a client, if they are.
     fn said_scheme(&self, client: &Client) -> Option<Scheme> {
-        let says_scheme = self.options.beside.as_ref().is_some_and(|it| it.has_clients());
+        let says_scheme = self.options.tls_bridge.as_ref().is_some_and(|it| it.has_clients());
         says_scheme.then(|| client.scheme())
     }
 
@@ -713,7 +714,7 @@ impl Driver {
         key: Key,
         stale: Vec<u8>,
     ) {
-        if let Boarding::Leads(flight) = self.store.flights.board(&key, None) {
+        if let Join::Leads(flight) = self.store.flights.join(&key, None) {
             let purpose = Purpose::Shared { flight, stale: Some(stale), leader: None };
             let fetch = self.fetch_of(client, head, octets, purpose, None);
             self.start(fetch);
@@ -733,29 +734,29 @@ impl Driver {
         out: &mut Vec<u8>,
     ) {
         let waiter = Waiter { loop_number: self.number, client: client.token };
-        match self.store.flights.board(&key, Some(waiter)) {
-            Boarding::Leads(flight) if self.is_outdated(client, head) => {
+        match self.store.flights.join(&key, Some(waiter)) {
+            Join::Leads(flight) if self.is_outdated(client, head) => {
                 self.wait_with(client, head, octets, Some(flight.clone()), why);
                 self.store.flights.close(&flight);
-                self.land_flight(&flight, &Landing::Again);
+                self.complete_flight(&flight, &Outcome::Again);
             }
-            Boarding::Leads(flight) => {
+            Join::Leads(flight) => {
                 self.counts.misses += 1;
                 self.wait_with(client, head, octets, Some(flight.clone()), why);
                 let purpose = Purpose::Shared { flight, stale, leader: Some(client.token) };
                 let fetch = self.fetch_of(client, head, octets, purpose, None);
                 self.start(fetch);
             }
-            Boarding::Waits(flight) => {
+            Join::Waits(flight) => {
                 self.counts.collapsed += 1;
                 self.wait_with(client, head, octets, Some(flight), why);
             }
-            Boarding::Landed(landing) => {
+            Join::Completed(outcome) => {
                 self.counts.collapsed += 1;
                 self.wait_with(client, head, octets, None, why);
-                self.landed.push_back((client.token, self.still_good(client, head, landing)));
+                self.outcomes.push_back((client.token, self.still_good(client, head, outcome)));
             }
-            Boarding::Full => self.pass(client, head, octets, why, true, out),
+            Join::Full => self.pass(client, head, octets, why, true, out),
         }
     }
 
@@ -770,24 +771,24 @@ impl Driver {
             Found::Nothing { key, .. } => Some((key, 0)),
             Found::Unshared | Found::TooLong => None,
         };
-        let before = is_known(self.face.find(&self.url, &sent, now));
-        self.face.sync(&self.store);
-        before != is_known(self.face.find(&self.url, &sent, now))
+        let before = is_known(self.handle.find(&self.url, &sent, now));
+        self.handle.sync(&self.store);
+        before != is_known(self.handle.find(&self.url, &sent, now))
     }
 
     /// What has landed a while ago may be given to who comes now, if it is fresh; else he asks for himself.
-    fn still_good(&self, client: &Client, head: &RequestHead<'_>, landing: Landing) -> Landing {
-        let Landing::Answer(answer) = &landing else { return Landing::Alone };
+    fn still_good(&self, client: &Client, head: &RequestHead<'_>, outcome: Outcome) -> Outcome {
+        let Outcome::Answer(answer) = &outcome else { return Outcome::Alone };
         if !self.is_for(answer, client, head) {
-            return Landing::Alone;
+            return Outcome::Alone;
         }
         let Some(Record::Response(kept)) = Record::read(&answer.record) else {
-            return Landing::Alone;
+            return Outcome::Alone;
         };
         let directives = RequestDirectives::heeded(head.fields, &self.options.rules);
         match decide(&kept.life, &directives, self.now.wall_s) {
-            Decision::Serve { .. } => landing,
-            _ => Landing::Alone,
+            Decision::Serve { .. } => outcome,
+            _ => Outcome::Alone,
         }
     }
 
@@ -862,8 +863,8 @@ impl Driver {
     }
 
     /// An answer came for a client that waits.
-    pub(super) fn deliver(&mut self, client: &mut Client, landing: Landing) -> bool {
-        if let Landing::Interim(head) = landing {
+    pub(super) fn deliver(&mut self, client: &mut Client, outcome: Outcome) -> bool {
+        if let Outcome::Interim(head) = outcome {
             // Clients of HTTP/1.0 do not know such.
             let is_known = client.exchange.as_ref().is_some_and(|it| it.knows_interim);
             if is_known {
@@ -881,30 +882,30 @@ impl Driver {
             _ => return false,
         };
         let mut out = self.reactor.buffer();
-        match landing {
-            Landing::Answer(answer) => {
+        match outcome {
+            Outcome::Answer(answer) => {
                 if self.is_for(&answer, client, &head) {
                     self.give(client, &head, &answer, exchange.why, &mut out);
                 } else {
                     // Another variant; which one it is can be told now.
-                    self.face.sync(&self.store);
+                    self.handle.sync(&self.store);
                     self.request(client, &head, &exchange.head, &mut out);
                 }
             }
             // What made that answer one client's own is not in this request.
-            Landing::Own if !has(head.fields, CREDENTIALS) && !has(head.fields, COOKIES) => {
-                self.face.sync(&self.store);
+            Outcome::Own if !has(head.fields, CREDENTIALS) && !has(head.fields, COOKIES) => {
+                self.handle.sync(&self.store);
                 self.request(client, &head, &exchange.head, &mut out);
             }
-            Landing::Again => {
-                self.face.sync(&self.store);
+            Outcome::Again => {
+                self.handle.sync(&self.store);
                 self.request(client, &head, &exchange.head, &mut out);
             }
-            Landing::Alone | Landing::Own => {
+            Outcome::Alone | Outcome::Own => {
                 self.pass(client, &head, &exchange.head, Forward::Bypass, true, &mut out);
             }
-            Landing::Interim(_) => {}
-            Landing::Failed(status) => {
+            Outcome::Interim(_) => {}
+            Outcome::Failed(status) => {
                 let text = match status {
                     503 => {
                         "too many requests wait for the origin, or there are too many connections"
@@ -1000,14 +1001,14 @@ fn push_hit(note: &mut Vec<u8>, kept: &Kept<'_>, now_s: u64) {
         stale_s => -(stale_s as i64),
     };
     note.clear();
-    let (outcome, detail) = (Outcome::Hit, detail(life));
+    let (outcome, detail) = (Handling::Hit, detail(life));
     let status = CacheStatus { outcome, ttl_s: Some(ttl_s), key: None, detail };
     push_cache_status(note, NAME, &status);
 }
 
 /// `Cache-Status` of what the origin gave.
 fn push_forwarded(note: &mut Vec<u8>, why: Forward, answer: &Answer, kept: &Kept<'_>) {
-    let outcome = Outcome::Forwarded {
+    let outcome = Handling::Forwarded {
         why,
         status: answer.origin_status,
         is_stored: !answer.is_private,

@@ -23,9 +23,11 @@ use super::Driver;
 use super::delivery::Delivery;
 use super::origins::{Incoming, Keep, Origin};
 use crate::answer::{Answer, Trailers};
+use crate::cacheability::{Moments, Selected, Stored, Unstored, store};
+use crate::coalescing::{Flight, Outcome};
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::field::{has, members, only};
-use crate::flights::{Flight, Landing};
+use crate::freshness::{conditions, invalidates, is_about, may_serve_on_error, updated};
 use crate::key::{Key, apart, push_url, scheme_of, tag};
 use crate::message::forward::{push_kept_head, push_request};
 use crate::message::trailers::takes_trailers;
@@ -35,9 +37,7 @@ use crate::message::{
 use crate::parts::Parts;
 use crate::pending::Ticket;
 use crate::record::{self, Kept, Record, push_response};
-use crate::reuse::{conditions, invalidates, is_about, may_serve_on_error, updated};
 use crate::sent::{OF_ONE, SCHEME_FIELD, Sent, VIA};
-use crate::storage::{Moments, Selected, Stored, Unstored, store};
 use crate::store::Store;
 use crate::{Field, Request, Response};
 
@@ -387,8 +387,8 @@ impl Driver {
         let of_use = stored.as_ref().ok().filter(|stored| may_keep && stored.is_of_use(rules));
         // What is not kept leaves no choice behind either.
         let keep = of_use.and_then(|stored| {
-            let Driver { face, store, .. } = self;
-            let key = face.key_for(store, &fetch.url, stored, &question.sent, now.seconds())?;
+            let Driver { handle, store, .. } = self;
+            let key = handle.key_for(store, &fetch.url, stored, &question.sent, now.seconds())?;
             Some((stored.clone(), key))
         });
         let body_bytes = match head.framing {
@@ -401,7 +401,7 @@ impl Driver {
         let keep = keep.filter(|_| promise.is_some());
         if let (Some((_, key)), Purpose::Shared { flight, .. }) = (&keep, &fetch.purpose) {
             // Who waits for another variant looks by what chooses them, and who comes now for this one joins.
-            self.face.flush();
+            self.handle.flush();
             self.store.flights.also(flight, key);
         }
         let is_fresh = keep.as_ref().is_some_and(|(stored, _)| {
@@ -450,7 +450,7 @@ impl Driver {
         let trailers: Option<Arc<Trailers>> = (head.framing == Framing::Chunked).then(Arc::default);
         // What is given to all must not be longer than memory: nobody knows how long this one is.
         let parts = (is_kept && body_bytes.is_none())
-            .then(|| Parts::new(self.mail.clone(), self.number, filler.object()));
+            .then(|| Parts::new(self.channels.clone(), self.number, filler.object()));
         let answer = Answer {
             record,
             vary,
@@ -482,13 +482,13 @@ impl Driver {
         match &fetch.purpose {
             Purpose::Private { client, .. } => {
                 let is_there = self.clients.id_of(*client).is_some();
-                self.landed.push_back((*client, Landing::Answer(answer)));
+                self.outcomes.push_back((*client, Outcome::Answer(answer)));
                 is_there
             }
             Purpose::Shared { flight, .. } if reach == Reach::All => {
-                let landing = Landing::Answer(answer);
+                let outcome = Outcome::Answer(answer);
                 let flight = flight.clone();
-                self.land_flight(&flight, &landing);
+                self.complete_flight(&flight, &outcome);
                 true
             }
             Purpose::Shared { flight, leader, .. } => {
@@ -500,31 +500,31 @@ impl Driver {
                 };
                 if let Some(key) = noted {
                     let (now, for_s) = (self.now.seconds(), self.options.unshared_s);
-                    self.face.set_unshared(&self.store, &key, false, for_s, now);
-                    self.face.flush();
+                    self.handle.set_unshared(&self.store, &key, false, for_s, now);
+                    self.handle.flush();
                 }
-                let landing = match reach {
-                    Reach::Own { .. } => Landing::Own,
-                    Reach::All | Reach::One(_) => Landing::Alone,
+                let outcome = match reach {
+                    Reach::Own { .. } => Outcome::Own,
+                    Reach::All | Reach::One(_) => Outcome::Alone,
                 };
-                if matches!(landing, Landing::Own) {
+                if matches!(outcome, Outcome::Own) {
                     // Who looks again must not find this one.
                     self.store.flights.close(flight);
                 }
                 let mut is_there = false;
-                for waiter in flight.land(landing.clone()) {
+                for waiter in flight.complete(outcome.clone()) {
                     let is_here = waiter.loop_number == self.number;
                     let leads = is_here && Some(waiter.client) == *leader;
-                    let landing = match leads {
-                        true if wants_part => Landing::Alone,
-                        true => Landing::Answer(answer.clone()),
-                        false => landing.clone(),
+                    let outcome = match leads {
+                        true if wants_part => Outcome::Alone,
+                        true => Outcome::Answer(answer.clone()),
+                        false => outcome.clone(),
                     };
                     is_there |= leads && !wants_part;
                     if is_here {
-                        self.landed.push_back((waiter.client, landing));
+                        self.outcomes.push_back((waiter.client, outcome));
                     } else {
-                        self.mail.tell(&[waiter], &landing);
+                        self.channels.tell(&[waiter], &outcome);
                     }
                 }
                 is_there
@@ -543,15 +543,15 @@ impl Driver {
             self.counts.outdated += 1;
             return false;
         }
-        let is_kept = self.face.insert(&self.store, key, record, ttl, now.seconds());
+        let is_kept = self.handle.insert(&self.store, key, record, ttl, now.seconds());
         if is_kept && fetch.ticket.is_outdated() {
             self.counts.outdated += 1;
-            self.face.remove(key);
-            self.face.flush();
+            self.handle.remove(key);
+            self.handle.flush();
             return false;
         }
         // Who looks from now on finds it, and nobody waits for the turn's end.
-        self.face.flush();
+        self.handle.flush();
         if is_kept {
             self.counts.kept += 1;
         } else {
@@ -569,8 +569,8 @@ impl Driver {
     pub(super) fn note_too_long(&mut self, fetch: &Fetch, key: &Key) {
         let (now, for_s) = (self.now.seconds(), self.options.unshared_s);
         self.counts.too_long += 1;
-        self.face.set_unshared(&self.store, key, true, for_s, now);
-        self.face.flush();
+        self.handle.set_unshared(&self.store, key, true, for_s, now);
+        self.handle.flush();
         self.end_flight(fetch);
         if let Purpose::Shared { flight, .. } = &fetch.purpose {
             flight.let_go();
@@ -582,7 +582,7 @@ impl Driver {
         let bytes = object.published();
         let Keep { key, stored, rendered, .. } = keep;
         let inline_max = self.options.inline_bytes_max;
-        let room = self.face.record_bytes_max(&self.store);
+        let room = self.handle.record_bytes_max(&self.store);
         if let Some(mut record) = rendered.record(&stored, Some(bytes), None)
             && bytes <= inline_max as u64
             && record.len() + bytes as usize <= room
@@ -686,7 +686,7 @@ impl Driver {
             trailers: None,
             part: None,
         };
-        self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
+        self.complete_flight(flight, &Outcome::Answer(Arc::new(answer)));
         self.store.flights.close(flight);
         true
     }
@@ -696,7 +696,7 @@ impl Driver {
         self.counts.fetches_failed += 1;
         match &fetch.purpose {
             Purpose::Private { client, .. } => {
-                self.landed.push_back((*client, Landing::Failed(status)));
+                self.outcomes.push_back((*client, Outcome::Failed(status)));
             }
             Purpose::Shared { flight, stale, .. } => {
                 let flight = flight.clone();
@@ -706,7 +706,7 @@ impl Driver {
                     self.counts.stale_on_error += 1;
                     return;
                 }
-                self.land_flight(&flight, &Landing::Failed(status));
+                self.complete_flight(&flight, &Outcome::Failed(status));
                 self.store.flights.close(&flight);
             }
         }
@@ -722,8 +722,8 @@ impl Driver {
     /// (RFC 9111, section 4.4).
     pub(super) fn invalidate(&mut self, url: &[u8], fields: &[Field<'_>]) {
         let now = self.now.seconds();
-        self.face.sync(&self.store);
-        self.face.forget(&self.store, url, now);
+        self.handle.sync(&self.store);
+        self.handle.forget(&self.store, url, now);
         let host_bytes = memchr::memchr(b'/', url).unwrap_or(url.len());
         let host = &url[..host_bytes];
         for name in ["location", "content-location"] {
@@ -741,11 +741,11 @@ impl Driver {
             };
             let is_same_host = other.starts_with(host) && other.get(host.len()) == Some(&b'/');
             if is_same_host {
-                self.face.forget(&self.store, &other, now);
+                self.handle.forget(&self.store, &other, now);
             }
         }
         // Before the client hears that it was done.
-        self.face.flush();
+        self.handle.flush();
     }
 }
 
@@ -790,7 +790,7 @@ fn resolve(url: &[u8], reference: &[u8]) -> Vec<u8> {
 
 /// A response that is not kept, as its record says it.
 fn unkept(response: &Response<'_>, now_s: u64) -> Stored {
-    let life = crate::storage::Life {
+    let life = crate::cacheability::Life {
         status: response.status,
         directives: Default::default(),
         lifetime_s: 0,

@@ -27,16 +27,16 @@ use super::delivery::Ran;
 use super::fetch::{Fetch, Next, Purpose, Rendered};
 use super::upload::{end_with, fill};
 use crate::answer::Trailers;
-use crate::beside::Ending;
+use crate::cacheability::Stored;
+use crate::coalescing::Outcome;
 use crate::descriptors::is_shortage;
-use crate::flights::Landing;
 use crate::key::Key;
 use crate::message::forward::push_kept_head;
 use crate::message::{self, Chunked, FieldRoom, Framing, Piece};
 use crate::options::OriginAddress;
 use crate::parts::Parts;
-use crate::storage::Stored;
 use crate::store::Promise;
+use crate::tls_bridge::CloseState;
 
 /// What a connection waits for, by list.
 pub const ORIGIN_LISTS: usize = 6;
@@ -103,7 +103,7 @@ pub struct Origin {
     is_reused: bool,
     has_ended: bool,
     /// Somebody else encrypts it, and says so whether it ended as it should.
-    ending: Option<Ending>,
+    close_state: Option<CloseState>,
 }
 
 /// A body that comes.
@@ -173,7 +173,7 @@ impl Incoming {
 impl Origin {
     /// The end that was seen is one that the origin meant: over TLS anybody between could cut a body.
     fn ended_whole(&self) -> bool {
-        self.ending.as_ref().is_none_or(Ending::is_whole)
+        self.close_state.as_ref().is_none_or(CloseState::is_whole)
     }
 
     /// What is asked on it, where the head of no answer came yet.
@@ -357,7 +357,7 @@ impl Driver {
         backend: usize,
         mut fetch: Box<Fetch>,
     ) -> Result<(), (Box<Fetch>, Undialed)> {
-        let (socket, ending) = match self.dial(backend) {
+        let (socket, close_state) = match self.dial(backend) {
             Ok(dialed) => dialed,
             Err(error) if is_shortage(&error) => {
                 self.counts.shortages += 1;
@@ -372,7 +372,7 @@ impl Driver {
             return Err((fetch, Undialed::Shortage));
         };
         let token = self.origins.token(id);
-        let interest = if ending.is_some() { Interest::READ } else { Interest::WRITE };
+        let interest = if close_state.is_some() { Interest::READ } else { Interest::WRITE };
         if self.reactor.watch(&socket, token, interest).is_err() {
             self.origins.remove(id);
             return Err((fetch, Undialed::Shortage));
@@ -392,7 +392,7 @@ impl Driver {
             incoming: None,
             is_reused: false,
             has_ended: false,
-            ending,
+            close_state,
         };
         if let Some(place) = self.origins.get_mut(id) {
             *place = Some(Box::new(origin));
@@ -401,20 +401,20 @@ impl Driver {
     }
 
     /// Begins a connection. One over TLS says so by an octet once it is there.
-    fn dial(&self, backend: usize) -> io::Result<(OwnedFd, Option<Ending>)> {
+    fn dial(&self, backend: usize) -> io::Result<(OwnedFd, Option<CloseState>)> {
         let origin = &self.backends[backend].origin;
         if !origin.is_secure {
             let stream = tcp::connect(origin.address, &ConnectOptions::default())?;
             return Ok((stream.into(), None));
         }
-        let beside = self.beside.as_ref().ok_or(ErrorKind::Unsupported)?;
-        let (stream, ending) = beside.connect(origin)?;
-        Ok((stream.into(), Some(ending)))
+        let tls_bridge = self.tls_bridge.as_ref().ok_or(ErrorKind::Unsupported)?;
+        let (stream, close_state) = tls_bridge.connect(origin)?;
+        Ok((stream.into(), Some(close_state)))
     }
 
     /// Whether a connection that was begun is there.
     fn connected(origin: &Origin) -> io::Result<()> {
-        match &origin.ending {
+        match &origin.close_state {
             None => tcp::take_error(&origin.socket)?.map_or(Ok(()), Err),
             Some(_) => match tcp::read_into(&origin.socket, &mut [0])? {
                 1 => Ok(()),
@@ -612,7 +612,7 @@ impl Driver {
             Purpose::Shared { leader, .. } => *leader,
         });
         if let Some(client) = client {
-            self.landed.push_back((client, Landing::Interim(head.into())));
+            self.outcomes.push_back((client, Outcome::Interim(head.into())));
         }
     }
 

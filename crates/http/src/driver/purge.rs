@@ -46,7 +46,7 @@ impl Driver {
         } else {
             tags.iter().for_each(|&tag| self.store.purge_tag(tag, is_soft));
         }
-        self.face.see_purges(&self.store);
+        self.handle.see_purges(&self.store);
         let text = if is_soft { "purged: stale from now on" } else { "purged" };
         self.own(client, head, 200, text, out);
     }
@@ -56,9 +56,9 @@ impl Driver {
         self.store.note_purge();
         let now = self.now.seconds();
         let urls = [url, &by_other_scheme(url)];
-        let was_there = urls.map(|url| self.face.forget(&self.store, url, now)).contains(&true);
+        let was_there = urls.map(|url| self.handle.forget(&self.store, url, now)).contains(&true);
         // Who asks for it from now on finds it gone.
-        self.face.flush();
+        self.handle.flush();
         was_there
     }
 }

@@ -5,7 +5,7 @@ use super::encode::{push_field, push_number, push_status_line};
 use super::limits::CONNECTION_OPTIONS_MAX;
 use super::{Framing, RequestHead};
 use crate::Field;
-use crate::reuse::is_hop_by_hop;
+use crate::freshness::is_hop_by_hop;
 
 /// A request for an origin, in origin-form and HTTP/1.1, with the empty line after it.
 ///

@@ -16,7 +16,7 @@ use super::encode::push_field;
 use super::{is_field_value, is_token};
 use crate::Field;
 use crate::field::members;
-use crate::reuse::is_hop_by_hop;
+use crate::freshness::is_hop_by_hop;
 
 /// Most fields of a trailer section that goes on.
 pub const TRAILERS_MAX: usize = 32;

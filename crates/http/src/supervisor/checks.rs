@@ -20,9 +20,9 @@ use larder_io::tcp::{self, ConnectOptions};
 use larder_serve::nonblocking::retry;
 
 use crate::health::Health;
-use crate::live::Setup;
 use crate::message::{self, FieldRoom, Limits};
 use crate::options::{HealthChecks, OriginAddress};
+use crate::reload::Config;
 
 /// Checks that count.
 pub const WINDOW: u32 = 8;
@@ -99,10 +99,10 @@ impl Checks {
     }
 
     /// As they are in force, if they are.
-    pub fn of(setup: &Setup, first_token: u64) -> Option<Checks> {
-        let options = &setup.options;
+    pub fn of(config: &Config, first_token: u64) -> Option<Checks> {
+        let options = &config.options;
         let checks = options.health_checks.as_ref()?;
-        let health = setup.health.clone();
+        let health = config.health.clone();
         Some(Checks::new(checks, &options.origins, health, options.limits, first_token))
     }
 

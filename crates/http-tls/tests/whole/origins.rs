@@ -1,7 +1,7 @@
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 
-use larder_http_encrypted::{Limits, Trust};
+use larder_http_tls::{Limits, Trust};
 
 use larder_testkit::tls::Identity;
 
@@ -19,7 +19,7 @@ fn ask(world: &World, path: &str) -> String {
 }
 
 /// An origin over TLS is asked on a connection that is kept; what it ends with `close_notify` is whole and kept, what is cut without
-/// is not, and its client does not see an end. Invariant 1 of `http-encrypted`.
+/// is not, and its client does not see an end. Invariant 1 of `http-tls`.
 #[test]
 fn origins_over_tls() {
     let made = Identity::new("origin.example");

@@ -1,9 +1,9 @@
 //! What may be answered from what is kept (RFC 9111, section 4), and what becomes of it when the origin has spoken again.
 
+use crate::cacheability::{Life, Validators};
 use crate::directives::RequestDirectives;
 use crate::field::{has, members, only};
 use crate::preconditions::is_same_weakly;
-use crate::storage::{Life, Validators};
 use crate::{Field, Response, Rules};
 
 /// What a request gets.
@@ -31,7 +31,7 @@ fn forbids_stale(life: &Life) -> bool {
     said.must_revalidate || said.proxy_revalidate || said.s_maxage_s.is_some() || said.no_cache
 }
 
-/// What a request gets of a kept response that is for it ([`crate::storage::Stored::is_for`]), at a moment in seconds since 1970.
+/// What a request gets of a kept response that is for it ([`crate::cacheability::Stored::is_for`]), at a moment in seconds since 1970.
 pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
     let refusal = if asked.only_if_cached { Decision::Unsatisfiable } else { Decision::Validate };
     let (age_s, fresh_s) = (life.age_s(now_s), life.fresh_s(now_s));
@@ -148,7 +148,7 @@ pub fn is_unsafe(method: &str) -> bool {
 mod tests {
     use super::*;
     use crate::Request;
-    use crate::storage::{Moments, Stored, store};
+    use crate::cacheability::{Moments, Stored, store};
 
     const NOW_S: u64 = 1_000_000;
 

@@ -16,8 +16,8 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_http::beside::Ending;
 use larder_http::options::OriginAddress;
+use larder_http::tls_bridge::CloseState;
 use larder_tls::Trust;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -27,8 +27,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::inner::pair;
 use crate::limits::{Counters, Event, InForce};
+use crate::loop_connections::pair;
 use crate::pump::{End, copy};
 
 /// How long the other side may take to end a connection of which one side has ended.
@@ -64,13 +64,16 @@ impl Origins {
     }
 
     /// Begins a connection. Called within the runtime.
-    pub(crate) fn connect(&self, origin: &OriginAddress) -> io::Result<(StdUnixStream, Ending)> {
+    pub(crate) fn connect(
+        &self,
+        origin: &OriginAddress,
+    ) -> io::Result<(StdUnixStream, CloseState)> {
         let tls = self.tls.clone().ok_or(io::ErrorKind::Unsupported)?;
         let (address, name) = (origin.address, host_of(origin).map_err(io::Error::other)?);
         let (ours, theirs) = pair()?;
         let ours = UnixStream::from_std(ours)?;
-        let ending = Ending::default();
-        let (counters, its) = (self.counters.clone(), ending.clone());
+        let close_state = CloseState::default();
+        let (counters, its) = (self.counters.clone(), close_state.clone());
         let limits = self.limits.now();
         tokio::spawn(async move {
             let connected = timeout(limits.connect, shake(address, name, tls)).await;
@@ -84,7 +87,7 @@ impl Origins {
             };
             counters.note(event);
         });
-        Ok((theirs, ending))
+        Ok((theirs, close_state))
     }
 }
 
@@ -108,7 +111,7 @@ fn is_unproven(error: &io::Error) -> bool {
 async fn converse(
     stream: TlsStream<TcpStream>,
     mut local: UnixStream,
-    ending: &Ending,
+    close_state: &CloseState,
     stall: Duration,
     counters: &Counters,
 ) {
@@ -127,7 +130,7 @@ async fn converse(
     let down = async {
         let end = copy(&mut from_origin, &mut to_loop, None, None).await;
         match end {
-            End::Whole => ending.set_whole(),
+            End::Whole => close_state.set_whole(),
             End::Cut => counters.note(Event::OriginCut),
             End::Gone | End::Stalled => {}
         }

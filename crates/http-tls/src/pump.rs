@@ -1,13 +1,13 @@
 //! Octets from one connection to the other, as fast as both go, and how they end.
 //!
 //! An end is a proper one ([`End::Whole`]) where its side says so: TLS by `close_notify`, a loop by the connection's
-//! [`Ending`]. Any other is a cut, and is never passed on as an end (invariant 1 of the crate).
+//! [`CloseState`]. Any other is a cut, and is never passed on as an end (invariant 1 of the crate).
 //!
 //! Bounds: one read of [`READ_BYTES`] that is being written.
 
 use std::time::Duration;
 
-use larder_http::beside::Ending;
+use larder_http::tls_bridge::CloseState;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -31,17 +31,17 @@ pub(crate) enum End {
 pub(crate) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    ending: Option<&Ending>,
+    close_state: Option<&CloseState>,
     stall: Option<Duration>,
 ) -> End {
     let mut room = vec![0; READ_BYTES];
     loop {
         let bytes = match from.read(&mut room).await {
-            Ok(0) if ending.is_none_or(Ending::is_whole) => return End::Whole,
+            Ok(0) if close_state.is_none_or(CloseState::is_whole) => return End::Whole,
             Ok(0) => return End::Cut,
             Ok(bytes) => bytes,
             // A loop that closed with something unread ends so too.
-            Err(_) if ending.is_some_and(Ending::is_whole) => return End::Whole,
+            Err(_) if close_state.is_some_and(CloseState::is_whole) => return End::Whole,
             Err(_) => return End::Cut,
         };
         let write = async {

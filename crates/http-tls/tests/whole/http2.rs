@@ -11,7 +11,7 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response};
 use larder_http::message::{Chunked, Piece};
-use larder_http_encrypted::{Limits, Trust};
+use larder_http_tls::{Limits, Trust};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -106,7 +106,7 @@ fn one_object() {
 }
 
 /// A client that reads nothing of a long body stops its origin: what was sent in all stays below the windows on the way, and all
-/// of it comes once the client reads. Invariant 2 of `http-encrypted`.
+/// of it comes once the client reads. Invariant 2 of `http-tls`.
 #[test]
 fn slow_reader() {
     const BODY_BYTES: u64 = 64 << 20;
@@ -177,7 +177,7 @@ fn no_place_for_a_stream() {
 }
 
 /// An origin that dies in a body resets the streams that read it, and no others; nothing of it is kept.
-/// Invariant 1 of `http-encrypted`.
+/// Invariant 1 of `http-tls`.
 #[test]
 fn cut_bodies() {
     let (address, asked) = origin(

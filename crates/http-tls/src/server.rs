@@ -12,8 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_http::beside::{Beside, Door, Ending, Running};
 use larder_http::options::{Options, OriginAddress};
+use larder_http::tls_bridge::{Acceptor, CloseState, Running, TlsBridge};
 use larder_serve::figures::Gauge;
 use larder_tls::{Certificate, Files, Trust, listen};
 use tokio::runtime::{Builder, Runtime};
@@ -58,17 +58,17 @@ struct Serving {
     lines: Vec<String>,
 }
 
-impl Beside for Encrypted {
+impl TlsBridge for Encrypted {
     fn has_clients(&self) -> bool {
         !self.listen.is_empty()
     }
 
-    fn start(&self, door: Door) -> Result<Arc<dyn Running>, String> {
+    fn start(&self, acceptor: Acceptor) -> Result<Arc<dyn Running>, String> {
         let certificate = self.certificate.clone().map(Certificate::load).transpose()?;
         let certificate = certificate.map(Arc::new);
         let runtime = Builder::new_multi_thread()
             .worker_threads(self.threads.clamp(1, THREADS_MAX))
-            .thread_name("http-encrypted")
+            .thread_name("http-tls")
             .enable_all()
             .build()
             .map_err(|error| format!("threads for TLS: {error}"))?;
@@ -76,7 +76,7 @@ impl Beside for Encrypted {
         let counters = Arc::new(Counters::default());
         let limits = InForce::new(self.limits.clone());
         let origins = Origins::new(self.trust.as_ref(), limits.clone(), counters.clone())?;
-        let clients = Arc::new(Clients::new(door, counters, limits.clone()));
+        let clients = Arc::new(Clients::new(acceptor, counters, limits.clone()));
         let mut lines = Vec::new();
         // Sockets of tokio belong to the runtime that they are made in.
         let context = runtime.enter();
@@ -116,7 +116,7 @@ impl Running for Serving {
         self.clients.gauges().collect()
     }
 
-    fn connect(&self, origin: &OriginAddress) -> io::Result<(UnixStream, Ending)> {
+    fn connect(&self, origin: &OriginAddress) -> io::Result<(UnixStream, CloseState)> {
         let runtime = self.runtime.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let _context = runtime.enter();
         self.origins.connect(origin)

@@ -39,7 +39,7 @@ pub struct Exchange<'a> {
     pub body_bytes: u64,
     /// From its beginning to the last octet of the answer, microseconds.
     pub duration_us: u64,
-    /// What the cache did: [`crate::status::Outcome::as_str`]; `None` where it was not asked.
+    /// What the cache did: [`crate::cache_status_header::Outcome::as_str`]; `None` where it was not asked.
     pub cache: Option<&'a str>,
     /// The status code of the origin's answer, if it was asked and answered.
     pub origin_status: Option<u16>,

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_http::beside::Door;
+use larder_http::tls_bridge::Acceptor;
 use larder_io::tcp::reset_on_close;
 use larder_serve::figures::Gauge;
 use larder_tls::listen::Host;
@@ -23,8 +23,8 @@ use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 use crate::http2;
-use crate::inner::Inner;
 use crate::limits::{Counters, Event, InForce, Limits};
+use crate::loop_connections::LoopConnection;
 use crate::pump::{End, copy};
 
 /// ALPN tokens, the best first.
@@ -36,7 +36,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// What all connections of clients share.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    pub(crate) door: Door,
+    pub(crate) acceptor: Acceptor,
     connections: Arc<ConnectionLimit>,
     pub(crate) counters: Arc<Counters>,
     limits: InForce,
@@ -64,9 +64,9 @@ impl Caller {
 }
 
 impl Clients {
-    pub(crate) fn new(door: Door, counters: Arc<Counters>, limits: InForce) -> Clients {
+    pub(crate) fn new(acceptor: Acceptor, counters: Arc<Counters>, limits: InForce) -> Clients {
         let connections = Arc::new(ConnectionLimit::new(limits.now().connections_max));
-        Clients { door, connections, counters, limits }
+        Clients { acceptor, connections, counters, limits }
     }
 
     /// Connections that are open.
@@ -124,22 +124,25 @@ impl Host for Listener {
 
 /// Pumps both ways.
 async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
-    let Ok(inner) = Inner::connect(&caller.clients.door, caller.peer, false, &[]) else { return };
+    let Ok(connection) = LoopConnection::connect(&caller.clients.acceptor, caller.peer, false, &[])
+    else {
+        return;
+    };
     let stall = caller.limits.stall;
-    let Inner { stream: local, ending, asking, .. } = inner;
+    let LoopConnection { stream: local, close_state, peer_close_state, .. } = connection;
     let (mut from_loop, mut to_loop) = local.into_split();
     let end = {
         let (mut from_client, mut to_client) = tokio::io::split(&mut stream);
         let up = async {
             // How long a loop may take nothing is its own affair.
             if copy(&mut from_client, &mut to_loop, None, None).await == End::Whole {
-                asking.set_whole();
+                peer_close_state.set_whole();
             }
             // Bodies of requests say where they end, so an end is enough for the loop, whichever it is.
             let _ = to_loop.shutdown().await;
         };
         let down = async {
-            let end = copy(&mut from_loop, &mut to_client, Some(&ending), Some(stall)).await;
+            let end = copy(&mut from_loop, &mut to_client, Some(&close_state), Some(stall)).await;
             if end == End::Whole {
                 // One that does not listen any more is not told.
                 let _ = timeout(stall, to_client.shutdown()).await;

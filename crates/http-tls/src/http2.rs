@@ -39,8 +39,8 @@ use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 use crate::clients::{Caller, Clients};
-use crate::inner::Pool;
 use crate::limits::{Event, Limits};
+use crate::loop_connections::Pool;
 
 /// Octets that a client may send before a loop has taken any: on one stream, and on a connection.
 const WINDOW_STREAM_BYTES: u32 = 256 << 10;
@@ -72,7 +72,7 @@ pub(crate) async fn serve(
     let Ok(Ok(connection)) = handshake.await else {
         return caller.note(Event::HandshakeFailed);
     };
-    let pool = Arc::new(Pool::new(clients.door.clone(), caller.peer));
+    let pool = Arc::new(Pool::new(clients.acceptor.clone(), caller.peer));
     http2::serve(Requests { caller, clients, limits, pool }, connection, stop).await;
 }
 

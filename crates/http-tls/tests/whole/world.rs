@@ -9,7 +9,7 @@ use std::thread;
 
 use larder_http::options::{Options, OriginAddress};
 use larder_http::server::Running;
-use larder_http_encrypted::{Encrypted, Files, Limits, Trust};
+use larder_http_tls::{Encrypted, Files, Limits, Trust};
 use larder_testkit::tls::{Identity, client_of};
 use larder_testkit::wait::{PATIENCE, until_so_or};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -117,10 +117,10 @@ impl World {
         };
         let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
         let mut options = Options::new(listen, origins.into_iter().map(named).collect());
-        options.beside = Some(Arc::new(encrypted));
+        options.tls_bridge = Some(Arc::new(encrypted));
         adjust(&mut options);
         let running = Running::start(&options).unwrap();
-        let line = running.beside().unwrap().lines().remove(0);
+        let line = running.tls_bridge().unwrap().lines().remove(0);
         let tls = line.rsplit_once("https://").unwrap().1.parse().unwrap();
         World { running: Some(running), identity, certificate, tls }
     }
@@ -148,14 +148,14 @@ impl World {
     }
 
     pub fn count(&self, name: &str) -> u64 {
-        let gauges = self.running().beside().unwrap().gauges();
+        let gauges = self.running().tls_bridge().unwrap().gauges();
         let counts: HashMap<_, _> = gauges.into_iter().map(|it| (it.field(), it.value)).collect();
         counts[name] as u64
     }
 
     /// Waits until it is so.
     pub fn until(&self, what: &str, is_so: impl Fn(&World) -> bool) {
-        let stands = || format!("{what}: {:?}", self.running().beside().unwrap().gauges());
+        let stands = || format!("{what}: {:?}", self.running().tls_bridge().unwrap().gauges());
         until_so_or(stands, || is_so(self));
     }
 }

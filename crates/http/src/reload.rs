@@ -1,8 +1,8 @@
 //! What an operator may change while the server serves.
 //!
 //! ```text
-//! Live::start      the settings of the start; the thread of the access log, if there is one
-//! Live::replace    others take their place; what cannot change stays as it was at the start
+//! ConfigWatch::start      the settings of the start; the thread of the access log, if there is one
+//! ConfigWatch::replace    others take their place; what cannot change stays as it was at the start
 //! Follower         a loop looks once a turn, and goes on with what is in force by then
 //! ```
 //!
@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! 1. Settings are replaced whole, and in order: no loop sees a mixture, or an older one after a newer.
-//! 2. Where a thread for the log cannot be had, [`Live::replace`] changes nothing.
+//! 2. Where a thread for the log cannot be had, [`ConfigWatch::replace`] changes nothing.
 //!
 //! Cost: a load a turn of a loop; a lock for the copy of some pointers where there is something new.
 
@@ -30,7 +30,7 @@ use crate::options::{Operation, Options};
 
 /// What is in force.
 #[derive(Debug, Clone)]
-pub struct Setup {
+pub struct Config {
     /// What an operator decided.
     pub options: Arc<Options>,
     /// What is known of the origins, which are those of `options`.
@@ -40,34 +40,34 @@ pub struct Setup {
 }
 
 /// What a loop, or who watches over them, has to learn of other settings.
-pub type Follower = watch::Follower<Setup>;
+pub type ConfigFollower = watch::Follower<Config>;
 
 /// What is in force, for all.
 #[derive(Debug)]
-pub struct Live {
-    watch: Watch<Setup>,
+pub struct ConfigWatch {
+    watch: Watch<Config>,
     log: Mutex<Option<Log>>,
 }
 
-impl Live {
+impl ConfigWatch {
     /// With the settings of the start. An error is that of a thread.
-    pub fn start(options: Options) -> io::Result<Live> {
+    pub fn start(options: Options) -> io::Result<ConfigWatch> {
         let log = options.operation.access_log.clone().map(access_log::start).transpose()?;
-        let setup = Setup {
+        let config = Config {
             health: Arc::new(Health::new(&options.origins)),
             access_log: log.as_ref().map(Log::feed),
             options: Arc::new(options),
         };
-        Ok(Live { watch: Watch::new(setup), log: Mutex::new(log) })
+        Ok(ConfigWatch { watch: Watch::new(config), log: Mutex::new(log) })
     }
 
     /// What is in force.
-    pub fn setup(&self) -> Setup {
+    pub fn current(&self) -> Config {
         (*self.watch.get()).clone()
     }
 
     /// For a loop; the first setup that it takes is the one in force.
-    pub fn follower(&self) -> Follower {
+    pub fn follower(&self) -> ConfigFollower {
         self.watch.follower()
     }
 
@@ -75,7 +75,7 @@ impl Live {
     pub fn replace(&self, options: Options) -> io::Result<()> {
         // One after the other: the lock is held to the end.
         let mut log = self.log.lock();
-        let before = self.setup();
+        let before = self.current();
         let options = changed(&before.options, options);
         match (&options.operation.access_log, &mut *log) {
             (None, log) => *log = None,
@@ -88,7 +88,7 @@ impl Live {
             == before.options.health_checks.as_ref().map(|it| &it.path);
         let health = Health::new(&options.origins);
         health.take_over(&before.health, is_checked_so);
-        self.watch.replace(Setup {
+        self.watch.replace(Config {
             health: Arc::new(health),
             access_log: log.as_ref().map(Log::feed),
             options: Arc::new(options),
@@ -129,7 +129,7 @@ fn changed(start: &Options, next: Options) -> Options {
         io: start.io,
         memory: start.memory,
         clients_max: start.clients_max,
-        beside: start.beside.clone(),
+        tls_bridge: start.tls_bridge.clone(),
         operation,
         ..next
     }
@@ -168,26 +168,26 @@ mod tests {
         let checks = Some(HealthChecks { path: "/a".to_owned(), every_ms: 1 });
         let first =
             Options { health_checks: checks.clone(), ..options(&["192.0.2.1", "192.0.2.2"]) };
-        let live = Arc::new(Live::start(first).unwrap());
-        let mut follower = live.follower();
-        let setup = follower.current();
+        let config_watch = Arc::new(ConfigWatch::start(first).unwrap());
+        let mut follower = config_watch.follower();
+        let config = follower.current();
         assert!(follower.take_next().is_none());
-        setup.health.pass_over(0, 10, &io::Error::from_raw_os_error(111));
-        setup.health.set_down(1, true);
+        config.health.pass_over(0, 10, &io::Error::from_raw_os_error(111));
+        config.health.set_down(1, true);
         let second = Options {
             health_checks: checks,
             loops: 7,
             keep_s: 9,
             ..options(&["192.0.2.3", "192.0.2.2", "192.0.2.1"])
         };
-        live.replace(second.clone()).unwrap();
-        let setup = follower.take_next().expect("another");
+        config_watch.replace(second.clone()).unwrap();
+        let config = follower.take_next().expect("another");
         assert!(follower.take_next().is_none());
-        assert_eq!((setup.options.loops, setup.options.keep_s), (1, 9));
-        assert_eq!([0, 1, 2].map(|at| setup.health.is_good(at, 9)), [true, false, false]);
-        assert!(setup.health.is_good(2, 10));
-        live.replace(Options { health_checks: None, ..second }).unwrap();
-        let setup = follower.take_next().expect("another");
-        assert!(setup.health.is_good(1, 0), "nobody would find it up again");
+        assert_eq!((config.options.loops, config.options.keep_s), (1, 9));
+        assert_eq!([0, 1, 2].map(|at| config.health.is_good(at, 9)), [true, false, false]);
+        assert!(config.health.is_good(2, 10));
+        config_watch.replace(Options { health_checks: None, ..second }).unwrap();
+        let config = follower.take_next().expect("another");
+        assert!(config.health.is_good(1, 0), "nobody would find it up again");
     }
 }

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::BytesMut;
-use larder_http::beside::{Door, Ending, Guest};
+use larder_http::tls_bridge::{Acceptor, CloseState, Handoff};
 use tokio::net::UnixStream;
 
 /// Octets that a local socket holds for its reader; the kernel counts its own share too, and so doubles them.
@@ -27,12 +27,12 @@ const IDLE_MAX: usize = 16;
 
 /// A connection to a loop.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct LoopConnection {
     pub(crate) stream: UnixStream,
     /// How what the loop writes ends.
-    pub(crate) ending: Ending,
+    pub(crate) close_state: CloseState,
     /// How what it reads ends: not whole, unless somebody says so, so that who is gone is waited for by nobody.
-    pub(crate) asking: Ending,
+    pub(crate) peer_close_state: CloseState,
     /// Octets that were read and not used.
     pub(crate) inbox: BytesMut,
     /// Octets of what it was asked that were written already.
@@ -51,31 +51,31 @@ pub(crate) fn pair() -> io::Result<(StdUnixStream, StdUnixStream)> {
     Ok((ours, theirs))
 }
 
-impl Inner {
+impl LoopConnection {
     /// A new connection, which begins with these octets, or some of them: those of a client of HTTP/1.1, or a request of HTTP/2.
     pub(crate) fn connect(
-        door: &Door,
+        acceptor: &Acceptor,
         peer: SocketAddr,
         speaks_http2: bool,
         octets: &[u8],
-    ) -> io::Result<Inner> {
+    ) -> io::Result<LoopConnection> {
         let (ours, socket) = pair()?;
         let stream = UnixStream::from_std(ours)?;
-        let (ending, asking) = (Ending::default(), Ending::default());
-        let inner = Inner {
+        let (close_state, peer_close_state) = (CloseState::default(), CloseState::default());
+        let connection = LoopConnection {
             written: write_some(&stream, octets)?,
             stream,
-            ending: ending.clone(),
-            asking: asking.clone(),
+            close_state: close_state.clone(),
+            peer_close_state: peer_close_state.clone(),
             inbox: BytesMut::new(),
             is_reused: false,
         };
-        door.let_in(Guest { socket, peer, ending, asking, speaks_http2 });
-        Ok(inner)
+        acceptor.hand_off(Handoff { socket, peer, close_state, peer_close_state, speaks_http2 });
+        Ok(connection)
     }
 
     /// Asks again on a connection that is open; `None` where it is not.
-    fn reuse(mut self, octets: &[u8]) -> Option<Inner> {
+    fn reuse(mut self, octets: &[u8]) -> Option<LoopConnection> {
         // Nothing may be there, not even an end.
         match self.stream.try_read(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -101,36 +101,36 @@ fn write_some(stream: &UnixStream, octets: &[u8]) -> io::Result<usize> {
 /// Connections to loops of one client's connection.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    door: Door,
+    acceptor: Acceptor,
     peer: SocketAddr,
-    idle: Mutex<Vec<Inner>>,
+    idle: Mutex<Vec<LoopConnection>>,
 }
 
 impl Pool {
-    pub(crate) fn new(door: Door, peer: SocketAddr) -> Pool {
-        Pool { door, peer, idle: Mutex::default() }
+    pub(crate) fn new(acceptor: Acceptor, peer: SocketAddr) -> Pool {
+        Pool { acceptor, peer, idle: Mutex::default() }
     }
 
     /// A connection that begins with these octets, or some of them; one that is idle, if `may_reuse`.
-    pub(crate) fn ask(&self, octets: &[u8], may_reuse: bool) -> io::Result<Inner> {
+    pub(crate) fn ask(&self, octets: &[u8], may_reuse: bool) -> io::Result<LoopConnection> {
         let take = || if may_reuse { self.idle().pop() } else { None };
-        while let Some(inner) = take() {
-            if let Some(inner) = inner.reuse(octets) {
-                return Ok(inner);
+        while let Some(connection) = take() {
+            if let Some(connection) = connection.reuse(octets) {
+                return Ok(connection);
             }
         }
-        Inner::connect(&self.door, self.peer, true, octets)
+        LoopConnection::connect(&self.acceptor, self.peer, true, octets)
     }
 
     /// It was used to the end of an answer, and may be used again.
-    pub(crate) fn give_back(&self, inner: Inner) {
+    pub(crate) fn give_back(&self, connection: LoopConnection) {
         let mut idle = self.idle();
-        if inner.inbox.is_empty() && idle.len() < IDLE_MAX {
-            idle.push(inner);
+        if connection.inbox.is_empty() && idle.len() < IDLE_MAX {
+            idle.push(connection);
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Inner>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<LoopConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@
 //! origin == TLS, HTTP/1.1 == a task -- socket pair ----------- a loop
 //! ```
 //!
-//! A loop of [`larder_http`] knows plain sockets and nothing of keys ([`larder_http::beside`]). Handshakes, records and frames are the
+//! A loop of [`larder_http`] knows plain sockets and nothing of keys ([`larder_http::tls_bridge`]). Handshakes, records and frames are the
 //! work of a runtime with threads of its own, so what they cost is not paid by those who ask in the clear; what is asked is answered by
 //! the same loops, from the same store, by the same rules.
 //!
@@ -15,7 +15,7 @@
 //! | [`Encrypted`] | what is served, started and ended with the server |
 //! | `clients` | a client's connection: which protocol it speaks, and HTTP/1.1 |
 //! | `http2` | HTTP/2: a stream is a request of HTTP/1.1 to a loop |
-//! | `inner` | connections to loops, made anew or used again |
+//! | `loop_connections` | connections to loops, made anew or used again |
 //! | `pump` | octets from one connection to the other, and how they end |
 //! | `origins` | connections of loops to origins |
 //! | [`limits`] | what clients may do together, and what they did |
@@ -36,8 +36,8 @@
 
 mod clients;
 mod http2;
-mod inner;
 pub mod limits;
+mod loop_connections;
 mod origins;
 mod pump;
 mod server;

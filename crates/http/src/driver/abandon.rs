@@ -23,10 +23,10 @@ use larder_io::table::Id;
 use super::Driver;
 use super::fetch::{Fetch, Purpose};
 use super::origins::Origin;
-use crate::flights::{Flight, Left, Waiter};
-use crate::mail::Message;
+use crate::coalescing::{Flight, Left, Waiter};
+use crate::freshness::is_unsafe;
+use crate::loop_channel::Message;
 use crate::options::Abandoned;
-use crate::reuse::is_unsafe;
 
 impl Driver {
     /// A client that waited is gone: with others, or alone.
@@ -34,8 +34,8 @@ impl Driver {
         let Some(flight) = flight else { return self.break_off_of(client) };
         match flight.leave(Waiter { loop_number: self.number, client }) {
             Left::Others => {}
-            Left::Nobody { home } if home == self.number => self.desert(&flight),
-            Left::Nobody { home } => self.mail.post(home, Message::Deserted(flight)),
+            Left::Nobody { home } if home == self.number => self.abandon(&flight),
+            Left::Nobody { home } => self.channels.post(home, Message::Abandoned(flight)),
         }
     }
 
@@ -52,7 +52,7 @@ impl Driver {
     }
 
     /// Nobody waits for what this loop fetches; unless somebody came meanwhile.
-    pub(super) fn desert(&mut self, flight: &Arc<Flight>) {
+    pub(super) fn abandon(&mut self, flight: &Arc<Flight>) {
         let held_max = match self.options.abandoned {
             Abandoned::Finish => return,
             Abandoned::Drop => 0,
@@ -65,18 +65,18 @@ impl Driver {
             }
             return;
         };
-        let mut deserted: Vec<(u64, Id, Arc<Flight>)> = self
+        let mut abandoned: Vec<(u64, Id, Arc<Flight>)> = self
             .asking()
             .filter(|(_, origin)| origin.backend() == backend)
             .filter_map(|(id, origin)| {
                 let fetch = origin.asks()?;
-                let flight = fetch.flight().filter(|it| it.is_deserted())?;
+                let flight = fetch.flight().filter(|it| it.is_abandoned())?;
                 Some((fetch.serial, id, flight.clone()))
             })
             .collect();
-        let excess = deserted.len().saturating_sub(held_max);
-        deserted.sort_unstable_by_key(|(serial, ..)| *serial);
-        for (_, id, flight) in deserted.into_iter().take(excess) {
+        let excess = abandoned.len().saturating_sub(held_max);
+        abandoned.sort_unstable_by_key(|(serial, ..)| *serial);
+        for (_, id, flight) in abandoned.into_iter().take(excess) {
             if self.store.flights.give_up(&flight) {
                 self.break_off(id);
             }

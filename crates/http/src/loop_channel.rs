@@ -17,8 +17,8 @@ use larder::mem::object::{Notice, Post};
 use larder_io::reactor::Waker;
 use larder_serve::mailbox::{Mailbox, Wake};
 
-use crate::beside::Guest;
-use crate::flights::{Flight, Landing, Waiter};
+use crate::coalescing::{Flight, Outcome, Waiter};
+use crate::tls_bridge::Handoff;
 
 /// What may be said.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub enum Message {
     /// Of an object that somebody on this loop reads or fills.
     Notice(Notice),
     /// To a client on this loop that waits.
-    Landed(u64, Landing),
+    Outcome(u64, Outcome),
     /// Nobody waits any more for what this loop fetches.
-    Deserted(Arc<Flight>),
+    Abandoned(Arc<Flight>),
     /// A client's connection, made elsewhere.
-    Guest(Guest),
+    Handoff(Handoff),
     /// Forget a URL, and say whether there was something.
     Forget(Vec<u8>, SyncSender<bool>),
 }
@@ -40,15 +40,15 @@ type Inbox = Mailbox<Message, OnceLock<Waker>>;
 
 /// All loops' messages. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Mail {
+pub struct LoopChannels {
     boxes: Arc<[Inbox]>,
 }
 
-impl Mail {
+impl LoopChannels {
     /// For so many loops.
-    pub fn new(loops: usize) -> Mail {
+    pub fn new(loops: usize) -> LoopChannels {
         let boxes = (0..loops).map(|_| Mailbox::new(OnceLock::new(), usize::MAX));
-        Mail { boxes: boxes.collect() }
+        LoopChannels { boxes: boxes.collect() }
     }
 
     fn of(&self, loop_number: u32) -> Option<&Inbox> {
@@ -77,9 +77,9 @@ impl Mail {
     }
 
     /// Tells those who waited what came of it.
-    pub fn tell(&self, waiters: &[Waiter], landing: &Landing) {
+    pub fn tell(&self, waiters: &[Waiter], outcome: &Outcome) {
         for waiter in waiters {
-            let message = Message::Landed(waiter.client, landing.clone());
+            let message = Message::Outcome(waiter.client, outcome.clone());
             self.post(waiter.loop_number, message);
         }
     }
@@ -104,9 +104,9 @@ impl Mail {
     }
 }
 
-impl Post for Mail {
+impl Post for LoopChannels {
     fn post(&self, notice: Notice) {
-        Mail::post(self, notice.loop_number, Message::Notice(notice));
+        LoopChannels::post(self, notice.loop_number, Message::Notice(notice));
     }
 }
 
@@ -119,8 +119,8 @@ mod tests {
     fn sleepers_are_woken() {
         let (mut reactor, mut batch) =
             larder_io::reactor::Reactor::new(&larder_io::reactor::Options::default()).unwrap();
-        let mail = Mail::new(1);
-        mail.set_waker(0, reactor.waker());
+        let channels = LoopChannels::new(1);
+        channels.set_waker(0, reactor.waker());
         let mut woken = || {
             reactor.wait(&mut batch, Some(std::time::Duration::ZERO)).unwrap();
             let mut count = 0;
@@ -129,19 +129,19 @@ mod tests {
             }
             count
         };
-        let message = || Message::Landed(1, Landing::Alone);
+        let message = || Message::Outcome(1, Outcome::Alone);
         let mut messages = VecDeque::new();
-        mail.take(0, &mut messages);
-        mail.post(0, message());
+        channels.take(0, &mut messages);
+        channels.post(0, message());
         assert_eq!(woken(), 0, "it does not sleep");
-        assert!(!mail.may_sleep(0), "there is a message");
-        mail.take(0, &mut messages);
+        assert!(!channels.may_sleep(0), "there is a message");
+        channels.take(0, &mut messages);
         assert_eq!(messages.len(), 1);
-        assert!(mail.may_sleep(0));
-        mail.post(0, message());
-        mail.post(0, message());
+        assert!(channels.may_sleep(0));
+        channels.post(0, message());
+        channels.post(0, message());
         assert_eq!(woken(), 1);
-        mail.post(0, message());
+        channels.post(0, message());
         assert_eq!(woken(), 0, "it was woken");
     }
 
@@ -151,28 +151,28 @@ mod tests {
         use std::io::Read;
         use std::os::unix::net::UnixStream;
 
-        use crate::beside::{Door, Ending};
+        use crate::tls_bridge::{Acceptor, CloseState};
 
-        let mail = Mail::new(1);
-        let door = Door::new(mail.clone(), 1);
-        let let_in = || {
+        let channels = LoopChannels::new(1);
+        let acceptor = Acceptor::new(channels.clone(), 1);
+        let hand_off = || {
             let (mut ours, socket) = UnixStream::pair().unwrap();
             ours.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
-            let ending = Ending::default();
+            let close_state = CloseState::default();
             let peer = "192.0.2.1:9".parse().unwrap();
-            door.let_in(Guest {
+            acceptor.hand_off(Handoff {
                 socket,
                 peer,
-                ending: ending.clone(),
-                asking: Ending::default(),
+                close_state: close_state.clone(),
+                peer_close_state: CloseState::default(),
                 speaks_http2: true,
             });
-            move || (ours.read(&mut [0]).map_err(|error| error.kind()), ending.is_whole())
+            move || (ours.read(&mut [0]).map_err(|error| error.kind()), close_state.is_whole())
         };
-        let mut before = let_in();
-        mail.close(0);
+        let mut before = hand_off();
+        channels.close(0);
         assert_eq!(before(), (Ok(0), false));
-        assert_eq!(let_in()(), (Ok(0), false));
-        assert!(mail.may_sleep(0));
+        assert_eq!(hand_off()(), (Ok(0), false));
+        assert!(channels.may_sleep(0));
     }
 }

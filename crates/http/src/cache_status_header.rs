@@ -17,7 +17,7 @@ const INTEGER_MAX: u64 = 999_999_999_999_999;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
     /// Whether the origin was asked.
-    pub outcome: Outcome,
+    pub outcome: Handling,
     /// For how long the response is fresh from now on, seconds; below 0: for how long it has been stale.
     pub ttl_s: Option<i64>,
     /// By what it is kept. It may tell more than clients should know: nobody says it unless told to.
@@ -28,7 +28,7 @@ pub struct CacheStatus<'a> {
 
 /// Whether the origin was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Handling {
     /// No: the response was kept.
     Hit,
     /// Yes.
@@ -81,12 +81,12 @@ impl Forward {
     }
 }
 
-impl Outcome {
+impl Handling {
     /// In one word, for logs: `hit`, or why not.
     pub fn as_str(self) -> &'static str {
         match self {
-            Outcome::Hit => "hit",
-            Outcome::Forwarded { why, .. } => why.as_str(),
+            Handling::Hit => "hit",
+            Handling::Forwarded { why, .. } => why.as_str(),
         }
     }
 }
@@ -95,8 +95,8 @@ impl Outcome {
 pub fn push_cache_status(out: &mut Vec<u8>, cache: &str, status: &CacheStatus<'_>) {
     push_item(out, cache.as_bytes());
     match status.outcome {
-        Outcome::Hit => out.extend_from_slice(b";hit"),
-        Outcome::Forwarded { why, status, is_stored, is_collapsed } => {
+        Handling::Hit => out.extend_from_slice(b";hit"),
+        Handling::Forwarded { why, status, is_stored, is_collapsed } => {
             out.extend_from_slice(b";fwd=");
             out.extend_from_slice(why.as_str().as_bytes());
             if let Some(status) = status {
@@ -161,10 +161,10 @@ mod tests {
     }
 
     const HIT: CacheStatus<'_> =
-        CacheStatus { outcome: Outcome::Hit, ttl_s: None, key: None, detail: None };
+        CacheStatus { outcome: Handling::Hit, ttl_s: None, key: None, detail: None };
 
-    fn forwarded(why: Forward) -> Outcome {
-        Outcome::Forwarded { why, status: None, is_stored: false, is_collapsed: false }
+    fn forwarded(why: Forward) -> Handling {
+        Handling::Forwarded { why, status: None, is_stored: false, is_collapsed: false }
     }
 
     /// Each outcome as the RFC writes it, with its numbers in their bounds.
@@ -190,7 +190,7 @@ mod tests {
             assert_eq!(pushed("a", &status), format!("a;fwd={text}"));
             assert_eq!(status.outcome.as_str(), text);
         }
-        let outcome = Outcome::Forwarded {
+        let outcome = Handling::Forwarded {
             why: Forward::Stale,
             status: Some(304),
             is_stored: true,

@@ -1,8 +1,8 @@
 //! What is being asked of an origin: one question for all who want the same, on whatever core.
 //!
 //! ```text
-//! board()   nobody asks yet: leads, and starts the fetch     asked already: waits     answered already: joins what comes
-//! land()    once, by the fetch: everybody who waits is told, each on its own loop
+//! join()   nobody asks yet: leads, and starts the fetch     asked already: waits     answered already: joins what comes
+//! complete()    once, by the fetch: everybody who waits is told, each on its own loop
 //! close()   by the fetch, when what came is kept, or will not be
 //! ```
 //!
@@ -39,7 +39,7 @@ pub struct Waiter {
 
 /// What came of a flight.
 #[derive(Debug, Clone)]
-pub enum Landing {
+pub enum Outcome {
     /// An answer for all.
     Answer(Arc<Answer>),
     /// The answer is one client's own: the others ask for themselves.
@@ -68,18 +68,18 @@ pub struct Flight {
 #[derive(Debug)]
 enum State {
     Asked(Vec<Waiter>),
-    Landed(Landing),
+    Completed(Outcome),
 }
 
 /// What to do for a client.
 #[derive(Debug)]
-pub enum Boarding {
+pub enum Join {
     /// Start the fetch, with this; the client waits for it.
     Leads(Arc<Flight>),
     /// It waits, and is told.
     Waits(Arc<Flight>),
     /// This is the answer.
-    Landed(Landing),
+    Completed(Outcome),
     /// There are too many: ask for this one.
     Full,
 }
@@ -121,19 +121,19 @@ impl Flights {
     }
 
     /// Wants an answer. Without a waiter: wants it to be fetched, and nobody has to be told.
-    pub fn board(&self, key: &Key, waiter: Option<Waiter>) -> Boarding {
+    pub fn join(&self, key: &Key, waiter: Option<Waiter>) -> Join {
         let mut shard = self.shard(key).lock();
         if let Some(flight) = shard.get(key) {
             return flight.join(waiter);
         }
         if shard.len() >= self.shard_max {
-            return Boarding::Full;
+            return Join::Full;
         }
         let state = Mutex::new(State::Asked(waiter.into_iter().collect()));
         let home = waiter.map(|it| it.loop_number);
         let flight = Arc::new(Flight { key: *key, alias: OnceLock::new(), home, state });
         shard.insert(*key, flight.clone());
-        Boarding::Leads(flight)
+        Join::Leads(flight)
     }
 
     /// True where this is being asked.
@@ -162,12 +162,12 @@ impl Flights {
     /// Takes out a flight for which nobody waits; false: somebody does, or it has landed. Nobody can board it then.
     pub fn give_up(&self, flight: &Arc<Flight>) -> bool {
         let mut shard = self.shard(&flight.key).lock();
-        let is_deserted = flight.is_deserted();
+        let is_abandoned = flight.is_abandoned();
         // Only what has landed has another key.
-        if is_deserted && shard.get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight)) {
+        if is_abandoned && shard.get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight)) {
             shard.remove(&flight.key);
         }
-        is_deserted
+        is_abandoned
     }
 
     /// Takes whatever flight of a key out: what it brings is outdated. Who waits for it gets it all the same.
@@ -192,13 +192,13 @@ impl Flight {
         &self.key
     }
 
-    fn join(self: &Arc<Self>, waiter: Option<Waiter>) -> Boarding {
+    fn join(self: &Arc<Self>, waiter: Option<Waiter>) -> Join {
         match &mut *self.state.lock() {
             State::Asked(waiters) => {
                 waiters.extend(waiter);
-                Boarding::Waits(self.clone())
+                Join::Waits(self.clone())
             }
-            State::Landed(landing) => Boarding::Landed(landing.clone()),
+            State::Completed(outcome) => Join::Completed(outcome.clone()),
         }
     }
 
@@ -214,7 +214,7 @@ impl Flight {
     }
 
     /// True where somebody has asked for it, and nobody waits any more.
-    pub fn is_deserted(&self) -> bool {
+    pub fn is_abandoned(&self) -> bool {
         let is_left = matches!(&*self.state.lock(), State::Asked(waiters) if waiters.is_empty());
         self.home.is_some() && is_left
     }
@@ -223,7 +223,7 @@ impl Flight {
     pub fn waiting(&self) -> usize {
         match &*self.state.lock() {
             State::Asked(waiters) => waiters.len(),
-            State::Landed(_) => 0,
+            State::Completed(_) => 0,
         }
     }
 
@@ -232,29 +232,31 @@ impl Flight {
     pub fn body_handles(&self) -> Option<usize> {
         match &*self.state.lock() {
             State::Asked(_) => None,
-            State::Landed(Landing::Answer(answer)) => (Arc::strong_count(answer) == 1).then_some(1),
-            State::Landed(_) => Some(0),
+            State::Completed(Outcome::Answer(answer)) => {
+                (Arc::strong_count(answer) == 1).then_some(1)
+            }
+            State::Completed(_) => Some(0),
         }
     }
 
     /// Lets go of the answer with which it landed, and of the memory of its body. After [`Flights::close`] nobody asks for it.
     pub fn let_go(&self) {
         let mut state = self.state.lock();
-        if let State::Landed(landing) = &mut *state {
-            *landing = Landing::Alone;
+        if let State::Completed(outcome) = &mut *state {
+            *outcome = Outcome::Alone;
         }
     }
 
     /// Lands: who is to be told, in the order in which they came. A second landing changes nothing and tells nobody.
-    pub fn land(&self, landing: Landing) -> Vec<Waiter> {
+    pub fn complete(&self, outcome: Outcome) -> Vec<Waiter> {
         let mut state = self.state.lock();
         match &mut *state {
             State::Asked(waiters) => {
                 let waiters = std::mem::take(waiters);
-                *state = State::Landed(landing);
+                *state = State::Completed(outcome);
                 waiters
             }
-            State::Landed(_) => Vec::new(),
+            State::Completed(_) => Vec::new(),
         }
     }
 }
@@ -282,19 +284,19 @@ mod tests {
         let flights = Flights::new(1000);
         let [key, alias, third] = [1, 2, 3].map(|number| [number; 16]);
         let waiter = |client| Waiter { loop_number: 3, client };
-        let Boarding::Leads(flight) = flights.board(&key, Some(waiter(1))) else { panic!("leads") };
+        let Join::Leads(flight) = flights.join(&key, Some(waiter(1))) else { panic!("leads") };
         for client in 2..5 {
-            assert!(matches!(flights.board(&key, Some(waiter(client))), Boarding::Waits(_)));
+            assert!(matches!(flights.join(&key, Some(waiter(client))), Join::Waits(_)));
         }
         flight.leave(waiter(2));
-        assert_eq!(flight.land(Landing::Alone), [waiter(1), waiter(3), waiter(4)]);
-        assert_eq!(flight.land(Landing::Again), []);
+        assert_eq!(flight.complete(Outcome::Alone), [waiter(1), waiter(3), waiter(4)]);
+        assert_eq!(flight.complete(Outcome::Again), []);
         flights.also(&flight, &alias);
         flights.also(&flight, &third);
         assert!(flights.has(&alias) && !flights.has(&third));
         for key in [&key, &alias] {
-            let boarded = flights.board(key, Some(waiter(9)));
-            assert!(matches!(boarded, Boarding::Landed(Landing::Alone)), "{boarded:?}");
+            let boarded = flights.join(key, Some(waiter(9)));
+            assert!(matches!(boarded, Join::Completed(Outcome::Alone)), "{boarded:?}");
         }
         flights.close(&flight);
         assert!(flights.is_empty());
@@ -307,23 +309,23 @@ mod tests {
         let flights = Flights::new(16);
         let key = Key::default();
         let waiter = |client| Waiter { loop_number: 3, client };
-        let leads = |waiter| match flights.board(&key, waiter) {
-            Boarding::Leads(flight) => flight,
+        let leads = |waiter| match flights.join(&key, waiter) {
+            Join::Leads(flight) => flight,
             other => panic!("{other:?}"),
         };
         let flight = leads(Some(waiter(1)));
         assert!(!flights.give_up(&flight), "one waits");
-        assert!(matches!(flights.board(&key, Some(waiter(2))), Boarding::Waits(_)));
+        assert!(matches!(flights.join(&key, Some(waiter(2))), Join::Waits(_)));
         assert_eq!(flight.leave(waiter(1)), Left::Others);
         assert_eq!(flight.leave(waiter(2)), Left::Nobody { home: 3 });
-        assert!(matches!(flights.board(&key, Some(waiter(4))), Boarding::Waits(_)));
+        assert!(matches!(flights.join(&key, Some(waiter(4))), Join::Waits(_)));
         assert!(!flights.give_up(&flight), "one came again");
         assert_eq!(flight.leave(waiter(4)), Left::Nobody { home: 3 });
         assert!(flights.give_up(&flight));
         assert!(flights.is_empty());
 
         let flight = leads(Some(waiter(5)));
-        assert_eq!(flight.land(Landing::Alone), [waiter(5)]);
+        assert_eq!(flight.complete(Outcome::Alone), [waiter(5)]);
         assert_eq!(flight.leave(waiter(5)), Left::Others);
         assert!(!flights.give_up(&flight), "it has landed");
         flights.close(&flight);

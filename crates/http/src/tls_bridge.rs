@@ -1,13 +1,13 @@
 //! Connections that are made beside the loops: somebody else ends their encryption, and a loop serves them as any other.
 //!
 //! ```text
-//! client == TLS == a task -- socket pair -- Door::let_in -> mail -> a loop, for which it is a client's connection
+//! client == TLS == a task -- socket pair -- Acceptor::hand_off -> mail -> a loop, for which it is a client's connection
 //! a loop: Running::connect -> socket pair -- a task == TLS == origin
 //! ```
 //!
 //! A loop knows plain sockets and nothing of keys. What it is given is one end of a pair of local sockets, whose other end is
-//! pumped by whoever runs TLS ([`Beside`]). Octets, their end and the room for them pass through such a pair as through TCP; what
-//! does not is *how* it ended, for a local socket knows no reset. So each direction has an [`Ending`], which both ends share.
+//! pumped by whoever runs TLS ([`TlsBridge`]). Octets, their end and the room for them pass through such a pair as through TCP; what
+//! does not is *how* it ended, for a local socket knows no reset. So each direction has an [`CloseState`], which both ends share.
 //! Who asks and is gone is thus told from who only sends no more, and waits for its answer.
 //!
 //! Invariant: an ending is whole only where its writer said so before it closed its end. Who reads looks after it has seen the end,
@@ -25,17 +25,17 @@ use std::time::Duration;
 
 use larder_serve::figures::Gauge;
 
-use crate::mail::{Mail, Message};
+use crate::loop_channel::{LoopChannels, Message};
 use crate::options::{Options, OriginAddress};
 
 /// How one direction of a connection ended. Clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct Ending(Arc<AtomicU8>);
+pub struct CloseState(Arc<AtomicU8>);
 
 const WHOLE: u8 = 1;
 const TAKEN: u8 = 2;
 
-impl Ending {
+impl CloseState {
     /// All that was to be written was; the end comes next.
     pub fn set_whole(&self) {
         self.0.fetch_or(WHOLE, Ordering::Release);
@@ -60,44 +60,44 @@ impl Ending {
 
 /// A client's connection for a loop.
 #[derive(Debug)]
-pub struct Guest {
+pub struct Handoff {
     /// The loop's end.
     pub socket: UnixStream,
     /// Who it is.
     pub peer: SocketAddr,
     /// How what the loop writes ends.
-    pub ending: Ending,
+    pub close_state: CloseState,
     /// How what it reads ends. Not whole: the client is gone, and waits for nothing.
-    pub asking: Ending,
+    pub peer_close_state: CloseState,
     /// What it asks was said in HTTP/2.
     pub speaks_http2: bool,
 }
 
 /// Where connections are handed to loops, one after the other.
 #[derive(Debug, Clone)]
-pub struct Door {
-    mail: Mail,
+pub struct Acceptor {
+    channels: LoopChannels,
     loops: usize,
     turn: Arc<AtomicUsize>,
 }
 
-impl Door {
+impl Acceptor {
     /// To so many loops.
-    pub fn new(mail: Mail, loops: usize) -> Door {
-        Door { mail, loops: loops.max(1), turn: Arc::default() }
+    pub fn new(channels: LoopChannels, loops: usize) -> Acceptor {
+        Acceptor { channels, loops: loops.max(1), turn: Arc::default() }
     }
 
     /// Hands a connection to the loop whose turn it is. One that is not taken is closed, its ending neither whole nor taken.
-    pub fn let_in(&self, guest: Guest) {
+    pub fn hand_off(&self, handoff: Handoff) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.loops;
-        self.mail.post(turn as u32, Message::Guest(guest));
+        self.channels.post(turn as u32, Message::Handoff(handoff));
     }
 }
 
 /// Who makes such connections, to be started with the loops.
-pub trait Beside: fmt::Debug + Send + Sync {
+pub trait TlsBridge: fmt::Debug + Send + Sync {
     /// Binds its sockets and starts its threads. The error says what is wrong and what to do.
-    fn start(&self, door: Door) -> Result<Arc<dyn Running>, String>;
+    fn start(&self, acceptor: Acceptor) -> Result<Arc<dyn Running>, String>;
 
     /// Clients come this way: what comes by the loops' own sockets came in the clear.
     fn has_clients(&self) -> bool;
@@ -119,7 +119,7 @@ pub trait Running: fmt::Debug + Send + Sync {
 
     /// Begins a connection to an origin. Once it is there, one octet comes, before all that the origin sends; where it cannot be had the
     /// end comes first. The ending is that of what the origin sends.
-    fn connect(&self, origin: &OriginAddress) -> io::Result<(UnixStream, Ending)>;
+    fn connect(&self, origin: &OriginAddress) -> io::Result<(UnixStream, CloseState)>;
 
     /// Takes no new connections, and goes on with those it has. Does not wait.
     fn drain(&self);

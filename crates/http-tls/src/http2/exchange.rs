@@ -21,16 +21,16 @@ use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{Method, Request, Response, StatusCode};
-use larder_http::beside::Ending;
 use larder_http::message::{Limits, push_chunk_size};
+use larder_http::tls_bridge::CloseState;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::request::{Framing, Unsaid, head, trailers};
 use super::response::{self, Body, Next};
 use crate::clients::Clients;
-use crate::inner::{Inner, Pool};
 use crate::limits::Event;
+use crate::loop_connections::{LoopConnection, Pool};
 
 /// Octets of a loop's answer that are read at once: a frame.
 const READ_BYTES: usize = 16 << 10;
@@ -77,15 +77,22 @@ pub(super) async fn exchange(
     let mut may_reuse = !has_body;
     loop {
         let mut asked = Asked { stall, method: &parts.method, respond: &mut respond, stream: None };
-        let Ok(inner) = pool.ask(&head, may_reuse) else {
+        let Ok(connection) = pool.ask(&head, may_reuse) else {
             clients.counters.note(Event::Reset);
             return asked.reset(Reason::REFUSED_STREAM);
         };
-        let Inner { mut stream, ending, asking, mut inbox, written, is_reused } = inner;
+        let LoopConnection {
+            mut stream,
+            close_state,
+            peer_close_state,
+            mut inbox,
+            written,
+            is_reused,
+        } = connection;
         let end = {
             let (mut from_loop, mut to_loop) = stream.split();
             let up = send_request(&mut to_loop, &head[written..], framing, &mut body);
-            let down = asked.answer(&mut from_loop, &ending, &mut inbox, is_reused);
+            let down = asked.answer(&mut from_loop, &close_state, &mut inbox, is_reused);
             tokio::pin!(up, down);
             let mut is_up = true;
             let mut has_sent = false;
@@ -111,7 +118,14 @@ pub(super) async fn exchange(
         match end {
             End::Answered(keeps_alive) => {
                 if keeps_alive {
-                    pool.give_back(Inner { stream, ending, asking, inbox, written: 0, is_reused });
+                    pool.give_back(LoopConnection {
+                        stream,
+                        close_state,
+                        peer_close_state,
+                        inbox,
+                        written: 0,
+                        is_reused,
+                    });
                 }
                 return;
             }
@@ -121,7 +135,7 @@ pub(super) async fn exchange(
             }
             End::Broken | End::Unheard => {
                 clients.counters.note(Event::Reset);
-                let is_refused = !ending.is_taken();
+                let is_refused = !close_state.is_taken();
                 asked.reset(match is_refused {
                     true => Reason::REFUSED_STREAM,
                     false => Reason::INTERNAL_ERROR,
@@ -202,7 +216,7 @@ impl Asked<'_> {
     async fn answer(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
-        ending: &Ending,
+        close_state: &CloseState,
         inbox: &mut BytesMut,
         is_reused: bool,
     ) -> End {
@@ -224,7 +238,7 @@ impl Asked<'_> {
                         _ = poll_fn(|context| self.respond.poll_reset(context)) => return End::Gone,
                     };
                     match read {
-                        Ok(0) | Err(_) if is_reused && !has_heard && ending.is_whole() => {
+                        Ok(0) | Err(_) if is_reused && !has_heard && close_state.is_whole() => {
                             return End::Unheard;
                         }
                         Ok(0) | Err(_) => return End::Broken,
@@ -268,7 +282,9 @@ impl Asked<'_> {
                         _ = poll_fn(|context| stream.poll_reset(context)) => return End::Gone,
                     };
                     match read {
-                        Ok(0) | Err(_) if matches!(body, Body::UntilClose) && ending.is_whole() => {
+                        Ok(0) | Err(_)
+                            if matches!(body, Body::UntilClose) && close_state.is_whole() =>
+                        {
                             return match stream.send_data(Bytes::new(), true) {
                                 Ok(()) => End::Answered(false),
                                 Err(_) => End::Gone,

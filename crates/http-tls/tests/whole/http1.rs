@@ -2,7 +2,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use larder_http_encrypted::{Limits, Trust};
+use larder_http_tls::{Limits, Trust};
 
 use larder_testkit::wait::PATIENCE;
 
@@ -57,7 +57,7 @@ fn body(client: &mut (impl Read + ?Sized)) -> String {
 }
 
 /// An answer that ends as it should ends with `close_notify`, one that its origin broke off without: the client knows one from the
-/// other, also where nothing else says how long the answer is. Invariant 1 of `http-encrypted`.
+/// other, also where nothing else says how long the answer is. Invariant 1 of `http-tls`.
 #[test]
 fn ends() {
     let (address, _) = origin(
@@ -85,7 +85,7 @@ fn ends() {
 }
 
 /// Who never finishes a handshake is closed when its time is over, and counted; others are served meanwhile.
-/// The first wait of invariant 3 of `http-encrypted`.
+/// The first wait of invariant 3 of `http-tls`.
 #[test]
 fn handshakes_have_a_limit() {
     let address = plain_origin();
@@ -111,14 +111,14 @@ fn certificates_are_read_anew() {
     ask(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
     world.identity.renew(NAME);
-    assert_eq!(world.running().beside().unwrap().reload(), "certificate reloaded");
+    assert_eq!(world.running().tls_bridge().unwrap().reload(), "certificate reloaded");
     ask(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
     // It believes the old one.
     let error = ask(&mut world.http1(&[])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
     std::fs::write(world.identity.key(), "").unwrap();
-    assert!(world.running().beside().unwrap().reload().starts_with("certificate unchanged"));
+    assert!(world.running().tls_bridge().unwrap().reload().starts_with("certificate unchanged"));
 }
 
 /// Limits that a reload changes are those of connections from then on: an address has more places, a handshake less time; who was there
