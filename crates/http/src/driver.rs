@@ -1,43 +1,42 @@
-//! One core's loop: clients, origins, and what is kept between them.
+//! One event loop: the sockets of clients and origins around a [`Core`], which decides.
 //!
 //! ```text
-//! turn     wait for the kernel, and for other loops
-//!          events: connections, octets of clients, sockets of origins that are ready
-//!          messages of other loops: more of a body, memory, answers
-//!          answers for those who wait here
-//!          bodies that had their share and go on
-//!          show what was kept; patience that is at its end
+//! turn     wait for the kernel, and for other event loops
+//!          events: connections, bytes of clients, sockets of origins that are ready
+//!          messages of other event loops: more of a body, memory, outcomes
+//!          outcomes for clients that wait here
+//!          deliveries that used up their share and go on
+//!          make what was stored visible; close connections that timed out
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
-//! | `admission` | who a client is, whether it may stay, how it leaves |
-//! | `clients` | from octets to requests, from requests to answers or waits |
+//! | `admission` | the client's address, and whether the client is accepted |
+//! | `clients` | from bytes to requests, and from decisions to responses |
 //! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
 //! | `upload` | a request's body on its way to an origin |
-//! | `origins` | connections to origins: asking, reading, keeping them |
-//! | `abandon` | fetches whose clients left before a head came |
-//! | `purge` | what is forgotten because somebody says so |
-//! | `access` | what the log says of an exchange |
-//! | `fetch` | what comes of a response: who gets it, whether it is kept |
+//! | `origins` | connections to origins: requests, responses, connections that wait for reuse |
+//! | `abandon` | fetches whose clients left before a response came |
+//! | `access` | lines of the access log |
 //!
-//! Nothing in a turn waits, and nobody has a thread. A client that cannot take more holds what it leased and no more; an origin whose
-//! body nobody takes is not read. What a loop says to another is a message in its [`crate::loop_channel::LoopChannels`].
+//! Nothing in a turn waits, and no connection has a thread. A client that cannot receive more holds
+//! what it has leased and no more; an origin whose body no client receives is not read. Event loops
+//! send each other messages ([`LoopChannels`]).
 //!
 //! Invariants
-//! 1. A client, and a connection to an origin, is taken out of its table while something is done with it, so nothing that happens
-//!    meanwhile reaches it: what concerns it is put in a queue and done later in the turn.
-//! 2. A fetch belongs to one connection or to the queue; whatever ends it lands its flight or tells its client, if any is left.
-//! 3. Of a body that fails no client sees the end: its connection is reset.
+//! 1. A client, and a connection to an origin, is taken out of its table while an event of it is
+//!    handled, so nothing else reaches it: outcomes and notices for it are queued, and handled later in
+//!    the turn.
+//! 2. A fetch belongs to one connection or to the queue. However it ends, its shared fetch is completed
+//!    or its client gets an outcome, if it is still connected.
+//! 3. No client sees an end of a body that fails: its connection is reset.
 
 mod abandon;
 mod access;
 mod admission;
 mod clients;
 mod delivery;
-mod fetch;
 mod origins;
-mod purge;
 mod upload;
 
 use std::collections::VecDeque;
@@ -47,7 +46,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
-use larder::Seconds;
 use larder::mem::object::{News, Notice, ObjectId};
 use larder_io::clock::Clock;
 use larder_io::reactor::{self, Batch, Event, Reactor};
@@ -55,24 +53,21 @@ use larder_io::table::{Id, Table};
 use larder_io::tcp;
 use larder_serve::connection_limit::ConnectionLimit;
 
-use self::access::Told;
 use self::clients::{Arrival, CLIENT_LISTS, Client};
-use self::fetch::Fetch;
 use self::origins::{Backend, ORIGIN_LISTS, Origin};
 use crate::access_log::AccessLog;
-use crate::coalescing::{Flight, Outcome};
-use crate::counts::{Counts, Shared};
+use crate::coalescing::{Outcome, Waiter};
+use crate::core::{Core, Fetch, Net};
+use crate::counts::Shared;
 use crate::descriptors::is_shortage;
 use crate::health::Health;
 use crate::loop_channel::{LoopChannels, Message};
-use crate::options::Options;
 use crate::reload::{Config, ConfigFollower};
 use crate::server::Common;
-use crate::store::{Store, StoreHandle};
 use crate::tls_bridge;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
-/// Spaces of tokens.
+/// Kinds of tokens.
 const CLIENTS: u8 = 1;
 const ORIGINS: u8 = 2;
 const LISTENERS: u8 = 3;
@@ -80,23 +75,23 @@ const LISTENERS: u8 = 3;
 /// The longest wait, milliseconds.
 const WAIT_MS_MAX: u64 = 1_000;
 
-/// How long octets that came may be unannounced to those who wait for them, microseconds.
+/// The longest time until readers get a notice of bytes that came, microseconds.
 const ANNOUNCE_US: u64 = 1_000;
 
-/// How often what was counted is shown, milliseconds.
+/// How often counters are published, milliseconds.
 const PUBLISH_MS: u64 = 100;
 
-/// How long a listener that failed is left alone, milliseconds.
+/// How long until a listener that failed listens again, milliseconds.
 const LISTEN_AGAIN_MS: u64 = 100;
 
-/// Octets that are read of an origin at once where a body has no memory yet, and of what has to be decoded.
+/// Bytes that are read at once from an origin where a body has no memory yet, or has to be decoded.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 fn listener_token(which: usize) -> u64 {
     u64::from(LISTENERS) << larder_io::table::ID_BITS | which as u64
 }
 
-/// A moment.
+/// A point in time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Now {
     us: u64,
@@ -105,83 +100,100 @@ struct Now {
     wall_s: u64,
 }
 
-impl Now {
-    fn seconds(self) -> Seconds {
-        Seconds(u32::try_from(self.wall_s).unwrap_or(u32::MAX - 1))
-    }
-}
-
-/// What a loop is made of.
+/// What an event loop is made of.
 #[derive(Debug)]
 pub struct Parts {
     /// Its number.
     pub number: u32,
-    /// Where it listens.
+    /// Its listeners.
     pub listeners: Vec<TcpListener>,
-    /// What it shares.
+    /// What it shares with the others.
     pub common: Common,
 }
 
-/// One core's loop.
+/// One event loop.
 #[derive(Debug)]
 pub struct Driver {
-    number: u32,
-    options: Arc<Options>,
-    store: Arc<Store>,
-    handle: StoreHandle,
+    core: Core,
     channels: LoopChannels,
     messages: VecDeque<Message>,
     reactor: Reactor,
     listeners: Vec<TcpListener>,
-    /// When to listen again, by listener that failed.
+    /// Listeners that failed, and when each listens again.
     deaf: Vec<(usize, u64)>,
     clients: Table<Option<Box<Client>>, CLIENT_LISTS>,
     origins: Table<Option<Box<Origin>>, ORIGIN_LISTS>,
-    /// Those that are asked, and those that are not any more and still answer.
+    /// The origins in force, and former ones that still respond.
     backends: Vec<Backend>,
-    /// Which of them are asked, in the order of the options.
+    /// Those in force, in the order of the options.
     asked: Vec<usize>,
     /// The one that is asked next.
     turn: usize,
     /// Fetches that wait for a connection.
     queue: VecDeque<Box<Fetch>>,
-    /// Who waits for more of a body: clients, and connections to origins for a client's.
+    /// Readers that wait for more of a body: clients, and connections to origins for a client's
+    /// body.
     waits: HashMap<ObjectId, Vec<u64>>,
-    /// Who fills a body: told when there is room, and when nobody wants it any more.
+    /// Fillers of bodies: they get a notice when there is room, and when no client wants the body
+    /// any more.
     rooms: HashMap<ObjectId, u64>,
-    /// Answers for clients of this loop.
+    /// Fetches that the core wants; they begin when it has returned.
+    fetches: VecDeque<Box<Fetch>>,
+    /// Outcomes for clients of this event loop.
     outcomes: VecDeque<(u64, Outcome)>,
-    /// Deliveries that had their share of a turn.
+    /// Deliveries that used up their share of a turn.
     again: Vec<u64>,
-    /// Connections that read octets nobody was told of yet, and since when.
+    /// Connections that read bytes without a notice to the readers yet, and since when.
     unannounced: Vec<(Id, u64)>,
     scratch: Box<[u8]>,
-    url: Vec<u8>,
-    note: Vec<u8>,
     clock: Clock,
     now: Now,
-    counts: Counts,
     shared: Arc<Shared>,
     publish_ms: u64,
-    /// When a body was last broken off for want of memory.
+    /// When a body was last aborted for lack of memory.
     gave_way_ms: u64,
     lifecycle: Arc<Lifecycle>,
     health: Arc<Health>,
     connections: Arc<ConnectionLimit>,
     follower: ConfigFollower,
     access_log: Option<AccessLog>,
-    /// Lines that found no room in logs before.
+    /// Lines that earlier logs dropped.
     log_dropped_before: u64,
-    /// What was told last, for the log.
-    told: Told,
     tls_bridge: Option<Arc<dyn tls_bridge::Running>>,
-    is_draining: bool,
     /// It has no clients any more.
     is_drained: bool,
 }
 
+/// What the core asks of its event loop: fetches begin when it has returned, outcomes come later in
+/// the turn.
+struct Wire<'a> {
+    clients: &'a Table<Option<Box<Client>>, CLIENT_LISTS>,
+    fetches: &'a mut VecDeque<Box<Fetch>>,
+    outcomes: &'a mut VecDeque<(u64, Outcome)>,
+    channels: &'a LoopChannels,
+    loop_number: u32,
+}
+
+impl Net for Wire<'_> {
+    fn fetch(&mut self, fetch: Box<Fetch>) {
+        self.fetches.push_back(fetch);
+    }
+
+    fn complete(&mut self, waiter: Waiter, outcome: Outcome) {
+        if waiter.loop_number == self.loop_number {
+            self.outcomes.push_back((waiter.client, outcome));
+        } else {
+            self.channels.tell(waiter, outcome);
+        }
+    }
+
+    fn is_connected(&self, client: u64) -> bool {
+        self.clients.id_of(client).is_some()
+    }
+}
+
 impl Driver {
-    /// Takes the parts; what comes is to be handed to [`Driver::run`].
+    /// An event loop; [`Driver::run`] gets the batch.
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
         let Parts { number, listeners, common } = parts;
         let Common {
@@ -203,18 +215,15 @@ impl Driver {
         for (at, listener) in listeners.iter().enumerate() {
             reactor.listen(listener, listener_token(at))?;
         }
-        let handle = store.handle().map_err(io::Error::other)?;
         let share = |all: usize| all.div_ceil(options.loops).max(1);
         let mut driver = Driver {
-            number,
-            handle,
-            store,
+            clients: Table::new(CLIENTS, share(options.clients_max)),
+            core: Core::new(number, options, store).map_err(io::Error::other)?,
             channels,
             messages: VecDeque::new(),
             reactor,
             listeners,
             deaf: Vec::new(),
-            clients: Table::new(CLIENTS, share(options.clients_max)),
             origins: Table::new(ORIGINS, 0),
             backends: Vec::new(),
             asked: Vec::new(),
@@ -222,15 +231,13 @@ impl Driver {
             queue: VecDeque::new(),
             waits: HashMap::new(),
             rooms: HashMap::new(),
+            fetches: VecDeque::new(),
             outcomes: VecDeque::new(),
             again: Vec::new(),
             unannounced: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
-            url: Vec::new(),
-            note: Vec::new(),
             now: Now::default(),
             clock,
-            counts: Counts::default(),
             shared,
             publish_ms: 0,
             gave_way_ms: 0,
@@ -240,28 +247,25 @@ impl Driver {
             follower,
             access_log: access_log.map(|log| log.another()),
             log_dropped_before: 0,
-            told: Told::default(),
             tls_bridge,
-            is_draining: false,
             is_drained: false,
-            options,
         };
         driver.ask_origins();
         Ok((driver, batch))
     }
 
-    /// How it talks to the kernel, and why not by io_uring, where that was wished for.
+    /// How it waits for the kernel, and why not by io_uring, where that was wished for.
     pub fn io(&self) -> (reactor::Backend, Option<&str>) {
         (self.reactor.backend(), self.reactor.fallback())
     }
 
-    /// Serves until told to stop. An error is the kernel's, and there is no going on.
+    /// Serves until it is told to stop. An error is the kernel's, and ends the event loop.
     pub fn run(&mut self, batch: &mut Batch) -> io::Result<()> {
         let mut result = Ok(());
         while result.is_ok() && self.goes_on() {
             result = self.turn(batch);
         }
-        self.channels.close(self.number);
+        self.channels.close(self.core.number);
         self.publish();
         if let Some(log) = &mut self.access_log {
             log.flush();
@@ -273,7 +277,7 @@ impl Driver {
         match self.lifecycle.get() {
             Stage::Serves => true,
             Stage::Drains => {
-                if !self.is_draining {
+                if !self.core.is_draining {
                     self.drain();
                 }
                 if !self.clients.is_empty() {
@@ -282,19 +286,19 @@ impl Driver {
                 if !std::mem::replace(&mut self.is_drained, true) && self.shared.drained() {
                     self.channels.wake_all();
                 }
-                // Clients of others may read what comes here.
+                // Clients of other event loops may read a body that is fetched here.
                 !self.shared.are_all_drained()
             }
             Stage::Ends => false,
         }
     }
 
-    /// Takes no new connections; those without a request have a moment for another.
+    /// Accepts no new connections; clients without a request may send another for a moment.
     fn drain(&mut self) {
-        self.is_draining = true;
+        self.core.is_draining = true;
         for (at, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
             self.reactor.unlisten(&listener, listener_token(at));
-            // Who has connected already is not reset.
+            // A client that has connected already is not reset.
             while let Ok(Some((stream, peer))) = tcp::accept(&listener) {
                 let (socket, peer) = (stream.into(), Some(peer));
                 self.accept(Arrival {
@@ -312,7 +316,7 @@ impl Driver {
         }
     }
 
-    /// Goes on with other settings.
+    /// Continues with other settings.
     fn follow(&mut self, config: &Config) {
         let Config { options, health, access_log } = config.clone();
         if let Some(mut log) = self.access_log.take() {
@@ -320,7 +324,7 @@ impl Driver {
             self.log_dropped_before += log.dropped();
         }
         self.access_log = access_log.map(|log| log.another());
-        (self.options, self.health) = (options, health);
+        (self.core.options, self.health) = (options, health);
         self.ask_origins();
     }
 
@@ -333,10 +337,10 @@ impl Driver {
     fn turn(&mut self, batch: &mut Batch) -> io::Result<()> {
         self.tell_time();
         let wait = self.wait();
-        let wait = if self.channels.may_sleep(self.number) { wait } else { Duration::ZERO };
+        let wait = if self.channels.may_sleep(self.core.number) { wait } else { Duration::ZERO };
         self.reactor.wait(batch, Some(wait))?;
         self.tell_time();
-        self.handle.sync(&self.store);
+        self.core.begin(self.now.wall_s);
         if let Some(config) = self.follower.take_next() {
             self.follow(&config);
         }
@@ -351,7 +355,7 @@ impl Driver {
         self.announce(false);
         self.deliver_outcomes();
         self.make_room_for_waiters();
-        self.handle.flush();
+        self.core.finish();
         self.look_at_clock();
         if let Some(log) = &mut self.access_log {
             log.flush_due(self.now.ms);
@@ -362,7 +366,7 @@ impl Driver {
         Ok(())
     }
 
-    /// How long nothing is to be done if nothing comes.
+    /// How long there is nothing to do if nothing comes.
     fn wait(&self) -> Duration {
         let is_busy = !self.again.is_empty() || !self.outcomes.is_empty();
         if is_busy {
@@ -378,7 +382,7 @@ impl Driver {
         let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
         let announce_us = self.unannounced.iter().map(|(_, since_us)| since_us + ANNOUNCE_US).min();
         let announce_us = announce_us.map(|due_us| due_us.saturating_sub(self.now.us));
-        // A millisecond more, so that what is waited for is over.
+        // A millisecond more, so that the time is over then.
         let wait_us = (wait_ms + 1) * 1_000;
         Duration::from_micros(announce_us.map_or(wait_us, |us| us.min(wait_us)))
     }
@@ -401,7 +405,8 @@ impl Driver {
             Event::Sent { token } => self.with_client_of(token, Driver::sent),
             Event::Ready { token, .. } if self.origins.owns(token) => {
                 self.with_origin_of(token, Driver::origin_ready);
-                // What came goes on at once, while it is in the processor's cache and its memory is wanted for the next.
+                // Bytes that came go on at once, while they are in the processor's cache and their
+                // memory is wanted for the next.
                 self.deliver_outcomes();
                 self.read_messages();
             }
@@ -417,8 +422,8 @@ impl Driver {
         } else if self.origins.owns(token) {
             self.with_origin_of(token, Driver::origin_ready);
         } else {
-            self.counts.accept_failures += 1;
-            self.counts.shortages += u64::from(is_shortage(error));
+            self.core.counts.accept_failures += 1;
+            self.core.counts.shortages += u64::from(is_shortage(error));
             let which = (token & ((1 << larder_io::table::ID_BITS) - 1)) as usize;
             self.deaf.push((which, self.now.ms + LISTEN_AGAIN_MS));
         }
@@ -426,7 +431,7 @@ impl Driver {
 
     fn read_messages(&mut self) {
         let mut messages = std::mem::take(&mut self.messages);
-        self.channels.take(self.number, &mut messages);
+        self.channels.take(self.core.number, &mut messages);
         for message in messages.drain(..) {
             match message {
                 Message::Outcome(client, outcome) => self.outcomes.push_back((client, outcome)),
@@ -439,8 +444,8 @@ impl Driver {
                 }
                 Message::Abandoned(flight) => self.abandon(&flight),
                 Message::Forget(url, say) => {
-                    // Who asked may have given up.
-                    let _ = say.try_send(self.forget(&url));
+                    // The operator who asked may have given up.
+                    let _ = say.try_send(self.core.forget(&url));
                 }
                 Message::Notice(Notice { object, news: News::More, .. }) => {
                     for token in self.waits.remove(&object).unwrap_or_default() {
@@ -465,25 +470,34 @@ impl Driver {
         self.messages = messages;
     }
 
-    /// Gives answers to those who wait for them here.
+    /// Gives outcomes to clients that wait here.
     fn deliver_outcomes(&mut self) {
         while let Some((token, outcome)) = self.outcomes.pop_front() {
             self.with_client_of(token, |driver, client| driver.deliver(client, outcome));
         }
     }
 
-    /// Lands a flight: clients of this loop in this turn, the others by message.
-    fn complete_flight(&mut self, flight: &Arc<Flight>, outcome: &Outcome) {
-        for waiter in flight.complete(outcome.clone()) {
-            if waiter.loop_number == self.number {
-                self.outcomes.push_back((waiter.client, outcome.clone()));
-            } else {
-                self.channels.tell(&[waiter], outcome);
-            }
+    /// The core, and what it asks of this event loop.
+    fn split(&mut self) -> (&mut Core, Wire<'_>) {
+        let Driver { core, clients, fetches, outcomes, channels, .. } = self;
+        let loop_number = core.number;
+        (core, Wire { clients, fetches, outcomes, channels, loop_number })
+    }
+
+    /// The origin gave no response to a fetch.
+    fn fail(&mut self, fetch: &Fetch, status: u16) {
+        let (core, mut net) = self.split();
+        core.failed(&mut net, fetch, status);
+    }
+
+    /// Begins the fetches that the core wants.
+    fn start_fetches(&mut self) {
+        while let Some(fetch) = self.fetches.pop_front() {
+            self.start(fetch);
         }
     }
 
-    /// Tells of octets that came a while ago, or of all.
+    /// Notifies readers of bytes that came a while ago, or of all.
     fn announce(&mut self, all: bool) {
         let mut at = 0;
         while let Some(&(id, since_us)) = self.unannounced.get(at) {
@@ -500,7 +514,7 @@ impl Driver {
         if !self.unannounced.is_empty() || all {
             return;
         }
-        // Posts of this turn to this loop are in its own mail; they need no other turn.
+        // Notices of this turn to this event loop are in its own mailbox; they need no other turn.
         self.read_messages();
     }
 
@@ -530,11 +544,11 @@ impl Driver {
 
     fn publish(&mut self) {
         self.publish_ms = self.now.ms + PUBLISH_MS;
-        self.counts.clients_open = self.clients.len() as u64;
-        self.counts.origins_open = self.origins.len() as u64;
+        self.core.counts.clients_open = self.clients.len() as u64;
+        self.core.counts.origins_open = self.origins.len() as u64;
         let dropped = self.access_log.as_ref().map_or(0, AccessLog::dropped);
-        self.counts.log_dropped = self.log_dropped_before + dropped;
-        self.shared.publish(self.number as usize, &self.counts);
+        self.core.counts.log_dropped = self.log_dropped_before + dropped;
+        self.shared.publish(self.core.number as usize, &self.core.counts);
     }
 
     fn with_client_of(&mut self, token: u64, act: impl FnOnce(&mut Driver, &mut Client) -> bool) {
@@ -543,7 +557,7 @@ impl Driver {
         }
     }
 
-    /// Does something with a client (invariant 1); where `act` says so it is gone then.
+    /// Handles an event of a client (invariant 1); false from `act` closes it.
     fn with_client(&mut self, id: Id, act: impl FnOnce(&mut Driver, &mut Client) -> bool) {
         let Some(mut client) = self.clients.get_mut(id).and_then(Option::take) else { return };
         if act(self, &mut client) {
@@ -561,7 +575,7 @@ impl Driver {
         }
     }
 
-    /// The same for a connection to an origin.
+    /// Handles an event of a connection to an origin; false from `act` closes it.
     fn with_origin(&mut self, id: Id, act: impl FnOnce(&mut Driver, &mut Origin) -> bool) {
         let Some(mut origin) = self.origins.get_mut(id).and_then(Option::take) else { return };
         if act(self, &mut origin) {

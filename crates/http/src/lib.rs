@@ -1,51 +1,54 @@
-//! An HTTP cache: messages and caching as plain functions, what is kept, and loops that serve it.
+//! An HTTP cache: messages and caching rules as plain functions, a core that decides, event loops
+//! that serve.
 //!
 //! ```text
-//! octets                     -> message      -> heads and bodies, or why not (RFC 9112)
-//! request, response, moments -> cacheability::store -> Stored, or why not (RFC 9111)
-//! Life, request, now         -> freshness::decide  -> serve, serve while asking, ask first, 504
-//! request, fields, validators -> preconditions -> 304, or which octets (RFC 9110)
-//! record, request, moment    -> answer       -> a head in its final form, and what follows it
-//! clients, origins           -> driver       -> one core's loop, which does what these say
+//! bytes                       -> message             -> headers and bodies, or an error (RFC 9112)
+//! request, response, times    -> cacheability::store -> Stored, or why not (RFC 9111)
+//! Life, request, now          -> freshness::decide   -> serve, serve while revalidating, revalidate, 504
+//! request, fields, validators -> preconditions       -> 304, or ranges (RFC 9110)
+//! record, request, now        -> answer              -> headers in final form, and the body that follows
+//! requests, responses, now    -> core                -> what clients get, what origins are asked, what is stored
+//! clients, origins            -> driver              -> one event loop, which does what the core decides
 //! ```
 //!
 //! Functions, without sockets, clock or store:
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`message`] | heads, framing, chunks; heads for the next hop |
+//! | [`message`] | headers, framing, chunks; headers for the next hop |
 //! | [`field`] | header fields: lists, members, numbers, dates |
-//! | [`directives`] | `Cache-Control` of both sides, `CDN-Cache-Control` (RFC 9213) |
-//! | [`cacheability`] | what may be kept, for how long, and for which requests (`Vary`) |
-//! | [`freshness`] | what may be answered from it; what its update by a 304 is; whom an unsafe method invalidates |
+//! | [`directives`] | `Cache-Control` of requests and responses, `CDN-Cache-Control` (RFC 9213) |
+//! | [`cacheability`] | whether a response may be stored, for how long, and for which requests (`Vary`) |
+//! | [`freshness`] | whether a stored response may be served; how a 304 updates it; which methods invalidate it |
 //! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` |
-//! | [`key`], [`record`] | under what a response is kept, and as which octets |
+//! | [`key`], [`record`] | the key and the bytes of a stored response |
 //! | [`answer`] | what one client gets of it |
-//! | [`sent`] | what an origin is sent of a request, by which variants are chosen |
+//! | [`sent`] | the fields that an origin is sent, by which variants are selected |
 //! | [`cache_status_header`], [`access_log::format`] | `Cache-Status` (RFC 9211); a line for each exchange |
-//! | [`default_ttl`] | how long what says nothing is fresh, by an operator's rule |
-//! | [`proxy_protocol`] | who a client is, said by a proxy |
+//! | [`default_ttl`] | how long a response without a lifetime is fresh, by an operator's rule |
+//! | [`proxy_protocol`] | the client's address, stated by a proxy |
 //!
 //! The server:
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`store`] | what is kept, by all loops together; purges |
-//! | [`bodies`] | bodies too long for a record, and which of them leaves |
+//! | [`core`] | decides on requests and responses: no sockets, no clock |
+//! | [`store`] | what all event loops cache together; purges |
+//! | [`bodies`] | bodies too long for a record, and their eviction |
 //! | [`parts`] | bodies that turned out too long to be cached |
-//! | [`coalescing`] | what is being asked, once for all who want it |
-//! | [`pending`] | which URLs are being fetched, for writes that come meanwhile |
-//! | [`loop_channel`] | what one loop says to another |
-//! | [`driver`] | a loop: clients, origins, bodies on their way |
-//! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
-//! | [`tls_bridge`] | connections that somebody else decrypts |
-//! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
-//! | [`descriptors`] | open files, and who gets them |
+//! | [`coalescing`] | in-flight fetches, one for all clients that want the object |
+//! | [`pending`] | URLs that are being fetched, for writes that come meanwhile |
+//! | [`loop_channel`] | messages between event loops |
+//! | [`driver`] | an event loop: clients, origins, bodies in flight |
+//! | [`server`], [`options`] | sockets, threads, signals; the operator's settings |
+//! | [`tls_bridge`] | connections that other threads encrypt |
+//! | [`ctl`], [`counts`], [`health`] | commands of operators; counters; which origins fail |
+//! | [`descriptors`] | how open files are divided |
 //! | [`reload`] | what may change while it serves |
-//! | [`snapshot`] | what is kept, in a file over a restart |
+//! | [`snapshot`] | cached responses in a file, over a restart |
 //! | [`access_log`] | where lines of the log go |
 //!
-//! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
+//! It is a shared cache (RFC 9111, section 1): a `private` response is never stored.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -55,6 +58,7 @@ pub mod bodies;
 pub mod cache_status_header;
 pub mod cacheability;
 pub mod coalescing;
+pub mod core;
 pub mod counts;
 pub mod ctl;
 pub mod default_ttl;
@@ -81,53 +85,58 @@ pub mod store;
 mod supervisor;
 pub mod tls_bridge;
 
-/// A header field, as it was received: its name in any case, and its value without the white space around it. httparse fills
-/// arrays of them, which saves a copy for each head.
+/// A header field, as it was received: its name in any case, and its value without the white space
+/// around it. httparse fills arrays of them, which saves a copy for each message.
 pub use httparse::Header as Field;
 
-/// A request, as far as caching looks at it.
+/// A request, as the caching rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The method, in its case.
     pub method: &'a str,
-    /// The fields of its head.
+    /// The header fields.
     pub fields: &'a [Field<'a>],
 }
 
-/// A response, as far as caching looks at it.
+/// A response, as the caching rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Response<'a> {
     /// The status code.
     pub status: u16,
-    /// The fields of its head.
+    /// The header fields.
     pub fields: &'a [Field<'a>],
 }
 
-/// What is a matter of taste.
+/// The operator's choices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
-    /// Of the time since a response was last modified, the share for which it is fresh where nobody said (RFC 9111, section
-    /// 4.2.2 suggests a tenth); 0: for no time.
+    /// The share of the time since a response was last modified for which it is fresh, where the
+    /// response does not state it (RFC 9111, section 4.2.2, suggests a tenth); 0: for no time.
     pub heuristic_share: f64,
-    /// That time at most, seconds.
+    /// At most this time, seconds.
     pub heuristic_max_s: u64,
-    /// Clients may ask for an answer that is newer, or not to be kept (RFC 9111, section 5.2.1). Without it they may not, as
-    /// Varnish has it: whoever runs a cache before a site often wants that.
+    /// Clients may ask for a newer response, or forbid storing it (RFC 9111, section 5.2.1).
+    /// Without it they may not, as in Varnish: an operator of a cache in front of a site often
+    /// wants that.
     pub heeds_clients: bool,
-    /// A response that sets cookies is kept only where it says `public` or `s-maxage`: it was likely meant for one client.
+    /// A response that sets cookies is stored only where it states `public` or `s-maxage`: it was
+    /// likely meant for one client.
     pub is_cautious_with_cookies: bool,
-    /// A response to a request with `Cookie` may be fresh by a guess. Without it such a response, where it says nothing of caching, is
-    /// stored only if it has an entity tag, and is validated at each use: it may be one client's page.
+    /// A response to a request with `Cookie` may be fresh by a guess. Without it such a response,
+    /// where it states nothing about caching, is stored only if it has an entity tag, and is
+    /// validated at each use: it may be one client's page.
     pub guesses_with_cookies: bool,
-    /// A stale answer may be given while the origin fails, for so long after it became stale, seconds, where the response does
-    /// not say (RFC 5861, section 4) and nothing forbids it.
+    /// A stale response may be served while the origin fails, for this long after it became stale,
+    /// seconds, where the response does not state it (RFC 5861, section 4) and nothing forbids it.
     pub stale_if_error_s: u64,
-    /// How long a response is fresh that says nothing of it, by its status. It comes before a guess.
+    /// How long a response that does not state it is fresh, by its status. This rule comes before a
+    /// guess.
     pub statuses: default_ttl::StatusRules,
 }
 
 impl Default for Rules {
-    /// A tenth, a day at most, and not where a request had a cookie; clients are heeded; cautious; no stale answers unless a response says so; no rules for statuses.
+    /// A tenth, at most a day, and not where a request had a cookie; directives of clients count;
+    /// cautious; no stale responses unless a response allows them; no rules for statuses.
     fn default() -> Rules {
         Rules {
             heuristic_share: 0.1,
@@ -141,5 +150,6 @@ impl Default for Rules {
     }
 }
 
-/// The longest time in seconds that a field may say: what is longer means this (RFC 9111, section 1.2.2).
+/// The longest time in seconds that a field may state: a longer one means this (RFC 9111, section
+/// 1.2.2).
 pub const SECONDS_MAX: u64 = 1 << 31;

@@ -1,13 +1,13 @@
 //! Messages from one event loop to another: a [`Mailbox`] for each.
 //!
-//! A loop looks into its mailbox in each turn, and says before it waits that it sleeps: a loop that
-//! sends to itself makes no system call.
+//! An event loop looks into its mailbox in each turn, and marks before it waits that it sleeps: so
+//! a message to itself makes no system call.
 //!
-//! The mailbox of a loop that has ended drops all messages: the connection in one is closed, and a
-//! thread that waits for a reply learns that there is none.
+//! The mailbox of an event loop that has ended drops all messages: a connection in a message is
+//! closed, and a thread that waits for a reply learns that there is none.
 //!
 //! Bounds: the senders bound the messages: one for a client that waits, one for a client that
-//! leaves, one for an object, a loop and a batch, one for a connection that is accepted.
+//! leaves, one for an object, an event loop and a batch, one for a connection that is accepted.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
@@ -20,32 +20,32 @@ use larder_serve::mailbox::{Mailbox, Wake};
 use crate::coalescing::{Flight, Outcome, Waiter};
 use crate::tls_bridge::Handoff;
 
-/// What may be said.
+/// A message.
 #[derive(Debug)]
 pub enum Message {
-    /// Of an object that somebody on this loop reads or fills.
+    /// Of an object that a connection of this event loop reads or fills.
     Notice(Notice),
-    /// To a client on this loop that waits.
+    /// To a client of this event loop that waits.
     Outcome(u64, Outcome),
-    /// Nobody waits any more for what this loop fetches.
+    /// No client waits any more for a fetch of this event loop.
     Abandoned(Arc<Flight>),
-    /// A client's connection, made elsewhere.
+    /// A client's connection, from a TLS bridge.
     Handoff(Handoff),
-    /// Forget a URL, and say whether there was something.
+    /// Delete a URL, and reply whether it was cached.
     Forget(Vec<u8>, SyncSender<bool>),
 }
 
-/// A loop begins after its mailbox was made, so its waker comes later.
+/// An event loop begins after its mailbox was made, so its waker comes later.
 type Inbox = Mailbox<Message, OnceLock<Waker>>;
 
-/// All loops' messages. Cheap to clone.
+/// The mailboxes of all event loops. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LoopChannels {
     boxes: Arc<[Inbox]>,
 }
 
 impl LoopChannels {
-    /// For so many loops.
+    /// For this many event loops.
     pub fn new(loops: usize) -> LoopChannels {
         let boxes = (0..loops).map(|_| Mailbox::new(OnceLock::new(), usize::MAX));
         LoopChannels { boxes: boxes.collect() }
@@ -55,50 +55,48 @@ impl LoopChannels {
         self.boxes.get(loop_number as usize)
     }
 
-    /// How a loop is woken from now on.
+    /// How an event loop is woken from now on.
     pub fn set_waker(&self, loop_number: u32, waker: Waker) {
         if let Some(mailbox) = self.of(loop_number) {
-            // A loop begins once.
+            // An event loop begins once.
             let _ = mailbox.waker().set(waker);
         }
     }
 
-    /// Says something to a loop.
+    /// Sends a message to an event loop.
     pub fn post(&self, loop_number: u32, message: Message) {
         if let Some(mailbox) = self.of(loop_number) {
-            // A loop that has ended gives the message back, and it is dropped here.
+            // The mailbox of an event loop that has ended gives the message back, and it is dropped
+            // here.
             let _ = mailbox.send(message);
         }
     }
 
-    /// Wakes all.
+    /// Wakes all event loops.
     pub fn wake_all(&self) {
         self.boxes.iter().for_each(|mailbox| mailbox.waker().wake());
     }
 
-    /// Tells those who waited what came of it.
-    pub fn tell(&self, waiters: &[Waiter], outcome: &Outcome) {
-        for waiter in waiters {
-            let message = Message::Outcome(waiter.client, outcome.clone());
-            self.post(waiter.loop_number, message);
-        }
+    /// Gives a client that waits what came of its request.
+    pub fn tell(&self, waiter: Waiter, outcome: Outcome) {
+        self.post(waiter.loop_number, Message::Outcome(waiter.client, outcome));
     }
 
-    /// What has been said to a loop since the last time, in order.
+    /// Takes the messages to an event loop, in order.
     pub fn take(&self, loop_number: u32, into: &mut VecDeque<Message>) {
         if let Some(mailbox) = self.of(loop_number) {
             mailbox.take(usize::MAX, into);
         }
     }
 
-    /// A loop has ended.
+    /// An event loop has ended.
     pub fn close(&self, loop_number: u32) {
         if let Some(mailbox) = self.of(loop_number) {
             mailbox.close();
         }
     }
 
-    /// A loop has nothing to do: true where nobody has said anything to it, and whoever does from now on wakes it.
+    /// An event loop has nothing to do: true where it has no message, and the next sender wakes it.
     pub fn may_sleep(&self, loop_number: u32) -> bool {
         self.of(loop_number).is_none_or(Inbox::may_sleep)
     }
@@ -114,7 +112,8 @@ impl Post for LoopChannels {
 mod tests {
     use super::*;
 
-    /// A loop that sleeps is woken by the first message, and by none before it sleeps again; one with messages does not sleep.
+    /// An event loop that sleeps is woken by the first message, and by none before it sleeps again;
+    /// one with messages does not sleep.
     #[test]
     fn sleepers_are_woken() {
         let (mut reactor, mut batch) =
@@ -145,7 +144,8 @@ mod tests {
         assert_eq!(woken(), 0, "it was woken");
     }
 
-    /// A connection for a loop that has ended is closed, whether it came before that or after: its other end sees an end, not whole.
+    /// A connection for an event loop that has ended is closed, whether it came before that or
+    /// after: its other end sees an end that is not whole.
     #[test]
     fn the_ended_hear_nothing() {
         use std::io::Read;

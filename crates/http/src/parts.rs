@@ -1,38 +1,40 @@
-//! A body without a length that turned out too long to be cached: a chain of parts, of which few are in memory.
+//! A body without a length that turned out too long to be cached: a chain of parts, of which few
+//! are in memory.
 //!
 //! ```text
 //! the cached object, too long -> a part -> a part -> ...      one filler; each reader walks from one to the next
 //! ```
 //!
-//! Readers that have begun keep their place: each part is read as any object, and its memory is free once no reader is in it or before
-//! it. The filler goes on to another part only while at most [`BEHIND_MAX`] before it are still read, so the slowest reader sets the pace,
-//! and what all readers together hold is bounded. A reader that leaves a part tells the filler's loop.
+//! Readers that have begun keep their place. Each part is read like any object, and its memory is
+//! free once no reader is in it or before it. The filler begins another part only while at most
+//! [`BEHIND_MAX`] parts before it are read. So the slowest reader sets the pace, and the readers
+//! hold a bounded amount of memory together. A reader that leaves a part notifies the filler's
+//! event loop.
 //!
 //! Invariants
-//! 1. A part has its successor before its object is sealed: whoever sees the object's end sees whether the body goes on.
-//! 2. A part is held by the readers in it, by the part before it and, while it is filled, by its filler. So a filler that holds its
-//!    part alone has no reader, and gets none.
+//! 1. A part has its successor before its object is sealed: a reader that sees the object's end sees
+//!    whether the body continues.
+//! 2. A part is held by its readers, by the part before it and, while it is filled, by its filler. So a
+//!    filler that holds its part alone has no reader, and gets none.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use larder::mem::object::{News, Notice, Object, ObjectId};
+use larder::mem::object::{News, Notice, Object, ObjectId, Post};
 use parking_lot::Mutex;
 
-use crate::loop_channel::{LoopChannels, Message};
-
-/// Parts before the one that is filled in which there may be readers.
+/// Parts before the one that is filled that may have readers.
 pub const BEHIND_MAX: usize = 2;
 
-/// A place in such a body: dropped by its last reader, it tells the filler.
+/// A place in such a body: its last reader drops it, which notifies the filler.
 pub struct Part {
     next: OnceLock<(Arc<Object>, Arc<Part>)>,
     stream: Arc<Stream>,
 }
 
-/// What all parts of a body know of their filler.
+/// The filler, as all parts of a body know it.
 struct Stream {
-    channels: LoopChannels,
+    post: Arc<dyn Post>,
     loop_number: u32,
     filling: Mutex<ObjectId>,
 }
@@ -57,10 +59,10 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let Stream { channels, loop_number, filling } = &*self.stream;
+        let Stream { post, loop_number, filling } = &*self.stream;
         let notice =
             Notice { loop_number: *loop_number, object: *filling.lock(), news: News::Room };
-        channels.post(*loop_number, Message::Notice(notice));
+        post.post(notice);
     }
 }
 
@@ -72,9 +74,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of a body whose first object is filled by this loop.
-    pub fn new(channels: LoopChannels, loop_number: u32, object: &Arc<Object>) -> Parts {
-        let stream = Arc::new(Stream { channels, loop_number, filling: Mutex::new(object.id()) });
+    /// For a body whose first object this event loop fills.
+    pub fn new(post: Arc<dyn Post>, loop_number: u32, object: &Arc<Object>) -> Parts {
+        let stream = Arc::new(Stream { post, loop_number, filling: Mutex::new(object.id()) });
         let current = Arc::new(Part { next: OnceLock::new(), stream });
         Parts { current, behind: Vec::new() }
     }
@@ -84,18 +86,20 @@ impl Parts {
         self.current.clone()
     }
 
-    /// True where nobody reads it, and nobody will.
+    /// True where it has no reader, and gets none.
     pub fn is_unread(&self) -> bool {
         Arc::strong_count(&self.current) == 1
     }
 
-    /// True where another part may be begun. Else this loop is told as soon as one behind has no reader any more.
+    /// True where another part may begin. Otherwise this event loop gets a notice when one before
+    /// it has no reader any more.
     pub fn may_go_on(&mut self) -> bool {
         self.behind.retain(|part| part.strong_count() > 0);
         self.behind.len() < BEHIND_MAX
     }
 
-    /// The body goes on in another object. Call it before the one before is sealed (invariant 1).
+    /// The body continues in another object. To be called before the object before it is sealed
+    /// (invariant 1).
     pub fn go_on(&mut self, object: Arc<Object>) {
         let stream = self.current.stream.clone();
         *stream.filling.lock() = object.id();

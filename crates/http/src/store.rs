@@ -1,20 +1,23 @@
-//! What is kept, by all loops together: records in the engine, long bodies beside it, what is being asked, what was purged.
+//! What all event loops cache together: records in the engine, long bodies next to it, in-flight
+//! fetches, purges.
 //!
 //! ```text
-//! find      URL, fields      -> a kept response, or under which key to ask for it
-//! keep      record           -> in the engine; what lay there before gives its body up
-//! forget    URL              -> the record of the URL, and with it all of its variants
-//! purge     tag, or all      -> what was kept before is gone, or stale, from now on; of a URL, stale
+//! find      URL, fields      -> a cached response, or the key by which to fetch it
+//! insert    record           -> in the engine; the body of the record that was there is deleted
+//! forget    URL              -> deletes the record of the URL, and with it all of its variants
+//! purge     tag, or all      -> what was stored before is gone, or stale; of a URL, stale
 //! ```
 //!
-//! A response that is chosen by more than its URL lies under a key of its own, and under that of the URL lies which fields choose
-//! it, and a generation: a new choice, or a URL that was forgotten, has another, so that no older variant is found again.
+//! A response that `Vary` selects has a key of its own. The record of its URL has the names of the
+//! selecting fields and a generation: other names, or a write to the URL, get another generation,
+//! so no older variant is found again.
 //!
-//! Each loop has a [`StoreHandle`]: a reader and a writer of the engine, and what is purged as it saw it last.
+//! Each event loop has a [`StoreHandle`]: a reader and a writer of the engine, and the purges as it
+//! saw them last.
 //!
-//! Bounds: the memory of [`Memory`]; [`TAGS_MAX`] purged tags, beyond which all that has tags is taken for purged, and as many URLs
-//! that are stale, beyond which all is. Cost: a look-up
-//! of the engine, and another for a variant.
+//! Bounds: the memory of [`Memory`]; [`TAGS_MAX`] purged tags, above which all responses with tags
+//! count as purged; as many stale URLs, above which all do. Cost: a lookup in the engine, and
+//! another for a variant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,36 +38,38 @@ use crate::pending::{Pending, Ticket};
 use crate::record::{Choice, Kept, Record, body_of, push_choice, push_too_long, push_unshared};
 use crate::sent::Sent;
 
-/// Of the memory of bodies, the part that windows of what passes through have together.
+/// The part of the memory of bodies that windows of streamed bodies share.
 const TRANSIT_PART: u64 = 20;
 
-/// Tags that are remembered as purged.
+/// Purged tags that are remembered.
 pub const TAGS_MAX: usize = 1 << 16;
 
-/// Fields that choose a variant at most; a response that names more is not kept.
+/// The most fields that select a variant; a response that names more is not stored.
 pub const CHOICE_MAX: usize = 16;
 
 /// How memory is divided.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
-    /// Octets of records, small bodies among them.
+    /// Bytes of records, short bodies among them.
     pub records_bytes: u64,
-    /// Octets of long bodies, and of all that is on its way.
+    /// Bytes of long bodies, cached and in flight.
     pub bodies_bytes: u64,
 }
 
-/// What is kept.
+/// The cache.
 pub struct Store {
     cache: Cache,
-    /// Memory of long bodies and of what is on its way.
+    /// Memory of long bodies, cached and in flight.
     pub objects: ObjectStore,
-    /// Long bodies that are kept.
+    /// Long bodies that are cached.
     pub bodies: Arc<Bodies>,
-    /// What is being asked.
+    /// In-flight fetches.
     pub flights: Flights,
-    /// Octets of memory that bodies to be kept may yet take.
+    /// Bytes of memory that bodies in flight may still take to be stored.
     promised: Arc<AtomicU64>,
     promised_max: u64,
+    /// Receives notices of bodies, for the event loop that each names.
+    pub post: Arc<dyn Post>,
     serial: AtomicU64,
     pending: Arc<Pending>,
     purges: Mutex<Arc<Purges>>,
@@ -78,7 +83,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Memory promised to a body that comes; given back when it is dropped.
+/// Memory promised to a body in flight; dropped, it is given back.
 #[derive(Debug)]
 pub struct Promise {
     promised: Arc<AtomicU64>,
@@ -111,13 +116,13 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// What was purged: serials below which a record is gone, or stale.
+/// Purges: a record with a lower serial number is gone, or stale.
 #[derive(Debug, Clone, Default)]
 struct Purges {
     all: Before,
     tagged: Before,
     tags: HashMap<u64, Before>,
-    /// What is stale, by the primary key of its URL.
+    /// Stale URLs, by primary key.
     urls: HashMap<Key, u64>,
 }
 
@@ -133,7 +138,7 @@ impl Before {
     }
 }
 
-/// How a record stands to what was purged.
+/// What purges say about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Good,
@@ -163,7 +168,7 @@ impl Purges {
     }
 }
 
-/// What was found.
+/// What a lookup found.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one look-up")]
 pub enum Found<'a> {
@@ -171,16 +176,16 @@ pub enum Found<'a> {
     Kept {
         /// Its key.
         key: Key,
-        /// It.
+        /// The response.
         kept: Kept<'a>,
-        /// It was purged softly: stale, whatever it says.
+        /// It was purged softly: it is stale, whatever it states.
         is_purged: bool,
     },
-    /// What the URL gives is not shared: ask for this client alone.
+    /// Responses of the URL are not shared: ask for this client alone.
     Unshared,
-    /// Likewise, and it must not be kept: it is too long.
+    /// The same, and the response must not be stored: it is too long.
     TooLong,
-    /// Nothing; ask, and share the asking by this key.
+    /// Nothing: ask, and share the fetch by this key.
     Nothing {
         /// Of the URL, or of the variant.
         key: Key,
@@ -189,32 +194,32 @@ pub enum Found<'a> {
     },
 }
 
-/// One loop's way to what is kept.
+/// An event loop's way to the cache.
 #[derive(Debug)]
 pub struct StoreHandle {
     reader: Reader,
     writer: Writer,
     purges: Arc<Purges>,
     purges_version: u64,
-    /// Something was written and not shown yet.
+    /// Something was written that other event loops do not see yet.
     is_dirty: bool,
     scratch: Vec<u8>,
 }
 
 impl Store {
-    /// Memory for so many loops.
+    /// Memory for this many event loops.
     pub fn open(memory: Memory, loops: usize, post: Arc<dyn Post>) -> Result<Store, OpenError> {
         let bytes = memory.bodies_bytes;
         let transit_bytes = bytes / TRANSIT_PART;
         let options = StoreOptions { transit_bytes, ..StoreOptions::of(bytes) };
-        let objects = ObjectStore::new(options, post).map_err(OpenError::Bodies)?;
-        // What is shorter lies in its record.
+        let objects = ObjectStore::new(options, post.clone()).map_err(OpenError::Bodies)?;
+        // A shorter body lies in its record.
         const BODY_BYTES_MEAN_MIN: u64 = 16 << 10;
         let bodies_max = usize::try_from(memory.bodies_bytes / BODY_BYTES_MEAN_MIN);
         let bodies = Bodies::new(bodies_max.unwrap_or(usize::MAX)).map_err(OpenError::Records)?;
         let bodies = Arc::new(bodies);
         let evicted = bodies.clone();
-        // Keys come from strangers.
+        // Clients choose the keys.
         let seed = Random::new().u64().map_err(OpenError::Bodies)?;
         let cache = Cache::builder()
             .budget(memory.records_bytes)
@@ -236,6 +241,7 @@ impl Store {
             flights: Flights::new(FLIGHTS_MAX),
             promised: Arc::default(),
             promised_max: memory.bodies_bytes / 4 * 3,
+            post,
             serial: AtomicU64::new(1),
             purges: Mutex::default(),
             pending: Arc::default(),
@@ -244,7 +250,7 @@ impl Store {
         })
     }
 
-    /// A loop's face.
+    /// A handle for an event loop.
     pub fn handle(&self) -> Result<StoreHandle, larder::Error> {
         Ok(StoreHandle {
             reader: self.cache.reader()?,
@@ -256,12 +262,12 @@ impl Store {
         })
     }
 
-    /// The engine, for its figures.
+    /// The engine, for its statistics.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Figures of what is kept.
+    /// Statistics.
     pub fn gauges(&self) -> Vec<Gauge> {
         let objects = self.objects.stats();
         let (bodies, bodies_evicted) = self.bodies.counts();
@@ -281,7 +287,7 @@ impl Store {
             ("purges_total", "Purges", self.purges_made.load(Ordering::Relaxed) as f64),
             ("flights", "In-flight fetches", self.flights.len() as f64),
         ];
-        // Statistics fail only for a cache that is broken, which its users are told of.
+        // Statistics fail only for a cache that is broken, which its users see.
         if let Ok(stats) = self.cache.stats() {
             figures.extend([
                 (
@@ -303,10 +309,11 @@ impl Store {
         figures.into_iter().map(gauge).collect()
     }
 
-    /// Memory for a body of so many octets that is to be kept, or one whose length nobody knows. `None`: too many are under way. Who
-    /// keeps part of a body holds on to it until the rest has come; if all did that at once, none would ever be whole.
+    /// Memory for a body that is to be stored, of this length, if it is known. `None`: too many are
+    /// in flight. Each body in flight holds what it got until the rest has come; if all did that at
+    /// once, none would become complete.
     pub fn promise(&self, body_bytes: Option<u64>) -> Option<Promise> {
-        /// What a body without a length is taken to have.
+        /// The length that is assumed where none is stated.
         const UNKNOWN_BYTES: u64 = 2 << 20;
         // Chunks are powers of two, up to the largest.
         const CHUNK_BYTES_MAX: u64 = larder::mem::object::CHUNK_BYTES_MAX as u64;
@@ -321,17 +328,17 @@ impl Store {
         (before + bytes <= self.promised_max).then_some(promise)
     }
 
-    /// The next number: of what is kept from now on.
+    /// The next serial number.
     pub fn next_serial(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A fetch of a URL begins: its ticket says whether the URL was forgotten since.
+    /// A fetch of a URL begins: its ticket says whether the URL was written since.
     pub fn enter(&self, url: &[u8], serial: u64) -> Ticket {
         self.pending.enter(primary(url), serial)
     }
 
-    /// Purges what has a tag and was kept until now; softly: it is stale from now on.
+    /// Purges all responses with a tag that are stored by now; softly: they are stale.
     pub fn purge_tag(&self, tag: u64, is_soft: bool) {
         self.purge(is_soft, |purges| {
             let is_full = purges.tags.len() >= TAGS_MAX && !purges.tags.contains_key(&tag);
@@ -339,18 +346,18 @@ impl Store {
                 return purges.tags.entry(tag).or_default();
             }
             purges.tags.clear();
-            // None of those is remembered, so all that has tags goes.
+            // No tag is remembered, so all responses with tags are purged.
             &mut purges.tagged
         });
     }
 
-    /// Makes what a URL gave until now stale, by both schemes and all of its variants.
+    /// Makes a URL stale, by both schemes and with all variants.
     pub fn purge_url(&self, url: &[u8]) {
         let keys = [primary(url), primary(&by_other_scheme(url))];
         self.change_purges(|purges, serial| {
             for key in keys {
                 if purges.urls.len() >= TAGS_MAX && !purges.urls.contains_key(&key) {
-                    // None of those is remembered, so all is stale.
+                    // No URL is remembered, so all are stale.
                     purges.urls.clear();
                     purges.all.stale = serial;
                 } else {
@@ -360,7 +367,7 @@ impl Store {
         });
     }
 
-    /// Purges all that was kept until now.
+    /// Purges all responses that are stored by now.
     pub fn purge_all(&self, is_soft: bool) {
         self.purge(is_soft, |purges| &mut purges.all);
     }
@@ -384,9 +391,9 @@ impl Store {
         self.note_purge();
     }
 
-    /// Takes out what would mean something else in another process: what has its body elsewhere, and what was purged, since purges are
-    /// not saved. Serials go on after the highest of what stays: how many records do.
-    /// Invariants 1 and 3 of `snapshot`.
+    /// Deletes what would mean something else in another process: records with a body outside the
+    /// engine, and purged records, since purges are not saved. Serial numbers continue after the
+    /// highest that is left: how many records are. Invariants 1 and 3 of `snapshot`.
     pub fn settle(&self, now: Seconds) -> Result<u64, larder::Error> {
         let purges = self.purges.lock().clone();
         let mut writer = self.cache.writer();
@@ -413,20 +420,20 @@ impl Store {
         Ok(stay)
     }
 
-    /// Counts a purge; those of [`StoreHandle::forget`] are its caller's to count.
+    /// Counts a purge; the caller of [`StoreHandle::forget`] counts that one.
     pub fn note_purge(&self) {
         self.purges_made.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl StoreHandle {
-    /// Shows what others have kept and purged. To be called at the beginning of a turn.
+    /// Sees what other event loops have stored and purged. To be called at the beginning of a turn.
     pub fn sync(&mut self, store: &Store) {
         self.reader.sync();
         self.see_purges(store);
     }
 
-    /// Shows what has been purged.
+    /// Sees what was purged.
     pub fn see_purges(&mut self, store: &Store) {
         let version = store.purges_version.load(Ordering::Acquire);
         if version != self.purges_version {
@@ -455,7 +462,7 @@ impl StoreHandle {
         }
     }
 
-    /// True where what requests of one kind get for a key is noted as not to be shared ([`apart`]).
+    /// True where it is noted that responses to one kind of request are not shared ([`apart`]).
     pub fn is_unshared_for(&self, key: &Key, kind: &str, now: Seconds) -> bool {
         matches!(self.read(&apart(key, kind), now), Some(Record::Unshared))
     }
@@ -473,7 +480,7 @@ impl StoreHandle {
         is_variant: bool,
     ) -> Found<'a> {
         if kept.url != url {
-            // Two with the same digest: this one takes the place, once it is kept.
+            // Two URLs with one digest: this one replaces the other when it is stored.
             return Found::Nothing { key, is_variant };
         }
         match self.purges.standing(primary, &kept) {
@@ -483,8 +490,8 @@ impl StoreHandle {
         }
     }
 
-    /// Under which key a response to a request is kept, by what it was chosen by; notes the choice where there is none yet. `None`: it
-    /// is chosen by too much.
+    /// The key of a response, by the fields that select it; stores their names where there are none
+    /// yet. `None`: there are too many.
     pub fn key_for(
         &mut self,
         store: &Store,
@@ -524,7 +531,7 @@ impl StoreHandle {
         Some(variant(&key, generation, names.iter().map(String::as_str), sent))
     }
 
-    /// Keeps a record under a key; false: the engine has no room for it.
+    /// Stores a record; false: the engine has no room for it.
     pub fn insert(
         &mut self,
         store: &Store,
@@ -542,12 +549,13 @@ impl StoreHandle {
         is_kept
     }
 
-    /// Octets that a record may have.
+    /// The longest record, bytes.
     pub fn record_bytes_max(&self, store: &Store) -> usize {
         store.cache.value_bytes_max(crate::key::KEY_BYTES)
     }
 
-    /// Notes that what a key gives is not to be shared, for so long; or, where it is too long, not even to be kept.
+    /// Notes for some time that responses for a key are not shared; or that they are too long to be
+    /// stored.
     pub fn set_unshared(
         &mut self,
         store: &Store,
@@ -565,21 +573,21 @@ impl StoreHandle {
         self.insert(store, key, &record, Ttl::seconds(for_s), now);
     }
 
-    /// Gives a record up.
+    /// Deletes a record.
     pub fn remove(&mut self, key: &Key) {
-        // An error says that it is not there.
+        // An error means that it is not there.
         let _ = self.writer.remove(key);
         self.is_dirty = true;
     }
 
-    /// Forgets a URL and its variants; true where there was something, as far as this loop knows.
+    /// Deletes a URL and its variants; true where it was cached, as far as this event loop sees.
     pub fn forget(&mut self, store: &Store, url: &[u8], now: Seconds) -> bool {
         let key = primary(url);
         let entry = self.reader.get(&key, now);
         let was_there = entry.is_some();
         let body = entry.and_then(|entry| body_of(entry.value()));
-        // What is on its way was asked before. Whoever keeps it looks at its ticket after he did, so either he sees this, or what he kept
-        // is removed here.
+        // A response in flight was asked for before. Its fetch looks at its ticket after it has
+        // stored the record: either it sees this write, or its record is deleted here.
         store.pending.note_written(&key, store.next_serial());
         store.flights.supersede(&key);
         self.remove(&key);
@@ -589,10 +597,10 @@ impl StoreHandle {
         was_there
     }
 
-    /// Shows others what was written. To be called at the end of a turn.
+    /// Makes what was written visible to other event loops. To be called at the end of a turn.
     pub fn flush(&mut self) {
         if std::mem::take(&mut self.is_dirty) {
-            // A stall means that another loop is slow; what was written is shown with the next flush.
+            // A stall means that another event loop is slow; the next flush shows what was written.
             self.is_dirty = self.writer.flush().is_err();
         }
     }

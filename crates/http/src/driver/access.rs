@@ -1,32 +1,23 @@
-//! What is noted of an exchange, and when it becomes a line of the access log.
+//! What is recorded of an exchange, and when it becomes a line of the access log.
 //!
 //! ```text
-//! request -> answered at once                          -> a line
-//!         -> noted: it waits, or its body is delivered -> delivered, or its connection closed -> a line
+//! request -> answered at once                             -> a line
+//!         -> recorded: it waits, or its body is delivered -> delivered, or its connection closed -> a line
 //! ```
 //!
-//! What answers a client says so in [`Told`], which is a few words in memory; all else is done where there is a log.
+//! The core states what a client got in [`Told`], a few words in memory; everything else is done
+//! only where there is a log.
 //!
-//! A short answer has ended when it was handed to the kernel, or to what will be sent.
+//! A short response has ended when the kernel, or the queue of bytes to send, has it.
 
 use super::Driver;
 use super::clients::Client;
 use crate::access_log::format::{Asked, Exchange};
+use crate::core::Told;
 use crate::message::{self, FieldRoom, Limits, RequestHead};
 
-/// Octets of a request that cannot be read, in the log.
+/// Bytes of an invalid request in the log.
 const OCTETS_MAX: usize = 256;
-
-/// What a client was told, as far as the log wants to know.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told {
-    pub status: u16,
-    /// Of those that are in the same buffer as the head.
-    pub body_bytes: u64,
-    pub cache: Option<&'static str>,
-    /// What the origin said, where this is its answer.
-    pub origin_status: Option<u16>,
-}
 
 /// An exchange that has not ended.
 #[derive(Debug)]
@@ -38,13 +29,13 @@ pub struct Noted {
 }
 
 impl Driver {
-    /// What became of a request for now: a line, or it is kept in mind.
+    /// What became of a request for now: a line, or a record until it ends.
     pub(super) fn note(&mut self, client: &mut Client, head: &RequestHead<'_>, octets: &[u8]) {
         if self.access_log.is_none() {
             return;
         }
         let now_us = self.now.us;
-        let told = std::mem::take(&mut self.told);
+        let told = std::mem::take(&mut self.core.told);
         let before = client.noted.take();
         let waits = client.exchange.is_some();
         if let Some(exchange) = client.exchange.as_ref().filter(|_| before.is_none()) {
@@ -54,7 +45,7 @@ impl Driver {
             return;
         }
         let mut noted = match before {
-            // The variant was another, or the answer another's: it goes on waiting.
+            // The variant was another, or the response was another client's: it waits on.
             Some(noted) if waits => {
                 client.noted = Some(noted);
                 return;
@@ -87,15 +78,15 @@ impl Driver {
         }
     }
 
-    /// What waited was refused in the midst of its body.
+    /// A request was refused in the midst of its body.
     pub(super) fn note_cut(&mut self, client: &mut Client, why: &'static str) {
         if let Some(mut noted) = client.noted.take() {
-            noted.told = std::mem::take(&mut self.told);
+            noted.told = std::mem::take(&mut self.core.told);
             self.note_end(client, noted, 0, Some(why));
         }
     }
 
-    /// A client's connection is closed; what has not ended by then has been cut.
+    /// A client's connection is closed; an exchange that has not ended by then was cut.
     pub(super) fn note_closed(&mut self, client: &mut Client) {
         if let Some(noted) = client.noted.take() {
             let body_bytes = client.delivery.as_ref().map_or(0, |delivery| delivery.body_bytes());
@@ -113,19 +104,19 @@ impl Driver {
         noted.told.body_bytes += body_bytes;
         let octets = std::mem::take(&mut noted.head);
         let mut room = FieldRoom::new();
-        // It was one before.
+        // It was read before.
         if let Ok(Some(head)) = message::request(&octets, &mut room, &Limits::READ_BEFORE) {
             let asked = request_of(client, &head);
             self.write_line(client, &noted, asked, head.host, &head, error);
         }
     }
 
-    /// A request that was not understood.
+    /// An invalid request.
     pub(super) fn note_refused(&mut self, client: &mut Client, octets: &[u8], why: &'static str) {
         if self.access_log.is_none() {
             return;
         }
-        let told = std::mem::take(&mut self.told);
+        let told = std::mem::take(&mut self.core.told);
         let line = octets.split(|&octet| octet == b'\n').next().unwrap_or_default();
         let line = &line[..line.len().min(OCTETS_MAX)];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -158,7 +149,7 @@ impl Driver {
     ) {
         let Some(log) = &mut self.access_log else { return };
         let peer = Driver::peer_of(client);
-        // Gone before it was asked who it was.
+        // It was gone before the kernel was asked for its address.
         let unknown = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
         let Told { status, body_bytes, cache, origin_status } = noted.told;
         let exchange = Exchange {

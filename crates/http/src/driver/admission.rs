@@ -1,7 +1,7 @@
-//! Who a client is, and whether it may stay.
+//! The client's address, and whether the client is accepted.
 //!
 //! ```text
-//! accepted -> a proxy says who it is (only where it must) -> counted with others of its address -> requests
+//! accepted -> a proxy states the address (only where required) -> counted by its address -> requests
 //! ```
 
 use std::net::SocketAddr;
@@ -11,28 +11,28 @@ use super::clients::Client;
 use crate::proxy_protocol::{self, Damaged, Proxied};
 
 impl Driver {
-    /// Who is at the other end.
+    /// The client's address.
     pub(super) fn peer_of(client: &mut Client) -> Option<SocketAddr> {
         if client.peer.is_none() {
-            client.peer = super::origins::peer_of(&client.socket);
+            client.peer = client.peer();
         }
         client.peer
     }
 
-    /// Counts a client with others of its address; false: there are too many.
+    /// Counts a client by its address; false: there are too many.
     pub(super) fn admit(&mut self, client: &mut Client) -> bool {
-        let most = self.options.clients_per_address;
+        let most = self.core.options.clients_per_address;
         if most == 0 {
             return true;
         }
         // One that is gone already has no address.
         let Some(peer) = Driver::peer_of(client) else { return false };
         client.permit = self.connections.admit(peer.ip(), most);
-        self.counts.refused_crowded += u64::from(client.permit.is_none());
+        self.core.counts.refused_crowded += u64::from(client.permit.is_none());
         client.permit.is_some()
     }
 
-    /// Octets in front of the first request.
+    /// Bytes in front of the first request.
     pub(super) fn hear_proxy(&mut self, client: &mut Client, octets: &[u8]) -> bool {
         client.inbox.extend_from_slice(octets);
         match proxy_protocol::read(&client.inbox) {
@@ -46,7 +46,7 @@ impl Driver {
                 self.admit(client) && self.go_on(client)
             }
             Err(Damaged) => {
-                self.counts.bad_proxy_headers += 1;
+                self.core.counts.bad_proxy_headers += 1;
                 false
             }
         }

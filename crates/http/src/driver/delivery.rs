@@ -5,31 +5,34 @@
 //!             Later: the client is in `waits` until more has come
 //! ```
 //!
-//! Pieces are sent in their order: octets of ours (heads, sizes of chunks) and leases. Several leave in one call; a lease of
-//! [`SENDFILE_BYTES_MIN`] or more of a body that is kept leaves by `sendfile`, without a copy. Its pages stay with the socket when
-//! the lease is returned, which is why such memory is given back to the kernel before it is used again (`larder::mem::object`).
-//! The body of one client's own answer is copied, so that its memory may be used again at once.
+//! Pieces are sent in order: bytes of larder itself (headers, sizes of chunks) and leases. One call
+//! sends several. A lease of at least [`SENDFILE_BYTES_MIN`] of a stored body is sent by
+//! `sendfile`, without a copy. Its pages stay with the socket when the lease is returned, which is
+//! why such memory is given back to the kernel before it is used again (`larder::mem::object`). The
+//! body of a response for one client is copied, so that its memory may be used again at once.
 //!
-//! A turn gives a client [`CALLS_MAX`] calls; then others have theirs. Bounds: [`GATHER_BYTES`] leased beyond what the kernel took.
+//! A turn gives a client [`CALLS_MAX`] calls; then others get theirs. Bounds: [`GATHER_BYTES`]
+//! leased beyond what the kernel took.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use larder::mem::object::{Lease, Leased, Object, ObjectId, Phase, Reader, ReaderOptions};
+use larder::mem::object::{Lease, Leased, Object, ObjectId, Reader, ReaderOptions};
 use larder_io::reactor::Interest;
 use larder_io::tcp;
 
 use super::Driver;
 use super::clients::Client;
 use crate::answer::{Body, Segment, Trailers};
+use crate::core::Content;
 use crate::message::push_chunk_size;
 use crate::parts::Part;
 
 /// Shorter leases are copied: a call for each would cost more than the copy.
 const SENDFILE_BYTES_MIN: usize = 16 << 10;
-/// Octets leased ahead of what the kernel takes.
+/// Bytes leased ahead of what the kernel takes.
 const GATHER_BYTES: u64 = 2 << 20;
 /// Pieces of one call.
 const PIECES_MAX: usize = 32;
@@ -52,30 +55,30 @@ impl Piece {
     }
 }
 
-/// A body, and what of it is on its way.
+/// A body on its way.
 #[derive(Debug)]
 pub struct Delivery {
     object: Arc<Object>,
     segments: VecDeque<Segment>,
     reader: Option<Reader>,
     is_chunked: bool,
-    /// What comes after the last chunk, for who takes it.
+    /// Fields after the last chunk, for a client that accepts them.
     trailers: Option<Arc<Trailers>>,
-    /// Where the body goes on, if it does.
+    /// Where the body continues, if it does.
     part: Option<Arc<Part>>,
-    /// The body is one client's own: its memory is used again at once.
+    /// The body is for one client: its memory is used again at once.
     is_private: bool,
     pieces: VecDeque<Piece>,
-    /// Octets of the first piece that were sent.
+    /// Bytes of the first piece that were sent.
     sent: usize,
-    /// Octets of the body in pieces that were sent.
+    /// Bytes of the body in pieces that were sent.
     body_bytes: u64,
     /// Leases before they are pieces.
     leases: Vec<Lease>,
     is_complete: bool,
 }
 
-/// What a look for more gave.
+/// What a look for more found.
 enum More {
     Some,
     Later,
@@ -83,25 +86,16 @@ enum More {
     Failed,
 }
 
-/// How long a body is, once it is all there.
-pub(super) fn sealed(object: &Object) -> Option<u64> {
-    (object.phase() == Phase::Sealed).then(|| object.published())
-}
-
-/// Lets the client see that something went wrong: its connection is reset, not ended.
+/// Lets the client see a failure: its connection is reset, not ended.
 pub(super) fn reset(client: &mut Client) {
     client.is_broken = true;
-    // Where it cannot be, it is closed all the same, before the length that was said.
+    // If it cannot be reset, it is closed all the same, before the length that was stated.
     let _ = tcp::reset_on_close(&client.socket);
 }
 
 impl Delivery {
-    pub(super) fn new(
-        object: Arc<Object>,
-        body: Body,
-        is_private: bool,
-        trailers: Option<Arc<Trailers>>,
-    ) -> Delivery {
+    pub(super) fn new(content: Content) -> Delivery {
+        let Content { object, body, is_private, trailers, part } = content;
         let is_chunked = body == Body::Chunks;
         let segments = match body {
             Body::None => VecDeque::new(),
@@ -114,7 +108,7 @@ impl Delivery {
             reader: None,
             is_chunked,
             trailers,
-            part: None,
+            part,
             is_private,
             pieces: VecDeque::new(),
             sent: 0,
@@ -124,12 +118,7 @@ impl Delivery {
         }
     }
 
-    /// Goes on with these parts after the object's end.
-    pub(super) fn goes_on_with(&mut self, part: Arc<Part>) {
-        self.part = Some(part);
-    }
-
-    /// Sends these before all else.
+    /// Sends these bytes first.
     pub(super) fn begin_with(&mut self, octets: Vec<u8>) {
         self.pieces.push_front(Piece::Octets(octets));
     }
@@ -180,7 +169,8 @@ impl Delivery {
     fn end_segment(&mut self) {
         self.reader = None;
         if let Some((object, part)) = self.part.as_ref().and_then(|part| part.next()) {
-            // The same segment, in the next object. Its memory is used again at once, so the kernel is not shown it.
+            // The same segment, in the next object. Its memory is used again at once, so the kernel
+            // must not keep its pages.
             (self.object, self.part, self.is_private) = (object, Some(part), true);
             return;
         }
@@ -199,7 +189,7 @@ impl Delivery {
         }
     }
 
-    /// Takes what was sent off the pieces.
+    /// Removes what was sent from the pieces.
     fn advance(&mut self, mut bytes: usize) {
         bytes += self.sent;
         while let Some(first) = self.pieces.front() {
@@ -211,13 +201,13 @@ impl Delivery {
             if let Piece::Lease(_) = first {
                 self.body_bytes += first_bytes as u64;
             }
-            // A lease is returned by this.
+            // This returns a lease.
             self.pieces.pop_front();
         }
         self.sent = bytes;
     }
 
-    /// One call: octets that the kernel took.
+    /// One call: bytes that the kernel took.
     fn send(&mut self, socket: &OwnedFd) -> io::Result<usize> {
         if let Some(Piece::Lease(lease)) = self.pieces.front()
             && !self.is_private
@@ -232,7 +222,7 @@ impl Delivery {
         let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
         for (at, piece) in self.pieces.iter().take(PIECES_MAX).enumerate() {
-            // The first one has to go, if only the end of it is left.
+            // The first one has to be sent, if only the end of it is left.
             if at > 0 && is_long(piece) {
                 break;
             }
@@ -240,7 +230,7 @@ impl Delivery {
             slices[at] = IoSlice::new(&piece.octets()[from..]);
             count += 1;
         }
-        // What follows by another call goes into the same packets.
+        // Bytes that the next call sends go into the same packets.
         let more = count < self.pieces.len();
         tcp::write_gathered(socket, &slices[..count], more)
     }
@@ -250,20 +240,20 @@ impl Delivery {
 pub(super) enum Ran {
     /// All of it was taken.
     Complete,
-    /// More of the body has to come: a notice tells.
+    /// More of the body has to come: there will be a notice.
     Waits,
     /// The socket takes no more now.
     Blocked,
-    /// It has had its share of the turn.
+    /// It used up its share of the turn.
     Share,
     /// The body failed.
     Failed,
-    /// Who takes it is gone.
+    /// The receiver is gone.
     Gone,
 }
 
 impl Delivery {
-    /// Octets of the body that were sent.
+    /// Bytes of the body that were sent.
     pub(super) fn body_bytes(&self) -> u64 {
         let first = matches!(self.pieces.front(), Some(Piece::Lease(_)));
         self.body_bytes + if first { self.sent as u64 } else { 0 }
@@ -274,7 +264,7 @@ impl Delivery {
         &self.object
     }
 
-    /// Sends what there is, as long as the socket takes it; octets sent are added to `sent_bytes`.
+    /// Sends what there is, as long as the socket takes it; bytes sent are added to `sent_bytes`.
     pub(super) fn run(
         &mut self,
         socket: &OwnedFd,
@@ -310,14 +300,14 @@ impl Driver {
     /// Sends what there is of a client's body. False: the client is to be closed.
     pub(super) fn pump(&mut self, client: &mut Client) -> bool {
         let Some(mut delivery) = client.delivery.take() else { return true };
-        let before = self.counts.sent_bytes;
+        let before = self.core.counts.sent_bytes;
         let ran = delivery.run(
             &client.socket,
-            self.number,
-            self.options.lease_bytes_max,
-            &mut self.counts.sent_bytes,
+            self.core.number,
+            self.core.options.lease_bytes_max,
+            &mut self.core.counts.sent_bytes,
         );
-        if self.counts.sent_bytes > before {
+        if self.core.counts.sent_bytes > before {
             self.waits_to_take(client);
         }
         match ran {
@@ -338,13 +328,13 @@ impl Driver {
             }
             Ran::Share => self.again.push(client.token),
             Ran::Failed => {
-                self.counts.bodies_failed += 1;
+                self.core.counts.bodies_failed += 1;
                 reset(client);
                 client.delivery = Some(delivery);
                 return false;
             }
             Ran::Gone => {
-                self.counts.clients_gone += 1;
+                self.core.counts.clients_gone += 1;
                 client.delivery = Some(delivery);
                 client.is_broken = true;
                 return false;
@@ -354,7 +344,7 @@ impl Driver {
         true
     }
 
-    /// Who waits for more of a body is told when it has come.
+    /// Notes a client that waits for more of a body: it gets a notice.
     pub(super) fn wait_for_more(&mut self, object: ObjectId, token: u64) {
         let waits = self.waits.entry(object).or_default();
         if !waits.contains(&token) {
