@@ -1,10 +1,11 @@
-//! A client's connection after its handshake: HTTP/2 where ALPN says so, else HTTP/1.1, whose octets are a loop's to read.
+//! A client's connection after its handshake: HTTP/2 where ALPN states it, else HTTP/1.1, whose
+//! bytes an event loop reads.
 //!
 //! ```text
-//! both pumped -> the client sends no more, and says so: its octets end for the loop too, which goes on answering
-//!             -> they end without that: it is gone, and so is its request
-//!             -> the loop has answered all: close_notify; what the client still sends is thrown away, for a moment
-//!             -> an answer was broken off: reset
+//! both directions copied -> the client ends by close_notify: its bytes end for the event loop too, which goes on answering
+//!                        -> they end without it: the client is gone, and so is its request
+//!                        -> the event loop has answered all: close_notify; what the client still sends is discarded, for a moment
+//!                        -> a response was aborted: reset
 //! ```
 
 use std::net::SocketAddr;
@@ -27,10 +28,11 @@ use crate::limits::{Counters, Event, InForce, Limits};
 use crate::loop_connections::LoopConnection;
 use crate::pump::{End, copy};
 
-/// ALPN tokens, the best first.
+/// ALPN tokens, the preferred one first.
 pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// How long a client may go on sending after its last answer: longer than the loop waits for it.
+/// How long a client may go on sending after its last response: longer than the event loop waits
+/// for it.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What all connections of clients share.
@@ -42,12 +44,12 @@ pub(crate) struct Clients {
     limits: InForce,
 }
 
-/// A connection that has a place.
+/// A connection that was admitted.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) clients: Arc<Clients>,
     pub(crate) peer: SocketAddr,
-    /// Those of its time.
+    /// The limits that were in force when it began.
     pub(crate) limits: Arc<Limits>,
     _permit: Permit,
 }
@@ -69,7 +71,7 @@ impl Clients {
         Clients { acceptor, connections, counters, limits }
     }
 
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) fn open(&self) -> usize {
         self.connections.open()
     }
@@ -81,7 +83,7 @@ impl Clients {
     }
 }
 
-/// Serves what a listener takes.
+/// Serves the connections that a listener accepts.
 #[derive(Debug)]
 pub(crate) struct Listener(pub(crate) Arc<Clients>);
 
@@ -122,7 +124,7 @@ impl Host for Listener {
     }
 }
 
-/// Pumps both ways.
+/// Copies both directions.
 async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
     let Ok(connection) = LoopConnection::connect(&caller.clients.acceptor, caller.peer, false, &[])
     else {
@@ -134,17 +136,17 @@ async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
     let end = {
         let (mut from_client, mut to_client) = tokio::io::split(&mut stream);
         let up = async {
-            // How long a loop may take nothing is its own affair.
+            // The event loop has its own limit for receiving nothing.
             if copy(&mut from_client, &mut to_loop, None, None).await == End::Whole {
                 peer_close_state.set_whole();
             }
-            // Bodies of requests say where they end, so an end is enough for the loop, whichever it is.
+            // Bodies of requests state their length, so any end is enough for the event loop.
             let _ = to_loop.shutdown().await;
         };
         let down = async {
             let end = copy(&mut from_loop, &mut to_client, Some(&close_state), Some(stall)).await;
             if end == End::Whole {
-                // One that does not listen any more is not told.
+                // A client that has stopped reading does not get it.
                 let _ = timeout(stall, to_client.shutdown()).await;
             }
             end
@@ -158,7 +160,7 @@ async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
             }
         };
         if is_up && end == End::Whole {
-            // What is closed while octets wait in it is reset, and our answer with it.
+            // A socket that is closed with unread bytes is reset, and the response with it.
             let _ = timeout(LINGER, &mut up).await;
         }
         end
@@ -169,6 +171,6 @@ async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
         End::Cut => caller.note(Event::Reset),
         End::Stalled => caller.note(Event::TimedOut),
     }
-    // Where it cannot be, it is closed all the same, without TLS's own end.
+    // If it cannot be reset, it is closed all the same, without `close_notify`.
     let _ = reset_on_close(stream.get_ref().0);
 }

@@ -1,23 +1,25 @@
-//! HTTP/2: each stream is one request of HTTP/1.1 to a loop, over a connection of a pool.
+//! HTTP/2: each stream is one request of HTTP/1.1 to an event loop, over a connection of a pool.
 //!
 //! ```text
-//! HEADERS    -> request.rs: a head -> a loop
-//! DATA       -> as it is, or in chunks -> the loop; the client's window grows as the loop takes it
-//! a loop     -> response.rs: heads -> HEADERS, also those below 200; body -> DATA, as the client's window has room
-//!            -> cut -> RST_STREAM
+//! HEADERS         -> request.rs: headers of HTTP/1.1 -> an event loop
+//! DATA            -> as it is, or in chunks -> the event loop; the client's window grows as the event loop receives it
+//! an event loop   -> response.rs: headers -> HEADERS, also those below 200; body -> DATA, as the client's window has room
+//!                 -> cut -> RST_STREAM
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
-//! | `request` | a request's head as HTTP/1.1 says it, or why not |
-//! | `response` | heads and bodies of HTTP/1.1 for HTTP/2 |
+//! | `request` | the headers of a request in HTTP/1.1, or an error |
+//! | `response` | headers and bodies of HTTP/1.1 for HTTP/2 |
 //! | `exchange` | one stream, to its end |
 //!
-//! Bounds: streams of a connection, which HTTP/2 tells the client; one that has been reset counts until its task has ended, and beyond
-//! the limit new ones are reset. A stream holds a read of a body, [`SEND_BYTES`] that its client's window has room for and its socket
-//! has not, and a socket pair; all streams together [`WINDOW_BYTES`] of what the client sent and loops did not take. A connection
-//! without requests is told to go after the idle time, whatever else it sends. Floods of resets and empty frames end the
-//! connection in h2, and those of PING, SETTINGS, PRIORITY and unknown frames in [`larder_tls::flood`].
+//! Bounds: streams of a connection, which HTTP/2 tells the client. A stream that was reset counts
+//! until its task has ended; above the limit new ones are reset. A stream holds a read of a body,
+//! [`SEND_BYTES`] that fit the client's window and not its socket, and a socket pair; all streams
+//! together hold [`WINDOW_BYTES`] that the client sent and event loops did not receive yet. A
+//! connection without requests is closed after the idle time, whatever else it sends. h2 ends a
+//! connection for floods of resets and empty frames, and [`larder_tls::flood`] for those of PING,
+//! SETTINGS, PRIORITY and unknown frames.
 
 mod exchange;
 mod request;
@@ -42,14 +44,15 @@ use crate::clients::{Caller, Clients};
 use crate::limits::{Event, Limits};
 use crate::loop_connections::Pool;
 
-/// Octets that a client may send before a loop has taken any: on one stream, and on a connection.
+/// Bytes that a client may send before an event loop has received any: on one stream, and on a
+/// connection.
 const WINDOW_STREAM_BYTES: u32 = 256 << 10;
 const WINDOW_BYTES: u32 = 1 << 20;
 
-/// Octets of a stream that are queued for the client's socket.
+/// Bytes of a stream that are queued for the client's socket.
 const SEND_BYTES: usize = 64 << 10;
 
-/// Octets of a frame of ours, and of theirs.
+/// Bytes of a frame, in both directions.
 const FRAME_BYTES: u32 = 16 << 10;
 
 /// Serves a connection to its end.

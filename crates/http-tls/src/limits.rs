@@ -1,17 +1,19 @@
-//! What clients and origins may do over TLS, and what they did.
+//! Limits of clients and origins over TLS, and counters.
 //!
 //! | limit | at the limit |
 //! |---|---|
 //! | connections, all and of one client (an IPv4 address, a /64) | a new one is closed before its handshake |
 //! | handshake: time | the connection is closed |
-//! | no request on HTTP/2, less as the table fills: time | the connection is told to go, then closed |
-//! | a client takes nothing: time | HTTP/1.1 is reset; a stream of HTTP/2 is |
-//! | streams of a connection | the client is told; one that does not heed it is refused |
-//! | head of a request | HTTP/2 answers 431 |
+//! | no request on HTTP/2, less as the table fills: time | the client gets GOAWAY, then the connection is closed |
+//! | a client receives nothing: time | HTTP/1.1 is reset; a stream of HTTP/2 is |
+//! | streams of a connection | the client knows the limit; more are refused |
+//! | headers of a request | HTTP/2 answers 431 |
 //!
-//! A reload may change most of them ([`Limits::follow`]). A connection keeps those that it began with, but for the number of its client's.
+//! A reload may change most of them ([`Limits::follow`]). A connection keeps the limits with which
+//! it began, except for the number of connections of its client.
 //!
-//! All else, such as the time of a request's head or body, is the loops' to judge. Cost: relaxed atomics.
+//! The event loops have all other limits, such as the time of a request's headers or body. Cost:
+//! relaxed atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +31,7 @@ pub struct Limits {
     pub per_client_max: u32,
     /// Streams of a connection at once.
     pub streams_max: u32,
-    /// Octets of a request's head, unpacked.
+    /// Bytes of a request's headers, unpacked.
     pub head_bytes_max: u32,
     /// For a client's handshake.
     pub handshake: Duration,
@@ -57,7 +59,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What settings say that may change while it serves. Places of all connections and streams are as at the start.
+    /// The settings that may change while it serves. Places of all connections and streams stay as
+    /// at the start.
     pub fn follow(&mut self, options: &Options) {
         let patience = &options.patience;
         // 0 is no limit, as it is in the clear.
@@ -71,7 +74,7 @@ impl Limits {
     }
 }
 
-/// Limits that are in force, for all. Clones are the same ones.
+/// The limits in force, for all. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct InForce(Arc<Mutex<Arc<Limits>>>);
 
@@ -80,12 +83,12 @@ impl InForce {
         InForce(Arc::new(Mutex::new(Arc::new(limits))))
     }
 
-    /// Those of a connection that begins now.
+    /// The limits of a connection that begins now.
     pub(crate) fn now(&self) -> Arc<Limits> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Others take their place.
+    /// Replaces them.
     pub(crate) fn follow(&self, options: &Options) {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut limits).follow(options);
@@ -95,31 +98,31 @@ impl InForce {
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A client's connection was taken, its handshake not yet made.
+    /// A client's connection was accepted; its handshake is not done yet.
     Opened,
-    /// It was not taken: a limit.
+    /// A connection was refused: a limit.
     Refused,
-    /// Its handshake was made.
+    /// A handshake is done.
     Shaken,
     /// Its handshake failed, or took too long.
     HandshakeFailed,
-    /// It speaks HTTP/2.
+    /// A client uses HTTP/2.
     Http2,
     /// A request over HTTP/2.
     Stream,
-    /// An answer was broken off: the client was told so by a reset.
+    /// A response was aborted: the client gets a reset.
     Reset,
     /// A client broke the rules of HTTP/2.
     Violated,
-    /// A client took nothing for too long, or asked nothing.
+    /// A client received nothing for too long, or sent no request.
     TimedOut,
     /// A connection to an origin was made.
     OriginShaken,
-    /// It could not be had.
+    /// A connection to an origin failed.
     OriginUnreachable,
-    /// The origin did not prove that it is who it should be.
+    /// An origin had no valid certificate.
     OriginUnproven,
-    /// An origin ended a connection without saying so in TLS.
+    /// An origin ended a connection without `close_notify`.
     OriginCut,
 }
 

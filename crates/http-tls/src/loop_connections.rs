@@ -1,14 +1,15 @@
-//! Connections to loops: socket pairs of which a loop has the other end.
+//! Connections to event loops: socket pairs of which an event loop has the other end.
 //!
 //! ```text
-//! made -> its first octets written -> let in -> a request and its answer -> idle -> the next
-//!                                                                        -> closed
+//! made -> its first bytes written -> handed off -> a request and its response -> idle -> the next
+//!                                                                             -> closed
 //! ```
 //!
-//! The first octets are there before the loop has the connection: so a loop that drains finds a request, and not an idle client.
+//! The first bytes are there before the event loop has the connection: so one that drains finds a
+//! request, and not an idle client.
 //!
-//! Bounds: [`LOCAL_BYTES`] each way in the kernel; [`IDLE_MAX`] that are idle, of one connection of HTTP/2. Which of those a loop has
-//! closed meanwhile is found out when one is wanted.
+//! Bounds: [`LOCAL_BYTES`] each way in the kernel; [`IDLE_MAX`] idle ones of one connection of
+//! HTTP/2. Whether an event loop has closed one of those meanwhile is found out when it is used.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,23 +20,24 @@ use bytes::BytesMut;
 use larder_http::tls_bridge::{Acceptor, CloseState, Handoff};
 use tokio::net::UnixStream;
 
-/// Octets that a local socket holds for its reader; the kernel counts its own share too, and so doubles them.
+/// Bytes that a local socket holds for its reader; the kernel counts its own share too, and so doubles them.
 pub(crate) const LOCAL_BYTES: usize = 64 << 10;
 
 /// Idle connections of one client's connection.
 const IDLE_MAX: usize = 16;
 
-/// A connection to a loop.
+/// A connection to an event loop.
 #[derive(Debug)]
 pub(crate) struct LoopConnection {
     pub(crate) stream: UnixStream,
-    /// How what the loop writes ends.
+    /// How the event loop's responses end.
     pub(crate) close_state: CloseState,
-    /// How what it reads ends: not whole, unless somebody says so, so that who is gone is waited for by nobody.
+    /// How the requests end: not whole, unless set, so an event loop does not wait for a client
+    /// that is gone.
     pub(crate) peer_close_state: CloseState,
-    /// Octets that were read and not used.
+    /// Bytes that were read and not used.
     pub(crate) inbox: BytesMut,
-    /// Octets of what it was asked that were written already.
+    /// Bytes of the request that were written already.
     pub(crate) written: usize,
     /// It was used before, and may have been closed since.
     pub(crate) is_reused: bool,
@@ -52,7 +54,8 @@ pub(crate) fn pair() -> io::Result<(StdUnixStream, StdUnixStream)> {
 }
 
 impl LoopConnection {
-    /// A new connection, which begins with these octets, or some of them: those of a client of HTTP/1.1, or a request of HTTP/2.
+    /// A new connection, which begins with these bytes, or some of them: those of a client of
+    /// HTTP/1.1, or a request of HTTP/2.
     pub(crate) fn connect(
         acceptor: &Acceptor,
         peer: SocketAddr,
@@ -74,9 +77,9 @@ impl LoopConnection {
         Ok(connection)
     }
 
-    /// Asks again on a connection that is open; `None` where it is not.
+    /// Sends a request on a connection that is open; `None` where it is not.
     fn reuse(mut self, octets: &[u8]) -> Option<LoopConnection> {
-        // Nothing may be there, not even an end.
+        // There must be nothing to read, not even an end.
         match self.stream.try_read(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return None,
@@ -98,7 +101,7 @@ fn write_some(stream: &UnixStream, octets: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Connections to loops of one client's connection.
+/// Connections to event loops of one client's connection.
 #[derive(Debug)]
 pub(crate) struct Pool {
     acceptor: Acceptor,
@@ -111,7 +114,7 @@ impl Pool {
         Pool { acceptor, peer, idle: Mutex::default() }
     }
 
-    /// A connection that begins with these octets, or some of them; one that is idle, if `may_reuse`.
+    /// A connection that begins with these bytes, or some of them; one that is idle, if `may_reuse`.
     pub(crate) fn ask(&self, octets: &[u8], may_reuse: bool) -> io::Result<LoopConnection> {
         let take = || if may_reuse { self.idle().pop() } else { None };
         while let Some(connection) = take() {
@@ -122,7 +125,7 @@ impl Pool {
         LoopConnection::connect(&self.acceptor, self.peer, true, octets)
     }
 
-    /// It was used to the end of an answer, and may be used again.
+    /// It was used to the end of a response, and may be used again.
     pub(crate) fn give_back(&self, connection: LoopConnection) {
         let mut idle = self.idle();
         if connection.inbox.is_empty() && idle.len() < IDLE_MAX {

@@ -1,14 +1,15 @@
-//! Connections of loops to origins.
+//! Connections of event loops to origins.
 //!
 //! ```text
-//! Origins::connect -> a pair -> TCP and handshake, within their time -> one octet to the loop -> both pumped
-//!                            -> failed: closed, which the loop takes for an origin that cannot be reached
+//! Origins::connect -> a socket pair -> TCP and handshake, within their time -> one byte to the event loop -> copied both ways
+//!                                   -> failed: closed, which the event loop takes for an origin that cannot be reached
 //! ```
 //!
-//! Whom we ask is known by its certificate, for the name of its URL; one that does not prove itself is not asked, and is counted. ALPN
-//! says HTTP/1.1. What an origin ends without `close_notify` may have been cut by anybody, and its ending is not whole.
+//! An origin has a certificate for the name of its URL; one without a valid certificate is not sent
+//! requests, and is counted. ALPN states HTTP/1.1. Anybody may have cut a connection that ends
+//! without `close_notify`, so its close state is not whole.
 //!
-//! Bounds: as many as the loops have connections to origins, some 100 kB each.
+//! Bounds: as many as the event loops have connections to origins, some 100 kB each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,7 +35,8 @@ use crate::pump::{End, copy};
 /// How long the other side may take to end a connection of which one side has ended.
 const CLOSING: Duration = Duration::from_secs(60);
 
-/// Whom an origin's certificate must be for: the host of its URL, a name or an address. The error says what is wrong.
+/// The name that an origin's certificate must have: the host of its URL, a name or an address. The
+/// error states what is wrong.
 pub fn host_of(origin: &OriginAddress) -> Result<ServerName<'static>, String> {
     let host = match origin.name.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => host,
@@ -45,7 +47,7 @@ pub fn host_of(origin: &OriginAddress) -> Result<ServerName<'static>, String> {
         .map_err(|_| format!("{host:?} is no name that a certificate can be for"))
 }
 
-/// How origins are asked.
+/// How connections to origins are made.
 #[derive(Debug)]
 pub(crate) struct Origins {
     tls: Option<Arc<ClientConfig>>,
@@ -63,7 +65,7 @@ impl Origins {
         Ok(Origins { tls: tls.map(Arc::new), limits, counters })
     }
 
-    /// Begins a connection. Called within the runtime.
+    /// Begins a connection. To be called within the runtime.
     pub(crate) fn connect(
         &self,
         origin: &OriginAddress,
@@ -101,13 +103,13 @@ async fn shake(
     TlsConnector::from(tls).connect(name, stream).await
 }
 
-/// It is not who it should be.
+/// The certificate is not valid.
 fn is_unproven(error: &io::Error) -> bool {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// Pumps both ways until the origin or the loop has ended.
+/// Copies both ways until the origin or the event loop has ended.
 async fn converse(
     stream: TlsStream<TcpStream>,
     mut local: UnixStream,
@@ -139,12 +141,14 @@ async fn converse(
     };
     tokio::pin!(up, down);
     tokio::select! {
-        // The loop has closed: nobody wants more.
+        // The event loop has closed: it wants no more.
         end = &mut up => if end == End::Gone {
-            // The origin takes no more, and may have said why. Nothing tells us any more that the loop has closed.
+            // The origin receives no more, and may have stated why. Nothing shows any more that the
+            // event loop has closed.
             let _ = timeout(CLOSING, &mut down).await;
         },
-        // Our end stays until the loop has closed its own, so that nothing it wrote lies here unread, which would be a reset.
+        // This end stays open until the event loop has closed its own, so that nothing it wrote is
+        // left unread here, which would be a reset.
         _ = &mut down => {
             let _ = timeout(CLOSING, &mut up).await;
         }

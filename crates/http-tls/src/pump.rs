@@ -1,7 +1,8 @@
-//! Octets from one connection to the other, as fast as both go, and how they end.
+//! Bytes from one connection to the other, as fast as both go, and how they end.
 //!
-//! An end is a proper one ([`End::Whole`]) where its side says so: TLS by `close_notify`, a loop by the connection's
-//! [`CloseState`]. Any other is a cut, and is never passed on as an end (invariant 1 of the crate).
+//! An end is a proper one ([`End::Whole`]) where its side states it: TLS by `close_notify`, an
+//! event loop by the connection's [`CloseState`]. Any other is a cut, and is never forwarded as an
+//! end (invariant 1 of the crate).
 //!
 //! Bounds: one read of [`READ_BYTES`] that is being written.
 
@@ -11,23 +12,24 @@ use larder_http::tls_bridge::CloseState;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Octets that are read at once: two records of TLS.
+/// Bytes that are read at once: two records of TLS.
 const READ_BYTES: usize = 32 << 10;
 
-/// How one direction came to its end.
+/// How one direction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// All there was to come came, and was taken.
+    /// All bytes came, and were received.
     Whole,
-    /// What came was cut off.
+    /// The bytes were cut off.
     Cut,
-    /// Who takes it has gone.
+    /// The receiver is gone.
     Gone,
-    /// Who takes it took nothing for too long.
+    /// The receiver received nothing for too long.
     Stalled,
 }
 
-/// Copies until the end. `ending`: where the end of what is read says nothing of itself. `stall`: how long a write may take.
+/// Copies until the end. `close_state`: where the end of what is read does not state how it ended.
+/// `stall`: how long a write may take.
 pub(crate) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -40,7 +42,7 @@ pub(crate) async fn copy(
             Ok(0) if close_state.is_none_or(CloseState::is_whole) => return End::Whole,
             Ok(0) => return End::Cut,
             Ok(bytes) => bytes,
-            // A loop that closed with something unread ends so too.
+            // An event loop that closed with something unread ends so too.
             Err(_) if close_state.is_some_and(CloseState::is_whole) => return End::Whole,
             Err(_) => return End::Cut,
         };

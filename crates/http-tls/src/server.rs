@@ -1,9 +1,9 @@
-//! What is served over TLS: bound, started, read anew, ended.
+//! What is served over TLS: bound, started, reloaded, ended.
 //!
 //! ```text
-//! start    certificate read, sockets bound, a runtime with as many threads as there are loops (at most THREADS_MAX)
-//! drain    nothing is accepted; HTTP/2 is told to go; what is asked is answered
-//! finish   what loops have written is sent, for a while; then the runtime's threads end
+//! start    certificate read, sockets bound, a runtime with as many threads as there are event loops (at most THREADS_MAX)
+//! drain    nothing is accepted; HTTP/2 clients get GOAWAY; requests are answered
+//! finish   what event loops have written is sent, for a while; then the runtime's threads end
 //! ```
 
 use std::io;
@@ -24,28 +24,28 @@ use crate::clients::{ALPN, Clients, Listener};
 use crate::limits::{Counters, InForce, Limits};
 use crate::origins::Origins;
 
-/// Threads of the runtime, however many loops there are.
+/// Threads of the runtime, however many event loops there are.
 const THREADS_MAX: usize = 16;
 
 /// How often connections are looked at while they close.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What is served over TLS, and who is asked over it.
+/// The settings of clients and origins over TLS.
 #[derive(Debug, Clone)]
 pub struct Encrypted {
-    /// Where clients are served.
+    /// Addresses for clients.
     pub listen: Vec<SocketAddr>,
-    /// The certificate for that; needed where something is listened at.
+    /// The certificate for them; needed where there is an address.
     pub certificate: Option<Files>,
-    /// Who may vouch for origins; `None`: there are none over TLS.
+    /// The authorities that may certify origins; `None`: there are no origins over TLS.
     pub trust: Option<Trust>,
     /// Threads.
     pub threads: usize,
-    /// What clients may do.
+    /// Limits of clients.
     pub limits: Limits,
 }
 
-/// It is served.
+/// It serves.
 #[derive(Debug)]
 struct Serving {
     limits: InForce,
@@ -137,7 +137,7 @@ impl Running for Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Nothing is waited for: all that a task does may be cut off.
+        // This waits for nothing: all tasks may be cut off.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

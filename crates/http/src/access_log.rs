@@ -6,7 +6,7 @@
 //!
 //! A loop never waits. A file or reader that does not keep up, or fails, costs lines, and they are counted.
 //!
-//! Bounds: those of [`larder_serve::record_channel`]. Cost: some 300 ns and 150 octets a line.
+//! Bounds: those of [`larder_serve::record_channel`]. Cost: some 300 ns and 150 bytes a line.
 
 pub mod format;
 
@@ -39,7 +39,7 @@ pub struct Options {
     pub path: PathBuf,
     /// How lines look.
     pub format: Format,
-    /// A file that has so many octets is renamed and another begun; 0: never.
+    /// A file that has so many bytes is renamed and another begun; 0: never.
     pub bytes_max: u64,
     /// Files that are kept beside the one that is written.
     pub files_max: u32,

@@ -1,14 +1,14 @@
-//! A response for one client: the head in its final form, and what of the body follows.
+//! A response for one client: the headers in their final form, and the body that follows.
 //!
 //! ```text
-//! record, request, moment -> compose() -> head octets, Body: nothing, all of it, or parts
+//! record, request, now -> compose() -> bytes of headers, Body: none, all of it, or ranges
 //! ```
 //!
-//! What is kept is the same for all; what differs is decided here, and nowhere else: `304` for who has it, `206` and `416` for who
-//! wants a part (RFC 9110, sections 13 and 14), chunks where nobody knows yet how long the body is, what is said of age and
-//! cache, and whether the connection stays.
+//! A stored response is the same for all clients. This module decides what differs: `304` for a
+//! client that has it, `206` and `416` for ranges (RFC 9110, sections 13 and 14), chunks where the
+//! length of the body is not known yet, `Age`, `Cache-Status`, and whether the connection stays.
 //!
-//! Cost: a copy of the head; requests without conditions and ranges look for six fields.
+//! Cost: a copy of the headers; a request without conditions and ranges looks for six fields.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -22,37 +22,39 @@ use crate::preconditions::{Ranges, is_not_modified, ranges};
 use crate::record::{Kept, has_length};
 use crate::{Field, Request};
 
-/// A response that several may be given while it comes, or that one is given.
+/// A response that several clients, or one, may be given while it comes.
 #[derive(Debug)]
 pub struct Answer {
     /// Its record ([`crate::record`]); with the body, or without.
     pub record: Vec<u8>,
-    /// What chose it among its variants.
+    /// The fields that selected it among its variants.
     pub vary: Vec<Selected>,
     /// Its body, where that is not in the record.
     pub object: Option<Arc<Object>>,
-    /// What the origin said: 304, where what was kept is still good; `None`: nothing that could be used.
+    /// The origin's status: 304 where it confirmed the stored response; `None`: the origin gave no
+    /// response that could be used.
     pub origin_status: Option<u16>,
-    /// It comes for one client alone: conditions and ranges were the origin's to heed.
+    /// It is for one client: the origin has evaluated conditions and ranges.
     pub is_private: bool,
-    /// What comes after its body, where that comes in chunks.
+    /// Fields after its body, where that comes in chunks.
     pub trailers: Option<Arc<Trailers>>,
-    /// Where the body goes on, should it turn out too long to be cached; only of one whose length is not known.
+    /// Where the body continues if it is too long to be cached; only of one whose length is not
+    /// known.
     pub part: Option<Arc<Part>>,
 }
 
-/// Lines of fields that come after a body ([`crate::message::trailers`]), for who takes them: there once the body is whole, and nothing
-/// where there are none. They are of the moment, and not kept with the body (RFC 9111, section 3.4).
+/// Lines of fields after a body ([`crate::message::trailers`]): set when the body is complete, and
+/// empty if there are none. They are not stored with the body (RFC 9111, section 3.4).
 pub type Trailers = OnceLock<Box<[u8]>>;
 
 impl Answer {
-    /// True where trailers come, or may yet come.
+    /// True where trailers are there, or may yet come.
     pub fn may_have_trailers(&self) -> bool {
         self.trailers.as_ref().is_some_and(|it| it.get().is_none_or(|lines| !lines.is_empty()))
     }
 }
 
-/// What a client wants to know.
+/// A request, as far as it decides on the form of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// Method and fields.
@@ -63,18 +65,18 @@ pub struct Asked<'a> {
     pub keeps_alive: bool,
 }
 
-/// What is said beside the response itself.
+/// What is stated in addition to the stored response.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
     /// `Age`, where it comes from the cache.
     pub age_s: Option<u64>,
-    /// The value of `Cache-Status`; nothing: none.
+    /// The value of `Cache-Status`; empty: none.
     pub cache_status: &'a [u8],
-    /// Conditions and ranges of the request are heeded here.
+    /// Conditions and ranges of the request are evaluated here.
     pub heeds_conditions: bool,
 }
 
-/// What follows the head.
+/// The body that follows the headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
@@ -83,41 +85,42 @@ pub enum Body {
     Whole,
     /// All of it, in chunks.
     Chunks,
-    /// These, one after the other.
+    /// These segments, in order.
     Segments(Vec<Segment>),
 }
 
-/// A part of what follows.
+/// A segment of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Segment {
-    /// Octets of ours.
+    /// Bytes of larder itself.
     Octets(Vec<u8>),
-    /// Octets of the body.
+    /// Bytes of the stored body.
     Body(Range<u64>),
 }
 
-/// What was composed.
+/// A response whose headers are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Composed {
-    /// The status that the client is told.
+    /// The status.
     pub status: u16,
-    /// What follows.
+    /// The body that follows.
     pub body: Body,
     /// The connection ends with it.
     pub closes: bool,
 }
 
-/// Names this program in `Via` and `Cache-Status`.
+/// The name of this program in `Via` and `Cache-Status`.
 pub const NAME: &str = "larder";
 
-/// What separates parts. Nobody can foresee what bodies hold; so long a word that it is in none.
+/// Separates parts. It is long, so that no body contains it by chance.
 const BOUNDARY: &str = "larder-3f1c9a0e7b5d42868e0c";
 
-/// Fields that a 304 says again (RFC 9110, section 15.4.5).
+/// Fields that a 304 repeats (RFC 9110, section 15.4.5).
 const IN_NOT_MODIFIED: [&str; 7] =
     ["cache-control", "content-location", "date", "etag", "expires", "vary", "cdn-cache-control"];
 
-/// Appends the head that a client gets of a response whose body has so many octets, if that is known, to `out`: what follows it.
+/// Appends the headers of a response to `out`; `body_bytes`: the length of the body, if it is
+/// known.
 pub fn compose(
     out: &mut Vec<u8>,
     kept: &Kept<'_>,
@@ -182,7 +185,7 @@ fn whole(
     }
 }
 
-/// One part as it is, several as `multipart/byteranges` (RFC 9110, section 14.6).
+/// One range as it is, several as `multipart/byteranges` (RFC 9110, section 14.6).
 fn part(
     out: &mut Vec<u8>,
     kept: &Kept<'_>,
@@ -229,7 +232,7 @@ fn part(
     finish(out, asked, said, 206, Body::Segments(segments), false)
 }
 
-/// What all have: age, way, cache, connection, and the empty line.
+/// Appends what all responses have: `Age`, `Via`, `Cache-Status`, `Connection`, and the empty line.
 fn finish(
     out: &mut Vec<u8>,
     asked: &Asked<'_>,
@@ -261,7 +264,7 @@ fn push_connection(out: &mut Vec<u8>, minor_version: u8, closes: bool) {
     }
 }
 
-/// Appends a whole response of ours: a status, and a line that says what is the matter.
+/// Appends a whole response of larder itself: a status, and a line that states the reason.
 pub fn push_own(
     out: &mut Vec<u8>,
     status: u16,
@@ -285,7 +288,7 @@ pub fn push_own(
     composed
 }
 
-/// Appends what of a body that lies in the record follows the head.
+/// Appends what follows the headers of a body that is in its record.
 pub fn push_body(out: &mut Vec<u8>, body: &Body, octets: &[u8]) {
     match body {
         Body::None => {}
@@ -337,7 +340,7 @@ mod tests {
         out
     }
 
-    /// The whole response in text, and what was composed.
+    /// The whole response as text, and what was composed.
     fn composed(record: &[u8], minor_version: u8, asked: &[(&str, &str)]) -> (String, Composed) {
         let Some(Record::Response(kept)) = Record::read(record) else { panic!("a response") };
         let fields: Vec<Field<'_>> =
@@ -353,7 +356,7 @@ mod tests {
 
     const TAIL: &str = "Age: 5\r\nVia: 1.1 larder\r\nCache-Status: larder; hit\r\n";
 
-    /// All of it, with age and way; and in chunks, or until the end, where its length is not known.
+    /// All of it, with `Age` and `Via`; in chunks, or until the end, where its length is not known.
     #[test]
     fn all_of_it() {
         let lines = std::str::from_utf8(LINES).unwrap();
@@ -369,7 +372,7 @@ mod tests {
         assert!(!text.contains("Content-Length") && it.body == Body::None && !it.closes);
     }
 
-    /// Who has it is told so, without what describes a body.
+    /// A client that has it gets a 304, without the fields of a body.
     #[test]
     fn not_modified() {
         let (text, it) =
@@ -379,7 +382,7 @@ mod tests {
         assert_eq!((it.status, it.body), (304, Body::None));
     }
 
-    /// A part, several, none.
+    /// One range, several, none.
     #[test]
     fn parts() {
         let record = record(200, Some(b"0123456789"));

@@ -1,16 +1,19 @@
-//! Bodies that are too long for a record: objects by number, and which of them leaves when memory is wanted.
+//! Bodies that are too long for a record: objects by number, and the policy that evicts them.
 //!
 //! ```text
-//! insert -> held: get() counts a hit -> remove(), by who gives the record up
-//!                                    -> evict(), where memory is wanted: the record then leads to nothing, which is a miss
+//! insert -> cached: get() counts a hit -> remove(), with the record
+//!                                      -> evict(), to free memory: the record then leads to no body, which is a miss
 //! ```
 //!
-//! What leaves is decided by the engine's own policy ([`larder::policy`]), by numbers of bodies and not by their lengths. A body that
-//! leaves is revoked: who reads it reads on, and its memory is free when the last has done.
+//! The engine's own policy decides ([`larder::policy`]), by the number of bodies and not by their
+//! lengths. An evicted body is revoked: its readers read on, and its memory is free when the last
+//! one is done.
 //!
-//! Invariant: a [`BodyId`] has a generation, so one of a body that is gone finds nothing, never another's body.
+//! Invariant: a [`BodyId`] has a generation, so the ID of a body that is gone never finds another
+//! body.
 //!
-//! Bounds: the bodies that [`Bodies::new`] was told of. Cost: a lock, held for as long as the policy takes; some 80 octets a body.
+//! Bounds: the limit of [`Bodies::new`]. Cost: a lock, held while the policy works; some 80 bytes a
+//! body.
 
 use std::sync::Arc;
 
@@ -21,7 +24,7 @@ use parking_lot::Mutex;
 use crate::key::Key;
 use crate::record::BodyId;
 
-/// Bodies at once, at most.
+/// The most bodies at once.
 pub const BODIES_MAX: usize = 1 << 24;
 
 /// The bodies of a cache.
@@ -46,12 +49,12 @@ struct Slot {
     object: Option<Arc<Object>>,
 }
 
-/// What the policy may ask.
+/// What the policy may look at.
 struct Known<'a>(&'a [Slot]);
 
 impl Entries for Known<'_> {
     fn is_expired(&self, _entry: EntryNumber) -> bool {
-        // A stale body may be renewed by a 304; its record says when it is of no use.
+        // A 304 may renew a stale body; its record says when it is of no use.
         false
     }
 
@@ -71,7 +74,7 @@ impl BodyId {
 }
 
 impl Bodies {
-    /// Room for so many bodies.
+    /// Room for this many bodies.
     pub fn new(bodies_max: usize) -> Result<Bodies, larder::Error> {
         let slots_max = bodies_max.clamp(16, BODIES_MAX);
         let policy = Partitioned::new(slots_max, slots_max as u64)?;
@@ -79,7 +82,7 @@ impl Bodies {
         Ok(Bodies { inner: Mutex::new(inner) })
     }
 
-    /// Holds a body. Where all numbers are taken another leaves for it.
+    /// Adds a body. Where all numbers are taken, it evicts another.
     pub fn insert(&self, key: &Key, object: Arc<Object>) -> BodyId {
         let key = u64::from_le_bytes(*key.first_chunk().expect("a key is longer"));
         let mut left = None;
@@ -106,7 +109,7 @@ impl Bodies {
         id
     }
 
-    /// The body, if it is still held; a hit.
+    /// The body, if it is cached; counts a hit.
     pub fn get(&self, id: BodyId) -> Option<Arc<Object>> {
         let mut inner = self.inner.lock();
         let number = inner.number(id)?;
@@ -114,7 +117,7 @@ impl Bodies {
         inner.slots[number as usize].object.clone()
     }
 
-    /// Gives a body up.
+    /// Deletes a body.
     pub fn remove(&self, id: BodyId) {
         let object = {
             let mut inner = self.inner.lock();
@@ -125,7 +128,8 @@ impl Bodies {
         revoke(object);
     }
 
-    /// Gives bodies up until so many octets of memory are free, or will be when who reads them has done: how many there are.
+    /// Evicts bodies until this many bytes of memory are free, or will be when their readers are
+    /// done: how many there are.
     pub fn evict(&self, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
@@ -137,7 +141,7 @@ impl Bodies {
         freed
     }
 
-    /// Bodies held, and how many left because memory was wanted.
+    /// Cached bodies, and bodies that were evicted.
     pub fn counts(&self) -> (usize, u64) {
         let inner = self.inner.lock();
         (inner.slots.len() - inner.free.len(), inner.evicted)
@@ -165,7 +169,7 @@ impl Inner {
     }
 }
 
-/// Lets memory go; under no lock, since others may be told of it.
+/// Frees memory; without a lock, since others may be notified.
 fn revoke(object: Option<Arc<Object>>) {
     if let Some(object) = object {
         object.revoke();

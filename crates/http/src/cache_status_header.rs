@@ -1,45 +1,46 @@
-//! `Cache-Status` (RFC 9211): what the cache did with a request, for whoever reads the response.
+//! `Cache-Status` (RFC 9211): what the cache did with a request.
 //!
 //! ```text
 //! larder;hit;ttl=30
 //! larder;fwd=stale;fwd-status=304;stored;ttl=60;detail=revalidated
 //! ```
 //!
-//! A response has one such field for each cache on its way, ours after those of the caches before us; this renders ours, without
-//! its name. Cost: a line of octets, appended.
+//! A response has one such field for each cache on its way, that of larder after those of the
+//! caches before it; this renders larder's, without its name. Cost: a line of bytes, appended.
 
 use crate::message::{is_token, push_number};
 
 /// The farthest from 0 that a number of structured fields may be (RFC 8941, section 3.3.1).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// What was done.
+/// What the cache did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
     /// Whether the origin was asked.
     pub outcome: Handling,
-    /// For how long the response is fresh from now on, seconds; below 0: for how long it has been stale.
+    /// How long the response is fresh from now on, seconds; below 0: how long it has been stale.
     pub ttl_s: Option<i64>,
-    /// By what it is kept. It may tell more than clients should know: nobody says it unless told to.
+    /// The key. It may reveal more than clients should know: it is left out unless the operator
+    /// wants it.
     pub key: Option<&'a [u8]>,
-    /// What else there is to say; a token or a text.
+    /// Other information: a token or a text.
     pub detail: Option<&'a str>,
 }
 
 /// Whether the origin was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// No: the response was kept.
+    /// No: the response was cached.
     Hit,
     /// Yes.
     Forwarded {
         /// Why.
         why: Forward,
-        /// What it answered, if that is not what the response says anyhow, or is of interest.
+        /// The origin's status, if it differs from that of the response.
         status: Option<u16>,
-        /// Its response is kept, or what is kept was brought up to date by it.
+        /// The response is stored, or it updated the stored one.
         is_stored: bool,
-        /// Others asked for the same, and all had one answer.
+        /// The request was coalesced with others.
         is_collapsed: bool,
     },
 }
@@ -47,21 +48,21 @@ pub enum Handling {
 /// Why the origin was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Forward {
-    /// The cache does nothing for such requests.
+    /// The cache does not handle such requests.
     Bypass,
-    /// The method is not one that is answered from what is kept.
+    /// The method is not one that stored responses answer.
     Method,
-    /// Nothing is kept for the URI.
+    /// Nothing is stored for the URI.
     UriMiss,
-    /// What is kept for the URI is for other requests (`Vary`).
+    /// The stored responses of the URI are for other requests (`Vary`).
     VaryMiss,
-    /// Nothing is kept; nobody knows which of the two it was.
+    /// Nothing is stored; which of the two reasons it was is not known.
     Miss,
-    /// What is kept would do, but the request wanted a newer one.
+    /// A stored response is fresh, but the request wants a newer one.
     Request,
-    /// What is kept is stale.
+    /// The stored response is stale.
     Stale,
-    /// What is kept is a part, and not the one that is wanted.
+    /// The stored response is a part, and not the requested one.
     Partial,
 }
 
@@ -82,7 +83,7 @@ impl Forward {
 }
 
 impl Handling {
-    /// In one word, for logs: `hit`, or why not.
+    /// One word for logs: `hit`, or why not.
     pub fn as_str(self) -> &'static str {
         match self {
             Handling::Hit => "hit",
@@ -132,7 +133,7 @@ fn push_item(out: &mut Vec<u8>, octets: &[u8]) {
     if begins && is_token(octets) { out.extend_from_slice(octets) } else { push_text(out, octets) }
 }
 
-/// A text in quotes. It cannot have other octets than visible ASCII and spaces: those are written as in a URI.
+/// A text in quotes. It cannot have other bytes than visible ASCII and spaces: those are written as in a URI.
 fn push_text(out: &mut Vec<u8>, octets: &[u8]) {
     out.push(b'"');
     for &octet in octets {
@@ -203,7 +204,7 @@ mod tests {
         );
     }
 
-    /// What is no token is a text, and no text leaves its quotes.
+    /// Anything else than a token is a text, and no text ends its quotes.
     #[test]
     fn texts() {
         assert_eq!(pushed("my cache", &HIT), "\"my cache\";hit");

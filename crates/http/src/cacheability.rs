@@ -1,19 +1,21 @@
-//! What may be kept of a response, for how long it is fresh, and which requests it is for (RFC 9111, sections 3, 4.1 and 4.2).
+//! Whether a response may be stored, how long it is fresh, and for which requests it is (RFC 9111,
+//! sections 3, 4.1 and 4.2).
 
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::field::{date, date_of, has, members, only, seconds, split, values};
 use crate::{Field, Request, Response, Rules, SECONDS_MAX};
 
-/// Status codes that may be kept without a word about it (RFC 9110, section 15.1), but 206: parts are not kept.
+/// Status codes of responses that may be stored without stating it (RFC 9110, section 15.1), but
+/// 206: parts are not stored.
 const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
-/// Codes whose meaning for caches is known here, for responses that insist on it (`must-understand`).
+/// Codes whose meaning for caches is implemented, for responses with `must-understand`.
 const UNDERSTOOD: [u16; 26] = [
     200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 406, 409, 410, 411, 413,
     414, 415, 500, 501, 502, 503, 504,
 ];
 
-/// When a request was sent and the head of its response came, seconds since 1970.
+/// When a request was sent and the headers of its response came, seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Moments {
@@ -21,12 +23,12 @@ pub struct Moments {
     pub response_s: u64,
 }
 
-/// Why a response is not kept.
+/// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unstored {
     /// The request's method is not GET.
     Method,
-    /// The request has content, which may have decided what the response is, and is no part of the key.
+    /// The request has content, which may have selected the response, and is no part of the key.
     Content,
     /// It is a part, an update, not final, or about conditions of one request.
     Status,
@@ -36,17 +38,18 @@ pub enum Unstored {
     NoStore,
     /// The request forbids it.
     RequestNoStore,
-    /// It is somebody's own.
+    /// It is one client's own.
     Private,
-    /// The request has credentials, and the response does not say that it is for others too.
+    /// The request has credentials, and the response does not state that it is for other clients
+    /// too.
     Authorization,
     /// It depends on more than the request.
     VaryAny,
-    /// It sets cookies, and does not say that it is for everybody.
+    /// It sets cookies, and does not state that it is for all clients.
     Cookies,
-    /// The request has cookies, and the response says neither how long it is fresh nor by which tag it is known.
+    /// The request has cookies, and the response states neither a lifetime nor an entity tag.
     RequestCookies,
-    /// Nothing says that it may be.
+    /// Nothing states that it may be stored.
     NotSaid,
 }
 
@@ -70,7 +73,7 @@ impl Unstored {
     }
 }
 
-/// A field that a response was chosen by, and what the request had there.
+/// A field that selected a response, and its value in the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
     /// In lower case.
@@ -79,18 +82,18 @@ pub struct Selected {
     pub value: Option<Vec<u8>>,
 }
 
-/// What decides how a kept response may be used: small, and copied.
+/// What decides how a stored response may be used: small, and copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
     /// Its status code.
     pub status: u16,
-    /// What it said of caching.
+    /// Its directives.
     pub directives: ResponseDirectives,
     /// How long it is fresh, seconds from when it was made.
     pub lifetime_s: u64,
-    /// That is our guess: nobody said.
+    /// That is a guess: the response did not state it.
     pub is_heuristic: bool,
-    /// That is the operator's rule for its status: the response did not say.
+    /// That is the operator's rule for its status: the response did not state it.
     pub is_by_rule: bool,
     /// How old it was when it came, seconds (`corrected_initial_age`, RFC 9111, section 4.2.3).
     pub initial_age_s: u64,
@@ -99,23 +102,23 @@ pub struct Life {
 }
 
 impl Life {
-    /// How old it is at a moment, seconds: what `Age` says (RFC 9111, section 5.1).
+    /// Its age at a time, seconds: the value of `Age` (RFC 9111, section 5.1).
     pub fn age_s(&self, now_s: u64) -> u64 {
         let resident_s = now_s.saturating_sub(self.response_s);
         self.initial_age_s.saturating_add(resident_s).min(SECONDS_MAX)
     }
 
-    /// How long it is fresh yet, seconds; 0: it is stale.
+    /// How much longer it is fresh, seconds; 0: it is stale.
     pub fn fresh_s(&self, now_s: u64) -> u64 {
         self.lifetime_s.saturating_sub(self.age_s(now_s))
     }
 
-    /// For how long it is stale, seconds; 0 also in the second from which on it is.
+    /// How long it has been stale, seconds; 0 also in the second in which it becomes so.
     pub fn stale_s(&self, now_s: u64) -> u64 {
         self.age_s(now_s).saturating_sub(self.lifetime_s)
     }
 
-    /// For how long it may be given though it is stale, whatever the reason, seconds from when it became so.
+    /// How long it may be served stale, for any reason, seconds from when it became so.
     pub fn stale_window_s(&self, rules: &Rules) -> u64 {
         let said = &self.directives;
         let on_error_s = said.stale_if_error_s.unwrap_or(rules.stale_if_error_s);
@@ -123,30 +126,30 @@ impl Life {
     }
 }
 
-/// What a kept response is known by to its origin: octets as they came.
+/// The validators of a stored response: bytes as they came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Validators<'a> {
     /// Its entity tag, with quotes, and `W/` if it is weak.
     pub etag: Option<&'a [u8]>,
     /// `Last-Modified`.
     pub last_modified: Option<&'a [u8]>,
-    /// `Date`: it tells a client whether what is kept is newer; the origin is not asked by it.
+    /// `Date`: a client compares it; the origin is not sent it.
     pub date: Option<&'a [u8]>,
 }
 
 impl Validators<'_> {
-    /// True where the origin can be asked whether it is still so.
+    /// True where the origin can be asked whether the response is still current.
     pub fn has_any(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
 }
 
-/// What is known of a response that is kept.
+/// What is known of a response that is to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// How it may be used.
     pub life: Life,
-    /// What chose it among its variants.
+    /// The fields that selected it among its variants.
     pub vary: Vec<Selected>,
     /// Its entity tag, with quotes, and `W/` if it is weak.
     pub etag: Option<Vec<u8>>,
@@ -155,7 +158,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What it is known by.
+    /// Its validators.
     pub fn validators(&self) -> Validators<'_> {
         Validators {
             etag: self.etag.as_deref(),
@@ -164,20 +167,22 @@ impl Stored {
         }
     }
 
-    /// True where it can ever answer: it is fresh for some time, or may be stale, or can be validated.
+    /// True where it can ever be served: it is fresh for some time, or may be stale, or can be
+    /// validated.
     pub fn is_of_use(&self, rules: &Rules) -> bool {
         let life = &self.life;
         let is_fresh = life.lifetime_s > life.initial_age_s && !life.directives.no_cache;
         is_fresh || self.validators().has_any() || life.stale_window_s(rules) > 0
     }
 
-    /// True where it is for this request too: the fields that it was chosen by are the same (RFC 9111, section 4.1).
+    /// True where it is for this request too: the fields that selected it are the same (RFC 9111,
+    /// section 4.1).
     pub fn is_for(&self, request: &Request<'_>) -> bool {
         self.vary.iter().all(|it| selecting_value(request.fields, &it.name) == it.value)
     }
 }
 
-/// What is to be remembered of a response, or why it is not to be kept.
+/// What is stored of a response, or why it is not stored.
 pub fn store(
     request: &Request<'_>,
     response: &Response<'_>,
@@ -192,14 +197,14 @@ pub fn store(
     if has_content(request.fields) {
         return Err(Unstored::Content);
     }
-    // 412 and 416 answer conditions and ranges of one request, whatever they say of caching.
+    // 412 and 416 are about conditions and ranges of one request, whatever they state.
     if !(200..600).contains(&status) || matches!(status, 206 | 304 | 412 | 416) {
         return Err(Unstored::Status);
     }
     if directives.must_understand && !UNDERSTOOD.contains(&status) {
         return Err(Unstored::NotUnderstood);
     }
-    // Who is understood may be kept all the same (RFC 9111, section 5.2.2.3).
+    // A status that is understood may be stored all the same (RFC 9111, section 5.2.2.3).
     if directives.no_store && !directives.must_understand {
         return Err(Unstored::NoStore);
     }
@@ -220,7 +225,8 @@ pub fn store(
     let lifetime = said_lifetime_s(&directives, is_targeted, fields, moments);
     let may_guess = HEURISTIC.contains(&status) || directives.is_public;
     let ruled = ruled_lifetime_s(status, fields, rules);
-    // Only what says nothing is guessed at, and a guess must not make one client's page everybody's.
+    // Only a response that states nothing is guessed at, and a guess must not make one client's
+    // page public.
     let may_be_ones_own =
         has(request.fields, "cookie") && !directives.is_public && !rules.guesses_with_cookies;
     let has_etag = only(fields, "etag").is_some_and(is_entity_tag);
@@ -228,7 +234,7 @@ pub fn store(
         Some(lifetime_s) => lifetime_s,
         None if !may_guess => return Err(Unstored::NotSaid),
         None if !may_be_ones_own => guessed_lifetime_s(fields, moments, rules),
-        // A tag names these octets; a date is the same for the pages of two clients.
+        // An entity tag names these bytes; a date is the same for the pages of two clients.
         None if has_etag || !has(fields, "last-modified") => 0,
         None => return Err(Unstored::RequestCookies),
     };
@@ -256,7 +262,7 @@ fn has_content(fields: &[Field<'_>]) -> bool {
     has(fields, "transfer-encoding") || !values(fields, "content-length").all(is_zero)
 }
 
-/// How long it is said to be fresh, seconds (RFC 9111, section 4.2.1); `None`: nobody said.
+/// How long it states to be fresh, seconds (RFC 9111, section 4.2.1); `None`: it does not.
 fn said_lifetime_s(
     directives: &ResponseDirectives,
     is_targeted: bool,
@@ -267,24 +273,25 @@ fn said_lifetime_s(
     if said.is_some() || is_targeted || !has(fields, "expires") {
         return said;
     }
-    // What is no date, as the customary 0, is in the past (section 5.3).
+    // An invalid date, as the customary 0, is in the past (section 5.3).
     let made_s = date_of(fields, "date").unwrap_or(moments.response_s);
     let expires = values(fields, "expires").next().and_then(date);
     Some(expires.map_or(0, |expires_s| expires_s.saturating_sub(made_s).min(SECONDS_MAX)))
 }
 
-/// How long it is fresh by the operator's rule for its status, seconds, where it says nothing of caching itself. What sets cookies was
-/// likely meant for one client.
+/// How long it is fresh by the operator's rule for its status, seconds, where it states nothing
+/// about caching. A response that sets cookies was likely meant for one client.
 fn ruled_lifetime_s(status: u16, fields: &[Field<'_>], rules: &Rules) -> Option<u64> {
     const SAYS: [&str; 4] = ["cache-control", "cdn-cache-control", "expires", "set-cookie"];
     let fresh_s = rules.statuses.fresh_s(status)?;
     let says = |field: &Field<'_>| SAYS.iter().any(|it| it.eq_ignore_ascii_case(field.name));
-    // `Pragma: no-cache` means nothing in a response (RFC 9111, section 5.4), and yet nobody says it who wants it kept.
+    // `Pragma: no-cache` means nothing in a response (RFC 9111, section 5.4), but an origin that
+    // sends it does not want it stored.
     let is_asked_not_to = members(fields, "pragma").any(|it| it.eq_ignore_ascii_case(b"no-cache"));
     (!is_asked_not_to && !fields.iter().any(says)).then(|| fresh_s.min(SECONDS_MAX))
 }
 
-/// How long it may be fresh, seconds, going by how long it was as it is (section 4.2.2).
+/// How long it may be fresh, seconds, by how long it was not modified (section 4.2.2).
 fn guessed_lifetime_s(fields: &[Field<'_>], moments: Moments, rules: &Rules) -> u64 {
     let made_s = date_of(fields, "date").unwrap_or(moments.response_s);
     let unchanged_s = date_of(fields, "last-modified").map_or(0, |it| made_s.saturating_sub(it));
@@ -292,17 +299,17 @@ fn guessed_lifetime_s(fields: &[Field<'_>], moments: Moments, rules: &Rules) -> 
     share_s.min(rules.heuristic_max_s)
 }
 
-/// How old it was when it came, seconds (section 4.2.3).
+/// Its age when it came, seconds (section 4.2.3).
 fn initial_age_s(fields: &[Field<'_>], moments: Moments) -> u64 {
     let apparent_s = date_of(fields, "date").map_or(0, |it| moments.response_s.saturating_sub(it));
     let delay_s = moments.response_s.saturating_sub(moments.request_s);
-    // Of a list the first member counts, and what is no number does not (section 5.1).
+    // Of a list the first member counts, and an invalid number does not (section 5.1).
     let told_s =
         values(fields, "age").next().and_then(|it| split(it, b',').next().and_then(seconds));
     apparent_s.max(told_s.unwrap_or(0).saturating_add(delay_s)).min(SECONDS_MAX)
 }
 
-/// What the request had in the fields that `Vary` names; `None` where those are all there are.
+/// The values of the request in the fields that `Vary` names; `None` for `*`.
 fn vary(request: &Request<'_>, fields: &[Field<'_>]) -> Option<Vec<Selected>> {
     let mut selected: Vec<Selected> = Vec::new();
     for name in members(fields, "vary") {
@@ -318,12 +325,12 @@ fn vary(request: &Request<'_>, fields: &[Field<'_>]) -> Option<Vec<Selected>> {
     Some(selected)
 }
 
-/// Fields whose values mean the same in any case: codings and tags of languages (RFC 9110, sections 8.4.1, 8.5.1 and 12.5). Types have
-/// parameters, which may not.
+/// Fields whose values mean the same in any case: codings and tags of languages (RFC 9110, sections
+/// 8.4.1, 8.5.1 and 12.5). Types have parameters, which may not.
 const CASELESS: [&str; 2] = ["accept-encoding", "accept-language"];
 
-/// What a request has in a field that chooses: its members as one list, however they were spread and spaced; `None` where it
-/// is not there.
+/// The value of a request in a selecting field: its members as one list, however they were spread
+/// and spaced; `None` where it is not there.
 pub fn selecting_value(fields: &[Field<'_>], name: &str) -> Option<Vec<u8>> {
     if !has(fields, name) {
         return None;
@@ -367,7 +374,7 @@ mod tests {
         store(&request, &Response { status, fields: &answered }, NOW, &Rules::default())
     }
 
-    /// What says how long comes first, in its order, and a guess last.
+    /// A stated lifetime comes first, in its order, and a guess last.
     #[test]
     fn lifetimes() {
         let hour_later = ("Expires", "Sun, 06 Nov 1994 09:49:37 GMT");
@@ -389,7 +396,8 @@ mod tests {
         assert_eq!(kept(200, &targeted).unwrap().life.lifetime_s, 7);
     }
 
-    /// A response is as old as it says and its way was long, or as its date is, whichever is more.
+    /// A response is as old as it states plus the time of its way, or as its date is, whichever is
+    /// more.
     #[test]
     fn ages() {
         let age = |more: &[(&str, &str)]| {
@@ -409,7 +417,7 @@ mod tests {
         assert_eq!(age(&[("Date", "Sun, 06 Nov 1994 08:48:37 GMT")]), (62, 0, 92));
     }
 
-    /// Each reason not to keep a response, and what overrules it.
+    /// Each reason not to store a response, and what overrules it.
     #[test]
     fn reasons() {
         let cc = |text| ("Cache-Control", text);
@@ -444,8 +452,8 @@ mod tests {
         assert_eq!(store(&head, &response, NOW, &Rules::default()), Err(Unstored::Method));
     }
 
-    /// A request with content is not for the cache, however its length is written; statuses begin at 200 and end at 599; and
-    /// the operator may have requests' `no-store` and cookies count for nothing.
+    /// A response to a request with content is not stored, however its length is written; statuses
+    /// begin at 200 and end at 599; and the operator may ignore `no-store` and cookies of requests.
     #[test]
     fn reasons_of_requests_and_rules() {
         let fresh = [("Cache-Control", "max-age=9")];
@@ -469,8 +477,9 @@ mod tests {
         );
     }
 
-    /// Nothing is guessed of a page that may be the client's own: without a date it is kept to be asked for again, with one only
-    /// where a tag tells pages apart, unless the response or the operator says otherwise.
+    /// Nothing is guessed about a page that may be the client's own: without a date it is stored to
+    /// be validated, with one only where a tag distinguishes pages, unless the response or the
+    /// operator states otherwise.
     #[test]
     fn guesses_with_cookies() {
         let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
@@ -493,7 +502,8 @@ mod tests {
         assert_eq!(lifetime_s(&[old, DATE], &short), Ok(99));
     }
 
-    /// A rule for a status is for what says nothing of caching, comes before a guess, and makes nothing public that is not.
+    /// A rule for a status applies to responses that state nothing about caching, comes before a
+    /// guess, and makes nothing public that is not.
     #[test]
     fn rules_for_statuses() {
         let mut rules = Rules::default();
@@ -514,7 +524,7 @@ mod tests {
         assert_eq!(kept(&[], 410, &[DATE]), Ok((0, false)), "a guess");
         let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
         assert_eq!(kept(&[], 404, &[old, DATE]), Ok((10, true)), "not a guess");
-        // Whoever says something is obeyed.
+        // A response that states something is obeyed.
         let cc = |text| ("Cache-Control", text);
         assert_eq!(kept(&[], 404, &[cc("max-age=60")]), Ok((60, false)));
         assert_eq!(kept(&[], 404, &[("Expires", "0")]), Ok((0, false)));

@@ -1,20 +1,23 @@
-//! What is being asked of an origin: one question for all who want the same, on whatever core.
+//! In-flight fetches: one for all clients that want the same object, on all event loops.
 //!
 //! ```text
-//! join()   nobody asks yet: leads, and starts the fetch     asked already: waits     answered already: joins what comes
-//! complete()    once, by the fetch: everybody who waits is told, each on its own loop
-//! close()   by the fetch, when what came is kept, or will not be
+//! join()       no fetch yet: the client leads, and starts it   a fetch: the client waits   headers are there: it gets them
+//! complete()   once, by the fetch: each client that waits gets the outcome, on its own event loop
+//! close()      by the fetch, when the response is stored or will not be
 //! ```
 //!
-//! A fetch is nobody's: the client that led is one who waits like the others, and may leave. Where nobody waits any more, the loop that
-//! fetches is told, and may give the flight up. Between landing and closing the body
-//! still comes; who boards then reads it as it does.
+//! No client owns a fetch: the one that started it waits like the others, and may leave. When no
+//! client waits any more, the event loop that fetches gets a message, and may give the fetch up.
+//! Between completing and closing the body still arrives; a client that joins then reads it as it
+//! arrives.
 //!
 //! Invariants
-//! 1. A key has one flight in the table at most, and a flight lands once. A flight has two keys at most.
-//! 2. Who waits is told once, or left before.
+//! 1. A key has at most one flight in the table, and a flight is completed once. A flight has at most
+//!    two keys.
+//! 2. A client that waits gets one outcome, or has left before.
 //!
-//! Bounds: [`Flights::new`] is told how many; beyond, one asks for himself. Cost: a lock of one of `SHARDS` a miss.
+//! Bounds: [`Flights::new`] gets the limit; above it, a client asks for itself. Cost: one of
+//! `SHARDS` locks for each miss.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
@@ -28,39 +31,40 @@ use crate::key::Key;
 
 const SHARDS: usize = 16;
 
-/// A client that waits, by its loop and its token there.
+/// A client that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiter {
-    /// Number of the loop.
+    /// The number of its event loop.
     pub loop_number: u32,
-    /// The client's token there.
+    /// Its token there.
     pub client: u64,
 }
 
-/// What came of a flight.
+/// What came of a fetch.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// An answer for all.
+    /// A response for all.
     Answer(Arc<Answer>),
-    /// The answer is one client's own: the others ask for themselves.
+    /// The response is one client's own: the others ask for themselves.
     Alone,
-    /// The same because of what that client asked: others look again, unless they asked likewise.
+    /// The same, because of a field of that client's request: others look again, unless they sent
+    /// such a field too.
     Own,
-    /// Somebody was quicker: look once more at what is kept.
+    /// Another fetch was faster: look for the stored response again.
     Again,
-    /// None, and what a client is told instead: a status code.
+    /// There is no response. Clients get this status code.
     Failed(u16),
-    /// A head that says that an answer is on its way (102, 103): octets for a client, who waits on.
+    /// An interim response (102, 103) for a client, which waits on.
     Interim(Arc<[u8]>),
 }
 
-/// One question.
+/// One in-flight fetch.
 #[derive(Debug)]
 pub struct Flight {
     key: Key,
-    /// Under this it is found too.
+    /// Its second key.
     alias: OnceLock<Key>,
-    /// The loop that fetches; `None`: it does so for nobody in particular.
+    /// The event loop that fetches; `None`: for no client in particular.
     home: Option<u32>,
     state: Mutex<State>,
 }
@@ -74,39 +78,39 @@ enum State {
 /// What to do for a client.
 #[derive(Debug)]
 pub enum Join {
-    /// Start the fetch, with this; the client waits for it.
+    /// It waits, and starts this fetch.
     Leads(Arc<Flight>),
-    /// It waits, and is told.
+    /// It waits.
     Waits(Arc<Flight>),
-    /// This is the answer.
+    /// It gets this now.
     Completed(Outcome),
-    /// There are too many: ask for this one.
+    /// The table is full: ask for this client alone.
     Full,
 }
 
-/// Who is left where a client has left.
+/// The clients that are left after one has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// Others who wait, or it has landed, or is for nobody in particular.
+    /// Others wait, or the fetch is completed, or is for no client in particular.
     Others,
-    /// Nobody: the fetch is this loop's.
+    /// None: this event loop fetches for no client.
     Nobody {
         /// Its number.
         home: u32,
     },
 }
 
-/// All questions being asked.
+/// All in-flight fetches.
 #[derive(Debug)]
 pub struct Flights {
     shards: [Mutex<HashMap<Key, Arc<Flight>>>; SHARDS],
     shard_max: usize,
-    /// Seeded at random: nobody chooses URLs that fill one shard.
+    /// Seeded at random: an attacker cannot choose URLs that fill one shard.
     hasher: RandomState,
 }
 
 impl Flights {
-    /// Room for so many.
+    /// A table for this many fetches.
     pub fn new(flights_max: usize) -> Flights {
         let shards = std::array::from_fn(|_| Mutex::new(HashMap::new()));
         Flights {
@@ -120,7 +124,8 @@ impl Flights {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
-    /// Wants an answer. Without a waiter: wants it to be fetched, and nobody has to be told.
+    /// Joins the fetch for a key, or starts one. Without a waiter: starts one for no client in
+    /// particular.
     pub fn join(&self, key: &Key, waiter: Option<Waiter>) -> Join {
         let mut shard = self.shard(key).lock();
         if let Some(flight) = shard.get(key) {
@@ -136,12 +141,13 @@ impl Flights {
         Join::Leads(flight)
     }
 
-    /// True where this is being asked.
+    /// True while there is a fetch for this key.
     pub fn has(&self, key: &Key) -> bool {
         self.shard(key).lock().contains_key(key)
     }
 
-    /// Lets who wants `key` find this flight too, where there is none: when an answer came, it turned out to be a variant.
+    /// Makes a fetch known by another key too, if that key has none: its response turned out to be
+    /// a variant.
     pub fn also(&self, flight: &Arc<Flight>, key: &Key) {
         let mut shard = self.shard(key).lock();
         if *key != flight.key && !shard.contains_key(key) && flight.alias.set(*key).is_ok() {
@@ -149,7 +155,8 @@ impl Flights {
         }
     }
 
-    /// Takes a flight out: who comes now finds what was kept, or asks anew.
+    /// Takes a fetch out of the table: a client that comes now finds the stored response, or starts
+    /// another fetch.
     pub fn close(&self, flight: &Arc<Flight>) {
         for key in [Some(&flight.key), flight.alias.get()].into_iter().flatten() {
             let mut shard = self.shard(key).lock();
@@ -159,23 +166,25 @@ impl Flights {
         }
     }
 
-    /// Takes out a flight for which nobody waits; false: somebody does, or it has landed. Nobody can board it then.
+    /// Takes out a fetch for which no client waits; false: one does, or it is completed. No client
+    /// can join it then.
     pub fn give_up(&self, flight: &Arc<Flight>) -> bool {
         let mut shard = self.shard(&flight.key).lock();
         let is_abandoned = flight.is_abandoned();
-        // Only what has landed has another key.
+        // Only a completed fetch has another key.
         if is_abandoned && shard.get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight)) {
             shard.remove(&flight.key);
         }
         is_abandoned
     }
 
-    /// Takes whatever flight of a key out: what it brings is outdated. Who waits for it gets it all the same.
+    /// Takes the fetch of a key out of the table: its response is outdated. Clients that wait get
+    /// it all the same.
     pub fn supersede(&self, key: &Key) {
         self.shard(key).lock().remove(key);
     }
 
-    /// Flights in the table.
+    /// Fetches in the table.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -187,7 +196,7 @@ impl Flights {
 }
 
 impl Flight {
-    /// What it is about.
+    /// Its key.
     pub fn key(&self) -> &Key {
         &self.key
     }
@@ -202,7 +211,7 @@ impl Flight {
         }
     }
 
-    /// Who waits leaves.
+    /// A client that waited has left.
     pub fn leave(&self, waiter: Waiter) -> Left {
         if let State::Asked(waiters) = &mut *self.state.lock() {
             waiters.retain(|it| *it != waiter);
@@ -213,7 +222,7 @@ impl Flight {
         Left::Others
     }
 
-    /// True where somebody has asked for it, and nobody waits any more.
+    /// True where a client started it, and no client waits any more.
     pub fn is_abandoned(&self) -> bool {
         let is_left = matches!(&*self.state.lock(), State::Asked(waiters) if waiters.is_empty());
         self.home.is_some() && is_left
@@ -227,8 +236,9 @@ impl Flight {
         }
     }
 
-    /// How many handles of its answer's body are the flight's own, where nobody else has its answer; `None`: somebody waits for it, or
-    /// has it. After [`Flights::close`] nobody gets it who has not.
+    /// How many handles of the response's body are the flight's own, where no client has the
+    /// response; `None`: a client waits for it, or has it. After [`Flights::close`] no other client
+    /// gets it.
     pub fn body_handles(&self) -> Option<usize> {
         match &*self.state.lock() {
             State::Asked(_) => None,
@@ -239,7 +249,8 @@ impl Flight {
         }
     }
 
-    /// Lets go of the answer with which it landed, and of the memory of its body. After [`Flights::close`] nobody asks for it.
+    /// Drops the response, and with it the memory of its body. To be called after
+    /// [`Flights::close`].
     pub fn let_go(&self) {
         let mut state = self.state.lock();
         if let State::Completed(outcome) = &mut *state {
@@ -247,7 +258,8 @@ impl Flight {
         }
     }
 
-    /// Lands: who is to be told, in the order in which they came. A second landing changes nothing and tells nobody.
+    /// Completes it: the clients that get the outcome, in the order in which they came. Another
+    /// call changes nothing.
     pub fn complete(&self, outcome: Outcome) -> Vec<Waiter> {
         let mut state = self.state.lock();
         match &mut *state {
@@ -265,7 +277,8 @@ impl Flight {
 mod tests {
     use super::*;
 
-    /// Which keys share a shard differs from one table to the next: nobody who knows the program can choose some that fill one.
+    /// Which keys share a shard differs from one table to the next: an attacker that knows the
+    /// program cannot choose some that fill one.
     #[test]
     fn shards_are_not_foretold() {
         let [one, other] = [Flights::new(16), Flights::new(16)];
@@ -277,8 +290,9 @@ mod tests {
         assert!(keys.iter().any(|key| at(&one, key) != at(&other, key)));
     }
 
-    /// A flight is found under its key and one other, and under no third. Who waits when it lands
-    /// is told, who left before is not, and a second landing tells nobody. Invariants 1 and 2.
+    /// A fetch is found by its key and one other, and by no third. A client that waits when it is
+    /// completed gets the outcome, one that left before does not, and a second outcome reaches no
+    /// client. Invariants 1 and 2.
     #[test]
     fn lands_once_and_tells_each_once() {
         let flights = Flights::new(1000);
@@ -302,8 +316,9 @@ mod tests {
         assert!(flights.is_empty());
     }
 
-    /// Only a flight that somebody asked for, and for which nobody waits, can be given up: not while one waits, nor once one came
-    /// again, nor when it has landed, nor what was asked for nobody. Who boards after it leads another.
+    /// A fetch can be given up only where a client started it and none waits: not while one waits,
+    /// nor after another has joined, nor when it is completed, nor when it is for no client. A
+    /// client that joins afterwards starts another.
     #[test]
     fn the_deserted_are_given_up() {
         let flights = Flights::new(16);

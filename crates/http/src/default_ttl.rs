@@ -1,25 +1,28 @@
-//! How long responses are fresh that do not say so themselves: an operator's rule, by status.
+//! How long responses that state no lifetime are fresh: an operator's rule, by status.
 //!
 //! ```text
 //! 404 for 10 s, 5xx for 1 s; status -> the rule that names it alone, else the one of its hundred, else none
 //! ```
 //!
-//! Rules are for what says nothing (`Cache-Control`, `Expires`) and could be kept if it did; who says something is
-//! obeyed. A hundred leaves out what tells of a request and not of what was asked for: with `4xx` one client's oversized head must
-//! not become everybody's 431. Some are for nobody else whoever says so ([`NEVER`]).
+//! Rules apply to responses that state nothing about caching (`Cache-Control`, `Expires`) and could
+//! be stored if they did. A class of statuses leaves out those about a request and not about its
+//! object: with `4xx`, one client's oversized headers must not become every client's 431. For some
+//! statuses no rule is accepted ([`NEVER`]).
 //!
-//! Bounds: a rule for each status and each hundred. Cost: a walk over the rules, of responses that say nothing.
+//! Bounds: a rule for each status and each class. Cost: a walk over the rules, for responses that
+//! state nothing.
 
 use std::str::FromStr;
 
-/// Parts, updates, and what depends on credentials or conditions of one request: no rule is for them.
+/// Parts, updates, and statuses that depend on credentials or conditions of one request: no rule is
+/// accepted for them.
 pub const NEVER: [u16; 6] = [206, 304, 401, 407, 412, 416];
 
-/// What tells of a request, its length, form or time: only a rule that names it is for it.
+/// Statuses about a request, its length, form or time: only a rule that names the status applies.
 const OF_REQUESTS: [u16; 14] =
     [400, 408, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429, 431];
 
-/// A status, or all of a hundred.
+/// A status, or a class of statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Statuses {
     first: u16,
@@ -29,7 +32,7 @@ pub struct Statuses {
 /// Why a word names none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadStatuses {
-    /// It is neither a status of a final response, as 404, nor a hundred, as 5xx.
+    /// It is neither a status of a final response, as 404, nor a class, as 5xx.
     Form,
     /// It is one of [`NEVER`].
     Never,
@@ -86,13 +89,14 @@ impl Statuses {
 pub struct StatusRules(Vec<(Statuses, u64)>);
 
 impl StatusRules {
-    /// Adds one: such responses are fresh for so many seconds. What was said before of the same is forgotten.
+    /// Adds a rule: such responses are fresh for this many seconds. It replaces an earlier one for
+    /// the same statuses.
     pub fn add(&mut self, statuses: Statuses, fresh_s: u64) {
         self.0.retain(|(it, _)| *it != statuses);
         self.0.push((statuses, fresh_s));
     }
 
-    /// How long a response with this status is fresh, seconds, where a rule says it.
+    /// How long a response with this status is fresh, seconds, where a rule states it.
     pub fn fresh_s(&self, status: u16) -> Option<u64> {
         let named =
             |is_one: bool| self.0.iter().find(|(it, _)| it.is_one() == is_one && it.has(status));
@@ -110,8 +114,8 @@ mod tests {
         rules
     }
 
-    /// The rule that names a status alone comes before that of its hundred, in whatever order they were given, and the last of two of
-    /// the same counts.
+    /// The rule that names a status comes before that of its class, in whatever order they were
+    /// given, and the last of two for the same counts.
     #[test]
     fn narrower_first() {
         for rules in [
@@ -124,7 +128,8 @@ mod tests {
         assert_eq!(StatusRules::default().fresh_s(404), None);
     }
 
-    /// A hundred leaves out what tells of the request; what is named is kept, unless it can be nobody else's.
+    /// A class leaves out statuses about a request; a status that is named is stored, unless no
+    /// rule is accepted for it.
     #[test]
     fn left_out() {
         let all = rules(&[("2xx", 1), ("3xx", 1), ("4xx", 1), ("5xx", 1)]);
@@ -137,7 +142,7 @@ mod tests {
         assert_eq!(rules(&[("429", 5)]).fresh_s(429), Some(5));
     }
 
-    /// What is no status is refused.
+    /// A word that is no status is refused.
     #[test]
     fn words() {
         for word in [

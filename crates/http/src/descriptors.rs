@@ -1,11 +1,12 @@
 //! Open files: each connection is one, and the kernel allows a process so many.
 //!
 //! ```text
-//! start   the soft limit is raised to the hard one; what clients may have leaves a reserve for origins
-//! later   a connection for which there was none is counted; the operator is told, seldom
+//! start   the soft limit is raised to the hard one; clients leave a reserve for origins
+//! later   a connection for which there was none is counted; a log line states it, at most now and then
 //! ```
 //!
-//! Without the reserve, clients that do nothing would take all, and those who ask would get no answer.
+//! Without the reserve, idle clients would take all open files, and those that send requests would
+//! get no response.
 
 use std::io;
 
@@ -13,11 +14,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::Options;
 
-/// What a process has beside connections: standard streams, logs, listeners, the sockets of an operator.
+/// Open files of a process besides connections: standard streams, logs, listeners, control sockets.
 const OWN: u64 = 64;
-/// What a loop has of its own.
+/// Open files of an event loop.
 const OF_LOOP: u64 = 16;
-/// Of a connection that somebody else encrypts: its socket, and a pair between that one and a loop.
+/// Open files of a connection over TLS: its socket, and the socket pair to an event loop.
 const ENCRYPTED: u64 = 3;
 /// Connections to origins that always have a place.
 const ORIGINS_MIN: u64 = 16;
@@ -34,7 +35,7 @@ pub struct Division {
 /// Raises the limit as far as this process may: what it is then, `None` where there is none.
 pub fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Refused, it stays as it is.
+    // If that is refused, it stays as it is.
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     if is_raised { maximum } else { current }
 }
@@ -57,7 +58,7 @@ pub fn divide(limit: Option<u64>, options: &Options) -> Division {
 }
 
 impl Division {
-    /// What an operator should know: that clients get fewer connections than were asked for.
+    /// States that clients get fewer connections than were configured.
     pub fn news(&self, wanted: usize) -> Option<String> {
         let limit = self.limit.filter(|_| self.clients_max < wanted)?;
         Some(format!(
@@ -68,7 +69,8 @@ impl Division {
     }
 }
 
-/// True where this machine has no more of something, and the other side is not to blame: open files, memory, ports.
+/// True where this machine lacks something, and the other side is not to blame: open files, memory,
+/// ports.
 pub fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
@@ -80,8 +82,8 @@ mod tests {
     use super::*;
     use crate::options::OriginAddress;
 
-    /// Clients have what they want where there is enough; else origins keep what they may use, or half of it; and however few there
-    /// are, somebody is served.
+    /// Clients get what was configured where there is enough; else origins keep what they may use,
+    /// or half of it; and however few there are, some client is served.
     #[test]
     fn divided() {
         let origin = |is_secure| OriginAddress {
@@ -105,7 +107,7 @@ mod tests {
         assert_eq!(clients(Some(20), 10, false), 1);
     }
 
-    /// What this machine lacks is told from what the other side does.
+    /// A shortage of this machine is distinguished from failures of the other side.
     #[test]
     fn whose_fault() {
         use rustix::io::Errno;

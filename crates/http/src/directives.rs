@@ -1,21 +1,21 @@
 //! Directives of caching: `Cache-Control` of requests and responses (RFC 9111, section 5.2), with what RFC 5861 adds, and the
 //! targeted form of RFC 9213.
 //!
-//! Of a directive that is there twice the first counts, and one whose number is none means no time at all (section 4.2.1): who
-//! cannot be understood is not to be served for longer than was meant.
+//! Of a directive that is there twice the first counts, and an invalid number means no time at all
+//! (section 4.2.1): a response that cannot be understood is not served for longer than it may be.
 
 use crate::field::{members, seconds, split, unquoted, values};
 use crate::{Field, Rules};
 
-/// What a response says.
+/// The directives of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct ResponseDirectives {
     pub is_public: bool,
-    /// With or without names of fields: all of it is somebody's own.
+    /// With or without names of fields: all of the response is one client's own.
     pub is_private: bool,
     pub no_store: bool,
-    /// As above: all of it has to be validated.
+    /// With or without names of fields: all of the response has to be validated.
     pub no_cache: bool,
     pub must_revalidate: bool,
     pub proxy_revalidate: bool,
@@ -26,7 +26,7 @@ pub struct ResponseDirectives {
     pub stale_if_error_s: Option<u64>,
 }
 
-/// What a request says.
+/// The directives of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct RequestDirectives {
@@ -54,8 +54,8 @@ fn set(number: &mut Option<u64>, argument: Option<&[u8]>) {
 }
 
 impl ResponseDirectives {
-    /// Those of a response: of `CDN-Cache-Control` alone where that is there and can be read (RFC 9213, section 2.2), and
-    /// whether it was.
+    /// The directives of a response: of `CDN-Cache-Control` alone where that is there and valid
+    /// (RFC 9213, section 2.2), and whether it was.
     pub fn read(fields: &[Field<'_>]) -> (ResponseDirectives, bool) {
         match ResponseDirectives::targeted(fields) {
             Some(targeted) => (targeted, true),
@@ -90,7 +90,7 @@ impl ResponseDirectives {
         let mut all: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
         for value in values(fields, "cdn-cache-control") {
             for member in split(value, b',') {
-                // Parameters say nothing here.
+                // Parameters mean nothing here.
                 let member = split(member, b';').next().unwrap_or_default();
                 let (key, item) = parts(member);
                 let is_key = key.first().is_some_and(|it| it.is_ascii_lowercase() || *it == b'*')
@@ -119,7 +119,7 @@ impl ResponseDirectives {
     }
 }
 
-/// True for an item of structured fields, as far as its first octet tells: number, string, token, octets, boolean.
+/// True for an item of structured fields, as far as its first byte tells: number, string, token, bytes, boolean.
 fn is_item(item: &[u8]) -> bool {
     match item {
         [b'"', .., b'"'] | [b':', .., b':'] => item.len() > 1,
@@ -136,12 +136,13 @@ fn is_item(item: &[u8]) -> bool {
 }
 
 impl RequestDirectives {
-    /// Those of a request, as far as clients are heeded.
+    /// The directives of a request, as far as the operator lets them count.
     pub fn heeded(fields: &[Field<'_>], rules: &Rules) -> RequestDirectives {
         if rules.heeds_clients { RequestDirectives::read(fields) } else { Default::default() }
     }
 
-    /// Those of a request; `Pragma: no-cache` where there is no `Cache-Control` (RFC 9111, section 5.4).
+    /// The directives of a request; `Pragma: no-cache` where there is no `Cache-Control` (RFC 9111,
+    /// section 5.4).
     pub fn read(fields: &[Field<'_>]) -> RequestDirectives {
         let mut said = RequestDirectives::default();
         let mut has_any = false;
@@ -179,7 +180,8 @@ mod tests {
         ResponseDirectives::read(&fields("Cache-Control", values)).0
     }
 
-    /// Names in any case, arguments with or without quotes, the first of two, and nothing for what is no number.
+    /// Names in any case, arguments with or without quotes, the first of two, and nothing for an
+    /// invalid number.
     #[test]
     fn of_responses() {
         let some = said(&["Public, MAX-age=60", "max-age=10, s-maxage=\"5\", foo=\"no-store\""]);
@@ -192,7 +194,7 @@ mod tests {
         assert!(whole.is_private && whole.no_cache && whole.must_revalidate);
     }
 
-    /// The targeted field stands for the other where it can be read.
+    /// The targeted field replaces the other where it is valid.
     #[test]
     fn targeted() {
         let read = |targeted: &[&str]| {
@@ -211,7 +213,8 @@ mod tests {
         }
     }
 
-    /// Pragma counts where nothing else is said, and max-stale without an argument is for ever.
+    /// Pragma counts where nothing else is stated, and max-stale without an argument means any
+    /// time.
     #[test]
     fn of_requests() {
         let read = |values: &[&str]| RequestDirectives::read(&fields("cache-control", values));

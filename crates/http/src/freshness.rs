@@ -1,4 +1,5 @@
-//! What may be answered from what is kept (RFC 9111, section 4), and what becomes of it when the origin has spoken again.
+//! Whether a stored response may be served (RFC 9111, section 4), and what becomes of it after a
+//! response of the origin.
 
 use crate::cacheability::{Life, Validators};
 use crate::directives::RequestDirectives;
@@ -9,7 +10,7 @@ use crate::{Field, Response, Rules};
 /// What a request gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// What is kept, with this age, seconds.
+    /// The stored response, with this age, seconds.
     Serve {
         /// See [`Life::age_s`].
         age_s: u64,
@@ -21,17 +22,19 @@ pub enum Decision {
     },
     /// The origin is asked first.
     Validate,
-    /// 504: it wants what is kept or nothing, and what is kept may not be used (section 5.2.1.7).
+    /// 504: the client wants a stored response or none, and this one may not be used (section
+    /// 5.2.1.7).
     Unsatisfiable,
 }
 
-/// True where nothing stale may be given, whatever clients wish (section 4.2.4).
+/// True where no stale response may be served, whatever clients request (section 4.2.4).
 fn forbids_stale(life: &Life) -> bool {
     let said = &life.directives;
     said.must_revalidate || said.proxy_revalidate || said.s_maxage_s.is_some() || said.no_cache
 }
 
-/// What a request gets of a kept response that is for it ([`crate::cacheability::Stored::is_for`]), at a moment in seconds since 1970.
+/// What a request gets of a stored response that is for it
+/// ([`crate::cacheability::Stored::is_for`]), at a time in seconds since 1970.
 pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
     let refusal = if asked.only_if_cached { Decision::Unsatisfiable } else { Decision::Validate };
     let (age_s, fresh_s) = (life.age_s(now_s), life.fresh_s(now_s));
@@ -57,8 +60,8 @@ pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
     refusal
 }
 
-/// True where what is kept may be given because the origin cannot be had, or failed with 500, 502, 503 or 504 (RFC 5861,
-/// section 4).
+/// True where a stored response may be served because the origin cannot be reached, or failed with
+/// 500, 502, 503 or 504 (RFC 5861, section 4).
 pub fn may_serve_on_error(
     life: &Life,
     asked: &RequestDirectives,
@@ -68,7 +71,7 @@ pub fn may_serve_on_error(
     if life.fresh_s(now_s) > 0 && !life.directives.no_cache {
         return true;
     }
-    // An error that is kept is no better than the one that came.
+    // A stored error is no better than the one that came.
     if life.status >= 500 {
         return false;
     }
@@ -76,7 +79,7 @@ pub fn may_serve_on_error(
     !forbids_stale(life) && life.stale_s(now_s) < said_s.unwrap_or(rules.stale_if_error_s)
 }
 
-/// What to ask the origin by, so that it may answer 304 (section 4.3.1): names and values of fields.
+/// Fields that ask the origin to confirm a response by a 304 (section 4.3.1): names and values.
 pub fn conditions<'a>(
     validators: Validators<'a>,
 ) -> impl Iterator<Item = (&'static str, &'a [u8])> {
@@ -85,20 +88,22 @@ pub fn conditions<'a>(
     etag.into_iter().chain(modified)
 }
 
-/// True where a 304 is about what is kept, and not about another response of the origin (section 4.3.4).
+/// True where a 304 is about the stored response, and not about another one of the origin (section
+/// 4.3.4).
 pub fn is_about(validators: Validators<'_>, not_modified: &Response<'_>) -> bool {
     match (only(not_modified.fields, "etag"), validators.etag) {
         (Some(theirs), Some(ours)) => is_same_weakly(theirs, ours),
         (Some(_), None) => false,
         (None, _) => match (only(not_modified.fields, "last-modified"), validators.last_modified) {
             (Some(theirs), Some(ours)) => theirs == ours,
-            // It was asked with our validators, and has none to contradict them.
+            // It was asked with the stored validators, and has none to contradict them.
             _ => true,
         },
     }
 }
 
-/// Fields that say something of one connection only (RFC 9110, section 7.6.1), beside those that `Connection` names.
+/// Fields about one connection only (RFC 9110, section 7.6.1), in addition to those that
+/// `Connection` names.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -111,30 +116,33 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Fields that say something of a body, which a 304 does not have: they are not taken from it (RFC 9111, section 3.2).
+/// Fields about a body, which a 304 does not have: they are not taken from it (RFC 9111, section
+/// 3.2).
 const OF_BODIES: [&str; 3] = ["content-length", "content-encoding", "content-range"];
 
-/// True for a field of these that goes no further than one connection.
+/// True for a field that is not forwarded beyond one connection.
 pub fn is_hop_by_hop(name: &str, fields: &[Field<'_>]) -> bool {
     HOP_BY_HOP.iter().any(|it| it.eq_ignore_ascii_case(name))
         || members(fields, "connection").any(|it| it.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// The fields of a kept response after a 304 about it: each that the 304 has is taken from it, the others stay (section 3.2).
+/// The fields of a stored response after a 304 about it: each field of the 304 replaces it, the
+/// others stay (section 3.2).
 pub fn updated<'a>(kept: &[Field<'a>], not_modified: &[Field<'a>]) -> Vec<Field<'a>> {
     let is_taken = |field: &&Field<'_>| {
         let is_of_body = OF_BODIES.iter().any(|it| it.eq_ignore_ascii_case(field.name));
         !is_of_body && !is_hop_by_hop(field.name, not_modified)
     };
     let taken: Vec<Field<'a>> = not_modified.iter().filter(is_taken).copied().collect();
-    // Age was of the old one.
+    // The age was that of the old response.
     let stays =
         |field: &&Field<'a>| !has(&taken, field.name) && !field.name.eq_ignore_ascii_case("age");
     kept.iter().filter(stays).copied().chain(taken.iter().copied()).collect()
 }
 
-/// True where an answer to a request means that what is kept under its URI is no longer so (section 4.4). The same goes for
-/// the URIs in its `Location` and `Content-Location`, if they have the same origin.
+/// True where the response to a request invalidates the stored responses of its URI (section 4.4).
+/// The same applies to the URIs in its `Location` and `Content-Location`, if they have the same
+/// origin.
 pub fn invalidates(method: &str, status: u16) -> bool {
     is_unsafe(method) && (200..400).contains(&status)
 }
@@ -170,7 +178,7 @@ mod tests {
         decide(&stored.life, &asked, NOW_S + after_s)
     }
 
-    /// Fresh until its lifetime is over, to the second; then asked for anew.
+    /// Fresh until its lifetime is over, to the second; then it is validated.
     #[test]
     fn fresh_and_stale() {
         let stored = kept("max-age=60");
@@ -181,7 +189,8 @@ mod tests {
         assert_eq!(at(&stored, "only-if-cached", 59), Decision::Serve { age_s: 59 });
     }
 
-    /// What clients wish for, within what the response allows; and not at all where they are not heeded.
+    /// Directives of clients count within the limits of the response; and not at all where the
+    /// operator ignores them.
     #[test]
     fn wishes() {
         let stored = kept("max-age=60");
@@ -204,7 +213,8 @@ mod tests {
         assert_eq!(decide(&stored.life, &asked, NOW_S), Decision::Serve { age_s: 0 });
     }
 
-    /// Stale answers while the origin is asked, or while it fails, as long as the response says.
+    /// Stale responses are served during revalidation, or while the origin fails, for as long as
+    /// the response states.
     #[test]
     fn stale_by_permission() {
         let stored = kept("max-age=60, stale-while-revalidate=30, stale-if-error=100");
@@ -230,7 +240,7 @@ mod tests {
         assert!(!may(&kept("max-age=60, no-cache"), 1, &lenient), "fresh, and yet to be asked for");
     }
 
-    /// A 304 renews what it is about, but for what belongs to bodies and connections.
+    /// A 304 updates the stored response, except for fields of bodies and connections.
     #[test]
     fn not_modified() {
         let stored = kept("max-age=60");
@@ -258,8 +268,8 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    /// A 304 is about what is kept where a validator of both is the same, the ETag before the date, and where it has
-    /// none; of one that has an ETag where nothing kept has it is not.
+    /// A 304 is about the stored response where a validator of both is the same, the ETag before
+    /// the date, and where it has none; not where it has an ETag and the stored response has none.
     #[test]
     fn about_what_is_kept() {
         let (early, late) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 07 Nov 1994 08:49:37 GMT");
@@ -288,7 +298,7 @@ mod tests {
         assert_eq!(asked, [("If-None-Match", &b"\"a\""[..]), ("If-Modified-Since", early)]);
     }
 
-    /// Unsafe methods, unknown ones too, make what is kept invalid where they did something.
+    /// Unsafe methods, unknown ones too, invalidate stored responses where they succeed.
     #[test]
     fn invalidation() {
         assert!(

@@ -1,11 +1,12 @@
-//! Which origins are asked: what all loops know of them together.
+//! The health of origins, as all event loops know it together.
 //!
 //! ```text
-//! good -> passed over for a while, where it could not be reached (by any loop)
+//! good -> passed over for a while, where an event loop could not reach it
 //!      -> down, where checks failed, until they succeed
 //! ```
 //!
-//! An origin that is not good is asked where no other can be: it may have come back, and an error is no better answer.
+//! An origin that is not good is asked where there is no good one: it may have come back, and an
+//! error is no better response.
 //!
 //! Cost: two relaxed loads an origin and request.
 
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use crate::options::OriginAddress;
 
-/// In the place of a system's number: no answer in time.
+/// Instead of a system's error number: no response in time.
 const TIMED_OUT: i32 = -1;
 
 /// The health of all origins, by their number.
@@ -33,7 +34,7 @@ struct OriginHealth {
     last_error: AtomicI32,
 }
 
-/// Connections to an origin that failed.
+/// Failed connections to an origin.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failures<'a> {
     /// The origin.
@@ -57,7 +58,8 @@ impl Health {
         Health { origins: origins.iter().map(good).collect() }
     }
 
-    /// What is known of those that were there before; of what checks found only where `is_checked_so`, as before.
+    /// What is known of origins that were there before; the results of checks only where
+    /// `is_checked_so`, as before.
     pub fn take_over(&self, before: &Health, is_checked_so: bool) {
         for it in &self.origins {
             let Some(was) = before.origins.iter().find(|was| was.origin == it.origin) else {
@@ -72,7 +74,8 @@ impl Health {
         }
     }
 
-    /// Whether it is to be asked before those that are not good. Times are of the loops' one clock.
+    /// Whether it is to be asked before those that are not good. Times are of the event loops'
+    /// common clock.
     #[inline]
     pub fn is_good(&self, origin: usize, now_ms: u64) -> bool {
         self.origins.get(origin).is_some_and(|it| {
@@ -81,7 +84,7 @@ impl Health {
         })
     }
 
-    /// It could not be reached, for the reason that the system gave.
+    /// It could not be reached, for this reason.
     pub fn pass_over(&self, origin: usize, until_ms: u64, why: &io::Error) {
         if let Some(it) = self.origins.get(origin) {
             let number = match why.kind() {
@@ -94,7 +97,7 @@ impl Health {
         }
     }
 
-    /// What checks found; true where that is new.
+    /// The result of checks; true where it is new.
     pub fn set_down(&self, origin: usize, is_down: bool) -> bool {
         self.origins
             .get(origin)
@@ -125,7 +128,8 @@ impl Health {
 mod tests {
     use super::*;
 
-    /// One that could not be reached is passed over for its time, one that checks found down until they find it up.
+    /// An origin that could not be reached is passed over for its time, one that checks found down
+    /// until they find it up.
     #[test]
     fn origins_come_back() {
         let address = "192.0.2.1:80".parse().unwrap();

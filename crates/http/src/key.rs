@@ -1,16 +1,18 @@
-//! Under what a response is kept: a digest of its URL, or of its URL and what chose it among its variants.
+//! The key of a stored response: a digest of its URL, or of its URL and the values that select a
+//! variant.
 //!
 //! ```text
-//! primary   scheme, authority, path                            a response, or the names of the fields that choose one
-//! variant   primary, generation of the choice, its values      a response
+//! primary   scheme, authority, path                            a response, or the names of the selecting fields
+//! variant   primary, generation of the names, their values     a response
 //! ```
 //!
-//! The scheme is part of what is asked for (RFC 9111, section 2): an origin that is told which answers otherwise, most often with a
-//! redirection from one to the other.
+//! The scheme is part of the key (RFC 9111, section 2): an origin that is told the scheme may
+//! respond differently, most often with a redirection from one to the other.
 //!
-//! A key is 128 bits of SipHash-2-4 (Aumasson and Bernstein, 2012). What is kept says its URL, and who finds it compares: two URLs with
-//! the same digest take each other's place, and are never taken for each other. So the digest needs no secret, and a saved
-//! cache is good in another process.
+//! A key is 128 bits of SipHash-2-4 (Aumasson and Bernstein, 2012). A stored response has its URL,
+//! and each lookup compares it. Two URLs with the same digest replace each other, and are never
+//! taken for each other. So the digest needs no secret, and a saved cache is good in another
+//! process.
 
 use std::hash::Hasher;
 
@@ -19,10 +21,10 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::message::Scheme;
 use crate::sent::Sent;
 
-/// Octets of a [`Key`].
+/// Bytes of a [`Key`].
 pub const KEY_BYTES: usize = 16;
 
-/// What a response is kept under.
+/// The key of a stored response.
 pub type Key = [u8; KEY_BYTES];
 
 /// Digest of parts, whose lengths are part of it.
@@ -44,16 +46,16 @@ impl Digest {
     }
 }
 
-/// What URLs of [`Scheme::Https`] begin with; no authority has it.
+/// Begins URLs of [`Scheme::Https`]; no authority has it.
 const SECURE: &[u8] = b"https@";
 
-/// The scheme of a URL as it is kept.
+/// The scheme of such a URL.
 pub fn scheme_of(url: &[u8]) -> Scheme {
     if url.starts_with(SECURE) { Scheme::Https } else { Scheme::Http }
 }
 
-/// The URL as it is kept: for https a mark, then the authority in lower case and without the port that is understood, and the path,
-/// `/` where it is empty.
+/// The URL in a record: for https a mark, then the authority in lower case and without the default
+/// port, and the path, `/` where it is empty.
 pub fn push_url(out: &mut Vec<u8>, scheme: Scheme, authority: &[u8], path: &[u8]) {
     let port: &[u8] = match scheme {
         Scheme::Http => b":80",
@@ -72,7 +74,7 @@ pub fn push_url(out: &mut Vec<u8>, scheme: Scheme, authority: &[u8], path: &[u8]
     out.extend_from_slice(path);
 }
 
-/// A URL as it is kept, by the other scheme: of one with a port, what it would be there.
+/// The same URL by the other scheme; of one with a port, what it would be there.
 pub fn by_other_scheme(url: &[u8]) -> Vec<u8> {
     match url.strip_prefix(SECURE) {
         Some(rest) => rest.to_vec(),
@@ -85,8 +87,9 @@ pub fn primary(url: &[u8]) -> Key {
     Digest::new(1).part(url).key()
 }
 
-/// The key of a variant: what an origin is sent in the fields of these names. `generation` tells one choice of names from the next,
-/// so that what was forgotten with one does not come back with another.
+/// The key of a variant: the values of these fields that an origin is sent. `generation`
+/// distinguishes one choice of names from the next, so that a variant that was deleted with one
+/// does not come back with another.
 pub fn variant<'a>(
     primary: &Key,
     generation: u64,
@@ -101,12 +104,12 @@ pub fn variant<'a>(
     names.fold(digest, with).key()
 }
 
-/// The key of a note about requests of one kind for what `key` is of, such as those with credentials.
+/// The key of a note about one kind of requests for a key, such as those with credentials.
 pub fn apart(key: &Key, kind: &str) -> Key {
     Digest::new(4).part(key).part(kind.as_bytes()).key()
 }
 
-/// A word for a tag by which responses are purged.
+/// The number of a tag by which responses are purged.
 pub fn tag(text: &[u8]) -> u64 {
     Digest::new(3).part(text).0.finish()
 }
@@ -122,7 +125,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What is asked over TLS has a URL that nothing asked in the clear can have, and each is found from the other.
+    /// A request over TLS has a URL that no request in the clear can have, and each is found from
+    /// the other.
     #[test]
     fn schemes() {
         let mut secure = Vec::new();
@@ -143,7 +147,7 @@ mod tests {
         assert_eq!(url("a.example:8080", "?q"), "a.example:8080/?q");
     }
 
-    /// Whatever differs in URL, choice or values differs in its key; how values are spaced does not matter.
+    /// Keys of other URLs, names or values differ; how values are spaced does not matter.
     #[test]
     fn keys_differ() {
         let (a, b) = (primary(b"a/"), primary(b"b/"));

@@ -1,35 +1,39 @@
-//! Messages of HTTP/1.1 (RFC 9112): heads, framing and chunked bodies, as plain functions of borrowed octets, and what is
-//! written in return.
+//! Messages of HTTP/1.1 (RFC 9112): headers, framing and chunked bodies, as plain functions of
+//! borrowed bytes, and what is written in return.
 //!
 //! ```text
-//! octets -> request  -> RequestHead, or more octets wanted, or Refused with a status code
-//! octets -> response -> ResponseHead, or more wanted, or BadResponse
-//! octets -> Chunked::next -> data, more wanted, the end, or BadChunk
-//! head   -> forward::push_request, forward::push_kept_head -> octets for the next hop
+//! bytes -> request  -> RequestHead, or more bytes are needed, or Refused with a status code
+//! bytes -> response -> ResponseHead, or more are needed, or BadResponse
+//! bytes -> Chunked::next -> data, more are needed, the end, or BadChunk
+//! headers -> forward::push_request, forward::push_kept_head -> bytes for the next hop
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`request()`], [`response()`] | heads, and where the message ends |
-//! | [`target`] | the four forms of a target, and what an authority may look like |
+//! | [`request()`], [`response()`] | headers, and where the message ends |
+//! | [`target`] | the four forms of a target, and the form of an authority |
 //! | [`chunked`] | bodies in chunks, in whatever pieces they come |
-//! | [`trailers`] | what comes after them, for the next hop |
+//! | [`trailers`] | the fields after them, for the next hop |
 //! | [`encode`] | status lines, fields, numbers, dates |
-//! | [`forward`] | a head for the next hop: what is of one connection only stays behind |
-//! | [`limits`] | how much of each there may be |
+//! | [`forward`] | headers for the next hop, without those of one connection |
+//! | [`limits`] | limits of each |
 //!
-//! httparse reads lines and fields. What it lets pass and RFC 9112 does not is refused here: two programs that read a message
-//! differently are how requests are smuggled (section 11.2), so whatever could be read in two ways is not read at all, and
-//! nothing that says where a message ends is ever passed on: it is written anew.
+//! httparse reads lines and fields. This module refuses what httparse lets pass and RFC 9112 does
+//! not: requests are smuggled where two programs read a message differently (section 11.2). So a
+//! message that could be read in two ways is refused, and a field that states where a message ends
+//! is never forwarded: larder writes its own.
 //!
 //! Invariants
-//! 1. A head that is given was whole: every line of it ends in CRLF, and its values have no control octets but tabs.
-//! 2. Of `Content-Length` and `Transfer-Encoding` one at most is there, with one meaning; of `Host` likewise.
-//! 3. A head is the same in whatever pieces its octets come; what is refused whole is refused in pieces, if perhaps earlier and
-//!    for another reason.
+//! 1. Headers that are returned were whole: every line of them ends in CRLF, and values have no control
+//!    bytes but tabs.
+//! 2. At most one of `Content-Length` and `Transfer-Encoding` is there, with one meaning; of `Host` at
+//!    most one.
+//! 3. Headers are the same in whatever pieces their bytes come. What is refused whole is refused in
+//!    pieces, perhaps earlier and for another reason.
 //!
-//! Bounds: [`Limits`] for heads, [`chunked`] for what stands around chunks. Cost: nothing is allocated for a head; each call
-//! reads it from its beginning, so who gets it in small pieces asks [`may_end_head`] before the next call.
+//! Bounds: [`Limits`] for headers, [`chunked`] for the bytes around chunks. Cost: nothing is
+//! allocated for headers. Each call reads them from their beginning, so a caller that gets them in
+//! small pieces asks [`may_end_head`] before the next call.
 
 use std::mem::MaybeUninit;
 
@@ -52,8 +56,8 @@ pub use request::{Reason, Refused, RequestHead, request};
 pub use response::{BadResponse, ResponseHead, response};
 pub use target::{Scheme, Target};
 
-/// Room for the fields of one head. It is made where a head is read, and costs nothing but the stack it takes (4 KiB): what is
-/// not used of it is not written.
+/// Room for the fields of one message. It is made where headers are read, and costs only its stack
+/// (4 KiB): unused room is not written.
 #[derive(Debug)]
 pub struct FieldRoom<'a>([MaybeUninit<Field<'a>>; FIELDS_MAX]);
 
@@ -73,9 +77,10 @@ impl Default for FieldRoom<'_> {
 /// Where a message ends (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// With its head.
+    /// With its headers.
     None,
-    /// So many octets after it; `i64::MAX` at most, so that sums with offsets in files do not wrap.
+    /// This many bytes after them; at most `i64::MAX`, so that sums with offsets in files do not
+    /// wrap.
     Length(u64),
     /// With the last chunk: [`Chunked`].
     Chunked,
@@ -83,9 +88,10 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Whether it is worth the while to read a head from octets of which the first so many were read before, in vain: where none were,
-/// where it may end in the new ones, and where a bare line feed is among them, with which it never will. A head that comes an octet
-/// at a time is so read twice, and not once for each.
+/// Whether headers may be complete now, where the first bytes were read before and were not: where
+/// none were, where the end may be in the new bytes, and where a bare line feed is among them, with
+/// which they never will be. Headers that come a byte at a time are so read twice, and not once for
+/// each byte.
 pub fn may_end_head(octets: &[u8], read_bytes: usize) -> bool {
     let new = octets.get(read_bytes.saturating_sub(3)..).unwrap_or_default();
     read_bytes == 0
@@ -98,7 +104,8 @@ pub fn is_token(octets: &[u8]) -> bool {
     !octets.is_empty() && octets.iter().all(|&octet| is_token_octet(octet))
 }
 
-/// True for what a value may be (RFC 9110, section 5.5): no control octets but tabs, and no white space at its ends.
+/// True for a valid value (RFC 9110, section 5.5): no control bytes but tabs, and no white space at
+/// its ends.
 pub fn is_field_value(octets: &[u8]) -> bool {
     let is_blank = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
     !is_blank(octets.first())
@@ -114,11 +121,12 @@ pub(crate) fn is_value_octet(octet: u8) -> bool {
     octet == b'\t' || !octet.is_ascii_control()
 }
 
-/// True where a line feed has no carriage return before it. httparse takes it for the end of a line, as others do not.
+/// True where a line feed has no carriage return before it. httparse takes it for the end of a
+/// line; other programs do not.
 fn has_bare_feed(octets: &[u8]) -> bool {
     let after = octets.get(1..).unwrap_or_default();
     let mut bare = usize::from(octets.first() == Some(&b'\n'));
-    // Sums of octets are what vector units are quick at, and those of so few do not wrap.
+    // Vector units are fast at sums of bytes, and sums of so few do not wrap.
     for (firsts, seconds) in octets.chunks(128).zip(after.chunks(128)) {
         let pairs = firsts.iter().zip(seconds);
         let is_bare = |(&first, &second): (&u8, &u8)| u8::from(first != b'\r' && second == b'\n');
@@ -131,7 +139,7 @@ fn has_bare_feed(octets: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Tokens and values agree with the `http` crate, octet by octet.
+    /// Tokens and values agree with the `http` crate, byte by byte.
     #[test]
     fn octets() {
         for octet in 0..=u8::MAX {
@@ -161,8 +169,8 @@ mod tests {
         }
     }
 
-    /// The end of a head is seen with the octet that ends it, wherever the pieces were cut, and so is a bare line feed; the octets
-    /// between are not read again.
+    /// The end of headers is seen with the byte that ends them, wherever the pieces were cut, and
+    /// so is a bare line feed; the bytes between are not read again.
     #[test]
     fn ends() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

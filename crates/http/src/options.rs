@@ -1,4 +1,4 @@
-//! What an operator decides.
+//! The operator's settings.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,37 +14,37 @@ use crate::store::Memory;
 use crate::tls_bridge::TlsBridge;
 use larder_wire::prefix::Prefix;
 
-/// An origin: a server that is asked.
+/// An origin: a server that larder sends requests to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginAddress {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
-    /// As it is called in messages: host and port.
+    /// Its name in messages: host and port.
     pub name: String,
-    /// It is asked over TLS: connections to it are made by who is [`Options::beside`].
+    /// Requests are sent over TLS, by [`Options::tls_bridge`].
     pub is_secure: bool,
 }
 
-/// How long is waited, milliseconds.
+/// Timeouts, milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// For the next request on a connection.
     pub idle_ms: u64,
-    /// The same at most, once the server ends.
+    /// At most this long once the server drains.
     pub drain_idle_ms: u64,
-    /// For the rest of a request's head, from its first octet on.
+    /// For the rest of a request's headers, from the first byte on.
     pub head_ms: u64,
-    /// For a client to take something, or to send more of its body.
+    /// For a client to receive something, or to send more of its body.
     pub client_ms: u64,
-    /// For an origin's connection.
+    /// For a connection to an origin.
     pub connect_ms: u64,
-    /// For the head of its response.
+    /// For the headers of its response.
     pub first_byte_ms: u64,
     /// For more of its body.
     pub between_bytes_ms: u64,
-    /// For memory to keep a body in, once what can leave has left.
+    /// For memory to store a body in, once all bodies that can be evicted are.
     pub memory_ms: u64,
-    /// That a connection to an origin stays unused.
+    /// How long a connection to an origin stays unused.
     pub origin_idle_ms: u64,
 }
 
@@ -65,30 +65,30 @@ impl Default for Patience {
     }
 }
 
-/// How it is found out whether origins live.
+/// How origins are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChecks {
-    /// What is asked for.
+    /// The path of the request.
     pub path: String,
     /// How often, milliseconds.
     pub every_ms: u64,
 }
 
-/// What becomes of a body that may be kept, when nobody reads it any more while it comes, or of what was asked when nobody waits
-/// for it any more.
+/// What becomes of a body that could be stored when no client reads it any more, or of a fetch when
+/// no client waits for it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abandoned {
-    /// It is read to its end, and kept.
+    /// It is read to its end, and stored.
     Finish,
-    /// It is broken off at once.
+    /// It is aborted at once.
     Drop,
-    /// It is read to its end where no more than so many octets are left, or nobody knows how many. What nobody waits for holds half
-    /// of an origin's connections at most.
+    /// It is read to its end where at most this many bytes are left, or the length is not known.
+    /// Fetches for which no client waits hold at most half of an origin's connections.
     FinishUpTo(u64),
 }
 
 impl Abandoned {
-    /// True for a body of which so many octets are left, if that is known.
+    /// True for a body of which this many bytes are left, if that is known.
     pub fn finishes(self, left_bytes: Option<u64>) -> bool {
         match self {
             Abandoned::Finish => true,
@@ -103,9 +103,9 @@ impl Abandoned {
 pub struct Operation {
     /// The socket of `larder ctl`, and its file mode.
     pub control: Option<(PathBuf, u32)>,
-    /// Where metrics are told.
+    /// The address of metrics.
     pub metrics: Option<SocketAddr>,
-    /// Where what is kept is saved over a restart.
+    /// The file in which cached responses are saved over a restart.
     pub snapshot: Option<PathBuf>,
     /// The access log.
     pub access_log: Option<access_log::Options>,
@@ -119,66 +119,66 @@ impl Operation {
     }
 }
 
-/// All of it.
+/// All settings.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where to listen.
+    /// Addresses to listen at.
     pub listen: Vec<SocketAddr>,
     /// Other processes of this user may listen there too.
     pub reuse_port: bool,
-    /// Who is asked; in turn.
+    /// The origins, in turn.
     pub origins: Vec<OriginAddress>,
     /// Whether they are checked.
     pub health_checks: Option<HealthChecks>,
-    /// Loops, each on a core.
+    /// Event loops, one for each core.
     pub loops: usize,
     /// How to wait for the kernel.
     pub io: Choice,
-    /// Memory of what is kept and what is on its way.
+    /// Memory for responses, cached and in flight.
     pub memory: Memory,
-    /// Matters of taste in caching.
+    /// The operator's choices in caching.
     pub rules: Rules,
-    /// Lengths of heads.
+    /// Limits of headers.
     pub limits: Limits,
-    /// Connections of clients, all loops together.
+    /// Connections of clients, all event loops together.
     pub clients_max: usize,
-    /// Of them one address may have so many; 0: any number.
+    /// At most this many of them from one address; 0: any number.
     pub clients_per_address: u32,
-    /// Octets of the body of a request.
+    /// Bytes of the body of a request.
     pub body_bytes_max: u64,
     /// Each connection begins with the PROXY protocol.
     pub expects_proxy: bool,
-    /// Connections to one origin, all loops together.
+    /// Connections to one origin, all event loops together.
     pub origin_connections_max: usize,
-    /// Requests that wait for a connection to an origin, a loop.
+    /// Requests that wait for a connection to an origin, for each event loop.
     pub queue_max: usize,
-    /// How far an answer for one client may be ahead of that client, octets.
+    /// How far a response for one client may be ahead of that client, bytes.
     pub window_bytes: u64,
-    /// Octets of one body that one client holds in its own pace.
+    /// Bytes of one body that one client may hold.
     pub lease_bytes_max: u64,
-    /// A body up to so long is kept in its record, octets.
+    /// A body up to this length is stored in its record, bytes.
     pub inline_bytes_max: usize,
-    /// That what cannot be shared is not waited for by others, seconds.
+    /// How long requests are not coalesced after a response that could not be shared, seconds.
     pub unshared_s: u32,
-    /// What becomes of a body that could be kept and that nobody reads any more. What is one client's own is broken off when that one
-    /// leaves, and what was asked for without a client is finished.
+    /// What becomes of a body that could be stored and that no client reads any more. A response
+    /// for one client is aborted when that client leaves, and one for no client is finished.
     pub abandoned: Abandoned,
-    /// How long what is stale is kept for its validators, seconds.
+    /// How long a stale response is stored for its validators, seconds.
     pub keep_s: u32,
-    /// Says `Cache-Status`.
+    /// Responses have `Cache-Status`.
     pub says_status: bool,
-    /// Who may `PURGE`.
+    /// Addresses that may `PURGE`.
     pub purge_from: Vec<Prefix>,
-    /// Waits.
+    /// Timeouts.
     pub patience: Patience,
-    /// What its operator has of it.
+    /// How it is operated.
     pub operation: Operation,
-    /// Who makes connections that are encrypted.
+    /// Makes connections over TLS.
     pub tls_bridge: Option<Arc<dyn TlsBridge>>,
 }
 
 impl Options {
-    /// With the rest as `larder http` has it by default.
+    /// The other settings are the defaults of `larder http`.
     pub fn new(listen: Vec<SocketAddr>, origins: Vec<OriginAddress>) -> Options {
         Options {
             listen,

@@ -6,14 +6,15 @@
 //! is_outdated()   when the response is to be stored: whether the URL was written after the fetch began
 //! ```
 //!
-//! Only fetches of that URL see a write: entries are found by the whole key, and there is one for each URL that is being fetched.
-//! Shards are chosen by a hash with a random seed, so that nobody can choose URLs that share one.
+//! Only fetches of that URL see a write: entries are found by the whole key, and there is one for
+//! each URL that is being fetched. A hash with a random seed selects the shard, so an attacker
+//! cannot choose URLs that share one.
 //!
-//! Invariant: an entry lives as long as one of its tickets. A fetch enters before it asks, so a write that it does not see was made
-//! before the origin got its request.
+//! Invariant: an entry lives as long as one of its tickets. A fetch enters before it asks, so a
+//! write that it does not see was made before the origin got its request.
 //!
-//! Bounds: one entry for each fetch under way, of which connections and queues bound the number. Cost: one of `SHARDS` locks is taken when
-//! a fetch begins, stores and ends.
+//! Bounds: one entry for each fetch in flight; connections and queues bound their number. Cost: one
+//! of `SHARDS` locks when a fetch begins, stores and ends.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 struct Entry {
     tickets: usize,
-    /// The serial of the last write; 0: none since the first ticket.
+    /// The serial number of the last write; 0: none since the first ticket.
     written: u64,
 }
 
@@ -41,7 +42,7 @@ pub struct Pending {
     hasher: RandomState,
 }
 
-/// A fetch of a URL that is under way.
+/// A fetch of a URL in flight.
 #[derive(Debug)]
 pub struct Ticket {
     pending: Arc<Pending>,
@@ -61,7 +62,8 @@ impl Pending {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
-    /// A fetch of the URL with this primary key begins; `serial` is greater than those of all writes before.
+    /// A fetch of the URL with this primary key begins; `serial` is greater than those of all
+    /// writes before.
     pub fn enter(self: &Arc<Self>, key: Key, serial: u64) -> Ticket {
         self.shard(&key).lock().entry(key).or_default().tickets += 1;
         Ticket { pending: self.clone(), key, serial }
@@ -110,7 +112,8 @@ mod tests {
     use super::*;
     use crate::key::primary;
 
-    /// Which URLs share a shard differs from one table to the next: nobody who knows the program can choose some that do.
+    /// Which URLs share a shard differs from one table to the next: an attacker that knows the
+    /// program cannot choose some that do.
     #[test]
     fn shards_are_not_foretold() {
         let [one, other] = [Pending::default(), Pending::default()];
@@ -122,8 +125,8 @@ mod tests {
         assert!(keys.iter().any(|key| at(&one, key) != at(&other, key)));
     }
 
-    /// A write is seen by the fetches of its URL that began before it, and by no other, however many URLs are written; nothing
-    /// is left when the fetches have ended.
+    /// The fetches of a URL that began before a write see it, and no others, however many URLs are
+    /// written; nothing is left when the fetches have ended.
     #[test]
     fn only_its_own_url() {
         let pending = Arc::new(Pending::default());

@@ -1,11 +1,12 @@
-//! Conditions and ranges of requests, answered from what is kept (RFC 9110, sections 13 and 14).
+//! Conditions and ranges of requests, evaluated on a stored response (RFC 9110, sections 13 and
+//! 14).
 
 use crate::cacheability::{Validators, is_entity_tag};
 use crate::field::{date, has, members, only};
 use crate::{Field, Request};
 
-/// Ranges of one request that are answered; a request for more gets the whole (RFC 9110, section 14.2, allows it, and many
-/// small ones are an attack, section 17.15).
+/// The most ranges of one request that are served; a request for more gets the whole body (RFC
+/// 9110, section 14.2, allows it, and many small ones are an attack, section 17.15).
 pub const RANGES_MAX: usize = 16;
 
 /// True where both entity tags are the same, whether weak or not (section 8.8.3.2).
@@ -23,7 +24,8 @@ fn is_same_strongly(one: &[u8], other: &[u8]) -> bool {
     is_entity_tag(one) && !one.starts_with(b"W/") && one == other
 }
 
-/// True where a client has what is kept, and 304 tells it so (sections 13.1.2, 13.1.3 and 13.2.2).
+/// True where a client has the stored response, and gets a 304 (sections 13.1.2, 13.1.3 and
+/// 13.2.2).
 pub fn is_not_modified(status: u16, validators: Validators<'_>, request: &Request<'_>) -> bool {
     if !matches!(request.method, "GET" | "HEAD") || !(200..300).contains(&status) {
         return false;
@@ -34,23 +36,23 @@ pub fn is_not_modified(status: u16, validators: Validators<'_>, request: &Reques
             .any(|tag| tag == b"*" || etag.is_some_and(|etag| is_same_weakly(tag, etag)));
     }
     let since_s = only(request.fields, "if-modified-since").and_then(date);
-    // Without a date of change its own date serves (RFC 9111, section 4.3.2).
+    // Without a date of change its own date is compared (RFC 9111, section 4.3.2).
     let modified_s = validators.last_modified.or(validators.date).and_then(date);
     matches!((since_s, modified_s), (Some(since_s), Some(at_s)) if at_s <= since_s)
 }
 
-/// Which octets of a body of a known length a request gets.
+/// Which bytes of a body of a known length a request gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
-    /// All of it, with 200.
+    /// All, with 200.
     Whole,
-    /// These, first and last octet each, with 206.
+    /// These, first and last byte each, with 206.
     Parts(Vec<(u64, u64)>),
-    /// 416: none of it is in there.
+    /// 416: the body has none of the ranges.
     Unsatisfiable,
 }
 
-/// What a request gets of a kept body of so many octets.
+/// What a request gets of a stored body of this length.
 pub fn ranges(
     status: u16,
     validators: Validators<'_>,
@@ -74,10 +76,11 @@ fn is_in_force(validators: Validators<'_>, fields: &[Field<'_>]) -> bool {
     validators.etag.is_some_and(is_same_tag) || validators.last_modified == Some(condition)
 }
 
-/// The parts that a `Range` names; `None` where it is none that has to be heeded.
+/// The ranges that a `Range` names; `None` where it is to be ignored.
 fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
     let (unit, set) = range.split_at(range.iter().position(|&octet| octet == b'=')?);
-    // No space is allowed around the unit: who reads it otherwise would see another range.
+    // No space is allowed around the unit: a program that reads it otherwise would see another
+    // range.
     if !unit.eq_ignore_ascii_case(b"bytes") {
         return None;
     }
@@ -95,7 +98,7 @@ fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
         let last = &last[1..];
         let part = match (first.is_empty(), last.is_empty()) {
             (true, true) => return None,
-            // The last octets, so many.
+            // The last bytes, this many.
             (true, false) => {
                 let bytes = number(last)?.min(body_bytes);
                 (bytes > 0).then(|| (body_bytes - bytes, body_bytes - 1))
@@ -114,7 +117,7 @@ fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
     if count == 0 {
         return None;
     }
-    // Ranges that overlap would make the answer longer than the whole.
+    // Ranges that overlap would make the response longer than the whole.
     let mut sorted = all.clone();
     sorted.sort_unstable();
     let do_overlap =
@@ -126,7 +129,7 @@ fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
     }
 }
 
-/// A number of octets; what is too long for one is beyond every end.
+/// A number of bytes; one that is too long counts as beyond every end.
 fn number(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
@@ -179,7 +182,8 @@ mod tests {
         ranges(200, kept("\"a\""), &Request { method: "GET", fields: &fields(asked) }, 100)
     }
 
-    /// Ranges from the front, from the end, several; beyond the end none, and what is no range is not heeded.
+    /// Ranges from the front, from the end, several; beyond the end none, and an invalid range is
+    /// ignored.
     #[test]
     fn which_octets() {
         let parts = |all: &[(u64, u64)]| Ranges::Parts(all.to_vec());
@@ -214,7 +218,7 @@ mod tests {
         assert_eq!(ranges(200, kept("\"a\""), &none, 0), Ranges::Unsatisfiable);
     }
 
-    /// If-Range wants the very same: a strong tag, or the very date.
+    /// If-Range requires a strong tag, or the same date.
     #[test]
     fn only_of_the_same() {
         for (condition, is_met) in [

@@ -1,21 +1,22 @@
-//! The PROXY protocol, versions 1 and 2, as HAProxy's `proxy-protocol.txt` has it: who a client is, said by the proxy before it in
-//! front of the connection's first octets.
+//! The PROXY protocol, versions 1 and 2, as in HAProxy's `proxy-protocol.txt`: the proxy in front
+//! of larder states the client's address before the connection's first bytes.
 //!
 //! ```text
 //! PROXY TCP4 192.0.2.1 198.51.100.7 51000 80\r\n
 //! \r\n\r\n\0\r\nQUIT\n  version and command, family, length  addresses  additions
 //! ```
 //!
-//! It is strict: what is not exactly of its form is an error. The additions of version 2 (TLVs) are passed over.
+//! It is strict: bytes that are not exactly of this form are an error. The additions of version 2
+//! (TLVs) are ignored.
 //!
 //! Bounds: [`LINE_BYTES_MAX`], [`HEADER_BYTES_MAX`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Octets of a line of version 1, with its end.
+/// Bytes of a line of version 1, with its end.
 pub const LINE_BYTES_MAX: usize = 107;
 
-/// Octets of a header of version 2.
+/// Bytes of a header of version 2.
 pub const HEADER_BYTES_MAX: usize = 16 + (8 << 10);
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -24,13 +25,13 @@ const WORD: &[u8; 6] = b"PROXY ";
 /// Whose connection it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proxied {
-    /// The proxy's own, for example to see whether we live; or of a kind that has no addresses of use.
+    /// The proxy's own, for example a health check; or of a kind that has no addresses of use.
     Own,
     /// A client's.
     Client {
-        /// Who it is.
+        /// Its address.
         from: SocketAddr,
-        /// Where it connected to.
+        /// The address that it connected to.
         to: SocketAddr,
     },
 }
@@ -39,7 +40,8 @@ pub enum Proxied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
-/// Reads the beginning of a connection: whose it is, and how many octets said so; `None`: more are wanted.
+/// Reads the beginning of a connection: whose it is, and the length of the header; `None`: more
+/// bytes have to come.
 pub fn read(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     let begins = |with: &[u8]| octets.iter().zip(with).all(|(one, other)| one == other);
     if begins(SIGNATURE) && octets.len() >= SIGNATURE.len() {
@@ -64,7 +66,7 @@ fn line(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     let mut words = text.split(' ');
     let family = words.next().unwrap_or_default();
     if family == "UNKNOWN" {
-        // What follows is to be ignored.
+        // The rest is to be ignored.
         return Ok(Some((Proxied::Own, end + 1)));
     }
     let mut next = || words.next().ok_or(Damaged);
@@ -97,7 +99,7 @@ fn port(text: &str) -> Result<u16, Damaged> {
 /// Version 2.
 fn header(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     let at = |place: usize| octets.get(place).copied();
-    // Each is looked at as it comes.
+    // Each byte is checked as it comes.
     let is_own = match at(12) {
         None => return Ok(None),
         Some(0x20) => true,
@@ -111,7 +113,7 @@ fn header(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
         Some(0x11) => 12,
         Some(0x21) => 36,
         Some(0x31) => 216,
-        // What a proxy says of itself is passed over, whatever it is.
+        // What a proxy states about its own connection is ignored.
         Some(_) if is_own => 0,
         Some(_) => return Err(Damaged),
     };
@@ -152,7 +154,8 @@ mod tests {
         [&SIGNATURE[..], &[command, family], &length, said].concat()
     }
 
-    /// What is read of octets however they come: no verdict before it is known, and the same with whatever follows.
+    /// Bytes give the same result however they come: none before it is known, and the same whatever
+    /// follows.
     fn read_all(octets: &[u8]) -> Result<(Proxied, usize), Damaged> {
         let whole = read(octets);
         let followed = read(&[octets, b"GET / HTTP/1.1\r\n"].concat());
@@ -215,7 +218,8 @@ mod tests {
         assert_eq!(read(b""), Ok(None));
     }
 
-    /// Headers of version 2 are read, with what they add; those without addresses of use are the proxy's own.
+    /// Headers of version 2 are read, with their additions; those without addresses of use are the
+    /// proxy's own.
     #[test]
     fn headers() {
         let four = [192, 0, 2, 1, 198, 51, 100, 7, 0xc7, 0x38, 0, 80];

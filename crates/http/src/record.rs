@@ -1,16 +1,16 @@
-//! A response as it is kept: octets in the engine, read where they lie.
+//! A stored response: bytes in the engine, read where they lie.
 //!
 //! ```text
-//! response   88 octets of numbers | URL | tags | status line | fields | Content-Length | body, where it is small
-//! choice     kind, generation | names of the fields by which a variant is chosen, one a line
-//! unshared   kind: what this URL gives is nobody else's, or is too long to be kept; each asks for himself for a while
+//! response   88 bytes of numbers | URL | tags | status line | fields | Content-Length | body, if it is short
+//! choice     kind, generation | names of the fields that select a variant, one a line
+//! unshared   kind: responses for this key are not shared, or too long to be stored; for a while each client asks for itself
 //! ```
 //!
-//! The head is in its final form: who answers copies it and appends what is of the moment (`Age`, what is said of the cache).
-//! Lengths are checked once, by `Kept::read`; octets that are no record are a miss.
+//! The headers are in their final form: a hit copies them and appends `Age` and `Cache-Status`.
+//! Lengths are checked once, by `Kept::read`; bytes that are no record are a miss.
 //!
-//! Bounds: 64 KiB of URL and head each; a record is one value of the engine, so 32 KiB, body and all. Cost: reading is some
-//! ten loads.
+//! Bounds: 64 KiB of URL and headers each; a record is one value of the engine, so 32 KiB with its
+//! body. Cost: reading is some ten loads.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::Field;
 use crate::cacheability::{Life, Stored, Validators};
 use crate::directives::ResponseDirectives;
 
-/// Octets of numbers.
+/// Bytes of numbers.
 const NUMBERS: usize = 88;
 /// No number.
 const NONE: u32 = u32::MAX;
@@ -28,28 +28,28 @@ const CHOICE: u8 = 2;
 const UNSHARED: u8 = 3;
 const TOO_LONG: u8 = 4;
 
-/// Where a body is, that is not in its record: a number that [`crate::bodies::Bodies`] gave.
+/// The place of a body that is not in its record: a number from [`crate::bodies::Bodies`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BodyId(pub u64);
 
-/// A record, read.
+/// A record that was read.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one look-up")]
 pub enum Record<'a> {
     /// A response.
     Response(Kept<'a>),
-    /// The response is chosen by more than the URL.
+    /// More than the URL selects the response.
     Choice(Choice<'a>),
-    /// Not to be shared.
+    /// Responses are not shared.
     Unshared,
-    /// Not to be kept: it is longer than memory allows.
+    /// Responses are not stored: they are longer than memory allows.
     TooLong,
 }
 
-/// By what a response is chosen among its variants.
+/// The fields that select a variant.
 #[derive(Debug, Clone, Copy)]
 pub struct Choice<'a> {
-    /// Tells it from the choice before.
+    /// Distinguishes it from the choice before.
     pub generation: u64,
     names: &'a str,
 }
@@ -61,26 +61,26 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// A kept response.
+/// A stored response.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept<'a> {
     /// The record itself.
     pub octets: &'a [u8],
     /// How it may be used.
     pub life: Life,
-    /// What it is known by.
+    /// Its validators.
     pub validators: Validators<'a>,
-    /// As [`crate::key::push_url`] has it.
+    /// See [`crate::key::push_url`].
     pub url: &'a [u8],
-    /// Octets of the body; `None`: not known yet.
+    /// Bytes of the body; `None`: not known yet.
     pub body_bytes: Option<u64>,
-    /// Where the body is; `None`: in the record.
+    /// The place of the body; `None`: it is in the record.
     pub body_id: Option<BodyId>,
-    /// When it was kept, in the numbers that purges have too.
+    /// Its number among all responses, writes and purges.
     pub serial: u64,
-    /// Words of its tags, eight octets each.
+    /// Words of its tags, eight bytes each.
     tags: &'a [u8],
-    /// All of the head but the empty line.
+    /// The headers without the empty line.
     head: &'a [u8],
     status_bytes: usize,
     fields_bytes: usize,
@@ -109,7 +109,7 @@ impl<'a> Kept<'a> {
         &self.head[..self.status_bytes + self.fields_bytes]
     }
 
-    /// The fields one by one.
+    /// The fields.
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         fields_of(self.field_lines())
     }
@@ -125,7 +125,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Where names and values of fields are in lines that we wrote: `Name: value`, CRLF.
+/// Where names and values of fields are in lines that larder wrote: `Name: value`, CRLF.
 fn spans(lines: &[u8]) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + use<'_> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -145,10 +145,10 @@ pub fn fields_of(lines: &[u8]) -> impl Iterator<Item = Field<'_>> {
     })
 }
 
-/// What a record of a response is made of.
+/// The parts of a record of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'a> {
-    /// What is known of it.
+    /// How the response may be used.
     pub stored: &'a Stored,
     /// See [`Kept::url`].
     pub url: &'a [u8],
@@ -160,9 +160,9 @@ pub struct Parts<'a> {
     pub status_line: &'a [u8],
     /// Its fields, each a line, without `Content-Length`.
     pub field_lines: &'a [u8],
-    /// Octets of the body, if they are known.
+    /// Bytes of the body, if they are known.
     pub body_bytes: Option<u64>,
-    /// Where the body is; `None`: it follows.
+    /// The place of the body; `None`: it follows.
     pub body_id: Option<BodyId>,
 }
 
@@ -178,7 +178,8 @@ const BODY_ELSEWHERE: u16 = 1 << 8;
 const LENGTH_UNKNOWN: u16 = 1 << 9;
 const BY_RULE: u16 = 1 << 10;
 
-/// Appends the record of a response, up to the body. False, and nothing appended, where a part is too long for one.
+/// Appends the record of a response, up to the body. False, and nothing appended, where a part is
+/// too long for a record.
 pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
     let Parts { stored, url, tags, status_line, field_lines, .. } = *parts;
     let mut length_line = Vec::new();
@@ -252,7 +253,7 @@ pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
     true
 }
 
-/// True where a response with this status says how long its body is (RFC 9110, section 8.6).
+/// True where a response with this status states the length of its body (RFC 9110, section 8.6).
 pub fn has_length(status: u16) -> bool {
     status >= 200 && status != 204 && status != 304
 }
@@ -267,17 +268,17 @@ pub fn push_choice<'a>(out: &mut Vec<u8>, generation: u64, names: impl Iterator<
     }
 }
 
-/// Appends the record of what is not to be shared.
+/// Appends the record that responses are not shared.
 pub fn push_unshared(out: &mut Vec<u8>) {
     out.push(UNSHARED);
 }
 
-/// Appends the record of what is too long to be kept.
+/// Appends the record that responses are too long to be stored.
 pub fn push_too_long(out: &mut Vec<u8>) {
     out.push(TOO_LONG);
 }
 
-/// The part of a body that is elsewhere, in a record that was given up; `None` where there is none.
+/// The place of the body of a record that is deleted; `None`: it has none elsewhere.
 pub fn body_of(octets: &[u8]) -> Option<BodyId> {
     match Record::read(octets)? {
         Record::Response(kept) => kept.body_id,
@@ -286,7 +287,7 @@ pub fn body_of(octets: &[u8]) -> Option<BodyId> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record; `None` for what is none.
+    /// Reads a record; `None` for bytes that are none.
     pub fn read(octets: &'a [u8]) -> Option<Record<'a>> {
         match *octets.first()? {
             RESPONSE => Kept::read(octets).map(Record::Response),
@@ -402,7 +403,8 @@ mod tests {
         out
     }
 
-    /// What was written is read, with the body after it or elsewhere, of known length or not.
+    /// A record is read as it was written, with the body after it or elsewhere, of known length or
+    /// not.
     #[test]
     fn there_and_back() {
         let mut octets_inline = octets(Some(3), None);
@@ -427,7 +429,7 @@ mod tests {
         assert_eq!(kept.head(), kept.head_without_length());
     }
 
-    /// Choices and what is unshared likewise.
+    /// Choices and unshared records are read as they were written.
     #[test]
     fn others() {
         let mut out = Vec::new();
@@ -446,7 +448,7 @@ mod tests {
     }
 
     proptest! {
-        /// Octets that are damaged or cut are another record or none, and never more than they are.
+        /// Damaged or cut bytes are another record or none, and never more than there are.
         #[test]
         fn damage(at in 0usize..200, octet: u8, cut in 0usize..200) {
             let mut octets = octets(Some(0), Some(BodyId(1)));

@@ -1,10 +1,13 @@
-//! What an origin is sent of a request, as far as it can choose a response.
+//! The request that an origin is sent, as far as it can select a response.
 //!
-//! A response with `Vary` was chosen by the fields that the origin received, and not by those that the client sent: fields of one
-//! connection stay behind, conditions and ranges of one client are not part of a fetch for all, and a proxy adds fields of its own.
-//! So a variant is found by [`Sent::value`], which says what a request for the origin has there, without making one.
+//! A response with `Vary` was selected by the fields that the origin received, and not by those
+//! that the client sent. Fields of one connection are not forwarded, conditions and ranges of one
+//! client are not part of a shared fetch, and a proxy adds fields of its own. So a variant is found
+//! by [`Sent::value`], which states what a request for the origin has in a field, without making
+//! one.
 //!
-//! Cost: a look at the fields for each name; the client's address is looked up only for `X-Forwarded-For`.
+//! Cost: a look at the fields for each name; the client's address is looked up only for
+//! `X-Forwarded-For`.
 
 use std::net::IpAddr;
 
@@ -14,11 +17,11 @@ use crate::freshness::is_hop_by_hop;
 use crate::message::trailers::takes_trailers;
 use crate::message::{RequestHead, Scheme};
 
-/// Fields of conditions and ranges: a fetch for all is without those of one client.
+/// Fields of conditions and ranges: a shared fetch does not have those of one client.
 pub const OF_ONE: [&str; 6] =
     ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "range", "if-range"];
 
-/// What says by which scheme a client asked.
+/// States the scheme of a client's request.
 pub const SCHEME_FIELD: &str = "X-Forwarded-Proto";
 
 /// What a fetch adds to `Via`.
@@ -29,13 +32,13 @@ pub const VIA: &str = "1.1 larder";
 pub struct Sent<'a> {
     /// The client's fields.
     pub fields: &'a [Field<'a>],
-    /// The authority that it asks for.
+    /// The authority of the request.
     pub host: &'a [u8],
-    /// The origin is told that trailers are taken.
+    /// The origin may send trailers.
     pub takes_trailers: bool,
     /// The origin is told this scheme.
     pub scheme: Option<Scheme>,
-    /// The fetch is for all who want the same.
+    /// The fetch is for all clients that want the object.
     pub is_shared: bool,
     /// The client's address.
     pub client: &'a dyn Fn() -> Option<IpAddr>,
@@ -53,7 +56,8 @@ impl<'a> Sent<'a> {
         Sent { fields: head.fields, host: head.host, takes_trailers, scheme, is_shared, client }
     }
 
-    /// What the origin gets in the fields of a name in lower case, as [`selecting_value`] says it; `None`: no such field.
+    /// The value that the origin gets in the fields of a name in lower case, as [`selecting_value`]
+    /// has it; `None`: no such field.
     pub fn value(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             "host" => Some(self.host.to_vec()),
@@ -74,7 +78,7 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// What the client has there, unless it is of the connection.
+    /// The client's value, unless the field is of the connection.
     fn passed_on(&self, name: &str) -> Option<Vec<u8>> {
         if is_hop_by_hop(name, self.fields) {
             return None;
@@ -82,7 +86,7 @@ impl<'a> Sent<'a> {
         selecting_value(self.fields, name)
     }
 
-    /// The same, with a member of ours at the end.
+    /// The same, with a member of larder's at the end.
     fn with(&self, name: &str, ours: &[u8]) -> Vec<u8> {
         match self.passed_on(name).filter(|value| !value.is_empty()) {
             Some(theirs) => [&theirs, &b", "[..], ours].concat(),
@@ -118,8 +122,9 @@ mod tests {
     }
 
     proptest! {
-        /// What is said to be sent is what is found in the request that is made: for fields that we drop, add and pass on, and any of
-        /// them named by `Connection`. Only `TE` and `Connection` of ours are for the next hop, and are looked for as they are.
+        /// The value that is stated is the one in the request that is made: for fields that are
+        /// dropped, added and forwarded, and any of them named by `Connection`. Only `TE` and
+        /// `Connection` of larder are for the next hop, and are looked for as they are.
         #[test]
         fn as_it_is_sent(
             lines in prop::collection::vec((0usize..12, 0usize..6), 0..12),

@@ -1,20 +1,24 @@
-//! What is kept, in a file: written when the server ends, read when it begins, and then removed.
+//! Cached responses in a file: written when the server ends, read when it begins, and then removed.
 //!
 //! ```text
-//! ends    what has its body in its record, and was not purged -> FILE.new -> FILE
-//! begins  FILE -> what has not ended meanwhile; FILE is removed once nothing is in the way of service, and before there is any
+//! ends    records with their bodies, not purged -> FILE.new -> FILE
+//! begins  FILE -> records that have not expired; FILE is removed before anything is served
 //! ```
 //!
-//! Purges are not in the file, and need not be: what was purged is not in it, and a file is read once. A server that is killed begins
-//! with nothing, and never with what somebody had purged since. For the same reason nothing is saved while it serves.
+//! Purges are not in the file, and need not be: purged records are not in it, and a file is read
+//! once. A server that is killed begins with nothing, and never with responses that were purged
+//! since. For the same reason nothing is saved while it serves.
 //!
 //! Invariants
-//! 1. Of a record in the file the body is in the record: numbers of bodies mean others in another process.
-//! 2. What was removed or replaced stays so when the power fails: the disk has been told before anything is served, or the process ends. An
-//!    old file would bring back what was purged since. (Where the file system, or the folder's mode, does not let us, it may.)
-//! 3. Serials go on after the highest that was read, so that what is purged from now on is not older than what was read.
+//! 1. A record in the file has its body in the record: numbers of bodies mean others in another process.
+//! 2. A removed or replaced file stays so when the power fails: the disk has it before anything is
+//!    served, or the process ends. An old file would bring back what was purged since. (It may, where
+//!    the file system or the mode of the folder does not allow that.)
+//! 3. Serial numbers continue after the highest that was read, so that a purge from now on is not older
+//!    than a record that was read.
 //!
-//! Cost: a walk over what is kept, some seconds for millions, before the first request and after the last.
+//! Cost: a walk over all records, some seconds for millions, before the first request and after the
+//! last.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -28,25 +32,25 @@ use crate::store::Store;
 /// The first line of a file. Another version of the program may mean other things by a record.
 const HEAD: &str = concat!("larder http ", env!("CARGO_PKG_VERSION"), " records 1\n");
 
-/// With this begin the files of all versions.
+/// All versions begin their files with this.
 const OURS: &[u8] = b"larder http ";
 
-/// What came of a file.
+/// The result of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loaded {
     /// There is none, as at a first start.
     Nothing,
-    /// So many records are kept of it.
+    /// This many records of it are cached.
     Records(u64),
-    /// It was read up to its damage, and what was read is kept.
+    /// It was read up to its damage, and those records are cached.
     Broken(String),
-    /// It cannot be read, or is somebody else's: it stays as it is, at the end too.
+    /// It cannot be read, or another program wrote it: it stays as it is, at the end too.
     Foreign(String),
 }
 
-/// Reads a file into what nobody uses yet.
+/// Reads a file into a store that is not used yet.
 pub fn load(store: &Store, path: &Path, now: Seconds) -> Loaded {
-    // To open a pipe is to wait for who writes to it.
+    // Opening a pipe would wait for its writer.
     if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
         return Loaded::Foreign("it is no plain file".to_owned());
     }
@@ -74,20 +78,22 @@ pub fn load(store: &Store, path: &Path, now: Seconds) -> Loaded {
     }
 }
 
-/// Where a file is written before it takes its place.
+/// Where a file is written before it is renamed.
 fn tls_bridge(path: &Path) -> PathBuf {
     let mut tls_bridge = path.as_os_str().to_owned();
     tls_bridge.push(".new");
     tls_bridge.into()
 }
 
-/// Tries whether a file can be written: at the end it is too late to hear of it. What a killed process left there is gone then.
+/// Tries whether a file can be written: at the end it is too late for an error. Removes what a
+/// killed process left there.
 pub fn try_out(path: &Path) -> io::Result<()> {
     create(&tls_bridge(path))?;
     fs::remove_file(tls_bridge(path))
 }
 
-/// Removes a file that was read, if there is one, for good: also one that another process removed and did not live to see gone.
+/// Removes a file that was read, if there is one, for good: also one that another process removed
+/// before it was killed.
 pub fn remove(path: &Path) -> io::Result<()> {
     unlink(path)?;
     sync_folder(path)
@@ -100,12 +106,13 @@ fn unlink(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Has the disk know which file is at a path (invariant 2).
+/// Makes the disk record which file is at a path (invariant 2).
 fn sync_folder(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     match File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
         Err(error) => match error.kind() {
-            // There is no folder; it may be written and not read; or the file system cannot. All that could be done is done.
+            // There is no folder; or it may be written and not read; or the file system cannot do
+            // it.
             io::ErrorKind::NotFound
             | io::ErrorKind::PermissionDenied
             | io::ErrorKind::InvalidInput
@@ -116,7 +123,8 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file in the place of an older one: how many records. Nobody may keep or purge meanwhile.
+/// Writes a file in place of an older one: how many records. Nothing may be stored or purged
+/// meanwhile.
 pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
     store.settle(now).map_err(io::Error::other)?;
     let tls_bridge = tls_bridge(path);
@@ -126,15 +134,16 @@ pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
         Ok(count)
     });
     if written.is_err() {
-        // Half a file is of no use to anybody.
+        // Half a file is of no use.
         let _ = fs::remove_file(&tls_bridge);
     }
     written
 }
 
-/// It holds what clients were told: it is for nobody else.
+/// It has responses of clients: only its owner may read it.
 fn create(path: &Path) -> io::Result<File> {
-    // What is left of who was killed; or, where all may write, what somebody would have us write to.
+    // A killed process left it; or, where everybody may write, another user wants larder to write
+    // to it.
     unlink(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }

@@ -94,7 +94,7 @@ fn read_response(octets: &[u8]) -> Read<()> {
     Ok(head.map(|head| (format!("{head:?}"), head.head_bytes)))
 }
 
-/// An octet after another: nothing is said until it can be, what is said is what is said of all of it, and nothing is taken
+/// An byte after another: nothing is said until it can be, what is said is what is said of all of it, and nothing is taken
 /// back.
 fn grows<R: std::fmt::Debug>(octets: &[u8], read: impl Fn(&[u8]) -> Read<R>) {
     let whole = read(octets);
@@ -228,7 +228,7 @@ proptest! {
         }
     }
 
-    /// Whatever octets come, nothing panics, and no more is read than is there.
+    /// Whatever bytes come, nothing panics, and no more is read than is there.
     #[test]
     fn any_octets(octets in vec(any::<u8>(), 0..64)) {
         if let Ok(Some((_, head_bytes))) = read_request(&octets) {

@@ -3,10 +3,10 @@
 
 use larder_http::message::{BadChunk, Chunked, FieldRoom, Framing, Limits, Piece, Reason, request};
 
-/// What octets give.
+/// What bytes give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Gives {
-    /// A request with this body; these octets are of the next one.
+    /// A request with this body; these bytes are of the next one.
     Body(String, String),
     /// No request.
     No(Reason),
@@ -20,7 +20,7 @@ fn body(body: &str, next: &str) -> Gives {
     Gives::Body(body.into(), next.into())
 }
 
-/// Reads octets that come with a first piece of so many; the head is looked for in all that is there.
+/// Reads bytes that come with a first piece of so many; the head is looked for in all that is there.
 fn read(octets: &[u8], first_bytes: usize) -> Gives {
     for known in [&octets[..first_bytes], octets] {
         let mut room = FieldRoom::new();

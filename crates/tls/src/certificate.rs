@@ -1,13 +1,12 @@
 //! The server's certificate, which can be replaced while it serves.
 //!
-//! All transports of a server ask the same [`Certificate`] for each handshake, so a renewed one
-//! counts from the next handshake on, and connections that stand are left alone. Each transport has
-//! its own ALPN token (RFC 7858 "dot", RFC 9113 "h2", RFC 9250 "doq", RFC 7301 "http/1.1"): a
-//! client that names others is refused, so that nothing said to one is understood by another (the
-//! ALPACA attack); a client that names none is taken for one that knows where it is.
+//! All transports of a server use the same [`Certificate`] for each handshake, so a renewed one
+//! counts from the next handshake on, and open connections stay. Each transport has its own ALPN
+//! token (RFC 7858 "dot", RFC 9113 "h2", RFC 9250 "doq", RFC 7301 "http/1.1"): a client that names
+//! others is refused, so that bytes meant for one protocol are not read as another (the ALPACA
+//! attack). A client that names none is accepted.
 //!
-//! TLS 1.2 and 1.3, with the cipher suites of rustls; 0-RTT is off, since what it carries can be
-//! replayed.
+//! TLS 1.2 and 1.3, with the cipher suites of rustls; 0-RTT is off, since its data can be replayed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// Where a certificate is.
+/// The files of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
     /// The chain, its own certificate first, in PEM.
@@ -44,7 +43,7 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads the files. The error says what is wrong and what to do.
+    /// Reads the files. The error states what is wrong and what to do.
     pub fn load(files: Files) -> Result<Certificate, String> {
         let provider = Arc::new(default_provider());
         let current = RwLock::new(Arc::new(read(&files, &provider)?));
@@ -58,8 +57,8 @@ impl Certificate {
         Ok(())
     }
 
-    /// How a transport with these ALPN tokens, the best first, makes handshakes; QUIC has TLS 1.3
-    /// only.
+    /// The settings of a transport with these ALPN tokens, the preferred one first; QUIC has TLS
+    /// 1.3 only.
     pub fn config(self: &Arc<Certificate>, alpn: &[&[u8]]) -> Result<ServerConfig, String> {
         let wrong = |error: rustls::Error| format!("TLS cannot be set up: {error}");
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
@@ -68,7 +67,7 @@ impl Certificate {
             .with_no_client_auth()
             .with_cert_resolver(self.clone());
         config.alpn_protocols = alpn.iter().map(|token| token.to_vec()).collect();
-        // Sessions are resumed by what the client keeps, so nothing of them is kept here.
+        // Clients keep what is needed to resume sessions, so nothing is stored here.
         config.ticketer = Ticketer::new().map_err(wrong)?;
         Ok(config)
     }
@@ -109,7 +108,7 @@ mod tests {
     use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
     use std::fs;
 
-    /// Files that are missing, empty, something else, or of different keys are told apart in words
+    /// Files that are missing, empty, something else, or of different keys give different errors
     /// that name the file; a reload that fails leaves what was loaded.
     #[test]
     fn wrong_files_are_told() {

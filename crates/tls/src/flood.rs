@@ -1,12 +1,12 @@
-//! What a client of HTTP/2 sends that is no request and costs work: PING and SETTINGS, which are
-//! answered, PRIORITY and frames of unknown types, which are read and ignored. So many are allowed
-//! at once, and so many a second; one more ends the connection.
+//! Frames of a client of HTTP/2 that are no request and cost work: PING and SETTINGS, which are
+//! answered, PRIORITY and frames of unknown types, which are read and ignored. A limit applies at
+//! once, and one to each second; one more frame ends the connection.
 //!
 //! The bytes pass through unchanged. Frames are counted by their headers as the bytes are read, so
-//! a flood ends before it is answered. Floods of resets and of empty frames of requests are counted
-//! by h2 itself.
+//! a flood ends before it is answered. h2 itself counts floods of resets and of empty frames of
+//! requests.
 //!
-//! Cost: nine bytes looked at a frame; a look at the clock for each frame that is counted.
+//! Cost: nine bytes read for each frame; a look at the clock for each frame that is counted.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Octets of the preface, before the first frame.
+/// Bytes of the preface, before the first frame.
 const PREFACE_BYTES: usize = 24;
 const HEADER_BYTES: usize = 9;
 
@@ -51,10 +51,10 @@ impl std::fmt::Display for Flood {
 
 impl std::error::Error for Flood {}
 
-/// Where in the frames the octets are, and how many may come yet.
+/// The place in the frames, and how many more may come.
 #[derive(Debug)]
 struct Frames {
-    /// Octets before the next header.
+    /// Bytes before the next header.
     skip: usize,
     header: [u8; HEADER_BYTES],
     header_bytes: usize,
@@ -73,7 +73,7 @@ impl Frames {
         }
     }
 
-    /// Counts the frames that begin in these octets; false: there are too many.
+    /// Counts the frames that begin in these bytes; false: there are too many.
     fn read(&mut self, mut octets: &[u8], now: impl Fn() -> Instant) -> bool {
         loop {
             let skipped = self.skip.min(octets.len());
@@ -106,7 +106,7 @@ impl Frames {
         self.since += EACH * earned.min(FRAMES_MAX);
         self.left = self.left.saturating_add(earned).min(FRAMES_MAX);
         if self.left == FRAMES_MAX {
-            // What was earned beyond is lost.
+            // The rest of the allowance is lost.
             self.since = now;
         }
         let may = self.left > 0;
@@ -181,8 +181,8 @@ mod tests {
         octets
     }
 
-    /// Frames that are answered or ignored are counted, however their octets come, and those of
-    /// requests are not; some a second are allowed for ever, and more end it.
+    /// Frames that are answered or ignored are counted, however their bytes come, and those of
+    /// requests are not; some each second are allowed for any time, and more end the connection.
     #[test]
     fn counted() {
         let start = Instant::now();

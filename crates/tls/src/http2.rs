@@ -1,11 +1,11 @@
 //! A connection of HTTP/2, from its preface to its end.
 //!
 //! ```text
-//! open -> requests, a task each -> idle, or the server ends -> told to go -> what was begun has ended, and idle again -> closed
+//! open -> requests, a task each -> idle, or the server drains -> GOAWAY -> all requests ended, and idle again -> closed
 //! ```
 //!
-//! Bounds: requests at once ([`Streams::streams_max`]); one that has been reset counts until its
-//! task has ended, and beyond the limit new ones are reset.
+//! Bounds: requests at once ([`Streams::streams_max`]); one that was reset counts until its task
+//! has ended, and above the limit new ones are reset.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::flood::{Counted, is_flood};
 
-/// Who answers the requests of a connection.
+/// Answers the requests of a connection.
 pub trait Streams {
     /// Why a request beyond the limit is reset.
     const REFUSAL: Reason;
@@ -29,10 +29,10 @@ pub trait Streams {
     /// Requests at once.
     fn streams_max(&self) -> usize;
 
-    /// How long there may be none now.
+    /// How long there may be no request now.
     fn idle(&self) -> Duration;
 
-    /// A request has come, whether or not it is taken.
+    /// A request has come, whether it is accepted or not.
     fn came(&self) {}
 
     /// The client broke the rules.
@@ -83,8 +83,8 @@ pub async fn serve<S: Streams>(
                 if is_ending {
                     return;
                 }
-                // The client is told that it may ask elsewhere, and given time once more to hear
-                // it.
+                // The client learns by GOAWAY that it may ask elsewhere, and gets time once more to
+                // receive it.
                 connection.graceful_shutdown();
                 (is_ending, heard) = (true, Instant::now());
             }

@@ -21,12 +21,12 @@ use tokio_rustls::server::TlsStream;
 /// How long nothing is accepted after the system could not.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who takes connections.
+/// Serves connections.
 pub trait Host: Send + Sync + 'static {
     /// A connection's place. Dropped, it is given back.
     type Place: Send + 'static;
 
-    /// A place for who connects, if there is one.
+    /// A place for a connection, if there is one.
     fn admit(&self, peer: SocketAddr) -> Option<Self::Place>;
 
     /// How long a handshake may take.
@@ -52,7 +52,7 @@ pub fn bind(address: SocketAddr) -> io::Result<(tokio::net::TcpListener, SocketA
     Ok((tokio::net::TcpListener::from_std(listener)?, address))
 }
 
-/// Accepts until told to stop.
+/// Accepts until it is told to stop.
 pub async fn accept<H: Host>(
     host: Arc<H>,
     listener: tokio::net::TcpListener,
@@ -66,7 +66,7 @@ pub async fn accept<H: Host>(
         };
         match accepted {
             Ok((socket, peer)) => {
-                // One that has no place is closed here.
+                // A connection without a place is closed here.
                 let Some(place) = host.admit(peer) else { continue };
                 tokio::spawn(serve(host.clone(), place, socket, acceptor.clone(), stop.clone()));
             }
@@ -82,8 +82,8 @@ async fn serve<H: Host>(
     acceptor: TlsAcceptor,
     stop: watch::Receiver<bool>,
 ) {
-    // Answers are written whole, so there is nothing to wait for. A socket that cannot be told is
-    // closed already.
+    // Responses are written whole, so there is nothing to wait for. A socket for which this fails
+    // is closed already.
     let _ = socket.set_nodelay(true);
     match timeout(host.handshake_max(), acceptor.accept(socket)).await {
         Ok(Ok(stream)) => host.serve(place, stream, stop).await,

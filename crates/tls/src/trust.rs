@@ -1,4 +1,4 @@
-//! Whose certificates count: those of the system's authorities, or of a file.
+//! The authorities whose certificates count: those of the system, or of a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Who may vouch for a server that we ask.
+/// The authorities that certify a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     /// The authorities that this system trusts; `SSL_CERT_FILE` names others.
     System,
-    /// Those in a file, in PEM, and nobody else.
+    /// Those in a file, in PEM, and no others.
     File(PathBuf),
 }
 
 impl Trust {
-    /// How handshakes are made by this trust. The error says what to do; `setting` is the one that
-    /// names a file.
+    /// The settings of handshakes by this trust. The error states what to do; `setting` is the one
+    /// that names a file.
     pub fn config(&self, alpn: &[u8], setting: &str) -> Result<ClientConfig, String> {
         let mut roots = RootCertStore::empty();
         match self {

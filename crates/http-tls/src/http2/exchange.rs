@@ -1,16 +1,17 @@
-//! One stream: a request to a loop, and its answer back.
+//! One stream: a request to an event loop, and its response back.
 //!
 //! ```text
-//! asking -> the request's body, while the answer comes
-//!        -> heads below 200 -> head -> body -> END_STREAM, and the connection to the loop is idle
-//! any    -> the loop's answer is cut, or no proper one: RST_STREAM (INTERNAL_ERROR)
-//!        -> no loop had a place for it: RST_STREAM (REFUSED_STREAM), by which the client knows that it may ask again
-//!        -> the client takes nothing for too long: RST_STREAM (CANCEL)
-//!        -> the client resets: the connection to the loop is closed, which ends what it does for nobody
+//! asking -> the request's body, while the response comes
+//!        -> interim headers -> headers -> body -> END_STREAM, and the connection to the event loop is idle
+//! any    -> the response is cut, or invalid: RST_STREAM (INTERNAL_ERROR)
+//!        -> no event loop had a place for it: RST_STREAM (REFUSED_STREAM), by which the client knows that it may ask again
+//!        -> the client receives nothing for too long: RST_STREAM (CANCEL)
+//!        -> the client resets: the connection to the event loop is closed, which aborts the request
 //! ```
 //!
-//! A connection that was used before may have been closed by its loop meanwhile: then a request without a body is asked once more. That the
-//! loop had not begun with it is known by the connection's ending, which is whole only where nothing was asked.
+//! The event loop may have closed a connection that was used before: then a request without a body
+//! is sent once more. The close state of the connection shows that the event loop had not begun
+//! with it: it is whole only where there was no request.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,19 +33,20 @@ use crate::clients::Clients;
 use crate::limits::Event;
 use crate::loop_connections::{LoopConnection, Pool};
 
-/// Octets of a loop's answer that are read at once: a frame.
+/// Bytes of a response that are read at once: a frame.
 const READ_BYTES: usize = 16 << 10;
 
 /// How an exchange ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// The client has its answer; true: the connection to the loop may be used again.
+    /// The client has its response; true: the connection to the event loop may be used again.
     Answered(bool),
-    /// The loop closed a connection that had been used before, and had not taken the request.
+    /// The event loop closed a connection that had been used before, and had not received the
+    /// request.
     Unheard,
-    /// The answer was cut, or was none.
+    /// The response was cut, or invalid.
     Broken,
-    /// The client took nothing for too long.
+    /// The client received nothing for too long.
     Stalled,
     /// The client is gone, or wants no more.
     Gone,
@@ -103,7 +105,7 @@ pub(super) async fn exchange(
                         is_up = false;
                         match sent {
                             Ok(()) => has_sent = true,
-                            // The loop takes no more: it may have said why.
+                            // The event loop receives no more: it may have stated why.
                             Err(Unsent::Loop) => {}
                             Err(Unsent::Client) => break End::Gone,
                         }
@@ -153,13 +155,13 @@ pub(super) async fn exchange(
 
 /// Why a request was not sent to its end.
 enum Unsent {
-    /// The loop takes no more.
+    /// The event loop receives no more.
     Loop,
-    /// The client has broken it off.
+    /// The client has aborted it.
     Client,
 }
 
-/// Sends what is left of a head, and the body as it comes.
+/// Sends what is left of the headers, and the body as it comes.
 async fn send_request(
     to: &mut (impl AsyncWrite + Unpin),
     head: &[u8],
@@ -194,13 +196,13 @@ async fn send_request(
     Ok(())
 }
 
-/// A stream whose answer is to come.
+/// A stream whose response is to come.
 struct Asked<'a> {
-    /// How long the client may take nothing.
+    /// How long the client may receive nothing.
     stall: Duration,
     method: &'a Method,
     respond: &'a mut SendResponse<Bytes>,
-    /// Of the body, once the head was sent.
+    /// For the body, once the headers were sent.
     stream: Option<SendStream<Bytes>>,
 }
 
@@ -212,7 +214,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Passes the answer on, to its end.
+    /// Forwards the response, to its end.
     async fn answer(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -220,7 +222,7 @@ impl Asked<'_> {
         inbox: &mut BytesMut,
         is_reused: bool,
     ) -> End {
-        // What loops write is their own; they say when a head is too long.
+        // Event loops limit the headers of responses themselves.
         let limits = Limits { head_bytes_max: usize::MAX, ..Limits::default() };
         let mut has_heard = false;
         let head = loop {
@@ -305,7 +307,8 @@ async fn read(from: &mut (impl AsyncRead + Unpin), inbox: &mut BytesMut) -> io::
     from.read_buf(inbox).await
 }
 
-/// Sends octets as the client makes room for them, the last of a body or not; false: it is gone.
+/// Sends bytes as the client makes room for them, the last of a body or not; false: the client is
+/// gone.
 async fn send(stream: &mut SendStream<Bytes>, mut octets: Bytes, is_last: bool) -> bool {
     while !octets.is_empty() {
         stream.reserve_capacity(octets.len());

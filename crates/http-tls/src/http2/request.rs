@@ -1,7 +1,8 @@
-//! A request of HTTP/2 as HTTP/1.1 says it (RFC 9113, section 8.3).
+//! A request of HTTP/2 in HTTP/1.1 (RFC 9113, section 8.3).
 //!
-//! What reads it again is the loop's own parser, which refuses what is no proper request: here is only what HTTP/2 has otherwise. Fields
-//! that frame a message or are of a connection are not taken from the client, so no other reading of the message gets any further.
+//! The event loop's own parser reads it again, and refuses invalid requests. So this module handles
+//! only what is different in HTTP/2. Fields that frame a message or are of a connection are not
+//! taken from the client, so no other reading of the message is forwarded.
 
 use h2::Reason;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, TE};
@@ -22,12 +23,12 @@ const NOT_PASSED: [&str; 10] = [
     "upgrade",
 ];
 
-/// How a request's body is sent on.
+/// How a request's body is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// There is none.
     None,
-    /// As it is: h2 sees to it that it is as long as was said.
+    /// As it is: h2 checks that it has the stated length.
     Length,
     /// In chunks.
     Chunks,
@@ -42,10 +43,10 @@ pub(super) enum Unsaid {
     Status(u16),
 }
 
-/// The request's head, and how its body follows. `is_end`: there is no body.
+/// The headers of the request, and how its body follows. `is_end`: there is no body.
 pub(super) fn head(parts: &Parts, is_end: bool) -> Result<(Vec<u8>, Framing), Unsaid> {
     if parts.method == Method::CONNECT {
-        // We are no tunnel.
+        // larder is no tunnel.
         return Err(Unsaid::Status(501));
     }
     let path = parts.uri.path_and_query().map_or("/", |it| it.as_str());
@@ -93,14 +94,14 @@ pub(super) fn trailers(fields: &HeaderMap) -> Vec<u8> {
     out
 }
 
-/// h2 lets no octet through that would end a line.
+/// h2 lets no byte through that would end a line.
 fn push(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     for part in [name.as_bytes(), b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
     }
 }
 
-/// Whom it is for: `:authority`, or else `Host`, which may not name another (section 8.3.1).
+/// The host: `:authority`, or else `Host`, which may not name another (section 8.3.1).
 fn host(parts: &Parts) -> Result<Option<&[u8]>, Unsaid> {
     let malformed = Err(Unsaid::Reset(Reason::PROTOCOL_ERROR));
     let authority = parts.uri.authority().map(|it| it.as_str().as_bytes());
@@ -113,7 +114,7 @@ fn host(parts: &Parts) -> Result<Option<&[u8]>, Unsaid> {
     }
 }
 
-/// The length that was said, once.
+/// The stated length, once.
 fn length(fields: &HeaderMap) -> Result<Option<&[u8]>, Unsaid> {
     let mut all = fields.get_all(CONTENT_LENGTH).iter().map(|it| it.as_bytes());
     let first = all.next();
@@ -141,7 +142,8 @@ mod tests {
         head(&parts, is_end).map(|(head, framing)| (String::from_utf8(head).unwrap(), framing))
     }
 
-    /// Pseudo-fields become a line and `Host`, crumbs one cookie, and what frames a message is ours to say.
+    /// Pseudo-fields become a line and `Host`, crumbs one cookie, and larder writes the framing
+    /// itself.
     #[test]
     fn heads() {
         let request = Request::get("https://a.example:8443/x?y")
@@ -163,7 +165,7 @@ mod tests {
         assert_eq!(said(request, true), Ok((expected.to_owned(), Framing::None)));
     }
 
-    /// Two hosts or two lengths are no request, and a tunnel is none of ours.
+    /// Two hosts or two lengths are an invalid request, and larder is no tunnel.
     #[test]
     fn refused() {
         let malformed = Err(Unsaid::Reset(Reason::PROTOCOL_ERROR));

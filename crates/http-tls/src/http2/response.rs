@@ -1,4 +1,5 @@
-//! What a loop answers in HTTP/1.1, for HTTP/2: heads without what is of a connection, and bodies without their framing.
+//! A response of HTTP/1.1 for HTTP/2: headers without fields of a connection, and bodies without
+//! their framing.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -8,7 +9,7 @@ use larder_http::message::{self, Chunked, FieldRoom, Framing, Limits, Piece};
 const NOT_PASSED: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
-/// A head.
+/// Headers.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) response: Response<()>,
@@ -16,11 +17,11 @@ pub(super) struct Head {
     pub(super) keeps_alive: bool,
 }
 
-/// It is no answer of HTTP/1.1.
+/// It is no response of HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bad;
 
-/// Takes a head out of what came; `None` where more of it is to come.
+/// Takes headers out of the bytes that came; `None` where more have to come.
 pub(super) fn head(
     inbox: &mut BytesMut,
     method: &str,
@@ -63,7 +64,7 @@ pub(super) enum Body {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Data(Bytes),
-    /// More is to be read.
+    /// More has to be read.
     More,
     End,
 }
@@ -130,7 +131,8 @@ impl Body {
 mod tests {
     use super::*;
 
-    /// Heads lose what is of the connection and leave what follows; half a head waits, and what is none is told.
+    /// Headers lose the fields of the connection and leave what follows; incomplete headers wait,
+    /// and invalid ones are an error.
     #[test]
     fn heads() {
         let limits = Limits::default();
@@ -149,7 +151,7 @@ mod tests {
         assert!(head(&mut BytesMut::from("XTTP"), "GET", &limits).is_err());
     }
 
-    /// Bodies of each framing give the same octets, however they come, and only framed ones end of themselves.
+    /// Bodies of each framing give the same bytes, however they come, and only framed ones end of themselves.
     #[test]
     fn bodies() {
         for (framing, octets, ends) in [

@@ -7,7 +7,7 @@
 //!
 //! Whatever a client sends, a line is one line, its quotes are ours, and an object is one that can be read: in the combined
 //! format quotes, backslashes and all that is not visible ASCII are `\xHH`, as nginx writes them; in JSON what is not UTF-8 is
-//! likewise. Times are UTC. Cost: a line of octets, appended; at most six octets for one of the client's.
+//! likewise. Times are UTC. Cost: a line of bytes, appended; at most six bytes for one of the client's.
 
 use std::net::IpAddr;
 
@@ -35,9 +35,9 @@ pub struct Exchange<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The status code of the answer; 0 where there was none.
     pub status: u16,
-    /// Octets of the body that were sent, without what chunks add.
+    /// Bytes of the body that were sent, without what chunks add.
     pub body_bytes: u64,
-    /// From its beginning to the last octet of the answer, microseconds.
+    /// From its beginning to the last byte of the answer, microseconds.
     pub duration_us: u64,
     /// What the cache did: [`crate::cache_status_header::Outcome::as_str`]; `None` where it was not asked.
     pub cache: Option<&'a str>,
@@ -141,7 +141,7 @@ fn push_hex(out: &mut Vec<u8>, octet: u8) {
     json::write_hex(octet, out);
 }
 
-/// Octets that stand before one which ends them. Almost all pass as they are, and are copied together.
+/// Bytes that stand before one which ends them. Almost all pass as they are, and are copied together.
 fn push_escaped(out: &mut Vec<u8>, mut octets: &[u8], end: u8) {
     let is_plain = |octet: u8| (b' '..=b'~').contains(&octet) && !b"\"\\".contains(&octet);
     while let Some(at) = octets.iter().position(|&octet| !is_plain(octet) || octet == end) {

@@ -10,14 +10,14 @@
 //! else: a line feed alone in an extension is a known way to smuggle. After an error nothing is read.
 //!
 //! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost: data is borrowed; all else is
-//! looked at an octet at a time, and trailers are copied.
+//! looked at a byte at a time, and trailers are copied.
 
 use super::{is_token_octet, is_value_octet};
 
-/// Most octets of all extensions of a message, so that a body is not made of them.
+/// Most bytes of all extensions of a message, so that a body is not made of them.
 pub const EXTENSION_BYTES_MAX: u32 = 4 << 10;
 
-/// Most octets of the trailers of a message.
+/// Most bytes of the trailers of a message.
 pub const TRAILER_BYTES_MAX: u32 = 8 << 10;
 
 /// Most digits of a size, with leading zeros.
@@ -56,14 +56,14 @@ pub struct Chunked {
     trailers: Vec<u8>,
 }
 
-/// What octets begin with.
+/// What bytes begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Data, at the end of what was consumed.
     Data {
         /// The data; not empty.
         octets: &'a [u8],
-        /// How many octets were looked at, with what stood before the data.
+        /// How many bytes were looked at, with what stood before the data.
         consumed: usize,
     },
     /// No more of it: all was looked at.
@@ -73,7 +73,7 @@ pub enum Piece<'a> {
     },
     /// The body has ended; what follows is of the next message.
     End {
-        /// How many octets were looked at.
+        /// How many bytes were looked at.
         consumed: usize,
     },
 }
@@ -85,7 +85,7 @@ pub enum BadChunk {
     Size,
     /// A line that does not end in CRLF, or data that is not followed by one.
     LineEnd,
-    /// Control octets in an extension.
+    /// Control bytes in an extension.
     Extension,
     /// More than [`EXTENSION_BYTES_MAX`].
     ExtensionsTooLong,
@@ -138,7 +138,7 @@ impl Chunked {
         if self.has_ended() { &self.trailers } else { &[] }
     }
 
-    /// Looks at octets that follow those consumed before, up to the end of the next data.
+    /// Looks at bytes that follow those consumed before, up to the end of the next data.
     pub fn next<'a>(&mut self, octets: &'a [u8]) -> Result<Piece<'a>, BadChunk> {
         let mut consumed = 0;
         loop {
@@ -156,7 +156,7 @@ impl Chunked {
         }
     }
 
-    /// Takes back the last `bytes` octets of the data that was given last: they come again with the next octets.
+    /// Takes back the last `bytes` bytes of the data that was given last: they come again with the next bytes.
     pub fn put_back(&mut self, bytes: usize) {
         if bytes > 0 {
             self.left_bytes += bytes as u64;
@@ -174,7 +174,7 @@ impl Chunked {
         Piece::Data { octets: &octets[..bytes], consumed: before + bytes }
     }
 
-    /// The state after an octet that is not data.
+    /// The state after a byte that is not data.
     fn after(&mut self, octet: u8) -> Result<State, BadChunk> {
         match self.state {
             State::Size => self.size(octet),
@@ -258,7 +258,7 @@ impl Chunked {
 mod tests {
     use super::*;
 
-    /// All data of a body, how many octets it took, and whether it ended; fed in pieces of a size.
+    /// All data of a body, how many bytes it took, and whether it ended; fed in pieces of a size.
     fn decode(octets: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
         decode_with(&mut Chunked::new(), octets, piece_bytes)
     }
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Whatever is no CRLF where one belongs, no field where one belongs, or a control octet, is refused, and nothing after it is
+    /// Whatever is no CRLF where one belongs, no field where one belongs, or a control byte, is refused, and nothing after it is
     /// read.
     #[test]
     fn refusals() {

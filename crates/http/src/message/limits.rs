@@ -9,9 +9,9 @@ pub const CONNECTION_OPTIONS_MAX: usize = 16;
 /// How much there may be of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Octets of a head with all its lines.
+    /// Bytes of a head with all its lines.
     pub head_bytes_max: usize,
-    /// Octets of a request's target.
+    /// Bytes of a request's target.
     pub target_bytes_max: usize,
     /// Fields; [`FIELDS_MAX`] at most.
     pub fields_max: usize,

@@ -18,7 +18,7 @@ pub struct RequestHead<'a> {
     pub minor_version: u8,
     /// The fields, in their order.
     pub fields: &'a [Field<'a>],
-    /// Octets of the head, with the empty lines before it and the one after it.
+    /// Bytes of the head, with the empty lines before it and the one after it.
     pub head_bytes: usize,
     /// Where the message ends; never [`Framing::UntilClose`].
     pub framing: Framing,
@@ -54,7 +54,7 @@ pub enum Reason {
     Http2,
     /// Another version of HTTP.
     Version,
-    /// A target with octets that no target has, or with a host that is none.
+    /// A target with bytes that no target has, or with a host that is none.
     Target,
     /// A target in a form that its method does not take, or of another scheme.
     TargetForm,
@@ -66,7 +66,7 @@ pub enum Reason {
     TooManyFields,
     /// A field whose name is none; white space before the colon; a folded line.
     FieldName,
-    /// Control octets in a value.
+    /// Control bytes in a value.
     FieldValue,
     /// No `Host`, in HTTP/1.1.
     HostMissing,
@@ -147,7 +147,7 @@ impl From<Fault> for Reason {
     }
 }
 
-/// Reads the head that octets begin with; `None` where more of them are wanted.
+/// Reads the head that bytes begin with; `None` where more of them are wanted.
 pub fn request<'a, 'b: 'a>(
     octets: &'b [u8],
     room: &'a mut FieldRoom<'b>,
@@ -228,7 +228,7 @@ fn unfinished(octets: &[u8], limits: &Limits) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Why httparse does not read octets.
+/// Why httparse does not read bytes.
 fn reason(error: Error, octets: &[u8]) -> Reason {
     match error {
         Error::HeaderName => Reason::FieldName,

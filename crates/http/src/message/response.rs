@@ -17,11 +17,11 @@ pub struct ResponseHead<'a> {
     pub minor_version: u8,
     /// The fields, in their order.
     pub fields: &'a [Field<'a>],
-    /// Octets of the head, with the empty line after it.
+    /// Bytes of the head, with the empty line after it.
     pub head_bytes: usize,
     /// Where the message ends.
     pub framing: Framing,
-    /// The connection may be used for another request once the message has ended. Octets that come unasked after it mean that
+    /// The connection may be used for another request once the message has ended. Bytes that come unasked after it mean that
     /// it may not.
     pub keeps_alive: bool,
 }
@@ -43,7 +43,7 @@ pub enum BadResponse {
     TooManyFields,
     /// A field whose name is none; white space before the colon; a folded line.
     FieldName,
-    /// Control octets in a value.
+    /// Control bytes in a value.
     FieldValue,
     /// A length that is no number, is too large, or is there twice and differs.
     Length,
@@ -98,7 +98,7 @@ impl From<Error> for BadResponse {
     }
 }
 
-/// Reads the head that octets begin with, of the response to a request with this method; `None` where more of them are wanted.
+/// Reads the head that bytes begin with, of the response to a request with this method; `None` where more of them are wanted.
 /// A head with a status below 200 is followed by another: it is the caller who skips it.
 pub fn response<'a, 'b: 'a>(
     octets: &'b [u8],

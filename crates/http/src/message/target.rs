@@ -55,7 +55,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Reads a target: visible ASCII without a fragment, in a form that its method allows. Octets that RFC 3986 wants encoded
+    /// Reads a target: visible ASCII without a fragment, in a form that its method allows. Bytes that RFC 3986 wants encoded
     /// and that browsers send as they are (`|`, `"`, `{`) pass; a URI with a path that is empty before a query does not.
     pub(super) fn read(method: &str, octets: &'a [u8]) -> Result<Target<'a>, Reason> {
         if !octets.iter().all(|&octet| octet.is_ascii_graphic() && octet != b'#') {

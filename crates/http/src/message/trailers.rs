@@ -1,14 +1,14 @@
 //! Trailers: fields after a body in chunks (RFC 9110, section 6.5), for the next hop.
 //!
 //! ```text
-//! octets of a trailer section -> push_trailers() -> lines for the next hop, without what must not be there
+//! bytes of a trailer section -> push_trailers() -> lines for the next hop, without what must not be there
 //! ```
 //!
 //! They are never made part of a head. What frames, routes, authenticates, or says how the content is to be taken must not be in
 //! a trailer (section 6.5.1): who reads a head and goes on has decided all that already, and who merges trailers into the head would decide
 //! it twice. Such fields stay behind, and so do those of one connection.
 //!
-//! Bounds: [`TRAILERS_MAX`] fields and [`TRAILER_BYTES_MAX`] octets as they are written, beyond which none goes on, since half of them
+//! Bounds: [`TRAILERS_MAX`] fields and [`TRAILER_BYTES_MAX`] bytes as they are written, beyond which none goes on, since half of them
 //! may mean something else than all, and whoever reads as we do would break the body.
 
 use super::chunked::TRAILER_BYTES_MAX;

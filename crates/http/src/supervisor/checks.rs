@@ -8,7 +8,7 @@
 //! As in Varnish, the last [`WINDOW`] checks count: an origin is well while [`THRESHOLD`] of them succeeded, a status from 200 to 299 within
 //! [`CHECK_MS`]. At the start as many are taken for good as it takes. Loops see what is found in [`crate::health::Health`].
 //!
-//! Bounds: one connection an origin, and the octets of [`INTERIM_MAX`] heads and one.
+//! Bounds: one connection an origin, and the bytes of [`INTERIM_MAX`] heads and one.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -36,7 +36,7 @@ pub const CHECK_MS: u64 = 2_000;
 /// Interim heads before the answer.
 const INTERIM_MAX: u32 = 16;
 
-/// Octets read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 4 << 10;
 
 /// All checks.

@@ -25,7 +25,7 @@ fn begin(origin: &mut Connection, framing: Framing) {
     }
 }
 
-/// Readers of a body of which the first octets came: all have those.
+/// Readers of a body of which the first bytes came: all have those.
 fn readers(world: &World, framing: Framing) -> (Connection, Vec<Client>) {
     let mut readers = world.clients(6);
     readers[0].get("/film");

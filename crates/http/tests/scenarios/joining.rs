@@ -5,7 +5,7 @@ use crate::support::{KEPT, answer, assert_octets, body, chunk, octets, scenario}
 const BYTES: usize = 256 << 10;
 const FIRST: usize = 64 << 10;
 
-/// A second client joins while the origin is still sending: both have the first octets before the origin sends the rest, and the
+/// A second client joins while the origin is still sending: both have the first bytes before the origin sends the rest, and the
 /// origin is asked once.
 #[test]
 fn second_client_joins() {

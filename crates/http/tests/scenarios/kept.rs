@@ -57,7 +57,7 @@ fn only_if_cached() {
     }
 }
 
-/// A part, several in their order, the last octets, one behind the end, and those that are none, of what is kept.
+/// A part, several in their order, the last bytes, one behind the end, and those that are none, of what is kept.
 #[test]
 fn parts() {
     for bytes in LENGTHS {

@@ -40,7 +40,7 @@ fn by(abandoned: Abandoned) -> Scenario {
     scenario().loops(&[1, 2]).with(move |it| it.abandoned = abandoned)
 }
 
-/// A body that may be kept is on its way, its first octets were read, and nobody reads it any more.
+/// A body that may be kept is on its way, its first bytes were read, and nobody reads it any more.
 fn unread(world: &World, path: &str) -> Connection {
     let mut client = world.client();
     client.get(path);
@@ -60,7 +60,7 @@ fn what_is_kept_is_dropped() {
     for abandoned in [Abandoned::Drop, Abandoned::FinishUpTo((BYTES - FIRST - 1) as u64)] {
         by(abandoned).tell(|world| {
             let mut origin = unread(world, "/film");
-            // It is seen with the next octets.
+            // It is seen with the next bytes.
             origin.send(octets(FIRST, 1));
             world.until_counts("it is broken off", |it| it.fetches_abandoned == 1);
             origin.end();

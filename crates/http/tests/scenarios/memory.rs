@@ -20,7 +20,7 @@ fn small() -> Scenario {
     })
 }
 
-/// The path says how many octets, and how they come.
+/// The path says how many bytes, and how they come.
 fn serve(world: &World) {
     world.origin().answers_by(|head| {
         let path = head.line.split(' ').nth(1).unwrap();

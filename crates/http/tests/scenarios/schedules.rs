@@ -1,8 +1,8 @@
-//! Schedules that nobody thought of: an origin that sends in pieces of any size, and may fail at any octet; clients that join, take as
+//! Schedules that nobody thought of: an origin that sends in pieces of any size, and may fail at any byte; clients that join, take as
 //! much as they like, and leave, in any order.
 //!
 //! The model is one sentence: each client gets a beginning of the body, and a clean end only with all of it. Beside it stands what the
-//! order of steps makes certain: octets that the origin has sent can be read before it sends more, and the origin is asked once.
+//! order of steps makes certain: bytes that the origin has sent can be read before it sends more, and the origin is asked once.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,11 +21,11 @@ enum Framing {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The origin sends so many octets more.
+    /// The origin sends so many bytes more.
     Send(usize),
-    /// A client comes. It wants all of the body, or all from an octet on.
+    /// A client comes. It wants all of the body, or all from a byte on.
     Join(Option<usize>),
-    /// A client takes so many of the octets that are there for it.
+    /// A client takes so many of the bytes that are there for it.
     Take(usize, usize),
     /// A client goes.
     Leave(usize, bool),
@@ -79,10 +79,10 @@ fn schedules() -> impl Strategy<Value = Schedule> {
 struct Reader {
     client: Client,
     head: Head,
-    /// The first octet that it gets, and how many it has.
+    /// The first byte that it gets, and how many it has.
     from: usize,
     taken: usize,
-    /// Octets of chunks that it has and that were not taken yet.
+    /// Bytes of chunks that it has and that were not taken yet.
     spare: Vec<u8>,
 }
 
@@ -103,7 +103,7 @@ impl Reader {
         Reader { client, head, from, taken: 0, spare: Vec::new() }
     }
 
-    /// Takes octets of which the origin has sent so many.
+    /// Takes bytes of which the origin has sent so many.
     fn take(&mut self, bytes: usize, sent: usize) {
         let there = sent.saturating_sub(self.from + self.taken);
         let bytes = bytes.min(there);
@@ -173,7 +173,7 @@ fn tell(schedule: &Schedule) {
             *sent += bytes;
         };
         for step in steps {
-            // The last octet is the ending's.
+            // The last byte is the ending's.
             match *step {
                 Step::Send(bytes) if sent < body_bytes => {
                     let bytes = bytes.min(body_bytes - sent - 1);

@@ -2,7 +2,7 @@
 
 use crate::support::{End, KEPT, answer, assert_octets, body, octets, scenario};
 
-/// A head that comes an octet at a time is not waited for longer than a head may take, and others are served meanwhile.
+/// A head that comes a byte at a time is not waited for longer than a head may take, and others are served meanwhile.
 #[test]
 fn head_by_octets() {
     scenario().loops(&[1, 2]).with(|it| it.patience.head_ms = 100).tell(|world| {

@@ -15,7 +15,7 @@ const LEFT: [&str; 2] = ["X-Sum: abc", "X-Took: 5"];
 fn rest(client: &mut Client) -> (Vec<u8>, Vec<String>) {
     let mut octets = Vec::new();
     loop {
-        // A chunk of no octets is the last, with no line end of its own.
+        // A chunk of no bytes is the last, with no line end of its own.
         let line = client.line();
         match usize::from_str_radix(&line, 16).unwrap() {
             0 => break,

@@ -27,7 +27,7 @@ fn continues() {
     });
 }
 
-/// A body goes on as it comes: the origin has the first octets before the client sends the rest.
+/// A body goes on as it comes: the origin has the first bytes before the client sends the rest.
 #[test]
 fn as_it_comes() {
     scenario().tell(|world| {
@@ -201,7 +201,7 @@ fn who_stops() {
     });
 }
 
-/// A client that sends slowly has its time anew with each octet, and while the origin thinks it has no time of its own.
+/// A client that sends slowly has its time anew with each byte, and while the origin thinks it has no time of its own.
 #[test]
 fn who_is_slow() {
     scenario().with(|it| it.patience.client_ms = 700).tell(|world| {

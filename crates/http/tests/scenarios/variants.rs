@@ -72,7 +72,7 @@ fn waiting_for_another() {
     });
 }
 
-/// A client that joins a variant while it comes gets the octets as they come, though it was not known to be one when it was asked for.
+/// A client that joins a variant while it comes gets the bytes as they come, though it was not known to be one when it was asked for.
 #[test]
 fn joining_one() {
     scenario().loops(&[1, 2]).tell(|world| {

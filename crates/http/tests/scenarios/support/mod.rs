@@ -209,13 +209,13 @@ impl World {
     }
 }
 
-/// Octets of the body that all stories have: what is at an offset is at no other nearby.
+/// Bytes of the body that all stories have: what is at an offset is at no other nearby.
 pub fn octets(from: usize, bytes: usize) -> Vec<u8> {
     let octet = |at: usize| ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
     (from..from + bytes).map(octet).collect()
 }
 
-/// The first octets of that body.
+/// The first bytes of that body.
 pub fn body(bytes: usize) -> Vec<u8> {
     octets(0, bytes)
 }
