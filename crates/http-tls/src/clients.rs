@@ -2,9 +2,9 @@
 //! bytes an event loop reads.
 //!
 //! ```text
-//! both directions copied -> the client ends by close_notify: its bytes end for the event loop too, which goes on answering
+//! both directions copied -> the client ends by close_notify: the event loop sees an end, and goes on answering
 //!                        -> they end without it: the client is gone, and so is its request
-//!                        -> the event loop has answered all: close_notify; what the client still sends is discarded, for a moment
+//!                        -> all is answered: close_notify; later bytes of the client are discarded, for a moment
 //!                        -> a response was aborted: reset
 //! ```
 

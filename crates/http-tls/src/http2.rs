@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! HEADERS         -> request.rs: headers of HTTP/1.1 -> an event loop
-//! DATA            -> as it is, or in chunks -> the event loop; the client's window grows as the event loop receives it
+//! DATA            -> as it is, or in chunks -> the event loop; the client's window grows as it is received
 //! an event loop   -> response.rs: headers -> HEADERS, also those below 200; body -> DATA, as the client's window has room
 //!                 -> cut -> RST_STREAM
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Origins::connect -> a socket pair -> TCP and handshake, within their time -> one byte to the event loop -> copied both ways
-//!                                   -> failed: closed, which the event loop takes for an origin that cannot be reached
+//!                                   -> failed: closed: for the event loop, the origin cannot be reached
 //! ```
 //!
 //! An origin has a certificate for the name of its URL; one without a valid certificate is not sent

@@ -1,7 +1,7 @@
 //! What is served over TLS: bound, started, reloaded, ended.
 //!
 //! ```text
-//! start    certificate read, sockets bound, a runtime with as many threads as there are event loops (at most THREADS_MAX)
+//! start    certificate read, sockets bound, a runtime with a thread for each event loop (at most THREADS_MAX)
 //! drain    nothing is accepted; HTTP/2 clients get GOAWAY; requests are answered
 //! finish   what event loops have written is sent, for a while; then the runtime's threads end
 //! ```

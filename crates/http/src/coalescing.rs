@@ -1,7 +1,7 @@
 //! In-flight fetches: one for all clients that want the same object, on all event loops.
 //!
 //! ```text
-//! join()       no fetch yet: the client leads, and starts it   a fetch: the client waits   headers are there: it gets them
+//! join()       no fetch yet: the client starts it; a fetch: the client waits; headers are there: it gets them
 //! complete()   once, by the fetch: each client that waits gets the outcome, on its own event loop
 //! close()      by the fetch, when the response is stored or will not be
 //! ```

@@ -19,17 +19,19 @@
 //! count as purged; as many stale URLs, above which all do. Cost: a lookup in the engine, and
 //! another for a variant.
 
+mod purges;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
 
-use foldhash::HashMap;
 use larder::mem::object::{ObjectStore, Post, StoreOptions};
 use larder::{Cache, Reader, Seconds, Ttl, Writer};
 use larder_io::random::Random;
 use larder_serve::figures::Gauge;
 use parking_lot::Mutex;
 
+use self::purges::{Before, Purges, Standing};
 use crate::bodies::Bodies;
 use crate::cacheability::{Selected, Stored};
 use crate::coalescing::Flights;
@@ -115,58 +117,6 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
-
-/// Purges: a record with a lower serial number is gone, or stale.
-#[derive(Debug, Clone, Default)]
-struct Purges {
-    all: Before,
-    tagged: Before,
-    tags: HashMap<u64, Before>,
-    /// Stale URLs, by primary key.
-    urls: HashMap<Key, u64>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Before {
-    gone: u64,
-    stale: u64,
-}
-
-impl Before {
-    fn max(self, other: Before) -> Before {
-        Before { gone: self.gone.max(other.gone), stale: self.stale.max(other.stale) }
-    }
-}
-
-/// What purges say about a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Good,
-    Stale,
-    Gone,
-}
-
-impl Purges {
-    fn standing(&self, primary: &Key, kept: &Kept<'_>) -> Standing {
-        let mut before = self.all;
-        if kept.has_tags() {
-            before = before.max(self.tagged);
-            for tag in kept.tags() {
-                before = before.max(self.tags.get(&tag).copied().unwrap_or_default());
-            }
-        }
-        if !self.urls.is_empty()
-            && let Some(&stale) = self.urls.get(primary)
-        {
-            before.stale = before.stale.max(stale);
-        }
-        match kept.serial {
-            serial if serial < before.gone => Standing::Gone,
-            serial if serial < before.stale => Standing::Stale,
-            _ => Standing::Good,
-        }
-    }
-}
 
 /// What a lookup found.
 #[derive(Debug)]

@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "rules/client.rs"]
+mod client;
 #[path = "rules/script.rs"]
 mod script;
 #[path = "rules/world.rs"]
@@ -45,7 +47,8 @@ fn scenarios() {
 /// body, and what no line names.
 #[test]
 fn faults_are_found() {
-    let begin = "client 1 requests GET /a\norigin gets GET /a\norigin answers 200\n  Cache-Control: max-age=9\n  body x\n";
+    let begin = "client 1 requests GET /a\norigin gets GET /a\n\
+        origin answers 200\n  Cache-Control: max-age=9\n  body x\n";
     let cases = [
         ("client 1 gets 201\n  body x", "line 6"),
         ("client 1 gets 200\n  body y", "line 6"),

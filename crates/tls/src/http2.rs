@@ -1,7 +1,7 @@
 //! A connection of HTTP/2, from its preface to its end.
 //!
 //! ```text
-//! open -> requests, a task each -> idle, or the server drains -> GOAWAY -> all requests ended, and idle again -> closed
+//! open -> requests, a task each -> idle, or the server drains -> GOAWAY -> all requests ended -> closed
 //! ```
 //!
 //! Bounds: requests at once ([`Streams::streams_max`]); one that was reset counts until its task

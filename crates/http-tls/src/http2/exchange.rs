@@ -4,7 +4,7 @@
 //! asking -> the request's body, while the response comes
 //!        -> interim headers -> headers -> body -> END_STREAM, and the connection to the event loop is idle
 //! any    -> the response is cut, or invalid: RST_STREAM (INTERNAL_ERROR)
-//!        -> no event loop had a place for it: RST_STREAM (REFUSED_STREAM), by which the client knows that it may ask again
+//!        -> no event loop had a place for it: RST_STREAM (REFUSED_STREAM), so the client may ask again
 //!        -> the client receives nothing for too long: RST_STREAM (CANCEL)
 //!        -> the client resets: the connection to the event loop is closed, which aborts the request
 //! ```
@@ -79,22 +79,15 @@ pub(super) async fn exchange(
     let mut may_reuse = !has_body;
     loop {
         let mut asked = Asked { stall, method: &parts.method, respond: &mut respond, stream: None };
-        let Ok(connection) = pool.ask(&head, may_reuse) else {
+        let Ok(mut connection) = pool.ask(&head, may_reuse) else {
             clients.counters.note(Event::Reset);
             return asked.reset(Reason::REFUSED_STREAM);
         };
-        let LoopConnection {
-            mut stream,
-            close_state,
-            peer_close_state,
-            mut inbox,
-            written,
-            is_reused,
-        } = connection;
+        let LoopConnection { stream, close_state, inbox, written, is_reused, .. } = &mut connection;
         let end = {
             let (mut from_loop, mut to_loop) = stream.split();
-            let up = send_request(&mut to_loop, &head[written..], framing, &mut body);
-            let down = asked.answer(&mut from_loop, &close_state, &mut inbox, is_reused);
+            let up = send_request(&mut to_loop, &head[*written..], framing, &mut body);
+            let down = asked.answer(&mut from_loop, close_state, inbox, *is_reused);
             tokio::pin!(up, down);
             let mut is_up = true;
             let mut has_sent = false;
@@ -120,14 +113,7 @@ pub(super) async fn exchange(
         match end {
             End::Answered(keeps_alive) => {
                 if keeps_alive {
-                    pool.give_back(LoopConnection {
-                        stream,
-                        close_state,
-                        peer_close_state,
-                        inbox,
-                        written: 0,
-                        is_reused,
-                    });
+                    pool.give_back(LoopConnection { written: 0, ..connection });
                 }
                 return;
             }
@@ -137,7 +123,7 @@ pub(super) async fn exchange(
             }
             End::Broken | End::Unheard => {
                 clients.counters.note(Event::Reset);
-                let is_refused = !close_state.is_taken();
+                let is_refused = !connection.close_state.is_taken();
                 asked.reset(match is_refused {
                     true => Reason::REFUSED_STREAM,
                     false => Reason::INTERNAL_ERROR,
@@ -218,7 +204,7 @@ impl Asked<'_> {
     async fn answer(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
-        close_state: &CloseState,
+        state: &CloseState,
         inbox: &mut BytesMut,
         is_reused: bool,
     ) -> End {
@@ -240,7 +226,7 @@ impl Asked<'_> {
                         _ = poll_fn(|context| self.respond.poll_reset(context)) => return End::Gone,
                     };
                     match read {
-                        Ok(0) | Err(_) if is_reused && !has_heard && close_state.is_whole() => {
+                        Ok(0) | Err(_) if is_reused && !has_heard && state.is_whole() => {
                             return End::Unheard;
                         }
                         Ok(0) | Err(_) => return End::Broken,
@@ -284,9 +270,7 @@ impl Asked<'_> {
                         _ = poll_fn(|context| stream.poll_reset(context)) => return End::Gone,
                     };
                     match read {
-                        Ok(0) | Err(_)
-                            if matches!(body, Body::UntilClose) && close_state.is_whole() =>
-                        {
+                        Ok(0) | Err(_) if matches!(body, Body::UntilClose) && state.is_whole() => {
                             return match stream.send_data(Bytes::new(), true) {
                                 Ok(()) => End::Answered(false),
                                 Err(_) => End::Gone,

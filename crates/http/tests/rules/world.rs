@@ -5,23 +5,18 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use larder::mem::object::{Leased, Notice, Object, Post, Reader, ReaderOptions};
-use larder_http::answer::{Body, Segment};
+use larder::mem::object::{Notice, Post};
 use larder_http::coalescing::{Outcome, Waiter};
 use larder_http::core::{
-    ClientRequest, Content, Core, Exchange, Fetch, Incoming, Net, Next, Reading, Reply,
-    Step as Sent, Taken,
+    ClientRequest, Core, Fetch, Incoming, Net, Next, Reading, Reply, Step as Sent, Taken,
 };
 use larder_http::key::tag;
 use larder_http::message::{self, FieldRoom, Limits, RequestHead, Scheme, push_date};
 use larder_http::options::Options;
-use larder_http::parts::Part;
 use larder_http::store::Store;
 
+use super::client::{Client, Delivery, PIECE_BYTES, Response, check_fields, owned};
 use super::script::{Step, bytes};
-
-/// Bytes of a body that are moved at once.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// Notices are not needed: each step looks at everything.
 struct Unread;
@@ -50,37 +45,6 @@ impl Net for Wire {
     fn is_connected(&self, client: u64) -> bool {
         self.connected.contains(&client)
     }
-}
-
-/// A response that a client receives.
-#[derive(Default)]
-struct Response {
-    status: u16,
-    fields: Vec<(String, String)>,
-    body: Vec<u8>,
-    /// A line has named it, and this much of its body.
-    is_named: bool,
-    named_bytes: usize,
-    is_complete: bool,
-    is_failed: bool,
-}
-
-/// A body on its way to a client.
-struct Delivery {
-    object: Arc<Object>,
-    part: Option<Arc<Part>>,
-    segments: VecDeque<Segment>,
-    reader: Option<Reader>,
-}
-
-#[derive(Default)]
-struct Client {
-    core: usize,
-    exchange: Option<Exchange>,
-    has_upload: bool,
-    delivery: Option<Delivery>,
-    responses: VecDeque<Response>,
-    is_slow: bool,
 }
 
 /// A request that the origin got.
@@ -471,125 +435,6 @@ impl Asked {
     }
 }
 
-impl Delivery {
-    fn new(content: Content) -> Delivery {
-        let Content { object, body, part, .. } = content;
-        let segments = match body {
-            Body::None => VecDeque::new(),
-            Body::Whole | Body::Chunks => [Segment::Body(0..u64::MAX)].into(),
-            Body::Segments(segments) => segments.into(),
-        };
-        Delivery { object, part, segments, reader: None }
-    }
-
-    /// Moves what there is of the body: `None` while more is to come, else whether it is whole.
-    fn run(&mut self, body: &mut Vec<u8>) -> Option<bool> {
-        while let Some(segment) = self.segments.front() {
-            let range = match segment {
-                Segment::Octets(bytes) => {
-                    body.extend_from_slice(bytes);
-                    self.segments.pop_front();
-                    continue;
-                }
-                Segment::Body(range) => range.clone(),
-            };
-            let reader = match &mut self.reader {
-                Some(reader) => reader,
-                none => {
-                    let options = ReaderOptions { loop_number: 0, lease_bytes_max: 1 << 20 };
-                    let Ok(reader) = self.object.open(range, options) else { return Some(false) };
-                    none.insert(reader)
-                }
-            };
-            let mut leases = Vec::new();
-            match reader.lease(&mut leases, PIECE_BYTES as u64) {
-                Leased::Some { is_end, .. } => {
-                    leases.iter().for_each(|lease| body.extend_from_slice(lease.as_bytes()));
-                    if !is_end {
-                        continue;
-                    }
-                }
-                Leased::End => {}
-                Leased::Later | Leased::ReturnFirst => return None,
-                Leased::Failed(_) => return Some(false),
-            }
-            self.reader = None;
-            match self.part.as_ref().and_then(|part| part.next()) {
-                Some((object, part)) => (self.object, self.part) = (object, Some(part)),
-                None => drop(self.segments.pop_front()),
-            }
-        }
-        Some(true)
-    }
-}
-
-impl Client {
-    /// Receives what there is of a body; true: something changed.
-    fn receive(&mut self) -> bool {
-        let Some(delivery) = self.delivery.as_mut().filter(|_| !self.is_slow) else { return false };
-        let response = self.responses.back_mut().unwrap();
-        let before = response.body.len();
-        let Some(is_whole) = delivery.run(&mut response.body) else {
-            return response.body.len() > before;
-        };
-        self.delivery = None;
-        (response.is_complete, response.is_failed) = (is_whole, !is_whole);
-        true
-    }
-}
-
-impl Response {
-    fn read(out: &[u8]) -> Response {
-        let out = out.strip_prefix(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(out);
-        let mut room = FieldRoom::new();
-        let head = message::response(out, &mut room, "GET", &Limits::default()).unwrap().unwrap();
-        let fields = head.fields.iter().map(owned).collect();
-        let body = out[head.head_bytes..].to_vec();
-        Response { status: head.status, fields, body, ..Response::default() }
-    }
-
-    fn check(&mut self, status: &str, step: &Step) -> Result<(), String> {
-        if self.status.to_string() != status {
-            return Err(format!("it gets {}", self.status));
-        }
-        check_fields(&self.fields, step)?;
-        self.is_named = true;
-        match &step.content {
-            Some((_, text)) => self.check_more(text)?,
-            // The body does not matter.
-            None => self.named_bytes = self.body.len(),
-        }
-        let is_whole = step.content.as_ref().is_some_and(|(word, _)| word == "body");
-        (!is_whole || self.is_complete && self.named_bytes == self.body.len())
-            .then_some(())
-            .ok_or_else(|| format!("its body has {} bytes so far", self.body.len()))
-    }
-
-    fn check_more(&mut self, text: &[u8]) -> Result<(), String> {
-        let more = &self.body[self.named_bytes..];
-        if !more.starts_with(text) {
-            let show = String::from_utf8_lossy(&more[..more.len().min(60)]);
-            return Err(format!("its body goes on with {} bytes: {show}", more.len()));
-        }
-        self.named_bytes += text.len();
-        Ok(())
-    }
-}
-
-fn check_fields(fields: &[(String, String)], step: &Step) -> Result<(), String> {
-    let find = |name: &str| fields.iter().find(|(it, _)| it.eq_ignore_ascii_case(name));
-    for (name, expected) in &step.fields {
-        let value = find(name).map(|(_, value)| value);
-        if value != Some(expected) {
-            return Err(format!("{name} is {value:?}"));
-        }
-    }
-    match step.absent.iter().find_map(|name| find(name)) {
-        Some((name, value)) => Err(format!("there is {name}: {value}")),
-        None => Ok(()),
-    }
-}
-
 fn push_fields(out: &mut Vec<u8>, fields: &[(String, String)]) {
     for (name, value) in fields {
         out.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
@@ -600,10 +445,6 @@ fn push_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
-}
-
-fn owned(field: &larder_http::Field<'_>) -> (String, String) {
-    (field.name.to_owned(), String::from_utf8_lossy(field.value).into_owned())
 }
 
 fn first_line(bytes: &[u8]) -> String {
