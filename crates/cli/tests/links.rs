@@ -1,6 +1,7 @@
 //! The documentation as a tree of pages: links lead to files and headings that are there, the book
-//! has every page, the diagrams are those of their script, pages show the screenshots, and the flags and messages that pages
-//! outside of the guides name are larder's.
+//! has every page, the diagrams are those of their script, pages show the screenshots, and the tests
+//! that ARCHITECTURE.md names are there. The flags and messages that pages outside of the guides name
+//! are larder's.
 //!
 //! Pages are read as GitHub and mdBook read them, as far as these need it: links and headings are not
 //! looked for in fenced blocks, links not in code spans. Links to other sites are not followed.

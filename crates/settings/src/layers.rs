@@ -9,7 +9,6 @@
 //! at most [`FILE_BYTES_MAX`] bytes.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -20,37 +19,13 @@ use crate::exit::Failure;
 use crate::nearest;
 use crate::row::{Settings, Values};
 use crate::table::{Command, Program, Reach, Setting};
+pub use crate::value::Layer;
 use crate::value::{Kind, Value};
 
 /// Longest configuration file that is read, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 const FILE_NAME: &str = "larder.toml";
-
-/// The layer that gave a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layer {
-    /// The table.
-    Default,
-    /// This file.
-    File(PathBuf),
-    /// This environment variable.
-    Environment(String),
-    /// The command line.
-    Flag,
-}
-
-impl fmt::Display for Layer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Layer::Default => f.write_str("default"),
-            // Debug quotes and escapes: a path may hold a line feed.
-            Layer::File(path) => write!(f, "file {path:?}"),
-            Layer::Environment(variable) => write!(f, "environment {variable}"),
-            Layer::Flag => f.write_str("flag"),
-        }
-    }
-}
 
 /// The values of one command.
 #[derive(Debug)]

@@ -24,6 +24,7 @@
 pub mod amounts;
 pub mod args;
 pub mod exit;
+mod field;
 pub mod layers;
 pub mod manual;
 pub mod nearest;

@@ -8,6 +8,7 @@
 //! once a setting, at start.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -88,6 +89,31 @@ pub enum Value {
     Space(Space),
     /// Of [`Kind::Time`]: ns since 1970, and the text.
     Time(i64, String),
+}
+
+/// The layer that gave a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The table.
+    Default,
+    /// This file.
+    File(PathBuf),
+    /// This environment variable.
+    Environment(String),
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Layer::Default => f.write_str("default"),
+            // Debug quotes and escapes: a path may hold a line feed.
+            Layer::File(path) => write!(f, "file {path:?}"),
+            Layer::Environment(variable) => write!(f, "environment {variable}"),
+            Layer::Flag => f.write_str("flag"),
+        }
+    }
 }
 
 /// Space of a disk.
