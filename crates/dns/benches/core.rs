@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder::Cache;
-use larder_dns::core::{ASK_BYTES_MAX, Client, Core, Net, Now, Settings};
+use larder_dns::core::{Client, Core, Net, Now, QUERY_BYTES_MAX, Settings};
 use larder_dns::zones::{Forward, Zones};
 use larder_io::udp::Route;
 
@@ -29,14 +29,14 @@ const ADDRESS: &[u8] = b"\xc0\x0c\0\x01\0\x01\0\0\x0e\x10\0\x04\xc0\0\x02\x01";
 
 /// What was sent, one after another in a row of equal rooms.
 struct World {
-    asked: Vec<[u8; ASK_BYTES_MAX]>,
+    asked: Vec<[u8; QUERY_BYTES_MAX]>,
     lengths: Vec<usize>,
     told: u64,
     room: Vec<u8>,
 }
 
 impl Net for World {
-    fn answer(
+    fn respond(
         &mut self,
         _: &Client,
         bytes_max: usize,
@@ -47,9 +47,9 @@ impl Net for World {
         length.is_some()
     }
 
-    fn ignore(&mut self, _: &Client) {}
+    fn drop_query(&mut self, _: &Client) {}
 
-    fn ask(&mut self, _: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
+    fn query_udp(&mut self, _: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
         let at = self.lengths.len();
         let Some(length) = self.asked.get_mut(at).and_then(|room| write(1, room)) else {
             return false;
@@ -58,11 +58,11 @@ impl Net for World {
         true
     }
 
-    fn ask_by_stream(&mut self, _: usize, _: u64, _: &[u8]) -> bool {
+    fn query_stream(&mut self, _: usize, _: u64, _: &[u8]) -> bool {
         false
     }
 
-    fn forget(&mut self, _: u64) {}
+    fn cancel(&mut self, _: u64) {}
 }
 
 /// Puts the question for a name that the number makes.
@@ -98,7 +98,7 @@ fn main() {
     let mut now = Now { us: 1_000_000, wall_s: 1_000_000 };
     let mut core = Core::new(Arc::new(Settings::default()), &cache, zones, now).expect("a core");
     let mut world = World {
-        asked: vec![[0; ASK_BYTES_MAX]; BATCH],
+        asked: vec![[0; QUERY_BYTES_MAX]; BATCH],
         lengths: Vec::new(),
         told: 0,
         room: vec![0; 65_535],
@@ -118,23 +118,23 @@ fn main() {
                 put_question(question, number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16);
             }
             let began = Instant::now();
-            core.begin();
+            core.begin(now);
             let batch = questions.iter().map(|question| (client, question.as_slice()));
-            core.questions(now, batch, &mut world);
-            core.tick(now, &mut world);
+            core.queries(batch, &mut world);
+            core.tick(&mut world);
             core.finish();
             for at in 0..world.lengths.len() {
                 put_answer(&mut answer, &world.asked[at][..world.lengths[at]]);
-                core.answered(now, 1, &answer, &mut world);
+                core.response(1, &answer, &mut world);
             }
-            core.tick(now, &mut world);
+            core.tick(&mut world);
             core.finish();
             spent_ns[0] += began.elapsed().as_nanos() as f64;
 
             let began = Instant::now();
-            core.begin();
+            core.begin(now);
             let batch = questions.iter().map(|question| (client, question.as_slice()));
-            core.questions(now, batch, &mut world);
+            core.queries(batch, &mut world);
             core.finish();
             spent_ns[1] += began.elapsed().as_nanos() as f64;
 

@@ -1,36 +1,34 @@
-//! What a core does with messages: no sockets, no clock, no threads.
+//! One core of the server: it decides what to do with each message. It has no sockets, no clock and no threads.
 //!
 //! ```text
-//! questions(batch) --hit----------------------------------> Net::answer
-//!                  --miss--> pending --> Net::ask           one question in flight for all who ask the same
-//! answered(octets) ----------> render, store --------------> Net::answer for each who waits
-//! tick(now)        ----------> another upstream, an answer that is stale, or a failure
+//! queries(batch) --hit--------------------------------> Net::respond
+//!                --miss--> pending --> Net::query_udp   one query in flight for all clients with the same query
+//! response(bytes) -------> render, store -------------> Net::respond for each client that waits
+//! tick() ----------------> another upstream, a stale response, or a failure
 //! ```
 //!
-//! A turn of the loop that drives a core: [`Core::begin`], then whatever came in, [`Core::tick`],
-//! and [`Core::finish`], which makes what was stored visible to other cores.
+//! The event loop calls in each turn: [`Core::begin`] with the time of the turn, then the methods for what arrived,
+//! [`Core::tick`], and [`Core::finish`], which makes stored responses visible to other cores.
 //!
-//! Life of a question in flight (`core/miss.rs`, `core/in_flight.rs`, `core/upstream.rs`,
-//! `core/response.rs`, `core/complete.rs`)
+//! Life of a query in flight (`core/miss.rs`, `core/in_flight.rs`, `core/upstream.rs`, `core/response.rs`, `core/complete.rs`)
 //! ```text
-//! asked over UDP --answer--> over, stored, told to all
-//!   | no answer in time, or one that is of no use: another upstream, while there are attempts
-//!   | TC: the same upstream over a stream
-//!   | too many packets that do not fit: over a stream, which nobody can forge into
-//!   | held past its end, and no answer for some time: those who wait get it so (RFC 8767), and the question goes on
-//! failed --> over, remembered for some seconds (RFC 9520); told to all: what is held past its end, or SERVFAIL
+//! sent over UDP --response--> complete: stored, sent to all waiting clients
+//!   | no response in time, or a useless one: another upstream, up to `attempts_max`
+//!   | TC: the same upstream over TCP
+//!   | too many packets that do not match: over TCP, into which an attacker cannot write
+//!   | a stale response is cached, and none came for some time: clients get the stale one (RFC 8767); the query goes on
+//! failed --> complete: the failure is cached for some seconds (RFC 9520); clients get the stale response, or SERVFAIL
 //! ```
 //!
 //! Invariants
-//! 1. An answer is taken for a question only from the socket it was sent by, with its ID, and if
-//!    its question is the same; anything else changes nothing but counts.
-//! 2. Who is told waits no longer; who waits is told in the end, for each question in flight has a
-//!    timer.
-//! 3. Nothing grows without bound: what is in flight has limits, and at the limit a client gets
-//!    what is held past its end, or SERVFAIL.
+//! 1. A response is accepted for a query only from the socket that sent the query, with its ID and the same question.
+//!    Any other packet only changes counters.
+//! 2. A client that was responded to no longer waits. A client that waits is responded to in the end, since each query in
+//!    flight has a timer.
+//! 3. Nothing grows without bound: queries in flight have limits. At the limit a client gets the stale response, or
+//!    SERVFAIL.
 //!
-//! Cost of a hit: one pass over the question, one look-up in a batch of up to [`BATCH`], a copy.
-//! Nothing is allocated.
+//! Cost of a hit: one pass over the query, one lookup in a batch of up to [`BATCH`], a copy. Nothing is allocated.
 
 mod admission;
 mod alias;
@@ -61,39 +59,39 @@ use larder_wire::udp_frame::FrameAddresses;
 use self::admission::add_cookie;
 use self::answer::Options;
 pub use self::in_flight::ATTEMPTS_MAX;
-use self::in_flight::{Ask, Attempt};
+use self::in_flight::{AttemptId, QueryState};
 use self::local::InForce;
 pub use self::miss::random_case;
 pub use self::settings::{NxdomainCut, Settings};
-pub use self::upstream::{ASK_BYTES_MAX, Flags, write_question};
+pub use self::upstream::{Flags, QUERY_BYTES_MAX, write_query};
 pub use crate::clock::Now;
 use crate::cookie::Cookies;
 use crate::dnstap::Protocol;
 use crate::key;
 use crate::limit::Limiter;
 use crate::metrics::Counts;
-use crate::pending::{AsIs, Pending, Question};
+use crate::pending::{AsIs, Pending, QueryId};
 use crate::policy::Admission;
 use crate::zones::{Upstream, Zones};
 
-/// Questions that are looked up together.
+/// Queries that are looked up together.
 pub const BATCH: usize = 32;
 
-/// Octets of the longest message on a stream.
+/// Bytes of the longest message on a stream.
 const STREAM_BYTES_MAX: usize = 65_535;
 
-/// Where an answer comes from.
+/// Where a response comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
     /// The cache.
     Hit,
-    /// An upstream; also that none answered.
+    /// An upstream, or the failure of all upstreams.
     Miss,
-    /// The cache, past its end.
+    /// The cache, after its TTL.
     Stale,
-    /// A failure that was remembered, or a limit.
+    /// A cached failure, or a limit.
     Failed,
-    /// This server itself: local data, blocklists, refusals.
+    /// This server: local data, blocklists, refusals.
     #[default]
     Local,
 }
@@ -110,44 +108,43 @@ impl Source {
     }
 }
 
-/// Who asked, and how the answer goes back.
+/// A client, and how responses reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
-    /// Over UDP, through the listening socket of this number.
+    /// Over UDP.
     Udp {
-        /// The socket.
+        /// Number of the listening socket.
         socket: u16,
-        /// The way back.
+        /// Addresses for the response.
         route: Route,
     },
-    /// Over UDP, in frames of a queue.
+    /// Over UDP, in frames of an AF_XDP queue.
     Frame {
         /// The queue.
         queue: u16,
-        /// Both ends.
+        /// Addresses of both ends.
         letter: FrameAddresses,
     },
-    /// Over a stream.
+    /// Over TCP.
     Stream {
-        /// Which one.
+        /// The connection.
         stream: u64,
-        /// Its other end.
+        /// The client's address.
         peer: SocketAddr,
     },
-    /// Over something that is served beside the core, which keeps messages whole and whose client
-    /// is where it says.
+    /// Over a transport that other threads serve ([`crate::side_query`]).
     Side {
-        /// Which of the questions that were handed in.
+        /// Number of the query.
         slot: u64,
-        /// Who asked.
+        /// The client's address.
         peer: SocketAddr,
-        /// What carried it.
+        /// The transport.
         protocol: Protocol,
     },
 }
 
 impl Client {
-    /// The client's end.
+    /// The client's address and port.
     #[inline]
     pub fn peer(&self) -> SocketAddr {
         match self {
@@ -163,7 +160,7 @@ impl Client {
         self.peer().ip()
     }
 
-    /// What carries its questions.
+    /// The transport of its queries.
     pub fn protocol(&self) -> Protocol {
         match self {
             Client::Udp { .. } | Client::Frame { .. } => Protocol::Udp,
@@ -176,97 +173,105 @@ impl Client {
         self.protocol() != Protocol::Udp
     }
 
-    /// The longest answer to a query of this client, octets.
+    /// The longest response to a query of this client, bytes.
     fn bytes_max(&self, query: &Query<'_>, server_max: u16) -> usize {
         if self.is_stream() { STREAM_BYTES_MAX } else { query.udp_bytes_max(server_max) }
     }
 }
 
-/// What a core asks of the world. Nothing in here waits.
+/// How a core sends messages. No method waits.
 pub trait Net {
-    /// Gives `write` room for an answer of `bytes_max` octets, and sends to the client as many as
-    /// it says it wrote. False where it wrote none.
-    fn answer(
+    /// Calls `write` with room for `bytes_max` bytes, and sends to the client as many bytes as it returns. False if it
+    /// returned `None`.
+    fn respond(
         &mut self,
         client: &Client,
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool;
 
-    /// A client gets no answer.
-    fn ignore(&mut self, client: &Client);
+    /// The client gets no response.
+    fn drop_query(&mut self, client: &Client);
 
-    /// What the answers that come next come from, and since when their clients wait, microseconds
-    /// of [`Now`]; `None`: since this turn began. For those who log.
+    /// Describes the next responses to logs: where they come from, and since when their clients wait, in microseconds of
+    /// [`Now`]; `None`: since the turn began.
     fn describe(&mut self, _source: Source, _since_us: Option<u64>) {}
 
-    /// Gives `write` the number of a socket to an upstream and room for [`ASK_BYTES_MAX`] octets,
-    /// and sends by it over UDP as many as it says it wrote: only what comes by this socket answers
-    /// them. False where nothing was sent.
-    fn ask(&mut self, upstream: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>)
-    -> bool;
+    /// Calls `write` with the number of a socket to an upstream and room for [`QUERY_BYTES_MAX`] bytes, and sends as many
+    /// bytes as it returns over UDP. Only packets that arrive at this socket are responses. False if nothing was sent.
+    fn query_udp(
+        &mut self,
+        upstream: usize,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
+    ) -> bool;
 
-    /// Sends a question to an upstream over a stream, or hands it to a backend;
-    /// [`Core::answered_by_stream`] is told its tag. The ID is the stream's to choose. False where
-    /// it could not be.
-    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
+    /// Sends a query to an upstream over TCP, or to a backend. The outcome comes to [`Core::stream_response`] with this
+    /// tag. The stream chooses the ID. False if the query could not be sent.
+    fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
 
-    /// What was asked of a backend by this tag is waited for no longer.
-    fn forget(&mut self, tag: u64);
+    /// The response of a backend to the query with this tag is no longer needed.
+    fn cancel(&mut self, tag: u64);
 }
 
 /// One core.
 #[derive(Debug)]
 pub struct Core {
     settings: Arc<Settings>,
+    /// The time of the turn.
+    now: Now,
     reader: Reader,
     writer: Writer,
     zones: Zones,
-    pending: Pending<Ask, Client>,
-    /// Questions by socket and ID.
-    by_id: ById,
-    timers: Timers<Question>,
+    pending: Pending<QueryState, Client>,
+    attempts: AttemptTable,
+    timers: Timers<QueryId>,
     random: Random,
     renderer: Renderer,
     keys: Box<[KeyBuf; BATCH]>,
     hashes: Vec<KeyHash>,
-    /// Octets of whoever is told.
+    /// The message of the client that is responded to.
     scratch: Vec<u8>,
     in_force: Option<InForce>,
-    /// An answer of our own, and what is rendered of it and what stands behind its aliases.
+    /// A response from local data.
     own: Vec<u8>,
+    /// Renders local aliases together with the cached response for their target.
     composer: Renderer,
-    /// No failure is remembered beyond this second, as far as this core knows.
+    /// This core cached no failure that lasts beyond this second.
     failures_until_s: u32,
     cookies: Option<Cookies>,
     limiter: Option<Limiter>,
-    /// What is told past its end.
+    /// The stale response that is sent.
     stale: Vec<u8>,
-    /// Name, type and class of a question that is begun.
-    sent: Vec<u8>,
+    /// Name, type and class of a query that starts.
+    question: Vec<u8>,
     counts: Counts,
 }
 
-/// Questions to upstreams by socket and ID.
-type ById = HashMap<u64, Attempt, BuildHasherDefault<AsIs>>;
+/// Attempts by socket and ID.
+type AttemptTable = HashMap<u64, AttemptId, BuildHasherDefault<AsIs>>;
 
-/// A question of a batch.
-struct Asked<'a> {
+/// A query, and the client that sent it.
+struct Request<'a> {
     client: Client,
-    message: &'a [u8],
     query: Query<'a>,
+}
+
+/// A query of a batch.
+struct BatchQuery<'a> {
+    request: Request<'a>,
+    message: &'a [u8],
     /// The client's view.
     view: u16,
 }
 
-/// What a look into the cache left to be done, a bit for each question.
+/// What remains to be done after a lookup: a bit for each query of the batch.
 #[derive(Default)]
 struct Looked {
-    /// Not held.
+    /// Not in the cache.
     missed: u32,
-    /// Of those: held past its end.
+    /// Of those: in the cache, but stale.
     stale: u32,
-    /// Answered, and soon to end.
+    /// Responded to, but the entry expires soon.
     ending: u32,
 }
 
@@ -281,16 +286,17 @@ impl Core {
         let questions_max = settings.limits.questions_max;
         let limiter = (settings.rate.per_s > 0).then(|| {
             let mut key = [0; 16];
-            // Without random numbers somebody might aim at others' buckets, and nothing worse.
+            // Without random numbers an attacker could choose addresses that share a bucket with others, no more.
             let _ = random::fill(&mut key);
             Limiter::new(settings.rate, &key)
         });
         Ok(Core {
+            now,
             reader: cache.reader()?,
             writer: cache.writer(),
             zones,
             pending: Pending::new(settings.limits),
-            by_id: HashMap::default(),
+            attempts: HashMap::default(),
             timers: Timers::new(questions_max as usize, now.ms()),
             random: Random::new(),
             renderer: Renderer::new(),
@@ -304,13 +310,13 @@ impl Core {
             cookies: settings.cookie_secret.as_ref().map(Cookies::new),
             limiter,
             stale: Vec::new(),
-            sent: Vec::new(),
+            question: Vec::new(),
             counts: Counts::default(),
             settings,
         })
     }
 
-    /// What it did.
+    /// Its counters.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -320,46 +326,50 @@ impl Core {
         self.zones.upstreams()
     }
 
-    /// What is known of each: its smoothed round trip, microseconds, if it was measured, and
-    /// whether it is up.
+    /// Of each upstream: its smoothed round trip in microseconds, if it was measured, and whether it is up.
     pub fn upstream_health(&self) -> impl Iterator<Item = (Option<u32>, bool)> + '_ {
         (0..self.zones.upstreams().len()).map(|number| self.zones.health(number))
     }
 
-    /// The longest message over UDP that comes from here or is asked for, octets.
+    /// The longest message over UDP that this server sends or accepts, bytes.
     pub fn udp_bytes_max(&self) -> u16 {
         self.settings.udp_bytes_max
     }
 
-    /// Questions in flight.
+    /// Queries in flight.
     pub fn in_flight(&self) -> usize {
         self.pending.len()
     }
 
-    /// Begins a turn: what other cores stored becomes visible.
-    pub fn begin(&mut self) {
+    /// Begins a turn at `now`: what other cores stored becomes visible.
+    pub fn begin(&mut self, now: Now) {
+        self.now = now;
+        self.sync();
+    }
+
+    /// Makes visible what other cores stored, and this one before [`Core::finish`].
+    pub fn sync(&mut self) {
         if self.reader.is_behind() {
             self.reader.sync();
         }
     }
 
-    /// Ends a turn: what was stored becomes visible to others. Where the cache takes nothing for
-    /// the moment, what was told to clients is not kept.
+    /// Makes what was stored visible to other cores. If the cache accepts no writes at the moment, the responses of this
+    /// turn are not cached.
     pub fn finish(&mut self) {
         if self.writer.pending() > 0 && self.writer.flush().is_err() {
             self.counts.limit_cache_writes += 1;
         }
     }
 
-    /// Answers questions, or sends them upstream.
-    pub fn questions<'m>(
+    /// Responds to queries, or sends them to upstreams.
+    pub fn queries<'m>(
         &mut self,
-        now: Now,
         mut batch: impl Iterator<Item = (Client, &'m [u8])>,
         net: &mut impl Net,
     ) {
         loop {
-            let mut asked: [Option<Asked<'m>>; BATCH] = [const { None }; BATCH];
+            let mut queries: [Option<BatchQuery<'m>>; BATCH] = [const { None }; BATCH];
             let mut count = 0;
             let mut is_over = false;
             self.hashes.clear();
@@ -368,18 +378,18 @@ impl Core {
                     is_over = true;
                     break;
                 };
-                if let Some((query, view)) = self.read(now, &client, message, count, net) {
-                    asked[count] = Some(Asked { client, message, query, view });
+                if let Some(query) = self.read(client, message, count, net) {
+                    queries[count] = Some(query);
                     count += 1;
                 }
             }
-            let Looked { missed, stale, ending } = self.look_up(now, &asked[..count], net);
-            for (at, asked) in asked[..count].iter().enumerate() {
-                let Some(asked) = asked else { continue };
+            let Looked { missed, stale, ending } = self.look_up(&queries[..count], net);
+            for (at, query) in queries[..count].iter().enumerate() {
+                let Some(query) = query else { continue };
                 if missed >> at & 1 == 1 {
-                    self.miss(now, at, asked, stale >> at & 1 == 1, net);
+                    self.miss(at, query, stale >> at & 1 == 1, net);
                 } else if ending >> at & 1 == 1 {
-                    self.prefetch(now, at, asked, asked.query.question(), net);
+                    self.prefetch(at, query, query.request.query.question(), net);
                 }
             }
             if is_over {
@@ -388,17 +398,15 @@ impl Core {
         }
     }
 
-    /// Reads a question into the key at `at`; answers it right away where it is none that can be
-    /// looked up.
+    /// Reads a query into the key at `at`. A query that is not looked up gets its response here.
     #[inline]
     fn read<'m>(
         &mut self,
-        now: Now,
-        client: &Client,
+        client: Client,
         message: &'m [u8],
         at: usize,
         net: &mut impl Net,
-    ) -> Option<(Query<'m>, u16)> {
+    ) -> Option<BatchQuery<'m>> {
         let queries = match client {
             Client::Frame { .. } => &mut self.counts.queries_xdp,
             other => self.counts.queries(other.protocol()),
@@ -409,42 +417,45 @@ impl Core {
             None => 0,
             Some(Admission::Allowed { view }) => view,
             Some(Admission::Refused) => {
-                self.prohibit(now, client, message, net);
+                self.refuse_client(client, message, net);
                 return None;
             }
             Some(Admission::Dropped) => {
                 self.counts.dropped_queries += 1;
-                net.ignore(client);
+                net.drop_query(&client);
                 return None;
             }
         };
         let query = match Query::read(message, &mut self.keys[at]) {
             Ok(query) => query,
             Err(refused) => {
-                self.refuse(client, message, &refused, net);
+                self.reject(&client, message, &refused, net);
                 return None;
             }
         };
-        if !self.admits(now, client, &query, net) {
+        let request = Request { client, query };
+        if !self.admits(&request, net) {
             return None;
         }
-        if !is_ordinary(&query) && self.answer_odd(now, client, &query, view, net) {
+        if !is_ordinary(&query) && self.respond_odd(&request, view, net) {
             return None;
         }
         let extra = self.key_extra(&query, view);
         let key = self.keys[at].finish(&extra);
         self.hashes.push(self.reader.hash(key));
-        Some((query, view))
+        Some(BatchQuery { request, message, view })
     }
 
-    /// Answers what is held, and tells the rest.
+    /// Responds from the cache, and returns what remains to be done.
     #[inline]
-    fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> Looked {
-        let Core { settings, reader, keys, hashes, counts, cookies, in_force, .. } = self;
+    fn look_up(&mut self, queries: &[Option<BatchQuery<'_>>], net: &mut impl Net) -> Looked {
+        let Core { settings, now, reader, keys, hashes, counts, cookies, in_force, .. } = self;
+        let now = *now;
         let Looked { mut missed, mut stale, mut ending } = Looked::default();
         net.describe(Source::Hit, None);
         reader.get_many_stale_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
-            let Some(Asked { client, query, view, .. }) = &asked[at] else { return };
+            let Some(BatchQuery { request, view, .. }) = &queries[at] else { return };
+            let Request { client, query } = request;
             let is_overruled = |entry: &Entry<'_>| {
                 in_force.as_ref().is_some_and(|force| force.overrules(entry, *view, query))
             };
@@ -458,11 +469,11 @@ impl Core {
                 return;
             }
             let mut options = Options::new();
-            add_cookie(cookies.as_ref(), now, client, query, &mut options);
+            add_cookie(cookies.as_ref(), now, request, &mut options);
             let bytes_max = client.bytes_max(query, settings.udp_bytes_max);
             let reply = reply(settings, now, bytes_max, &options);
             let write = |out: &mut [u8]| rendered::write(entry.value(), query, &reply, out);
-            if !net.answer(client, bytes_max, write) {
+            if !net.respond(client, bytes_max, write) {
                 missed |= 1 << at;
                 return;
             }
@@ -474,33 +485,32 @@ impl Core {
     }
 }
 
-/// True for nearly all questions; the others have rules of their own.
+/// True for nearly all queries. The others have rules of their own.
 fn is_ordinary(query: &Query<'_>) -> bool {
     query.qclass == class::IN && query.recursion_desired && !is_meta(query.qtype)
 }
 
-/// True for types that are no data (RFC 6895, section 3.1): 0, OPT, and those for queries and
-/// protocols.
+/// True for types that are not data (RFC 6895, section 3.1): 0, OPT, and those for queries and protocols.
 fn is_meta(qtype: u16) -> bool {
     matches!(qtype, 0 | rtype::OPT | 128..=255)
 }
 
-/// True where an answer is in the last part of its life, and to be fetched anew.
+/// True if an entry is in the last part of its lifetime, and is prefetched.
 #[inline]
 fn is_ending(settings: &Settings, now: Now, entry: &Entry<'_>) -> bool {
     let Some(left_s) = entry.seconds_left(now.seconds()) else { return false };
     let age_s = now.wall_s.saturating_sub(key::born_of(entry.value()));
-    let life_s = u64::from(left_s) + u64::from(age_s);
-    u64::from(left_s) * 100 < life_s * u64::from(settings.prefetch_percent)
+    let lifetime_s = u64::from(left_s) + u64::from(age_s);
+    u64::from(left_s) * 100 < lifetime_s * u64::from(settings.prefetch_percent)
 }
 
-/// What is sent beside an answer that is not past its end.
+/// How a response that is not stale is written.
 fn reply<'a>(settings: &Settings, now: Now, bytes_max: usize, options: &'a Options) -> Reply<'a> {
     Reply {
         now_s: now.wall_s,
         bytes_max,
         udp_bytes: settings.udp_bytes_max,
-        // A TTL of 0 stays one.
+        // A TTL of 0 stays 0.
         stale_ttl_s: 0,
         options: options.as_bytes(),
     }

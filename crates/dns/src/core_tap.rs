@@ -1,11 +1,10 @@
-//! What a core tells of the messages that come and go, for those who want to know: dnstap.
+//! Records a core's messages with dnstap.
 //!
-//! A core without one does nothing here but look whether it has one, once a message. Cost with one:
-//! a copy of each message, and two system calls for a question to an upstream (its address and
-//! port).
+//! Without a tap a core only checks, once for each message, that it has none. Cost with one: a copy
+//! of each message, and two system calls for a query to an upstream (its address and port).
 //!
-//! An answer to a client has no time of its question: that is in the question's own record, and in
-//! that of the answer only where a server keeps both together.
+//! The record of a response to a client has no time of its query, which is in the query's own
+//! record.
 
 use std::net::SocketAddr;
 
@@ -13,31 +12,31 @@ use crate::clock::Clock;
 use crate::core::{Client, Now};
 use crate::dnstap::{Event, Kind, Protocol, Tap};
 
-/// A core's way to tell.
+/// A core's tap.
 #[derive(Debug)]
 pub struct CoreTap {
     tap: Tap,
     clock: Clock,
     now_ns: u64,
-    /// Where each socket is bound.
+    /// Address of each listening socket.
     listeners: Vec<SocketAddr>,
 }
 
-/// An exchange with an upstream, as it is told of.
+/// A message to or from an upstream.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamMessage<'a> {
-    /// What carried it.
+    /// The transport.
     pub protocol: Protocol,
-    /// Our address, where it is known.
+    /// The local address, if it is known.
     pub local: Option<SocketAddr>,
-    /// The upstream's.
+    /// The upstream's address.
     pub upstream: SocketAddr,
     /// The message in wire form.
     pub message: &'a [u8],
 }
 
 impl CoreTap {
-    /// Tells by `tap`. `listeners` are the addresses of the UDP sockets, by their numbers.
+    /// `listeners` are the addresses of the UDP sockets, by number.
     pub fn new(tap: Tap, clock: Clock, listeners: Vec<SocketAddr>) -> CoreTap {
         CoreTap { tap, clock, now_ns: 0, listeners }
     }
@@ -47,55 +46,56 @@ impl CoreTap {
         self.now_ns = self.clock.unix_ns(now);
     }
 
-    /// A turn ends: what was told is handed over.
+    /// A turn ends: the records are passed on.
     pub fn flush(&mut self) {
         self.tap.flush();
     }
 
-    /// What found no room.
+    /// Records dropped because the buffer was full.
     pub fn dropped(&self) -> u64 {
         self.tap.dropped()
     }
 
-    /// A client's question came.
-    pub fn asked(&mut self, client: &Client, message: &[u8]) {
+    /// Records a query of a client.
+    pub fn client_query(&mut self, client: &Client, message: &[u8]) {
+        self.client(Kind::ClientQuery, client, message);
+    }
+
+    /// Records a response to a client.
+    pub fn client_response(&mut self, client: &Client, message: &[u8]) {
+        self.client(Kind::ClientResponse, client, message);
+    }
+
+    fn client(&mut self, kind: Kind, client: &Client, message: &[u8]) {
         let (protocol, asker, asked) = self.ends(client);
-        let (query_ns, response_ns) = (Some(self.now_ns), None);
-        let kind = Kind::ClientQuery;
-        let asker = Some(asker);
-        self.tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
+        self.record(kind, protocol, Some(asker), asked, message);
     }
 
-    /// An answer goes to a client.
-    pub fn answered(&mut self, client: &Client, message: &[u8]) {
-        let (protocol, asker, asked) = self.ends(client);
-        let (query_ns, response_ns) = (None, Some(self.now_ns));
-        let kind = Kind::ClientResponse;
-        let asker = Some(asker);
-        self.tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
+    /// Records a query to an upstream.
+    pub fn upstream_query(&mut self, sent: &UpstreamMessage<'_>) {
+        self.upstream(Kind::ForwarderQuery, sent);
     }
 
-    /// A question goes to an upstream.
-    pub fn forwarded(&mut self, exchange: &UpstreamMessage<'_>) {
-        let times = (Some(self.now_ns), None);
-        self.record(Kind::ForwarderQuery, exchange, times);
+    /// Records a response of an upstream.
+    pub fn upstream_response(&mut self, received: &UpstreamMessage<'_>) {
+        self.upstream(Kind::ForwarderResponse, received);
     }
 
-    /// An upstream's answer came.
-    pub fn heard(&mut self, exchange: &UpstreamMessage<'_>) {
-        let times = (None, Some(self.now_ns));
-        self.record(Kind::ForwarderResponse, exchange, times);
+    fn upstream(&mut self, kind: Kind, it: &UpstreamMessage<'_>) {
+        self.record(kind, it.protocol, it.local, Some(it.upstream), it.message);
     }
 
     fn record(
         &mut self,
         kind: Kind,
-        exchange: &UpstreamMessage<'_>,
-        times: (Option<u64>, Option<u64>),
+        protocol: Protocol,
+        asker: Option<SocketAddr>,
+        asked: Option<SocketAddr>,
+        message: &[u8],
     ) {
-        let &UpstreamMessage { protocol, local, upstream, message } = exchange;
-        let (query_ns, response_ns) = times;
-        let (asker, asked) = (local, Some(upstream));
+        let is_query = matches!(kind, Kind::ClientQuery | Kind::ForwarderQuery);
+        let query_ns = is_query.then_some(self.now_ns);
+        let response_ns = (!is_query).then_some(self.now_ns);
         self.tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
     }
 

@@ -1,26 +1,26 @@
-//! One core's loop: sockets, clock, and the core that decides.
+//! A core's event loop: sockets, clock, and the core that decides.
 //!
 //! ```text
-//! turn    wait for what is ready, unless something was a moment ago
-//!         answers of upstreams, then questions of clients      in batches, bounded, so that nobody waits for ever
+//! turn    wait for ready sockets, unless a listener was busy a moment ago
+//!         responses of upstreams, then queries of clients      in bounded batches, so that none waits for ever
 //!         timers
 //!         send what was queued; make visible what was stored
 //! ```
 //!
-//! While questions come without a pause and none is in flight, the kernel is not asked what is
-//! ready: that would be a third system call beside receiving and sending. Every eighth turn it is
-//! asked all the same.
+//! While queries arrive without a pause and none is in flight, the loop does not ask the kernel
+//! which sockets are ready: that would be a third system call next to receiving and sending. Every
+//! eighth turn it asks all the same.
 //!
-//! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as
+//! Nothing in a turn waits. A message for which the kernel has no room is dropped and counted, as
 //! UDP would.
 //!
 //! | module | duty |
 //! |---|---|
-//! | `parts` | what a core is made of |
-//! | `sockets` | listening sockets and what is queued at them |
+//! | `parts` | the parts of a core |
+//! | `sockets` | listening sockets and their outgoing batches |
 //! | `upstream_sockets` | sockets to upstreams |
-//! | `transport` | what the core speaks through: all of these |
-//! | `observers` | who learns of messages |
+//! | `transport` | how the core sends: all of these |
+//! | `observers` | counters, dnstap and query log of messages |
 
 mod observers;
 mod parts;
@@ -57,19 +57,19 @@ use larder_serve::lifecycle::{Lifecycle, Stage};
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
 
-/// Batches taken of one socket in a turn.
+/// Batches received from one socket in a turn.
 const BATCHES_MAX: usize = 4;
 
-/// Turns after which the kernel is asked what is ready, however busy a listener is.
+/// Turns after which the loop asks the kernel which sockets are ready, however busy a listener is.
 const BUSY_TURNS_MAX: u32 = 8;
 
-/// The longest wait, milliseconds: what is idle looks around this often.
+/// The longest wait, milliseconds.
 const WAIT_MS_MAX: u64 = 1_000;
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 256;
 
-/// Tokens of the poller by their upper bits; the rest says which.
+/// Upper bits of the poller's tokens; the lower bits are an index.
 const LISTENERS: u8 = 0;
 const UPSTREAMS: u8 = 1;
 const WAKER: u8 = 2;
@@ -83,24 +83,24 @@ fn token(space: u8, which: u64) -> u64 {
     u64::from(space) << SPACE_SHIFT | which
 }
 
-/// One core's loop.
+/// A core's event loop.
 pub struct Driver {
     core: Core,
     sockets: Sockets,
-    /// What comes by each queue, and whether something did when it was last asked.
+    /// Each AF_XDP queue, and whether it had frames the last time.
     queues: Vec<(xdp::Incoming, bool)>,
     stream_listeners: Vec<TcpListener>,
     client_tcp: ClientTcp,
     upstream_tcp: UpstreamTcp,
     incoming: RecvBatch,
     answers: RecvBatch,
-    /// What was handed in, while it is looked up.
-    handed_in: Vec<(Client, Vec<u8>)>,
+    /// Queries of other transports, while they are looked up.
+    side_queries: Vec<(Client, Vec<u8>)>,
     policy: Follower,
     clock: Clock,
     number: usize,
     published: Arc<Shared>,
-    /// When to publish what has been counted since the last time; `None`: nothing has.
+    /// When to publish the counters; `None`: nothing has changed since the last time.
     publish_ms: Option<u64>,
     lifecycle: Arc<Lifecycle>,
     is_draining: bool,
@@ -153,7 +153,7 @@ impl Driver {
             upstream_tcp: UpstreamTcp::new(parts.upstream_tcp_limits, UPSTREAM_TCP),
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
             answers: RecvBatch::new(BATCH, udp_bytes_max),
-            handed_in: Vec::new(),
+            side_queries: Vec::new(),
             policy: parts.policy,
             clock: parts.clock,
             number: parts.number,
@@ -166,7 +166,7 @@ impl Driver {
         })
     }
 
-    /// Serves until told to stop. An error is the poller's, and there is no going on.
+    /// Serves until the lifecycle ends. An error of the poller is final.
     pub fn run(&mut self) -> io::Result<()> {
         let (mut result, mut events) = (Ok(()), Events::new(EVENTS_MAX));
         while result.is_ok() && self.goes_on() {
@@ -189,20 +189,21 @@ impl Driver {
         }
     }
 
-    /// Takes what waits at the sockets, and then nothing new: what was taken is answered.
+    /// Takes what waits at the sockets, and nothing after that: queries that were taken get their
+    /// responses.
     fn drain(&mut self) {
         self.is_draining = true;
         let now = self.clock.now();
         self.begin(now);
         for at in 0..self.sockets.listeners.len() {
-            self.serve(now, at);
+            self.serve(at);
             let listener = &mut self.sockets.listeners[at];
             listener.is_busy = false;
-            // What is not watched is not told of; it fails for nothing else.
+            // A socket that is not watched has no events; removal fails for no other reason.
             let _ = self.sockets.poller.remove(&listener.socket);
         }
         for at in 0..self.queues.len() {
-            self.serve_queue(now, at);
+            self.serve_queue(at);
         }
         for (queue, _) in self.queues.drain(..) {
             let _ = self.sockets.poller.remove(&queue);
@@ -211,12 +212,12 @@ impl Driver {
             let _ = self.sockets.poller.remove(&listener);
         }
         self.client_tcp.drain();
-        // Who hands in was told before to take nothing new.
-        while self.serve_beside(now) {}
-        self.finish(now);
+        // Senders have stopped before.
+        while self.serve_side_queries() {}
+        self.finish();
     }
 
-    /// Lets others see what was counted here.
+    /// Publishes the counters.
     fn publish(&mut self) {
         self.publish_ms = None;
         let Driver { sockets, client_tcp, upstream_tcp, .. } = self;
@@ -242,7 +243,7 @@ impl Driver {
         self.published.publish_health(self.number, self.core.upstream_health());
     }
 
-    /// How long nothing is to be done if nothing comes, milliseconds.
+    /// How long the loop may wait if nothing arrives, milliseconds.
     fn wait_ms(&self, now: Now) -> u64 {
         let now_ms = now.us / 1_000;
         let waits = [
@@ -273,26 +274,26 @@ impl Driver {
         }
         self.begin(now);
         if ready > 0 {
-            events.iter().filter(is_answer).for_each(|event| self.handle(now, event));
+            events.iter().filter(is_answer).for_each(|event| self.handle(event));
             self.show();
             let others = events.iter().filter(|event| !is_answer(event));
-            others.for_each(|event| self.handle(now, event));
+            others.for_each(|event| self.handle(event));
         }
         if self.sockets.backends.has_news() {
-            self.take_backend_responses(now);
+            self.take_backend_responses();
             self.show();
         }
         for at in 0..self.sockets.listeners.len() {
             if self.sockets.listeners[at].is_busy {
-                self.serve(now, at);
+                self.serve(at);
             }
         }
         for at in 0..self.queues.len() {
             if self.queues[at].1 {
-                self.serve_queue(now, at);
+                self.serve_queue(at);
             }
         }
-        self.finish(now);
+        self.finish();
         let now_ms = self.sockets.now_ms;
         match self.publish_ms {
             Some(due_ms) if now_ms >= due_ms => self.publish(),
@@ -302,52 +303,52 @@ impl Driver {
         Ok(())
     }
 
-    /// What was stored in this turn becomes visible: who asks for it in the same turn would be
-    /// asked for upstream again.
+    /// Makes what was stored visible. Otherwise a query for it in the same turn would be sent
+    /// upstream again.
     fn show(&mut self) {
         self.core.finish();
-        self.core.begin();
+        self.core.sync();
     }
 
     /// The beginning of a turn.
     fn begin(&mut self, now: Now) {
         self.sockets.begin(now);
-        self.core.begin();
+        self.core.begin(now);
     }
 
-    /// The end of a turn: timers, and what was queued leaves.
-    fn finish(&mut self, now: Now) {
+    /// The end of a turn: timers, and all queued messages are sent.
+    fn finish(&mut self) {
         let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
         let (poller, now_ms) = (sockets.poller.clone(), sockets.now_ms);
-        core.tick(now, &mut Transport { sockets, client_tcp, upstream_tcp });
+        core.tick(&mut Transport { sockets, client_tcp, upstream_tcp });
         if !upstream_tcp.is_empty() {
-            let mut hear = |upstream_tcp: &mut UpstreamTcp, tag: u64, outcome: Outcome<'_>| {
+            let mut take = |upstream_tcp: &mut UpstreamTcp, tag: u64, outcome: Outcome<'_>| {
                 let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
-                transport.take(core, now, tag, outcome);
+                transport.upstream_outcome(core, tag, outcome);
             };
-            upstream_tcp.expire(&poller, now_ms, &mut hear);
-            upstream_tcp.flush(&poller, now_ms, &mut hear);
+            upstream_tcp.expire(&poller, now_ms, &mut take);
+            upstream_tcp.flush(&poller, now_ms, &mut take);
         }
-        // Before anybody is told: who hears an answer, and asks again at once, may come to another
-        // core.
+        // Before any response is sent: a client that receives one, and queries again, may reach
+        // another core.
         core.finish();
         if !client_tcp.is_empty() {
             client_tcp.expire(now_ms);
             client_tcp.flush(&poller, now_ms, |client_tcp, id, peer, question| {
                 Transport { sockets, client_tcp, upstream_tcp }
-                    .question(core, now, id, peer, question);
+                    .client_query(core, id, peer, question);
             });
-            // What was read only now may have to be asked by a stream.
+            // Queries that were read only now may need a stream.
             upstream_tcp.flush(&poller, now_ms, |upstream_tcp, tag, outcome| {
                 let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
-                transport.take(core, now, tag, outcome);
+                transport.upstream_outcome(core, tag, outcome);
             });
         }
         core.finish();
         sockets.flush();
     }
 
-    fn handle(&mut self, now: Now, event: Event) {
+    fn handle(&mut self, event: Event) {
         let which = event.token & ((1 << SPACE_SHIFT) - 1);
         match (event.token >> SPACE_SHIFT) as u8 {
             LISTENERS => {
@@ -360,22 +361,22 @@ impl Driver {
                     *is_busy = true;
                 }
             }
-            UPSTREAMS => self.hear(now, (which >> 32) as usize, which as u32),
+            UPSTREAMS => self.receive((which >> 32) as usize, which as u32),
             WAKER => {
-                // An eventfd that cannot be read would wake again: the stage is looked at each turn
+                // An eventfd that cannot be read would wake again; each turn looks at the lifecycle
                 // anyway.
                 let _ = self.waker.clear();
-                self.serve_beside(now);
+                self.serve_side_queries();
             }
             STREAM_LISTENERS => self.accept(which as usize),
-            CLIENT_TCP => self.serve_stream(now, event),
-            UPSTREAM_TCP => self.serve_upstream_tcp(now, event),
+            CLIENT_TCP => self.serve_stream(event),
+            UPSTREAM_TCP => self.serve_upstream_tcp(event),
             _ => {}
         }
     }
 
-    /// Takes streams of clients. Where the machine has no more descriptors they wait, and the
-    /// poller tells of them again.
+    /// Accepts TCP connections. If the machine has no descriptors left they wait, and the poller
+    /// reports them again.
     fn accept(&mut self, at: usize) {
         let Some(listener) = self.stream_listeners.get(at) else { return };
         let now_ms = self.sockets.now_ms;
@@ -384,48 +385,48 @@ impl Driver {
         }
     }
 
-    /// Takes what a client asked by a stream.
-    fn serve_stream(&mut self, now: Now, event: Event) {
+    /// Processes queries on a TCP connection.
+    fn serve_stream(&mut self, event: Event) {
         let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
         client_tcp.ready(event, |client_tcp, id, peer, question| {
-            Transport { sockets, client_tcp, upstream_tcp }.question(core, now, id, peer, question);
+            Transport { sockets, client_tcp, upstream_tcp }.client_query(core, id, peer, question);
         });
     }
 
-    /// Takes what was handed in from beside; whether there may be more.
-    fn serve_beside(&mut self, now: Now) -> bool {
-        let Driver { core, sockets, client_tcp, upstream_tcp, handed_in, .. } = self;
+    /// Passes queries of other transports to the core; true if there may be more.
+    fn serve_side_queries(&mut self) -> bool {
+        let Driver { core, sockets, client_tcp, upstream_tcp, side_queries, .. } = self;
         let Some(inbox) = &mut sockets.inbox else { return false };
-        let is_more = inbox.take(handed_in);
-        for (client, message) in &*handed_in {
-            sockets.observers.asked(client, message);
+        let is_more = inbox.take(side_queries);
+        for (client, message) in &*side_queries {
+            sockets.observers.query(client, message);
         }
-        let batch = handed_in.iter().map(|(client, message)| (*client, message.as_slice()));
-        core.questions(now, batch, &mut Transport { sockets, client_tcp, upstream_tcp });
+        let batch = side_queries.iter().map(|(client, message)| (*client, message.as_slice()));
+        core.queries(batch, &mut Transport { sockets, client_tcp, upstream_tcp });
         is_more
     }
 
-    /// Takes what an upstream answered by a stream.
-    fn serve_upstream_tcp(&mut self, now: Now, event: Event) {
+    /// Processes a TCP connection to an upstream.
+    fn serve_upstream_tcp(&mut self, event: Event) {
         let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
         let (poller, now_ms) = (sockets.poller.clone(), sockets.now_ms);
         upstream_tcp.ready(event, &poller, now_ms, |upstream_tcp, tag, outcome| {
             let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
-            transport.take(core, now, tag, outcome);
+            transport.upstream_outcome(core, tag, outcome);
         });
     }
 
-    /// Takes what backends brought back.
-    fn take_backend_responses(&mut self, now: Now) {
+    /// Passes responses of backends to the core.
+    fn take_backend_responses(&mut self) {
         let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
         while let Some((tag, octets)) = sockets.backends.take() {
             let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
-            core.answered_by_stream(now, tag, octets.as_deref(), transport);
+            core.stream_response(tag, octets.as_deref(), transport);
         }
     }
 
-    /// Takes what clients asked by one socket.
-    fn serve(&mut self, now: Now, at: usize) {
+    /// Passes queries at a listening socket to the core.
+    fn serve(&mut self, at: usize) {
         for _ in 0..BATCHES_MAX {
             let received = self.incoming.recv(&self.sockets.listeners[at].socket).unwrap_or(0);
             self.sockets.listeners[at].is_busy = received > 0;
@@ -436,12 +437,12 @@ impl Driver {
             let client_of = |route| Client::Udp { socket: at as u16, route };
             if sockets.observers.tap.is_some() {
                 for message in incoming.messages() {
-                    sockets.observers.asked(&client_of(message.route), message.bytes);
+                    sockets.observers.query(&client_of(message.route), message.bytes);
                 }
             }
             let batch =
                 incoming.messages().map(|message| (client_of(message.route), message.bytes));
-            core.questions(now, batch, &mut Transport { sockets, client_tcp, upstream_tcp });
+            core.queries(batch, &mut Transport { sockets, client_tcp, upstream_tcp });
             if received < BATCH {
                 return;
             }
@@ -449,8 +450,8 @@ impl Driver {
         }
     }
 
-    /// Takes what clients asked by one queue.
-    fn serve_queue(&mut self, now: Now, at: usize) {
+    /// Passes queries of an AF_XDP queue to the core.
+    fn serve_queue(&mut self, at: usize) {
         for _ in 0..BATCHES_MAX {
             let Driver { core, sockets, client_tcp, upstream_tcp, queues, .. } = self;
             let Some((incoming, is_busy)) = queues.get_mut(at) else { return };
@@ -463,42 +464,42 @@ impl Driver {
             let client_of = |letter| Client::Frame { queue: at as u16, letter };
             if sockets.observers.tap.is_some() {
                 for (letter, octets) in incoming.letters() {
-                    sockets.observers.asked(&client_of(letter), octets);
+                    sockets.observers.query(&client_of(letter), octets);
                 }
             }
             let batch = incoming.letters().map(|(letter, octets)| (client_of(letter), octets));
             let batch = batch.inspect(|_| read += 1);
-            core.questions(now, batch, &mut Transport { sockets, client_tcp, upstream_tcp });
+            core.queries(batch, &mut Transport { sockets, client_tcp, upstream_tcp });
             self.sockets.observers.counts.dropped_queries += (received - read) as u64;
             self.sockets.outgoing[at].flush();
         }
     }
 
-    /// Takes what an upstream answered by one socket.
-    fn hear(&mut self, now: Now, upstream: usize, number: u32) {
+    /// Passes packets at a socket to an upstream to the core.
+    fn receive(&mut self, upstream: usize, number: u32) {
         let Driver { core, sockets, client_tcp, upstream_tcp, answers, .. } = self;
         for _ in 0..BATCHES_MAX {
             let pool = sockets.upstream_sockets.pool(upstream);
             let Some(socket) = pool.and_then(|pool| pool.socket(number)) else { return };
             let received = answers.recv(socket);
             let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
-            // An error is what ICMP says of a question that was sent before.
-            let Ok(received) = received else { return core.unreachable(now, upstream, transport) };
+            // The error is an ICMP message about an earlier query.
+            let Ok(received) = received else { return core.unreachable(upstream, transport) };
             for message in answers.messages() {
                 let Sockets { upstream_sockets, observers, .. } = &mut *transport.sockets;
                 if let (Some(tap), Some(pool)) =
                     (&mut observers.tap, upstream_sockets.pool(upstream))
                 {
-                    tap.heard(&pool.exchange(number, message.bytes));
+                    tap.upstream_response(&pool.message(number, message.bytes));
                 }
-                let fits = if message.is_truncated() {
-                    core.answered_in_part(now, number, message.bytes, transport)
+                let matches = if message.is_truncated() {
+                    core.truncated_response(number, message.bytes, transport)
                 } else {
-                    core.answered(now, number, message.bytes, transport)
+                    core.response(number, message.bytes, transport)
                 };
                 let pool = transport.sockets.upstream_sockets.pool_mut(upstream);
-                if !fits && pool.is_some_and(|pool| pool.stray(number)) {
-                    core.suspect(now, number, transport);
+                if !matches && pool.is_some_and(|pool| pool.stray(number)) {
+                    core.suspect_socket(number, transport);
                 }
             }
             if received < BATCH {
@@ -508,7 +509,7 @@ impl Driver {
     }
 }
 
-/// True for what upstreams sent: it is looked at before questions are.
+/// True for events of upstreams, which are processed before those of clients.
 fn is_answer(event: &Event) -> bool {
     matches!((event.token >> SPACE_SHIFT) as u8, UPSTREAMS | UPSTREAM_TCP)
 }

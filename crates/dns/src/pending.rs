@@ -1,33 +1,35 @@
-//! Questions that were sent upstream and are not answered yet, and who waits for them.
+//! Queries in flight: sent to an upstream, without a response yet; and the clients that wait for
+//! them.
 //!
 //! ```text
-//! find(key)           the question in flight with this key, if there is one
-//! begin(key, sent, state)   a new one, and the question as it is sent; None at the limit
-//! join(question, who) one more waits for its answer; false at a limit
-//! next_waiter, end    those who wait, in the order in which they came; then the question is forgotten
+//! find(key)                     the query in flight with this key, if there is one
+//! begin(key, question, state)   a new one; None at the limit
+//! join(query, client)           one more client waits for its response; false at a limit
+//! next_waiter, end              the clients that wait, in the order of their arrival; then the query is removed
 //! ```
 //!
-//! Identical questions are merged: the first is sent, the others wait for its answer. What each
-//! asked is kept as it came, since each is answered with its own ID, letters, flags and EDNS.
+//! Identical queries are coalesced: the first is sent, the others wait for its response. The
+//! message of each client is stored as it arrived, since each gets a response with its own ID,
+//! letter case, flags and EDNS.
 //!
-//! Bounds: so many questions, so many waiters of all and of one question, given at the start; at
-//! most [`MESSAGE_BYTES_KEPT`] octets of memory stay with a place between its users. A handle
-//! outlives its question harmlessly: it has a generation, and one of another generation is no
-//! question's.
+//! Bounds: the limits of queries, of all waiting clients, and of those of one query are given at
+//! the start. At most [`MESSAGE_BYTES_KEPT`] bytes of memory stay with a slot between two uses. An
+//! ID may outlive its query: it has a generation, and an ID of another generation names no query.
 //!
-//! Cost: a look into a hash table by a hash that the caller has, and a place in each of two slabs.
-//! Nothing is allocated once the tables have grown, but for octets longer than a place ever held.
+//! Cost: a lookup in a hash table by a hash that the caller has, and a slot in each of two slabs.
+//! Nothing is allocated once the tables have grown, except for messages longer than a slot ever
+//! held.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Room for octets that stays with a place: most questions have less.
+/// Bytes of memory that stay with a slot: most messages are shorter.
 pub const MESSAGE_BYTES_KEPT: usize = 512;
 
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Hashes come mixed, and with a secret: they are taken as they are.
+/// Hashes arrive mixed, and with a secret, so they are used as they are.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct AsIs(u64);
 
@@ -45,60 +47,60 @@ impl Hasher for AsIs {
     }
 }
 
-/// Names a question, as long as it is in flight.
+/// Names a query while it is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Question {
+pub struct QueryId {
     slot: u32,
     generation: u32,
 }
 
-/// Generations before they begin again.
+/// Generations before the count restarts.
 const GENERATIONS: u32 = 1 << 28;
 
-impl Question {
-    /// Bits of [`Question::to_bits`] that are 0 always, and of [`Question::from_bits`] that do not
-    /// matter: they are the caller's.
+impl QueryId {
+    /// Bits of [`QueryId::to_bits`] that are always 0, and that [`QueryId::from_bits`] ignores: the
+    /// caller may use them.
     pub const SPARE_BITS: u32 = 4;
 
-    /// Both parts in a word, for those who can keep only that.
+    /// The ID as a number.
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 
-    /// What [`Question::to_bits`] made; any other word names no question.
-    pub fn from_bits(bits: u64) -> Question {
-        Question { slot: bits as u32, generation: (bits >> 32) as u32 % GENERATIONS }
+    /// The ID of such a number; any other number names no query.
+    pub fn from_bits(bits: u64) -> QueryId {
+        QueryId { slot: bits as u32, generation: (bits >> 32) as u32 % GENERATIONS }
     }
 }
 
-/// Limits of what is in flight.
+/// Limits of queries in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Questions at once.
+    /// Queries in flight.
     pub questions_max: u32,
-    /// Clients that wait, of all questions together.
+    /// Clients that wait, for all queries together.
     pub waiters_max: u32,
-    /// Clients that wait for one question.
+    /// Clients that wait for one query.
     pub waiters_each_max: u32,
 }
 
 impl Default for Limits {
-    /// 10,000 questions; 30,000 clients, 1,000 of them for one question.
+    /// 10,000 queries; 30,000 clients, 1,000 of them for one query.
     fn default() -> Limits {
         Limits { questions_max: 10_000, waiters_max: 30_000, waiters_each_max: 1_000 }
     }
 }
 
 #[derive(Debug)]
-struct Flight<Q> {
+struct Entry<Q> {
     key: Vec<u8>,
-    sent: Vec<u8>,
+    question: Vec<u8>,
     hash: u64,
     generation: u32,
     first: u32,
     last: u32,
     waiters: u32,
-    /// The next with the same hash, or the next free one.
+    /// The next entry with the same hash, or the next free one.
     next: u32,
     state: Option<Q>,
 }
@@ -110,25 +112,24 @@ struct Waiter<W> {
     next: u32,
 }
 
-/// A question in flight, as [`Pending::get`] shows it.
+/// A query in flight, as [`Pending::get`] returns it.
 #[derive(Debug)]
 pub struct InFlight<'a, S> {
     /// Its key.
     pub key: &'a [u8],
-    /// Name, type and class as they are sent.
-    pub sent: &'a [u8],
-    /// What the caller keeps of it.
+    /// Name, type and class as sent to the upstream.
+    pub question: &'a [u8],
+    /// The caller's state.
     pub state: S,
 }
 
-/// The questions in flight of a core: `Q` is what the caller keeps for each, `W` for each client
-/// that waits.
+/// The queries in flight of a core. `Q` is the caller's state of a query, `W` a client that waits.
 #[derive(Debug)]
 pub struct Pending<Q, W> {
     limits: Limits,
     by_hash: HashMap<u64, u32, BuildHasherDefault<AsIs>>,
-    flights: Vec<Flight<Q>>,
-    free_flight: u32,
+    entries: Vec<Entry<Q>>,
+    free_entry: u32,
     waiters: Vec<Waiter<W>>,
     free_waiter: u32,
     in_flight: u32,
@@ -136,13 +137,13 @@ pub struct Pending<Q, W> {
 }
 
 impl<Q, W> Pending<Q, W> {
-    /// Without questions.
+    /// No queries yet.
     pub fn new(limits: Limits) -> Pending<Q, W> {
         Pending {
             limits,
             by_hash: HashMap::default(),
-            flights: Vec::new(),
-            free_flight: NONE,
+            entries: Vec::new(),
+            free_entry: NONE,
             waiters: Vec::new(),
             free_waiter: NONE,
             in_flight: 0,
@@ -150,12 +151,12 @@ impl<Q, W> Pending<Q, W> {
         }
     }
 
-    /// Questions in flight.
+    /// Queries in flight.
     pub fn len(&self) -> usize {
         self.in_flight as usize
     }
 
-    /// True where nothing is in flight.
+    /// True if no query is in flight.
     pub fn is_empty(&self) -> bool {
         self.in_flight == 0
     }
@@ -165,30 +166,30 @@ impl<Q, W> Pending<Q, W> {
         self.waiting as usize
     }
 
-    /// The question in flight with this key, whose hash it is.
-    pub fn find(&self, hash: u64, key: &[u8]) -> Option<Question> {
+    /// The query in flight with this key, which has this hash.
+    pub fn find(&self, hash: u64, key: &[u8]) -> Option<QueryId> {
         let mut slot = *self.by_hash.get(&hash)?;
         while slot != NONE {
-            let flight = &self.flights[slot as usize];
-            if flight.key == key {
-                return Some(Question { slot, generation: flight.generation });
+            let entry = &self.entries[slot as usize];
+            if entry.key == key {
+                return Some(QueryId { slot, generation: entry.generation });
             }
-            slot = flight.next;
+            slot = entry.next;
         }
         None
     }
 
-    /// A question that is not in flight yet, without waiters; `sent` is what the upstream is asked.
-    /// `None` where as many are in flight as may be.
-    pub fn begin(&mut self, hash: u64, key: &[u8], sent: &[u8], state: Q) -> Option<Question> {
+    /// Adds a query that is not in flight yet, without clients; `question` is what the upstream is
+    /// sent. `None` at the limit.
+    pub fn begin(&mut self, hash: u64, key: &[u8], question: &[u8], state: Q) -> Option<QueryId> {
         if self.in_flight == self.limits.questions_max {
             return None;
         }
-        let slot = match self.free_flight {
+        let slot = match self.free_entry {
             NONE => {
-                let flight = Flight {
+                let entry = Entry {
                     key: Vec::with_capacity(key.len()),
-                    sent: Vec::with_capacity(sent.len()),
+                    question: Vec::with_capacity(question.len()),
                     hash,
                     generation: 0,
                     first: NONE,
@@ -197,35 +198,34 @@ impl<Q, W> Pending<Q, W> {
                     next: NONE,
                     state: None,
                 };
-                self.flights.push(flight);
-                self.flights.len() as u32 - 1
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
             }
             slot => {
-                self.free_flight = self.flights[slot as usize].next;
+                self.free_entry = self.entries[slot as usize].next;
                 slot
             }
         };
-        let flight = &mut self.flights[slot as usize];
-        flight.key.extend_from_slice(key);
-        flight.sent.extend_from_slice(sent);
-        flight.hash = hash;
-        flight.state = Some(state);
-        flight.next = self.by_hash.insert(hash, slot).unwrap_or(NONE);
-        let generation = flight.generation;
+        let entry = &mut self.entries[slot as usize];
+        entry.key.extend_from_slice(key);
+        entry.question.extend_from_slice(question);
+        entry.hash = hash;
+        entry.state = Some(state);
+        entry.next = self.by_hash.insert(hash, slot).unwrap_or(NONE);
+        let generation = entry.generation;
         self.in_flight += 1;
-        Some(Question { slot, generation })
+        Some(QueryId { slot, generation })
     }
 
-    /// One more client waits, who asked `message`; false where a limit forbids it, or the question
-    /// is over.
-    pub fn join(&mut self, question: Question, who: W, message: &[u8]) -> bool {
+    /// Adds a client that waits, with its message; false at a limit, or if the query has ended.
+    pub fn join(&mut self, id: QueryId, who: W, message: &[u8]) -> bool {
         let Limits { waiters_max, waiters_each_max, .. } = self.limits;
         let has_room = self.waiting < waiters_max;
-        let Some(flight) = self.flight_mut(question) else { return false };
-        if !has_room || flight.waiters == waiters_each_max {
+        let Some(entry) = self.entry_mut(id) else { return false };
+        if !has_room || entry.waiters == waiters_each_max {
             return false;
         }
-        flight.waiters += 1;
+        entry.waiters += 1;
         let slot = match self.free_waiter {
             NONE => {
                 self.waiters.push(Waiter { who: None, message: Vec::new(), next: NONE });
@@ -241,30 +241,30 @@ impl<Q, W> Pending<Q, W> {
         waiter.who = Some(who);
         waiter.next = NONE;
         self.waiting += 1;
-        let flight = &mut self.flights[question.slot as usize];
-        match flight.last {
-            NONE => flight.first = slot,
+        let entry = &mut self.entries[id.slot as usize];
+        match entry.last {
+            NONE => entry.first = slot,
             last => self.waiters[last as usize].next = slot,
         }
-        flight.last = slot;
+        entry.last = slot;
         true
     }
 
-    /// The first of those who wait, who then waits no longer, and what was asked; `None` when all
-    /// are gone. The octets are moved into `message`, whose own memory takes their place.
-    pub fn next_waiter(&mut self, question: Question, message: &mut Vec<u8>) -> Option<W> {
-        let flight = self.flight_mut(question)?;
-        let slot = flight.first;
+    /// Removes the client that has waited longest, and moves its message into `message`, whose
+    /// memory takes its place. `None` if no client waits.
+    pub fn next_waiter(&mut self, id: QueryId, message: &mut Vec<u8>) -> Option<W> {
+        let entry = self.entry_mut(id)?;
+        let slot = entry.first;
         if slot == NONE {
             return None;
         }
-        flight.waiters -= 1;
+        entry.waiters -= 1;
         let waiter = &mut self.waiters[slot as usize];
         let next = std::mem::replace(&mut waiter.next, self.free_waiter);
-        let flight = &mut self.flights[question.slot as usize];
-        flight.first = next;
+        let entry = &mut self.entries[id.slot as usize];
+        entry.first = next;
         if next == NONE {
-            flight.last = NONE;
+            entry.last = NONE;
         }
         std::mem::swap(&mut waiter.message, message);
         waiter.message.clear();
@@ -274,44 +274,44 @@ impl<Q, W> Pending<Q, W> {
         waiter.who.take()
     }
 
-    /// A question in flight.
-    pub fn get(&self, question: Question) -> Option<InFlight<'_, &Q>> {
-        let flight = self.flights.get(question.slot as usize)?;
-        let state = flight.state.as_ref()?;
-        let found = InFlight { key: &flight.key, sent: &flight.sent, state };
-        (flight.generation == question.generation).then_some(found)
+    /// The query with this ID.
+    pub fn get(&self, id: QueryId) -> Option<InFlight<'_, &Q>> {
+        let entry = self.entries.get(id.slot as usize)?;
+        let state = entry.state.as_ref()?;
+        let found = InFlight { key: &entry.key, question: &entry.question, state };
+        (entry.generation == id.generation).then_some(found)
     }
 
     /// As [`Pending::get`], to change the state.
-    pub fn get_mut(&mut self, question: Question) -> Option<InFlight<'_, &mut Q>> {
-        let flight = self.flight_mut(question)?;
-        let state = flight.state.as_mut()?;
-        Some(InFlight { key: &flight.key, sent: &flight.sent, state })
+    pub fn get_mut(&mut self, id: QueryId) -> Option<InFlight<'_, &mut Q>> {
+        let entry = self.entry_mut(id)?;
+        let state = entry.state.as_mut()?;
+        Some(InFlight { key: &entry.key, question: &entry.question, state })
     }
 
-    /// How many wait for a question.
-    pub fn waiters(&self, question: Question) -> usize {
-        let flight = self.flights.get(question.slot as usize);
-        let flight = flight.filter(|flight| flight.generation == question.generation);
-        flight.map_or(0, |flight| flight.waiters as usize)
+    /// The number of clients that wait for a query.
+    pub fn waiters(&self, id: QueryId) -> usize {
+        let entry = self.entries.get(id.slot as usize);
+        let entry = entry.filter(|entry| entry.generation == id.generation);
+        entry.map_or(0, |entry| entry.waiters as usize)
     }
 
-    fn flight_mut(&mut self, question: Question) -> Option<&mut Flight<Q>> {
-        let flight = self.flights.get_mut(question.slot as usize)?;
-        (flight.generation == question.generation && flight.state.is_some()).then_some(flight)
+    fn entry_mut(&mut self, id: QueryId) -> Option<&mut Entry<Q>> {
+        let entry = self.entries.get_mut(id.slot as usize)?;
+        (entry.generation == id.generation && entry.state.is_some()).then_some(entry)
     }
 
-    /// Forgets a question and whoever still waits for it; false where it was not in flight. Its
-    /// state is dropped where it lies: to move it would cost more than all else here.
-    pub fn end(&mut self, question: Question) -> bool {
-        let Some(flight) = self.flight_mut(question) else { return false };
-        flight.state = None;
-        flight.generation = (flight.generation + 1) % GENERATIONS;
-        flight.key.clear();
-        flight.sent.clear();
-        let (hash, next) = (flight.hash, flight.next);
-        let (first, last, waiters) = (flight.first, flight.last, flight.waiters);
-        (flight.first, flight.last, flight.waiters) = (NONE, NONE, 0);
+    /// Removes a query and all clients that still wait for it; false if it was not in flight. Its
+    /// state is dropped in place: to move it would cost more than the rest of this function.
+    pub fn end(&mut self, id: QueryId) -> bool {
+        let Some(entry) = self.entry_mut(id) else { return false };
+        entry.state = None;
+        entry.generation = (entry.generation + 1) % GENERATIONS;
+        entry.key.clear();
+        entry.question.clear();
+        let (hash, next) = (entry.hash, entry.next);
+        let (first, last, waiters) = (entry.first, entry.last, entry.waiters);
+        (entry.first, entry.last, entry.waiters) = (NONE, NONE, 0);
         let mut each = first;
         while each != NONE {
             let waiter = &mut self.waiters[each as usize];
@@ -325,22 +325,22 @@ impl<Q, W> Pending<Q, W> {
             self.free_waiter = first;
         }
         self.waiting -= waiters;
-        self.unlink(hash, question.slot, next);
-        self.flights[question.slot as usize].next = self.free_flight;
-        self.free_flight = question.slot;
+        self.unlink(hash, id.slot, next);
+        self.entries[id.slot as usize].next = self.free_entry;
+        self.free_entry = id.slot;
         self.in_flight -= 1;
         true
     }
 
-    /// Takes a question out of those of its hash.
+    /// Removes a query from the list of its hash.
     fn unlink(&mut self, hash: u64, slot: u32, next: u32) {
         let Some(head) = self.by_hash.get_mut(&hash) else { return };
         if *head != slot {
             let mut before = *head;
-            while self.flights[before as usize].next != slot {
-                before = self.flights[before as usize].next;
+            while self.entries[before as usize].next != slot {
+                before = self.entries[before as usize].next;
             }
-            self.flights[before as usize].next = next;
+            self.entries[before as usize].next = next;
         } else if next != NONE {
             *head = next;
         } else {
@@ -355,7 +355,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Those who ask the same wait for one question and are told in the order in which they came.
+    /// Clients with the same query wait for one query in flight, and come out in the order of their
+    /// arrival.
     #[test]
     fn the_same_is_asked_once() {
         let mut pending: Pending<&str, u32> = Pending::new(Limits::default());
@@ -378,7 +379,7 @@ mod tests {
         assert!(!pending.end(question), "a handle outlives its question harmlessly");
     }
 
-    /// At each of its limits nothing is taken in, and a place that becomes free is used again.
+    /// At each limit nothing is added, and a free slot is used again.
     #[test]
     fn limits() {
         let limits = Limits { questions_max: 2, waiters_max: 3, waiters_each_max: 2 };
@@ -392,7 +393,7 @@ mod tests {
         assert!(!pending.join(two, 4, b""), "too many of all");
         assert!(pending.end(one));
         assert!(pending.join(two, 5, b"") && pending.begin(3, b"three", b"", ()).is_some());
-        assert_eq!((pending.flights.len(), pending.waiters.len()), (2, 3));
+        assert_eq!((pending.entries.len(), pending.waiters.len()), (2, 3));
     }
 
     proptest! {
@@ -402,7 +403,7 @@ mod tests {
         fn as_a_plain_map(steps in proptest::collection::vec((0u8..5, 0u8..12), 1..200)) {
             let limits = Limits { questions_max: 6, waiters_max: 10, waiters_each_max: 4 };
             let mut pending: Pending<u8, usize> = Pending::new(limits);
-            let mut model: BTreeMap<u8, (Question, Vec<usize>)> = BTreeMap::new();
+            let mut model: BTreeMap<u8, (QueryId, Vec<usize>)> = BTreeMap::new();
             let mut message = Vec::new();
             for (step, (what, key)) in steps.into_iter().enumerate() {
                 let hash = u64::from(key % 3);

@@ -1,19 +1,19 @@
 //! UDP sockets to one upstream.
 //!
 //! ```text
-//! active   questions go out by it, until it has sent QUESTIONS_MAX or is a minute old
-//! aside    nothing goes out, answers may still come; closed after LINGER_MS
+//! active   sends queries, until it has sent QUESTIONS_MAX or is a minute old
+//! aside    sends nothing, responses may still arrive; closed after LINGER_MS
 //! ```
 //!
-//! Who wants to forge an answer must guess the ID and the port (RFC 5452). There are up to
-//! [`ACTIVE_MAX`] active sockets, each at a random port, and none for long; which of them the
-//! questions of a turn of the loop go out by is drawn anew each turn. One port a question, as
-//! resolvers have it, would be a system call a question and more; what is lost in ports to guess is
-//! made up for by noticing guesses: after a few packets that fit nothing the socket is given up,
-//! and its questions are asked by a stream ([`Core::suspect`](crate::core::Core::suspect)).
+//! To forge a response, an attacker must guess the ID and the port (RFC 5452). There are up to
+//! [`ACTIVE_MAX`] active sockets, each at a random port, and none for long. Each turn of the event
+//! loop draws one of them for its queries. One port for each query, as resolvers have it, would
+//! cost more than a system call for each query. Instead, guesses are noticed: after some packets
+//! that match no query the socket is closed, and its queries are repeated over TCP
+//! ([`Core::suspect_socket`](crate::core::Core::suspect_socket)).
 //!
-//! A socket has a number that no other of its core ever has: what came late for one that is closed
-//! is nobody's.
+//! A socket has a number that no other socket of its core ever has, so a late packet matches no
+//! later socket.
 //!
 //! Bounds: [`ACTIVE_MAX`] active sockets and as many aside; the oldest of those is closed first.
 
@@ -31,31 +31,31 @@ use crate::dnstap::Protocol;
 /// Active sockets of an upstream, at most.
 pub const ACTIVE_MAX: usize = 16;
 
-/// Questions sent by one socket.
+/// Queries sent by one socket.
 const QUESTIONS_MAX: u32 = 2_000;
 
 /// How long a socket is active, milliseconds.
 const ACTIVE_MS: u64 = 60_000;
 
-/// How long answers are waited for after the last question, milliseconds.
+/// How long responses are accepted after the last query, milliseconds.
 const LINGER_MS: u64 = 10_000;
 
-/// Packets to a socket that fit no question, after which somebody is taken to guess. Late answers
-/// are among them.
+/// Packets to a socket that match no query, after which an attacker is assumed to guess. Late
+/// responses count too.
 const STRAYS_MAX: u32 = 64;
 
-/// Messages that go out together, unless told otherwise, and room for each.
+/// Messages sent together by default, and bytes of room for each.
 const BATCH: usize = 64;
 const MESSAGE_BYTES: usize = 320;
 
-/// How sockets are made: what all of a core's have in common.
+/// How sockets to upstreams are made.
 #[derive(Debug, Clone)]
 pub struct QuerySource {
-    /// The address to send from; the kernel's choice where there is none of the upstream's family.
+    /// Addresses to send from; the kernel chooses if none is of the upstream's family.
     pub addresses: Vec<IpAddr>,
-    /// The ports to send from.
+    /// Ports to send from.
     pub ports: Ports,
-    /// Buffers and the like.
+    /// Options such as buffer sizes.
     pub options: UdpOptions,
 }
 
@@ -89,23 +89,23 @@ struct Socket {
 /// The sockets of one upstream.
 pub struct UpstreamUdp {
     address: SocketAddr,
-    /// What the tokens of its sockets begin with.
+    /// First token of its sockets.
     token: u64,
     active: [Option<Socket>; ACTIVE_MAX],
     aside: VecDeque<(u64, Socket)>,
-    /// Which of the active ones is sent by, this turn.
+    /// The active socket of this turn.
     current: Option<usize>,
     outgoing: SendBatch,
     refused: u64,
 }
 
 impl UpstreamUdp {
-    /// Without sockets: they are opened as they are needed. `token` has zeros in its lower 32 bits.
+    /// Without sockets: they are opened when needed. `token` has zeros in its lower 32 bits.
     pub fn new(address: SocketAddr, token: u64) -> UpstreamUdp {
         UpstreamUdp::of_batches(address, token, BATCH)
     }
 
-    /// As [`UpstreamUdp::new`]; so many messages go out together, for which there is room at once.
+    /// As [`UpstreamUdp::new`], with batches of `messages`, for which there is room at once.
     pub fn of_batches(address: SocketAddr, token: u64, messages: usize) -> UpstreamUdp {
         UpstreamUdp {
             address,
@@ -128,8 +128,8 @@ impl UpstreamUdp {
         self.refused
     }
 
-    /// Queues the message that `write` makes, which is given its socket's number and room, by the
-    /// socket of this turn; the number is returned.
+    /// Queues the query that `write` makes, by the socket of this turn. `write` receives the
+    /// socket's number and the room. Returns the number.
     pub fn ask(
         &mut self,
         now_ms: u64,
@@ -155,7 +155,7 @@ impl UpstreamUdp {
         Ok(socket.number)
     }
 
-    /// Draws a place and sees to it that a socket is there that may be sent by.
+    /// Draws the socket of this turn, and opens it if necessary.
     fn choose(
         &mut self,
         now_ms: u64,
@@ -192,8 +192,8 @@ impl UpstreamUdp {
         }
     }
 
-    /// Sends what is queued, and lets the next question draw a socket anew. What the kernel has no
-    /// room for is dropped: it is asked again in time.
+    /// Sends what is queued, and lets the next query draw a socket again. Messages for which the
+    /// kernel has no room are dropped; their queries time out.
     pub fn flush(&mut self) {
         let Some(socket) = self.current.take().and_then(|at| self.active[at].as_ref()) else {
             return;
@@ -210,15 +210,15 @@ impl UpstreamUdp {
         all.find(|socket| socket.number == number).map(|socket| &socket.socket)
     }
 
-    /// A message that went or came by the socket of this number, for whoever is told of it.
-    pub fn exchange<'a>(&self, number: u32, message: &'a [u8]) -> UpstreamMessage<'a> {
+    /// A message that was sent or received by a socket.
+    pub fn message<'a>(&self, number: u32, message: &'a [u8]) -> UpstreamMessage<'a> {
         let local = self.socket(number).and_then(|socket| socket.local_address().ok());
         UpstreamMessage { protocol: Protocol::Udp, local, upstream: self.address, message }
     }
 
-    /// A packet came by a socket and fits nothing. True where these were too many: the socket is
-    /// closed, and what was asked by it is to be asked another way. A socket that was set aside is
-    /// counted for too: answers may still come by it, and so may guesses.
+    /// Counts a packet that matches no query. True if these were too many: the socket is closed,
+    /// and its queries are to be repeated over TCP. Sockets that were set aside count too:
+    /// responses may still arrive there, and so may guesses.
     pub fn stray(&mut self, number: u32) -> bool {
         let aside = self.aside.iter_mut().position(|(_, socket)| {
             let is_meant = socket.number == number;
@@ -246,7 +246,7 @@ impl UpstreamUdp {
         false
     }
 
-    /// Closes what was set aside and is waited for no longer.
+    /// Closes sockets that were set aside long enough ago.
     pub fn tick(&mut self, now_ms: u64) {
         while self.aside.front().is_some_and(|(until_ms, _)| now_ms >= *until_ms) {
             self.aside.pop_front();
@@ -258,8 +258,8 @@ impl UpstreamUdp {
 mod tests {
     use super::*;
 
-    /// Guesses are counted at a socket that is asked by and at one that was set aside: after so
-    /// many it is closed, once.
+    /// Guesses are counted at active sockets and at those set aside. After STRAYS_MAX the socket is
+    /// closed, once.
     #[test]
     fn guesses_close_a_socket() {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hickory_proto::op::Message;
 use hickory_proto::rr::Record;
 use larder::{Cache, Seconds};
-use larder_dns::core::{ASK_BYTES_MAX, Client, Core, Net, Now, Settings};
+use larder_dns::core::{Client, Core, Net, Now, QUERY_BYTES_MAX, Settings};
 use larder_dns::pending::Limits;
 use larder_dns::zones::{Answers, Forward, Upstream, Zones};
 use larder_io::udp::Route;
@@ -84,7 +84,7 @@ fn number(client: &Client) -> u16 {
 }
 
 impl Net for World {
-    fn answer(
+    fn respond(
         &mut self,
         client: &Client,
         bytes_max: usize,
@@ -97,11 +97,11 @@ impl Net for World {
         true
     }
 
-    fn ignore(&mut self, _: &Client) {
+    fn drop_query(&mut self, _: &Client) {
         self.ignored += 1;
     }
 
-    fn ask(
+    fn query_udp(
         &mut self,
         upstream: usize,
         write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
@@ -110,14 +110,14 @@ impl Net for World {
             return false;
         }
         let socket = upstream as u32;
-        let mut octets = vec![0; ASK_BYTES_MAX];
+        let mut octets = vec![0; QUERY_BYTES_MAX];
         let Some(length) = write(socket, &mut octets) else { return false };
         octets.truncate(length);
         self.asked.push(Packet { way: Way::Socket(socket), octets });
         true
     }
 
-    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
+    fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
         let is_taken = !self.out_of_reach.contains(&upstream);
         if is_taken {
             self.asked.push(Packet { way: Way::Stream(tag), octets: message.to_vec() });
@@ -125,7 +125,7 @@ impl Net for World {
         is_taken
     }
 
-    fn forget(&mut self, _: u64) {}
+    fn cancel(&mut self, _: u64) {}
 }
 
 /// Name, type and class in lower case, of a message whose question is whole.
@@ -302,21 +302,21 @@ impl Stage {
     }
 
     fn play(&mut self, event: &Event, at: u16) {
-        self.core.begin();
+        self.core.begin(self.now);
         let Stage { core, world, now, .. } = self;
         match *event {
             Event::Ask { client, .. } => {
                 let (who, octets) = query(client, at, event);
                 let ignored = world.ignored;
                 self.waiting.insert(at, (client, now.us));
-                core.questions(*now, std::iter::once((who, &octets[..])), world);
+                core.queries(std::iter::once((who, &octets[..])), world);
                 if world.ignored > ignored {
                     self.waiting.remove(&at);
                 }
             }
             Event::Answer { packet, kind, change, fault } => {
                 let Some(packet) = self.packet(packet) else { return };
-                let Stage { core, world, now, said, .. } = self;
+                let Stage { core, world, said, .. } = self;
                 let mut octets = answer(&packet, kind, at as u8);
                 if let Some((at, by)) = change {
                     let at = at % octets.len();
@@ -327,24 +327,24 @@ impl Stage {
                         // Neither of these may be taken, so nothing of it may ever be told.
                         let wrong = 7 * u32::from(fault);
                         octets[1] ^= u8::from(fault == 0);
-                        core.answered(*now, socket + wrong, &octets, world);
+                        core.response(socket + wrong, &octets, world);
                     }
                     Way::Socket(socket) => {
                         said.note(&octets);
-                        core.answered(*now, socket, &octets, world);
+                        core.response(socket, &octets, world);
                     }
                     Way::Stream(tag) => {
                         said.note(&octets);
-                        core.answered_by_stream(*now, tag, Some(&octets), world);
+                        core.stream_response(tag, Some(&octets), world);
                     }
                 }
             }
             Event::BreakStream { packet } => {
                 if let Some(Packet { way: Way::Stream(tag), .. }) = self.packet(packet) {
-                    self.core.answered_by_stream(self.now, tag, None, &mut self.world);
+                    self.core.stream_response(tag, None, &mut self.world);
                 }
             }
-            Event::Unreachable { upstream } => core.unreachable(*now, upstream, world),
+            Event::Unreachable { upstream } => core.unreachable(upstream, world),
             Event::Reach { upstream } => {
                 if !world.out_of_reach.remove(&upstream) {
                     world.out_of_reach.insert(upstream);
@@ -352,7 +352,7 @@ impl Stage {
             }
             Event::Suspect { packet } => {
                 if let Some(Packet { way: Way::Socket(socket), .. }) = self.packet(packet) {
-                    self.core.suspect(self.now, socket, &mut self.world);
+                    self.core.suspect_socket(socket, &mut self.world);
                 }
             }
             Event::Wait { ms } => self.wait(ms),
@@ -364,8 +364,8 @@ impl Stage {
     fn wait(&mut self, ms: u64) {
         let end_us = self.now.us + ms * 1_000;
         loop {
-            self.core.begin();
-            self.core.tick(self.now, &mut self.world);
+            self.core.begin(self.now);
+            self.core.tick(&mut self.world);
             self.core.finish();
             self.hear();
             let wait_us = self.core.wait_ms(self.now).unwrap_or(u64::MAX).saturating_mul(1_000);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use larder_dns::core::{ASK_BYTES_MAX, Flags, Now, random_case, write_question};
+use larder_dns::core::{Flags, Now, QUERY_BYTES_MAX, random_case, write_query};
 use larder_wire::dns::{class, rtype};
 
 use super::task::{Attempt, Purpose, Task, Way};
@@ -158,7 +158,7 @@ impl<C> Walker<C> {
         let is_sent = net.ask(server, |socket, out| {
             let mut ids = (0..ID_DRAWS).map_while(|_| random.u16().ok());
             let id = ids.find(|id| !by_place.contains_key(&(socket, *id)))?;
-            let length = write_question(out.first_chunk_mut()?, id, &task.question, flags);
+            let length = write_query(out.first_chunk_mut()?, id, &task.question, flags);
             place = Some((socket, id));
             Some(length)
         });
@@ -199,9 +199,9 @@ impl<C> Walker<C> {
         if task.packets_left.get() == 0 {
             return false;
         }
-        let mut message = [0; ASK_BYTES_MAX];
+        let mut message = [0; QUERY_BYTES_MAX];
         let flags = self.flags(task, attempt.has_edns);
-        let length = write_question(&mut message, 0, &task.question, flags);
+        let length = write_query(&mut message, 0, &task.question, flags);
         // As unlike as tasks are: one asks by one stream at a time.
         self.last_number += 1;
         let tag = self.last_number;

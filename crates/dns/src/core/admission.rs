@@ -1,50 +1,43 @@
-//! Who is answered at all, and how often: cookies and the rate of answers.
+//! Admission: DNS cookies and the rate limit of responses.
 //!
-//! A client that shows a cookie of ours has received an answer at its address (RFC 7873): what it
-//! asks is no forgery, and is not limited. Over a stream neither matters. What is limited is what a
-//! forger of addresses could have sent elsewhere: a network's answers a second. Above them most
-//! questions get nothing, and some an empty answer with TC set, which sends those who are honest to
-//! TCP.
+//! A client that sends a cookie of this server has received a response at its address (RFC 7873), so its address is not
+//! forged, and it is not limited. Over a stream neither matters. The limit is on what an attacker with forged addresses
+//! could send to others: responses per second to a network. Above the limit most queries get no response. Some get an empty
+//! response with TC set, which makes honest clients retry over TCP.
 //!
-//! Cost: nothing for a question without a cookie where nothing is limited; a hash for each
-//! otherwise.
+//! Cost: nothing for a query without a cookie if there is no limit; otherwise a hash.
 
 use larder_wire::dns::edns::{option, rcode};
 use larder_wire::dns::query::Query;
 
 use super::answer::Options;
-use super::{Client, Core, Net, Now};
+use super::{Core, Net, Now, Request};
 use crate::cookie::{self, Cookies, Standing};
 use crate::limit::Verdict;
 
-/// TC, in the third octet of the header.
+/// TC, in the third byte of the header.
 pub(super) const TRUNCATED: u8 = 2;
 
 impl Core {
-    /// True where a question is to be answered; else that was done, or nothing is to be.
+    /// True if the query is to be processed. Otherwise it got its response here, or gets none.
     #[inline]
-    pub(super) fn admits(
-        &mut self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
-        net: &mut impl Net,
-    ) -> bool {
-        let has_cookie = self.cookies.is_some() && cookie_of(query).is_some();
+    pub(super) fn admits(&mut self, request: &Request<'_>, net: &mut impl Net) -> bool {
+        let has_cookie = self.cookies.is_some() && cookie_of(&request.query).is_some();
         if !has_cookie && self.limiter.is_none() {
             return true;
         }
-        self.check(now, client, query, net)
+        self.check(request, net)
     }
 
-    fn check(&mut self, now: Now, client: &Client, query: &Query<'_>, net: &mut impl Net) -> bool {
+    fn check(&mut self, request: &Request<'_>, net: &mut impl Net) -> bool {
+        let Request { client, query } = request;
         if let (Some(cookies), Some(option)) = (&self.cookies, cookie_of(query)) {
             let Ok(cookie) = cookie::read(option) else {
                 self.counts.malformed_queries += 1;
-                self.answer_empty(now, client, query, rcode::FORMERR, &Options::new(), net);
+                self.respond_empty(request, rcode::FORMERR, &Options::new(), net);
                 return false;
             };
-            match cookies.verify(&cookie, client.address(), now.wall_s.into()) {
+            match cookies.verify(&cookie, client.address(), self.now.wall_s.into()) {
                 Standing::Valid | Standing::ValidButOld => {
                     self.counts.cookies_good += 1;
                     return true;
@@ -57,16 +50,16 @@ impl Core {
             return true;
         }
         let Some(limiter) = &mut self.limiter else { return true };
-        match limiter.take(client.address(), now.ms()) {
+        match limiter.take(client.address(), self.now.ms()) {
             Verdict::Pass => return true,
             Verdict::Drop => {
                 self.counts.rate_limited_dropped += 1;
-                net.ignore(client);
+                net.drop_query(client);
             }
             Verdict::Slip => {
                 self.counts.rate_limited_slipped += 1;
                 let udp_bytes = self.settings.udp_bytes_max;
-                self.answer_with(now, client, query, &Options::new(), net, |options, _, out| {
+                self.respond_with(request, &Options::new(), net, |options, _, out| {
                     let length =
                         query.write_empty(rcode::NOERROR, udp_bytes, options.as_bytes(), out)?;
                     out[2] |= TRUNCATED;
@@ -80,23 +73,22 @@ impl Core {
 
 /// The cookie that a client sent.
 #[inline]
-pub(super) fn cookie_of<'a>(query: &Query<'a>) -> Option<&'a [u8]> {
+fn cookie_of<'a>(query: &Query<'a>) -> Option<&'a [u8]> {
     query.edns.and_then(|edns| edns.option(option::COOKIE))
 }
 
-/// Adds the cookie for a client that sent one.
+/// Adds the server's cookie to the response to a client that sent one.
 #[inline]
 pub(super) fn add_cookie(
     cookies: Option<&Cookies>,
     now: Now,
-    client: &Client,
-    query: &Query<'_>,
+    request: &Request<'_>,
     options: &mut Options,
 ) {
-    if let (Some(cookies), Some(sent)) = (cookies, cookie_of(query))
+    if let (Some(cookies), Some(sent)) = (cookies, cookie_of(&request.query))
         && let Ok(sent) = cookie::read(sent)
     {
-        let made = cookies.write(sent.client(), client.address(), now.wall_s.into());
+        let made = cookies.write(sent.client(), request.client.address(), now.wall_s.into());
         options.push(option::COOKIE, &made);
     }
 }

@@ -1,36 +1,33 @@
-//! Aliases of our own that lead to names that are not.
+//! Local aliases that lead to names outside of local data.
 //!
 //! ```text
-//! question --policy--> CNAME … TARGET --key of TARGET--> held:  our aliases, and what is held
-//!                                                        else:  asked, or joined to who asks the same
-//! answer for TARGET ----> stored under its own key ----> told to each: as it is, or behind the aliases of his question
+//! query --policy--> CNAME … TARGET --key of TARGET--> cached: local aliases, then the cached response
+//!                                                     else:   sent to an upstream, or joined to the same query
+//! response for TARGET ----> stored under its own key ----> sent to each client, behind the aliases of its query
 //! ```
 //!
-//! Only what the upstream said is held, and under its own name: a question for the target shares
-//! it, a flush of the target flushes it, and when the aliases change there is nothing to be undone.
-//! The price is that the answer is written anew each time, as all answers of our own are.
+//! Only the upstream's response is cached, under its own name: queries for the target share it, a flush of the target removes
+//! it, and a change of the aliases requires nothing. The price is that the response is rendered again each time, as all
+//! local responses are.
 //!
-//! Who waits by way of an alias is known by his question, which is not the one in flight. His
-//! aliases are looked up again when he is told; where they lead elsewhere meanwhile, he is told
-//! that it failed, and asks again.
+//! A client that waits because of an alias waits with a query other than the one in flight. Its aliases are looked up again
+//! when the response arrives. If they have changed meanwhile, the client gets a failure, and retries.
 //!
-//! Where the upstream leads back to a name of ours the chain is a circle, and the answer SERVFAIL
-//! (RFC 1034, section 3.6.2); the renderer finds it. The response code is that of the last name
-//! (RFC 6604).
+//! If the upstream's aliases lead back to a local name, the chain is a loop, and the response is SERVFAIL (RFC 1034, section
+//! 3.6.2); the renderer detects it. The response code is that of the last name (RFC 6604).
 
 use std::ops::Range;
 
 use larder_wire::dns::HEADER_BYTES;
-use larder_wire::dns::edns::rcode;
 use larder_wire::dns::query::{KeyBuf, Query};
 
 use super::answer::{Options, asked_of, extended};
 use super::local::{InForce, QUESTION_BYTES_MAX, folded};
-use super::{Asked, Client, Core, Net, Now, is_ending};
+use super::{BatchQuery, Core, Net, Request, is_ending};
 use crate::key;
 use crate::policy::Admission;
 
-/// The question for a name that aliases lead to.
+/// The query for the target of aliases.
 #[derive(Debug)]
 pub(super) struct Target {
     /// A header, as of a query, and the question.
@@ -39,7 +36,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// That name, in wire form, with type and class of a question.
+    /// A name in wire form, with type and class of a query.
     pub fn new(name: &[u8], query: &Query<'_>) -> Option<Target> {
         let name_end = HEADER_BYTES + name.len();
         let (_, fixed) = query.question().split_at(query.name().len());
@@ -56,120 +53,100 @@ impl Target {
         &self.message[HEADER_BYTES..self.end]
     }
 
-    /// Puts the key of the question into `key`; false where it is none.
+    /// Writes the key of the query into `key`; false if the name is not valid.
     fn read(&self, key: &mut KeyBuf) -> bool {
         Query::read(&self.message[..self.end], key).is_ok()
     }
 }
 
 impl Core {
-    /// A question whose answer of our own ends in an alias to the name at these octets of it. From
-    /// here on the key at `at` is that of this name.
+    /// Resolves a query whose local response ends in an alias to the name at `target` in [`Core::own`]. From here on the key
+    /// at `at` is the key of that name.
     pub(super) fn miss_alias(
         &mut self,
-        now: Now,
         at: usize,
-        asked: &Asked<'_>,
+        query: &BatchQuery<'_>,
         target: Range<usize>,
         net: &mut impl Net,
     ) {
-        let Asked { client, query, view, .. } = asked;
-        let extra = self.key_extra(query, *view);
-        let target = self.own.get(target).and_then(|name| Target::new(name, query));
+        let BatchQuery { request, view, .. } = query;
+        let extra = self.key_extra(&request.query, *view);
+        let target = self.own.get(target).and_then(|name| Target::new(name, &request.query));
         let Some(target) = target.filter(|target| target.read(&mut self.keys[at])) else {
-            let options = Options::error(extended::OTHER);
-            return self.answer_empty(now, client, query, rcode::SERVFAIL, &options, net);
+            return self.respond_failure(request, extended::OTHER, net);
         };
         self.hashes[at] = self.reader.hash(self.keys[at].finish(&extra));
-        let mut held = std::mem::take(&mut self.stale);
-        held.clear();
+        let mut cached = std::mem::take(&mut self.stale);
+        cached.clear();
         let key = self.keys[at].as_bytes();
-        let entry = self.reader.get_stale_hashed(self.hashes[at], key, now.seconds());
-        let has_stale = entry.as_ref().is_some_and(|entry| entry.is_stale(now.seconds()));
+        let entry = self.reader.get_stale_hashed(self.hashes[at], key, self.now.seconds());
+        let has_stale = entry.as_ref().is_some_and(|entry| entry.is_stale(self.now.seconds()));
         let is_ending = entry.filter(|_| !has_stale).map(|entry| {
-            held.extend_from_slice(entry.value());
-            is_ending(&self.settings, now, &entry)
+            cached.extend_from_slice(entry.value());
+            is_ending(&self.settings, self.now, &entry)
         });
         if is_ending.is_some() {
             self.counts.hits += 1;
-            self.answer_behind(now, client, query, &held, 0, &Options::new(), net);
+            self.respond_behind(request, &cached, 0, &Options::new(), net);
         }
-        self.stale = held;
+        self.stale = cached;
         match is_ending {
-            Some(true) => self.prefetch(now, at, asked, target.question(), net),
+            Some(true) => self.prefetch(at, query, target.question(), net),
             Some(false) => {}
-            None => self.seek(now, at, asked, Some(&target), has_stale, net),
+            None => self.resolve(at, query, Some(&target), has_stale, net),
         }
     }
 
-    /// Tells one who waits what was rendered last.
-    pub(super) fn tell_rendered(
-        &mut self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
-        net: &mut impl Net,
-    ) {
-        if is_about(self.renderer.stored(), query) {
-            return self.answer_rendered(now, client, query, &Options::new(), net);
+    /// Sends the rendered response to a client that waits.
+    pub(super) fn respond_to_waiter(&mut self, request: &Request<'_>, net: &mut impl Net) {
+        if is_about(self.renderer.stored(), &request.query) {
+            return self.respond_rendered(request, &Options::new(), net);
         }
         let mut stored = std::mem::take(&mut self.stale);
         stored.clear();
         stored.extend_from_slice(self.renderer.stored());
-        self.answer_behind(now, client, query, &stored, 0, &Options::new(), net);
+        self.respond_behind(request, &stored, 0, &Options::new(), net);
         self.stale = stored;
     }
 
-    /// Answers with something that was stored, behind our own aliases where it is for the name that
-    /// they lead to.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn answer_about(
+    /// Responds with a stored response, behind local aliases if it is for their target.
+    pub(super) fn respond_about(
         &mut self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         stored: &[u8],
         stale_ttl_s: u32,
         options: &Options,
         net: &mut impl Net,
     ) {
-        if is_about(stored, query) {
-            self.answer_stored(now, client, query, stored, stale_ttl_s, options, net);
+        if is_about(stored, &request.query) {
+            self.respond_stored(request, stored, stale_ttl_s, options, net);
         } else {
-            self.answer_behind(now, client, query, stored, stale_ttl_s, options, net);
+            self.respond_behind(request, stored, stale_ttl_s, options, net);
         }
     }
 
-    /// Answers with our own aliases, and behind them what was stored for the name that they lead
-    /// to.
-    #[allow(clippy::too_many_arguments)]
-    fn answer_behind(
+    /// Responds with local aliases, and behind them the response stored for their target.
+    fn respond_behind(
         &mut self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         stored: &[u8],
         stale_ttl_s: u32,
         options: &Options,
         net: &mut impl Net,
     ) {
-        if self.render_behind(now, client, query, stored).is_some() {
-            let stored = self.composer.stored();
-            self.answer_stored(now, client, query, stored, stale_ttl_s, options, net);
+        if self.render_behind(request, stored).is_some() {
+            self.respond_stored(request, self.composer.stored(), stale_ttl_s, options, net);
         } else {
-            let options = Options::error(extended::OTHER);
-            self.answer_empty(now, client, query, rcode::SERVFAIL, &options, net);
+            self.respond_failure(request, extended::OTHER, net);
         }
     }
 
     fn render_behind(
         &mut self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        Request { client, query }: &Request<'_>,
         stored: &[u8],
     ) -> Option<()> {
-        let Core { in_force, own, composer, .. } = self;
+        let Core { in_force, own, composer, now, .. } = self;
         let InForce { policy, .. } = in_force.as_ref()?;
         let Admission::Allowed { view } = policy.admit(client.address()) else { return None };
         let mut room = [0; QUESTION_BYTES_MAX];
@@ -182,7 +159,7 @@ impl Core {
     }
 }
 
-/// True where something that was stored is for the name of a question.
+/// True if a stored response is for the name of a query.
 fn is_about(stored: &[u8], query: &Query<'_>) -> bool {
     let name_at = key::STORED_HEAD_BYTES + HEADER_BYTES;
     let name = stored.get(name_at..name_at + query.name().len());

@@ -1,4 +1,4 @@
-//! Answers that need no upstream: refusals, odd questions, failures.
+//! Responses that need no upstream: refusals, unusual queries, failures.
 
 use larder_wire::dns::edns::{option, rcode};
 use larder_wire::dns::query::{Query, Refused};
@@ -6,8 +6,8 @@ use larder_wire::dns::rendered::{self, Asked as AskedOf, Reply, Rules};
 use larder_wire::dns::{class, rtype};
 
 use super::admission::add_cookie;
-use super::local::Locally;
-use super::{Client, Core, Net, Now, is_meta, reply};
+use super::local::LocalResult;
+use super::{Client, Core, Net, Request, is_meta, reply};
 
 /// INFO-CODEs of extended errors (RFC 8914, section 4).
 #[allow(missing_docs)]
@@ -23,14 +23,14 @@ pub mod extended {
     pub const OTHER: u16 = 0;
 }
 
-/// TTL of the answer to ANY (RFC 8482 leaves it open), seconds.
+/// TTL of the response to ANY (RFC 8482 leaves it open), seconds.
 const ANY_TTL_S: u32 = 3_789;
 
 const TYPE_AXFR: u16 = 252;
 const TYPE_IXFR: u16 = 251;
 const TYPE_HINFO: u16 = 13;
 
-/// Options of an answer, in wire form.
+/// EDNS options of a response, in wire form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
     bytes: [u8; Options::BYTES_MAX],
@@ -41,7 +41,7 @@ impl Options {
     /// A cookie and two extended errors.
     const BYTES_MAX: usize = 48;
 
-    /// None.
+    /// No options.
     pub fn new() -> Options {
         Options { bytes: [0; _], len: 0 }
     }
@@ -53,7 +53,7 @@ impl Options {
         options
     }
 
-    /// Adds an option; one for which there is no room is left out.
+    /// Adds an option, unless there is no room for it.
     pub fn push(&mut self, number: u16, content: &[u8]) {
         let end = self.len + 4 + content.len();
         let Some(room) = self.bytes.get_mut(self.len..end) else { return };
@@ -63,16 +63,15 @@ impl Options {
         self.len = end;
     }
 
-    /// All of them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 impl Core {
-    /// Says why a message is not answered as a question.
+    /// Responds to a message that is not a valid query with the reason, or drops it.
     #[cold]
-    pub(super) fn refuse(
+    pub(super) fn reject(
         &mut self,
         client: &Client,
         message: &[u8],
@@ -81,147 +80,141 @@ impl Core {
     ) {
         if refused.rcode().is_none() {
             self.counts.dropped_queries += 1;
-            return net.ignore(client);
+            return net.drop_query(client);
         }
         self.counts.malformed_queries += 1;
         let udp_bytes = self.settings.udp_bytes_max;
         // A repeated question and OPT are shorter than this.
-        net.answer(client, 512, |out| refused.write(message, udp_bytes, out));
+        net.respond(client, 512, |out| refused.write(message, udp_bytes, out));
     }
 
-    /// Answers a question that is not for data of the Internet, or not for a resolver; false where
-    /// it may be looked up all the same.
+    /// Responds to a query that is not for data of the Internet, or not for a resolver. False if it is looked up all the
+    /// same.
     #[cold]
-    pub(super) fn answer_odd(
+    pub(super) fn respond_odd(
         &mut self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         view: u16,
         net: &mut impl Net,
     ) -> bool {
-        // Nobody is asked for these, wherever an alias leads.
+        let query = &request.query;
+        // These are never sent to an upstream, wherever an alias leads.
         if !is_meta(query.qtype)
-            && !matches!(self.answer_locally(now, client, query, view, net), Locally::Nothing)
+            && !matches!(self.respond_locally(request, view, net), LocalResult::Nothing)
         {
             return true;
         }
         let (rcode, error) = match query.qtype {
             _ if query.qclass != class::IN => (rcode::REFUSED, extended::NOT_SUPPORTED),
             rtype::ANY => {
-                self.answer_any(now, client, query, net);
+                self.respond_any(request, net);
                 return true;
             }
             TYPE_AXFR | TYPE_IXFR => (rcode::REFUSED, extended::NOT_AUTHORITATIVE),
             0 | rtype::OPT => (rcode::FORMERR, extended::OTHER),
             other if is_meta(other) => (rcode::NOTIMP, extended::NOT_SUPPORTED),
-            // Who does not desire recursion asks what is in the cache: others' business.
+            // A query without RD is about what other clients put into the cache.
             _ if !self.settings.cache_only => (rcode::REFUSED, extended::NOT_AUTHORITATIVE),
             _ => return false,
         };
-        self.answer_empty(now, client, query, rcode, &Options::error(error), net);
+        self.respond_empty(request, rcode, &Options::error(error), net);
         true
     }
 
-    /// An answer without records.
-    pub(super) fn answer_empty(
+    /// SERVFAIL with an extended error.
+    pub(super) fn respond_failure(&self, request: &Request<'_>, error: u16, net: &mut impl Net) {
+        self.respond_empty(request, rcode::SERVFAIL, &Options::error(error), net);
+    }
+
+    /// Responds without records.
+    pub(super) fn respond_empty(
         &self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         rcode: u16,
         options: &Options,
         net: &mut impl Net,
     ) {
         let udp_bytes = self.settings.udp_bytes_max;
-        self.answer_with(now, client, query, options, net, |options, _, out| {
-            query.write_empty(rcode, udp_bytes, options.as_bytes(), out)
+        self.respond_with(request, options, net, |options, _, out| {
+            request.query.write_empty(rcode, udp_bytes, options.as_bytes(), out)
         });
     }
 
-    /// Answers with what `write` makes of the options, a cookie among them where the client has
-    /// one, and of how many octets the client takes.
-    pub(super) fn answer_with(
+    /// Responds with what `write` makes of the options, the cookie added, and of the number of bytes that the client accepts.
+    pub(super) fn respond_with(
         &self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         options: &Options,
         net: &mut impl Net,
         write: impl FnOnce(&Options, usize, &mut [u8]) -> Option<usize>,
     ) {
+        let Request { client, query } = request;
         let bytes_max = client.bytes_max(query, self.settings.udp_bytes_max);
         let mut options = *options;
-        add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
-        net.answer(client, bytes_max, |out| write(&options, bytes_max, out));
+        add_cookie(self.cookies.as_ref(), self.now, request, &mut options);
+        net.respond(client, bytes_max, |out| write(&options, bytes_max, out));
     }
 
-    /// ANY is answered with a HINFO record that says where that is told (RFC 8482, section 4.2):
-    /// all there is would be what a forger of addresses wants to be sent elsewhere.
-    fn answer_any(&mut self, now: Now, client: &Client, query: &Query<'_>, net: &mut impl Net) {
+    /// Responds to ANY with a HINFO record that names the RFC (RFC 8482, section 4.2). A response with all records would
+    /// serve attackers that forge addresses.
+    fn respond_any(&mut self, request: &Request<'_>, net: &mut impl Net) {
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
         message.extend_from_slice(&[0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
-        message.extend_from_slice(query.question());
+        message.extend_from_slice(request.query.question());
         message.extend_from_slice(&[0xc0, 12]);
         message.extend_from_slice(&TYPE_HINFO.to_be_bytes());
         message.extend_from_slice(&class::IN.to_be_bytes());
         message.extend_from_slice(&ANY_TTL_S.to_be_bytes());
         message.extend_from_slice(b"\0\x09\x07RFC8482\0");
-        self.answer_own(now, client, query, &message, &Options::new(), net);
+        self.respond_own(request, &message, &Options::new(), net);
         self.scratch = message;
     }
 
-    /// Answers with a message that was made here.
-    pub(super) fn answer_own(
+    /// Responds with a message that this server made.
+    pub(super) fn respond_own(
         &mut self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         message: &[u8],
         options: &Options,
         net: &mut impl Net,
     ) {
-        let asked = asked_of(query);
         let rules = Rules { is_minimal: false, ..self.settings.rules };
-        match self.renderer.render(message, &asked, now.wall_s, &rules) {
-            Ok(_) => self.answer_rendered(now, client, query, options, net),
-            Err(_) => self.answer_empty(now, client, query, rcode::SERVFAIL, options, net),
+        let asked = asked_of(&request.query);
+        match self.renderer.render(message, &asked, self.now.wall_s, &rules) {
+            Ok(_) => self.respond_rendered(request, options, net),
+            Err(_) => self.respond_empty(request, rcode::SERVFAIL, options, net),
         }
     }
 
-    /// Answers with what was rendered last.
-    pub(super) fn answer_rendered(
+    /// Responds with the message that was rendered last.
+    pub(super) fn respond_rendered(
         &self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         options: &Options,
         net: &mut impl Net,
     ) {
-        self.answer_stored(now, client, query, self.renderer.stored(), 0, options, net);
+        self.respond_stored(request, self.renderer.stored(), 0, options, net);
     }
 
-    /// Answers with something that was stored; `stale_ttl_s` is told of what is past its end.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn answer_stored(
+    /// Responds with a stored response. `stale_ttl_s` is its TTL if it is stale.
+    pub(super) fn respond_stored(
         &self,
-        now: Now,
-        client: &Client,
-        query: &Query<'_>,
+        request: &Request<'_>,
         stored: &[u8],
         stale_ttl_s: u32,
         options: &Options,
         net: &mut impl Net,
     ) {
-        self.answer_with(now, client, query, options, net, |options, bytes_max, out| {
-            let reply = Reply { stale_ttl_s, ..reply(&self.settings, now, bytes_max, options) };
-            rendered::write(stored, query, &reply, out)
+        self.respond_with(request, options, net, |options, bytes_max, out| {
+            let reply =
+                Reply { stale_ttl_s, ..reply(&self.settings, self.now, bytes_max, options) };
+            rendered::write(stored, &request.query, &reply, out)
         });
     }
 }
 
-/// A client's question, as what renders answers wants it.
+/// A client's query, as the renderer needs it.
 pub(super) fn asked_of<'a>(query: &'a Query<'_>) -> AskedOf<'a> {
     AskedOf { question: query.question(), is_case_random: false, dnssec_ok: query.dnssec_ok() }
 }

@@ -1,4 +1,4 @@
-//! Questions that are not held: joined to one in flight, or begun.
+//! Misses: a query joins the same query in flight, or starts one.
 
 use larder_io::random::Random;
 use larder_wire::dns::edns::{option, rcode};
@@ -6,220 +6,199 @@ use larder_wire::dns::query::Query;
 
 use super::alias::Target;
 use super::answer::{Options, extended};
-use super::in_flight::{Ask, Attempts};
-use super::local::Locally;
-use super::{Asked, Core, Net, Now};
+use super::in_flight::{Attempts, QueryState};
+use super::local::LocalResult;
+use super::{BatchQuery, Core, Net};
 use crate::choice::{Outlook, PROBE_MS, Tried};
-use crate::pending::{InFlight, Question};
+use crate::pending::{InFlight, QueryId};
 
-/// Why no upstream is asked.
-enum NotBegun {
-    /// As many questions are in flight as may be.
+/// Why no upstream is queried.
+enum NotStarted {
+    /// The limit of queries in flight is reached.
     Full,
-    /// No zone that is forwarded has the name.
-    Nobodys,
-    /// None of those to ask has answered for some time.
+    /// The name is in no forwarded zone.
+    NoZone,
+    /// No upstream of the zone has responded for some time.
     Silence,
 }
 
 impl Core {
-    /// What is not held: told by somebody else's question, or asked.
+    /// Resolves a query that is not in the cache.
     pub(super) fn miss(
         &mut self,
-        now: Now,
         at: usize,
-        asked: &Asked<'_>,
+        query: &BatchQuery<'_>,
         has_stale: bool,
         net: &mut impl Net,
     ) {
-        let Asked { client, query, view, .. } = asked;
-        match self.answer_locally(now, client, query, *view, net) {
-            Locally::Answered => {}
-            Locally::Nothing => self.seek(now, at, asked, None, has_stale, net),
-            Locally::Alias(target) => self.miss_alias(now, at, asked, target, net),
+        match self.respond_locally(&query.request, query.view, net) {
+            LocalResult::Done => {}
+            LocalResult::Nothing => self.resolve(at, query, None, has_stale, net),
+            LocalResult::Alias(target) => self.miss_alias(at, query, target, net),
         }
     }
 
-    /// What is held neither here nor there; `target` is what is asked for in the place of a
-    /// client's question.
-    pub(super) fn seek(
+    /// Resolves a query that neither the cache nor local data has. `target` is the name to resolve instead of the client's.
+    pub(super) fn resolve(
         &mut self,
-        now: Now,
         at: usize,
-        asked: &Asked<'_>,
+        query: &BatchQuery<'_>,
         target: Option<&Target>,
         has_stale: bool,
         net: &mut impl Net,
     ) {
-        let Asked { client, message, query, .. } = asked;
+        let BatchQuery { request, message, .. } = query;
         self.counts.misses += 1;
         if self.settings.cache_only {
             let options = Options::error(extended::NOT_AUTHORITATIVE);
-            return self.answer_empty(now, client, query, rcode::REFUSED, &options, net);
+            return self.respond_empty(request, rcode::REFUSED, &options, net);
         }
         let hash = self.hashes[at];
-        if let Some(error) = self.known_failure(at, now) {
+        if let Some(error) = self.cached_failure(at) {
             self.counts.cached_failures += 1;
             let mut options = Options::error(error);
             options.push(option::EXTENDED_ERROR, &extended::CACHED_ERROR.to_be_bytes());
-            return self.answer_failure(now, at, asked, has_stale, &options, net);
+            return self.respond_at_once(at, query, has_stale, &options, net);
         }
-        if target.is_none() && self.deny_below(now, at, asked, net) {
+        if target.is_none() && self.respond_from_nxdomain(at, request, net) {
             return;
         }
-        let question = match self.pending.find(hash.get(), self.keys[at].as_bytes()) {
-            Some(question) => {
+        let id = match self.pending.find(hash.get(), self.keys[at].as_bytes()) {
+            Some(id) => {
                 self.counts.merged_questions += 1;
-                self.note_stale(now, question, has_stale);
-                Ok(question)
+                self.note_stale(id, has_stale);
+                Ok(id)
             }
             None => {
-                let sent = target.map_or(query.question(), Target::question);
-                self.begin_question(now, at, query, sent, has_stale)
+                let question = target.map_or(request.query.question(), Target::question);
+                self.start_query(at, &request.query, question, has_stale)
             }
         };
         let limited = Options::error(extended::OTHER);
-        let question = match question {
-            Ok(question) => question,
-            Err(NotBegun::Full) => {
+        let id = match id {
+            Ok(id) => id,
+            Err(NotStarted::Full) => {
                 self.counts.limit_questions += 1;
-                return self.answer_failure(now, at, asked, has_stale, &limited, net);
+                return self.respond_at_once(at, query, has_stale, &limited, net);
             }
-            Err(NotBegun::Silence) => {
+            Err(NotStarted::Silence) => {
                 self.counts.limit_silent_upstreams += 1;
                 let options = Options::error(extended::NO_REACHABLE_AUTHORITY);
-                return self.answer_failure(now, at, asked, has_stale, &options, net);
+                return self.respond_at_once(at, query, has_stale, &options, net);
             }
-            Err(NotBegun::Nobodys) => {
+            Err(NotStarted::NoZone) => {
                 let options = Options::error(extended::NOT_AUTHORITATIVE);
-                return self.answer_empty(now, client, query, rcode::REFUSED, &options, net);
+                return self.respond_empty(request, rcode::REFUSED, &options, net);
             }
         };
-        let was_told_stale =
-            self.pending.get(question).is_some_and(|flight| flight.state.was_told_stale);
-        if was_told_stale {
-            self.answer_failure(now, at, asked, true, &limited, net);
-        } else if !self.pending.join(question, *client, message) {
+        let was_stale_served =
+            self.pending.get(id).is_some_and(|pending| pending.state.was_stale_served);
+        if was_stale_served {
+            self.respond_at_once(at, query, true, &limited, net);
+        } else if !self.pending.join(id, request.client, message) {
             self.counts.limit_waiters += 1;
-            self.answer_failure(now, at, asked, has_stale, &limited, net);
-            if self.pending.waiters(question) == 0 && self.is_new(question) {
-                // Nobody is asked what nobody waits for.
-                return self.end_question(question, net);
+            self.respond_at_once(at, query, has_stale, &limited, net);
+            if self.pending.waiters(id) == 0 && self.is_new(id) {
+                // No client waits for it.
+                return self.end_query(id, net);
             }
         }
-        self.send_if_new(now, question, net);
+        self.send_if_new(id, net);
     }
 
-    /// Asks again for what is held and soon to end; nobody waits for it.
+    /// Queries again for an entry that expires soon. No client waits for the response.
     pub(super) fn prefetch(
         &mut self,
-        now: Now,
         at: usize,
-        asked: &Asked<'_>,
-        sent: &[u8],
+        BatchQuery { request, .. }: &BatchQuery<'_>,
+        question: &[u8],
         net: &mut impl Net,
     ) {
         let hash = self.hashes[at];
         if !self.settings.cache_only
             && self.pending.find(hash.get(), self.keys[at].as_bytes()).is_none()
-            && self.known_failure(at, now).is_none()
-            && let Ok(question) = self.begin_question(now, at, &asked.query, sent, false)
+            && self.cached_failure(at).is_none()
+            && let Ok(id) = self.start_query(at, &request.query, question, false)
         {
             self.counts.prefetches += 1;
-            self.send_if_new(now, question, net);
+            self.send_if_new(id, net);
         }
     }
 
-    /// What is held may come to its end while a question is in flight: fetched before that, it had
-    /// nothing past its end.
-    fn note_stale(&mut self, now: Now, question: Question, has_stale: bool) {
+    /// Records that the entry is stale now: it may expire while a query that prefetches it is in flight.
+    fn note_stale(&mut self, id: QueryId, has_stale: bool) {
         if has_stale
-            && let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question)
-            && !ask.has_stale
+            && let Some(InFlight { state, .. }) = self.pending.get_mut(id)
+            && !state.has_stale
         {
-            ask.has_stale = true;
-            self.set_timer(now, question);
+            state.has_stale = true;
+            self.set_timer(id);
         }
     }
 
-    /// A question in flight that nobody was asked yet: that of a client, or the one in its place.
-    fn begin_question(
+    /// Starts a query in flight; no upstream is queried yet. `question` is the client's, or the one for its alias.
+    fn start_query(
         &mut self,
-        now: Now,
         at: usize,
         query: &Query<'_>,
         question: &[u8],
         has_stale: bool,
-    ) -> Result<Question, NotBegun> {
-        let mut sent = std::mem::take(&mut self.sent);
+    ) -> Result<QueryId, NotStarted> {
+        let Core { question: sent, now, zones, settings, pending, random, .. } = self;
         sent.clear();
         sent.extend_from_slice(question);
-        let begun = self.begin_sent(now, at, query, has_stale, &mut sent);
-        self.sent = sent;
-        begun
-    }
-
-    /// As `begin_question`, which names the question `sent`.
-    fn begin_sent(
-        &mut self,
-        now: Now,
-        at: usize,
-        query: &Query<'_>,
-        has_stale: bool,
-        sent: &mut [u8],
-    ) -> Result<Question, NotBegun> {
         let name_bytes = sent.len() - 4;
         sent[..name_bytes].make_ascii_lowercase();
-        let zone = self.zones.find(&sent[..name_bytes]).ok_or(NotBegun::Nobodys)?;
-        let patience_ms = match self.zones.choice(zone).outlook(now.ms()) {
-            Outlook::Good => self.settings.question_ms_max,
-            Outlook::Probe => self.settings.question_ms_max.min(PROBE_MS),
-            Outlook::Silence => return Err(NotBegun::Silence),
+        let zone = zones.find(&sent[..name_bytes]).ok_or(NotStarted::NoZone)?;
+        let limit_ms = match zones.choice(zone).outlook(now.ms()) {
+            Outlook::Good => settings.question_ms_max,
+            Outlook::Probe => settings.question_ms_max.min(PROBE_MS),
+            Outlook::Silence => return Err(NotStarted::Silence),
         };
-        if self.settings.case_random {
-            random_case(&mut sent[..name_bytes], &mut self.random);
+        if settings.case_random {
+            random_case(&mut sent[..name_bytes], random);
         }
-        let ask = Ask {
+        let state = QueryState {
             hash: self.hashes[at],
             zone,
             dnssec_ok: query.dnssec_ok(),
             checking_disabled: query.checking_disabled,
             plain: None,
-            begun_us: now.us,
-            patience_ms,
+            started_us: now.us,
+            limit_ms,
             tried: Tried::default(),
-            sent: Attempts::default(),
+            attempts: Attempts::default(),
             due_ms: 0,
             hedge_ms: None,
             by_stream: None,
             stream_has_edns: true,
             streams: 0,
-            misfits: 0,
+            mismatches: 0,
             has_stale,
-            was_told_stale: false,
+            was_stale_served: false,
             error: None,
             timer: None,
         };
         let key = self.keys[at].as_bytes();
-        self.pending.begin(ask.hash.get(), key, sent, ask).ok_or(NotBegun::Full)
+        pending.begin(state.hash.get(), key, sent, state).ok_or(NotStarted::Full)
     }
 
-    fn send_if_new(&mut self, now: Now, question: Question, net: &mut impl Net) {
-        if self.is_new(question) {
-            self.ask_another(now, question, extended::NO_REACHABLE_AUTHORITY, net);
+    fn send_if_new(&mut self, id: QueryId, net: &mut impl Net) {
+        if self.is_new(id) {
+            self.try_next(id, extended::NO_REACHABLE_AUTHORITY, net);
         }
     }
 }
 
-/// Gives each letter of a name in lower case a case that nobody can foresee (0x20).
+/// Gives each lower-case letter of a name an unpredictable case (0x20).
 pub fn random_case(name: &mut [u8], random: &mut Random) {
-    for octets in name.chunks_mut(64) {
-        // Without random numbers the letters stay small, and the answer is held against that.
+    for bytes in name.chunks_mut(64) {
+        // Without random numbers the letters stay lower case, and the response must have them so.
         let Ok(mut bits) = random.u64() else { return };
-        for octet in octets {
-            // Octets of length are below those of letters.
-            if octet.is_ascii_lowercase() && bits & 1 == 1 {
-                octet.make_ascii_uppercase();
+        for byte in bytes {
+            // Lengths of labels are below the codes of letters.
+            if byte.is_ascii_lowercase() && bits & 1 == 1 {
+                byte.make_ascii_uppercase();
             }
             bits >>= 1;
         }

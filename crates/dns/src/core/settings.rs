@@ -1,61 +1,56 @@
-//! What a core is to do, in numbers.
+//! Settings of a core.
 
 use larder_wire::dns::rendered::Rules;
 
 use crate::pending::Limits;
 use crate::{cookie, limit};
 
-/// Whether a name that does not exist answers for all below it (RFC 8020).
+/// Whether NXDOMAIN for a name counts for all names below it (RFC 8020).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NxdomainCut {
     /// Never.
     Never,
-    /// Where the upstream validated it, and is believed: there are servers that deny names with
-    /// names below.
+    /// If the upstream validated it and is trusted: some servers deny names that have names below them.
     #[default]
     Validated,
     /// Always.
     Always,
 }
 
-/// Settings of a core. The defaults are those of the command.
+/// Settings of a core. The defaults are those of `larder dns`.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What is kept of an answer, and for how long.
+    /// Which parts of a response are cached, and for how long.
     pub rules: Rules,
-    /// The largest answer over UDP, octets (RFC 9715: 1,232 pass nearly everywhere unfragmented).
+    /// The largest response over UDP, bytes (RFC 9715: 1,232 pass nearly everywhere unfragmented).
     pub udp_bytes_max: u16,
-    /// Only what is held is answered.
+    /// Respond from the cache only.
     pub cache_only: bool,
-    /// Serve what is held past its end where there is no answer after so long, milliseconds (RFC
-    /// 8767, section 5: 1.8 s).
+    /// Serve the stale response if no other arrives within this time, milliseconds (RFC 8767, section 5: 1.8 s).
     pub stale_wait_ms: u32,
-    /// TTL of what is served past its end, seconds (RFC 8767, section 5: 30).
+    /// TTL of stale responses, seconds (RFC 8767, section 5: 30).
     pub stale_ttl_s: u32,
-    /// Past its end an answer is of use for so long, seconds; 0: not at all. The cache must have
-    /// been built with it.
+    /// How long an expired response is served as stale, seconds; 0: never. The cache must have been built with it.
     pub stale_s: u32,
-    /// An answer that has less than this share of its life left and is asked for is fetched anew,
-    /// percent; 0: never.
+    /// Prefetch an entry that a client queries if less than this share of its lifetime is left, percent; 0: never.
     pub prefetch_percent: u32,
-    /// A question is given up after so long, milliseconds.
+    /// Time limit of a query, milliseconds.
     pub question_ms_max: u32,
-    /// An upstream asked by a stream is waited for so long, milliseconds.
+    /// How long a core waits for a response over TCP, milliseconds.
     pub stream_wait_ms: u32,
-    /// Upstreams are asked so often for one question, at most [`super::ATTEMPTS_MAX`].
+    /// Attempts for a query, at most [`super::ATTEMPTS_MAX`].
     pub attempts_max: usize,
-    /// What may be in flight.
+    /// Limits of queries in flight.
     pub limits: Limits,
-    /// Send letters in random case, and take answers only if they came back so.
+    /// Send names in random case, and accept only responses with the same case.
     pub case_random: bool,
-    /// Ask a second upstream where the first takes longer than it does nearly always.
+    /// Send the query to a second upstream when the first exceeds its usual tail latency.
     pub hedges: bool,
-    /// The secret that cookies for clients are made with, of all cores and of all servers behind
-    /// one address; `None`: no cookies.
+    /// The secret of cookies, the same for all cores and for all servers behind one address; `None`: no cookies.
     pub cookie_secret: Option<[u8; cookie::SECRET_BYTES]>,
-    /// Answers over UDP that a client's network gets from a core.
+    /// Limits the rate of responses over UDP from a core to a network.
     pub rate: limit::Limits,
-    /// What a name that does not exist says of those below.
+    /// Whether NXDOMAIN counts for the names below.
     pub nxdomain_cut: NxdomainCut,
 }
 

@@ -1,7 +1,7 @@
-//! Asking upstreams: which one, by which way, in what octets.
+//! Queries to upstreams: which upstream, which transport, which bytes.
 //!
-//! Who wants to forge an answer must guess ID and port (RFC 5452), and the letters where they are
-//! random. An ID is drawn once the socket is known, and never one that the socket still waits for.
+//! To forge a response, an attacker must guess ID and port (RFC 5452), and the case of letters if it is random. The ID is drawn
+//! after the socket is known, and is never one that still awaits a response at the socket.
 
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU64;
@@ -11,104 +11,98 @@ use larder_wire::dns::HEADER_BYTES;
 use larder_wire::dns::edns::OPT_BYTES;
 
 use super::answer::extended;
-use super::in_flight::{ATTEMPTS_MAX, Ask, Attempt, Sent};
-use super::local;
-use super::{ById, Core, Net, Now, STREAM_BYTES_MAX, Settings};
-use crate::pending::{InFlight, Question};
+use super::in_flight::{ATTEMPTS_MAX, Attempt, AttemptId, QueryState};
+use super::{AttemptTable, Core, Net, Now, STREAM_BYTES_MAX, Settings, local};
+use crate::pending::{InFlight, QueryId};
 use crate::zones::{Answers, Zones};
 
-/// Draws of an ID before a socket counts as full of questions.
+/// Draws of an ID before a socket counts as full.
 const ID_DRAWS: usize = 8;
 
-/// The longest question to an upstream: header, name, type and class, OPT.
-pub const ASK_BYTES_MAX: usize = HEADER_BYTES + local::QUESTION_BYTES_MAX + OPT_BYTES;
+/// The longest query to an upstream: header, name, type and class, OPT.
+pub const QUERY_BYTES_MAX: usize = HEADER_BYTES + local::QUESTION_BYTES_MAX + OPT_BYTES;
 
 impl Core {
-    /// Asks the next upstream. Where enough were asked, those that have not answered yet are waited
-    /// for; where none is left, the question has failed.
-    pub(super) fn ask_another(
-        &mut self,
-        now: Now,
-        question: Question,
-        error: u16,
-        net: &mut impl Net,
-    ) {
+    /// Queries the next upstream. After the last attempt, waits for responses to earlier ones; if none can arrive, the query
+    /// fails.
+    pub(super) fn try_next(&mut self, id: QueryId, error: u16, net: &mut impl Net) {
         loop {
-            let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else { return };
+            let now_ms = self.now.ms();
+            let Some(InFlight { state, .. }) = self.pending.get_mut(id) else { return };
             let attempts_max = self.settings.attempts_max.clamp(1, ATTEMPTS_MAX);
-            if ask.sent.len() >= attempts_max {
-                let error = ask.error.unwrap_or(error);
-                let is_hopeless = ask.sent.iter().all(Sent::is_over);
+            if state.attempts.len() >= attempts_max {
+                let error = state.error.unwrap_or(error);
+                let is_hopeless = state.attempts.iter().all(Attempt::is_over);
                 if is_hopeless {
-                    return self.fail(now, question, error, net);
+                    return self.fail(id, error, net);
                 }
-                ask.due_ms = u64::MAX;
-                return self.set_timer(now, question);
+                state.due_ms = u64::MAX;
+                return self.set_timer(id);
             }
-            let choice = self.zones.choice(ask.zone).choose(now.ms(), ask.tried);
-            ask.tried.add(choice.upstream);
-            ask.by_stream = None;
-            ask.due_ms = now.ms() + u64::from(choice.wait_ms);
-            let hedges =
-                self.settings.hedges && ask.sent.len() == 0 && self.zones.count(ask.zone) > 1;
-            ask.hedge_ms = hedges.then(|| now.ms() + u64::from(choice.hedge_ms));
-            let zone = ask.zone;
+            let choice = self.zones.choice(state.zone).choose(now_ms, state.tried);
+            state.tried.add(choice.upstream);
+            state.by_stream = None;
+            state.due_ms = now_ms + u64::from(choice.wait_ms);
+            let hedges = self.settings.hedges
+                && state.attempts.len() == 0
+                && self.zones.count(state.zone) > 1;
+            state.hedge_ms = hedges.then(|| now_ms + u64::from(choice.hedge_ms));
+            let zone = state.zone;
             if let Some(probe) = choice.probe {
                 let probe = self.zones.number(zone, probe);
-                self.ask_upstream(now, question, probe, false, net);
+                self.query_upstream(id, probe, false, net);
             }
             let upstream = self.zones.number(zone, choice.upstream);
-            if self.ask_upstream(now, question, upstream, true, net) {
-                return self.set_timer(now, question);
+            if self.query_upstream(id, upstream, true, net) {
+                return self.set_timer(id);
             }
-            self.zones.choice(zone).unreachable(choice.upstream, now.ms());
+            self.zones.choice(zone).unreachable(choice.upstream, now_ms);
         }
     }
 
-    /// Sends a question to an upstream: over UDP, or to a backend. False where it could not be
-    /// sent.
-    pub(super) fn ask_upstream(
+    /// Sends a query to an upstream over UDP, or to a backend. False if it could not be sent.
+    pub(super) fn query_upstream(
         &mut self,
-        now: Now,
-        question: Question,
+        id: QueryId,
         upstream: usize,
         is_waited_for: bool,
         net: &mut impl Net,
     ) -> bool {
-        let Some(InFlight { sent, state: ask, .. }) = self.pending.get_mut(question) else {
+        let Some(InFlight { question, state, .. }) = self.pending.get_mut(id) else {
             return false;
         };
-        let number = ask.sent.len();
+        let number = state.attempts.len();
         if number == ATTEMPTS_MAX {
             return false;
         }
-        let has_edns = asks_with_edns(&self.zones, ask, upstream, now);
+        let has_edns = has_edns(&self.zones, state, upstream, self.now);
         let answers = self.zones.answers(upstream);
-        let flags = Flags::of(ask, has_edns, &self.settings, answers);
+        let flags = Flags::of(state, has_edns, &self.settings, answers);
         let (mut place, mut stream) = (None, None);
         let is_sent = if let Some(answers) = answers {
-            let number = ask.next_stream();
+            let number = state.next_stream();
             if is_waited_for {
-                ask.due_ms = now.ms() + u64::from(answers.wait_ms);
+                state.due_ms = self.now.ms() + u64::from(answers.wait_ms);
             }
-            let is_sent = send_by_stream(upstream, tag(question, number), sent, flags, net);
+            let is_sent = send_by_stream(upstream, tag(id, number), question, flags, net);
             stream = is_sent.then_some(number);
             is_sent
         } else {
-            let attempt = Attempt { question, number: number as u8 };
-            let is_sent = net.ask(upstream, |socket, out| {
-                let (taken, id) = free_place(&mut self.by_id, &mut self.random, socket, attempt)?;
+            let attempt = AttemptId { query: id, number: number as u8 };
+            let is_sent = net.query_udp(upstream, |socket, out| {
+                let (taken, message_id) =
+                    free_place(&mut self.attempts, &mut self.random, socket, attempt)?;
                 place = Some(taken);
-                Some(write_question(out.first_chunk_mut()?, id, sent, flags))
+                Some(write_query(out.first_chunk_mut()?, message_id, question, flags))
             });
             self.counts.upstream_queries_udp += u64::from(is_sent);
             is_sent
         };
-        ask.sent.push(Sent {
+        state.attempts.push(Attempt {
             place,
             stream,
             upstream,
-            at_us: now.us,
+            at_us: self.now.us,
             has_edns,
             is_waited_for,
             is_answered: false,
@@ -116,89 +110,78 @@ impl Core {
         is_sent
     }
 
-    /// The same upstream again, by a stream.
-    pub(super) fn ask_by_stream(
-        &mut self,
-        now: Now,
-        question: Question,
-        upstream: usize,
-        net: &mut impl Net,
-    ) {
-        let Some(InFlight { sent, state: ask, .. }) = self.pending.get_mut(question) else {
-            return;
-        };
-        if ask.by_stream.is_some_and(|(asked, _)| asked == upstream) {
+    /// Repeats a query to an upstream over TCP.
+    pub(super) fn query_by_stream(&mut self, id: QueryId, upstream: usize, net: &mut impl Net) {
+        let Some(InFlight { question, state, .. }) = self.pending.get_mut(id) else { return };
+        if state.by_stream.is_some_and(|(queried, _)| queried == upstream) {
             return;
         }
-        let stream = ask.next_stream();
-        ask.by_stream = Some((upstream, stream));
-        ask.due_ms = now.ms() + u64::from(self.settings.stream_wait_ms);
-        ask.stream_has_edns = asks_with_edns(&self.zones, ask, upstream, now);
+        let stream = state.next_stream();
+        state.by_stream = Some((upstream, stream));
+        state.due_ms = self.now.ms() + u64::from(self.settings.stream_wait_ms);
+        state.stream_has_edns = has_edns(&self.zones, state, upstream, self.now);
         let answers = self.zones.answers(upstream);
-        let flags = Flags::of(ask, ask.stream_has_edns, &self.settings, answers);
+        let flags = Flags::of(state, state.stream_has_edns, &self.settings, answers);
         self.counts.upstream_tcp_fallbacks += 1;
-        if send_by_stream(upstream, tag(question, stream), sent, flags, net) {
-            self.set_timer(now, question);
+        if send_by_stream(upstream, tag(id, stream), question, flags, net) {
+            self.set_timer(id);
         } else {
-            self.ask_another(now, question, extended::NETWORK_ERROR, net);
+            self.try_next(id, extended::NETWORK_ERROR, net);
         }
     }
 
-    /// Somebody guesses at the answers to this question: who was asked last is asked by a stream,
-    /// and what comes over UDP is no answer any more.
-    pub(super) fn ask_safely(&mut self, now: Now, question: Question, net: &mut impl Net) {
-        let Core { pending, by_id, .. } = self;
-        let Some(InFlight { state: ask, .. }) = pending.get_mut(question) else { return };
-        let Some(upstream) = ask.sent.last().map(|last| last.upstream) else { return };
-        for sent in ask.sent.iter_mut() {
-            if let Some(place) = sent.place.take() {
-                by_id.remove(&place.get());
+    /// Repeats a query to the last upstream over TCP, and accepts no more responses over UDP: an attacker seems to guess.
+    pub(super) fn move_to_stream(&mut self, id: QueryId, net: &mut impl Net) {
+        let Core { pending, attempts, .. } = self;
+        let Some(InFlight { state, .. }) = pending.get_mut(id) else { return };
+        let Some(upstream) = state.attempts.last().map(|last| last.upstream) else { return };
+        for attempt in state.attempts.iter_mut() {
+            if let Some(place) = attempt.place.take() {
+                attempts.remove(&place.get());
             }
         }
-        self.ask_by_stream(now, question, upstream, net);
+        self.query_by_stream(id, upstream, net);
     }
 
-    /// An upstream cannot be reached, says the kernel: whoever waits for it asks another.
-    pub fn unreachable(&mut self, now: Now, upstream: usize, net: &mut impl Net) {
+    /// The kernel reports that an upstream is unreachable: queries that wait for it try another.
+    pub fn unreachable(&mut self, upstream: usize, net: &mut impl Net) {
         let (zone, local) = self.zones.place(upstream);
         let was_up = self.zones.choice(zone).is_up(local);
-        self.zones.choice(zone).unreachable(local, now.ms());
+        self.zones.choice(zone).unreachable(local, self.now.ms());
         if !was_up {
-            // Its questions have other upstreams, or wait for their end: nothing new was learned.
+            // Its queries have other upstreams, or end with their time limit: nothing has changed.
             return;
         }
-        let asked = self.in_flight_where(|sent| {
-            // Who has answered may be asked by a stream, of which the kernel says nothing here.
-            sent.upstream == upstream && sent.is_waited_for && !sent.is_answered
+        let waiting = self.in_flight_where(|attempt| {
+            // An answered attempt may go on over TCP, of which the kernel reports nothing here.
+            attempt.upstream == upstream && attempt.is_waited_for && !attempt.is_answered
         });
-        for question in asked {
-            self.ask_another(now, question, extended::NETWORK_ERROR, net);
+        for id in waiting {
+            self.try_next(id, extended::NETWORK_ERROR, net);
         }
     }
 
-    /// The socket of this number is closed: what was asked by it and is still waited for is asked
-    /// by a stream, since somebody seems to guess at its answers.
-    pub fn suspect(&mut self, now: Now, socket: u32, net: &mut impl Net) {
-        let asked = self.in_flight_where(|sent| {
-            sent.place.is_some_and(|place| unmix(place.get()) >> 16 == u64::from(socket))
+    /// A socket is closed because an attacker seems to guess responses: queries that wait at it are repeated over TCP.
+    pub fn suspect_socket(&mut self, socket: u32, net: &mut impl Net) {
+        let waiting = self.in_flight_where(|attempt| {
+            attempt.place.is_some_and(|place| unmix(place.get()) >> 16 == u64::from(socket))
         });
-        for question in asked {
-            self.ask_safely(now, question, net);
+        for id in waiting {
+            self.move_to_stream(id, net);
         }
     }
 }
 
-/// True where an upstream is asked with EDNS: nothing is known of it that speaks against it, and it
-/// has not just said so.
-fn asks_with_edns(zones: &Zones, ask: &Ask, upstream: usize, now: Now) -> bool {
-    ask.plain != Some(upstream) && zones.has_edns(upstream, now.ms())
+/// True if an upstream is queried with EDNS: it is not known to lack it, and this query has not just found out.
+fn has_edns(zones: &Zones, state: &QueryState, upstream: usize, now: Now) -> bool {
+    state.plain != Some(upstream) && zones.has_edns(upstream, now.ms())
 }
 
-/// An odd number without structure, and the one that undoes multiplying by it.
+/// An odd number without structure, and its inverse for multiplication.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const UNMIX: u64 = 0xf1de_83e1_9937_733d;
 
-/// Socket and ID in a word whose upper bits vary too, as hash tables want it.
+/// Socket and ID in a word whose upper bits vary too, as hash tables need it.
 pub(super) fn place(socket: u32, id: u16) -> NonZeroU64 {
     let mixed = (u64::from(socket) << 16 | u64::from(id)).wrapping_mul(MIX);
     // Only socket 0 and ID 0 give 0, and sockets are numbered from 1.
@@ -209,29 +192,28 @@ fn unmix(place: u64) -> u64 {
     place.wrapping_mul(UNMIX)
 }
 
-/// Takes an ID that is not in use at a socket; `None` where there is none among so many, or no
-/// random numbers.
+/// Takes an ID that is not in use at a socket; `None` after [`ID_DRAWS`] draws, or without random numbers.
 fn free_place(
-    by_id: &mut ById,
+    attempts: &mut AttemptTable,
     random: &mut Random,
     socket: u32,
-    attempt: Attempt,
+    attempt: AttemptId,
 ) -> Option<(NonZeroU64, u16)> {
     (0..ID_DRAWS).find_map(|_| {
         let id = random.u16().ok()?;
         let place = place(socket, id);
-        let Entry::Vacant(free) = by_id.entry(place.get()) else { return None };
+        let Entry::Vacant(free) = attempts.entry(place.get()) else { return None };
         free.insert(attempt);
         Some((place, id))
     })
 }
 
-/// Whether what an upstream says by AD counts.
+/// Whether AD in an upstream's response is trusted.
 pub(super) fn believes_ad(settings: &Settings, answers: Option<Answers>) -> bool {
     settings.rules.believes_ad || answers.is_some_and(|answers| answers.is_believed)
 }
 
-/// Sends a question by a stream, whose ID is its own to choose; false where it could not be.
+/// Sends a query over a stream, which chooses the ID; false if it could not be sent.
 fn send_by_stream(
     upstream: usize,
     tag: u64,
@@ -239,47 +221,51 @@ fn send_by_stream(
     flags: Flags,
     net: &mut impl Net,
 ) -> bool {
-    let mut message = [0; ASK_BYTES_MAX];
-    let length = write_question(&mut message, 0, question, flags);
-    net.ask_by_stream(upstream, tag, &message[..length])
+    let mut message = [0; QUERY_BYTES_MAX];
+    let length = write_query(&mut message, 0, question, flags);
+    net.query_stream(upstream, tag, &message[..length])
 }
 
-/// Question and stream in a word.
-pub(super) fn tag(question: Question, stream: u64) -> u64 {
-    question.to_bits() | stream << (u64::BITS - Question::SPARE_BITS)
+/// Query and stream in a word.
+pub(super) fn tag(id: QueryId, stream: u64) -> u64 {
+    id.to_bits() | stream << (u64::BITS - QueryId::SPARE_BITS)
 }
 
-/// What a question to a server says beside its question.
+/// Flags and EDNS of a query to a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Flags {
-    /// RD: the server is to find the answer where it has none.
+    /// RD: the server is to resolve the name.
     pub recursion_desired: bool,
-    /// DO, where there is EDNS.
+    /// DO, if there is EDNS.
     pub dnssec_ok: bool,
     /// CD.
     pub checking_disabled: bool,
-    /// AD: what the server says of it will be believed.
+    /// AD: the server's AD will be trusted.
     pub believes_ad: bool,
-    /// What we take over UDP, if we speak EDNS.
+    /// The longest response accepted over UDP, if there is EDNS.
     pub udp_bytes: Option<u16>,
 }
 
 impl Flags {
-    fn of(ask: &Ask, has_edns: bool, settings: &Settings, answers: Option<Answers>) -> Flags {
+    fn of(
+        state: &QueryState,
+        has_edns: bool,
+        settings: &Settings,
+        answers: Option<Answers>,
+    ) -> Flags {
         Flags {
             recursion_desired: true,
-            dnssec_ok: ask.dnssec_ok,
-            checking_disabled: ask.checking_disabled,
+            dnssec_ok: state.dnssec_ok,
+            checking_disabled: state.checking_disabled,
             believes_ad: believes_ad(settings, answers),
             udp_bytes: has_edns.then_some(settings.udp_bytes_max),
         }
     }
 }
 
-/// Writes a message that asks a question: name in wire form, type and class, no more than fits. Its
-/// length.
-pub fn write_question(
-    out: &mut [u8; ASK_BYTES_MAX],
+/// Writes a query; `question` is name in wire form, type and class. Its length.
+pub fn write_query(
+    out: &mut [u8; QUERY_BYTES_MAX],
     id: u16,
     question: &[u8],
     flags: Flags,
@@ -299,4 +285,4 @@ pub fn write_question(
 }
 
 const _: () = assert!(MIX.wrapping_mul(UNMIX) == 1);
-const _: () = assert!(STREAM_BYTES_MAX >= ASK_BYTES_MAX);
+const _: () = assert!(STREAM_BYTES_MAX >= QUERY_BYTES_MAX);

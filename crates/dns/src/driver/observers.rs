@@ -1,16 +1,16 @@
-//! Who learns of the messages that go by: the counts, the tap, the query log.
+//! What is recorded of messages: counters, dnstap, query log.
 //!
-//! Each answer to a client is noted once, when it is written, whatever carries it. Cost where
-//! nobody wants to know but the counts: two looks at whether somebody does.
+//! Each response to a client is recorded once, when it is written, for all transports. Cost without
+//! dnstap and query log: two checks.
 
 use crate::core::{Client, Now};
 use crate::core_tap::CoreTap;
 use crate::metrics::Counts;
 use crate::query_log::QueryLog;
 
-/// What is noted of messages.
+/// The recorders of messages.
 pub(super) struct Observers {
-    /// What the core does not see.
+    /// Counters that the core does not have.
     pub counts: Counts,
     pub tap: Option<CoreTap>,
     pub log: Option<QueryLog>,
@@ -27,27 +27,27 @@ impl Observers {
         }
     }
 
-    /// A client asked.
+    /// A client sent a query.
     #[inline]
-    pub fn asked(&mut self, client: &Client, message: &[u8]) {
+    pub fn query(&mut self, client: &Client, message: &[u8]) {
         if let Some(tap) = &mut self.tap {
-            tap.asked(client, message);
+            tap.client_query(client, message);
         }
     }
 
-    /// A client is answered.
+    /// A response is sent to a client.
     #[inline]
-    pub fn answered(&mut self, client: &Client, message: &[u8]) {
+    pub fn response(&mut self, client: &Client, message: &[u8]) {
         self.counts.answered(message);
         if let Some(tap) = &mut self.tap {
-            tap.answered(client, message);
+            tap.client_response(client, message);
         }
         if let Some(log) = &mut self.log {
             log.answered(client, message);
         }
     }
 
-    /// A turn ends: what was noted is handed over.
+    /// A turn ends: records are passed on.
     pub fn flush(&mut self) {
         if let Some(tap) = &mut self.tap {
             tap.flush();

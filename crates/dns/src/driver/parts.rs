@@ -1,4 +1,4 @@
-//! What a core is made of, put together by whoever starts it.
+//! The parts of a core.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -18,48 +18,47 @@ use crate::upstream_udp::QuerySource;
 use crate::{client_tcp, upstream_tcp, xdp};
 use larder_serve::lifecycle::Lifecycle;
 
-/// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named
-/// where it is more.
+/// The parts of a core. [`Parts::bare`] has the necessary ones.
 pub struct Parts {
-    /// What decides.
+    /// The core.
     pub core: Core,
-    /// Bound sockets to be asked by.
+    /// Listening UDP sockets.
     pub listeners: Vec<UdpSocket>,
-    /// Queues of network interfaces.
+    /// AF_XDP queues.
     pub queues: Vec<xdp::Queue>,
-    /// Listening sockets for TCP.
+    /// Listening TCP sockets.
     pub stream_listeners: Vec<TcpListener>,
-    /// What streams of clients may do.
+    /// Limits of TCP connections from clients.
     pub client_tcp_limits: client_tcp::Limits,
-    /// What is handed in from beside; its sender has the same waker.
+    /// Queries of other transports; the sender has the same waker.
     pub inbox: Option<Inbox>,
-    /// What TCP to upstreams may do.
+    /// Limits of TCP connections to upstreams.
     pub upstream_tcp_limits: upstream_tcp::Limits,
-    /// Those of the upstreams that are backends; the same waker.
+    /// Backends among the upstreams; with the same waker.
     pub backends: Backends,
-    /// How upstreams are asked.
+    /// How sockets to upstreams are made.
     pub origin: QuerySource,
-    /// The policy, and those that come after it.
+    /// The policy, and its replacements.
     pub policy: Follower,
     /// The clock, the same for all cores.
     pub clock: Clock,
-    /// Which of the cores this is, and where they publish what they counted.
+    /// The number of this core, and where cores publish their counters.
     pub number: usize,
     /// See `number`.
     pub published: Arc<Shared>,
-    /// Who is told of messages.
+    /// Records messages with dnstap.
     pub tap: Option<CoreTap>,
-    /// Who is told of answers to clients.
+    /// Logs queries.
     pub log: Option<QueryLog>,
-    /// Ends the loop; the waker is called when it has changed.
+    /// Ends the loop; the waker is called after a change.
     pub lifecycle: Arc<Lifecycle>,
     /// Interrupts a wait.
     pub waker: Arc<Waker>,
 }
 
 impl Parts {
-    /// The first core, or the only one, which nobody can ask yet and which asks servers alone,
-    /// within the usual limits. Nobody is told of its messages.
+    /// The first or only core, without clients and backends, with default limits, without dnstap
+    /// and query log.
     pub fn bare(
         core: Core,
         policy: Follower,

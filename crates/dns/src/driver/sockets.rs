@@ -1,12 +1,12 @@
-//! A core's sockets, and what is queued at them.
+//! A core's sockets, and their outgoing batches.
 //!
 //! ```text
-//! answer   into the batch of the socket that the question came by; a batch that is full leaves
-//! flush    the end of a turn: all batches leave
+//! respond  into the batch of the socket at which the query arrived; a full batch is sent
+//! flush    at the end of a turn, all batches are sent
 //! ```
 //!
-//! Nothing waits: what the kernel has no room for is dropped, and counted. Bounds: a batch for each
-//! socket.
+//! Nothing waits: messages for which the kernel has no room are dropped and counted. Bounds: a
+//! batch for each socket.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use crate::side_query::Inbox;
 use crate::upstream_udp::QuerySource;
 use crate::xdp;
 
-/// A listening UDP socket and what is to be sent by it.
+/// A listening UDP socket and its outgoing batch.
 pub(super) struct Listener {
     pub socket: UdpSocket,
     pub outgoing: SendBatch,
-    /// It had questions when it was last asked.
+    /// The last receive call returned queries.
     pub is_busy: bool,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Listener {
 pub(super) struct Sockets {
     pub poller: Arc<Poller>,
     pub listeners: Vec<Listener>,
-    /// What goes by each queue.
+    /// The sending side of each AF_XDP queue.
     pub outgoing: Vec<xdp::Outgoing>,
-    /// What others decrypted, if there are any.
+    /// Queries of other transports.
     pub inbox: Option<Inbox>,
     pub upstream_sockets: UpstreamSockets,
     pub backends: Backends,
     pub origin: QuerySource,
-    /// Number of the last upstream socket that was opened.
+    /// Number of the last socket to an upstream.
     pub numbers: u32,
     pub random: Random,
     pub now_ms: u64,
@@ -50,7 +50,7 @@ pub(super) struct Sockets {
 }
 
 impl Listener {
-    /// Sends what is queued; how much of it the kernel did not take.
+    /// Sends the batch. The number of messages that the kernel did not take.
     pub fn flush(&mut self) -> u64 {
         let sent = self.outgoing.send(&self.socket);
         let dropped = sent.failed + self.outgoing.len();
@@ -66,7 +66,7 @@ impl Sockets {
         self.observers.begin(now);
     }
 
-    /// A turn ends: what is queued leaves.
+    /// A turn ends: all batches are sent.
     pub fn flush(&mut self) {
         let Sockets { listeners, outgoing, inbox, upstream_sockets, observers, now_ms, .. } = self;
         if let Some(inbox) = inbox {
@@ -83,9 +83,9 @@ impl Sockets {
         observers.flush();
     }
 
-    /// Queues what `write` makes for a client of a listening socket.
+    /// Queues a response, made by `write`, to a client of a listening socket.
     #[inline]
-    pub fn answer(
+    pub fn respond(
         &mut self,
         socket: u16,
         route: &Route,
@@ -100,14 +100,14 @@ impl Sockets {
         let Some(room) = listener.outgoing.slot() else { return false };
         let bytes_max = bytes_max.min(room.len());
         let Some(length) = write(&mut room[..bytes_max]) else { return false };
-        observers.answered(&Client::Udp { socket, route: *route }, &room[..length]);
+        observers.response(&Client::Udp { socket, route: *route }, &room[..length]);
         listener.outgoing.commit(length, Some(route));
         true
     }
 
-    /// Queues what `write` makes for a client of a queue.
+    /// Queues a response, made by `write`, to a client of an AF_XDP queue.
     #[inline]
-    pub fn answer_by_frame(
+    pub fn respond_by_frame(
         &mut self,
         queue: u16,
         letter: &FrameAddresses,
@@ -118,10 +118,10 @@ impl Sockets {
         let Some(outgoing) = outgoing.get_mut(usize::from(queue)) else { return false };
         let answered = outgoing.answer(letter, bytes_max, |room| {
             let length = write(room)?;
-            observers.answered(&Client::Frame { queue, letter: *letter }, &room[..length]);
+            observers.response(&Client::Frame { queue, letter: *letter }, &room[..length]);
             Some(length)
         });
-        // Without room it is dropped, which is no reason to answer in another way.
+        // Without room the response is dropped; no other path is tried.
         observers.counts.unsent_answers += u64::from(answered.is_none());
         answered.unwrap_or(true)
     }

@@ -1,21 +1,21 @@
-//! What a core speaks through: [`Net`] over sockets, client_tcp and backends.
+//! How a core sends: [`Net`] over sockets, TCP connections and backends.
 //!
-//! Transport are lent for one call of the core and own nothing. Streams are apart from the sockets,
-//! since they hand out questions and take answers in one call; whoever is called back with some of
-//! them makes transport anew.
+//! A `Transport` borrows its parts for one call of the core and owns nothing. TCP connections are
+//! apart from the sockets: they call back with queries and take responses within the same call, and
+//! the callback makes a new `Transport` from the parts that it has.
 
 use std::net::SocketAddr;
 
 use super::sockets::Sockets;
 use super::upstream_sockets::UpstreamSocket;
 use crate::client_tcp::{ClientTcp, StreamId};
-use crate::core::{Client, Core, Net, Now};
+use crate::core::{Client, Core, Net};
 use crate::core_tap::UpstreamMessage;
 use crate::dnstap::Protocol;
 use crate::query_log::Source;
 use crate::upstream_tcp::{Outcome, UpstreamTcp};
 
-/// What the core is given to speak through.
+/// The parts through which a core sends.
 pub(super) struct Transport<'a> {
     pub sockets: &'a mut Sockets,
     pub client_tcp: &'a mut ClientTcp,
@@ -24,29 +24,29 @@ pub(super) struct Transport<'a> {
 
 impl Net for Transport<'_> {
     #[inline]
-    fn answer(
+    fn respond(
         &mut self,
         client: &Client,
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
         match client {
-            Client::Udp { socket, route } => self.sockets.answer(*socket, route, bytes_max, write),
+            Client::Udp { socket, route } => self.sockets.respond(*socket, route, bytes_max, write),
             Client::Frame { queue, letter } => {
-                self.sockets.answer_by_frame(*queue, letter, bytes_max, write)
+                self.sockets.respond_by_frame(*queue, letter, bytes_max, write)
             }
             Client::Stream { stream, .. } => {
                 let observers = &mut self.sockets.observers;
                 self.client_tcp.answer(StreamId::from_bits(*stream), bytes_max, |room| {
                     let length = write(room)?;
-                    observers.answered(client, &room[..length]);
+                    observers.response(client, &room[..length]);
                     Some(length)
                 })
             }
             Client::Side { slot, .. } => {
                 let Sockets { inbox, observers, .. } = &mut *self.sockets;
                 let answered = inbox.as_mut().and_then(|it| it.answer(*slot, bytes_max, write));
-                answered.map(|octets| observers.answered(client, octets)).is_some()
+                answered.map(|octets| observers.response(client, octets)).is_some()
             }
         }
     }
@@ -57,7 +57,7 @@ impl Net for Transport<'_> {
         }
     }
 
-    fn ignore(&mut self, client: &Client) {
+    fn drop_query(&mut self, client: &Client) {
         match client {
             Client::Udp { .. } | Client::Frame { .. } => {}
             Client::Stream { stream, .. } => {
@@ -71,7 +71,7 @@ impl Net for Transport<'_> {
         }
     }
 
-    fn ask(
+    fn query_udp(
         &mut self,
         upstream: usize,
         write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
@@ -89,13 +89,13 @@ impl Net for Transport<'_> {
             Some(length)
         });
         if let (Some(tap), Ok(socket)) = (&mut observers.tap, &asked) {
-            tap.forwarded(&pool.exchange(*socket, &told));
+            tap.upstream_query(&pool.message(*socket, &told));
         }
         observers.counts.unsent_queries += u64::from(asked.is_err());
         asked.is_ok()
     }
 
-    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
+    fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
         let Sockets { upstream_sockets, backends, origin, poller, now_ms, observers, .. } =
             &mut *self.sockets;
         let address = match upstream_sockets.get(upstream) {
@@ -107,51 +107,50 @@ impl Net for Transport<'_> {
             None => return false,
         };
         let local = origin.address_for(address);
-        // A tag that comes again stands for a question asked so often that its first stream is long
-        // given up.
+        // A tag that comes again belongs to a query with so many streams that its first one has
+        // ended long ago.
         self.upstream_tcp.cancel(tag);
         let is_asked = self.upstream_tcp.ask(address, local, tag, message, poller, *now_ms).is_ok();
         if let (Some(tap), true) = (&mut observers.tap, is_asked) {
-            tap.forwarded(&by_stream(address, message));
+            tap.upstream_query(&by_stream(address, message));
         }
         is_asked
     }
 
-    fn forget(&mut self, tag: u64) {
+    fn cancel(&mut self, tag: u64) {
         self.sockets.backends.cancel(tag);
     }
 }
 
 impl Transport<'_> {
-    /// Gives the core what a client asked by a stream.
-    pub fn question(
+    /// Passes a client's query over TCP to the core.
+    pub fn client_query(
         &mut self,
         core: &mut Core,
-        now: Now,
         stream: StreamId,
         peer: SocketAddr,
         message: &[u8],
     ) {
         let client = Client::Stream { stream: stream.to_bits(), peer };
-        self.sockets.observers.asked(&client, message);
-        core.questions(now, std::iter::once((client, message)), self);
+        self.sockets.observers.query(&client, message);
+        core.queries(std::iter::once((client, message)), self);
     }
 
-    /// Gives the core what became of a question by a stream.
-    pub fn take(&mut self, core: &mut Core, now: Now, tag: u64, outcome: Outcome<'_>) {
+    /// Passes the outcome of a query over TCP to the core.
+    pub fn upstream_outcome(&mut self, core: &mut Core, tag: u64, outcome: Outcome<'_>) {
         let octets = outcome.answer();
         let Sockets { upstream_sockets, observers, .. } = &mut *self.sockets;
         if let (Some(tap), Some(octets)) = (&mut observers.tap, octets)
-            && let Some(upstream) = core.asked_by_stream(tag)
+            && let Some(upstream) = core.upstream_of_stream(tag)
             && let Some(pool) = upstream_sockets.pool(upstream)
         {
-            tap.heard(&by_stream(pool.address(), octets));
+            tap.upstream_response(&by_stream(pool.address(), octets));
         }
-        core.answered_by_stream(now, tag, octets, self);
+        core.stream_response(tag, octets, self);
     }
 }
 
-/// A message to or from an upstream by a stream, whose own end is not known here.
+/// A message to or from an upstream over TCP; the local address is not known here.
 fn by_stream(upstream: SocketAddr, message: &[u8]) -> UpstreamMessage<'_> {
     UpstreamMessage { protocol: Protocol::Tcp, local: None, upstream, message }
 }

@@ -1,25 +1,22 @@
-//! The upstream_sockets to upstreams: sockets to a server, or the number of a backend.
-//!
-//! There is one for each upstream, at the place of its number, as long as there is the core.
+//! UDP sockets to each upstream, or the number of its backend. They exist as long as the core.
 
 use crate::upstream_udp::UpstreamUdp;
 use crate::zones::{Answers, Upstream};
 
-/// The way to one upstream.
+/// How one upstream is reached.
 #[expect(clippy::large_enum_variant, reason = "few are made, once, and nearly all are pools")]
 pub(super) enum UpstreamSocket {
-    /// Sockets to it.
+    /// A server.
     Server(UpstreamUdp),
-    /// It is a thread of this process.
+    /// A thread of this process.
     Backend(Answers),
 }
 
-/// Those to all upstreams.
+/// All upstreams, by number.
 pub(super) struct UpstreamSockets(Vec<UpstreamSocket>);
 
 impl UpstreamSockets {
-    /// Without sockets yet; their tokens begin with what `token_of` says for the number of an
-    /// upstream.
+    /// Without sockets yet. `token_of` returns the first token of an upstream's sockets.
     pub fn new(
         upstreams: impl Iterator<Item = Upstream>,
         token_of: impl Fn(usize) -> u64,
@@ -33,17 +30,17 @@ impl UpstreamSockets {
         UpstreamSockets(upstreams.enumerate().map(way).collect())
     }
 
-    /// The way to an upstream.
+    /// How an upstream is reached.
     pub fn get(&self, upstream: usize) -> Option<&UpstreamSocket> {
         self.0.get(upstream)
     }
 
-    /// The sockets to an upstream that is a server.
+    /// The sockets to a server.
     pub fn pool(&self, upstream: usize) -> Option<&UpstreamUdp> {
         self.0.get(upstream).and_then(UpstreamSocket::pool)
     }
 
-    /// The sockets to an upstream that is a server.
+    /// The sockets to a server.
     pub fn pool_mut(&mut self, upstream: usize) -> Option<&mut UpstreamUdp> {
         self.0.get_mut(upstream).and_then(UpstreamSocket::pool_mut)
     }

@@ -131,13 +131,13 @@ impl<'s> Stage<'s> {
             Step::UpstreamAnswers { upstream, answer } => self.upstream_answers(*upstream, answer),
             Step::StreamBreaks { upstream } => {
                 let tag = self.last_stream(*upstream)?;
-                self.turn(|core, now, world| core.answered_by_stream(now, tag, None, world));
+                self.turn(|core, world| core.stream_response(tag, None, world));
                 Ok(())
             }
             Step::Unreachable { upstream } => {
                 for number in 0..self.world.upstreams.len() {
                     if self.world.upstreams[number] == *upstream {
-                        self.turn(|core, now, world| core.unreachable(now, number, world));
+                        self.turn(|core, world| core.unreachable(number, world));
                     }
                 }
                 Ok(())
@@ -168,7 +168,7 @@ impl<'s> Stage<'s> {
                 let Some(Way::Socket(socket)) = last.map(|packet| packet.way) else {
                     return Err("it was asked nothing by a socket".into());
                 };
-                self.turn(|core, now, world| core.suspect(now, socket, world));
+                self.turn(|core, world| core.suspect_socket(socket, world));
                 Ok(())
             }
             Step::Policy(rules) => {
@@ -201,9 +201,9 @@ impl<'s> Stage<'s> {
         }
     }
 
-    fn turn<T>(&mut self, what: impl FnOnce(&mut Core, Now, &mut World) -> T) -> T {
-        self.core.begin();
-        let did = what(&mut self.core, self.now, &mut self.world);
+    fn turn<T>(&mut self, what: impl FnOnce(&mut Core, &mut World) -> T) -> T {
+        self.core.begin(self.now);
+        let did = what(&mut self.core, &mut self.world);
         self.core.finish();
         did
     }
@@ -219,7 +219,7 @@ impl<'s> Stage<'s> {
             self.set_time(end_us);
         }
         loop {
-            self.turn(|core, now, world| core.tick(now, world));
+            self.turn(|core, world| core.tick(world));
             let wait_ms = self.core.wait_ms(self.now).unwrap_or(u64::MAX);
             let left_us = end_us - self.now.us;
             if left_us == 0 && wait_ms > 0 {
@@ -254,9 +254,9 @@ impl<'s> Stage<'s> {
             self.waiting.push(Waiting { client: question.client, id, question });
             messages.push((world::client(question.client, question.over_tcp), octets));
         }
-        self.turn(|core, now, world| {
+        self.turn(|core, world| {
             let batch = messages.iter().map(|(client, octets)| (*client, octets.as_slice()));
-            core.questions(now, batch, world);
+            core.queries(batch, world);
         });
         Ok(())
     }
@@ -361,10 +361,10 @@ impl<'s> Stage<'s> {
             match packet.way {
                 Way::Socket(socket) => {
                     let socket = if answer.wrong_socket { socket + 1_000_000 } else { socket };
-                    self.turn(|core, now, world| core.answered(now, socket, &octets, world));
+                    self.turn(|core, world| core.response(socket, &octets, world));
                 }
-                Way::Stream(tag) => self.turn(|core, now, world| {
-                    core.answered_by_stream(now, tag, Some(&octets), world);
+                Way::Stream(tag) => self.turn(|core, world| {
+                    core.stream_response(tag, Some(&octets), world);
                 }),
             }
         }

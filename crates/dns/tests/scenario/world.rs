@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 
 use hickory_proto::op::Message;
-use larder_dns::core::{ASK_BYTES_MAX, Client, Net};
+use larder_dns::core::{Client, Net, QUERY_BYTES_MAX};
 use larder_io::udp::Route;
 
 use super::text;
@@ -72,7 +72,7 @@ fn socket(upstream: usize) -> u32 {
 }
 
 impl Net for World {
-    fn answer(
+    fn respond(
         &mut self,
         client: &Client,
         bytes_max: usize,
@@ -86,11 +86,11 @@ impl Net for World {
         true
     }
 
-    fn ignore(&mut self, client: &Client) {
+    fn drop_query(&mut self, client: &Client) {
         self.ignored.push_back(number(client).0);
     }
 
-    fn ask(
+    fn query_udp(
         &mut self,
         upstream: usize,
         write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
@@ -100,14 +100,14 @@ impl Net for World {
             return false;
         }
         let socket = socket(upstream);
-        let mut octets = vec![0; ASK_BYTES_MAX];
+        let mut octets = vec![0; QUERY_BYTES_MAX];
         let Some(length) = write(socket, &mut octets) else { return false };
         octets.truncate(length);
         self.asked.push_back(Packet { upstream, way: Way::Socket(socket), octets });
         true
     }
 
-    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
+    fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
         let upstream = self.upstreams[upstream];
         let is_taken = !self.without_streams.contains(&upstream);
         if is_taken {
@@ -117,7 +117,7 @@ impl Net for World {
         is_taken
     }
 
-    fn forget(&mut self, tag: u64) {
+    fn cancel(&mut self, tag: u64) {
         self.forgotten.push(tag);
     }
 }
