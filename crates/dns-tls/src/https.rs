@@ -1,23 +1,23 @@
-//! DNS over HTTPS (RFC 8484) by HTTP/2: a request is a question.
+//! DNS over HTTPS (RFC 8484) over HTTP/2: a request is a query.
 //!
 //! | request | response |
 //! |---|---|
-//! | POST of `application/dns-message`, GET with `?dns=` in base64url | 200, with the answer; its age limit is its smallest TTL |
+//! | POST of `application/dns-message`, GET with `?dns=` in base64url | 200, with the DNS response; its age limit is its smallest TTL |
 //! | another path | 404 |
 //! | another method | 405 |
 //! | another content type | 415 |
-//! | more than 65,535 octets | 413 |
-//! | a body that does not come in time | 408 |
-//! | what is not a question | 400 |
-//! | a question that gets no answer, as from those who are dropped | the stream is reset |
+//! | more than 65,535 bytes | 413 |
+//! | a body that does not arrive in time | 408 |
+//! | not a DNS query | 400 |
+//! | a query that gets no response, such as one that the policy drops | the stream is reset |
 //!
-//! HTTP/1.1 is not spoken: ALPN refuses who speaks nothing else.
+//! HTTP/1.1 is not supported: ALPN refuses clients that support nothing else.
 //!
-//! Bounds: streams of a connection, which HTTP/2 tells the client; streams that the client has
-//! reset count until the core has answered them, and beyond the limit new ones are reset. Heads of
+//! Bounds: streams of a connection, which HTTP/2 tells the client. A stream that the client has
+//! reset counts until the core has responded, and beyond the limit new ones are reset. Headers of
 //! at most [`HEAD_BYTES_MAX`]. A connection without requests is closed after the idle time,
-//! whatever else it sends. Floods of resets, settings and empty frames end the connection in h2.
-//! Cost: a task a request, some 100 octets of heads.
+//! whatever else it sends. h2 ends connections that flood it with resets, settings or empty frames.
+//! Cost: a task for a request, and some 100 bytes of headers.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -43,13 +43,13 @@ use tokio_rustls::server::TlsStream;
 use crate::hub::{Answer, Caller};
 use crate::limits::Event;
 
-/// Octets of a request's head, unpacked: a GET of the longest question that makes sense fits well.
+/// Bytes of a request's headers, unpacked: enough for a GET of the longest useful query.
 const HEAD_BYTES_MAX: u32 = 16 << 10;
 
-/// Octets of the longest message.
+/// Bytes of the longest message.
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// Octets of a message's header.
+/// Bytes of a message's header.
 const HEADER_BYTES: usize = 12;
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
@@ -74,7 +74,7 @@ pub(crate) async fn serve(
     http2::serve(Requests { caller, path }, connection, stop).await;
 }
 
-/// A connection's requests.
+/// Requests of a connection.
 struct Requests {
     caller: Arc<Caller>,
     path: Arc<str>,
@@ -105,7 +105,7 @@ impl Streams for Requests {
     }
 }
 
-/// Answers a request.
+/// Responds to a request.
 async fn answer(
     caller: Arc<Caller>,
     request: Request<RecvStream>,
@@ -125,7 +125,7 @@ async fn answer(
             respond.send_response(refusal(status), true).map(drop)
         }
         Ok(question) => match caller.resolve(question).await {
-            // Nothing is said to who gets no answer.
+            // No HTTP response if there is no DNS response.
             None => {
                 respond.send_reset(Reason::REFUSED_STREAM);
                 Ok(())
@@ -139,11 +139,11 @@ async fn answer(
             }
         },
     };
-    // The client has gone, or reset the stream: it needs no answer any more.
+    // The client has closed or reset the stream.
     drop(told);
 }
 
-/// The question of a request, or what is wrong with it.
+/// The DNS query of a request, or the status of an error.
 async fn question(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, StatusCode> {
     let (head, body) = request.into_parts();
     if head.uri.path() != path {
@@ -160,12 +160,13 @@ async fn question(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, S
         }
         _ => return Err(StatusCode::METHOD_NOT_ALLOWED),
     };
-    // What has no whole header, or is an answer, is no question whatever else it says.
+    // A message without a whole header, and a response, are not queries, whatever else they
+    // contain.
     let is_question = question.len() >= HEADER_BYTES && question[2] & 0x80 == 0;
     is_question.then_some(question).ok_or(StatusCode::BAD_REQUEST)
 }
 
-/// The variable `dns` of a query (RFC 8484, section 4.1), in base64url without padding.
+/// The variable `dns` of a URL's query (RFC 8484, section 4.1), in base64url without padding.
 fn from_query(query: &str) -> Result<Vec<u8>, StatusCode> {
     let value = query.split('&').find_map(|each| each.strip_prefix("dns="));
     let value = value.ok_or(StatusCode::BAD_REQUEST)?;
@@ -206,9 +207,8 @@ fn head(answer: &[u8]) -> Response<()> {
     response
 }
 
-/// How long an answer is fresh (RFC 8484, section 5.1): the smallest TTL of its answer section;
-/// without one, as long as its SOA record says that nothing is there (RFC 2308, section 5); else
-/// not at all.
+/// How long a response is fresh (RFC 8484, section 5.1): the smallest TTL of its answer section;
+/// without records, the negative TTL of its SOA record (RFC 2308, section 5); otherwise 0.
 fn seconds_fresh(answer: &[u8]) -> u32 {
     let Ok(message) = Message::parse(answer) else { return 0 };
     let (mut ttl_s, mut negative_s) = (None, 0);
@@ -225,7 +225,7 @@ fn seconds_fresh(answer: &[u8]) -> u32 {
     ttl_s.unwrap_or(negative_s)
 }
 
-/// Sends an answer as the client makes room for it.
+/// Sends a response as fast as the client makes room for it.
 async fn send(
     caller: &Caller,
     mut stream: SendStream<Bytes>,
@@ -279,8 +279,8 @@ mod tests {
         message
     }
 
-    /// What is there is fresh for its smallest TTL, what is not there for as long as the SOA record
-    /// says, a failure not at all, and neither is what cannot be read.
+    /// Records are fresh for their smallest TTL, negative responses for the TTL of the SOA record,
+    /// failures and damaged messages not at all.
     #[test]
     fn freshness() {
         let soa = |ttl_s, minimum: u32| {
@@ -302,8 +302,8 @@ mod tests {
         assert_eq!(seconds_fresh(b""), 0);
     }
 
-    /// Questions of a GET are base64url without padding, wherever the variable stands; anything
-    /// else is a bad request.
+    /// The query of a GET is base64url without padding, wherever the variable is; anything else is
+    /// a bad request.
     #[test]
     fn questions_in_a_query() {
         assert_eq!(from_query("dns=AAEB_-8").unwrap(), [0, 1, 1, 0xff, 0xef]);

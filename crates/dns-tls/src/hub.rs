@@ -1,15 +1,15 @@
-//! The way of a question from any transport to a core, and of its answer back.
+//! Passes queries of all transports to the cores, and responses back.
 //!
 //! ```text
-//! Hub::admit(peer) -> Caller, a connection's; it belongs to one core
-//! Caller::ask(question, then) -> SideSender -> the core -> then(answer), on the core's thread
-//! Caller::resolve(question).await                  the same for who waits for one
+//! Hub::admit(peer) -> Caller, for a connection; it belongs to one core
+//! Caller::ask(message, then) -> SideSender -> the core -> then(response), on the core's thread
+//! Caller::resolve(message).await                   the same, for one query at a time
 //! ```
 //!
 //! Invariant: `then` is called once, unless the core has ended; then it is dropped.
 //!
-//! Bounds: see [`crate::limits`]. An [`Answer`] counts its octets as not taken until it is dropped,
-//! so whoever sends it drops it afterwards.
+//! Bounds: see [`crate::limits`]. An [`Answer`] counts its bytes as unsent until it is dropped, so
+//! a sender drops it after sending.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::limits::{Counters, Event, Limits};
 use crate::padding::{ANSWER_BLOCK_BYTES, pad, wishes};
 use larder_tls::{ConnectionLimit, Permit};
 
-/// Octets of an answer of ours without records: a question of the longest name, and an OPT record.
+/// Bytes of a response of this server without records: a question with the longest name, and an OPT
+/// record.
 const EMPTY_BYTES_MAX: usize = 512;
 
-/// What we say in an OPT record of ours that we take over UDP: of no meaning here, and so the
-/// usual.
+/// The UDP size in an OPT record of this server. It has no meaning here, so it is the usual one.
 const UDP_BYTES: u16 = 1_232;
 
-/// Joins all connections to all cores.
+/// Connects all connections to all cores.
 #[derive(Debug)]
 pub(crate) struct Hub {
     senders: Vec<SideSender>,
-    /// Connections that were dealt to cores.
+    /// Connections distributed over the cores.
     dealt: AtomicUsize,
     connections: Arc<ConnectionLimit>,
     unsent_bytes: AtomicUsize,
@@ -45,7 +45,7 @@ pub(crate) struct Hub {
     pub(crate) limits: Limits,
 }
 
-/// One connection's way to ask.
+/// Sends the queries of one connection.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) hub: Arc<Hub>,
@@ -55,7 +55,7 @@ pub(crate) struct Caller {
     _permit: Permit,
 }
 
-/// An answer on its way to a client.
+/// A response on its way to a client.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) octets: Vec<u8>,
@@ -81,7 +81,7 @@ impl Hub {
         }
     }
 
-    /// A connection's way to ask, if it is taken.
+    /// Admits a connection, unless a limit is reached.
     pub(crate) fn admit(self: &Arc<Hub>, protocol: Protocol, peer: SocketAddr) -> Option<Caller> {
         let Some(permit) = self.connections.admit(peer.ip(), self.limits.per_client_max) else {
             self.counters.note(Event::Refused, protocol);
@@ -92,17 +92,17 @@ impl Hub {
         Some(Caller { hub: self.clone(), sender, protocol, peer, _permit: permit })
     }
 
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) fn open(&self) -> usize {
         self.connections.open()
     }
 
-    /// How long a connection may be idle now.
+    /// How long a connection may be idle at present.
     pub(crate) fn idle(&self) -> std::time::Duration {
         self.connections.patience(self.limits.idle)
     }
 
-    /// All that is counted.
+    /// All counters.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let figures = [
             (
@@ -125,7 +125,7 @@ impl Hub {
         now.into_iter().chain(self.counters.gauges()).collect()
     }
 
-    /// Counts an answer's octets until it is dropped; `None` where too many are.
+    /// Counts a response's bytes until it is dropped; `None` if there are too many.
     fn count(self: &Arc<Hub>, octets: Vec<u8>, protocol: Protocol) -> Option<Answer> {
         let counted = octets.len();
         let before = self.unsent_bytes.fetch_add(counted, Relaxed);
@@ -139,13 +139,13 @@ impl Hub {
 }
 
 impl Caller {
-    /// Notes something of this connection.
+    /// Counts an event of this connection.
     pub(crate) fn note(&self, event: Event) {
         self.hub.counters.note(event, self.protocol);
     }
 
-    /// Asks. `then` is given the answer, padded where the question was, or `None` where there is
-    /// none; it must not wait.
+    /// Sends a query. `then` receives the response, padded if the query was, or `None`; it must not
+    /// wait.
     pub(crate) fn ask(&self, message: Vec<u8>, then: impl FnOnce(Option<Answer>) + Send + 'static) {
         let pads = wishes(&message).pads;
         let (hub, protocol, peer) = (self.hub.clone(), self.protocol, self.peer);
@@ -165,16 +165,16 @@ impl Caller {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a query, and waits for the response.
     pub(crate) async fn resolve(&self, message: Vec<u8>) -> Option<Answer> {
         let (said, heard) = oneshot::channel();
-        // Who asked may have gone meanwhile.
+        // The receiver may have been dropped meanwhile.
         self.ask(message, move |answer| drop(said.send(answer)));
         heard.await.ok().flatten()
     }
 }
 
-/// What is said to a question that no core can take.
+/// The response to a query that no core can take.
 fn servfail(message: &[u8]) -> Option<Vec<u8>> {
     let mut key = KeyBuf::new();
     let query = Query::read(message, &mut key).ok()?;
@@ -197,8 +197,8 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 1], 7))
     }
 
-    /// A question that no core can take is answered with SERVFAIL, what is no question with
-    /// nothing, and both are counted.
+    /// A query that no core can take gets SERVFAIL, a message that is not a query gets nothing, and
+    /// both are counted.
     #[test]
     fn overload_is_servfail() {
         let (sender, inbox) = side_query::channel(Arc::new(Waker::new().unwrap()), 1);
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(overloads.unwrap().value, 2.0);
     }
 
-    /// Octets count until their answer is dropped, and beyond the limit answers are dropped at
+    /// Bytes count until their response is dropped, and beyond the limit responses are dropped at
     /// once.
     #[test]
     fn unsent_octets_are_bounded() {

@@ -1,25 +1,23 @@
-//! DNS over TLS (RFC 7858), HTTPS (RFC 8484) and QUIC (RFC 9250) for larder's DNS server, beside
-//! its cores.
+//! DNS over TLS (RFC 7858), HTTPS (RFC 8484) and QUIC (RFC 9250) for `larder dns`.
 //!
 //! ```text
-//! client == TLS, HTTP/2, QUIC == a task of a runtime -> hub.rs -> larder_dns::side_query -> a core, which answers
+//! client == TLS, HTTP/2, QUIC == a task of a runtime -> hub.rs -> larder_dns::side_query -> a core, which responds
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`Encrypted`] | what is served, started and ended with the server |
-//! | `listen` | what comes after the handshakes of a listener |
-//! | `tls`, `https`, `quic` | one connection each, to its end |
-//! | [`upstream`] | servers that are asked over the same transports |
-//! | `hub` | the way of a question to a core, and of its answer back |
-//! | [`limits`] | what clients may do together, and what they did |
-//! | [`padding`] | lengths that say less |
+//! | [`Encrypted`] | the listeners, started and ended with the server |
+//! | `listen` | DNS over TLS and HTTPS after the handshake |
+//! | `tls`, `https`, `quic` | serve a connection |
+//! | [`upstream`] | upstreams over the same transports |
+//! | `hub` | passes queries to the cores, and responses back |
+//! | [`limits`] | limits and counters of clients |
+//! | [`padding`] | hides the lengths of messages |
 //!
-//! Certificates, and TCP connections up to the end of their handshakes, are [`larder_tls`]'.
+//! Certificates, and TCP connections until the end of their handshakes, are in [`larder_tls`].
 //!
-//! A core knows nothing of all this but that a question came from beside. TLS is rustls', HTTP/2
-//! h2's, QUIC quinn's, and tokio runs them, on threads of their own: what handshakes cost is not
-//! paid by those who ask in the clear.
+//! To a core these are only side queries. TLS is rustls', HTTP/2 h2's, QUIC quinn's, and tokio runs
+//! them in threads of their own, so handshakes do not slow down plain queries.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -1,16 +1,16 @@
-//! What clients of all transports may do together, and what they did.
+//! Limits and counters of clients, for all transports together.
 //!
 //! | limit | at the limit |
 //! |---|---|
 //! | connections, all and of one client (an IPv4 address, a /64) | a new one is closed before its handshake |
-//! | handshake, rest of a question, stalled reader: time | the connection is closed |
-//! | idle time, less as the table fills | the connection is closed, in its transport's polite way |
-//! | unanswered questions of a connection | nothing more is read; HTTP/2 and QUIC tell the client so |
-//! | questions that wait for a core | SERVFAIL |
-//! | octets of answers that clients have not taken, all together | further answers are dropped |
+//! | time for a handshake, for the rest of a query, for a stalled client | the connection is closed |
+//! | idle time, less as the table fills | the connection is closed, as its transport provides |
+//! | queries of a connection without a response | nothing more is read; HTTP/2 and QUIC tell the client |
+//! | queries that wait for a core | SERVFAIL |
+//! | unsent bytes of responses, all together | further responses are dropped |
 //!
-//! Each of them is counted. Connections are counted by [`larder_tls::ConnectionLimit`]. Cost:
-//! relaxed atomics.
+//! Each of them is counted. [`larder_tls::ConnectionLimit`] counts connections. Cost: relaxed
+//! atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -23,17 +23,17 @@ use larder_dns::metrics::Gauge;
 pub struct Limits {
     /// Connections at once.
     pub connections_max: usize,
-    /// Of those, of one client.
+    /// Connections of one client.
     pub per_client_max: u32,
-    /// Questions of a connection that wait for their answers to be sent.
+    /// Queries of a connection whose responses are not sent.
     pub unanswered_max: usize,
-    /// Octets of answers that clients have not taken.
+    /// Unsent bytes of responses.
     pub unsent_bytes_max: usize,
-    /// For a handshake.
+    /// Time for a handshake.
     pub handshake: Duration,
-    /// For a question, from its connection's last question or answer on.
+    /// Time for a query, since the last query or response of its connection.
     pub idle: Duration,
-    /// For a client to take what was sent.
+    /// Time for a client to receive what was sent.
     pub stall: Duration,
 }
 
@@ -51,23 +51,23 @@ impl Default for Limits {
     }
 }
 
-/// What is counted, of each transport.
+/// Events that are counted, for each transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A connection was taken, its handshake not yet made.
+    /// A connection was accepted, before its handshake.
     Opened,
-    /// A connection was not taken: a limit.
+    /// A connection was refused: a limit.
     Refused,
     /// A handshake failed, or took too long.
     HandshakeFailed,
-    /// A connection was closed because it took too long over a question, or over taking its
-    /// answers.
+    /// A connection was closed because a query was not complete in time, or the client did not
+    /// receive its responses in time.
     TimedOut,
     /// A connection or stream broke the rules of its transport.
     Violated,
-    /// A question was answered with SERVFAIL because a core did not follow.
+    /// A query got SERVFAIL because its core's queue was full.
     Overloaded,
-    /// An answer was dropped because clients had not taken too many others.
+    /// A response was dropped because too many were unsent.
     Unsent,
 }
 

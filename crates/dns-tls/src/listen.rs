@@ -1,7 +1,7 @@
-//! DNS over TLS and DNS over HTTPS as hosts of connections whose handshakes are made elsewhere.
+//! DNS over TLS and DNS over HTTPS, after the handshakes of [`larder_tls::listen`].
 //!
 //! ```text
-//! larder_tls::listen -> a place (hub.rs) -> handshake -> tls.rs or https.rs -> closed, the place given back
+//! larder_tls::listen -> a permit (hub.rs) -> handshake -> tls.rs or https.rs -> closed, the permit returned
 //! ```
 
 use std::net::SocketAddr;
@@ -18,16 +18,16 @@ use crate::hub::{Caller, Hub};
 use crate::limits::Event;
 use crate::{https, tls};
 
-/// What comes after a handshake.
+/// The protocol after a handshake.
 #[derive(Debug, Clone)]
 pub(crate) enum Transport {
     /// DNS over TLS.
     Tls,
-    /// DNS over HTTPS, asked at this path.
+    /// DNS over HTTPS at this path.
     Https(Arc<str>),
 }
 
-/// Serves what one listener takes.
+/// Serves the connections of one listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) hub: Arc<Hub>,

@@ -1,8 +1,8 @@
-//! Padding (RFC 7830, RFC 8467): the length of what is encrypted says less of what it is.
+//! Padding (RFC 7830, RFC 8467): hides the lengths of messages.
 //!
-//! Questions are filled up to a multiple of 128 octets, answers to clients that pad to one of 468.
-//! Padding is an option of the OPT record, which must be the last record of the message: larder's
-//! own are, and a message that is otherwise is left as it is.
+//! Queries are padded to a multiple of 128 bytes, responses to clients that pad to one of 468.
+//! Padding is an option of the OPT record, which must be the last record of the message. Messages
+//! of this server have it there; others stay as they are.
 //!
 //! Cost: a walk over the records of a message.
 
@@ -10,33 +10,33 @@ use larder_wire::dns::Message;
 use larder_wire::dns::query::{KeyBuf, Query};
 use larder_wire::dns::rtype;
 
-/// Octets that questions are filled to a multiple of (RFC 8467, section 4.1).
+/// Queries are padded to a multiple of this (RFC 8467, section 4.1).
 pub const QUESTION_BLOCK_BYTES: usize = 128;
 
-/// Octets that answers are filled to a multiple of (RFC 8467, section 4.1).
+/// Responses are padded to a multiple of this (RFC 8467, section 4.1).
 pub const ANSWER_BLOCK_BYTES: usize = 468;
 
 /// Number of the option (RFC 7830, section 3).
 const PADDING: u16 = 12;
 
-/// Number of edns-tcp-keepalive (RFC 7828), which has no place in QUIC.
+/// Number of edns-tcp-keepalive (RFC 7828), which QUIC forbids.
 const KEEPALIVE: u16 = 11;
 
-/// Octets of an option's number and length.
+/// Bytes of an option's number and length.
 const OPTION_HEAD_BYTES: usize = 4;
 
 const MESSAGE_BYTES_MAX: usize = u16::MAX as usize;
 
-/// What the options of a question ask of its transport.
+/// Options of a query that concern its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Wishes {
-    /// It is padded, and so shall be its answer.
+    /// It is padded, and so is its response.
     pub pads: bool,
     /// It has edns-tcp-keepalive.
     pub has_keepalive: bool,
 }
 
-/// Reads them; a message that is no question has none.
+/// Reads them; a message that is not a query has none.
 pub(crate) fn wishes(question: &[u8]) -> Wishes {
     let mut key = KeyBuf::new();
     let edns = Query::read(question, &mut key).ok().and_then(|query| query.edns);
@@ -46,8 +46,8 @@ pub(crate) fn wishes(question: &[u8]) -> Wishes {
     })
 }
 
-/// Fills a message up to a multiple of `block_bytes`, or to the longest that a message may be. One
-/// without OPT record at its end is left as it is.
+/// Pads a message to a multiple of `block_bytes`, or to the longest message. A message without OPT
+/// record at its end stays as it is.
 pub fn pad(message: &mut Vec<u8>, block_bytes: usize) {
     let Some(length_at) = opt_length_at(message) else { return };
     let whole = message.len() + OPTION_HEAD_BYTES;
@@ -61,7 +61,7 @@ pub fn pad(message: &mut Vec<u8>, block_bytes: usize) {
     message.resize(padded, 0);
 }
 
-/// Where the length of the OPT record stands, if that is the last of the message.
+/// Where the length of the OPT record is, if that is the last record.
 fn opt_length_at(message: &[u8]) -> Option<usize> {
     let parsed = Message::parse(message).ok()?;
     let last = parsed.records().last()?.ok()?;
@@ -73,7 +73,7 @@ fn opt_length_at(message: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A question for example. with an OPT record of these options.
+    /// A query for example. with an OPT record of these options.
     fn question(options: &[u8]) -> Vec<u8> {
         let mut message = b"\0\0\x01\0\0\x01\0\0\0\0\0\x01\x07example\0\0\x01\0\x01".to_vec();
         message.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0");
@@ -82,7 +82,7 @@ mod tests {
         message
     }
 
-    /// A padded message is a multiple of its block, reads as before, and says that it is padded,
+    /// A padded message is a multiple of its block, reads as before, and states that it is padded,
     /// whatever its length was.
     #[test]
     fn fills_up_to_a_block() {
@@ -102,8 +102,8 @@ mod tests {
         }
     }
 
-    /// What has no OPT record, another record behind it, or no room left stays as it is, and a
-    /// message near the longest is filled up to that.
+    /// A message without OPT record, with another record after it, or without room stays as it is.
+    /// A message near the longest is padded to that.
     #[test]
     fn leaves_what_cannot_be_padded() {
         let without = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01".to_vec();
@@ -131,7 +131,7 @@ mod tests {
         assert!(wishes(&near).pads);
     }
 
-    /// Options are found in questions only.
+    /// Options are found in queries only.
     #[test]
     fn wishes_are_read() {
         let both = question(b"\0\x0c\0\x01\0\0\x0b\0\0");

@@ -1,17 +1,16 @@
-//! DNS over QUIC (RFC 9250): a stream that the client opens is a question, and carries its answer
-//! back.
+//! DNS over QUIC (RFC 9250): each stream that a client opens has one query and its response.
 //!
-//! | what a client does | what it gets |
+//! | the client | gets |
 //! |---|---|
-//! | a stream with one question of ID 0, finished | its answer, and the stream's end |
-//! | an ID other than 0, a length that does not fit, a second question, edns-tcp-keepalive, a stream of one direction | the connection is closed: DOQ_PROTOCOL_ERROR, or QUIC's own error |
-//! | does not finish its question in time | the stream is stopped and reset: DOQ_REQUEST_CANCELLED |
-//! | a question that gets no answer | the stream is reset: DOQ_INTERNAL_ERROR |
-//! | connects beyond the limits | refused; from half of them on it must first show that it is at its address |
+//! | opens a stream with one query of ID 0, and finishes it | the response, and the stream's end |
+//! | sends another ID, a wrong length, a second query, edns-tcp-keepalive, a stream of one direction | the connection is closed: DOQ_PROTOCOL_ERROR, or QUIC's own error |
+//! | does not finish its query in time | the stream is stopped and reset: DOQ_REQUEST_CANCELLED |
+//! | sends a query that gets no response | the stream is reset: DOQ_INTERNAL_ERROR |
+//! | connects beyond the limits | a refusal; from half of the limit on it must first prove its address |
 //!
-//! Bounds: streams and octets of a connection by QUIC's flow control. A connection that sends
-//! nothing for the idle time is forgotten; PINGs keep one alive, but not beyond `unasked`, four
-//! idle times without a question. Cost: a task a question.
+//! Bounds: QUIC's flow control limits streams and bytes of a connection. A connection that sends
+//! nothing for the idle time is dropped; PINGs keep one alive, but not beyond `unasked`, four idle
+//! times without a query. Cost: a task for a query.
 
 use std::sync::Arc;
 
@@ -34,19 +33,19 @@ mod code {
     pub const REQUEST_CANCELLED: u32 = 3;
 }
 
-/// Octets of the length before a message.
+/// Bytes of the length before a message.
 const LENGTH_BYTES: usize = 2;
 
-/// Octets of the longest message, with its length.
+/// Bytes of the longest message, with its length.
 const STREAM_BYTES_MAX: usize = LENGTH_BYTES + u16::MAX as usize;
 
-/// Octets of all streams together that a client may send before they are read.
+/// Bytes of all streams together that a client may send before they are read.
 const CONNECTION_BYTES_MAX: u32 = 4 * STREAM_BYTES_MAX as u32;
 
-/// Idle times that a connection may live without a question.
+/// Idle times that a connection may last without a query.
 const UNASKED: u32 = 4;
 
-/// What a connection may do.
+/// Limits of a connection.
 pub(crate) fn config(
     tls: rustls::ServerConfig,
     limits: &Limits,
@@ -69,7 +68,7 @@ pub(crate) fn config(
     Ok(config)
 }
 
-/// Accepts until told to stop.
+/// Accepts connections until `stop`.
 pub(crate) async fn accept(hub: Arc<Hub>, endpoint: Endpoint, mut stop: watch::Receiver<bool>) {
     loop {
         let incoming = tokio::select! {
@@ -77,10 +76,10 @@ pub(crate) async fn accept(hub: Arc<Hub>, endpoint: Endpoint, mut stop: watch::R
             _ = stop.changed() => break,
             else => return,
         };
-        // Where places are scarce, none is given to an address that may be forged.
+        // Near the limit, a connection is accepted only from an address that the client has proved.
         let is_scarce = hub.open() * 2 >= hub.limits.connections_max;
         if is_scarce && !incoming.remote_address_validated() && incoming.may_retry() {
-            // Fails for nothing that was not asked just now.
+            // It cannot fail here, since the incoming connection may retry.
             let _ = incoming.retry();
             continue;
         }
@@ -125,19 +124,19 @@ async fn serve(caller: Caller, incoming: quinn::Incoming, mut stop: watch::Recei
     connection.close(code::NO_ERROR.into(), b"");
 }
 
-/// Why a question is not answered.
+/// Why a query gets no response.
 enum Unanswered {
     /// The client broke the rules: the connection is closed.
     Violated,
     /// It took too long.
     Late,
-    /// It was given up, or the connection is gone.
+    /// The stream or the connection has ended.
     Gone,
-    /// No answer is given.
+    /// The core sends none.
     Ignored,
 }
 
-/// Answers the question of a stream.
+/// Responds to the query of a stream.
 async fn answer(
     caller: Arc<Caller>,
     connection: Connection,
@@ -180,7 +179,7 @@ async fn converse(
     let write = async {
         send.write_all(&[&length, answer.octets.as_slice()].concat()).await.ok()?;
         send.finish().ok()?;
-        // The answer counts until the client has it, or has said that it does not want it.
+        // The response counts until the client has it, or has refused it.
         send.stopped().await.ok()
     };
     match timeout(stall, write).await {
@@ -190,7 +189,7 @@ async fn converse(
     }
 }
 
-/// The one question of a stream, without its length (RFC 9250, sections 4.2 and 5.5.2).
+/// The one query of a stream, without its length (RFC 9250, sections 4.2 and 5.5.2).
 fn question(mut octets: Vec<u8>) -> Result<Vec<u8>, Unanswered> {
     let Some((length, message)) = octets.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(Unanswered::Violated);

@@ -1,9 +1,9 @@
-//! What is served over encrypted transports: bound, started, read anew, ended.
+//! The server of encrypted transports: start, reload, end.
 //!
 //! ```text
-//! start    certificate read, sockets bound, a runtime with a thread a core (at most THREADS_MAX)
-//! drain    nothing is accepted; connections answer what they were asked, say so, and close
-//! finish   half a second more for those that have not, then the runtime's threads end
+//! start    reads the certificate, binds sockets, starts a runtime with a thread for each core (at most THREADS_MAX)
+//! drain    accepts nothing; connections send their responses, announce the end, and close
+//! finish   waits half a second for the others, then ends the runtime's threads
 //! ```
 
 use std::io;
@@ -24,36 +24,36 @@ use crate::listen::{Listener, Transport};
 use crate::quic;
 use larder_tls::{Certificate, Files, listen};
 
-/// The path of RFC 8484's examples, which clients try by themselves.
+/// The path of RFC 8484's examples, which clients try by default.
 pub const HTTPS_PATH: &str = "/dns-query";
 
-/// Threads of the runtime, however many cores there are.
+/// Threads of the runtime, at most.
 const THREADS_MAX: usize = 16;
 
 /// How long connections may take to close after the cores have ended.
 const FINISH: Duration = Duration::from_millis(500);
 
-/// How often they are looked at meanwhile.
+/// How often this is checked meanwhile.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What is served over encrypted transports.
+/// Addresses, certificate and limits.
 #[derive(Debug, Clone)]
 pub struct Encrypted {
-    /// Where DNS over TLS is answered.
+    /// Addresses of DNS over TLS.
     pub tls: Vec<SocketAddr>,
-    /// Where DNS over HTTPS is answered.
+    /// Addresses of DNS over HTTPS.
     pub https: Vec<SocketAddr>,
-    /// At this path; it begins with `/`.
+    /// The path of DNS over HTTPS; it begins with `/`.
     pub https_path: String,
-    /// Where DNS over QUIC is answered.
+    /// Addresses of DNS over QUIC.
     pub quic: Vec<SocketAddr>,
     /// The certificate for all of them.
     pub certificate: Files,
-    /// What clients may do.
+    /// Limits of clients.
     pub limits: Limits,
 }
 
-/// It is served.
+/// A running server.
 struct Serving {
     hub: Arc<Hub>,
     certificate: Arc<Certificate>,
@@ -154,7 +154,7 @@ impl Running for Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Nothing is waited for: all that a task does may be cut off.
+        // Does not wait: each task may be aborted anywhere.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,14 +1,13 @@
-//! DNS over TLS (RFC 7858): questions and answers of one connection, each with its length before
-//! it.
+//! DNS over TLS (RFC 7858): queries and responses of one connection, each after its length.
 //!
-//! A client may ask as many questions as it cares to before the first answer, and answers go out in
-//! the order in which they come. Nothing is read while `unanswered_max` are open, so the client's
-//! own window makes it wait. A client that has finished sending still gets its answers. Who does
-//! not ask within the idle time, does not finish a question within it, or does not take its answers
-//! within the stall time, is closed.
+//! A client may send several queries before the first response, and responses are sent in the order
+//! in which they arrive. While `unanswered_max` queries have no response nothing is read, so the
+//! client's TCP window makes it wait. A client that has finished sending still gets its responses.
+//! A connection is closed if no query comes within the idle time, if a query is not complete within
+//! it, or if the client does not receive its responses within the stall time.
 //!
-//! Bounds: a connection holds a read of 4 kB and a part of a question, and the answers that
-//! `hub.rs` counts, twice. Cost: a read, a look-up and a write a question; answers that are ready
+//! Bounds: a connection holds a read of 4 kB, a part of a query, and twice the responses that
+//! `hub.rs` counts. Cost: a read, a lookup and a write for a query. Responses that are ready
 //! together share a write, and so mostly a TLS record.
 
 use std::io;
@@ -23,22 +22,22 @@ use tokio_rustls::server::TlsStream;
 use crate::hub::{Answer, Caller};
 use crate::limits::Event;
 
-/// Octets of the length before each message.
+/// Bytes of the length before each message.
 const LENGTH_BYTES: usize = 2;
 
-/// Octets that are read at once.
+/// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// Octets of answers after which they are written, however many others are ready.
+/// Bytes of responses after which they are written, however many others are ready.
 const WRITE_BYTES: usize = 16 << 10;
 
 /// Why a connection is closed.
 enum End {
-    /// All that was asked is answered.
+    /// All queries have their responses.
     Done,
     /// The client is gone.
     Lost,
-    /// For this the client is to blame.
+    /// The client caused this event.
     Blame(Event),
 }
 
@@ -53,7 +52,7 @@ pub(crate) async fn serve(
         End::Done => {}
         End::Blame(event) => caller.note(event),
     }
-    // The client learns that nothing was cut off; one that does not listen is not waited for.
+    // The client learns that nothing was cut off; the wait for a slow one is limited.
     let _ = timeout(caller.hub.limits.stall, stream.shutdown()).await;
 }
 
@@ -80,7 +79,7 @@ async fn converse(
             unanswered += 1;
             heard = Instant::now();
             let answered = answered.clone();
-            // The connection may be gone by then.
+            // The connection may have ended by then.
             caller.ask(message.to_vec(), move |answer| drop(answered.send(answer)));
         }
         input.advance(taken);
@@ -99,38 +98,39 @@ async fn converse(
                 }
             }
             read = read(stream, &mut input), if may_read => match read {
-                // An end without TLS's own is one all the same: nothing depends on what did not
-                // come.
+                // An end without TLS's close_notify counts as one: nothing depends on bytes that
+                // did not arrive.
                 Ok(0) => is_finished = true,
                 Ok(_) => {}
                 Err(_) => return End::Lost,
             },
-            // A core answers in its own time, which is bounded.
+            // A core's own time limit applies while queries have no response.
             () = sleep_until(heard + caller.hub.idle()), if unanswered == 0 => {
                 return if input.is_empty() { End::Done } else { End::Blame(Event::TimedOut) };
             }
-            // What was asked is answered; false where whoever could tell has gone.
+            // Earlier queries get their responses. An error means that the sender of `stop` is
+            // gone.
             _ = stop.changed(), if !is_finished => is_finished = true,
         }
     }
 }
 
-/// The message that `octets` begin with, if all of it is there.
+/// The first message of the bytes, if it is complete.
 fn next_message(octets: &[u8]) -> Option<&[u8]> {
     let (length, rest) = octets.split_first_chunk::<LENGTH_BYTES>()?;
     rest.get(..usize::from(u16::from_be_bytes(*length)))
 }
 
-/// What is written at once.
+/// Bytes that are written together.
 #[derive(Default)]
 struct Output {
     octets: Vec<u8>,
-    /// What it is made of: counted until it is written.
+    /// The responses in it: they count until they are written.
     held: Vec<Answer>,
 }
 
 impl Output {
-    /// Takes an answer and others that are ready: how many questions they settle.
+    /// Takes a response and others that are ready, and returns the number of queries that they end.
     fn gather(
         &mut self,
         first: Option<Answer>,
@@ -151,13 +151,13 @@ impl Output {
         }
     }
 
-    /// It is written; memory is given back, since most connections rest most of the time.
+    /// After a write: frees the memory, since most connections are idle most of the time.
     fn clear(&mut self) {
         *self = Output::default();
     }
 }
 
-/// Reads once. Dropped before its end it has read nothing.
+/// Reads once. If it is dropped before its end, it has read nothing.
 async fn read(stream: &mut TlsStream<TcpStream>, input: &mut BytesMut) -> io::Result<usize> {
     input.reserve(READ_BYTES);
     stream.read_buf(input).await

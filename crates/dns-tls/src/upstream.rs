@@ -1,24 +1,23 @@
-//! Upstreams that are asked over TLS, HTTPS or QUIC.
+//! Upstreams over TLS, HTTPS or QUIC.
 //!
 //! ```text
-//! a core -> BackendQuery -> a task -> the line in use, or a new one -> the answer, or the query is dropped
+//! a core -> BackendQuery -> a task -> the line in use, or a new one -> the response, or the query is dropped
 //! none -> connecting -> in use -> lost, idle, or silent -> none
-//!               | fails: nobody tries again before the pause is over
+//!               | fails: no other task tries again before the pause is over
 //! ```
 //!
-//! A *line* is one connection, which all cores share: questions are written as they come, and
-//! answers taken in any order. A connection that was lost while it was used again is replaced, and
-//! the question asked once more: servers close what rests, and may do so in the moment in which we
-//! ask (RFC 7766, section 6.2.4). One that leaves several questions in a row unanswered until their
-//! time is over is taken for dead.
+//! A *line* is one connection, which all cores share: queries are written as they arrive, and
+//! responses received in any order. If a line that was used before is lost, the query is repeated
+//! on a new one: servers close idle connections, and may do so at the moment of a query (RFC 7766,
+//! section 6.2.4). A line on which several queries in a row time out is considered dead.
 //!
-//! Whom we ask is known by its certificate, for the name that was given, or else for its address; a
-//! server that does not prove itself is not asked, which is told and counted. Sessions are resumed
-//! where the server can; 0-RTT is off, for whoever replays it learns what is asked. Questions are
-//! padded to multiples of 128 octets (RFC 8467).
+//! A server must prove its name, or else its address, by its certificate. One that does not gets no
+//! queries, which is reported and counted. Sessions are resumed if the server can; 0-RTT is off,
+//! since an attacker could replay it to learn the query. Queries are padded to multiples of 128
+//! bytes (RFC 8467).
 //!
-//! Bounds: queries of the cores, `ASKED_MAX` of them on a line. Cost: a thread an upstream, a task
-//! a question.
+//! Bounds: the cores' queries, `ASKED_MAX` of them on a line. Cost: a thread for an upstream, a
+//! task for a query.
 
 use std::fmt;
 use std::io;
@@ -46,38 +45,38 @@ mod tls;
 pub use larder_tls::Trust;
 pub use target::{Target, TargetError, Transport};
 
-/// How long a connection and its handshakes may take.
+/// Time for a connection and its handshakes.
 const CONNECT: Duration = Duration::from_secs(4);
 
-/// A connection that was not used for so long is closed.
+/// A connection that was not used for this long is closed.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// The first and the longest pause after a connection could not be had.
+/// The first and the longest pause after a failed connection.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Questions in a row without an answer after which a line is taken for dead.
+/// Timeouts in a row after which a line is considered dead.
 const SILENT_MAX: u32 = 3;
 
-/// Questions on a line at once.
+/// Queries on a line at once.
 const ASKED_MAX: usize = 4_096;
 
-/// Octets of the longest message.
+/// Bytes of the longest message.
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// Octets of a message's header.
+/// Bytes of a message's header.
 const HEADER_BYTES: usize = 12;
 
-/// Why a question has no answer.
+/// Why a query has no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fault {
-    /// The connection could not be had.
+    /// The connection failed.
     Unreachable(String),
-    /// The server did not prove that it is who it should be.
+    /// The server did not prove its name.
     Unproven(String),
-    /// The connection was lost, or never taken: it may be asked again on another.
+    /// The connection was lost, or did not take the query: it may be repeated on another.
     Lost,
-    /// The server answered, with nothing that is of use.
+    /// The server's response is of no use.
     Useless,
 }
 
@@ -110,7 +109,7 @@ impl Line {
     }
 }
 
-/// What happened.
+/// Counters.
 #[derive(Debug, Default)]
 struct Counters {
     connections: AtomicU64,
@@ -133,15 +132,15 @@ impl Counters {
     }
 }
 
-/// The line in use, and when another may be tried.
+/// The line in use, and the pause before another one.
 #[derive(Debug, Default)]
 struct Current {
     line: Option<Line>,
-    /// Counts the lines, so that nobody takes down another than it means.
+    /// Counts the lines, so that a task closes only the line that it used.
     number: u64,
-    /// Connections that failed since the last that did not.
+    /// The pause since the last failed connection.
     pause: Option<(Instant, Duration)>,
-    /// What was said last of why there is no connection.
+    /// The last reported reason why there is no connection.
     trouble: Option<String>,
     news: Option<String>,
 }
@@ -152,24 +151,24 @@ pub struct Encrypted {
     running: Mutex<Option<Running>>,
 }
 
-/// What its tasks share.
+/// The state that its tasks share.
 #[derive(Debug)]
 struct Shared {
     target: Target,
     tls: Arc<ClientConfig>,
-    /// Where it is asked from.
+    /// The address to send from.
     source: Option<IpAddr>,
     current: Mutex<Current>,
-    /// Who has it connects; others wait for what comes of it.
+    /// The task that holds it connects; others wait for the result.
     turn: TurnMutex<()>,
-    /// Questions in a row that were not answered in time.
+    /// Queries in a row that timed out.
     silent: AtomicU32,
     counters: Counters,
 }
 
 struct Running {
     runtime: Handle,
-    /// Dropped, it ends the thread.
+    /// Its drop ends the thread.
     _ends: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
@@ -181,8 +180,8 @@ impl fmt::Debug for Encrypted {
 }
 
 impl Encrypted {
-    /// An upstream that proves itself by `trust`, asked from `source` where one is given. The error
-    /// says what to do.
+    /// An upstream that proves itself by `trust`, queried from `source` if given. The error says
+    /// what to do.
     pub fn new(target: Target, trust: &Trust, source: Option<IpAddr>) -> Result<Encrypted, String> {
         let tls = Arc::new(trust.config(target.transport.alpn(), "upstream-ca")?);
         let shared = Shared {
@@ -209,7 +208,7 @@ impl Backend for Encrypted {
         let (ends, ended) = oneshot::channel();
         let name = "dns-upstream".to_owned();
         let thread = thread::Builder::new().name(name).spawn(move || {
-            // What is told is that the sender has gone.
+            // An error means that the sender is gone.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
@@ -226,7 +225,7 @@ impl Backend for Encrypted {
     fn stop(&self) {
         let Some(Running { thread, runtime, _ends }) = self.running().take() else { return };
         drop((_ends, runtime));
-        // It has nothing to do but end; a panic was told by itself.
+        // The thread only ends; a panic reports itself.
         let _ = thread.join();
     }
 
@@ -280,7 +279,7 @@ impl Backend for Encrypted {
     }
 }
 
-/// Answers a query, or drops it.
+/// Responds to a query, or drops it.
 async fn run(shared: Arc<Shared>, query: BackendQuery) {
     let mut message = query.message().to_vec();
     pad(&mut message, QUESTION_BLOCK_BYTES);
@@ -309,8 +308,8 @@ impl Shared {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, on a second line where the first had been used before and is lost. `number` is that of
-    /// the line last asked.
+    /// Sends a query, and repeats it on a second line if the first had been used before and is
+    /// lost. `number` is that of the last line.
     async fn ask(
         self: &Arc<Shared>,
         message: Vec<u8>,
@@ -336,7 +335,7 @@ impl Shared {
         None
     }
 
-    /// Lets go of a line; what it is still asked is lost when the last who asks by it has gone.
+    /// Closes a line; queries that still use it are lost when the last of them has ended.
     fn hang_up(&self, number: u64) {
         let mut current = self.current();
         if current.number == number {
@@ -344,12 +343,12 @@ impl Shared {
         }
     }
 
-    /// The line in use with its number, or a new one, which is true.
+    /// The line in use with its number; the flag is true if it is new.
     async fn line(self: &Arc<Shared>) -> Option<(Line, u64, bool)> {
         if let Some((line, number)) = self.in_use() {
             return Some((line, number, false));
         }
-        // In a task of its own: whoever waits for it may lose patience, and others want it all the
+        // In a task of its own: a query that waits for it may time out, and others need it all the
         // same.
         let shared = self.clone();
         tokio::spawn(async move { shared.connect().await }).await.ok()?
@@ -360,7 +359,7 @@ impl Shared {
         current.line.clone().map(|line| (line, current.number))
     }
 
-    /// Connects, unless somebody else has meanwhile, or could not a moment ago.
+    /// Connects, unless another task has meanwhile, or failed a moment ago.
     async fn connect(&self) -> Option<(Line, u64, bool)> {
         let _turn = self.turn.lock().await;
         if let Some((line, number)) = self.in_use() {
@@ -400,7 +399,7 @@ impl Shared {
                         format!("upstream {} cannot be asked: it hung up", self.target)
                     }
                 };
-                // Told once, however long it lasts.
+                // Reported once, however long it lasts.
                 if current.trouble.as_ref() != Some(&trouble) {
                     current.news = Some(trouble.clone());
                     current.trouble = Some(trouble);
@@ -440,7 +439,7 @@ impl Shared {
     }
 }
 
-/// True where octets may be a message that answers one.
+/// True if a message may be a response to a query.
 fn is_message(octets: &[u8]) -> bool {
     (HEADER_BYTES..=MESSAGE_BYTES_MAX).contains(&octets.len())
 }

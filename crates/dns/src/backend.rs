@@ -1,32 +1,31 @@
-//! Backends: upstreams that are no address, but somebody in other threads of this process.
+//! Backends: upstreams that run in threads of this process and have no address.
 //!
-//! A core's loop waits for sockets and nothing else. Who works in another way, as a recursor or
-//! what speaks TLS does, is handed questions, and hands answers back when it has them:
+//! A core's event loop waits only for sockets. A backend works in another way, as a recursor or a
+//! TLS client does: it receives queries, and returns responses when it has them.
 //!
 //! ```text
-//! core:      ask(backend, tag, message) -> BackendQuery ------- Backend::ask, which keeps it and returns at once
-//! anywhere:  BackendQuery::answer(octets), or the query is dropped ----> the core's mailbox, which wakes the core
-//! core:      take() -> (tag, octets or None)
+//! core:        ask(backend, tag, message) -> BackendQuery -----> Backend::ask, which stores it and returns at once
+//! any thread:  BackendQuery::answer(bytes), or drop ----------> the core's mailbox, which wakes the core
+//! core:        take() -> (tag, bytes or None)
 //! ```
 //!
 //! Life of a query
 //! ```text
-//! wanted    the core waits for it                             answer, drop -> the core is told
-//! unwanted  the question is over, or was asked elsewhere      answer, drop -> the core frees its place
+//! wanted    the core waits for it                   answer, drop -> the core gets the response
+//! unwanted  it has ended, or went elsewhere         answer, drop -> the core frees its slot
 //! ```
 //!
 //! Invariants
-//! 1. A query comes back exactly once, answered or not, whoever holds it and however that ends:
-//!    dropping it is what brings it back.
-//! 2. No more queries of a core are out than it has places, and its mailbox has room for each:
-//!    nothing that came back is lost.
-//! 3. A place is given again only after its query came back, so a late answer is never another
-//!    question's.
+//! 1. A query returns to its core exactly once, with a response or without: the drop returns it.
+//! 2. A core has no more queries out than slots, and its mailbox has room for all of them. So no
+//!    returned query is lost.
+//! 3. A slot is used again only after its query returned. So a late response is never taken for
+//!    another query's.
 //!
-//! Bounds: `queries_max` questions of a core, each an allocation of its message, and an answer of
-//! at most [`ANSWER_BYTES_MAX`] octets. Cost: an allocation and a hash a question; a write to an
-//! eventfd for each run of answers, however many they are. A core that got no answer pays one
-//! relaxed load a turn.
+//! Bounds: `queries_max` queries of a core, each with an allocation for its message, and a response
+//! of at most [`ANSWER_BYTES_MAX`] bytes. Cost: an allocation and a hash for a query; one write to
+//! an eventfd for all responses that arrive before the core looks. A core without responses pays
+//! one relaxed load in a turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
@@ -39,52 +38,51 @@ use larder_serve::mailbox::Mailbox;
 
 use crate::metrics::Gauge;
 
-/// Queries of a core that are out at a time, unless told otherwise.
+/// Queries of a core that are out at a time, by default.
 pub const QUERIES_MAX: usize = 4_096;
 
-/// Octets of the longest answer, as of the longest message on a stream; what is longer is none.
+/// Bytes of the longest response, as on a stream. A longer one counts as none.
 pub const ANSWER_BYTES_MAX: usize = 65_535;
 
-/// What stands in the place of a query that nobody waits for: no tag, since streams of a question
-/// are fewer than its spare bits tell apart.
+/// Stands in the slot of an unwanted query. It is not a tag, since a query has fewer streams than
+/// its spare bits can count.
 const UNWANTED: u64 = u64::MAX;
 
-/// Somebody who answers questions, in threads of its own.
+/// A resolver in threads of its own.
 ///
 /// ```text
-/// start    once, before any question; threads started here leave the process' signals alone
+/// start    once, before any query; its threads leave the process' signals alone
 /// ask      from any core, at any time
 /// stop     once, after the cores have ended; queries that are still out are dropped
 /// ```
 pub trait Backend: Debug + Send + Sync {
-    /// Starts what it runs on. An error ends the server before it serves, and says what to do.
+    /// Starts its threads. An error ends the server before it serves, and says what to do.
     fn start(&self) -> io::Result<()>;
 
-    /// Takes a question, and returns at once: the core waits. Where it has no room, it drops the
-    /// query, and the core hears of it as of a failure.
+    /// Takes a query, and returns at once, since the core waits. Without room it drops the query,
+    /// which the core receives as a failure.
     fn ask(&self, query: BackendQuery);
 
-    /// Ends what it runs on.
+    /// Ends its threads.
     fn stop(&self);
 
-    /// A line for the operator, where there is one that was not told: whom it cannot reach, and
-    /// why.
+    /// A new message for the operator, if there is one: which server it cannot reach, and why.
     fn news(&self) -> Option<String> {
         None
     }
 
-    /// What it counts.
+    /// Its counters.
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()
     }
 }
 
-/// What a backend runs on, from its start to its stop.
+/// The running state of a backend, from start to stop.
 #[derive(Debug)]
 pub struct Running<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Running<T> {
-    /// Nothing yet.
+    /// Not started.
     pub const fn nothing() -> Running<T> {
         Running(Mutex::new(None))
     }
@@ -93,39 +91,39 @@ impl<T> Running<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has started.
+    /// Sets the running state.
     pub fn begin(&self, it: T) {
         *self.lock() = Some(Arc::new(it));
     }
 
-    /// What runs, if anything does.
+    /// The running state, if it has started.
     pub fn get(&self) -> Option<Arc<T>> {
         self.lock().clone()
     }
 
-    /// Nobody gets it any more; it is given to whoever ends it, unless somebody still has it.
+    /// Takes the running state. `None` if another thread still uses it.
     pub fn end(&self) -> Option<T> {
         let it = self.lock().take();
         it.and_then(Arc::into_inner)
     }
 }
 
-/// What comes back to a core.
+/// A query that returns to its core.
 #[derive(Debug)]
 struct Returned {
     place: u32,
     octets: Option<Vec<u8>>,
 }
 
-/// What a core shares with its queries.
+/// The state that a core shares with its queries.
 #[derive(Debug)]
 struct Home {
-    /// By place: the tag of the question that is waited for, or [`UNWANTED`].
+    /// By slot: the tag of a wanted query, or [`UNWANTED`].
     wanted: Box<[AtomicU64]>,
     mailbox: Mailbox<Returned, Arc<Waker>>,
 }
 
-/// A question on its way to a backend, and the way back.
+/// A query on its way to a backend, and back.
 #[derive(Debug)]
 pub struct BackendQuery {
     home: Arc<Home>,
@@ -138,30 +136,29 @@ pub struct BackendQuery {
 }
 
 impl BackendQuery {
-    /// The question: a whole DNS message with one question, RD, and CD, AD and EDNS with DO as the
-    /// core asks. Its ID is 0.
+    /// The query: a whole DNS message with one question, RD, and CD, AD and EDNS with DO as the
+    /// core sets them. Its ID is 0.
     pub fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// The number of the core that asks.
+    /// The number of the core.
     pub fn core(&self) -> usize {
         self.core
     }
 
-    /// How long the core waits, milliseconds since it asked: what takes longer is done for nobody.
+    /// How long the core waits, milliseconds. A later response is not used.
     pub fn wait_ms(&self) -> u32 {
         self.wait_ms
     }
 
-    /// False where the question is over, or was asked elsewhere instead: a good moment to drop it.
+    /// False if the query has ended or went elsewhere: the backend may drop it.
     pub fn is_wanted(&self) -> bool {
         let wanted = self.home.wanted.get(self.place as usize);
         wanted.is_some_and(|tag| tag.load(Ordering::Relaxed) == self.tag)
     }
 
-    /// Brings an answer back: a whole DNS message that repeats the question; its ID is of no
-    /// matter.
+    /// Returns a response: a whole DNS message that repeats the question. Its ID is ignored.
     pub fn answer(mut self, octets: Vec<u8>) {
         self.octets = Some(octets).filter(|octets| octets.len() <= ANSWER_BYTES_MAX);
     }
@@ -175,16 +172,16 @@ impl Drop for BackendQuery {
     }
 }
 
-/// What a core counted of its queries.
+/// Counters of a core.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Handed out.
+    /// Queries sent to backends.
     pub asked: u64,
-    /// Not handed out, since as many as may be were out.
+    /// Queries refused because all slots were in use.
     pub refused_full: u64,
 }
 
-/// A core's side: whom it may ask, and what it waits for.
+/// The core's side: its backends, and the queries that are out.
 #[derive(Debug)]
 pub struct Backends {
     backends: Vec<Arc<dyn Backend>>,
@@ -192,21 +189,21 @@ pub struct Backends {
     home: Arc<Home>,
     /// Taken from the mailbox, for [`Backends::take`].
     returned: VecDeque<Returned>,
-    /// Places of queries that are wanted, by tag.
+    /// Slots of wanted queries, by tag.
     places: HashMap<u64, u32>,
     free: Vec<u32>,
     counters: Counters,
 }
 
 impl Backends {
-    /// For the core of a number, which `waker` wakes; `queries_max` is brought to 1 at least.
+    /// For the core of this number, which `waker` wakes; `queries_max` is at least 1.
     pub fn new(
         backends: &[Arc<dyn Backend>],
         core: usize,
         queries_max: usize,
         waker: Arc<Waker>,
     ) -> Backends {
-        // Without backends nothing is ever handed out.
+        // Without backends no query is sent.
         let places = if backends.is_empty() { 1 } else { queries_max.clamp(1, 1 << 24) };
         let home = Home {
             wanted: (0..places).map(|_| AtomicU64::new(UNWANTED)).collect(),
@@ -223,8 +220,8 @@ impl Backends {
         }
     }
 
-    /// Hands a question to a backend, by its number. False where there is none, where too many are
-    /// out, or where one with this tag is wanted already: nothing will be heard of it.
+    /// Sends a query to the backend of a number. False if there is no such backend, if all slots
+    /// are in use, or if a query with this tag is wanted.
     pub fn ask(&mut self, backend: usize, tag: u64, message: &[u8], wait_ms: u32) -> bool {
         let Some(backend) = self.backends.get(backend) else { return false };
         if tag == UNWANTED || self.places.contains_key(&tag) {
@@ -249,22 +246,21 @@ impl Backends {
         true
     }
 
-    /// Nothing more will be heard of the question with this tag; its query learns that nobody waits
-    /// for it.
+    /// Ends the wait for the query with this tag, which becomes unwanted.
     pub fn cancel(&mut self, tag: u64) {
         if let Some(place) = self.places.remove(&tag) {
             self.home.wanted[place as usize].store(UNWANTED, Ordering::Relaxed);
         }
     }
 
-    /// True where something came back since [`Backends::take`] had no more.
+    /// True if a query returned since [`Backends::take`] was last empty.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.home.mailbox.has_mail()
     }
 
-    /// The next that came back and is waited for: its tag, and the answer, or `None` where there is
-    /// none. The core is woken for the next one only after this has returned `None`.
+    /// The next wanted query that returned: its tag, and the response or `None`. The core is woken
+    /// again only after this has returned `None`.
     pub fn take(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
         loop {
             let Some(Returned { place, octets }) = self.returned.pop_front() else {
@@ -283,12 +279,12 @@ impl Backends {
         }
     }
 
-    /// Queries that have not come back, whether they are wanted or not.
+    /// Queries that have not returned, wanted or not.
     pub fn out(&self) -> usize {
         self.home.wanted.len() - self.free.len()
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -302,7 +298,7 @@ mod tests {
 
     use larder_io::epoll::{Events, Interest, Poller};
 
-    /// Passes queries on to a thread.
+    /// Forwards queries to a thread.
     #[derive(Debug)]
     struct Thread(Mutex<Sender<BackendQuery>>);
 
@@ -325,8 +321,9 @@ mod tests {
         (Backends::new(&[thread], 3, queries_max, waker.clone()), queries, waker)
     }
 
-    /// A question comes back answered or, where its query was dropped or its answer is too long,
-    /// not answered; the core was woken once for all that came before it looked. Invariant 1.
+    /// A query returns with its response. If it was dropped, or its response is too long, it
+    /// returns without one. The core is woken once for all that returned before it looked.
+    /// Invariant 1.
     #[test]
     fn queries_come_back() {
         let (mut backends, queries, waker) = backends(8);
@@ -352,8 +349,8 @@ mod tests {
         assert_eq!((backends.out(), backends.has_news()), (0, false));
     }
 
-    /// What is cancelled is told to its query, and not to the core when it comes back; its place is
-    /// taken until then. Invariants 2 and 3.
+    /// A cancelled query is unwanted and does not reach the core when it returns; its slot is in
+    /// use until then. Invariants 2 and 3.
     #[test]
     fn cancelled_and_late() {
         let (mut backends, queries, _) = backends(1);
@@ -372,7 +369,7 @@ mod tests {
         assert_eq!(backends.take(), Some((7, Some(b"well".to_vec()))));
     }
 
-    /// A core that ended before its queries is no trouble to them.
+    /// Queries may outlive their core.
     #[test]
     fn nobody_at_home() {
         let (mut backends, queries, waker) = backends(2);
@@ -381,9 +378,9 @@ mod tests {
         queries.recv().unwrap().answer(b"too late".to_vec());
     }
 
-    /// With threads that answer in any order while the core asks, waits and cancels, each question
-    /// that was not cancelled comes back once with its own answer, no wake-up is lost, and in the
-    /// end every place is free. Invariants 1, 2 and 3.
+    /// With threads that respond in any order while the core sends, waits and cancels, each query
+    /// that was not cancelled returns once with its own response, no wake-up is lost, and in the
+    /// end every slot is free. Invariants 1, 2 and 3.
     #[test]
     fn many_threads() {
         const ASKED: u64 = 20_000;

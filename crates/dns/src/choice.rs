@@ -1,111 +1,109 @@
-//! Which upstream is asked next: the one that answers soonest, unless it has stopped answering.
+//! The choice of upstream: the fastest one that responds.
 //!
 //! ```text
-//! up     answers; chosen by its smoothed round trip
-//!   | SILENT_MAX questions in a row without an answer
-//! down   not chosen while another is up; every so often one question is sent to it beside the chosen one
-//!   | any answer
-//! up     again, as slow as it was at first: it has to show how fast it is
+//! up     responds; chosen by its smoothed round trip
+//!   | SILENT_MAX queries in a row without a response
+//! down   not chosen while another is up; now and then one query is sent to it too
+//!   | any response
+//! up     again, with the round trip of this response
 //! ```
 //!
-//! Round trips are smoothed as TCP's are (RFC 6298): mean and mean deviation, in microseconds, and
-//! what has not answered after mean and four deviations is not waited for any longer, within
-//! [`WAIT_MS`]. A question that went unanswered doubles the wait for the next one (section 5.5
-//! there), since a late answer is measured only if its question is still waited for. One question
-//! in 64 goes to the one that was measured longest ago, or a fast one that became slow for an hour
-//! would be slow for ever.
+//! Round trips are smoothed as in TCP (RFC 6298): mean and mean deviation, in microseconds. A core
+//! waits for mean and four deviations, within [`WAIT_MS`]. A query without a response doubles the
+//! wait for the next one (section 5.5 there), since a late response is measured only if its query
+//! still waits. One query in 64 goes to the upstream that was measured longest ago. Otherwise a
+//! fast one that was slow for an hour would never be chosen again.
 //!
-//! When all are down, all are tried in turn: to ask in vain costs less than not to ask. But where
-//! nothing has been heard of any for `DEAD_MS`, clients are not made to wait for each name anew:
-//! `PROBES_MAX` questions a second are asked, with [`PROBE_MS`] of patience, and the others have
-//! failed at once. (unbound asks one question at a time of such a server, dnsdist none but its own
-//! checks.) With one answer it is over.
+//! If all are down, all are tried in turn: a query in vain costs less than none. But if none has
+//! responded for `DEAD_MS`, clients do not wait for each name: `PROBES_MAX` queries per second are
+//! sent, with a time limit of [`PROBE_MS`], and the others fail at once. (unbound sends one query
+//! at a time to such a server, dnsdist only its own checks.) The first response ends this.
 //!
-//! One that does not know EDNS (RFC 6891, section 6.2.2) is asked without it for `PLAIN_MS`, as
-//! long as unbound remembers it; then it has another chance.
+//! An upstream that does not know EDNS (RFC 6891, section 6.2.2) is queried without it for
+//! `PLAIN_MS`, as long as unbound remembers it, and then with it again.
 //!
-//! Invariant: an upstream is never chosen twice for a question while there is another that was not.
+//! Invariant: an upstream is never chosen twice for a query while another one was not chosen.
 //!
-//! Cost: a walk over all upstreams a choice, of which there are few (at most [`UPSTREAMS_MAX`]); no
+//! Cost: a walk over all upstreams for a choice, of which there are at most [`UPSTREAMS_MAX`]; no
 //! allocation.
 
 /// Upstreams of a zone, at most: a set of them is the bits of a word.
 pub const UPSTREAMS_MAX: usize = 64;
 
-/// How long an answer is waited for before another upstream is asked, milliseconds: least and most.
+/// How long a core waits for a response before it queries another upstream, milliseconds: least and
+/// most.
 pub const WAIT_MS: (u32, u32) = (50, 2_000);
 
-/// What is supposed of an upstream that was never measured, microseconds: as unbound does, enough
-/// for most.
+/// The assumed round trip of an upstream that was never measured, microseconds: as in unbound.
 const FIRST_US: u32 = 100_000;
 
-/// Questions without an answer, one after the other, that make an upstream down.
+/// Queries in a row without a response that make an upstream down.
 const SILENT_MAX: u32 = 4;
 
-/// How long one that is down is left alone, milliseconds: at first, and after doubling.
+/// How long an upstream that is down gets no queries, milliseconds: at first, and after doubling.
 const REST_MS: (u64, u64) = (1_000, 30_000);
 
-/// So long after all were first silent questions fail at once, milliseconds: a burst of questions
-/// to slow upstreams, or a restart of one, are over by then.
+/// How long all upstreams must be silent before queries fail at once, milliseconds: longer than a
+/// burst of queries to slow upstreams, or a restart of one.
 const DEAD_MS: u64 = 3_000;
 
-/// Questions a second that are asked all the same: a client asks for a few names and types at once.
+/// Queries per second that are sent all the same: a client queries a few names and types at once.
 const PROBES_MAX: u32 = 8;
 
-/// How long such a question may take, milliseconds.
+/// Time limit of such a query, milliseconds.
 pub const PROBE_MS: u32 = 1_000;
 
-/// How long one is asked without EDNS, milliseconds.
+/// How long an upstream is queried without EDNS, milliseconds.
 pub const PLAIN_MS: u64 = 900_000;
 
-/// One question in so many goes where round trips are known least well.
+/// Every Nth query goes to the upstream whose round trip was measured longest ago.
 const EXPLORE_EVERY: u32 = 64;
 
-/// Upstreams already asked, by number.
+/// A set of upstreams, by number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tried(u64);
 
 impl Tried {
-    /// Adds one.
+    /// Adds an upstream.
     pub fn add(&mut self, upstream: usize) {
         self.0 |= 1 << upstream;
     }
 
-    /// How many there are.
+    /// The number of upstreams in the set.
     pub fn count(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// True where it is in.
+    /// True if the upstream is in the set.
     pub fn has(self, upstream: usize) -> bool {
         self.0 >> upstream & 1 == 1
     }
 }
 
-/// Round trips to one server, smoothed; see the head of the file.
+/// Smoothed round trips to one server; see the head of the file.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTrip {
-    /// The mean, and the mean deviation from it, microseconds.
+    /// Mean and mean deviation, microseconds.
     srtt_us: u32,
     deviation_us: u32,
-    /// Doublings of the wait since the last answer.
+    /// Doublings of the wait since the last response.
     backoff: u32,
 }
 
 impl Default for RoundTrip {
-    /// Of a server that was never measured.
+    /// For a server that was never measured.
     fn default() -> RoundTrip {
         RoundTrip::first(FIRST_US)
     }
 }
 
 impl RoundTrip {
-    /// After one answer.
+    /// After the first response.
     pub fn first(after_us: u32) -> RoundTrip {
         RoundTrip { srtt_us: after_us, deviation_us: after_us / 2, backoff: 0 }
     }
 
-    /// After one more.
+    /// After another response.
     pub fn answered(&mut self, after_us: u32) {
         let off = self.srtt_us.abs_diff(after_us);
         self.deviation_us = self.deviation_us - self.deviation_us / 4 + off / 4;
@@ -113,40 +111,40 @@ impl RoundTrip {
         self.backoff = 0;
     }
 
-    /// It was waited for in vain.
+    /// After a timeout.
     pub fn silent(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
     }
 
-    /// How long an answer is waited for, milliseconds.
+    /// How long a core waits for a response, milliseconds.
     pub fn wait_ms(&self) -> u32 {
         let (least, most) = WAIT_MS;
         let wait_us = u64::from(self.srtt_us) + 4 * u64::from(self.deviation_us);
-        // Of the least wait too there must be something to double: who answers in no time what it
-        // holds may take long for what it does not.
+        // Doubling must start from the least wait: a server that responds at once from its cache
+        // may take long for other names.
         let calm_ms = wait_us.div_ceil(1_000).max(least.into());
         (calm_ms << self.backoff.min(8)).min(most.into()) as u32
     }
 
-    /// The less, the sooner an answer is to be expected.
+    /// A lower rank means an earlier expected response.
     pub fn rank(&self) -> u64 {
         u64::from(self.srtt_us) << self.backoff.min(8)
     }
 }
 
-/// What is known of one upstream.
+/// State of one upstream.
 #[derive(Debug, Clone)]
 struct Health {
     round_trip: RoundTrip,
-    /// Questions without an answer since the last one, and when the first of them was given up,
+    /// Queries without a response since the last one, and when the first of them timed out,
     /// milliseconds.
     silent: u32,
     silent_since_ms: u64,
-    /// It is asked without EDNS until then, milliseconds.
+    /// It is queried without EDNS until then, milliseconds.
     plain_until_ms: u64,
-    /// While down: when it is asked again, and how long it rests after that, milliseconds.
+    /// While down: when it is queried again, and the rest after that, milliseconds.
     down: Option<(u64, u64)>,
-    /// Count of choices when it was last measured.
+    /// Number of the choice when it was last measured.
     measured: u64,
 }
 
@@ -166,7 +164,7 @@ impl Health {
         self.down.is_some() && now_ms >= self.silent_since_ms + DEAD_MS
     }
 
-    /// Notes silence, `by` questions more of it.
+    /// Records `by` more queries without a response.
     fn note_silence(&mut self, now_ms: u64, by: u32) {
         if self.silent == 0 {
             self.silent_since_ms = now_ms;
@@ -178,27 +176,28 @@ impl Health {
     }
 }
 
-/// A choice.
+/// The upstreams for one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The upstream to be asked.
+    /// The upstream to query.
     pub upstream: usize,
-    /// How long it is waited for, milliseconds.
+    /// How long to wait for its response, milliseconds.
     pub wait_ms: u32,
-    /// How long nearly all of its answers take, milliseconds: mean and two deviations.
+    /// Its usual tail latency, milliseconds: mean and two deviations.
     pub hedge_ms: u32,
-    /// One that is down and may be up again: to be asked the same, without being waited for.
+    /// An upstream that is down and may be up again: it gets the query too, but the core does not
+    /// wait for it.
     pub probe: Option<usize>,
 }
 
-/// What may be expected of a zone's upstreams.
+/// Whether a zone's upstreams are expected to respond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// Answers.
+    /// They are.
     Good,
-    /// Silence: one question that may find out whether it is over, with [`PROBE_MS`] of patience.
+    /// All are silent: this query may find out whether they respond again, within [`PROBE_MS`].
     Probe,
-    /// Silence, and enough questions are about to find out.
+    /// All are silent, and enough queries are in flight to find out.
     Silence,
 }
 
@@ -207,12 +206,12 @@ pub enum Outlook {
 pub struct Upstreams {
     all: Vec<Health>,
     choices: u64,
-    /// Second in which questions were last asked of dead upstreams, and how many.
+    /// Second of the last queries to dead upstreams, and their number.
     probes: (u64, u32),
 }
 
 impl Upstreams {
-    /// So many, 1 to [`UPSTREAMS_MAX`]: others are brought within.
+    /// A number of upstreams, brought within 1 to [`UPSTREAMS_MAX`].
     pub fn new(count: usize) -> Upstreams {
         Upstreams {
             all: vec![Health::new(); count.clamp(1, UPSTREAMS_MAX)],
@@ -221,7 +220,7 @@ impl Upstreams {
         }
     }
 
-    /// Whether a question that comes at `now_ms` is to be asked.
+    /// Whether a query that arrives at `now_ms` is sent.
     pub fn outlook(&mut self, now_ms: u64) -> Outlook {
         if !self.all.iter().all(|health| health.is_dead(now_ms)) {
             return Outlook::Good;
@@ -237,7 +236,7 @@ impl Upstreams {
         Outlook::Probe
     }
 
-    /// Who is asked at `now_ms`, after those `tried`.
+    /// Chooses an upstream at `now_ms`, after those `tried`.
     pub fn choose(&mut self, now_ms: u64, tried: Tried) -> Choice {
         self.choices += 1;
         let is_first = tried == Tried::default();
@@ -266,14 +265,14 @@ impl Upstreams {
         self.all[at].down.is_some_and(|(again_ms, _)| now_ms >= again_ms)
     }
 
-    /// The least by `rank` of those not tried; of all, where all were.
+    /// The upstream of the lowest `rank` that was not tried; of all, if all were.
     fn best<R: Ord>(&self, tried: Tried, rank: impl Fn(&Health) -> R) -> usize {
         (0..self.all.len())
             .min_by_key(|&at| (tried.has(at), rank(&self.all[at])))
             .expect("there is at least one")
     }
 
-    /// An upstream answered, so long after it was asked.
+    /// Records a response, and its round trip.
     pub fn answered(&mut self, upstream: usize, after_us: u32) {
         let choices = self.choices;
         let Some(health) = self.all.get_mut(upstream) else { return };
@@ -286,32 +285,32 @@ impl Upstreams {
         health.measured = choices.max(1);
     }
 
-    /// An upstream was waited for in vain, until `now_ms`.
+    /// Records a timeout at `now_ms`.
     pub fn silent(&mut self, upstream: usize, now_ms: u64) {
         let Some(health) = self.all.get_mut(upstream) else { return };
         health.round_trip.silent();
         health.note_silence(now_ms, 1);
     }
 
-    /// An upstream cannot be reached, says the kernel: it is down at once.
+    /// Records that the kernel reports an upstream as unreachable: it is down at once.
     pub fn unreachable(&mut self, upstream: usize, now_ms: u64) {
         let Some(health) = self.all.get_mut(upstream) else { return };
         health.note_silence(now_ms, SILENT_MAX);
     }
 
-    /// An upstream answered only what came without EDNS.
+    /// Records that an upstream responded only without EDNS.
     pub fn knows_no_edns(&mut self, upstream: usize, now_ms: u64) {
         if let Some(health) = self.all.get_mut(upstream) {
             health.plain_until_ms = now_ms + PLAIN_MS;
         }
     }
 
-    /// True where an upstream is to be asked with EDNS.
+    /// True if an upstream is queried with EDNS.
     pub fn has_edns(&self, upstream: usize, now_ms: u64) -> bool {
         self.all.get(upstream).is_none_or(|health| now_ms >= health.plain_until_ms)
     }
 
-    /// How long an answer of this upstream is waited for, milliseconds.
+    /// How long to wait for a response of this upstream, milliseconds.
     pub fn wait_ms(&self, upstream: usize) -> u32 {
         self.all.get(upstream).map_or(WAIT_MS.1, |health| health.round_trip.wait_ms())
     }
@@ -336,7 +335,7 @@ mod tests {
         upstreams.choose(now_ms, Tried::default()).upstream
     }
 
-    /// Once all were measured, the fastest is asked, but for one question in sixty-four.
+    /// Once all are measured, the fastest is chosen, except for one query in sixty-four.
     #[test]
     fn the_fastest_is_asked() {
         let mut upstreams = Upstreams::new(3);
@@ -354,7 +353,7 @@ mod tests {
         assert!(asked[0] > 0 && asked[2] > 0, "the others are looked at again: {asked:?}");
     }
 
-    /// The same question goes to each upstream once before any is asked again.
+    /// A query goes to each upstream once before it goes to one again.
     #[test]
     fn none_is_asked_twice_before_all() {
         let mut upstreams = Upstreams::new(4);
@@ -368,8 +367,8 @@ mod tests {
         assert!(tried.has(upstreams.choose(0, tried).upstream));
     }
 
-    /// One that is silent four times is left alone, asked beside the others when its rest is over,
-    /// and chosen again once it has answered and is fast.
+    /// An upstream that is silent four times gets no queries, is probed after its rest, and is
+    /// chosen again after a fast response.
     #[test]
     fn down_and_up_again() {
         let mut upstreams = Upstreams::new(2);
@@ -390,8 +389,7 @@ mod tests {
         assert_eq!(first(&mut upstreams, 2_000), 0);
     }
 
-    /// When all are down they are asked all the same, and what the kernel says of one is believed
-    /// at once.
+    /// If all are down they are queried all the same, and a report of the kernel counts at once.
     #[test]
     fn all_down() {
         let mut upstreams = Upstreams::new(2);
@@ -403,8 +401,8 @@ mod tests {
         assert!(!tried.has(second));
     }
 
-    /// Where nobody has answered for a while, some questions a second are asked and the others are
-    /// not; the first answer ends that. A burst of silence is no such while.
+    /// If no upstream has responded for a while, some queries per second are sent and the others
+    /// fail. The first response ends that. A short burst of silence has no such effect.
     #[test]
     fn the_dead_are_left_alone() {
         let mut upstreams = Upstreams::new(2);
@@ -428,7 +426,7 @@ mod tests {
         assert_eq!(upstreams.outlook(60_200), Outlook::Good, "it was there a moment ago");
     }
 
-    /// One that does not know EDNS is asked without it, and after a while with it again.
+    /// An upstream that does not know EDNS is queried without it, and after a while with it again.
     #[test]
     fn edns_is_tried_again() {
         let mut upstreams = Upstreams::new(2);
@@ -437,8 +435,8 @@ mod tests {
         assert!(!upstreams.has_edns(1, 499 + PLAIN_MS) && upstreams.has_edns(1, 500 + PLAIN_MS));
     }
 
-    /// An answer is waited for as long as answers take and vary, twice as long after each silence,
-    /// and always within the limits.
+    /// The wait follows round trips and their deviation, doubles after each timeout, and stays
+    /// within limits.
     #[test]
     fn waits_follow_round_trips() {
         let mut upstreams = Upstreams::new(1);

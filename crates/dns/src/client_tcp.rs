@@ -1,41 +1,42 @@
-//! TCP with clients (RFC 7766): all connections of one core. Whole questions come out, as many at
-//! once as a client cares to send; answers go in, in any order.
+//! TCP from clients (RFC 7766): all connections of one core. Whole queries come out, as many at
+//! once as a client sends, and responses go in, in any order.
 //!
-//! A loop calls in each turn, and nothing here waits or reads a clock:
+//! The event loop calls in each turn, and nothing here waits or reads a clock:
 //!
 //! ```text
-//! poller.wait(events, streams.wait_ms(now))
-//! the listener is ready: accept();  a token that it owns(): ready(), which calls each(id, client, question)
+//! poller.wait(events, client_tcp.wait_ms(now))
+//! the listener is ready: accept();  a token that it owns(): ready(), which calls each(id, client, query)
 //! answer() or drop_question(), from within `each` or in any later turn
-//! expire(), and at the end of the turn flush(): what was answered is sent, and more is read where there is room
+//! expire(), and at the end of the turn flush(): sends responses, and reads more where there is room
 //! ```
 //!
 //! A stream is in one list, by what it waits for, and its time there is limited:
 //!
 //! | list | waits for | ends after | then |
 //! |---|---|---|---|
-//! | idle | the next question | `idle_ms`, less as the table fills | closed |
-//! | partial | the rest of a question | `message_ms`, less as the table fills | closed |
-//! | waiting | the caller's answers | `answer_ms` after its last question | closed |
-//! | stalled | the client, who must take all that was unsent when this began | `stall_ms` | reset |
+//! | idle | the next query | `idle_ms`, less as the table fills | closed |
+//! | partial | the rest of a query | `message_ms`, less as the table fills | closed |
+//! | waiting | the caller's responses | `answer_ms` after its last query | closed |
+//! | stalled | the client, to receive all that was unsent when this began | `stall_ms` | reset |
 //!
-//! Nothing is read of a stream while it has `unanswered_max` questions open, or half of the octets
-//! that may be unsent: the client's own window then makes it wait. A client that has finished
-//! sending still gets its answers, and a stream that broke the framing those to what it had asked
-//! before.
+//! A stream is not read while it has `unanswered_max` queries without a response, or half of the
+//! bytes that may be unsent; the client's TCP window then makes it wait. A client that has finished
+//! sending still gets its responses. A stream that broke the framing gets those for its earlier
+//! queries.
 //!
 //! Invariants
-//! 1. A stream's answers are sent by `flush` only, or by `answer` where room must be made, so that
-//!    the answers of a turn leave together.
-//! 2. What a poller is told of a stream changes in `flush` only. So an event says what it said when
-//!    it was waited for.
-//! 3. A stream whose state may have changed is in `dirty`, once, and `flush` leaves nobody there.
-//! 4. Whole questions are kept only of a stream that may not be read.
+//! 1. Only `flush` sends a stream's responses, or `answer` if it must make room, so the responses
+//!    of a turn are sent together.
+//! 2. Only `flush` changes the poller's interest in a stream. So an event matches the interest at
+//!    the time of the wait.
+//! 3. A stream whose state may have changed is in `dirty`, once, and `flush` empties it.
+//! 4. Whole queries are stored only for a stream that may not be read.
 //!
-//! Bounds: [`Limits`]. A stream at rest costs its slot. A busy one holds at most four times
-//! `unsent_bytes_max`, and four times (`message_bytes_max` and 16 kB) of questions: what is done
-//! with goes when it is half of a buffer, and buffers grow by doubling. Cost: O(1) a call and
-//! octet, a read a ready stream and a write an answered stream a turn.
+//! Bounds: [`Limits`]. An idle stream costs its slot. A busy one holds at most four times
+//! `unsent_bytes_max`, and four times (`message_bytes_max` and 16 kB) of queries: used bytes are
+//! discarded when they are half of a buffer, and buffers grow by doubling. Cost: O(1) for a call
+//! and a byte; one read for each ready stream and one write for each stream with responses in a
+//! turn.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -57,14 +58,14 @@ mod tests;
 
 pub use limits::{Cause, Counters, Limits};
 
-/// Connections accepted in one call: the others come with the next turn.
+/// Connections accepted in one call: the others wait for the next turn.
 const ACCEPTS_MAX: usize = 64;
 
-/// Reads that throw away what a client sent in vain before its stream is closed. A socket that is
-/// closed with octets unread is reset, and that may reach the client before the last answers do.
+/// Reads that discard what a client sent before its stream is closed. The kernel resets a socket
+/// that is closed with unread bytes, and the reset may reach the client before the last responses.
 const DISCARDS_MAX: usize = 4;
 
-/// A full table shortens patience to this part of itself.
+/// A full table divides times by this.
 const CROWDED_PART: u64 = 16;
 
 // The lists of the table.
@@ -78,12 +79,12 @@ const STALLED: usize = 3;
 pub struct StreamId(Id);
 
 impl StreamId {
-    /// As a number, for those who can keep only that.
+    /// The ID as a number.
     pub fn to_bits(self) -> u64 {
         self.0.to_bits()
     }
 
-    /// What [`StreamId::to_bits`] made; any other number names nothing.
+    /// The ID of such a number; any other number names nothing.
     pub fn from_bits(bits: u64) -> StreamId {
         StreamId(Id::from_bits(bits))
     }
@@ -95,15 +96,15 @@ pub struct ClientTcp {
     limits: Limits,
     lengths: Lengths,
     table: Table<Stream, 4>,
-    /// Streams of each client.
+    /// Counts the streams of each client.
     clients: Arc<ConnectionLimit>,
-    /// Streams that `flush` has to look at.
+    /// Streams that `flush` has to process.
     dirty: Vec<Id>,
     draining: bool,
     counters: Counters,
-    /// Where a read goes; taken out while questions of it are handed out.
+    /// Buffer of reads; taken out while its queries are processed.
     read_room: Box<[u8]>,
-    /// Where answers are written.
+    /// Buffer in which responses are written.
     answer_room: Box<[u8]>,
 }
 
@@ -111,27 +112,28 @@ pub struct ClientTcp {
 struct Stream {
     socket: TcpStream,
     peer: SocketAddr,
-    /// Its place among its client's.
+    /// Counts it among its client's streams.
     _permit: Permit,
     frames: Frames,
     unsent: Unsent,
-    /// Questions handed out and not answered.
+    /// Queries without a response.
     unanswered: usize,
-    /// Octets that the kernel must take before its time is up; 0 where it took all.
+    /// Bytes that the kernel must take before its time is up; 0 if it has taken all.
     stalled_bytes: usize,
-    /// Nothing is read any more: closed for this when all answers are sent.
+    /// Why it is no longer read, and is closed when all responses are sent.
     ending: Option<Cause>,
-    /// What the poller was told.
+    /// The poller's interest.
     interest: Interest,
     is_dirty: bool,
-    /// A question came since the last `flush`: its time in a list begins again.
+    /// A query came since the last `flush`: its time in a list restarts.
     was_heard: bool,
-    /// What stalled was taken since the last `flush`.
+    /// The kernel took the stalled bytes since the last `flush`.
     was_moved: bool,
 }
 
 impl Stream {
-    /// Whether questions may be handed out: neither they nor their answers pile up.
+    /// Whether queries may be passed on: there are not too many without a response, or responses
+    /// unsent.
     fn may_ask(&self, limits: &Limits) -> bool {
         self.ending.is_none()
             && self.unanswered < limits.unanswered_max
@@ -154,7 +156,7 @@ impl Stream {
         self.ending.is_some() && self.unanswered == 0 && self.unsent.len() == 0
     }
 
-    /// Sends what the kernel takes: how much that was.
+    /// Sends what the kernel takes, and returns the number of bytes.
     fn send(&mut self) -> io::Result<usize> {
         let count = self.unsent.send(&self.socket)?;
         if self.stalled_bytes > 0 {
@@ -166,8 +168,7 @@ impl Stream {
 }
 
 impl ClientTcp {
-    /// No streams yet. Their tokens have `space` as their highest octet, which nobody else's tokens
-    /// may have.
+    /// No streams yet. `space` is the highest byte of their tokens, and of no others.
     pub fn new(limits: Limits, space: u8) -> ClientTcp {
         let limits = limits.within();
         ClientTcp {
@@ -183,12 +184,12 @@ impl ClientTcp {
         }
     }
 
-    /// Streams that are open.
+    /// Open streams.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// True where no stream is open: after [`ClientTcp::drain`], the end.
+    /// True if no stream is open: after [`ClientTcp::drain`], the end.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -198,13 +199,13 @@ impl ClientTcp {
         &self.counters
     }
 
-    /// Whether a token is one of a stream, open or closed since.
+    /// Whether a token belongs to a stream, open or closed since.
     pub fn owns(&self, token: u64) -> bool {
         self.table.owns(token)
     }
 
-    /// Accepts connections that wait, 64 at most in a call. Errors are those of [`tcp::accept`]:
-    /// the listener stays ready, and is best left alone for a moment.
+    /// Accepts at most 64 waiting connections. Errors are those of [`tcp::accept`]: the listener
+    /// stays ready, and the caller should wait for a moment.
     pub fn accept(
         &mut self,
         listener: &TcpListener,
@@ -218,7 +219,7 @@ impl ClientTcp {
         Ok(())
     }
 
-    /// Takes a connection in, or closes it and counts why.
+    /// Adds a connection, or closes it and counts why.
     fn admit(&mut self, socket: TcpStream, peer: SocketAddr, poller: &Poller, now_ms: u64) {
         let Some(permit) = self.clients.admit(peer.ip(), self.limits.per_client_max) else {
             self.counters.refused_client += 1;
@@ -258,7 +259,7 @@ impl ClientTcp {
     }
 
     /// Closes the stream that has been idle for longest, or else the one that has taken longest
-    /// over its first question; whether there was one.
+    /// over its first query; false if there is none.
     fn make_place(&mut self) -> bool {
         for list in [IDLE, PARTIAL] {
             let oldest = self.table.oldest(list).map(|(id, _)| id);
@@ -272,9 +273,8 @@ impl ClientTcp {
         false
     }
 
-    /// Reads of a stream that is ready, once, and hands out its questions with their stream and
-    /// client. Events of streams that are gone, and of others' tokens, are passed over. From within
-    /// `each` it does nothing; the event comes again.
+    /// Reads once from a ready stream, and passes its queries to `each`. Events of closed streams,
+    /// and of other tokens, are ignored. From within `each` it does nothing; the event comes again.
     pub fn ready(
         &mut self,
         event: Event,
@@ -298,8 +298,8 @@ impl ClientTcp {
                     Received::Lost => self.end(id, Cause::Lost),
                 }
             } else if event.closed && !was_reading {
-                // The end of what is sent was not asked about (invariant 2), so this is the end of
-                // everything.
+                // The poller was not asked for the end of input (invariant 2), so the connection is
+                // lost.
                 self.end(id, Cause::Lost);
             }
         }
@@ -307,8 +307,8 @@ impl ClientTcp {
         self.mark(id);
     }
 
-    /// Hands out the questions in what a stream kept and in `fresh`, as many as it may ask, and
-    /// keeps the rest.
+    /// Passes on the queries in the stored bytes and in `fresh`, as many as allowed, and stores the
+    /// rest.
     fn hand_out(
         &mut self,
         id: Id,
@@ -317,7 +317,7 @@ impl ClientTcp {
     ) {
         let Some(stream) = self.table.get_mut(id) else { return };
         let mut frames = std::mem::take(&mut stream.frames);
-        // Looked for each time: `each` may have closed it.
+        // Looked up each time: `each` may have closed it.
         while let Some(stream) = self.table.get_mut(id).filter(|it| it.may_ask(&self.limits)) {
             match frames.next(&mut fresh, self.lengths) {
                 Ok(Some(message)) => {
@@ -338,10 +338,10 @@ impl ClientTcp {
         self.mark(id);
     }
 
-    /// Answers a question of a stream: `write` is given room for as many octets as `room_max` says,
-    /// at most 65,535, with anything in it, and says how many it wrote. Where it says `None`, or
-    /// none, the question gets no answer. Whether an answer is on its way: not where the stream is
-    /// gone, and nothing was written then.
+    /// Responds to a query of a stream: `write` has room for `room_max` bytes, at most 65,535, with
+    /// any content, and returns the number it wrote. If it returns `None` or 0, the query gets no
+    /// response. False if no response was queued, also if the stream is gone; then `write` was not
+    /// called.
     pub fn answer(
         &mut self,
         id: StreamId,
@@ -378,7 +378,7 @@ impl ClientTcp {
         true
     }
 
-    /// A question of a stream gets no answer.
+    /// A query of a stream gets no response.
     pub fn drop_question(&mut self, id: StreamId) {
         if let Some(stream) = self.table.get_mut(id.0) {
             stream.unanswered = stream.unanswered.saturating_sub(1);
@@ -386,22 +386,21 @@ impl ClientTcp {
         }
     }
 
-    /// Closes a stream at once, whatever it waits for.
+    /// Closes a stream at once.
     pub fn close(&mut self, id: StreamId) {
         self.end(id.0, Cause::Closed);
     }
 
-    /// The end of a turn of the loop: sends the answers of this turn, hands out questions that had
-    /// to wait for them, tells the poller what is waited for, and closes what is done. Must come
-    /// between the last event of a wait and the next wait.
+    /// The end of a turn: sends the responses of this turn, passes on queries that had to wait for
+    /// them, updates the poller, and closes streams that are done. It must come between the last
+    /// event of a wait and the next wait.
     pub fn flush(
         &mut self,
         poller: &Poller,
         now_ms: u64,
         mut each: impl FnMut(&mut ClientTcp, StreamId, SocketAddr, &[u8]),
     ) {
-        // It ends: a stream comes back only for questions of its own that were kept, and none are
-        // read here.
+        // This ends: a stream comes back only for stored queries, and none are read here.
         while let Some(id) = self.dirty.pop() {
             let Some(stream) = self.table.get_mut(id) else { continue };
             stream.is_dirty = false;
@@ -418,7 +417,7 @@ impl ClientTcp {
         }
     }
 
-    /// Puts a stream where its state says, after as much was sent as could be.
+    /// Puts a stream into the list of its state, after as much was sent as possible.
     fn settle(&mut self, id: Id, poller: &Poller, now_ms: u64) {
         let token = self.table.token(id);
         let before = self.table.list_of(id);
@@ -452,9 +451,8 @@ impl ClientTcp {
         }
     }
 
-    /// Begins to end: no connection is taken, nothing more is read, what was asked is answered, and
-    /// then closed. All is done when [`ClientTcp::is_empty`]; to limit the time for it is the
-    /// caller's part.
+    /// Begins to end: accepts no connection, reads nothing more, and closes each stream after its
+    /// responses. All is done when [`ClientTcp::is_empty`]; the caller limits the time.
     pub fn drain(&mut self) {
         self.draining = true;
         let all: Vec<Id> = self.table.ids().collect();
@@ -466,8 +464,7 @@ impl ClientTcp {
 
     /// Closes the streams whose time is up.
     pub fn expire(&mut self, now_ms: u64) {
-        // Waits are asked for anew each time: with each stream that goes, the others may stay
-        // longer.
+        // The waits are computed again each time: with fewer streams, the others may stay longer.
         while let Some((id, list)) = self.table.overdue(self.waits_ms(), now_ms) {
             let cause = match list {
                 IDLE => Cause::Idle,
@@ -489,8 +486,8 @@ impl ClientTcp {
         [self.shorten(idle_ms), self.shorten(message_ms), answer_ms, stall_ms]
     }
 
-    /// A time, whole while the table is less than half full, and from there as much less as there
-    /// is less room.
+    /// A time, shortened in proportion to the free half of the table once it is more than half
+    /// full.
     fn shorten(&self, ms: u64) -> u64 {
         let (count, most) = (self.table.len() as u64, self.table.entries_max() as u64);
         if 2 * count <= most {
@@ -519,7 +516,7 @@ impl ClientTcp {
         let Some(stream) = self.table.remove(id) else { return };
         self.counters.closed[cause as usize] += 1;
         match cause {
-            // Closed gently, the kernel would keep what is unsent for minutes.
+            // After a normal close, the kernel would store the unsent bytes for minutes.
             Cause::SlowReader => {
                 let _ =
                     rustix::net::sockopt::set_socket_linger(&stream.socket, Some(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! The time, as the core takes it.
+//! Time, as the core uses it.
 
 use larder::Seconds;
 use larder_io::clock;
@@ -8,7 +8,7 @@ use larder_io::clock;
 pub struct Now {
     /// Microseconds of a clock that never steps.
     pub us: u64,
-    /// Seconds that also another run of the program can relate to: the Unix time, held steady.
+    /// The Unix time, held steady, in seconds: comparable across runs of the program.
     pub wall_s: u32,
 }
 
@@ -22,7 +22,7 @@ impl Now {
     }
 }
 
-/// A steady clock that also tells the time of day ([`larder_io::clock`]).
+/// A steady clock that also has the time of day ([`larder_io::clock`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(clock::Clock);
 
@@ -32,7 +32,7 @@ impl Clock {
         Clock(clock::Clock::start())
     }
 
-    /// The moment.
+    /// The present moment.
     pub fn now(&self) -> Now {
         let us = self.0.us();
         let wall_s = self.0.unix_us(us) / 1_000_000;

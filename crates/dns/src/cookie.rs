@@ -1,44 +1,43 @@
 //! DNS cookies, the server's side (RFC 7873, in the interoperable form of RFC 9018).
 //!
-//! A client sends eight octets of its own; the server adds sixteen that only it can make for that
-//! client and address, and the client sends all of them from then on. Whoever shows a valid one has
-//! received an answer at the address that the question came from, so it needs no limit against
-//! forged senders.
+//! A client sends eight bytes of its own. The server adds sixteen that only it can make for that
+//! client and address, and the client sends all of them from then on. A client with a valid cookie
+//! has received a response at its address, so it needs no limit against forged senders.
 //!
 //! ```text
-//! octets   0..8     8        9..12     12..16      16..24
+//! bytes    0..8     8        9..12     12..16      16..24
 //!          client   version  reserved  time, s     SipHash-2-4 over all before it and the client's address
 //! ```
 //!
-//! Nothing is kept for a client. Servers that share a secret accept each other's cookies, as an
-//! anycast set must. A secret is replaced by [`Cookies::roll`]; what the one before it made is
-//! still taken, and renewed.
+//! No state is stored for a client. Servers that share a secret accept each other's cookies, as an
+//! anycast set must. [`Cookies::roll`] replaces a secret; cookies of the previous one are still
+//! accepted, and renewed.
 //!
 //! Time is seconds since 1970 and wraps at 32 bits (RFC 1982 arithmetic, RFC 9018, section 4.3):
 //! right until clocks of two servers differ by 68 years.
 //!
-//! Cost: one hash of 20 or 32 octets to write; one or two to verify. No allocation.
+//! Cost: one hash of 20 or 32 bytes to write; one or two to verify. No allocation.
 
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher24;
 
-/// Octets of a client's own part.
+/// Bytes of a client's own part.
 pub const CLIENT_BYTES: usize = 8;
 
-/// Octets of the cookie that we write.
+/// Bytes of the cookie that this server writes.
 pub const COOKIE_BYTES: usize = 24;
 
-/// Octets of a secret.
+/// Bytes of a secret.
 pub const SECRET_BYTES: usize = 16;
 
-/// The form of cookie that we make and know.
+/// The version of cookie that this server makes and accepts.
 const VERSION: u8 = 1;
 
-/// Octets of a server's part that another server may have made, at most (RFC 7873, section 4).
+/// Bytes of a server's part that another server may have made, at most (RFC 7873, section 4).
 const SERVER_BYTES_MAX: usize = 32;
 
-/// How old a cookie may be, how far ahead of our clock, and from what age it is renewed, seconds
+/// How old a cookie may be, how far ahead of the clock, and from what age it is renewed, seconds
 /// (RFC 9018, section 4.3).
 const AGE_S_MAX: i32 = 3_600;
 const AHEAD_S_MAX: i32 = 300;
@@ -49,11 +48,11 @@ const RENEW_S: i32 = 1_800;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// What a client sent.
+/// A client's cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cookie {
     client: [u8; CLIENT_BYTES],
-    /// The server's part, in the length that we make; whatever has another length is not ours.
+    /// The server's part, if it has the length that this server makes.
     server: Server,
 }
 
@@ -65,7 +64,7 @@ enum Server {
 }
 
 impl Cookie {
-    /// The client's part, to be given back with [`Cookies::write`].
+    /// The client's part, for [`Cookies::write`].
     pub fn client(&self) -> [u8; CLIENT_BYTES] {
         self.client
     }
@@ -74,14 +73,14 @@ impl Cookie {
 /// What a cookie proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing: the client has no cookie of ours yet. Give it one.
+    /// Nothing: the client has no cookie of this server yet. Send one.
     ClientOnly,
-    /// The client has received an answer at its address within half an hour.
+    /// The client has received a response at its address within half an hour.
     Valid,
-    /// As [`Standing::Valid`], but give it a new one: it is old, or made with the secret before.
+    /// As [`Standing::Valid`], but send a new one: it is old, or made with the previous secret.
     ValidButOld,
-    /// Nothing: it is too old, of a future time, of another version, or not ours. Give it a new
-    /// one.
+    /// Nothing: it is too old, of a future time, of another version, or of another server. Send a
+    /// new one.
     Invalid,
 }
 
@@ -101,7 +100,7 @@ pub fn read(option: &[u8]) -> Result<Cookie, Malformed> {
     Ok(Cookie { client, server })
 }
 
-/// Makes cookies and knows them again.
+/// Makes and verifies cookies.
 #[derive(Clone)]
 pub struct Cookies {
     current: SipHasher24,
@@ -109,20 +108,19 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// With a secret, which should come from the system's random source or, for several servers
-    /// behind one address, from their settings.
+    /// With a secret from the system's random source or, for several servers behind one address,
+    /// from their settings.
     pub fn new(secret: &[u8; SECRET_BYTES]) -> Cookies {
         Cookies { current: SipHasher24::new_with_key(secret), previous: None }
     }
 
-    /// Takes a new secret. What the last one made stays valid; what the one before that made does
-    /// not.
+    /// Replaces the secret. Cookies of the previous one stay valid; older ones do not.
     pub fn roll(&mut self, secret: &[u8; SECRET_BYTES]) {
         let before = std::mem::replace(&mut self.current, SipHasher24::new_with_key(secret));
         self.previous = Some(before);
     }
 
-    /// What a cookie from `client` proves at `now_s`.
+    /// Verifies a cookie from `client` at `now_s`.
     pub fn verify(&self, cookie: &Cookie, client: IpAddr, now_s: u64) -> Standing {
         let (head, hash) = match &cookie.server {
             Server::Absent => return Standing::ClientOnly,
@@ -134,8 +132,8 @@ impl Cookies {
         if version != VERSION || !(-AHEAD_S_MAX..=AGE_S_MAX).contains(&age_s) {
             return Standing::Invalid;
         }
-        // Reserved octets are hashed as they came: a later revision may set them. The hashes are
-        // compared as whole numbers, so the time that takes says nothing of where they differ.
+        // Reserved bytes are hashed as they arrived: a later revision may set them. The hashes are
+        // compared as whole numbers, so the time does not depend on where they differ.
         let hash = u64::from_le_bytes(*hash);
         let is_by = |secret: &SipHasher24| digest(secret, cookie.client, *head, client) == hash;
         if is_by(&self.current) {
@@ -202,7 +200,7 @@ mod tests {
         cookies.verify(&read(option).unwrap(), client.parse().unwrap(), now_s)
     }
 
-    /// The four examples of RFC 9018, appendix A, octet for octet, so that we interoperate.
+    /// The four examples of RFC 9018, appendix A, byte for byte, for interoperability.
     #[test]
     fn examples_of_the_rfc() {
         let first = octets("e5e973e5a6b2a43f48e7dc849e37bfcf");
@@ -217,7 +215,7 @@ mod tests {
         assert_eq!(standing(&cookies, &learned, client, 1_559_734_385), Standing::ValidButOld);
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_734_385), renewed);
 
-        // Reserved octets are set, and hashed; a new cookie has none.
+        // Reserved bytes are set, and hashed; a new cookie has none.
         let client = "203.0.113.203";
         let reserved: [u8; 24] = octets("fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5");
         let renewed: [u8; 24] = octets("fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e");
@@ -225,7 +223,7 @@ mod tests {
         let own = octets("fc93fc62807ddb86");
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_734_700), renewed);
 
-        // Made with the secret before, and over IPv6.
+        // Made with the previous secret, and over IPv6.
         let client = "2001:db8:220:1:59de:d0f4:8769:82b8";
         cookies = Cookies::new(&octets("dd3bdf9344b678b185a6f5cb60fca715"));
         cookies.roll(&octets("445536bcd2513298075a5d379663c962"));
@@ -236,7 +234,7 @@ mod tests {
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_741_961), new);
     }
 
-    /// A secret that was rolled twice makes nothing valid any more.
+    /// After two replacements of the secret, no cookie of the first one is valid.
     #[test]
     fn two_rolls_forget() {
         let mut cookies = Cookies::new(&[1; 16]);
@@ -268,8 +266,8 @@ mod tests {
         }
     }
 
-    /// Only the lengths of RFC 7873 are read; a server's part that is not of our length is not
-    /// ours.
+    /// Only the lengths of RFC 7873 are accepted; a server's part of another length is not of this
+    /// server.
     #[test]
     fn lengths() {
         let cookies = Cookies::new(&[9; 16]);

@@ -1,4 +1,5 @@
-//! One core of the server: it decides what to do with each message. It has no sockets, no clock and no threads.
+//! One core of the server: it decides what to do with each message. It has no sockets, no clock and
+//! no threads.
 //!
 //! ```text
 //! queries(batch) --hit--------------------------------> Net::respond
@@ -7,10 +8,12 @@
 //! tick() ----------------> another upstream, a stale response, or a failure
 //! ```
 //!
-//! The event loop calls in each turn: [`Core::begin`] with the time of the turn, then the methods for what arrived,
-//! [`Core::tick`], and [`Core::finish`], which makes stored responses visible to other cores.
+//! The event loop calls in each turn: [`Core::begin`] with the time of the turn, then the methods
+//! for what arrived, [`Core::tick`], and [`Core::finish`], which makes stored responses visible to
+//! other cores.
 //!
-//! Life of a query in flight (`core/miss.rs`, `core/in_flight.rs`, `core/upstream.rs`, `core/response.rs`, `core/complete.rs`)
+//! Life of a query in flight (`core/miss.rs`, `core/in_flight.rs`, `core/upstream.rs`,
+//! `core/response.rs`, `core/complete.rs`)
 //! ```text
 //! sent over UDP --response--> complete: stored, sent to all waiting clients
 //!   | no response in time, or a useless one: another upstream, up to `attempts_max`
@@ -21,14 +24,15 @@
 //! ```
 //!
 //! Invariants
-//! 1. A response is accepted for a query only from the socket that sent the query, with its ID and the same question.
-//!    Any other packet only changes counters.
-//! 2. A client that was responded to no longer waits. A client that waits is responded to in the end, since each query in
-//!    flight has a timer.
-//! 3. Nothing grows without bound: queries in flight have limits. At the limit a client gets the stale response, or
-//!    SERVFAIL.
+//! 1. A response is accepted for a query only from the socket that sent the query, with its ID and
+//!    the same question. Any other packet only changes counters.
+//! 2. A client that was responded to no longer waits. A client that waits is responded to in the
+//!    end, since each query in flight has a timer.
+//! 3. Nothing grows without bound: queries in flight have limits. At the limit a client gets the
+//!    stale response, or SERVFAIL.
 //!
-//! Cost of a hit: one pass over the query, one lookup in a batch of up to [`BATCH`], a copy. Nothing is allocated.
+//! Cost of a hit: one pass over the query, one lookup in a batch of up to [`BATCH`], a copy.
+//! Nothing is allocated.
 
 mod admission;
 mod alias;
@@ -181,8 +185,8 @@ impl Client {
 
 /// How a core sends messages. No method waits.
 pub trait Net {
-    /// Calls `write` with room for `bytes_max` bytes, and sends to the client as many bytes as it returns. False if it
-    /// returned `None`.
+    /// Calls `write` with room for `bytes_max` bytes, and sends to the client as many bytes as it
+    /// returns. False if it returned `None`.
     fn respond(
         &mut self,
         client: &Client,
@@ -193,20 +197,22 @@ pub trait Net {
     /// The client gets no response.
     fn drop_query(&mut self, client: &Client);
 
-    /// Describes the next responses to logs: where they come from, and since when their clients wait, in microseconds of
-    /// [`Now`]; `None`: since the turn began.
+    /// Describes the next responses to logs: where they come from, and since when their clients
+    /// wait, in microseconds of [`Now`]; `None`: since the turn began.
     fn describe(&mut self, _source: Source, _since_us: Option<u64>) {}
 
-    /// Calls `write` with the number of a socket to an upstream and room for [`QUERY_BYTES_MAX`] bytes, and sends as many
-    /// bytes as it returns over UDP. Only packets that arrive at this socket are responses. False if nothing was sent.
+    /// Calls `write` with the number of a socket to an upstream and room for [`QUERY_BYTES_MAX`]
+    /// bytes, and sends as many bytes as it returns over UDP. Only packets that arrive at this
+    /// socket are responses. False if nothing was sent.
     fn query_udp(
         &mut self,
         upstream: usize,
         write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
     ) -> bool;
 
-    /// Sends a query to an upstream over TCP, or to a backend. The outcome comes to [`Core::stream_response`] with this
-    /// tag. The stream chooses the ID. False if the query could not be sent.
+    /// Sends a query to an upstream over TCP, or to a backend. The outcome comes to
+    /// [`Core::stream_response`] with this tag. The stream chooses the ID. False if the query could
+    /// not be sent.
     fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
 
     /// The response of a backend to the query with this tag is no longer needed.
@@ -286,7 +292,8 @@ impl Core {
         let questions_max = settings.limits.questions_max;
         let limiter = (settings.rate.per_s > 0).then(|| {
             let mut key = [0; 16];
-            // Without random numbers an attacker could choose addresses that share a bucket with others, no more.
+            // Without random numbers an attacker could choose addresses that share a bucket with
+            // others, no more.
             let _ = random::fill(&mut key);
             Limiter::new(settings.rate, &key)
         });
@@ -326,7 +333,8 @@ impl Core {
         self.zones.upstreams()
     }
 
-    /// Of each upstream: its smoothed round trip in microseconds, if it was measured, and whether it is up.
+    /// Of each upstream: its smoothed round trip in microseconds, if it was measured, and whether
+    /// it is up.
     pub fn upstream_health(&self) -> impl Iterator<Item = (Option<u32>, bool)> + '_ {
         (0..self.zones.upstreams().len()).map(|number| self.zones.health(number))
     }
@@ -354,8 +362,8 @@ impl Core {
         }
     }
 
-    /// Makes what was stored visible to other cores. If the cache accepts no writes at the moment, the responses of this
-    /// turn are not cached.
+    /// Makes what was stored visible to other cores. If the cache accepts no writes at the moment,
+    /// the responses of this turn are not cached.
     pub fn finish(&mut self) {
         if self.writer.pending() > 0 && self.writer.flush().is_err() {
             self.counts.limit_cache_writes += 1;
@@ -490,7 +498,8 @@ fn is_ordinary(query: &Query<'_>) -> bool {
     query.qclass == class::IN && query.recursion_desired && !is_meta(query.qtype)
 }
 
-/// True for types that are not data (RFC 6895, section 3.1): 0, OPT, and those for queries and protocols.
+/// True for types that are not data (RFC 6895, section 3.1): 0, OPT, and those for queries and
+/// protocols.
 fn is_meta(qtype: u16) -> bool {
     matches!(qtype, 0 | rtype::OPT | 128..=255)
 }

@@ -1,47 +1,47 @@
-//! Keys of the cache: what distinguishes one stored answer from another.
+//! Keys of the cache.
 //!
 //! ```text
 //! key    name in wire form, lower case | type 2 | class 2 | flags 1 | view 2 | generation 4     numbers big-endian
 //! flags  bit 0 DO, bit 1 CD, the others 0
 //! ```
 //!
-//! Name, type and class are put there by [`Query::read`](larder_wire::dns::query::Query::read), the
-//! rest is [`extra`], which [`KeyBuf::finish`](larder_wire::dns::query::KeyBuf::finish) appends. A
-//! key that would be longer than the engine takes is a digest, which begins with an octet that no
-//! name begins with: of it nothing can be read back, and whoever needs the name finds it in the
-//! stored message.
+//! [`Query::read`](larder_wire::dns::query::Query::read) writes name, type and class;
+//! [`KeyBuf::finish`](larder_wire::dns::query::KeyBuf::finish) appends the rest, which is
+//! [`extra`]. A key that is too long for the engine is replaced by a digest, whose first byte
+//! begins no name. The name of such a key is in the stored message.
 //!
-//! * DO: answers to those who asked for DNSSEC have records that others must not see. CD: who
-//!   checks by himself may get what did not pass a check.
-//! * View: clients of one view never see answers made for another.
-//! * Generation: of views. It is a mark of their names in order
+//! * DO: responses for DNSSEC clients have records that others must not get. CD: a client that
+//!   validates itself may get a response that did not validate.
+//! * View: clients of one view never get responses made for another.
+//! * Generation of the views: a mark of their names in order
 //!   ([`Policy::views_mark`](crate::policy::Policy::views_mark)), so that a number never stands for
-//!   another view than when it was stored. A reload that leaves the views as they are leaves all
-//!   keys as they are; how it acts on what is held says [`reload`](crate::reload).
+//!   another view than when it was stored. A reload that does not change the views does not change
+//!   the keys. What it does to cached responses is in [`reload`](crate::reload).
 //!
 //! Cost: [`extra`] is a few stores; [`Parts::of`] walks over the labels. Nothing is allocated.
 
 use larder_wire::dns::{HEADER_BYTES, Message, NAME_WIRE_BYTES_MAX, skip_name};
 
-/// Octets that are appended to name, type and class.
+/// Bytes appended to name, type and class.
 pub const EXTRA_BYTES: usize = 7;
 
-/// Octets after the name.
+/// Bytes after the name.
 const TAIL_BYTES: usize = 4 + EXTRA_BYTES;
 
-/// The root in wire form; what is within it is a whole name without pointers.
+/// The root in wire form. A name that is within it is whole and has no pointers.
 const ROOT: &[u8] = &[0];
 
 const DNSSEC_OK: u8 = 1;
 const CHECKING_DISABLED: u8 = 2;
 
-/// Not an answer but a failure that is remembered; it has no [`Parts`].
+/// The entry is a cached failure; such a key has no [`Parts`].
 pub(crate) const FAILURE: u8 = 0x80;
 
-/// Not an answer but that a name does not exist, of whatever type (RFC 8020); it has no [`Parts`].
+/// The entry states that a name does not exist, for all types (RFC 8020); such a key has no
+/// [`Parts`].
 pub(crate) const DENIED: u8 = 0x40;
 
-/// What is appended to name, type and class.
+/// The bytes appended to name, type and class.
 #[inline]
 pub fn extra(
     dnssec_ok: bool,
@@ -55,27 +55,27 @@ pub fn extra(
     [flags, v0, v1, g0, g1, g2, g3]
 }
 
-/// A key, taken apart.
+/// The parts of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts<'a> {
     /// The name in wire form, its root included.
     pub name: &'a [u8],
-    /// Type asked for.
+    /// The type.
     pub qtype: u16,
-    /// Class asked for.
+    /// The class.
     pub qclass: u16,
-    /// For those who asked for DNSSEC.
+    /// For clients that set DO.
     pub dnssec_ok: bool,
-    /// For those who check by themselves.
+    /// For clients that set CD.
     pub checking_disabled: bool,
     /// For clients of this view.
     pub view: u16,
-    /// The mark of the views in which that number is one.
+    /// The mark of the views.
     pub generation: u32,
 }
 
 impl<'a> Parts<'a> {
-    /// Takes a key apart; `None` for the digest of a long one, and for what is no key of ours.
+    /// The parts of a key; `None` for the digest of a long one, and for other bytes.
     pub fn of(key: &'a [u8]) -> Option<Parts<'a>> {
         let (name, tail) = key.split_at_checked(key.len().checked_sub(TAIL_BYTES)?)?;
         let tail: &[u8; TAIL_BYTES] = tail.try_into().ok()?;
@@ -96,8 +96,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The question of the message that a value holds: name in wire form as it was asked, type, class.
-/// It tells what the digest of a long key does not. `None` for what is no stored answer.
+/// The question of a stored response: name in wire form as queried, type, class. `None` for other
+/// values.
 pub fn question_of(value: &[u8]) -> Option<(&[u8], u16, u16)> {
     let message = Message::parse(value.get(STORED_HEAD_BYTES..)?).ok()?;
     let question = message.question().ok()??;
@@ -106,22 +106,22 @@ pub fn question_of(value: &[u8]) -> Option<(&[u8], u16, u16)> {
     is_within(name, ROOT).then_some((name, question.qtype, question.qclass))
 }
 
-/// Octets of a stored answer before its message (`larder_wire::dns::rendered`): seconds of its
+/// Bytes of a stored response before its message (`larder_wire::dns::rendered`): second of its
 /// birth 4, number of TTLs 2, response code 2.
 pub const STORED_HEAD_BYTES: usize = 8;
 
-/// The second in which a stored answer was born; 0 for what is none.
+/// The second in which a stored response was received; 0 for other values.
 #[inline]
 pub fn born_of(value: &[u8]) -> u32 {
     value.first_chunk().map_or(0, |born| u32::from_be_bytes(*born))
 }
 
-/// The response code of a stored answer, with the bits of EDNS.
+/// The response code of a stored response, with the bits of EDNS.
 pub fn rcode_of(value: &[u8]) -> Option<u16> {
     value.get(6..STORED_HEAD_BYTES)?.first_chunk::<2>().map(|code| u16::from_be_bytes(*code))
 }
 
-/// True where `name` is `zone` or below it, both in wire form; case does not count.
+/// True if `name` is `zone` or below it, both in wire form and in any case.
 pub fn is_within(name: &[u8], zone: &[u8]) -> bool {
     let Some(surplus) = name.len().checked_sub(zone.len()) else { return false };
     let mut at = 0;
@@ -144,7 +144,7 @@ mod tests {
         [&[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name, &[0, 28, 0, 1]].concat()
     }
 
-    /// The key that the server makes of a question is read back part by part.
+    /// The parts of a key are those of its query.
     #[test]
     fn keys_are_taken_apart() {
         let mut key = KeyBuf::new();
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(extra(false, true, 0, 0)[0], 2);
     }
 
-    /// The digest of a long key, and octets of any other origin, have no parts.
+    /// The digest of a long key, and other bytes, have no parts.
     #[test]
     fn other_keys_have_none() {
         let mut name = vec![63];
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(Parts::of(b"\0\x01"), None);
     }
 
-    /// A name is within itself, the zones above it and the root; labels count, and not octets.
+    /// A name is within itself, the zones above it and the root, by labels, not by bytes.
     #[test]
     fn zones_hold_names() {
         let name = b"\x01a\x01B\x02cd\0";
@@ -201,12 +201,12 @@ mod tests {
         for zone in [&b"\x01d\0"[..], b"\x01x\x02cd\0", b"\x01z\x01a\x01b\x02cd\0"] {
             assert!(!is_within(name, zone), "{zone:?}");
         }
-        // The last octets of this one label look like a zone's.
+        // The last bytes of this one label look like a zone's.
         assert!(!is_within(b"\x04\x02cd\0\0", b"\x02cd\0\0"));
         assert!(!is_within(b"\x01a\0", b"\0\0"));
     }
 
-    /// A stored answer tells its question and code; what is too short tells nothing.
+    /// Question and code are read from a stored response; a value that is too short has neither.
     #[test]
     fn values_tell_their_question() {
         let value = [&[0, 0, 0, 9, 0, 0, 0, 3][..], &query(b"\x01A\0")].concat();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// No octets make the readers panic, and what is read of a key makes that key again.
+        /// No bytes make the readers panic, and the parts of a key make the same key again.
         #[test]
         fn any_octets(key in proptest::collection::vec(0u8..70, 0..60)) {
             if let Some(parts) = Parts::of(&key) {

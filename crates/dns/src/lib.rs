@@ -1,45 +1,44 @@
-//! `larder dns`: a caching DNS server that answers from finished responses.
+//! `larder dns`: a caching DNS server that responds with finished responses.
 //!
 //! | module | duty |
 //! |---|---|
 //! | [`server`] | start: sockets, cache, threads |
-//! | [`supervisor`] | what the calling thread does meanwhile |
-//! | [`driver`] | one core's loop |
+//! | [`supervisor`] | the calling thread, while the cores run |
+//! | [`driver`] | the event loop of a core |
+//! | [`core`] | decides what to do with each message; has no sockets and no clock |
 //! | [`clock`] | time that never steps, and the time of day |
-//! | [`xdp`] | questions and answers as frames of a network interface |
-//! | [`upstream_udp`] | sockets to an upstream |
-//! | [`core`] | what a core does with messages: answers, asks, waits, gives up |
-//! | [`key`] | what tells one answer from another |
-//! | [`backend`] | upstreams that are no address, but threads of this process |
-//! | [`zones`] | which upstreams a name is asked from |
-//! | [`choice`] | which upstream is asked: the fastest that answers |
-//! | [`pending`] | questions in flight, and who waits for them |
-//! | [`cookie`] | DNS cookies: a client that shows one has been at its address before |
-//! | [`limit`] | how many answers a client's network is given a second |
-//! | [`client_tcp`] | TCP with clients: whole questions in, answers out in any order, limits |
-//! | [`upstream_tcp`] | TCP with upstreams: many questions on few connections, kept and used again |
-//! | [`shadow`] | a trial beside another resolver: its questions answered, and the answers compared |
-//! | [`compare`] | answers of two servers, field by field |
-//! | `tcp_framing` | messages on a stream of octets |
-//! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
-//! | [`reload`] | a policy that is replaced while the server runs, and the cache kept |
-//! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
-//! | [`side_query`] | questions that others decrypt, on threads beside the cores |
-//! | [`dnstap`] | questions and answers to a file or a collector |
-//! | [`query_log`] | a line for an answer, or for one in so many |
-//! | [`core_tap`] | what a core tells of its messages |
-//! | [`metrics`] | counters, and one table of them |
-//! | `name` | names from text |
+//! | [`key`] | keys of the cache |
+//! | [`pending`] | queries in flight, and the clients that wait for them |
+//! | [`zones`] | forwarded zones and their upstreams |
+//! | [`choice`] | the choice of upstream: the fastest one that responds |
+//! | [`upstream_udp`] | UDP sockets to an upstream |
+//! | [`upstream_tcp`] | TCP to upstreams: many queries on few connections, which are used again |
+//! | [`backend`] | upstreams that are threads of this process |
+//! | [`client_tcp`] | TCP from clients: pipelined queries, responses in any order, limits |
+//! | `tcp_framing` | messages on a stream of bytes |
+//! | [`side_query`] | queries of other transports, which other threads decrypt |
+//! | [`xdp`] | queries and responses as frames of a network interface |
+//! | [`cookie`] | DNS cookies: a client with a valid one is at its address |
+//! | [`limit`] | rate limit of responses to a network |
+//! | [`policy`] | access rules and local responses: local data, blocklists, views |
+//! | [`reload`] | replaces the policy while the server runs, and keeps the cache |
+//! | [`mod@ctl`] | operators' commands to a running server, over a Unix socket |
+//! | [`dnstap`] | queries and responses to a file or a collector |
+//! | [`core_tap`] | records a core's messages with dnstap |
+//! | [`query_log`] | a line for each response, or for every Nth |
+//! | [`metrics`] | counters |
+//! | [`shadow`] | a trial next to another resolver: compares the responses of both |
+//! | [`compare`] | compares two responses, field by field |
+//! | `name` | domain names from text |
 //! | [`presentation`] | names, types and codes as operators write them |
-//! | [`snapshot`] | the cache in a file, saved while it is used, loaded at the start |
+//! | [`snapshot`] | the cache in a file: saved while it is used, loaded at the start |
 //!
-//! What operators are served by that is no matter of DNS is [`larder_serve`]: the endpoint for
-//! Prometheus, threads that write logs, what a service manager is told.
+//! What every server needs is in [`larder_serve`]: the endpoint for Prometheus, threads that write
+//! logs, messages to the service manager.
 //!
 //! A core owns a UDP socket, a reader and a writer of the cache, sockets to the upstreams and its
-//! timers, and shares nothing with the others but the cache. What it does with a message is decided
-//! in a part that has no sockets and no clock, so that every rule is tested as a story of client,
-//! upstream and time.
+//! timers. It shares only the cache with other cores. The part that decides has no sockets and no
+//! clock, so every rule is tested as a scenario of client, upstream and time.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -1,78 +1,77 @@
-//! How many answers the network of a client is given a second, so that nobody makes us flood a
-//! third (as "response rate limiting" of authoritative servers does).
+//! Limits the rate of responses to each client network, so that this server does not flood a third
+//! party (as "response rate limiting" of authoritative servers does).
 //!
-//! A question over UDP may carry a forged sender, and the answer then goes to the one who was
-//! forged. So answers are counted by network (an attacker has all addresses of one to forge), in a
-//! bucket of tokens that fills at a steady rate. What finds the bucket empty is dropped, but every
-//! so often *slips*: an empty, truncated answer, no larger than the question, makes an honest
-//! client come again over TCP, where senders are not forged.
+//! A query over UDP may have a forged source address, and the response then goes to that address.
+//! So responses are counted by network (an attacker can forge all addresses of one), in a bucket of
+//! tokens that fills at a steady rate. A response that finds the bucket empty is dropped. But every
+//! Nth *slips*: an empty, truncated response, no larger than the query, makes an honest client
+//! retry over TCP, where addresses are not forged.
 //!
 //! ```text
 //! bucket   the moment at which it is full again; tokens = (burst time - (that moment - now)) / time of a token
 //! set      8 buckets; a network has one set, by keyed hash
 //! ```
 //!
-//! A moment says all there is to say of a bucket (this is the generic cell rate algorithm), and a
-//! place that nobody used is a bucket that has been full since the beginning: nothing is special
-//! about it.
+//! That moment is the whole state of a bucket (the generic cell rate algorithm). An unused slot is
+//! a bucket that has been full from the start, so it needs no special case.
 //!
-//! **A crowded table fails open.** A newcomer to a full set takes the place of the fullest bucket,
-//! and starts with a full one. To start it empty would let anybody who forges a million senders
-//! deny service to all who are new. And little is lost: who floods has the emptiest bucket of its
-//! set, which is never the one that gives way as long as there is a fuller one; so a forged crowd
-//! around a flood does not free the flood. Only those in the crowd go free, each with one answer or
-//! so, which is no flood for any of them.
+//! **A crowded table fails open.** A new network in a full set replaces the fullest bucket, and
+//! starts with a full one. If it started empty, an attacker with a million forged addresses could
+//! deny service to all new networks. Little is lost: a network that floods has the emptiest bucket
+//! of its set, which is never replaced while there is a fuller one. So forged addresses around a
+//! flood do not free the flood. Each of them gets about one response, which is no flood for any of
+//! them.
 //!
-//! Bounds: 16 octets a bucket, [`Limits::buckets`] of them, allocated once. Two networks of one set
-//! that share 32 bits of hash share a bucket: one pair in 2^32, and nobody can aim at it, since the
-//! hash is keyed.
+//! Bounds: 16 bytes for a bucket, [`Limits::buckets`] of them, allocated once. Two networks of one
+//! set that share 32 bits of hash share a bucket: one pair in 2^32, and no attacker can aim at it,
+//! since the hash is keyed.
 //!
-//! Cost: one SipHash of 17 octets and a walk over 8 buckets in two cache lines.
+//! Cost: one SipHash of 17 bytes and a walk over 8 buckets in two cache lines.
 
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 
-/// Buckets that a network may be in: two cache lines.
+/// Buckets of a set: two cache lines.
 const WAYS: usize = 8;
 
 /// Most buckets: 16 MiB.
 const BUCKETS_MAX: usize = 1 << 20;
 
-/// What is allowed. [`Limiter::new`] brings values within their bounds.
+/// Rate limits. [`Limiter::new`] brings values within their bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Answers a second for a network, up to a million; 0 is no limit.
+    /// Responses per second to a network, up to a million; 0 is no limit.
     pub per_s: u32,
-    /// Answers that a network may have at once after a time of quiet, at least 1.
+    /// Responses that a network may get at once after a quiet time, at least 1.
     pub burst: u32,
-    /// Leading bits of an IPv4 address that make a network, up to 32.
+    /// Leading bits of an IPv4 address that are the network, up to 32.
     pub v4_bits: u8,
-    /// Leading bits of an IPv6 address that make a network, up to 128.
+    /// Leading bits of an IPv6 address that are the network, up to 128.
     pub v6_bits: u8,
-    /// One of so many refused answers slips; 1 is all of them, 0 none.
+    /// Every Nth refused response slips; 1 is all of them, 0 none.
     pub slip: u32,
-    /// Buckets kept, 8 to 1,048,576; rounded up to a power of two.
+    /// Number of buckets, 8 to 1,048,576; rounded up to a power of two.
     pub buckets: usize,
 }
 
 impl Default for Limits {
-    /// No limit until [`Limits::per_s`] says one. Networks are those that providers assign to one
-    /// site; every second refused answer slips, so an honest client is found by its second try on
-    /// average.
+    /// No limit until [`Limits::per_s`] is set. Networks are those that providers assign to one
+    /// site. Every second refused response slips, so an honest client retries over TCP after two
+    /// tries on average.
     fn default() -> Limits {
         Limits { per_s: 0, burst: 100, v4_bits: 24, v6_bits: 56, slip: 2, buckets: 1 << 16 }
     }
 }
 
-/// What to do with an answer.
+/// What to do with a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Send it.
     Pass,
     /// Send nothing.
     Drop,
-    /// Send an empty answer with TC set.
+    /// Send an empty response with TC set.
     Slip,
 }
 
@@ -80,7 +79,7 @@ pub enum Verdict {
 struct Bucket {
     /// Part of the network's hash.
     tag: u32,
-    /// Answers refused; wraps.
+    /// Responses refused; wraps.
     refused: u32,
     /// When it is full again, microseconds.
     full_us: u64,
@@ -88,12 +87,13 @@ struct Bucket {
 
 const _: () = assert!(size_of::<Bucket>() == 16, "four buckets share a cache line");
 
-/// Buckets of networks. One for a core, with its share of the rate: nothing is shared.
+/// Buckets of networks. Each core has its own, with its share of the rate.
 #[derive(Clone)]
 pub struct Limiter {
     sets: Box<[[Bucket; WAYS]]>,
     hasher: SipHasher13,
-    /// Time of one token and of a whole bucket, microseconds. A token of no time is no limit.
+    /// Time of one token and of a whole bucket, microseconds. If a token takes no time there is no
+    /// limit.
     token_us: u64,
     burst_us: u64,
     v4_mask: u32,
@@ -102,7 +102,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// With a key that should come from the system's random source.
+    /// `key` should come from the system's random source.
     pub fn new(limits: Limits, key: &[u8; 16]) -> Limiter {
         let buckets = limits.buckets.clamp(WAYS, BUCKETS_MAX).next_power_of_two();
         let token_us = match limits.per_s {
@@ -124,7 +124,8 @@ impl Limiter {
         }
     }
 
-    /// Takes a token for an answer to `client` at `now_ms`, any clock that does not run backwards.
+    /// Takes a token for a response to `client` at `now_ms`, of any clock that does not run
+    /// backwards.
     pub fn take(&mut self, client: IpAddr, now_ms: u64) -> Verdict {
         if self.token_us == 0 {
             return Verdict::Pass;
@@ -168,7 +169,7 @@ impl std::fmt::Debug for Limiter {
     }
 }
 
-/// The bucket of a network: its own, or the fullest one, which is taken from whoever had it.
+/// The bucket of a network: its own, or the fullest one of the set, which is replaced.
 fn find(set: &mut [Bucket; WAYS], tag: u32) -> &mut Bucket {
     if let Some(at) = set.iter().position(|bucket| bucket.tag == tag) {
         return &mut set[at];
@@ -194,8 +195,8 @@ mod tests {
         Limits { per_s, burst, ..Limits::default() }
     }
 
-    /// A burst passes, then refused answers slip every second time, and after a second the rate
-    /// passes again.
+    /// A burst passes, then every second refused response slips, and after a second the rate passes
+    /// again.
     #[test]
     fn burst_slip_and_refill() {
         let mut limiter = Limiter::new(limits(2, 3), &KEY);
@@ -239,7 +240,7 @@ mod tests {
         assert!(passes("2001:db8::1") && passes("2001:db8::2"), "more than all bits are all");
     }
 
-    /// No rate is no limit, and settings out of bounds and the end of time are no panic.
+    /// No rate is no limit; settings out of bounds and the end of time do not panic.
     #[test]
     fn extremes() {
         let mut open = Limiter::new(Limits { buckets: 0, ..Limits::default() }, &KEY);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     proptest! {
-        /// While no set is crowded, every verdict is that of an obvious counter of tokens for each
+        /// While no set is crowded, every verdict is that of a plain counter of tokens for each
         /// client.
         #[test]
         fn as_the_obvious_buckets(
@@ -264,7 +265,7 @@ mod tests {
             let mut limiter = Limiter::new(limits(per_s, burst), &KEY);
             let token_us = 1_000_000 / u64::from(per_s);
             let burst_us = token_us * u64::from(burst);
-            // Time that was saved up, and when that was known.
+            // Time that was saved up, and when that was computed.
             let mut saved: HashMap<u8, (u64, u64)> = HashMap::new();
             let mut now_ms = 0;
             for (network, wait_ms) in steps {
@@ -279,8 +280,8 @@ mod tests {
             }
         }
 
-        /// The smallest table, with a crowd that comes once each around one that floods: the flood
-        /// stays within its rate, and all of the crowd pass.
+        /// The smallest table, with many networks that come once each around one that floods: the
+        /// flood stays within its rate, and all others pass.
         #[test]
         fn a_crowd_does_not_free_a_flood(
             key: [u8; 16],

@@ -1,4 +1,4 @@
-//! Domain names as people write them, made into wire form and lower case.
+//! Domain names from text, in wire form and lower case.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ pub struct WireName {
     octets: [u8; NAME_WIRE_BYTES_MAX],
 }
 
-/// Why a name is none.
+/// Why a text is not a domain name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameError {
-    /// Nothing stands there, or nothing between two dots.
+    /// An empty text or label.
     Empty,
-    /// A label of more than 63 octets.
+    /// A label of more than 63 bytes.
     LabelTooLong,
-    /// More than 255 octets.
+    /// More than 255 bytes.
     TooLong,
-    /// A backslash without three digits up to 255, or one octet, after it.
+    /// A backslash without three digits up to 255, or one byte, after it.
     Escape,
-    /// An international name in its own letters.
+    /// An international name that is not in Punycode.
     NotAscii,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for NameError {
     }
 }
 
-/// The octet that the escape after a backslash stands for, and what follows it.
+/// The byte that an escape stands for, and the text after it. The backslash is before `rest`.
 pub fn unescape(rest: &[u8]) -> Result<(u8, &[u8]), NameError> {
     match rest {
         [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
@@ -62,7 +62,8 @@ impl WireName {
     /// The root.
     pub const ROOT: WireName = WireName { len: 1, octets: [0; NAME_WIRE_BYTES_MAX] };
 
-    /// Reads a name. One that does not end in a dot goes on with `origin`; `@` is `origin` itself.
+    /// Reads a name. `origin` is appended to one that does not end in a dot; `@` is `origin`
+    /// itself.
     pub fn parse(text: &[u8], origin: &WireName) -> Result<WireName, NameError> {
         if text == b"@" {
             return Ok(*origin);
@@ -70,13 +71,13 @@ impl WireName {
         WireName::read_below(text, origin, 127)
     }
 
-    /// Reads a name that stands for itself: `@` is a label like others, and so are octets beyond
-    /// ASCII, as they are on the wire. The dot at its end may be left out.
+    /// Reads an absolute name: `@` is an ordinary label, bytes beyond ASCII stand for themselves,
+    /// and the dot at the end may be missing.
     pub fn read(text: &[u8]) -> Result<WireName, NameError> {
         WireName::read_below(text, &WireName::ROOT, u8::MAX)
     }
 
-    /// As [`WireName::parse`]; octets up to `octet_max` may stand for themselves.
+    /// As [`WireName::parse`]; bytes up to `octet_max` may stand for themselves.
     fn read_below(text: &[u8], origin: &WireName, octet_max: u8) -> Result<WireName, NameError> {
         match text {
             b"" => return Err(NameError::Empty),
@@ -114,7 +115,7 @@ impl WireName {
         Ok(name)
     }
 
-    /// Takes octets that are a whole name already.
+    /// Takes bytes that are a whole name already.
     pub fn from_wire(octets: &[u8]) -> Option<WireName> {
         let mut name = WireName { len: 0, octets: [0; NAME_WIRE_BYTES_MAX] };
         name.append(octets).ok()?;
@@ -148,8 +149,8 @@ impl WireName {
     }
 }
 
-/// True for letters, digits, hyphens, underscores, dots and escapes: what a list of names is made
-/// of. Anything else there is a page of HTML or a rule of another syntax.
+/// True for letters, digits, hyphens, underscores, dots and escapes, as in a list of names. Other
+/// bytes suggest a page of HTML or another syntax.
 pub fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|octet| octet.is_ascii_alphanumeric() || b"-_.\\".contains(octet))
 }
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(wire(r"a\.b\\\200\065", ".").unwrap(), b"\x06a.b\\\xc8a\0");
     }
 
-    /// What is no name is told apart, and the longest names are names.
+    /// Texts that are not names give their error, and the longest names are names.
     #[test]
     fn errors() {
         let label = "a".repeat(63);

@@ -1,23 +1,22 @@
-//! Questions that come from beside the cores: other threads decrypt them, a core answers them.
+//! Queries of other transports: other threads decrypt them, a core responds to them.
 //!
 //! ```text
-//! a runtime's thread: SideSender::ask(question, reply) -> bounded mailbox, a wake -> a core: Inbox::take, Core::questions
-//! the core: Net::answer -> Inbox::answer, and at the turn's end flush -> reply(octets), on the core's thread
+//! a runtime's thread: SideSender::ask(query, reply) -> bounded mailbox, a wake -> a core: Inbox::take, Core::queries
+//! the core: Net::respond -> Inbox::answer, and at the end of the turn flush -> reply(bytes), on the core's thread
 //! ```
 //!
-//! A core's loop knows epoll and plain sockets. TLS, HTTP/2 and QUIC are well kept elsewhere, for
-//! loops of another kind; whoever runs those ([`SideServer`]) needs nothing of a core but a
-//! [`SideSender`].
+//! A core's event loop handles epoll and plain sockets. TLS, HTTP/2 and QUIC come from libraries
+//! with event loops of another kind. A server of theirs ([`SideServer`]) needs only a
+//! [`SideSender`] for each core.
 //!
 //! Invariants
-//! 1. Each question that a sender took is replied to once: with an answer, or with `None` where
-//!    there is none. Where the core has ended the reply is dropped without a call.
-//! 2. Answers leave with `flush`, which the core calls when others see what it has stored.
+//! 1. Each query that a sender accepted gets one reply: a response, or `None`. If the core has
+//!    ended, the reply is dropped without a call.
+//! 2. Replies are called by `flush`, after other cores see what this core has stored.
 //!
-//! Bounds: the mailbox's length is given; questions that were taken wait in the core, whose limits
-//! count them. Cost: off the path of plain questions, which meet nothing of this. A question costs
-//! two moves between threads, an allocation for its octets, one for its reply and one for its
-//! answer.
+//! Bounds: the length of the mailbox is given; queries that a core has taken count against its
+//! limits. Cost: nothing for plain queries. A side query costs two moves between threads, an
+//! allocation for its bytes, one for its reply and one for its response.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -31,28 +30,27 @@ use crate::core::Client;
 use crate::dnstap::Protocol;
 use crate::metrics::Gauge;
 
-/// Questions that are looked up together.
+/// Queries that are looked up together.
 const TAKES_MAX: usize = 64;
 
-/// Questions that may wait for a core to look at them.
+/// Queries that may wait for a core.
 pub const QUEUE_MAX: usize = 1_024;
 
-/// Octets of the longest answer.
+/// Bytes of the longest response.
 const ANSWER_BYTES_MAX: usize = 65_535;
 
-/// Is given the answer, or `None` where there will be none. Called on the core's thread, so it must
-/// not wait.
+/// Receives the response, or `None`. It is called on the core's thread, so it must not wait.
 pub type Reply = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
 
-/// A question, decrypted.
+/// A decrypted query.
 pub struct SideQuery {
-    /// What carried it.
+    /// The transport.
     pub protocol: Protocol,
-    /// Who asks.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// The message in wire form, as it came.
+    /// The message in wire form, as it arrived.
     pub message: Vec<u8>,
-    /// Where the answer goes.
+    /// Receives the response.
     pub reply: Reply,
 }
 
@@ -63,26 +61,26 @@ impl fmt::Debug for SideQuery {
     }
 }
 
-/// Where questions for one core are handed in. Clones hand in at the same core.
+/// Sends queries to one core. Clones send to the same core.
 #[derive(Debug, Clone)]
 pub struct SideSender(Arc<Mailbox<SideQuery, Arc<Waker>>>);
 
-/// A core's end: what was handed in, and where answers go.
+/// The core's end: queries that were sent, and their replies.
 pub struct Inbox {
     mailbox: Arc<Mailbox<SideQuery, Arc<Waker>>>,
     /// Taken from the mailbox by [`Inbox::take`], which leaves it empty.
     queries: VecDeque<SideQuery>,
     replies: HashMap<u64, Reply>,
-    /// Answers that have not left.
+    /// Responses for the next `flush`.
     done: Vec<(Reply, Vec<u8>)>,
-    /// Number of the next question.
+    /// Number of the next query.
     next: u64,
-    /// Where answers are written.
+    /// Where responses are written.
     room: Box<[u8]>,
 }
 
-/// A sender of a core and the core's own end; `waker` ends the core's wait, and `queue_max`
-/// questions may wait between both.
+/// A sender and the core's end. `waker` ends the core's wait; `queue_max` queries may wait between
+/// both.
 pub fn channel(waker: Arc<Waker>, queue_max: usize) -> (SideSender, Inbox) {
     let mailbox = Arc::new(Mailbox::new(waker, queue_max));
     let inbox = Inbox {
@@ -97,7 +95,7 @@ pub fn channel(waker: Arc<Waker>, queue_max: usize) -> (SideSender, Inbox) {
 }
 
 impl SideSender {
-    /// Hands a question in. It comes back where the queue is full or the core has ended.
+    /// Sends a query. It comes back if the queue is full or the core has ended.
     pub fn ask(&self, query: SideQuery) -> Result<(), SideQuery> {
         self.0.send(query)
     }
@@ -110,8 +108,8 @@ impl Drop for Inbox {
 }
 
 impl Inbox {
-    /// Takes what was handed in, 64 questions at most, to `out`, which is emptied first. The core's
-    /// waker was cleared before; where more wait it is called again, and this is true.
+    /// Moves at most 64 queries to `out`, which is emptied first. The core's waker was cleared
+    /// before; if more queries wait it is called again, and this is true.
     pub fn take(&mut self, out: &mut Vec<(Client, Vec<u8>)>) -> bool {
         out.clear();
         self.mailbox.take(TAKES_MAX, &mut self.queries);
@@ -123,14 +121,14 @@ impl Inbox {
         }
         let is_more = !self.mailbox.may_sleep();
         if is_more {
-            // A core that is not woken looks around within a second.
+            // A core that is not woken looks again within a second.
             let _ = self.mailbox.waker().wake();
         }
         is_more
     }
 
-    /// Gives `write` room for an answer of `bytes_max` octets, of which as many leave as it says it
-    /// wrote. `None`, and no answer yet, where it wrote none or the question was answered before.
+    /// Calls `write` with room for a response of `bytes_max` bytes, and queues as many as it
+    /// returns. `None` if it returned `None`, or if the query already has its response.
     pub fn answer(
         &mut self,
         slot: u64,
@@ -148,14 +146,14 @@ impl Inbox {
         Some(octets)
     }
 
-    /// Lets the answers of a turn leave.
+    /// Calls the replies of a turn.
     pub fn flush(&mut self) {
         for (reply, octets) in self.done.drain(..) {
             reply(Some(octets));
         }
     }
 
-    /// There will be no answer.
+    /// Replies `None`.
     pub fn ignore(&mut self, slot: u64) {
         if let Some(reply) = self.replies.remove(&slot) {
             reply(None);
@@ -169,26 +167,26 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// Servers of other transports, to be started with the cores.
+/// A server of another transport, started with the cores.
 pub trait SideServer: fmt::Debug + Send + Sync {
-    /// Binds its sockets and starts its threads; questions go to the senders, one of each core. The
-    /// error says what is wrong and what to do.
+    /// Binds its sockets and starts its threads. It sends queries to `senders`, one for each core.
+    /// The error says what is wrong and what to do.
     fn start(&self, senders: Vec<SideSender>) -> Result<Arc<dyn Running>, String>;
 }
 
-/// Servers of other transports, at work. Dropped, they end at once.
+/// A running server of another transport. Dropped, it ends at once.
 pub trait Running: Send + Sync {
-    /// Lines for the operator: where it answers.
+    /// Lines for the operator: the addresses on which it listens.
     fn lines(&self) -> Vec<String>;
 
-    /// Reads its files (certificates) anew. A line says how that ended; after an error all is as it
-    /// was.
+    /// Reads its certificates again. The line states the result; after an error nothing has
+    /// changed.
     fn reload(&self) -> String;
 
-    /// What it counts.
+    /// Its counters.
     fn gauges(&self) -> Vec<Gauge>;
 
-    /// Takes nothing new, and goes on with what it has taken. Does not wait.
+    /// Accepts nothing new, and goes on with what it has accepted. Does not wait.
     fn drain(&self);
 
     /// The cores have ended: sends what is left to send, for a short time.
@@ -211,8 +209,8 @@ mod tests {
         SideQuery { protocol: Protocol::Tls, peer, message: message.to_vec(), reply }
     }
 
-    /// Questions come out in their order under their own numbers, each is replied to once, and an
-    /// answer to a number that is not open goes nowhere. Invariants 1 and 2.
+    /// Queries come out in order under their own numbers, each gets one reply, and a response to a
+    /// number that is not open goes nowhere. Invariants 1 and 2.
     #[test]
     fn each_is_replied_to_once() {
         let (sender, mut inbox, _) = pair(8);
@@ -247,8 +245,8 @@ mod tests {
         assert!(!inbox.take(&mut taken) && taken.is_empty());
     }
 
-    /// A full queue gives questions back; the core is woken once for all that came before it
-    /// looked, and again by itself where it left some.
+    /// A full queue gives queries back. The core is woken once for all that arrived before it
+    /// looked, and again if it left some.
     #[test]
     fn queue_is_bounded_and_wakes() {
         let (sender, mut inbox, waker) = pair(TAKES_MAX + 1);

@@ -1,40 +1,38 @@
-//! Messages on a stream of octets: each with its length in two octets before it (RFC 1035, section
-//! 4.2.2).
+//! Messages on a stream of bytes, each after its length in two bytes (RFC 1035, section 4.2.2).
 //!
 //! ```text
-//! kernel -> the caller's scratch -> Frames::next(): whole messages are lent from the scratch itself
-//!                                -> Frames::keep(): the rest of a read waits here for more
+//! kernel -> the caller's buffer -> Frames::next(): whole messages are lent from that buffer
+//!                               -> Frames::keep(): the rest of a read is stored here
 //! message -> Unsent::push() -> Unsent::send(): as much as the kernel takes
 //! ```
 //!
-//! Both hold octets only while there is something to hold: a connection at rest costs no buffer.
+//! Both hold memory only while they hold bytes: an idle connection has no buffer.
 //!
 //! Invariants
-//! 1. No octet is looked at or moved more often than a small constant, however the stream was
-//!    chopped: [`Frames`] adds to the first message that is not whole only what it lacks, and both
-//!    throw away what is behind them when that is at least half.
-//! 2. Memory follows what came, not what a length promises.
+//! 1. No byte is read or moved more often than a small constant, however the stream was chopped:
+//!    [`Frames`] adds to an incomplete message only the bytes that it lacks, and both discard used
+//!    bytes when these are at least half.
+//! 2. Memory follows the bytes that arrived, not the length that a message states.
 //!
-//! Bounds: `Frames` keeps less than one message and what its caller keeps of one read; `Unsent` has
-//! no limit of its own, its callers ask for its length first.
+//! Bounds: `Frames` holds less than one message, and the part of a read that its caller leaves.
+//! `Unsent` has no limit of its own; its callers check its length first.
 
 use std::io::{self, ErrorKind, Read, Write};
 
-/// Octets of the length before each message.
+/// Bytes of the length before each message.
 const LENGTH_BYTES: usize = 2;
 
-/// Octets of the longest question over UDP: what is longer is cut, and so malformed. Buffers of
-/// batches are walked from end to end all the time, so they are no longer than they need be.
+/// Bytes of the longest query over UDP. A longer one is cut, and so malformed. Buffers of batches
+/// are walked from end to end all the time, so they are no longer than necessary.
 pub(crate) const QUESTION_BYTES_MAX: usize = 1_232;
 
-/// The longest message that a length can tell.
+/// The longest message that a length can state.
 pub(crate) const MESSAGE_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Octets that are read at once: a connection's share of a turn of the loop.
+/// Bytes read at once: a connection's share of a turn.
 pub(crate) const READ_BYTES: usize = 16 << 10;
 
-/// A message's length is outside of what is allowed; where the next one begins is not worth
-/// knowing.
+/// A message's length is outside its limits; what follows on the stream cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadLength;
 
@@ -45,17 +43,17 @@ pub(crate) struct Lengths {
     pub(crate) most: usize,
 }
 
-/// What came of a stream and was not taken yet.
+/// Bytes of a stream that are not used yet.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     octets: Vec<u8>,
-    /// Octets at the front that were taken.
+    /// Bytes at the front that were used.
     taken: usize,
 }
 
 impl Frames {
-    /// The next whole message of what is kept and of `fresh`, which comes after it and loses what
-    /// is used. `None` where more must come first.
+    /// The next whole message of the stored bytes and of `fresh`, which follows them and shrinks by
+    /// what is used. `None` if the message is incomplete.
     pub(crate) fn next<'a, 'fresh: 'a>(
         &'a mut self,
         fresh: &mut &'fresh [u8],
@@ -67,7 +65,7 @@ impl Frames {
             *fresh = rest;
             return Ok(Some(&frame[LENGTH_BYTES..]));
         }
-        // What the kept part lacks is added: the length first, then what it asks for.
+        // Adds what the stored part lacks: first the length, then the message.
         self.fill(LENGTH_BYTES, fresh);
         let Some(end) = frame_end(&self.octets[self.taken..], lengths)? else { return Ok(None) };
         self.fill(end, fresh);
@@ -79,10 +77,10 @@ impl Frames {
         Ok(Some(&self.octets[message]))
     }
 
-    /// Keeps what was not used of a read, and lets go of what was taken.
+    /// Stores what was not used of a read, and discards used bytes.
     pub(crate) fn keep(&mut self, fresh: &[u8]) {
         if self.is_empty() {
-            // Assigned, so that memory of a connection at rest is given back.
+            // Assigned, so that an idle connection frees its memory.
             (self.octets, self.taken) = (fresh.to_vec(), 0);
             return;
         }
@@ -90,7 +88,7 @@ impl Frames {
         self.octets.extend_from_slice(fresh);
     }
 
-    /// True where a call of [`Frames::next`] without fresh octets has something to tell.
+    /// True if [`Frames::next`] without fresh bytes returns a message or an error.
     pub(crate) fn has_whole(&self, lengths: Lengths) -> bool {
         let kept = &self.octets[self.taken..];
         match frame_end(kept, lengths) {
@@ -99,12 +97,12 @@ impl Frames {
         }
     }
 
-    /// True where nothing is kept: the stream stands between two messages.
+    /// True if no bytes are stored: the stream is between two messages.
     pub(crate) fn is_empty(&self) -> bool {
         self.taken == self.octets.len()
     }
 
-    /// Takes from `fresh` until there are `wanted` octets that were not taken, or `fresh` ends.
+    /// Takes from `fresh` until there are `wanted` unused bytes, or `fresh` ends.
     fn fill(&mut self, wanted: usize, fresh: &mut &[u8]) {
         let lacks = wanted.saturating_sub(self.octets.len() - self.taken);
         let (used, rest) = fresh.split_at(lacks.min(fresh.len()));
@@ -113,8 +111,8 @@ impl Frames {
     }
 }
 
-/// Where the frame ends that `octets` begin with, which may be past their end; `None` where its
-/// length is not here yet.
+/// Where the first frame ends, which may be past the end of the bytes; `None` if its length is not
+/// here yet.
 fn frame_end(octets: &[u8], lengths: Lengths) -> Result<Option<usize>, BadLength> {
     let Some(length) = octets.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes(*length));
@@ -124,8 +122,7 @@ fn frame_end(octets: &[u8], lengths: Lengths) -> Result<Option<usize>, BadLength
     Ok(Some(LENGTH_BYTES + length))
 }
 
-/// Throws away the octets that are done with, where they are at least half: so each octet is moved
-/// once on average.
+/// Discards used bytes if they are at least half, so that each byte is moved once on average.
 fn forget(octets: &mut Vec<u8>, done: &mut usize) {
     if 2 * *done >= octets.len() {
         octets.drain(..*done);
@@ -137,13 +134,13 @@ fn forget(octets: &mut Vec<u8>, done: &mut usize) {
 #[derive(Debug, Default)]
 pub(crate) struct Unsent {
     octets: Vec<u8>,
-    /// Octets at the front that the kernel has taken.
+    /// Bytes at the front that the kernel has taken.
     sent: usize,
 }
 
 impl Unsent {
-    /// Adds a message of at most [`MESSAGE_BYTES_MAX`] octets; a longer one is cut, which callers
-    /// rule out.
+    /// Adds a message of at most [`MESSAGE_BYTES_MAX`] bytes. Callers never pass a longer one; it
+    /// would be cut.
     pub(crate) fn push(&mut self, message: &[u8]) {
         let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
         forget(&mut self.octets, &mut self.sent);
@@ -151,13 +148,13 @@ impl Unsent {
         self.octets.extend_from_slice(&message[..length.into()]);
     }
 
-    /// Octets that wait, lengths included.
+    /// Bytes that wait, lengths included.
     pub(crate) fn len(&self) -> usize {
         self.octets.len() - self.sent
     }
 
-    /// Gives the kernel as much as it takes now: how many octets those were. An error is the
-    /// connection's end.
+    /// Passes as many bytes to the kernel as it takes now, and returns their number. After an error
+    /// the connection is unusable.
     pub(crate) fn send(&mut self, mut to: impl Write) -> io::Result<usize> {
         let before = self.len();
         while self.len() > 0 {
@@ -177,14 +174,14 @@ impl Unsent {
     }
 }
 
-/// What one read of a connection brought.
+/// The outcome of one read.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// So many octets.
+    /// A number of bytes.
     Octets(usize),
     /// Nothing now.
     Nothing,
-    /// The peer will send no more.
+    /// The peer sends no more.
     End,
     /// The connection is gone.
     Lost,
@@ -216,7 +213,7 @@ mod tests {
         stream
     }
 
-    /// A writer that takes what `takes` says, a call each; 0 is a full buffer.
+    /// A writer that accepts as many bytes as `takes` says in each call; 0 is a full buffer.
     struct Narrow<'a> {
         takes: &'a mut dyn Iterator<Item = usize>,
         got: &'a mut Vec<u8>,
@@ -246,8 +243,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the octets are chopped, and whether the taker stops now and then or not, the
-        /// same messages come out, and nothing is left.
+        /// However the bytes are chopped, and whether the reader pauses or not, the same messages
+        /// come out, and nothing is left.
         #[test]
         fn chopping_changes_nothing(
             messages in messages(),
@@ -280,7 +277,7 @@ mod tests {
             prop_assert!(got == messages);
         }
 
-        /// A kernel that takes little at a time gets the same octets as one that takes all,
+        /// A kernel that takes few bytes at a time gets the same bytes as one that takes all, with
         /// messages added between.
         #[test]
         fn narrow_writers_get_all(messages in messages(), takes in prop::collection::vec(0usize..3_000, 1..60)) {
@@ -299,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Lengths outside of the limits are told as soon as they are there, wherever they came from.
+    /// A length outside its limits is an error as soon as it is complete, wherever its bytes are.
     #[test]
     fn bad_lengths() {
         let lengths = Lengths { least: 12, most: 512 };
@@ -316,8 +313,9 @@ mod tests {
         }
     }
 
-    /// What was taken is let go of when it is half of what is kept: a taker that takes one message
-    /// at a time does not make the rest move each time, nor keeps all that ever came. Invariant 1.
+    /// Used bytes are discarded when they are half of the stored ones: a reader that takes one
+    /// message at a time neither moves the rest each time, nor stores everything that ever arrived.
+    /// Invariant 1.
     #[test]
     fn taken_octets_go() {
         let stream = framed(&vec![vec![7; 98]; 100]);

@@ -1,43 +1,42 @@
-//! Questions to upstreams over TCP (RFC 7766): few connections, kept and used again, many questions
-//! on each, answers in any order.
+//! TCP to upstreams (RFC 7766): few connections, which are used again, many queries on each,
+//! responses in any order.
 //!
-//! A loop calls in each turn, and nothing here waits or reads a clock:
+//! The event loop calls in each turn, and nothing here waits or reads a clock:
 //!
 //! ```text
 //! poller.wait(events, upstream_tcp.wait_ms(now))
 //! a token that it owns(): ready(), which calls each(tag, outcome)
 //! ask(), cancel(): from within `each` or in any turn
-//! expire(), and at the end of the turn flush(): the questions of the turn leave together
+//! expire(), and at the end of the turn flush(): sends the queries of the turn together
 //! ```
 //!
-//! A question that was taken comes to exactly one end: an answer, a failure, or `cancel`.
+//! A query that was accepted has exactly one end: a response, a failure, or `cancel`.
 //!
-//! | a connection | ends after | and then its questions |
+//! | a connection | ends after | and then its queries |
 //! |---|---|---|
 //! | connecting | `connect_ms` | fail |
-//! | busy: has questions | `silent_ms` without an answer, or being lost | are asked once more if it ever answered, or fail |
-//! | busy | a message that can't be an answer | fail |
-//! | idle | `idle_ms`, or being lost | |
+//! | busy: has queries | `silent_ms` without a response, or if it is lost | are retried once if it ever responded, or fail |
+//! | busy | a message that cannot be a response | fail |
+//! | idle | `idle_ms`, or if it is lost | |
 //!
-//! Servers close connections when they like, and what stands between forgets them, so one that was
-//! kept may be found dead only by asking; that is why questions are kept until they are answered.
-//! Asked once more they are on a new connection, since another that was kept may be as dead
-//! (section 6.2.4).
+//! Servers close connections at any time, and middleboxes forget them, so an idle connection may be
+//! found dead only by a query. That is why queries are stored until their response. A retry is on a
+//! new connection, since another idle one may be dead too (section 6.2.4).
 //!
-//! A cancelled question keeps its ID until its answer has come or the connection has gone: a late
-//! answer is known for what it is, and can't be taken for another's.
+//! A cancelled query keeps its ID until its response arrives or the connection ends, so a late
+//! response is never taken for another one.
 //!
 //! Invariants
-//! 1. `tags` leads from each tag to the connection and ID of its question, and nowhere else.
-//! 2. `routes` has every connection once, under where it leads.
-//! 3. A connection is connecting, or else busy where it has questions, cancelled ones included, and
-//!    idle where not: each its list of the table.
-//! 4. What a poller is told of a connection changes in `flush` only.
+//! 1. `tags` leads from each tag to the connection and ID of its query, and nowhere else.
+//! 2. `routes` has every connection once, under its route.
+//! 3. A connection is connecting; or busy if it has queries, cancelled ones included; or idle. Each
+//!    state has its list in the table.
+//! 4. Only `flush` changes the poller's interest in a connection.
 //!
-//! Bounds: [`Limits`]; besides, a connection holds its questions, and of answers less than one and
-//! a read. Cost: O(log questions of the connection) a question and an answer, a copy of each
-//! question, a walk over the connections to its upstream; a read a ready connection and a write an
-//! asked connection a turn.
+//! Bounds: [`Limits`]. Besides, a connection stores its queries, and less than one response and one
+//! read. Cost: O(log queries of the connection) for a query and for a response, a copy of each
+//! query, a walk over the connections to its upstream; one read for each ready connection and one
+//! write for each used one in a turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -58,13 +57,13 @@ mod tests;
 
 pub use limits::{Counters, Failure, Limits, Outcome, Refused};
 
-/// Octets of a message's head: what is shorter is none.
+/// Bytes of a header: a shorter message is not valid.
 const HEAD_BYTES: usize = 12;
 
 /// Lengths of messages.
 const LENGTHS: Lengths = Lengths { least: HEAD_BYTES, most: MESSAGE_BYTES_MAX };
 
-/// Answers without a question that are passed over on a connection: one more ends it.
+/// Responses without a query that a connection may have; one more ends it.
 const STRAYS_MAX: u32 = 64;
 
 // The lists of the table.
@@ -72,7 +71,7 @@ const CONNECTING: usize = 0;
 const BUSY: usize = 1;
 const IDLE: usize = 2;
 
-/// Where a connection leads, and from where.
+/// Both ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Route {
     upstream: SocketAddr,
@@ -86,23 +85,23 @@ struct Connection {
     is_connected: bool,
     frames: Frames,
     unsent: Unsent,
-    /// By the ID that each has on this connection.
+    /// Queries by their ID on this connection.
     questions: BTreeMap<u16, Question>,
-    /// An answer has come: the upstream does talk TCP.
+    /// The upstream has responded: it supports TCP.
     has_answered: bool,
     strays: u32,
-    /// What the poller was told.
+    /// The poller's interest.
     interest: Interest,
     is_dirty: bool,
 }
 
 #[derive(Debug)]
 struct Question {
-    /// `None` where it was cancelled.
+    /// `None` if it was cancelled.
     tag: Option<u64>,
-    /// Kept to be asked once more. Empty where it was cancelled.
+    /// Stored for a retry. Empty if it was cancelled.
     message: Vec<u8>,
-    /// It was asked on another connection before.
+    /// It was on another connection before.
     is_retry: bool,
 }
 
@@ -113,17 +112,16 @@ pub struct UpstreamTcp {
     table: Table<Connection, 3>,
     routes: HashMap<Route, Vec<Id>>,
     tags: HashMap<u64, (Id, u16)>,
-    /// Connections that `flush` has to look at, each once.
+    /// Connections that `flush` has to process, each once.
     dirty: Vec<Id>,
     random: Random,
     counters: Counters,
-    /// Where a read goes; taken out while answers of it are handed out.
+    /// Buffer of reads; taken out while its responses are processed.
     read_room: Box<[u8]>,
 }
 
 impl UpstreamTcp {
-    /// No connections yet. Their tokens have `space` as their highest octet, which nobody else's
-    /// tokens may have.
+    /// No connections yet. `space` is the highest byte of their tokens, and of no others.
     pub fn new(limits: Limits, space: u8) -> UpstreamTcp {
         let limits = limits.within();
         UpstreamTcp {
@@ -148,7 +146,7 @@ impl UpstreamTcp {
         self.len() == 0
     }
 
-    /// Questions that have not come to their end.
+    /// Queries that have not ended.
     pub fn in_flight(&self) -> usize {
         self.tags.len()
     }
@@ -158,14 +156,14 @@ impl UpstreamTcp {
         &self.counters
     }
 
-    /// Whether a token is one of a connection, open or closed since.
+    /// Whether a token belongs to a connection, open or closed since.
     pub fn owns(&self, token: u64) -> bool {
         self.table.owns(token)
     }
 
-    /// Takes a question for an upstream, from a local address where one is given. It leaves with
-    /// the next `flush` under an ID of its own, on the connection with the fewest questions. `tag`
-    /// names it from now on.
+    /// Accepts a query for an upstream, from a local address if one is given. The next `flush`
+    /// sends it with an ID of its own, on the connection with the fewest queries. `tag` names it
+    /// from now on.
     pub fn ask(
         &mut self,
         upstream: SocketAddr,
@@ -194,14 +192,14 @@ impl UpstreamTcp {
         Ok(())
     }
 
-    /// The connection of a route that has the fewest questions, of those with room for one more.
+    /// The connection of a route with the fewest queries, if it has room for one more.
     fn choose(&self, route: Route, message_bytes: usize) -> Option<Id> {
         let all = self.routes.get(&route)?.iter();
         let roomy = all.filter_map(|&id| Some((self.load(id, message_bytes)?, id)));
         roomy.min_by_key(|&(load, _)| load).map(|(_, id)| id)
     }
 
-    /// Questions of a connection; `None` where it has no room for another.
+    /// Queries of a connection; `None` if it has no room for another.
     fn load(&self, id: Id, message_bytes: usize) -> Option<usize> {
         let connection = self.table.get(id)?;
         let load = connection.questions.len();
@@ -244,8 +242,8 @@ impl UpstreamTcp {
         Ok(id)
     }
 
-    /// Room for a connection, where need be by closing the one that has been idle for longest;
-    /// whether there is.
+    /// Makes room for a connection, if necessary by closing the one that has been idle for longest;
+    /// false if there is none.
     fn make_place(&mut self) -> bool {
         if self.table.len() < self.table.entries_max() {
             return true;
@@ -255,12 +253,11 @@ impl UpstreamTcp {
         idle.is_some_and(|id| self.remove(id).is_some())
     }
 
-    /// Puts a question on a connection that has room for it.
+    /// Adds a query to a connection that has room for it.
     fn put(&mut self, id: Id, mut question: Question, now_ms: u64) -> io::Result<()> {
         let mut name = self.random.u16()?;
         let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
-        // One that is taken leads to the next that is free: there are four times as many as
-        // questions.
+        // An ID in use leads to the next free one: there are four times as many as queries.
         while connection.questions.contains_key(&name) {
             name = name.wrapping_add(1);
         }
@@ -277,7 +274,7 @@ impl UpstreamTcp {
         Ok(())
     }
 
-    /// Nothing more will be heard of the question with this tag; whether there was one.
+    /// Ends the query with this tag without an outcome; false if there is none.
     pub fn cancel(&mut self, tag: u64) -> bool {
         let Some((id, name)) = self.tags.remove(&tag) else { return false };
         let connection = self.table.get_mut(id);
@@ -287,9 +284,9 @@ impl UpstreamTcp {
         true
     }
 
-    /// Reads of a connection that is ready, once, and hands out what became of its questions.
-    /// Events of connections that are gone, and of others' tokens, are passed over. From within
-    /// `each` it does nothing; the event comes again.
+    /// Reads once from a ready connection, and passes outcomes to `each`. Events of closed
+    /// connections, and of other tokens, are ignored. From within `each` it does nothing; the event
+    /// comes again.
     pub fn ready(
         &mut self,
         event: Event,
@@ -310,7 +307,7 @@ impl UpstreamTcp {
         self.mark(id);
     }
 
-    /// Does what an event allows; an error is the connection's end.
+    /// Processes an event; an error ends the connection.
     fn go_on(
         &mut self,
         id: Id,
@@ -345,7 +342,7 @@ impl UpstreamTcp {
         }
     }
 
-    /// Hands out the answers in what a connection kept and in `fresh`.
+    /// Passes on the responses in the stored bytes and in `fresh`.
     fn hand_out(
         &mut self,
         id: Id,
@@ -356,7 +353,7 @@ impl UpstreamTcp {
         let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
         let mut frames = std::mem::take(&mut connection.frames);
         while let Some(message) = frames.next(&mut fresh, LENGTHS).map_err(|_| Failure::Broken)? {
-            // Looked for each time: what `each` asks may have taken its place.
+            // Looked up each time: a query of `each` may have replaced it.
             let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
             let name = u16::from_be_bytes([message[0], message[1]]);
             let Some(question) = connection.questions.remove(&name) else {
@@ -385,7 +382,7 @@ impl UpstreamTcp {
         Ok(())
     }
 
-    /// Ends a connection that is of no use any more: its questions fail, or are asked once more.
+    /// Ends an unusable connection: its queries fail, or are retried once.
     fn fail(
         &mut self,
         id: Id,
@@ -420,23 +417,23 @@ impl UpstreamTcp {
             }
             failed.push(tag);
         }
-        // Told when all is in order, since `each` may ask.
+        // Called when the state is consistent, since `each` may send queries.
         for tag in failed {
             self.counters.failed += 1;
             each(self, tag, Outcome::Failed(failure));
         }
     }
 
-    /// The end of a turn of the loop: sends the questions of this turn, and tells the poller what
-    /// is waited for. Must come between the last event of a wait and the next wait.
+    /// The end of a turn: sends the queries of this turn, and updates the poller. It must come
+    /// between the last event of a wait and the next wait.
     pub fn flush(
         &mut self,
         poller: &Poller,
         now_ms: u64,
         mut each: impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
     ) {
-        // It ends: a connection comes back only for questions, and those of failed ones go to
-        // connections that are not there yet, or are retried once.
+        // This ends: a connection comes back only for queries, and those of failed ones go to
+        // connections that are not established yet, or are retried once.
         while let Some(id) = self.dirty.pop() {
             let token = self.table.token(id);
             let Some(connection) = self.table.get_mut(id) else { continue };
@@ -461,15 +458,15 @@ impl UpstreamTcp {
         }
     }
 
-    /// Closes the connections whose time is up. New ones may be begun for their questions, so
-    /// `flush` follows.
+    /// Closes the connections whose time is up. Their queries may go to new ones, so `flush`
+    /// follows.
     pub fn expire(
         &mut self,
         poller: &Poller,
         now_ms: u64,
         mut each: impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
     ) {
-        // It ends: what `each` begins here is not over at the same moment.
+        // This ends: a connection that `each` begins here is not overdue at once.
         while let Some((id, list)) = self.table.overdue(self.waits_ms(), now_ms) {
             match list {
                 CONNECTING => self.fail(id, Failure::NotConnected, poller, now_ms, &mut each),
@@ -499,7 +496,7 @@ impl UpstreamTcp {
         }
     }
 
-    /// Takes a connection out of table and routes.
+    /// Removes a connection from table and routes.
     fn remove(&mut self, id: Id) -> Option<Connection> {
         let connection = self.table.remove(id)?;
         if let Some(all) = self.routes.get_mut(&connection.route) {

@@ -1,11 +1,10 @@
-//! Which upstreams are asked for a name: those of the longest zone that it is in.
+//! Forwarded zones: the upstreams for a name are those of the longest zone that contains it.
 //!
-//! Upstreams are numbered through: a zone has the numbers from its first on, so that what a socket
-//! needs to know of an upstream is one number, and what a choice needs is which of its zone it is.
-//! An upstream is a server, or a backend of this process, which is chosen, found slow or dead, and
-//! given up as a server is.
+//! Upstreams have numbers: a zone has consecutive ones, so a socket needs to know only a number,
+//! and a choice needs only the place in the zone. An upstream is a server, or a backend of this
+//! process, to which the same rules of choice and failure apply.
 //!
-//! Cost: a walk over the labels of a name with a look into a hash table each; one comparison where
+//! Cost: a walk over the labels of a name with a lookup in a hash table for each; one comparison if
 //! only the root is forwarded.
 
 use std::collections::HashMap;
@@ -13,25 +12,25 @@ use std::net::SocketAddr;
 
 use crate::choice::{UPSTREAMS_MAX, Upstreams};
 
-/// Who is asked.
+/// An upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upstream {
-    /// A server at an address, by packets and by TCP.
+    /// A server at an address, over UDP and TCP.
     Server(SocketAddr),
     /// Threads of this process; see [`crate::backend`].
     Backend(Answers),
 }
 
-/// How a backend is asked.
+/// Properties of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answers {
-    /// Which of the backends, in their order in [`crate::server::Options`].
+    /// Its place in [`crate::server::Options`].
     pub number: usize,
-    /// How long it is waited for before another is asked, milliseconds: other than a server's, its
-    /// wait does not follow its round trips, since whom it asks in turn is not known here.
+    /// How long a core waits before it queries another upstream, milliseconds. Unlike that of a
+    /// server, this wait does not follow round trips, since they depend on other servers.
     pub wait_ms: u32,
-    /// It validates, or says what one does that can be believed: its AD counts, whatever is said of
-    /// servers.
+    /// Its AD is trusted, whatever is configured for servers: it validates, or forwards to a server
+    /// that does.
     pub is_believed: bool,
 }
 
@@ -41,7 +40,7 @@ impl From<SocketAddr> for Upstream {
     }
 }
 
-/// A zone and whom to ask for what is in it.
+/// A zone and its upstreams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forward {
     /// The zone's name in wire form; any case.
@@ -50,12 +49,12 @@ pub struct Forward {
     pub upstreams: Vec<Upstream>,
 }
 
-/// Why zones cannot be forwarded as was asked.
+/// Why zones cannot be forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForwardError {
-    /// The zone, by its place, has none or too many.
+    /// The zone at this place has no upstreams, or too many.
     Upstreams(usize),
-    /// The zone, by its place, was named before.
+    /// The zone at this place is there twice.
     Twice(usize),
 }
 
@@ -66,11 +65,11 @@ struct Zone {
     choice: Upstreams,
 }
 
-/// Zones and their upstreams, with what one core knows of their health.
+/// Zones and their upstreams, with their health as one core sees it.
 #[derive(Debug)]
 pub struct Zones {
     by_name: HashMap<Box<[u8]>, usize>,
-    /// The root is forwarded, and nothing else is.
+    /// Only the root is forwarded.
     is_root_only: bool,
     zones: Vec<Zone>,
     /// Each upstream and its zone.
@@ -78,7 +77,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// These zones; names outside of them all are nobody's.
+    /// The given zones; a name outside of them has no upstream.
     pub fn new(forwards: &[Forward]) -> Result<Zones, ForwardError> {
         let mut made = Zones {
             by_name: HashMap::new(),
@@ -117,7 +116,7 @@ impl Zones {
         }
     }
 
-    /// Who of a zone is asked, and what is known of them; places are theirs in the zone.
+    /// The choice among a zone's upstreams, by their places in the zone.
     pub fn choice(&mut self, zone: usize) -> &mut Upstreams {
         &mut self.zones[zone].choice
     }
@@ -133,7 +132,7 @@ impl Zones {
         (zone, number - self.zones[zone].first)
     }
 
-    /// How many upstreams a zone has.
+    /// The number of upstreams in a zone.
     pub fn count(&self, zone: usize) -> usize {
         self.zones.get(zone + 1).map_or(self.upstreams.len(), |next| next.first)
             - self.zones[zone].first
@@ -144,7 +143,7 @@ impl Zones {
         self.upstreams.iter().map(|&(upstream, _)| upstream)
     }
 
-    /// How an upstream is asked that is a backend.
+    /// The properties of a backend; `None` for a server.
     pub fn answers(&self, number: usize) -> Option<Answers> {
         match self.upstreams.get(number) {
             Some((Upstream::Backend(answers), _)) => Some(*answers),
@@ -152,7 +151,7 @@ impl Zones {
         }
     }
 
-    /// True where an upstream is to be asked with EDNS at `now_ms`.
+    /// True if an upstream is queried with EDNS at `now_ms`.
     pub fn has_edns(&self, number: usize, now_ms: u64) -> bool {
         let (zone, place) = self.place(number);
         self.zones[zone].choice.has_edns(place, now_ms)
@@ -176,7 +175,7 @@ mod tests {
         Forward { zone: zone.to_vec(), upstreams }
     }
 
-    /// A name goes with the longest zone that it is in, whole labels counting.
+    /// A name belongs to the longest zone that contains it, by whole labels.
     #[test]
     fn longest_zone() {
         let zones = Zones::new(&[
@@ -209,7 +208,7 @@ mod tests {
         assert_eq!([zones.count(0), zones.count(1), zones.count(2)], [2, 1, 1]);
     }
 
-    /// Everything is in the root; a zone needs upstreams, and one entry.
+    /// The root contains every name; a zone needs upstreams, and may be given once.
     #[test]
     fn root_and_errors() {
         let root = forward(b"\0", &[53]);

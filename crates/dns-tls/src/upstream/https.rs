@@ -1,7 +1,7 @@
-//! A line over HTTPS (RFC 8484): a question is a POST by HTTP/2.
+//! A line over HTTPS (RFC 8484): a query is a POST over HTTP/2.
 //!
-//! A response other than 200 with a DNS message is of no use; that it came says that the line is
-//! well. Questions above what the server allows at once wait for others to be answered.
+//! A response other than 200 with a DNS message is of no use, but shows that the line works.
+//! Queries above the server's limit of streams wait for others to end.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-messag
 pub(super) struct Line {
     requests: SendRequest<Bytes>,
     uri: Uri,
-    /// Something was asked since this was looked at last.
+    /// A query used it since the last check.
     was_used: Arc<AtomicBool>,
 }
 
@@ -43,8 +43,7 @@ impl Line {
         let unreachable = |error: h2::Error| Fault::Unreachable(error.to_string());
         let mut builder = h2::client::Builder::new();
         builder.enable_push(false);
-        // Until the server has said how many it takes at once, what is beyond that would be
-        // refused.
+        // Until the server has stated its limit of streams, it would refuse more.
         builder.initial_max_send_streams(1);
         let (requests, mut connection) =
             builder.handshake::<_, Bytes>(stream).await.map_err(unreachable)?;
@@ -53,7 +52,7 @@ impl Line {
         tokio::spawn(async move {
             loop {
                 tokio::select! {
-                    // Those who wait learn how it ended by themselves.
+                    // Queries that wait get the error themselves.
                     _ = &mut connection => return,
                     () = sleep(IDLE) => {
                         if !used.swap(false, Relaxed) {
@@ -76,7 +75,7 @@ impl Line {
         request.headers_mut().insert(ACCEPT, MEDIA_TYPE);
         let (response, mut body) =
             requests.send_request(request, false).map_err(|_| Fault::Lost)?;
-        // Its window may be small; a question is, too, and waits for it in h2.
+        // The server's window may be small; a query is small too, and waits for it in h2.
         body.send_data(message.into(), true).map_err(|_| Fault::Lost)?;
         let (head, mut body) = response.await.map_err(|error| fault(&error))?.into_parts();
         let is_message_type = head.headers.get(CONTENT_TYPE) == Some(&MEDIA_TYPE);
@@ -97,7 +96,7 @@ impl Line {
     }
 }
 
-/// A stream that the server reset says nothing of the line, unless it was never looked at.
+/// A reset stream says nothing about the line, unless the server never processed it.
 fn fault(error: &h2::Error) -> Fault {
     let was_looked_at = error.is_reset() && error.reason() != Some(h2::Reason::REFUSED_STREAM);
     if was_looked_at { Fault::Useless } else { Fault::Lost }

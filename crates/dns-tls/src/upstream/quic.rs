@@ -1,7 +1,7 @@
-//! A line over QUIC (RFC 9250): a question is a stream.
+//! A line over QUIC (RFC 9250): a query is a stream.
 //!
-//! The socket is opened with the line and closed with it, so each line has a port of its own. A
-//! stream that is given up is stopped with DOQ_REQUEST_CANCELLED.
+//! The socket is opened and closed with the line, so each line has a port of its own. A stream that
+//! is no longer needed is stopped with DOQ_REQUEST_CANCELLED.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use quinn::{
 
 use super::{Fault, IDLE, MESSAGE_BYTES_MAX, Shared, is_message};
 
-/// Octets of the length before a message.
+/// Bytes of the length before a message.
 const LENGTH_BYTES: usize = 2;
 
 /// A line over QUIC.
@@ -74,9 +74,9 @@ impl Line {
     }
 }
 
-/// Why there is no connection. A certificate that is refused is an alert of ours, as CRYPTO_ERROR
+/// Why there is no connection. A certificate that this side refuses is an alert, as CRYPTO_ERROR
 /// (RFC 9001, section 4.8): those of RFC 8446 that are about certificates, and decrypt_error, which
-/// is a signature that does not fit.
+/// is a wrong signature.
 fn fault_of(error: &ConnectionError) -> Fault {
     const CRYPTO_ERROR: u64 = 0x100;
     let text = error.to_string();

@@ -7,8 +7,8 @@
 //! quic://192.0.2.1#dns.example
 //! ```
 //!
-//! The server is given by its address, and by what it proves after `#`, as systemd-resolved and
-//! unbound have it. A name alone would have to be looked up first, by whom?
+//! The server is given by its address, and after `#` by the name that its certificate must have, as
+//! in systemd-resolved and unbound. A name alone would need a lookup first.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use crate::server::HTTPS_PATH;
 const PORT: u16 = 853;
 const HTTPS_PORT: u16 = 443;
 
-/// What carries questions to an upstream.
+/// The transport to an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     /// DNS over TLS.
@@ -50,27 +50,27 @@ impl Transport {
     }
 }
 
-/// Whom to ask, and how.
+/// An upstream: transport, address and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// What carries questions.
+    /// The transport.
     pub transport: Transport,
-    /// Where the server is.
+    /// The server's address.
     pub address: SocketAddr,
-    /// Whom its certificate must be for.
+    /// The name that its certificate must have.
     pub name: ServerName<'static>,
 }
 
-/// Why a text is no upstream.
+/// Why a text is not an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetError {
-    /// No scheme, or not one of ours.
+    /// No scheme, or an unknown one.
     Scheme,
-    /// No address where one should be; a name, perhaps.
+    /// No address; perhaps a name.
     Address,
-    /// What follows `#` is no name.
+    /// The text after `#` is not a name.
     Name,
-    /// A path, where the transport has none, or one that is not a path.
+    /// A path, but the transport has none; or a text that is not a path.
     Path,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for TargetError {
 }
 
 impl Target {
-    /// Reads one; see the head of the file.
+    /// Reads an upstream; see the head of the file.
     pub fn parse(text: &str) -> Result<Target, TargetError> {
         let (scheme, rest) = text.split_once("://").ok_or(TargetError::Scheme)?;
         let (rest, name) = match rest.split_once('#') {
@@ -124,7 +124,7 @@ impl Target {
         Ok(Target { transport, address, name })
     }
 
-    /// Whom the certificate must be for, as text.
+    /// The name that the certificate must have, as text.
     pub(crate) fn name_text(&self) -> String {
         match &self.name {
             ServerName::DnsName(name) => name.as_ref().to_owned(),
@@ -134,7 +134,7 @@ impl Target {
     }
 }
 
-/// True for what may be sent as a path; a query would be taken for part of the question.
+/// True if a text may be sent as a path; a query string would be part of the DNS query.
 fn is_path(path: &str) -> bool {
     path.bytes().all(|octet| {
         octet.is_ascii_graphic()
@@ -162,8 +162,7 @@ impl fmt::Display for Target {
 mod tests {
     use super::*;
 
-    /// Ports, paths and names are filled in where they are left out, and what is written out reads
-    /// back.
+    /// Ports, paths and names have defaults, and the text form reads back.
     #[test]
     fn texts() {
         for (text, whole) in [
@@ -185,7 +184,7 @@ mod tests {
         }
     }
 
-    /// What is wrong is told apart.
+    /// Each error has its own value.
     #[test]
     fn errors() {
         for (text, error) in [

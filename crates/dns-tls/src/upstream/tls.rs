@@ -1,9 +1,8 @@
-//! A line over TLS (RFC 7858): a task writes questions as they come, each with an ID of its own,
-//! and hands answers out by it.
+//! A line over TLS (RFC 7858): a task writes queries as they arrive, each with an ID of its own,
+//! and passes responses on by ID.
 //!
-//! The task ends, and with it the line, when the server ends it, breaks the framing or does not
-//! take questions, and when nothing was asked for the idle time. Who waits then learns that it is
-//! lost.
+//! The task ends, and with it the line, when the server closes it, breaks the framing or does not
+//! receive queries, and when no query came for the idle time. Queries that wait then fail as lost.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,19 +16,19 @@ use tokio_rustls::client::TlsStream;
 
 use super::{ASKED_MAX, CONNECT, Fault, HEADER_BYTES, IDLE, Shared};
 
-/// Octets of the length before each message.
+/// Bytes of the length before each message.
 const LENGTH_BYTES: usize = 2;
 
-/// Octets that are read at once.
+/// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// Octets of questions after which they are written, however many others wait.
+/// Bytes of queries after which they are written, however many others wait.
 const WRITE_BYTES: usize = 16 << 10;
 
-/// Questions that wait to be written.
+/// Queries that wait to be written.
 const QUEUE_MAX: usize = 256;
 
-/// A question, and where its answer goes.
+/// A query, and where its response goes.
 type Asked = (Vec<u8>, oneshot::Sender<Vec<u8>>);
 
 /// A line over TLS.
@@ -43,7 +42,7 @@ impl Line {
         let stream = shared.connect_tls().await?;
         let (asked, questions) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(async move {
-            // Whatever it is, those who wait learn that the line is lost.
+            // Whatever the error is, queries that wait fail as lost.
             let _ = converse(stream, questions).await;
         });
         Ok(Line { asked })
@@ -73,7 +72,7 @@ async fn converse(
                 used = Instant::now();
                 loop {
                     if waiting.len() >= ASKED_MAX {
-                        // Those who were asked for nobody any more make room.
+                        // Queries that no task waits for make room.
                         waiting.retain(|_, say| !say.is_closed());
                     }
                     if waiting.len() < ASKED_MAX {
@@ -101,7 +100,7 @@ async fn converse(
                     let Some(id) = message.first_chunk().filter(|_| message.len() >= HEADER_BYTES) else {
                         return Ok(());
                     };
-                    // One that nobody waits for is late, or was never asked for.
+                    // A response that no task waits for is late, or has no query.
                     if let Some(say) = waiting.remove(&u16::from_be_bytes(*id)) {
                         let _ = say.send(message.to_vec());
                     }
@@ -113,8 +112,8 @@ async fn converse(
     }
 }
 
-/// Puts a question into `output` under an ID that no other waits by; there is one, since fewer than
-/// there are wait.
+/// Appends a query to `output` under an unused ID; there is one, since fewer queries wait than
+/// there are IDs.
 fn put(
     (mut message, say): Asked,
     last_id: &mut u16,
@@ -134,7 +133,7 @@ fn put(
     waiting.insert(*last_id, say);
 }
 
-/// The message that `octets` begin with, if all of it is there.
+/// The first message of the bytes, if it is complete.
 fn next_message(octets: &[u8]) -> Option<&[u8]> {
     let (length, rest) = octets.split_first_chunk::<LENGTH_BYTES>()?;
     rest.get(..usize::from(u16::from_be_bytes(*length)))

@@ -88,8 +88,8 @@ impl Core {
         net.respond(client, 512, |out| refused.write(message, udp_bytes, out));
     }
 
-    /// Responds to a query that is not for data of the Internet, or not for a resolver. False if it is looked up all the
-    /// same.
+    /// Responds to a query that is not for data of the Internet, or not for a resolver. False if it
+    /// is looked up all the same.
     #[cold]
     pub(super) fn respond_odd(
         &mut self,
@@ -140,7 +140,8 @@ impl Core {
         });
     }
 
-    /// Responds with what `write` makes of the options, the cookie added, and of the number of bytes that the client accepts.
+    /// Responds with what `write` makes of the options, the cookie added, and of the number of
+    /// bytes that the client accepts.
     pub(super) fn respond_with(
         &self,
         request: &Request<'_>,
@@ -155,8 +156,8 @@ impl Core {
         net.respond(client, bytes_max, |out| write(&options, bytes_max, out));
     }
 
-    /// Responds to ANY with a HINFO record that names the RFC (RFC 8482, section 4.2). A response with all records would
-    /// serve attackers that forge addresses.
+    /// Responds to ANY with a HINFO record that names the RFC (RFC 8482, section 4.2). A response
+    /// with all records would serve attackers that forge addresses.
     fn respond_any(&mut self, request: &Request<'_>, net: &mut impl Net) {
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();

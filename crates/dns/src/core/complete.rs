@@ -1,4 +1,5 @@
-//! The end of a query: its response is stored and sent to all clients that wait, or they get a failure.
+//! The end of a query: its response is stored and sent to all clients that wait, or they get a
+//! failure.
 
 use larder::{KeyHash, Reader, Ttl};
 use larder_wire::dns::edns::rcode;
@@ -27,14 +28,16 @@ impl Core {
                 self.cache_nxdomain(id, ttl);
             }
         } else if state.has_stale && facts.kind != Kind::Inconclusive {
-            // The stale entry has been replaced by a response that may not be cached: it must not be served again.
+            // The stale entry has been replaced by a response that may not be cached: it must not
+            // be served again.
             self.counts.limit_cache_writes += u64::from(self.writer.remove(key).is_err());
         }
         self.respond_all(id, Source::Miss, net, Core::respond_to_waiter);
         self.end_query(id, net);
     }
 
-    /// Ends a query without a response: caches the failure. Clients that wait get the stale response, or SERVFAIL.
+    /// Ends a query without a response: caches the failure. Clients that wait get the stale
+    /// response, or SERVFAIL.
     pub(super) fn fail(&mut self, id: QueryId, error: u16, net: &mut impl Net) {
         let Some(InFlight { key, state, .. }) = self.pending.get(id) else { return };
         let has_stale = state.has_stale;
@@ -59,8 +62,8 @@ impl Core {
         self.end_query(id, net);
     }
 
-    /// The extended error of a cached failure for a key. Failures that other cores cached are found only while this core has
-    /// some itself: if nothing fails, nothing is looked up.
+    /// The extended error of a cached failure for a key. Failures that other cores cached are found
+    /// only while this core has some itself: if nothing fails, nothing is looked up.
     pub(super) fn cached_failure(&self, at: usize) -> Option<u16> {
         if self.now.wall_s >= self.failures_until_s {
             return None;

@@ -1,7 +1,8 @@
 //! The state of a query in flight, and its timer.
 //!
-//! A query goes to one upstream after another, sometimes to two at once. Each time is an attempt, found by socket and ID. There
-//! is one timer for a query, set to what comes first: the next upstream, a stale response, or its time limit.
+//! A query goes to one upstream after another, sometimes to two at once. Each time is an attempt,
+//! found by socket and ID. There is one timer for a query, set to what comes first: the next
+//! upstream, a stale response, or its time limit.
 
 use std::num::NonZeroU64;
 
@@ -48,8 +49,8 @@ impl Attempt {
     }
 }
 
-/// The attempts of a query, in order. The first is stored in place: most queries have no other, and a query is moved and
-/// dropped with as many bytes as all of them would take.
+/// The attempts of a query, in order. The first is stored in place: most queries have no other, and
+/// a query is moved and dropped with as many bytes as all of them would take.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     first: Option<Attempt>,
@@ -182,7 +183,8 @@ impl Core {
             }
             let Some(InFlight { state, .. }) = self.pending.get(id) else { continue };
             if now_ms >= state.due_ms && state.mismatches > 0 && state.by_stream.is_none() {
-                // The upstream does not repeat the question as sent, or an attacker guesses: TCP helps in both cases.
+                // The upstream does not repeat the question as sent, or an attacker guesses: TCP
+                // helps in both cases.
                 self.move_to_stream(id, net);
             } else if now_ms >= state.due_ms {
                 self.counts.upstream_timeouts += 1;

@@ -1,10 +1,11 @@
 //! The policy: clients that are not served, and responses from local data.
 //!
-//! Local responses are not cached: to make one again costs as much as a hit. So all cached responses come from upstreams and
-//! outlive a policy. But a cached response must not be served if the present policy would not have sent its query upstream.
-//! An entry born before a core took its policy, or so soon after that its query may have started under the previous one,
-//! is served only if the policy has no response of its own ([`InForce::overrules`]). An entry born later was queried under
-//! this policy.
+//! Local responses are not cached: to make one again costs as much as a hit. So all cached
+//! responses come from upstreams and outlive a policy. But a cached response must not be served if
+//! the present policy would not have sent its query upstream. An entry born before a core took its
+//! policy, or so soon after that its query may have started under the previous one, is served only
+//! if the policy has no response of its own ([`InForce::overrules`]). An entry born later was
+//! queried under this policy.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::policy::{Policy, Source};
 /// The longest name in wire form, with type and class.
 pub(super) const QUESTION_BYTES_MAX: usize = 255 + 4;
 
-/// Seconds after the longest query within which all cores have taken a policy, and stored the responses in hand.
+/// Seconds after the longest query within which all cores have taken a policy, and stored the
+/// responses in hand.
 const SETTLED_S: u32 = 3;
 
 /// The policy that a core follows.
@@ -33,7 +35,8 @@ pub(super) struct InForce {
 }
 
 impl InForce {
-    /// True if a cached response must not be served: it is older than the policy, which has a response of its own.
+    /// True if a cached response must not be served: it is older than the policy, which has a
+    /// response of its own.
     #[inline]
     pub fn overrules(&self, entry: &Entry<'_>, view: u16, query: &Query<'_>) -> bool {
         key::born_of(entry.value()) < self.since_s && self.responds(view, query)
@@ -55,7 +58,8 @@ pub(super) enum LocalResult {
     Nothing,
     /// The client got its response, or the query was dropped.
     Done,
-    /// Local aliases lead to a name outside of local data, which is at these bytes of [`Core::own`].
+    /// Local aliases lead to a name outside of local data, which is at these bytes of
+    /// [`Core::own`].
     Alias(Range<usize>),
 }
 
@@ -87,8 +91,8 @@ impl Core {
 
     /// Replaces the policy. Without one all clients are served, and there is no local data.
     pub fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
-        // Entries older than the first policy came from a snapshot. With a later one, queries may be in flight that end
-        // within their time limit.
+        // Entries older than the first policy came from a snapshot. With a later one, queries may
+        // be in flight that end within their time limit.
         let in_flight_s = self.settings.question_ms_max.div_ceil(1_000);
         let margin_s =
             if self.in_force.is_some() { in_flight_s.saturating_add(SETTLED_S) } else { 0 };
@@ -103,7 +107,8 @@ impl Core {
         key::extra(query.dnssec_ok(), query.checking_disabled, view, mark)
     }
 
-    /// Responds from local data, or returns the name to resolve. A query without RD gets an alias without its target.
+    /// Responds from local data, or returns the name to resolve. A query without RD gets an alias
+    /// without its target.
     pub(super) fn respond_locally(
         &mut self,
         request: &Request<'_>,

@@ -38,7 +38,8 @@ impl Core {
         }
     }
 
-    /// Resolves a query that neither the cache nor local data has. `target` is the name to resolve instead of the client's.
+    /// Resolves a query that neither the cache nor local data has. `target` is the name to resolve
+    /// instead of the client's.
     pub(super) fn resolve(
         &mut self,
         at: usize,
@@ -125,7 +126,8 @@ impl Core {
         }
     }
 
-    /// Records that the entry is stale now: it may expire while a query that prefetches it is in flight.
+    /// Records that the entry is stale now: it may expire while a query that prefetches it is in
+    /// flight.
     fn note_stale(&mut self, id: QueryId, has_stale: bool) {
         if has_stale
             && let Some(InFlight { state, .. }) = self.pending.get_mut(id)
@@ -136,7 +138,8 @@ impl Core {
         }
     }
 
-    /// Starts a query in flight; no upstream is queried yet. `question` is the client's, or the one for its alias.
+    /// Starts a query in flight; no upstream is queried yet. `question` is the client's, or the one
+    /// for its alias.
     fn start_query(
         &mut self,
         at: usize,

@@ -1,9 +1,11 @@
 //! NXDOMAIN cut: names below a name that does not exist (RFC 8020).
 //!
-//! A NXDOMAIN response is stored once more under a key of the name alone. A miss looks up the names above, and if one of them
-//! does not exist, the response is made from that. Only without DNSSEC: a proof need not hold for the names below (NSEC3).
+//! A NXDOMAIN response is stored once more under a key of the name alone. A miss looks up the names
+//! above, and if one of them does not exist, the response is made from that. Only without DNSSEC: a
+//! proof need not hold for the names below (NSEC3).
 //!
-//! [`NxdomainCut`] controls whether this is done: some servers deny names that have names below them.
+//! [`NxdomainCut`] controls whether this is done: some servers deny names that have names below
+//! them.
 //!
 //! Cost: a lookup for each name above; nothing if it is off.
 
@@ -74,8 +76,8 @@ impl Core {
     }
 }
 
-/// The key under which it is stored that a name does not exist: the name at `label` of the key of a query. `None` for the
-/// digest of a long key.
+/// The key under which it is stored that a name does not exist: the name at `label` of the key of a
+/// query. `None` for the digest of a long key.
 fn nxdomain_key<'a>(
     key: &[u8],
     label: usize,

@@ -1,7 +1,8 @@
-//! Packets from upstreams: whether a packet is the response to a query, and what happens to the query next.
+//! Packets from upstreams: whether a packet is the response to a query, and what happens to the
+//! query next.
 //!
-//! A packet that does not match what was sent changes nothing, since the true response may still arrive. If there are too many
-//! of them, an attacker guesses.
+//! A packet that does not match what was sent changes nothing, since the true response may still
+//! arrive. If there are too many of them, an attacker guesses.
 
 use larder_wire::dns::Message;
 use larder_wire::dns::edns::rcode;
@@ -14,7 +15,8 @@ use super::upstream::{believes_ad, place, tag};
 use super::{Core, Net};
 use crate::pending::{InFlight, QueryId};
 
-/// Packets with the right ID that do not match the query, after which an attacker is assumed to guess.
+/// Packets with the right ID that do not match the query, after which an attacker is assumed to
+/// guess.
 const MISMATCHES_MAX: u8 = 3;
 
 /// A response code that is a result, not a failure.
@@ -56,8 +58,8 @@ impl Next {
 }
 
 impl Core {
-    /// Processes a packet from an upstream that arrived at a socket. False if it matches nothing that was sent by this
-    /// socket: it is late, or an attacker guesses.
+    /// Processes a packet from an upstream that arrived at a socket. False if it matches nothing
+    /// that was sent by this socket: it is late, or an attacker guesses.
     pub fn response(&mut self, socket: u32, message: &[u8], net: &mut impl Net) -> bool {
         let message_id = message.first_chunk().map(|id| u16::from_be_bytes(*id));
         let attempt =
@@ -121,7 +123,8 @@ impl Core {
         }
     }
 
-    /// As [`Core::response`], for a packet longer than accepted, of which only the beginning is here: as if TC was set.
+    /// As [`Core::response`], for a packet longer than accepted, of which only the beginning is
+    /// here: as if TC was set.
     pub fn truncated_response(&mut self, socket: u32, message: &[u8], net: &mut impl Net) -> bool {
         let mut beginning = std::mem::take(&mut self.scratch);
         beginning.clear();
@@ -152,7 +155,8 @@ impl Core {
         attempts.find(|(_, it)| !it.is_answered && it.stream.is_some_and(is_meant))
     }
 
-    /// Processes the outcome of a query over TCP or to a backend: the response, or `None` for a failure.
+    /// Processes the outcome of a query over TCP or to a backend: the response, or `None` for a
+    /// failure.
     pub fn stream_response(&mut self, tag: u64, message: Option<&[u8]>, net: &mut impl Net) {
         let id = QueryId::from_bits(tag);
         let attempt = self.attempt_by_stream(tag);
@@ -169,7 +173,8 @@ impl Core {
             }
             None => Next::Another(Some(extended::NETWORK_ERROR)),
         };
-        // Nobody else can write into the stream: a response that does not match is the upstream's own fault.
+        // Nobody else can write into the stream: a response that does not match is the upstream's
+        // own fault.
         let next = if let Next::Wait | Next::Stream = next { Next::Another(None) } else { next };
         if let Some((number, attempt)) = attempt {
             match message {

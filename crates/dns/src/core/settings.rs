@@ -10,7 +10,8 @@ use crate::{cookie, limit};
 pub enum NxdomainCut {
     /// Never.
     Never,
-    /// If the upstream validated it and is trusted: some servers deny names that have names below them.
+    /// If the upstream validated it and is trusted: some servers deny names that have names below
+    /// them.
     #[default]
     Validated,
     /// Always.
@@ -26,13 +27,16 @@ pub struct Settings {
     pub udp_bytes_max: u16,
     /// Respond from the cache only.
     pub cache_only: bool,
-    /// Serve the stale response if no other arrives within this time, milliseconds (RFC 8767, section 5: 1.8 s).
+    /// Serve the stale response if no other arrives within this time, milliseconds (RFC 8767,
+    /// section 5: 1.8 s).
     pub stale_wait_ms: u32,
     /// TTL of stale responses, seconds (RFC 8767, section 5: 30).
     pub stale_ttl_s: u32,
-    /// How long an expired response is served as stale, seconds; 0: never. The cache must have been built with it.
+    /// How long an expired response is served as stale, seconds; 0: never. The cache must have been
+    /// built with it.
     pub stale_s: u32,
-    /// Prefetch an entry that a client queries if less than this share of its lifetime is left, percent; 0: never.
+    /// Prefetch an entry that a client queries if less than this share of its lifetime is left,
+    /// percent; 0: never.
     pub prefetch_percent: u32,
     /// Time limit of a query, milliseconds.
     pub question_ms_max: u32,
@@ -46,7 +50,8 @@ pub struct Settings {
     pub case_random: bool,
     /// Send the query to a second upstream when the first exceeds its usual tail latency.
     pub hedges: bool,
-    /// The secret of cookies, the same for all cores and for all servers behind one address; `None`: no cookies.
+    /// The secret of cookies, the same for all cores and for all servers behind one address;
+    /// `None`: no cookies.
     pub cookie_secret: Option<[u8; cookie::SECRET_BYTES]>,
     /// Limits the rate of responses over UDP from a core to a network.
     pub rate: limit::Limits,

@@ -1,7 +1,8 @@
 //! Queries to upstreams: which upstream, which transport, which bytes.
 //!
-//! To forge a response, an attacker must guess ID and port (RFC 5452), and the case of letters if it is random. The ID is drawn
-//! after the socket is known, and is never one that still awaits a response at the socket.
+//! To forge a response, an attacker must guess ID and port (RFC 5452), and the case of letters if
+//! it is random. The ID is drawn after the socket is known, and is never one that still awaits a
+//! response at the socket.
 
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU64;
@@ -23,8 +24,8 @@ const ID_DRAWS: usize = 8;
 pub const QUERY_BYTES_MAX: usize = HEADER_BYTES + local::QUESTION_BYTES_MAX + OPT_BYTES;
 
 impl Core {
-    /// Queries the next upstream. After the last attempt, waits for responses to earlier ones; if none can arrive, the query
-    /// fails.
+    /// Queries the next upstream. After the last attempt, waits for responses to earlier ones; if
+    /// none can arrive, the query fails.
     pub(super) fn try_next(&mut self, id: QueryId, error: u16, net: &mut impl Net) {
         loop {
             let now_ms = self.now.ms();
@@ -130,7 +131,8 @@ impl Core {
         }
     }
 
-    /// Repeats a query to the last upstream over TCP, and accepts no more responses over UDP: an attacker seems to guess.
+    /// Repeats a query to the last upstream over TCP, and accepts no more responses over UDP: an
+    /// attacker seems to guess.
     pub(super) fn move_to_stream(&mut self, id: QueryId, net: &mut impl Net) {
         let Core { pending, attempts, .. } = self;
         let Some(InFlight { state, .. }) = pending.get_mut(id) else { return };
@@ -161,7 +163,8 @@ impl Core {
         }
     }
 
-    /// A socket is closed because an attacker seems to guess responses: queries that wait at it are repeated over TCP.
+    /// A socket is closed because an attacker seems to guess responses: queries that wait at it are
+    /// repeated over TCP.
     pub fn suspect_socket(&mut self, socket: u32, net: &mut impl Net) {
         let waiting = self.in_flight_where(|attempt| {
             attempt.place.is_some_and(|place| unmix(place.get()) >> 16 == u64::from(socket))
@@ -172,7 +175,8 @@ impl Core {
     }
 }
 
-/// True if an upstream is queried with EDNS: it is not known to lack it, and this query has not just found out.
+/// True if an upstream is queried with EDNS: it is not known to lack it, and this query has not
+/// just found out.
 fn has_edns(zones: &Zones, state: &QueryState, upstream: usize, now: Now) -> bool {
     state.plain != Some(upstream) && zones.has_edns(upstream, now.ms())
 }
@@ -192,7 +196,8 @@ fn unmix(place: u64) -> u64 {
     place.wrapping_mul(UNMIX)
 }
 
-/// Takes an ID that is not in use at a socket; `None` after [`ID_DRAWS`] draws, or without random numbers.
+/// Takes an ID that is not in use at a socket; `None` after [`ID_DRAWS`] draws, or without random
+/// numbers.
 fn free_place(
     attempts: &mut AttemptTable,
     random: &mut Random,
