@@ -5,7 +5,7 @@
 //! Policy    immutable; shared by Arc, replaced as a whole on reload, with a new generation
 //! ```
 //!
-//! [`load`] makes one of settings and files. What upstreams answered does not depend on the policy
+//! [`load()`] makes one of settings and files. What upstreams answered does not depend on the policy
 //! and outlives it in the cache: a core asks [`Policy::answers`] before it serves what it held
 //! before the policy came.
 //!
