@@ -1,14 +1,14 @@
 //! The parallel first half: one batch of bytes becomes events, sorted by the worker that owns their
-//! shard, and a short list of *rare* packets for the edge.
+//! shard, and a short list of *rare* packets for the name learner.
 //!
 //! Rare is what may teach a name or needs state across flows: DNS and its kin, DHCP, fragments,
 //! first packets towards encrypted DNS. Everything else is decoded once, here, and never looked at
 //! again but for the payload of young flows.
 //!
-//! Cost: one pass over the record and packet headers, which `scouts` bring near ahead of it; nothing
+//! Cost: one pass over the record and packet headers, which `prefetcher` bring near ahead of it; nothing
 //! allocated in the steady state.
 
-mod scouts;
+mod prefetch;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use larder::prefetch_lines;
 use crate::flow::{Event, SHARDS, protocol, shard_of, tcp_flag};
 use crate::names::Ends;
 use crate::options::Options;
-use scouts::Scouts;
+use prefetch::Prefetcher;
 
 /// How flows are told apart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ impl Keying {
     }
 }
 
-/// A packet for the edge.
+/// A packet for the name learner.
 #[derive(Clone, Copy, Debug)]
 pub struct Rare {
     /// Number in the batch, from 1.
@@ -115,7 +115,7 @@ pub struct Decoded {
     /// Events of each worker's shards, in packet order.
     pub lanes: Vec<Vec<Event>>,
     lane_of: LaneOf,
-    /// Packets for the edge, in packet order.
+    /// Packets for the name learner, in packet order.
     pub rare: Vec<Rare>,
     /// Fragments of earlier packets whose ports came to be known in this batch.
     pub held: Vec<Held>,
@@ -185,14 +185,14 @@ pub fn decode_from(
     let bytes: &[u8] = &batch.bytes;
     let limit = batch.limit;
     let Some(mut offset) = start else {
-        // No record begins here; the edge, which knows where one must, has the last word.
+        // No record begins here; the name learner, which knows where one must, has the last word.
         out.start = usize::MAX;
         out.end = usize::MAX;
         return;
     };
     out.start = offset;
     out.reader_before = Some(capture.clone());
-    let mut scouts = Scouts::new(&capture, bytes, offset, limit);
+    let mut prefetcher = Prefetcher::new(&capture, bytes, offset, limit);
     let file = batch.file;
     // Counted here and not in `out`, where every packet would wait for what the last one stored.
     let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
@@ -216,8 +216,8 @@ pub fn decode_from(
         // The next header's address is known only now: ask for its lines before this packet is
         // decoded, so that the two overlap.
         prefetch_lines(bytes, record.next_offset, 2);
-        if let Some(scouts) = &mut scouts {
-            scouts.step(offset);
+        if let Some(prefetcher) = &mut prefetcher {
+            prefetcher.step(offset);
         }
         let time_ns = record.ts_ns;
         if packets == 0 {
@@ -267,7 +267,7 @@ impl Decoded {
         if is_rare(packet, frame) {
             self.rare.push(Rare { number, time_ns, packet: *packet, frame_offset });
             if packet.fragment.is_some() {
-                // Its ports may come with another fragment: the edge makes its event.
+                // Its ports may come with another fragment: the name learner makes its event.
                 return;
             }
         }
@@ -292,7 +292,7 @@ impl Decoded {
         }
     }
 
-    /// Puts events of the edge among those of the batch, behind those of the same packet.
+    /// Puts events of the name learner among those of the batch, behind those of the same packet.
     pub fn inject(&mut self, mut events: Vec<Event>) {
         // Already by packet; stable, since a packet may bring several.
         events.sort_by_key(|event| event.packet);

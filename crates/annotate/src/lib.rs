@@ -5,7 +5,7 @@
 //! | [`options`] | what a run is told, and what it says at its end |
 //! | [`pipeline`] | batches in flight over many cores, one result |
 //! | [`decode`] | a batch of bytes becomes events by shard, and a few rare packets |
-//! | [`edge`] | the serial middle: DNS and its kin, fragments, in packet order |
+//! | [`learn`] | the serial middle: DNS and its kin, fragments, in packet order |
 //! | [`names`] | what is known of names, in the engine; which name an address gets |
 //! | [`names_file`] | the same on disk |
 //! | [`flow`] | what belongs together, who began it, when it ended |
@@ -23,19 +23,18 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-pub mod board;
+pub mod control;
 pub mod decode;
-pub mod edge;
 pub mod feeds;
 pub mod files;
 pub mod flow;
 pub mod format;
-pub mod kept;
+pub mod learn;
 mod lines;
 pub mod live;
+pub mod live_stats;
 pub mod names;
 pub mod names_file;
-pub mod operate;
 pub mod options;
 pub mod own_name;
 pub mod pipeline;
@@ -45,6 +44,7 @@ pub mod run;
 pub mod sink;
 pub mod sort;
 mod stated;
+pub mod store_sink;
 pub mod worker;
 
 use std::collections::VecDeque;
@@ -72,7 +72,7 @@ pub struct Progress {
     /// All is read: logs and packets are being finished, which may take long. Set by the run.
     pub is_finishing: AtomicBool,
     /// More than a bar shows.
-    pub board: board::Board,
+    pub live_stats: live_stats::LiveStats,
     /// Lines for the operator that nobody has taken yet, the oldest first.
     news: Mutex<VecDeque<String>>,
 }

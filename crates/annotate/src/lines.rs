@@ -154,7 +154,7 @@ impl LineLog {
                 }
                 // Both logs of a run add to one sum.
                 let before = std::mem::replace(lost, rolling.counts().records_lost);
-                let total = &progress.board.totals.records_lost;
+                let total = &progress.live_stats.totals.records_lost;
                 total.fetch_add(*lost - before, Ordering::Relaxed);
                 while let Some(line) = rolling.news() {
                     progress.say(line);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! open(input)         sockets and rings; the only part that needs CAP_NET_RAW
-//! run_live(tap)       until it is told to stop; what was received by then is written
+//! run_live(capture)       until it is told to stop; what was received by then is written
 //! ```
 //!
 //! What the kernel drops is counted by it, and told in the summary, to Prometheus and to `larder top`.
@@ -15,7 +15,7 @@ use larder_store::Interface;
 use larder_wire::filter::{self, LinkType, Origin};
 
 use crate::Error;
-use crate::operate::{Figure, Others};
+use crate::control::{Figure, Others};
 use crate::options::{Dropped, Summary};
 
 /// What is to be captured.
@@ -29,21 +29,21 @@ pub struct Input {
 
 /// Interfaces that are open.
 #[derive(Debug)]
-pub struct Tap {
+pub struct LiveCapture {
     live: Live,
-    watched: Watched,
+    stats: CaptureStats,
 }
 
 /// What stays of them beside the source.
 #[derive(Debug)]
-pub struct Watched {
+pub struct CaptureStats {
     counts: Arc<LiveCounts>,
     interfaces: Vec<Interface>,
     names: Vec<String>,
 }
 
 /// Opens interfaces. The error says what to do next.
-pub fn open(input: &Input) -> Result<Tap, Error> {
+pub fn open(input: &Input) -> Result<LiveCapture, Error> {
     let names = &input.capture.interfaces;
     let failed = |error: larder_io::live::LiveError| Error::Options(format!("-i: {error}"));
     let mut interfaces = Vec::with_capacity(names.len());
@@ -54,8 +54,8 @@ pub fn open(input: &Input) -> Result<Tap, Error> {
     }
     let filter = compile(&input.filter, &interfaces, input.capture.snap_bytes)?;
     let live = Live::open(&LiveOptions { filter, ..input.capture.clone() }).map_err(failed)?;
-    let watched = Watched { counts: live.counts(), interfaces, names: names.clone() };
-    Ok(Tap { live, watched })
+    let stats = CaptureStats { counts: live.counts(), interfaces, names: names.clone() };
+    Ok(LiveCapture { live, stats })
 }
 
 /// The filter for the kernel; all interfaces share one.
@@ -79,18 +79,18 @@ fn compile(
         .map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))
 }
 
-impl Tap {
+impl LiveCapture {
     /// What was asked for and could not be had.
     pub fn notes(&self) -> &[String] {
         self.live.notes()
     }
 
-    pub(crate) fn split(self) -> (Live, Watched) {
-        (self.live, self.watched)
+    pub(crate) fn split(self) -> (Live, CaptureStats) {
+        (self.live, self.stats)
     }
 }
 
-impl Watched {
+impl CaptureStats {
     /// As the packet store knows them.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
@@ -121,13 +121,16 @@ impl Watched {
 }
 
 /// True of live input: a packet that was cut on the wire is no fault of the capture.
-pub(crate) fn is_expected(tap: Option<&Watched>) -> bool {
-    tap.is_some()
+pub(crate) fn is_expected(capture: Option<&CaptureStats>) -> bool {
+    capture.is_some()
 }
 
 /// Figures of the kernel and of the packet store.
-pub(crate) fn others(tap: Option<&Watched>, store: Option<&Arc<larder_store::Counts>>) -> Others {
-    let (live, store) = (tap.map(|tap| Arc::clone(&tap.counts)), store.cloned());
+pub(crate) fn others(
+    capture: Option<&CaptureStats>,
+    store: Option<&Arc<larder_store::Counts>>,
+) -> Others {
+    let (live, store) = (capture.map(|capture| Arc::clone(&capture.counts)), store.cloned());
     Box::new(move |figures| {
         if let Some(live) = &live {
             live.refresh();

@@ -10,13 +10,13 @@
 //! | `c` name | an alias: the name whose CNAME points here | heads of chains that span messages |
 //! | `A`, `H`, `q`, `Q` | `a`, `h` and `p` of one network (VLAN, VNI), whose addresses others may use too | the same |
 //!
-//! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one
+//! **Learning is serial, looking up is parallel, and both agree to the packet.** The name learner (one
 //! thread at a time, in packet order) learns the answers of batch *k* into an [`Overlay`], and
 //! [`Names::commit`] writes the last value of each changed key to the engine, which gives a log
 //! position. Workers that process batch *k* bring their reader to exactly that position. A key that
 //! the batch changed is read from the overlay instead, as it was just before the packet at hand;
 //! any other key is read from the reader. So what a flow is called depends on the packets before
-//! its first one, not on the number of cores or on how far the edge ran ahead.
+//! its first one, not on the number of cores or on how far the name learner ran ahead.
 //!
 //! Order among candidates (`merge`): by what supports them ([`Standing`]), then newest first. A
 //! response without a query never displaces one with a query (rule 9); a newer one always displaces
@@ -38,9 +38,9 @@ use larder::{Cache, KeyHash, LogPosition, Policy, Reader, Seconds, Ttl, Writer};
 use larder_wire::Addr;
 use larder_wire::scope::Scope;
 
-pub use candidate::{Candidate, Candidates, Standing, Teacher};
+pub use candidate::{Candidate, Candidates, NameProtocol, Standing};
 pub use literal::is_address;
-pub use overlay::{Facts, Marks, Overlay, Sieve};
+pub use overlay::{LearnedMarks, Marks, Overlay, Sieve};
 pub use view::{Ends, Entry, Found, Support, View};
 
 use crate::Error;
@@ -186,7 +186,7 @@ fn v4_number(addr: Addr) -> Option<u128> {
 
 /// An address that a message names.
 #[derive(Clone, Copy, Debug)]
-pub struct Lesson<'a> {
+pub struct AddressObservation<'a> {
     /// Number of the packet that ended the message.
     pub packet: u64,
     /// Time of that packet, ns since 1970 UTC.
@@ -202,7 +202,7 @@ pub struct Lesson<'a> {
     /// TTL, seconds: the least along the chain.
     pub ttl_s: u32,
     /// Who taught it.
-    pub teacher: Teacher,
+    pub learned_from: NameProtocol,
     /// What supports it.
     pub standing: Standing,
     /// The targets of the aliases between the name as asked and the address.
@@ -211,7 +211,7 @@ pub struct Lesson<'a> {
 
 /// An alias that a response holds.
 #[derive(Clone, Copy, Debug)]
-pub struct AliasLesson<'a> {
+pub struct AliasObservation<'a> {
     /// Number of the packet that ended the message.
     pub packet: u64,
     /// The network of the client.
@@ -236,7 +236,7 @@ struct Followed {
 
 /// Bits of each sieve of [`Followed`]: 512 KiB.
 const FOLLOWED_SIEVED: usize = 1 << 22;
-/// Facts after which the sieves of [`Followed`] take turns: one in 32 is taken for another.
+/// LearnedMarks after which the sieves of [`Followed`] take turns: one in 32 is taken for another.
 const FOLLOWED_MAX: usize = 1 << 17;
 
 impl Followed {
@@ -269,7 +269,7 @@ impl Followed {
     }
 }
 
-/// The serial side: learns, and commits a batch's lessons to the engine.
+/// The serial side: learns, and commits a batch's external_names to the engine.
 pub struct Names {
     cache: Cache,
     writer: Writer,
@@ -300,7 +300,7 @@ pub struct Names {
     aliases: Sieve,
     /// The key of an alias, while it is looked up.
     alias_key: Vec<u8>,
-    facts: Arc<Facts>,
+    learned: Arc<LearnedMarks>,
     batch: u64,
 }
 
@@ -311,7 +311,7 @@ pub struct Committed {
     pub position: LogPosition,
     /// What the batch changed.
     pub overlay: Arc<Overlay>,
-    /// Number of the commit, as [`Facts`] have it.
+    /// Number of the commit, as [`LearnedMarks`] have it.
     pub batch: u64,
 }
 
@@ -366,7 +366,7 @@ impl Names {
             refused: 0,
             aliases: Sieve::new(ALIASES_SIEVED),
             alias_key: Vec::new(),
-            facts: Arc::new(Facts {
+            learned: Arc::new(LearnedMarks {
                 named: Marks::new((budget_bytes / 256).clamp(1 << 10, 1 << 20) as usize),
                 hosts: Marks::new(1 << 13),
                 encrypted: Marks::new(1 << 13),
@@ -379,16 +379,16 @@ impl Names {
     }
 
     /// What was ever learned, for the workers.
-    pub fn facts(&self) -> Arc<Facts> {
-        Arc::clone(&self.facts)
+    pub fn learned(&self) -> Arc<LearnedMarks> {
+        Arc::clone(&self.learned)
     }
 
     /// Notes that `client` uses encrypted DNS.
     pub fn note_encrypted(&self, scope: Scope, client: Addr) {
-        self.facts.encrypted.set(self.address_hash(scope, client), self.batch);
+        self.learned.encrypted.set(self.address_hash(scope, client), self.batch);
     }
 
-    /// The hash of an address as [`Facts`] knows it.
+    /// The hash of an address as [`LearnedMarks`] knows it.
     pub fn address_hash(&self, scope: Scope, addr: Addr) -> u64 {
         Key::hash_of_address(&self.cache, scope, addr).get()
     }
@@ -400,8 +400,8 @@ impl Names {
 
     /// Learns an alias: a client that asks for its owner gets what its target has. An alias that
     /// nobody was seen asking for replaces none that somebody asked for.
-    pub fn learn_alias(&mut self, alias: &AliasLesson<'_>) {
-        let AliasLesson { packet, scope, client, owner, target, standing } = *alias;
+    pub fn learn_alias(&mut self, alias: &AliasObservation<'_>) {
+        let AliasObservation { packet, scope, client, owner, target, standing } = *alias;
         if target.len() > ALIAS_KEY_BYTES_MAX || owner == target {
             return;
         }
@@ -445,68 +445,71 @@ impl Names {
     }
 
     /// Learns one address of one answer.
-    pub fn learn(&mut self, lesson: &Lesson<'_>) {
+    pub fn learn(&mut self, observation: &AddressObservation<'_>) {
         // All addresses of a message share the name asked, what it is, and its head.
-        let is_same = self.head_of_packet == lesson.packet && self.head_of_name == lesson.asked;
-        if !is_same && is_address(lesson.asked) {
+        let is_same =
+            self.head_of_packet == observation.packet && self.head_of_name == observation.asked;
+        if !is_same && is_address(observation.asked) {
             self.refused += 1;
             return;
         }
         let merging = self.merging();
         let own = Candidate {
-            asked: lesson.asked,
+            asked: observation.asked,
             head: &[],
-            time_ns: lesson.time_ns,
-            ttl_s: lesson.ttl_s,
-            teacher: lesson.teacher,
-            standing: lesson.standing,
+            time_ns: observation.time_ns,
+            ttl_s: observation.ttl_s,
+            learned_from: observation.learned_from,
+            standing: observation.standing,
             askers: 0,
             asker: 0,
             direct: false,
         };
-        if lesson.teacher != Teacher::Dns {
-            let key = Key::host(lesson.scope, lesson.addr);
-            self.facts.hosts.set(self.address_hash(lesson.scope, lesson.addr), self.batch);
-            self.change_key(lesson.packet, &key, |old, out| merge(old, &own, merging, out));
+        if observation.learned_from != NameProtocol::Dns {
+            let key = Key::host(observation.scope, observation.addr);
+            self.learned
+                .hosts
+                .set(self.address_hash(observation.scope, observation.addr), self.batch);
+            self.change_key(observation.packet, &key, |old, out| merge(old, &own, merging, out));
             return;
         }
-        if lesson.client != Addr::UNSPECIFIED {
-            let key = Key::pair(lesson.scope, lesson.client, lesson.addr);
-            self.change_key(lesson.packet, &key, |old, out| merge(old, &own, merging, out));
+        if observation.client != Addr::UNSPECIFIED {
+            let key = Key::pair(observation.scope, observation.client, observation.addr);
+            self.change_key(observation.packet, &key, |old, out| merge(old, &own, merging, out));
         }
         let mut head = std::mem::take(&mut self.head);
-        if !is_same || self.head_of_client != lesson.client {
-            self.head_of(lesson.asked, lesson.standing, &mut head);
-            self.head_of_packet = lesson.packet;
+        if !is_same || self.head_of_client != observation.client {
+            self.head_of(observation.asked, observation.standing, &mut head);
+            self.head_of_packet = observation.packet;
             self.head_of_name.clear();
-            self.head_of_name.extend_from_slice(lesson.asked);
-            self.head_of_client = lesson.client;
-            self.weigh(lesson);
+            self.head_of_name.extend_from_slice(observation.asked);
+            self.head_of_client = observation.client;
+            self.weigh(observation);
         }
-        let key = Key::address(lesson.scope, lesson.addr);
+        let key = Key::address(observation.scope, observation.addr);
         let chained = Candidate { head: &head, ..own };
         // What a client asked for is its own choice; what others are told of it is weighed.
         let led = std::mem::take(&mut self.led);
         let merging = Merging {
-            targets: lesson.targets,
+            targets: observation.targets,
             led: &led,
             led_here: self.led_here,
             asker: self.asker,
             ..merging
         };
-        let hash =
-            self.change_key(lesson.packet, &key, |old, out| merge(old, &chained, merging, out));
+        let hash = self
+            .change_key(observation.packet, &key, |old, out| merge(old, &chained, merging, out));
         self.head = head;
         self.led = led;
-        self.facts.named.set(hash.get(), self.batch);
+        self.learned.named.set(hash.get(), self.batch);
     }
 
-    /// Asks for the lines that a lesson about `addr` will want first; the hashes of its keys, for
+    /// Asks for the lines that a observation about `addr` will want first; the hashes of its keys, for
     /// [`Names::prefetch_entry`].
     #[inline]
     pub fn prefetch(&self, scope: Scope, client: Addr, addr: Addr) -> [KeyHash; 2] {
         let hash = Key::hash_of_address(&self.cache, scope, addr);
-        self.facts.named.prefetch(hash.get());
+        self.learned.named.prefetch(hash.get());
         let pair = self.cache.hash(Key::pair(scope, client, addr).as_bytes());
         self.reader.prefetch(hash);
         self.reader.prefetch(pair);
@@ -535,15 +538,16 @@ impl Names {
 
     /// Finds out who asked for the name of a message directly, and how many clients aliases have led
     /// to it and to the targets of its aliases.
-    fn weigh(&mut self, lesson: &Lesson<'_>) {
-        let followed = self.followed_hash(lesson.scope, lesson.client, lesson.asked);
-        let is_direct = lesson.standing == Standing::Confirmed
-            && lesson.client != Addr::UNSPECIFIED
+    fn weigh(&mut self, observation: &AddressObservation<'_>) {
+        let followed = self.followed_hash(observation.scope, observation.client, observation.asked);
+        let is_direct = observation.standing == Standing::Confirmed
+            && observation.client != Addr::UNSPECIFIED
             && !self.followed.has(followed);
-        self.asker = is_direct.then(|| self.address_hash(lesson.scope, lesson.client) as u16);
-        self.led_here = self.led_to(lesson.asked);
+        self.asker =
+            is_direct.then(|| self.address_hash(observation.scope, observation.client) as u16);
+        self.led_here = self.led_to(observation.asked);
         self.led.clear();
-        for target in lesson.targets {
+        for target in observation.targets {
             let led = self.led_to(target);
             self.led.push(led);
         }
@@ -593,7 +597,7 @@ impl Names {
         let merging = self.merging();
         let key = match kind {
             "alias" => {
-                self.learn_alias(&AliasLesson {
+                self.learn_alias(&AliasObservation {
                     packet: 0,
                     scope,
                     client: Addr::UNSPECIFIED,
@@ -609,14 +613,14 @@ impl Names {
             _ => return None,
         };
         self.change_key(0, &key, |old, out| merge(old, candidate, merging, out));
-        let facts = if kind == "host" { &self.facts.hosts } else { &self.facts.named };
-        facts.set(self.address_hash(scope, addr?), self.batch);
+        let learned = if kind == "host" { &self.learned.hosts } else { &self.learned.named };
+        learned.set(self.address_hash(scope, addr?), self.batch);
         Some(())
     }
 
-    /// What is known of no network counts in all ([`Facts::of_all_networks`]).
+    /// What is known of no network counts in all ([`LearnedMarks::of_all_networks`]).
     pub fn count_in_all_networks(&self) {
-        self.facts.of_all_networks.store(true, Ordering::Relaxed);
+        self.learned.of_all_networks.store(true, Ordering::Relaxed);
     }
 
     /// Hands out every entry committed, oldest first.
@@ -751,7 +755,7 @@ impl Names {
             overlay: &self.overlay,
             cache: &self.cache,
             rules: self.rules,
-            facts: &self.facts,
+            learned: &self.learned,
             batch: self.batch,
             scope: Scope::NONE,
         }

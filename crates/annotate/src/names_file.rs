@@ -23,12 +23,12 @@ use std::io::{BufRead, Write};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-use crate::names::{Alias, Candidate, Candidates, Names, Standing, Teacher};
+use crate::names::{Alias, Candidate, Candidates, NameProtocol, Names, Standing};
 
 const MAGIC: &str = "#larder-names 1";
 const NOT_NAMES: &str =
     "not a names file of larder (no #larder-names 1); make one with --names-save";
-/// Facts between two commits to the engine: bounds what is held beside the budget.
+/// LearnedMarks between two commits to the engine: bounds what is held beside the budget.
 const FACTS_A_COMMIT: u64 = 1 << 12;
 const FIELDS: &str =
     "#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead";
@@ -66,28 +66,35 @@ pub fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-impl Teacher {
+impl NameProtocol {
     /// The spelling in files.
     pub fn as_str(self) -> &'static str {
         match self {
-            Teacher::Dns => "dns",
-            Teacher::Mdns => "mdns",
-            Teacher::Llmnr => "llmnr",
-            Teacher::Nbns => "nbns",
-            Teacher::Dhcp => "dhcp",
-            Teacher::Ptr => "ptr",
+            NameProtocol::Dns => "dns",
+            NameProtocol::Mdns => "mdns",
+            NameProtocol::Llmnr => "llmnr",
+            NameProtocol::Nbns => "nbns",
+            NameProtocol::Dhcp => "dhcp",
+            NameProtocol::Ptr => "ptr",
         }
     }
 
-    fn parse(text: &str) -> Option<Teacher> {
-        [Teacher::Dns, Teacher::Mdns, Teacher::Llmnr, Teacher::Nbns, Teacher::Dhcp, Teacher::Ptr]
-            .into_iter()
-            .find(|teacher| teacher.as_str() == text)
+    fn parse(text: &str) -> Option<NameProtocol> {
+        [
+            NameProtocol::Dns,
+            NameProtocol::Mdns,
+            NameProtocol::Llmnr,
+            NameProtocol::Nbns,
+            NameProtocol::Dhcp,
+            NameProtocol::Ptr,
+        ]
+        .into_iter()
+        .find(|learned_from| learned_from.as_str() == text)
     }
 }
 
 /// An entry's key, read back.
-enum Fact<'a> {
+enum EntryKey<'a> {
     Address(Scope, Addr),
     Pair(Scope, Addr, Addr),
     Host(Scope, Addr),
@@ -102,24 +109,24 @@ fn addr_of(octets: &[u8]) -> Option<Addr> {
     }
 }
 
-fn fact_of(key: &[u8]) -> Option<Fact<'_>> {
+fn entry_key(key: &[u8]) -> Option<EntryKey<'_>> {
     let (kind, rest) = key.split_first()?;
     Some(match kind {
-        b'a' => Fact::Address(Scope::NONE, addr_of(rest)?),
-        b'h' => Fact::Host(Scope::NONE, addr_of(rest)?),
-        b'p' => Fact::Pair(Scope::NONE, addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
-        b'P' => Fact::Pair(Scope::NONE, addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
+        b'a' => EntryKey::Address(Scope::NONE, addr_of(rest)?),
+        b'h' => EntryKey::Host(Scope::NONE, addr_of(rest)?),
+        b'p' => EntryKey::Pair(Scope::NONE, addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
+        b'P' => EntryKey::Pair(Scope::NONE, addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
         b'A' | b'H' | b'q' | b'Q' => {
             let (bits, rest) = rest.split_first_chunk()?;
             let scope = Scope::from_bits(u64::from_be_bytes(*bits))?;
             match kind {
-                b'A' => Fact::Address(scope, addr_of(rest)?),
-                b'H' => Fact::Host(scope, addr_of(rest)?),
-                b'q' => Fact::Pair(scope, addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
-                _ => Fact::Pair(scope, addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
+                b'A' => EntryKey::Address(scope, addr_of(rest)?),
+                b'H' => EntryKey::Host(scope, addr_of(rest)?),
+                b'q' => EntryKey::Pair(scope, addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
+                _ => EntryKey::Pair(scope, addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
             }
         }
-        b'c' => Fact::Alias(rest),
+        b'c' => EntryKey::Alias(rest),
         _ => return None,
     })
 }
@@ -156,11 +163,11 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
         if result.is_err() {
             return;
         }
-        let (kind, scope, client, addr) = match fact_of(key) {
-            Some(Fact::Address(scope, addr)) => ("address", scope, None, addr),
-            Some(Fact::Host(scope, addr)) => ("host", scope, None, addr),
-            Some(Fact::Pair(scope, client, addr)) => ("pair", scope, Some(client), addr),
-            Some(Fact::Alias(target)) => {
+        let (kind, scope, client, addr) = match entry_key(key) {
+            Some(EntryKey::Address(scope, addr)) => ("address", scope, None, addr),
+            Some(EntryKey::Host(scope, addr)) => ("host", scope, None, addr),
+            Some(EntryKey::Pair(scope, client, addr)) => ("pair", scope, Some(client), addr),
+            Some(EntryKey::Alias(target)) => {
                 line.clear();
                 let Some(alias) = Alias::read(value) else { return };
                 let standing = standing_letter(alias.standing, false);
@@ -183,7 +190,7 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
             let _ = write!(
                 line,
                 "{kind}\t{client}\t{addr}\t{}\t{}\t{}\t{}\t",
-                candidate.teacher.as_str(),
+                candidate.learned_from.as_str(),
                 standing_letter(candidate.standing, candidate.askers > 0),
                 candidate.time_ns,
                 candidate.ttl_s,
@@ -235,7 +242,7 @@ struct Line {
     kind: String,
     client: Option<Addr>,
     addr: Option<Addr>,
-    teacher: Teacher,
+    learned_from: NameProtocol,
     standing: (Standing, bool),
     time_ns: i64,
     ttl_s: u32,
@@ -255,7 +262,7 @@ fn parse(line: &str) -> Option<Line> {
         kind: next()?.to_owned(),
         client: addr(next()?)?,
         addr: addr(next()?)?,
-        teacher: Teacher::parse(next()?)?,
+        learned_from: NameProtocol::parse(next()?)?,
         standing: parse_standing(next()?)?,
         time_ns: next()?.parse().ok()?,
         ttl_s: next()?.parse().ok()?,
@@ -331,7 +338,7 @@ pub fn load(
                     head: &fact.head,
                     time_ns: fact.time_ns,
                     ttl_s: fact.ttl_s,
-                    teacher: fact.teacher,
+                    learned_from: fact.learned_from,
                     standing: fact.standing.0,
                     direct: fact.standing.1,
                     askers: fact.standing.1.into(),

@@ -4,7 +4,7 @@
 //! step     done by                       order                         may run beside
 //! read     whoever holds the source      batch order                   everything
 //! decode   any worker                    any                           everything
-//! edge     one worker at a time          batch order                   decode, flows of earlier
+//! learner     one worker at a time          batch order                   decode, flows of earlier
 //! flows    each worker, its own shards   batch order for each worker   everything
 //! write    one worker at a time          batch order                   everything
 //! ```
@@ -14,12 +14,12 @@
 //!
 //! Invariants
 //! 1. `write_next <= flows_next[w] <= edge_next <= read_next <= write_next + depth`.
-//! 2. Flows of batch *k* see names at the log position that the edge's commit of batch *k* gave.
+//! 2. Flows of batch *k* see names at the log position that the learner's commit of batch *k* gave.
 //! 3. A worker waits for input only while no batch is in flight: others may need its shards. A
 //!    source that had nothing is asked again when a batch was written.
 //! 4. Nothing that a step computes depends on which worker runs it, or when.
 //!
-//! When the names' delta log is full (a small budget, many answers), the edge *stalls*: every worker
+//! When the names' delta log is full (a small budget, many answers), the learner *stalls*: every worker
 //! finishes the batches before and syncs its reader to the log's end (harmless, by the overlay).
 
 use std::collections::VecDeque;
@@ -30,9 +30,9 @@ use larder_io::batch::{Batch, Polled, Source};
 use larder_wire::capture::Capture;
 
 use crate::decode::{Counts, Decoded, Keying, decode, decode_from};
-use crate::edge::Edge;
+use crate::learn::NameLearner;
 use crate::names::Committed;
-use crate::worker::{BatchFacts, Output, Worker};
+use crate::worker::{BatchInput, Output, Worker};
 use crate::{Error, Progress};
 
 /// Where finished batches go, in order.
@@ -59,10 +59,10 @@ pub struct Work {
     pub time_ns: i64,
     /// Time of the input's first packet, ns.
     pub capture_start_ns: i64,
-    /// Names as of this batch; set by the edge.
+    /// Names as of this batch; set by the learner.
     pub committed: Option<Committed>,
     /// Answers learned in it, where `dns.log` is wanted.
-    pub answers: Vec<crate::edge::AnswerLine>,
+    pub answers: Vec<crate::learn::AnswerLine>,
 }
 
 impl Work {
@@ -75,9 +75,9 @@ impl Work {
 /// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
 const FINISH_PACKETS: u64 = 1 << 16;
 
-/// What the edge keeps from batch to batch.
-struct EdgeState {
-    edge: Edge,
+/// What the learner keeps from batch to batch.
+struct LearnerState {
+    learner: NameLearner,
     packets: u64,
     /// Flows that began before this packet have ended; 0 while there is input.
     finished_before: u64,
@@ -131,7 +131,7 @@ struct Schedule {
     source_done: bool,
     /// It had nothing when it was last asked, with batches in flight.
     source_dry: bool,
-    /// The last pseudo-batch, which ends every flow that was still open, has passed the edge.
+    /// The last pseudo-batch, which ends every flow that was still open, has passed the learner.
     closed: bool,
     stalled: bool,
     stall_synced: Vec<bool>,
@@ -144,8 +144,8 @@ struct Schedule {
 
 enum Task {
     Write(Arc<Work>, Vec<Output>),
-    Edge(Box<Work>),
-    EdgeAgain,
+    Learn(Box<Work>),
+    LearnAgain,
     Flows(Arc<Work>),
     SyncStalled,
     Read,
@@ -211,7 +211,7 @@ impl Schedule {
             if !self.edge_busy && self.stall_synced.iter().all(|&synced| synced) {
                 self.edge_busy = true;
                 self.stalled = false;
-                return Some(Task::EdgeAgain);
+                return Some(Task::LearnAgain);
             }
         } else if !self.edge_busy && self.edge_next < self.read_next {
             let number = self.edge_next;
@@ -220,7 +220,7 @@ impl Schedule {
                 && let Slot::Decoded(work) = std::mem::replace(slot, Slot::AtEdge)
             {
                 self.edge_busy = true;
-                return Some(Task::Edge(work));
+                return Some(Task::Learn(work));
             }
         }
         if self.flows_next[me] < self.edge_next {
@@ -243,8 +243,8 @@ impl Schedule {
 
 /// What a run counted outside the workers.
 pub struct Counted {
-    /// The edge, with the names as they are at the end.
-    pub edge: Edge,
+    /// The learner, with the names as they are at the end.
+    pub learner: NameLearner,
     /// Packets.
     pub packets: u64,
     /// Input octets.
@@ -259,7 +259,7 @@ struct Pipeline<'a> {
     schedule: Mutex<Schedule>,
     changed: Condvar,
     source: Mutex<&'a mut Source>,
-    edge: Mutex<EdgeState>,
+    learner: Mutex<LearnerState>,
     sink: Mutex<&'a mut dyn Sink>,
     progress: &'a Progress,
     depth: u64,
@@ -288,7 +288,7 @@ pub struct Plan {
 pub fn run(
     source: &mut Source,
     sink: &mut dyn Sink,
-    edge: Edge,
+    learner: NameLearner,
     workers: &mut [Worker],
     progress: &Progress,
     plan: &Plan,
@@ -299,7 +299,7 @@ pub fn run(
         schedule: Mutex::new(Schedule::new(count)),
         changed: Condvar::new(),
         source: Mutex::new(source),
-        edge: Mutex::new(EdgeState::new(edge, count, keying, packets_max)),
+        learner: Mutex::new(LearnerState::new(learner, count, keying, packets_max)),
         sink: Mutex::new(sink),
         progress,
         depth: depth(count),
@@ -338,9 +338,9 @@ pub fn run(
     if let Some(error) = schedule.failed {
         return Err(error);
     }
-    let state = pipeline.edge.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let state = pipeline.learner.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(Counted {
-        edge: state.edge,
+        learner: state.learner,
         packets: state.packets,
         input_bytes: state.input_bytes,
         damaged: state.damaged,
@@ -393,8 +393,8 @@ impl Pipeline<'_> {
                     return;
                 }
                 Task::Read => self.read(),
-                Task::Edge(work) => self.edge(Some(*work)),
-                Task::EdgeAgain => self.edge(None),
+                Task::Learn(work) => self.learner(Some(*work)),
+                Task::LearnAgain => self.learner(None),
                 Task::Flows(work) => {
                     self.flows(me, worker, work);
                     Ok(())
@@ -468,17 +468,17 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Where the first record of a batch must be that says nothing of it, if the edge is done with
+    /// Where the first record of a batch must be that says nothing of it, if the learner is done with
     /// the batch before: always with one worker, which then need not search for it.
     fn known_start(&self, batch: &Batch, number: u64) -> Option<(usize, Capture)> {
         let settled = batch.start.is_none() && self.lock().edge_next == number;
-        let state = self.edge.try_lock().ok().filter(|_| settled)?;
+        let state = self.learner.try_lock().ok().filter(|_| settled)?;
         state.previous.as_ref().and_then(|previous| previous.start_of(batch))
     }
 
-    /// Runs the edge over a decoded batch, or goes on with the one that stalled.
-    fn edge(&self, work: Option<Work>) -> Result<(), Error> {
-        let mut state = self.edge.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Runs the learner over a decoded batch, or goes on with the one that stalled.
+    fn learner(&self, work: Option<Work>) -> Result<(), Error> {
+        let mut state = self.learner.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = work.is_some();
         let Some(mut work) = work.or_else(|| state.stalled.take()) else { return Ok(()) };
         let mut enough = false;
@@ -486,10 +486,10 @@ impl Pipeline<'_> {
             enough = state.take(&mut work);
         }
         let closed = state.finished_before > state.packets;
-        if let Some(error) = state.edge.failed.take() {
+        if let Some(error) = state.learner.failed.take() {
             return Err(error);
         }
-        match state.edge.names.commit()? {
+        match state.learner.names.commit()? {
             None => {
                 state.stalled = Some(work);
                 drop(state);
@@ -504,9 +504,9 @@ impl Pipeline<'_> {
                 work.committed = Some(committed);
                 self.progress.packets.store(state.packets, Ordering::Relaxed);
                 self.progress.input_bytes.store(state.input_bytes, Ordering::Relaxed);
-                let totals = &self.progress.board.totals;
-                totals.answers.store(state.edge.answers, Ordering::Relaxed);
-                let (known, evicted) = state.edge.names.counts();
+                let totals = &self.progress.live_stats.totals;
+                totals.answers.store(state.learner.answers, Ordering::Relaxed);
+                let (known, evicted) = state.learner.names.counts();
                 totals.names_known.store(known, Ordering::Relaxed);
                 totals.names_evicted.store(evicted, Ordering::Relaxed);
                 totals.damaged.store(state.damaged_count, Ordering::Relaxed);
@@ -531,7 +531,7 @@ impl Pipeline<'_> {
         let mut output = self.lock().spare_outputs.pop().unwrap_or_default();
         if let Some(committed) = &work.committed {
             worker.reader.sync_to(committed.position);
-            let facts = BatchFacts {
+            let input = BatchInput {
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,
                 time_ns: work.time_ns,
@@ -545,11 +545,11 @@ impl Pipeline<'_> {
             };
             match &work.batch {
                 Some(_) => {
-                    let board = &self.progress.board;
-                    worker.batch(&work.decoded.lanes[me], &facts, &mut output);
-                    worker.tell(&work.decoded.lanes[me], facts.time_ns, board);
+                    let live_stats = &self.progress.live_stats;
+                    worker.batch(&work.decoded.lanes[me], &input, &mut output);
+                    worker.tell(&work.decoded.lanes[me], input.time_ns, live_stats);
                 }
-                None => worker.finish(&work.decoded.lanes[me], &facts, &mut output),
+                None => worker.finish(&work.decoded.lanes[me], &input, &mut output),
             }
         }
         drop(work);
@@ -561,14 +561,14 @@ impl Pipeline<'_> {
             schedule.flows_next[me] += 1;
             let slowest = schedule.flows_next.iter().min().copied().unwrap_or(0);
             let behind = schedule.edge_next - slowest;
-            self.progress.board.totals.batches_behind.store(behind, Ordering::Relaxed);
+            self.progress.live_stats.totals.batches_behind.store(behind, Ordering::Relaxed);
         });
     }
 
     fn write(&self, work: Arc<Work>, mut outputs: Vec<Output>) -> Result<(), Error> {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).batch(&work, &mut outputs)?;
         outputs.iter_mut().for_each(Output::clear);
-        self.progress.board.totals.written_ns.store(work.time_ns, Ordering::Relaxed);
+        self.progress.live_stats.totals.written_ns.store(work.time_ns, Ordering::Relaxed);
         self.update(|schedule| {
             schedule.written();
             if schedule.spare_outputs.len() < self.depth as usize * self.workers {
@@ -586,10 +586,15 @@ impl Pipeline<'_> {
     }
 }
 
-impl EdgeState {
-    fn new(edge: Edge, workers: usize, keying: Keying, packets_max: Option<u64>) -> EdgeState {
-        EdgeState {
-            edge,
+impl LearnerState {
+    fn new(
+        learner: NameLearner,
+        workers: usize,
+        keying: Keying,
+        packets_max: Option<u64>,
+    ) -> LearnerState {
+        LearnerState {
+            learner,
             packets: 0,
             finished_before: 0,
             packets_max,
@@ -607,7 +612,7 @@ impl EdgeState {
         }
     }
 
-    /// Checks where the batch's records began, then lets the edge learn. True when no more input
+    /// Checks where the batch's records began, then lets the learner learn. True when no more input
     /// is wanted.
     fn take(&mut self, work: &mut Work) -> bool {
         let Some(batch) = &work.batch else {
@@ -615,7 +620,7 @@ impl EdgeState {
             work.time_ns = self.time_ns;
             work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
             if self.finished_before == 0 {
-                self.edge.finish(&mut work.decoded);
+                self.learner.finish(&mut work.decoded);
             }
             let last = self.packets + 1;
             self.finished_before = last.min(self.finished_before + FINISH_PACKETS);
@@ -681,8 +686,8 @@ impl EdgeState {
         for (kind, found) in &decoded.skipped {
             *self.skipped.entry(kind).or_default() += found;
         }
-        self.edge.batch(decoded, &batch.bytes, work.packets_before, batch.file, base);
-        if let Some(log) = &mut self.edge.log {
+        self.learner.batch(decoded, &batch.bytes, work.packets_before, batch.file, base);
+        if let Some(log) = &mut self.learner.log {
             work.answers = std::mem::take(log);
         }
         enough

@@ -10,19 +10,19 @@ use larder_io::input::{Content, Input, InputError};
 use larder_io::output::Output;
 use larder_store::serve::Server;
 
+use crate::control::Control;
 use crate::decode::{Counts, Decoded, Keying, decode};
-use crate::edge::Edge;
-use crate::feeds::lessons::Lessons;
+use crate::feeds::external_names::ExternalNames;
 use crate::files::{load_names, make_directory, open_output, save_names};
 use crate::format::Format;
-use crate::kept::Keeper;
-use crate::live::{self, Tap, Watched};
+use crate::learn::NameLearner;
+use crate::live::{self, CaptureStats, LiveCapture};
 use crate::names::Names;
-use crate::operate::Operator;
 use crate::options::{Damage, Endpoint, Operation, Options, SortBy, Summary};
 use crate::pipeline;
 use crate::sink::{AnswerLog, Log, Writer};
 use crate::sort::Sorter;
+use crate::store_sink::StoreSink;
 use crate::worker::{Shared, Worker};
 use crate::{Error, Progress};
 
@@ -51,7 +51,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     match open_source(inputs, filter, source_options(options), &progress.stop) {
         Err(InputError::Stopped) => stopped(),
         source => {
-            let feed = Feed { source: source?, files, live, tap: None, filtered };
+            let feed = Feed { source: source?, files, live, capture: None, filtered };
             run_source(options, progress, feed)
         }
     }
@@ -77,16 +77,20 @@ fn open_source(
 }
 
 /// The same for interfaces that [`live::open`] has opened: runs until `progress.stop`.
-pub fn run_live(options: &Options, tap: Tap, progress: &Arc<Progress>) -> Result<Summary, Error> {
-    let (mut live, tap) = tap.split();
+pub fn run_live(
+    options: &Options,
+    capture: LiveCapture,
+    progress: &Arc<Progress>,
+) -> Result<Summary, Error> {
+    let (mut live, capture) = capture.split();
     let reports = Arc::clone(progress);
     live.report_to(move |line| reports.say(line));
-    let files = vec![tap.name()];
+    let files = vec![capture.name()];
     let source = Source::live(live, source_options(options));
     run_source(
         options,
         progress,
-        Feed { source, files, live: true, tap: Some(tap), filtered: None },
+        Feed { source, files, live: true, capture: Some(capture), filtered: None },
     )
 }
 
@@ -103,13 +107,13 @@ struct Feed {
     /// It comes as it happens.
     live: bool,
     /// It is of interfaces.
-    tap: Option<Watched>,
+    capture: Option<CaptureStats>,
     /// What the filter for packets of files decides.
     filtered: Option<Arc<FilterCounts>>,
 }
 
 fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Result<Summary, Error> {
-    let Feed { mut source, files, live, tap, filtered } = input;
+    let Feed { mut source, files, live, capture, filtered } = input;
     let workers = options.cores.max(1);
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
 
@@ -131,7 +135,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     options_of_workers.cores = workers;
     let shared = Arc::new(Shared {
         format: Format::new(options.format, options.ports_numeric)?,
-        facts: names.facts(),
+        learned: names.learned(),
         options: options_of_workers,
     });
     let cache = names.cache().clone();
@@ -140,15 +144,15 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         .enumerate()
         .map(|(me, reader)| Worker::new(me, workers, reader, cache.clone(), Arc::clone(&shared)))
         .collect();
-    let mut edge = Edge::new(names, options);
-    edge.lessons = Lessons::open(options, live, progress)?;
-    if edge.lessons.is_some() {
-        edge.names.count_in_all_networks();
+    let mut learner = NameLearner::new(names, options);
+    learner.external_names = ExternalNames::open(options, live, progress)?;
+    if learner.external_names.is_some() {
+        learner.names.count_in_all_networks();
     }
-    if edge.lessons.is_some()
+    if learner.external_names.is_some()
         && let Some(time_ns) = first_packet_ns(options, live, progress)?
     {
-        edge.learn_before(time_ns, || {
+        learner.learn_before(time_ns, || {
             for worker in &mut all {
                 worker.reader.sync();
             }
@@ -166,19 +170,20 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     let answers = in_directory("dns.log").map(|path| AnswerLog::open(path, options)).transpose()?;
     let log = Log::open(options)?;
     let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
-    let interfaces = tap.as_ref().map_or(&[][..], Watched::interfaces);
+    let interfaces = capture.as_ref().map_or(&[][..], CaptureStats::interfaces);
     let store = options.store.clone();
     let store =
         store.map(|store| larder_store::Options { ignores_vlan: options.ignore_vlan, ..store });
-    let keeper = store.as_ref();
-    let keeper = keeper.map(|store| Keeper::open(store, interfaces, progress)).transpose()?;
-    let beside = Beside::start(options, progress, tap.as_ref(), keeper.as_ref())?;
-    let mut writer = Writer::new(log, sorter, packets, answers, keeper, progress, live)?;
+    let store_sink = store.as_ref();
+    let store_sink =
+        store_sink.map(|store| StoreSink::open(store, interfaces, progress)).transpose()?;
+    let beside = Beside::start(options, progress, capture.as_ref(), store_sink.as_ref())?;
+    let mut writer = Writer::new(log, sorter, packets, answers, store_sink, progress, live)?;
 
     let counted = pipeline::run(
         &mut source,
         &mut writer,
-        edge,
+        learner,
         &mut all,
         progress,
         &pipeline::Plan {
@@ -190,7 +195,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     writer.finish()?;
     let store = beside.end(progress);
 
-    let names = &counted.edge.names;
+    let names = &counted.learner.names;
     let saved = [options.names_save.clone(), in_directory("names.log")];
     for path in saved.into_iter().flatten() {
         save_names(names, &path, options.access)?;
@@ -198,7 +203,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     let mut summary = Summary {
         packets: counted.packets,
         input_bytes: counted.input_bytes,
-        answers: counted.edge.answers,
+        answers: counted.learner.answers,
         skipped: counted.skipped,
         interrupted: progress.stop.load(Ordering::Relaxed),
         ..Summary::default()
@@ -210,7 +215,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     (summary.names_known, summary.names_evicted) = names.counts();
     summary.names_refused = names.refused();
     add_damage(&mut summary, &counted.damaged, &files);
-    add_damage(&mut summary, &counted.edge.damaged, &files);
+    add_damage(&mut summary, &counted.learner.damaged, &files);
     for damage in source.damage() {
         let entry = summary.damaged.entry(damage.kind.as_str()).or_insert(Damage {
             count: 0,
@@ -219,8 +224,8 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         });
         entry.count += 1;
     }
-    if let Some(lessons) = &counted.edge.lessons {
-        lessons.add_damage(&mut summary);
+    if let Some(external_names) = &counted.learner.external_names {
+        external_names.add_damage(&mut summary);
     }
     for worker in &all {
         summary.add_flows(worker.summary());
@@ -229,9 +234,9 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         summary.lookup_hits += hits;
         summary.lookup_times.merge(worker.lookup_times());
     }
-    summary.input_damaged = !summary.damaged.is_empty() && !live::is_expected(tap.as_ref());
-    if let Some(tap) = &tap {
-        tap.add_to(&mut summary);
+    summary.input_damaged = !summary.damaged.is_empty() && !live::is_expected(capture.as_ref());
+    if let Some(capture) = &capture {
+        capture.add_to(&mut summary);
     }
     if let Some(store) = &store {
         summary.kept = Some(store.all());
@@ -249,34 +254,34 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
 struct Beside {
     store: Option<Arc<larder_store::Counts>>,
     _server: Option<Server>,
-    _operator: Option<Operator>,
+    _control: Option<Control>,
 }
 
 impl Beside {
     fn start(
         options: &Options,
         progress: &Arc<Progress>,
-        tap: Option<&Watched>,
-        keeper: Option<&Keeper>,
+        capture: Option<&CaptureStats>,
+        store_sink: Option<&StoreSink>,
     ) -> Result<Beside, Error> {
-        let store = keeper.map(|keeper| Arc::clone(keeper.store().counts()));
-        let server = match (&options.serve, keeper) {
-            (Some(serve), Some(keeper)) => Some(keeper.serve(serve)?),
+        let store = store_sink.map(|store_sink| Arc::clone(store_sink.store().counts()));
+        let server = match (&options.serve, store_sink) {
+            (Some(serve), Some(store_sink)) => Some(store_sink.serve(serve)?),
             _ => None,
         };
         if let Some(server) = &server {
             progress.say(format!("stored packets at {}", server.place()));
         }
-        let mut operator = None;
-        if options.operation != Operation::default() || tap.is_some() {
-            let others = live::others(tap, store.as_ref());
-            let status = tap.map_or_else(String::new, Watched::status);
-            operator = Some(Operator::start(&options.operation, progress, others, &status)?);
+        let mut control = None;
+        if options.operation != Operation::default() || capture.is_some() {
+            let others = live::others(capture, store.as_ref());
+            let status = capture.map_or_else(String::new, CaptureStats::status);
+            control = Some(Control::start(&options.operation, progress, others, &status)?);
         }
-        if let Some(address) = operator.as_ref().and_then(Operator::metrics) {
+        if let Some(address) = control.as_ref().and_then(Control::metrics) {
             progress.say(format!("metrics at http://{address}/metrics"));
         }
-        Ok(Beside { store, _server: server, _operator: operator })
+        Ok(Beside { store, _server: server, _control: control })
     }
 
     /// Ends it, and tells what the packet store had still to say; what that counted is for the summary.

@@ -13,15 +13,15 @@ use larder_io::output::Output;
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
-use crate::edge::AnswerLine;
 use crate::format::Format;
-use crate::kept::Keeper;
+use crate::learn::AnswerLine;
 use crate::lines::{Frame, LineLog};
 use crate::names::Standing;
 use crate::names_file::escaped;
 use crate::options::{Endpoint, Options};
 use crate::pipeline::{Sink, Work};
 use crate::sort::Sorter;
+use crate::store_sink::StoreSink;
 use crate::worker::{Ended, Output as Made};
 use crate::{Error, Progress};
 
@@ -93,7 +93,7 @@ pub struct Writer {
     sorter: Option<Sorter>,
     packets: Option<Packets>,
     answers: Option<AnswerLog>,
-    keeper: Option<Keeper>,
+    store_sink: Option<StoreSink>,
     scratch: Vec<u8>,
     progress: Arc<Progress>,
     /// Live input: what a batch ended is shown at once.
@@ -103,13 +103,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`, `keeper` is the packet store.
+    /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`, `store_sink` is the packet store.
     pub fn new(
         mut log: Log,
         sorter: Option<Sorter>,
         packets: Option<Output>,
         mut answers: Option<AnswerLog>,
-        keeper: Option<Keeper>,
+        store_sink: Option<StoreSink>,
         progress: &Arc<Progress>,
         is_live: bool,
     ) -> Result<Writer, Error> {
@@ -120,7 +120,17 @@ impl Writer {
         }
         answers.iter_mut().try_for_each(|answers| answers.0.start())?;
         let (scratch, progress) = (Vec::new(), Arc::clone(progress));
-        Ok(Writer { log, sorter, packets, answers, keeper, scratch, progress, is_live, now_ns: 0 })
+        Ok(Writer {
+            log,
+            sorter,
+            packets,
+            answers,
+            store_sink,
+            scratch,
+            progress,
+            is_live,
+            now_ns: 0,
+        })
     }
 
     /// Writes what is left, and the log's last lines.
@@ -135,8 +145,8 @@ impl Writer {
         if let Some(answers) = self.answers {
             answers.0.finish(self.now_ns, &self.progress)?;
         }
-        if let Some(keeper) = self.keeper {
-            keeper.finish()?;
+        if let Some(store_sink) = self.store_sink {
+            store_sink.finish()?;
         }
         Ok(())
     }
@@ -157,8 +167,8 @@ impl Sink for Writer {
         if let Some(packets) = &mut self.packets {
             packets.batch(work, outputs)?;
         }
-        if let Some(keeper) = &mut self.keeper {
-            keeper.batch(work, outputs)?;
+        if let Some(store_sink) = &mut self.store_sink {
+            store_sink.batch(work, outputs)?;
         }
         // Before the first packet there is no time; where the clock was set back, it goes on from there.
         let end_ns = work.time_ns.max(0);
@@ -246,7 +256,7 @@ fn write_answer(answer: &AnswerLine, out: &mut Vec<u8>) {
         "{s}.{ns:09}\t{}\t{client}\t{}\t{}\t",
         answer.packet,
         answer.server,
-        answer.teacher.as_str()
+        answer.learned_from.as_str()
     );
     out.extend_from_slice(head.as_bytes());
     if answer.asked.is_root() {

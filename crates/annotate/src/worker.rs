@@ -17,23 +17,23 @@ use larder_wire::scope::Scope;
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
-use crate::board::{Board, Party, SAMPLES, Second, Tally};
 use crate::decode::Held;
 use crate::flow::{
     Event, Flow, FlowKey, FlowRules, FlowUser, Guess, Leave, SHARDS, Sent, Shard, protocol,
     shard_of,
 };
 use crate::format::Format;
-use crate::names::{Committed, Ends, Facts, Found, Key, Support, View};
+use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
+use crate::names::{Committed, Ends, Found, Key, LearnedMarks, Support, View};
 use crate::options::{LookupPer, NameSources, Options, Summary, Unresolved};
 use crate::own_name::{OwnName, Segment, Stated};
 use crate::record::{
     App, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, NoNames, UnnamedReason,
 };
 use crate::stated::{choose, is_resolver_traffic, state};
-use larder_store::Note;
+use larder_store::FlowEvent;
 
-mod note;
+mod flow_event;
 
 /// A flow that began this soon after the capture did may have had its lookup before it.
 const BEFORE_CAPTURE_NS: i64 = 10_000_000_000;
@@ -84,8 +84,8 @@ impl Known {
     }
 }
 
-/// Facts of a batch that workers need.
-pub struct BatchFacts<'a> {
+/// LearnedMarks of a batch that workers need.
+pub struct BatchInput<'a> {
     /// Packets before this batch.
     pub packets_before: u64,
     /// Packets in this batch.
@@ -108,7 +108,7 @@ pub struct BatchFacts<'a> {
     pub clock_step_ns: i64,
 }
 
-impl BatchFacts<'_> {
+impl BatchInput<'_> {
     /// The captured payload of an event.
     fn payload(&self, event: &Event) -> Option<&[u8]> {
         let start = event.payload_offset as usize;
@@ -168,7 +168,7 @@ pub struct Output {
     /// Names for `-w`, in packet order.
     pub resolved: Vec<Resolved>,
     /// Names of flows, for packets that are kept.
-    pub notes: Vec<Note>,
+    pub flow_events: Vec<FlowEvent>,
 }
 
 impl Output {
@@ -177,7 +177,7 @@ impl Output {
         self.ended.clear();
         self.bytes.clear();
         self.resolved.clear();
-        self.notes.clear();
+        self.flow_events.clear();
     }
 }
 
@@ -188,7 +188,7 @@ pub struct Shared {
     /// Renders records.
     pub format: Format,
     /// What was ever learned.
-    pub facts: Arc<Facts>,
+    pub learned: Arc<LearnedMarks>,
 }
 
 impl Shared {
@@ -204,7 +204,7 @@ impl Shared {
             overlay: &committed.overlay,
             cache,
             rules: self.options.rules,
-            facts: &self.facts,
+            learned: &self.learned,
             batch: committed.batch,
             scope: Scope::NONE,
         }
@@ -222,7 +222,7 @@ pub struct Worker {
     state: WorkerState,
     /// Set by the first call of [`Worker::finish`].
     open_flows: Option<OpenFlows>,
-    /// What the board knows already.
+    /// What the live_stats knows already.
     told: Summary,
     told_live: usize,
     /// The second that it looks at, where somebody watches.
@@ -332,7 +332,7 @@ impl Worker {
         let flows_max = options.flows_max;
         let limit = |shard: usize| flows_max / SHARDS + usize::from(shard < flows_max % SHARDS);
         let shards = mine().map(|shard| Shard::new(limit(shard), rules)).collect();
-        // Half of the budget is for heads here, half for the edge's streams and fragments.
+        // Half of the budget is for heads here, half for the name learner's streams and fragments.
         let budget_bytes = (options.reassembly_budget_bytes / 2) as usize / SHARDS;
         let budgets = mine().map(|_| Budget::new(budget_bytes)).collect();
         Worker {
@@ -360,22 +360,22 @@ impl Worker {
         }
     }
 
-    /// Tells the board of a batch, whose events are `events`.
-    pub fn tell(&mut self, events: &[Event], time_ns: i64, board: &Board) {
-        board.tell(&mut self.told, &self.state.summary);
+    /// Tells the live_stats of a batch, whose events are `events`.
+    pub fn tell(&mut self, events: &[Event], time_ns: i64, live_stats: &LiveStats) {
+        live_stats.tell(&mut self.told, &self.state.summary);
         let live = self.shards.iter().map(Shard::live).sum::<usize>();
         let more = live as i64 - self.told_live as i64;
-        board.totals.flows_live.fetch_add(more, Ordering::Relaxed);
+        live_stats.totals.flows_live.fetch_add(more, Ordering::Relaxed);
         self.told_live = live;
-        if board.is_watched(time_ns) {
-            self.look_around(events, time_ns / 1_000_000_000, board);
+        if live_stats.is_watched(time_ns) {
+            self.look_around(events, time_ns / 1_000_000_000, live_stats);
         }
     }
 
     /// Some packets of a batch, and whom they were for.
-    fn look_around(&mut self, events: &[Event], second: i64, board: &Board) {
+    fn look_around(&mut self, events: &[Event], second: i64, live_stats: &LiveStats) {
         if self.second.number != second {
-            board.merge(std::mem::take(&mut self.second));
+            live_stats.merge(std::mem::take(&mut self.second));
             self.second.number = second;
         }
         let step = events.len().div_ceil(SAMPLES).max(1);
@@ -407,22 +407,22 @@ impl Worker {
     }
 
     /// Takes the events of its shards, in packet order. The reader must be at the batch's position.
-    pub fn batch(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
+    pub fn batch(&mut self, events: &[Event], input: &BatchInput<'_>, output: &mut Output) {
         let Worker { shards, place_of, reader, cache, state, .. } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
-        if facts.clock_step_ns != 0 {
-            shards.iter_mut().for_each(|shard| shard.shift_times(facts.clock_step_ns));
+        if input.clock_step_ns != 0 {
+            shards.iter_mut().for_each(|shard| shard.shift_times(input.clock_step_ns));
         }
         let all = Arc::clone(&state.shared);
-        let view = all.view(facts.committed, reader, cache);
+        let view = all.view(input.committed, reader, cache);
         if state.shared.options.lookup_per == LookupPer::Packet {
             if state.shared.options.time_lookups {
-                look_up_each::<true>(events, facts, view, state);
+                look_up_each::<true>(events, input, view, state);
             } else {
-                look_up_each::<false>(events, facts, view, state);
+                look_up_each::<false>(events, input, view, state);
             }
         }
-        let mut lane = Lane { state, view, facts, output, is_behind: false };
+        let mut lane = Lane { state, view, input, output, is_behind: false };
         // Of the events up to `PREFETCH_FLOW` ahead.
         let mut guesses = [Guess::default(); PREFETCH_FLOW];
         for (at, event) in events.iter().enumerate() {
@@ -442,7 +442,7 @@ impl Worker {
             lane.state.shard = shard;
             shards[shard].packet(event, guess, &mut lane);
         }
-        let now_ns = facts.time_ns;
+        let now_ns = input.time_ns;
         lane.is_behind = true;
         for at in 0..shards.len() {
             if let Some(shard) = shards.get(at + PREFETCH_DUE) {
@@ -452,19 +452,19 @@ impl Worker {
                 shard.prefetch_due_users(now_ns, &lane);
             }
             lane.state.shard = at;
-            shards[at].expire(now_ns, facts.packets, &mut lane);
+            shards[at].expire(now_ns, input.packets, &mut lane);
         }
         sort_ended(&mut output.ended);
     }
 
-    /// Ends the flows that began before packet `facts.finish_before`; `facts` describe an empty
+    /// Ends the flows that began before packet `input.finish_before`; `input` describe an empty
     /// batch after the last. In parts, so that the records of all flows need not be held at once.
     /// `events`, which the first part alone may have, are of fragments that waited until the end.
-    pub fn finish(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
+    pub fn finish(&mut self, events: &[Event], input: &BatchInput<'_>, output: &mut Output) {
         let Worker { shards, place_of, reader, cache, state, open_flows, .. } = self;
         let all = Arc::clone(&state.shared);
-        let view = all.view(facts.committed, reader, cache);
-        let mut lane = Lane { state, view, facts, output, is_behind: true };
+        let view = all.view(input.committed, reader, cache);
+        let mut lane = Lane { state, view, input, output, is_behind: true };
         for event in events {
             let place = usize::from(place_of[shard_of(event.hash)]);
             lane.state.shard = place;
@@ -472,7 +472,7 @@ impl Worker {
         }
         sort_ended(&mut lane.output.ended);
         let open = open_flows.get_or_insert_with(|| OpenFlows::of(shards));
-        while let Some((place, slot)) = open.next_before(facts.finish_before) {
+        while let Some((place, slot)) = open.next_before(input.finish_before) {
             if let Some((place, slot)) = open.ahead(PREFETCH_FLOW) {
                 shards[usize::from(place)].prefetch_slot(slot);
             }
@@ -504,7 +504,7 @@ fn sort_ended(ended: &mut Vec<Ended>) {
 /// the others and so with the lines that its group asked for; reading the clock is in the figure.
 fn look_up_each<const TIMED: bool>(
     events: &[Event],
-    facts: &BatchFacts<'_>,
+    input: &BatchInput<'_>,
     view: View<'_>,
     state: &mut WorkerState,
 ) {
@@ -524,7 +524,7 @@ fn look_up_each<const TIMED: bool>(
         let timed = TIMED && state.lookup_groups.is_multiple_of(TIMED_GROUPS);
         state.lookup_groups += u64::from(TIMED);
         for (at, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-            let packet = facts.packets_before + u64::from(group[at / 2].packet);
+            let packet = input.packets_before + u64::from(group[at / 2].packet);
             let started = timed.then(Instant::now);
             let hit = view.candidates_hashed(hash, key, packet).is_some();
             if let Some(started) = started {
@@ -540,7 +540,7 @@ fn look_up_each<const TIMED: bool>(
 struct Lane<'a, 'b> {
     state: &'a mut WorkerState,
     view: View<'a>,
-    facts: &'a BatchFacts<'b>,
+    input: &'a BatchInput<'b>,
     output: &'a mut Output,
     /// All packets of the batch were counted: flows that end now may have had the last of them.
     is_behind: bool,
@@ -560,11 +560,13 @@ impl Lane<'_, '_> {
 
     /// Tells the packet store what is asked for.
     #[cold]
-    fn note_lookup(&mut self, flow: &Flow<FlowState>, event: &Event) {
-        let Some(Ok(message)) = self.facts.payload(event).map(Message::parse) else { return };
+    fn send_lookup(&mut self, flow: &Flow<FlowState>, event: &Event) {
+        let Some(Ok(message)) = self.input.payload(event).map(Message::parse) else { return };
         let mut name = NameBuf::new();
         if message.query(&mut name).is_some() {
-            self.output.notes.push(note::of_lookup(flow, Name::from_canonical(name.as_bytes())));
+            self.output
+                .flow_events
+                .push(flow_event::of_lookup(flow, Name::from_canonical(name.as_bytes())));
         }
     }
 
@@ -597,7 +599,7 @@ impl Lane<'_, '_> {
 
     /// What is known of an event that was held.
     fn held(&self, event: &Event) -> Option<&Held> {
-        let held = event.is_held.then(|| self.facts.held.get(event.payload_offset as usize));
+        let held = event.is_held.then(|| self.input.held.get(event.payload_offset as usize));
         held.flatten()
     }
 
@@ -635,7 +637,7 @@ impl Lane<'_, '_> {
 impl FlowUser<FlowState> for Lane<'_, '_> {
     #[inline]
     fn number(&self, event: &Event) -> u64 {
-        let counted_with = self.facts.packets_before + u64::from(event.packet);
+        let counted_with = self.input.packets_before + u64::from(event.packet);
         self.held(event).map_or(counted_with, |held| held.number)
     }
 
@@ -664,7 +666,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         if self.state.shared.options.store.is_some()
             && let Some(known) = &flow.user.known
         {
-            self.output.notes.push(note::of_known(flow, known));
+            self.output.flow_events.push(flow_event::of_known(flow, known));
         }
     }
 
@@ -672,7 +674,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
     fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         if event.payload_len > 0 && event.from_low == flow.source_is_low {
             if self.wants_lookups(flow) {
-                self.note_lookup(flow, event);
+                self.send_lookup(flow, event);
             } else {
                 self.look_for_own_name(flow, event);
             }
@@ -702,7 +704,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         let had_names = flow.user.known.is_some() || self.wants_lookups(flow);
         let end_packet = match leave {
             Leave::InputEnd => u64::MAX,
-            _ => self.facts.packets_before + u64::from(packet),
+            _ => self.input.packets_before + u64::from(packet),
         };
         let end_reason = match leave {
             Leave::Evicted => EndReason::Evicted,
@@ -717,11 +719,13 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, end_reason);
         if self.state.shared.options.store.is_some() {
             let behind = end_packet.saturating_add(u64::from(self.is_behind));
-            let note = note::of_record(flow, &record, behind);
+            let note = flow_event::of_record(flow, &record, behind);
             if had_names || !note.names.is_empty() {
-                self.output.notes.push(note);
+                self.output.flow_events.push(note);
             }
-            self.output.notes.extend(rest.iter().map(|rest| note::of_rest(flow, rest, end_packet)));
+            self.output
+                .flow_events
+                .extend(rest.iter().map(|rest| flow_event::of_rest(flow, rest, end_packet)));
         }
         if leave == Leave::Active {
             flow.is_quiet = flow.is_quiet || rest.as_ref().is_some_and(|rest| rest.own.is_some());
@@ -753,7 +757,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 impl Lane<'_, '_> {
     #[cold]
     fn look_for_own_name(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        let Some(data) = self.facts.payload(event) else { return };
+        let Some(data) = self.input.payload(event) else { return };
         let budget = &mut self.state.budgets[self.state.shard];
         let seq_first = flow.sent_by_source().first_payload_seq();
         let spare = &mut self.state.spare;
@@ -771,8 +775,9 @@ impl Lane<'_, '_> {
         flow.is_quiet = own.is_done();
         flow.awaits_reply = own.awaits_reply();
         let was_read = was_looking && !own.is_looking();
-        let wants_note = was_read && self.state.shared.options.store.is_some();
-        let names: Vec<Name> = if wants_note { own.names().cloned().collect() } else { Vec::new() };
+        let wants_flow_event = was_read && self.state.shared.options.store.is_some();
+        let names: Vec<Name> =
+            if wants_flow_event { own.names().cloned().collect() } else { Vec::new() };
         if !self.view.rules.has(6)
             && let Some(stated) = &own.server_name
             && stated.is_name
@@ -781,7 +786,7 @@ impl Lane<'_, '_> {
             self.state.said.insert(flow.destination().0, name);
         }
         if !names.is_empty() {
-            self.output.notes.push(note::of_own(flow, names));
+            self.output.flow_events.push(flow_event::of_own(flow, names));
         }
     }
 
@@ -922,7 +927,7 @@ impl Lane<'_, '_> {
     fn why_unnamed(&self, flow: &Flow<FlowState>, is_known: bool) -> UnnamedReason {
         let (client, _) = flow.source();
         let (addr, _) = flow.destination();
-        let known = self.view.facts;
+        let known = self.view.learned;
         let view = self.view.within(flow.key().scope);
         let hash = |addr| view.address_hash(addr);
         if addr.is_local() {
@@ -932,7 +937,7 @@ impl Lane<'_, '_> {
         } else if known.encrypted.has(hash(client), self.view.batch) {
             UnnamedReason::EncryptedDnsSuspected
         } else if flow.midstream
-            || flow.start_ns.saturating_sub(self.facts.capture_start_ns) < BEFORE_CAPTURE_NS
+            || flow.start_ns.saturating_sub(self.input.capture_start_ns) < BEFORE_CAPTURE_NS
         {
             UnnamedReason::BeforeCapture
         } else {

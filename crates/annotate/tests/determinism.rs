@@ -6,7 +6,7 @@ mod support;
 use std::io::Write;
 use std::path::Path;
 
-use larder_annotate::names::{Lesson, Names, Standing, Teacher};
+use larder_annotate::names::{AddressObservation, NameProtocol, Names, Standing};
 use larder_annotate::options::{Endpoint, Options, OutputFormat, Rules, SortBy};
 use larder_wire::Addr;
 use larder_wire::capture::Capture;
@@ -264,7 +264,7 @@ fn first_packets() {
 fn stalls() {
     let (mut names, mut readers) = Names::new(MIB, 1, 7, 4, Rules::all()).expect("a budget");
     for number in 0..10_000u32 {
-        names.learn(&Lesson {
+        names.learn(&AddressObservation {
             packet: 1,
             time_ns: 0,
             scope: Default::default(),
@@ -272,7 +272,7 @@ fn stalls() {
             asked: b"www.example",
             addr: Addr::v4(number.to_be_bytes()),
             ttl_s: 1,
-            teacher: Teacher::Dns,
+            learned_from: NameProtocol::Dns,
             standing: Standing::Confirmed,
             targets: &[],
         });

@@ -297,8 +297,13 @@ fn recorded_log() -> String {
     let mut extract = larder_wire::dns::answers::Extract::new();
     let mut log = CONN_HEAD.to_owned();
     while let Some(frame) = frames.next_frame().expect("a whole stream") {
-        let fact = larder_annotate::feeds::fact::Fact::of_dnstap(frame, &mut extract);
-        for (addr, _) in fact.expect("a sound frame").into_iter().flat_map(|fact| fact.addresses) {
+        let observation =
+            larder_annotate::feeds::dns_observation::DnsObservation::of_dnstap(frame, &mut extract);
+        for (addr, _) in observation
+            .expect("a sound frame")
+            .into_iter()
+            .flat_map(|observation| observation.addresses)
+        {
             log += &ssl_row("5000000000.0", "198.51.100.1", &addr.to_string(), "-");
         }
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder_annotate::live::Tap;
+use larder_annotate::live::LiveCapture;
 use larder_annotate::options::{
     Endpoint, LookupPer, NameSources, Operation, OutputFormat, Rotation, SortBy, Unresolved,
 };
@@ -53,7 +53,7 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     let progress = Arc::new(Progress::default());
     live::join(options.access)?;
     // Before there is another thread: a thread that exists would keep its capabilities.
-    let tap = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
+    let capture = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
     let reloading = Reloading::new(resolved, again);
     let reload = {
         let progress = Arc::clone(&progress);
@@ -68,8 +68,8 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     let summary = {
         let _news = News::start(&progress);
         let _bar = bar(&progress, bar_wanted);
-        let run = match tap {
-            Some(tap) => larder_annotate::run_live(&options, tap, &progress),
+        let run = match capture {
+            Some(capture) => larder_annotate::run_live(&options, capture, &progress),
             None => larder_annotate::run(&options, &progress),
         };
         run.map_err(failed)?
@@ -88,14 +88,18 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
 }
 
 /// Opens the interfaces, drops the capabilities, and prints the plan.
-fn open(input: &live::Input, options: &Options, progress: &Progress) -> Result<Tap, Failure> {
-    let tap = larder_annotate::live::open(input).map_err(failed)?;
+fn open(
+    input: &live::Input,
+    options: &Options,
+    progress: &Progress,
+) -> Result<LiveCapture, Failure> {
+    let capture = larder_annotate::live::open(input).map_err(failed)?;
     privileges::drop_capabilities().map_err(|error| {
         Failure::file("capabilities", &error, "run as a user with CAP_NET_RAW alone")
     })?;
-    tap.notes().iter().for_each(|note| progress.say(note.clone()));
+    capture.notes().iter().for_each(|note| progress.say(note.clone()));
     progress.say(live::plan(input, options));
-    Ok(tap)
+    Ok(capture)
 }
 
 /// The exit code of a finished run.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use larder_store::{
-    Batch, FindOptions, Finder, FlowKey, Interface, NameRole, Note, Options, Query, Store,
+    Batch, FindOptions, Finder, FlowEvent, FlowKey, Interface, NameRole, Options, Query, Store,
 };
 use larder_wire::capture::write;
 use larder_wire::{Name, packet};
@@ -83,11 +83,11 @@ fn batch<'a>(
     blocks: &'a [u8],
     offsets: &'a [u32],
     first_packet: &mut u64,
-    notes: &'a [Note],
+    events: &'a [FlowEvent],
 ) -> Batch<'a> {
     let first = *first_packet;
     *first_packet += offsets.len() as u64;
-    Batch { blocks, offsets, first_packet: first, notes }
+    Batch { blocks, offsets, first_packet: first, events }
 }
 
 /// CPU time of all threads of this process.
@@ -170,13 +170,13 @@ fn find(scale: &Scale) {
     let (blocks, offsets) = blocks(0, 500);
     let mut is_first = true;
     loop {
-        let last = store.shelf().last();
+        let last = store.catalog().last();
         if last.is_some_and(|last| last.number as usize + 1 >= scale.segments && last.packets > 0) {
             break;
         }
-        let notes: Vec<Note> = (0..FLOWS)
+        let events: Vec<FlowEvent> = (0..FLOWS)
             .filter(|_| is_first)
-            .map(|flow| Note {
+            .map(|flow| FlowEvent {
                 key: key(flow),
                 first_packet: 1,
                 start_ns: 0,
@@ -187,7 +187,7 @@ fn find(scale: &Scale) {
             })
             .collect();
         is_first = false;
-        store.append(&batch(&blocks, &offsets, &mut next, &notes)).expect("a sound batch");
+        store.append(&batch(&blocks, &offsets, &mut next, &events)).expect("a sound batch");
         // Nothing is to be dropped.
         let counts = store.counts();
         while counts.bytes.load(Relaxed) > counts.bytes_written.load(Relaxed) + (64 << 20) {
@@ -265,7 +265,7 @@ fn grow(scale: &Scale, flows: usize) {
             write::packet(&mut blocks, 0, number as i64, &frame, 60);
             flow += 1;
         }
-        let bytes = store.shelf().last().map_or(0, |last| last.bytes);
+        let bytes = store.catalog().last().map_or(0, |last| last.bytes);
         if bytes + blocks.len() as u64 > segment_bytes - 4096 {
             break;
         }

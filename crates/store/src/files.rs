@@ -2,7 +2,7 @@
 //!
 //! A segment says by itself which one it is: the section header's application (`shb_userappl`) is
 //! `larder store segment=42 position=1234567 run=1000000`. *Run*: the position at which this process began to append; what
-//! notes say holds within a run, since nobody knows which flows went on between two.
+//! events say holds within a run, since nobody knows which flows went on between two.
 //!
 //! Files that are called otherwise, and captures without such a header, are not ours: they are left alone.
 
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Closed,
     /// `N.pcapng.part`: it grows, or its writer was killed.
     Growing,
-    /// `N.journal`: notes of a segment that grows.
+    /// `N.journal`: events of a segment that grows.
     Journal,
     /// `N.idx`: the index of a closed one.
     Index,

@@ -1,13 +1,13 @@
 //! Finding packets: in the process that keeps them or in another, while they are written.
 //!
 //! ```text
-//! find       names -> spans: (key, from, until) of flows that have them, out of the notes of all segments
+//! find       names -> spans: (key, from, until) of flows that have them, out of the events of all segments
 //!            per segment: keys and spans -> places, by its index -> blocks, read where they lie
 //! scan       the same spans, then all packets of all segments, one by one: slow, and obviously right
 //! follow     find up to the last segment, then the blocks as they come
 //! ```
 //!
-//! A packet belongs to a name when its flow's key is that of a note with the name, and its position lies between the flow's
+//! A packet belongs to a name when its flow's key is that of an event with the name, and its position lies between the flow's
 //! first packet and its end. What has no end lasts until its run ends. Roles: see [`FindOptions`].
 //!
 //! A packet belongs to an address when that is an end of its flow, or in one of its other headers (`extras`).
@@ -33,10 +33,10 @@ use larder_wire::scope::Scope;
 use crate::FlowKey;
 use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind};
+use crate::flow_event::NameRole;
 use crate::flows::{Flow, Flows};
 use crate::index::{Damaged, Index, NAMELESS, turned};
-use crate::journal::{StoredNote, fits};
-use crate::note::NameRole;
+use crate::journal::{StoredEvent, fits};
 use crate::options::StoreError;
 use crate::query::{Query, Term};
 use segment::Opened;
@@ -197,18 +197,20 @@ impl Spans {
         });
     }
 
-    /// Takes a note of a run that ends at `run_end`.
-    fn add(&mut self, note: &StoredNote, run_end: u64) {
-        let end = note.end.unwrap_or(run_end).min(run_end);
-        let (_, spans) =
-            self.0.entry(crate::named::octets(&note.key)).or_insert_with(|| (note.key, Vec::new()));
-        let at = match place_of(spans, note.first) {
+    /// Takes an event of a run that ends at `run_end`.
+    fn add(&mut self, event: &StoredEvent, run_end: u64) {
+        let end = event.end.unwrap_or(run_end).min(run_end);
+        let (_, spans) = self
+            .0
+            .entry(crate::flow_names::octets(&event.key))
+            .or_insert_with(|| (event.key, Vec::new()));
+        let at = match place_of(spans, event.first) {
             Ok(at) => {
                 spans[at].end = spans[at].end.min(end);
                 at
             }
             Err(at) => {
-                let StoredNote { first, scope, .. } = *note;
+                let StoredEvent { first, scope, .. } = *event;
                 spans.insert(at, Span { first, end, scope, end_max: end });
                 at
             }
@@ -216,25 +218,25 @@ impl Spans {
         settle(spans, at);
     }
 
-    /// Takes a note that says only when a flow has ended.
-    fn limit(&mut self, note: &StoredNote) {
-        if let Some((_, spans)) = self.0.get_mut(&crate::named::octets(&note.key))
-            && let Ok(at) = place_of(spans, note.first)
-            && let Some(end) = note.end
+    /// Takes an event that says only when a flow has ended.
+    fn limit(&mut self, event: &StoredEvent) {
+        if let Some((_, spans)) = self.0.get_mut(&crate::flow_names::octets(&event.key))
+            && let Ok(at) = place_of(spans, event.first)
+            && let Some(end) = event.end
         {
             spans[at].end = spans[at].end.min(end);
             settle(spans, at);
         }
     }
 
-    /// The span of the flow that a note is about.
-    fn of_note(&self, note: &StoredNote) -> Option<Span> {
-        let spans = self.of(&note.key);
-        place_of(spans, note.first).ok().map(|at| spans[at])
+    /// The span of the flow that an event is about.
+    fn of_event(&self, event: &StoredEvent) -> Option<Span> {
+        let spans = self.of(&event.key);
+        place_of(spans, event.first).ok().map(|at| spans[at])
     }
 
     fn of(&self, key: &FlowKey) -> &[Span] {
-        self.0.get(&crate::named::octets(key)).map_or(&[], |(_, spans)| spans)
+        self.0.get(&crate::flow_names::octets(key)).map_or(&[], |(_, spans)| spans)
     }
 }
 
@@ -402,31 +404,31 @@ impl Finder {
         is_scan: bool,
         made: &mut HashMap<u64, Opened>,
     ) -> Result<(Spans, BTreeSet<u64>), StoreError> {
-        let (mut notes, mut runs) = (Vec::new(), BTreeSet::new());
+        let (mut events, mut runs) = (Vec::new(), BTreeSet::new());
         let mut ends = Vec::new();
         for number in numbers {
             let Some(mut opened) = self.open_segment(*number)? else { continue };
             let run = opened.index.identity.run;
             runs.insert(run);
-            let found = match notes_of(&opened.index, query, options, is_scan) {
+            let found = match events_of(&opened.index, query, options, is_scan) {
                 Ok(found) => found,
                 Err(Damaged) => {
                     opened.look_through(self.seed).map_err(StoreError::at(&opened.path))?;
-                    notes_of(&opened.index, query, options, is_scan).unwrap_or_default()
+                    events_of(&opened.index, query, options, is_scan).unwrap_or_default()
                 }
             };
-            notes.extend(found.named.into_iter().map(|note| (note, run)));
+            events.extend(found.named.into_iter().map(|event| (event, run)));
             ends.extend(found.ends);
             if opened.flows.is_some() && made.len() < MADE_MAX {
                 made.insert(*number, opened);
             }
         }
         let mut spans = Spans::default();
-        for (note, run) in notes {
+        for (event, run) in events {
             let run_end = runs.range(run + 1..).next().copied().unwrap_or(u64::MAX);
-            spans.add(&note, run_end);
+            spans.add(&event, run_end);
         }
-        ends.iter().for_each(|note| spans.limit(note));
+        ends.iter().for_each(|event| spans.limit(event));
         Ok((spans, runs))
     }
 }
@@ -435,54 +437,55 @@ impl Finder {
 #[derive(Debug, Default)]
 struct Notes {
     /// Flows that have one.
-    named: Vec<StoredNote>,
+    named: Vec<StoredEvent>,
     /// Flows that have ended; their names may be in another index.
-    ends: Vec<StoredNote>,
+    ends: Vec<StoredEvent>,
 }
 
-fn notes_of(
+fn events_of(
     index: &Index,
     query: &Query,
     options: FindOptions,
     is_scan: bool,
 ) -> Result<Notes, Damaged> {
-    let mut notes = Notes::default();
+    let mut events = Notes::default();
     if is_scan {
-        for note in index.notes()? {
-            if note.end.is_some() {
-                notes.ends.push(note.clone());
+        for event in index.events()? {
+            if event.end.is_some() {
+                events.ends.push(event.clone());
             }
-            if matches_note(&note, query, options) {
-                notes.named.push(note);
+            if matches_event(&event, query, options) {
+                events.named.push(event);
             }
         }
-        return Ok(notes);
+        return Ok(events);
     }
-    index.names(b"", |text, role, note| {
+    index.names(b"", |text, role, event| {
         if text.is_empty() && role == NAMELESS {
-            notes.ends.push(index.note(note)?);
+            events.ends.push(index.event(event)?);
         }
         Ok(text.is_empty())
     })?;
     for term in &query.terms {
         let Term::Name(pattern) = term else { continue };
         let (prefix, is_exact) = pattern.prefix();
-        index.names(&prefix, |text, role, note| {
+        index.names(&prefix, |text, role, event| {
             if is_exact && text != prefix {
                 return Ok(false);
             }
             let is_wanted = role != NAMELESS && options.wants_role(role);
             if is_wanted && (is_exact || pattern.matches(&turned(text))) {
-                notes.named.push(index.note(note)?);
+                events.named.push(index.event(event)?);
             }
             Ok(true)
         })?;
     }
-    Ok(notes)
+    Ok(events)
 }
 
-fn matches_note(note: &StoredNote, query: &Query, options: FindOptions) -> bool {
-    note.names
+fn matches_event(event: &StoredEvent, query: &Query, options: FindOptions) -> bool {
+    event
+        .names
         .iter()
         .any(|(role, name)| options.wants_role(*role as u8) && query.matches_name(name.as_bytes()))
 }

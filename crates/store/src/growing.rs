@@ -1,4 +1,4 @@
-//! Segments on their way to the disk, as writer and shelver share them.
+//! Segments on their way to the disk, as writer and disk_writer share them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use larder_mem::object::Object;
 
+use crate::catalog::Catalog;
 use crate::files::Identity;
 use crate::options::Counts;
-use crate::shelf::Shelf;
 
 /// A segment on its way to the disk.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Growing {
     pub books: Mutex<Books>,
 }
 
-/// What writer and shelver say to each other of a segment.
+/// What writer and disk_writer say to each other of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     /// Frames that are to be written to the journal.
@@ -35,10 +35,10 @@ impl Growing {
     }
 }
 
-/// What writer and shelver share.
+/// What writer and disk_writer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub shelf: Arc<Shelf>,
+    pub catalog: Arc<Catalog>,
     pub counts: Arc<Counts>,
     pub queue: Mutex<VecDeque<Arc<Growing>>>,
     pub is_ending: AtomicBool,

@@ -10,9 +10,9 @@
 //!             a place is an offset in the segment / 4
 //! addresses   sorted: address 16; first flow of which it is the low end u32; offset in `ends` u32          24 octets each
 //! ends        for each address: count of flows of which it is the high end, then distances of their indexes (varints)
-//! names       sorted by labels from the right ("com.example.www"), then role, then note: offset of the text u32, its
-//!             octets u16, role u8 (255, under "": see `NAMELESS`), 0; offset of the note u32           12 octets each
-//! texts       the networks of the flows (`Scope::bits` u64 each, sorted), the names so turned, and the notes (see `journal`,
+//! names       sorted by labels from the right ("com.example.www"), then role, then event: offset of the text u32, its
+//!             octets u16, role u8 (255, under "": see `NAMELESS`), 0; offset of the event u32           12 octets each
+//! texts       the networks of the flows (`Scope::bits` u64 each, sorted), the names so turned, and the events (see `journal`,
 //!             without frames)
 //! extras      addresses that packets have besides the ends of their flows (see `extras`), sorted: address 16; offset of its
 //!             postings in `of extras` u32                                                              20 octets each
@@ -63,7 +63,7 @@ const ADDRESS_BYTES: usize = 24;
 const NAME_BYTES: usize = 12;
 const EXTRA_BYTES: usize = 20;
 
-/// In place of a role: the note says that a flow has ended whose names may be in another index.
+/// In place of a role: the event says that a flow has ended whose names may be in another index.
 pub(crate) const NAMELESS: u8 = 255;
 
 /// Octets that have a checksum together.
@@ -99,9 +99,9 @@ mod tests {
     use super::*;
     use crate::FlowKey;
     use crate::files::Identity;
+    use crate::flow_event::NameRole;
     use crate::flows::Flows;
-    use crate::journal::StoredNote;
-    use crate::note::NameRole;
+    use crate::journal::StoredEvent;
 
     /// Flows of UDP among a few hosts, each of which has a name.
     fn some(packets: u32) -> (Flows, Vec<u8>) {
@@ -118,11 +118,11 @@ mod tests {
             flows.block(offset as u64, &file[offset..]);
         }
         let identity = Identity { number: 1, position: 100, run: 0 };
-        let notes: Vec<StoredNote> = flows
+        let events: Vec<StoredEvent> = flows
             .list
             .iter()
             .enumerate()
-            .map(|(at, flow)| StoredNote {
+            .map(|(at, flow)| StoredEvent {
                 key: flow.key.unscoped(),
                 scope: Some(flow.key.scope),
                 first: 100,
@@ -136,11 +136,11 @@ mod tests {
                 )],
             })
             .collect();
-        let octets = build(&identity, file.len() as u64, &flows, &notes, false);
+        let octets = build(&identity, file.len() as u64, &flows, &events, false);
         (flows, octets)
     }
 
-    type Answers = (Vec<FlowKey>, Vec<Vec<u32>>, Vec<u32>, Vec<StoredNote>);
+    type Answers = (Vec<FlowKey>, Vec<Vec<u32>>, Vec<u32>, Vec<StoredEvent>);
 
     /// All that can be asked.
     fn answers(index: &Index) -> Result<Answers, Damaged> {
@@ -160,7 +160,7 @@ mod tests {
             let (first, last) = (Addr::v4([10, 0, 0, host]), Addr::v4([10, 0, 1, host]));
             index.with_address(first, last, &mut flows)?;
         }
-        Ok((keys, places, flows, index.notes()?))
+        Ok((keys, places, flows, index.events()?))
     }
 
     /// Sets both checksums right again after what was done to the rest.
@@ -190,8 +190,8 @@ mod tests {
     fn answers_are_those_of_the_flows() {
         let (flows, octets) = some(2000);
         let index = Index::made(octets).unwrap();
-        let (keys, places, _, notes) = answers(&index).unwrap();
-        assert_eq!((keys.len(), notes.len()), (flows.list.len(), flows.list.len()));
+        let (keys, places, _, events) = answers(&index).unwrap();
+        assert_eq!((keys.len(), events.len()), (flows.list.len(), flows.list.len()));
         for (key, places) in keys.iter().zip(&places) {
             let number = flows.find(key).unwrap();
             let own = flows.packets.iter().filter(|(flow, _)| *flow == number);

@@ -1,9 +1,9 @@
-//! Notes as octets: frames of a journal, and what an index has of a flow's names.
+//! Events as octets: frames of a journal, and what an index has of a flow's names.
 //!
 //! ```text
 //! journal    "LARDERJ1", number, position, run of the segment u64, frame..
-//! frame      octets of the note u32, their CRC-32 u32, note
-//! note       key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end,
+//! frame      octets of the event u32, their CRC-32 u32, event
+//! event       key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end,
 //!            2: it has a network); first u64, end u64 (all ones: none): positions; start i64, last i64: ns;
 //!            names u16; network u64, by its flag; for each name role u8, length u16, octets
 //! ```
@@ -14,7 +14,7 @@ use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use crate::files::Identity;
-use crate::note::{NameRole, Note};
+use crate::flow_event::{FlowEvent, NameRole};
 use crate::{FlowKey, block};
 
 const MAGIC: &[u8; 8] = b"LARDERJ1";
@@ -22,21 +22,21 @@ const MAGIC: &[u8; 8] = b"LARDERJ1";
 /// Octets of a journal's header.
 pub(crate) const HEADER_BYTES: usize = 32;
 
-/// Octets of a note without its names.
-const NOTE_BYTES: usize = 72;
+/// Octets of an event without its names.
+const EVENT_BYTES: usize = 72;
 
-/// The flag of a note that says its network: a u64 behind its head ([`Scope::bits`]). Bit 0 is `source_is_low`.
+/// The flag of an event that says its network: a u64 behind its head ([`Scope::bits`]). Bit 0 is `source_is_low`.
 const SCOPED: u8 = 2;
 
-/// Octets of a note at most.
-const NOTE_BYTES_MAX: u32 = 4 << 20;
+/// Octets of an event at most.
+const EVENT_BYTES_MAX: u32 = 4 << 20;
 
-/// Names of a note at most.
+/// Names of an event at most.
 pub(crate) const NAMES_MAX: usize = 1024;
 
-/// A note whose packets have positions instead of numbers.
+/// An event whose packets have positions instead of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoredNote {
+pub(crate) struct StoredEvent {
     /// Without its network.
     pub key: FlowKey,
     /// Its network; `None`: those of all networks are one flow, as they were before networks were told apart.
@@ -51,18 +51,18 @@ pub(crate) struct StoredNote {
     pub names: Vec<(NameRole, Name)>,
 }
 
-impl StoredNote {
+impl StoredEvent {
     /// `ignores_vlan`: as [`crate::Options`] has it.
-    pub fn of(note: &Note, first: u64, end: Option<u64>, ignores_vlan: bool) -> StoredNote {
-        StoredNote {
-            key: note.key.unscoped(),
-            scope: (!ignores_vlan).then_some(note.key.scope),
+    pub fn of(event: &FlowEvent, first: u64, end: Option<u64>, ignores_vlan: bool) -> StoredEvent {
+        StoredEvent {
+            key: event.key.unscoped(),
+            scope: (!ignores_vlan).then_some(event.key.scope),
             first,
             end,
-            start_ns: note.start_ns,
-            last_ns: note.last_ns,
-            source_is_low: note.source_is_low,
-            names: note.names.iter().take(NAMES_MAX).cloned().collect(),
+            start_ns: event.start_ns,
+            last_ns: event.last_ns,
+            source_is_low: event.source_is_low,
+            names: event.names.iter().take(NAMES_MAX).cloned().collect(),
         }
     }
 
@@ -71,8 +71,8 @@ impl StoredNote {
         self.key == key.unscoped() && fits(self.scope, key.scope)
     }
 
-    /// Adds what a later note of the same flow says.
-    pub fn add(&mut self, later: &StoredNote) {
+    /// Adds what a later event of the same flow says.
+    pub fn add(&mut self, later: &StoredEvent) {
         self.end = match (self.end, later.end) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -115,52 +115,52 @@ pub(crate) fn frames<'a>(journal: &'a [u8], identity: &Identity) -> Option<&'a [
 }
 
 /// Appends a frame.
-pub(crate) fn put(out: &mut Vec<u8>, note: &StoredNote) {
+pub(crate) fn put(out: &mut Vec<u8>, event: &StoredEvent) {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
-    put_note(out, note);
+    put_event(out, event);
     let crc = crc32fast::hash(&out[start + 8..]);
     let len = (out.len() - start - 8) as u32;
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The note of the frame at the start of `frames`, and the octets of the frame. `None`: nothing valid is there.
-pub(crate) fn next(frames: &[u8]) -> Option<(StoredNote, usize)> {
+/// The event of the frame at the start of `frames`, and the octets of the frame. `None`: nothing valid is there.
+pub(crate) fn next(frames: &[u8]) -> Option<(StoredEvent, usize)> {
     let (len, crc) = (block::word(frames, 0)?, block::word(frames, 4)?);
-    let len = (len <= NOTE_BYTES_MAX).then_some(len as usize)?;
+    let len = (len <= EVENT_BYTES_MAX).then_some(len as usize)?;
     let octets = frames.get(8..8 + len)?;
     if crc32fast::hash(octets) != crc {
         return None;
     }
-    let (note, used) = note(octets)?;
-    (used == len).then_some((note, 8 + len))
+    let (event, used) = event(octets)?;
+    (used == len).then_some((event, 8 + len))
 }
 
-/// All valid notes from the start of `frames` on.
-pub(crate) fn notes(mut frames: &[u8]) -> impl Iterator<Item = StoredNote> {
+/// All valid events from the start of `frames` on.
+pub(crate) fn events(mut frames: &[u8]) -> impl Iterator<Item = StoredEvent> {
     std::iter::from_fn(move || {
-        let (note, used) = next(frames)?;
+        let (event, used) = next(frames)?;
         frames = &frames[used..];
-        Some(note)
+        Some(event)
     })
 }
 
-/// Appends a note without a frame.
-pub(crate) fn put_note(out: &mut Vec<u8>, note: &StoredNote) {
-    out.extend_from_slice(&note.key.low.0);
-    out.extend_from_slice(&note.key.high.0);
-    out.extend_from_slice(&note.key.low_port.to_le_bytes());
-    out.extend_from_slice(&note.key.high_port.to_le_bytes());
-    let flags = u8::from(note.source_is_low) | if note.scope.is_some() { SCOPED } else { 0 };
-    out.extend_from_slice(&[note.key.protocol, flags]);
-    out.extend_from_slice(&note.first.to_le_bytes());
-    out.extend_from_slice(&note.end.unwrap_or(u64::MAX).to_le_bytes());
-    out.extend_from_slice(&note.start_ns.to_le_bytes());
-    out.extend_from_slice(&note.last_ns.to_le_bytes());
-    let names = &note.names[..note.names.len().min(NAMES_MAX)];
+/// Appends an event without a frame.
+pub(crate) fn put_event(out: &mut Vec<u8>, event: &StoredEvent) {
+    out.extend_from_slice(&event.key.low.0);
+    out.extend_from_slice(&event.key.high.0);
+    out.extend_from_slice(&event.key.low_port.to_le_bytes());
+    out.extend_from_slice(&event.key.high_port.to_le_bytes());
+    let flags = u8::from(event.source_is_low) | if event.scope.is_some() { SCOPED } else { 0 };
+    out.extend_from_slice(&[event.key.protocol, flags]);
+    out.extend_from_slice(&event.first.to_le_bytes());
+    out.extend_from_slice(&event.end.unwrap_or(u64::MAX).to_le_bytes());
+    out.extend_from_slice(&event.start_ns.to_le_bytes());
+    out.extend_from_slice(&event.last_ns.to_le_bytes());
+    let names = &event.names[..event.names.len().min(NAMES_MAX)];
     out.extend_from_slice(&(names.len() as u16).to_le_bytes());
-    if let Some(scope) = note.scope {
+    if let Some(scope) = event.scope {
         out.extend_from_slice(&scope.bits().to_le_bytes());
     }
     for (role, name) in names {
@@ -172,13 +172,13 @@ pub(crate) fn put_note(out: &mut Vec<u8>, note: &StoredNote) {
     }
 }
 
-/// A note, and its octets.
-pub(crate) fn note(bytes: &[u8]) -> Option<(StoredNote, usize)> {
-    let head: &[u8; NOTE_BYTES] = bytes.first_chunk()?;
+/// An event, and its octets.
+pub(crate) fn event(bytes: &[u8]) -> Option<(StoredEvent, usize)> {
+    let head: &[u8; EVENT_BYTES] = bytes.first_chunk()?;
     let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
     let long = |at: usize| head[at..].first_chunk().map(|octets| u64::from_le_bytes(*octets));
     let mut names = Vec::new();
-    let mut at = NOTE_BYTES;
+    let mut at = EVENT_BYTES;
     let mut scope = None;
     if head[37] & SCOPED != 0 {
         scope = Some(Scope::from_bits(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))?);
@@ -191,7 +191,7 @@ pub(crate) fn note(bytes: &[u8]) -> Option<(StoredNote, usize)> {
         at += 3 + len;
     }
     let end = long(46)?;
-    let note = StoredNote {
+    let event = StoredEvent {
         key: FlowKey {
             low: Addr(*head.first_chunk()?),
             high: Addr(*head[16..].first_chunk()?),
@@ -208,7 +208,7 @@ pub(crate) fn note(bytes: &[u8]) -> Option<(StoredNote, usize)> {
         last_ns: long(62)? as i64,
         names,
     };
-    Some((note, at))
+    Some((event, at))
 }
 
 fn role_of(role: u8) -> Option<NameRole> {
@@ -227,10 +227,10 @@ mod tests {
 
     use super::*;
 
-    fn some(seed: u64, names: Vec<Vec<u8>>) -> StoredNote {
+    fn some(seed: u64, names: Vec<Vec<u8>>) -> StoredEvent {
         let roles =
             [NameRole::Destination, NameRole::Source, NameRole::Candidate, NameRole::Lookup];
-        StoredNote {
+        StoredEvent {
             key: FlowKey {
                 low: Addr::v4([192, 0, 2, seed as u8]),
                 high: Addr([seed as u8; 16]),
@@ -254,30 +254,30 @@ mod tests {
     }
 
     proptest! {
-        /// A journal that is cut anywhere gives the notes before the cut, as they were put; one with a wrong octet, those
+        /// A journal that is cut anywhere gives the events before the cut, as they were put; one with a wrong octet, those
         /// before it.
         #[test]
         fn valid_up_to_the_damage(
-            notes in prop::collection::vec(
+            events in prop::collection::vec(
                 (0u64..1000, prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..5)),
                 0..6,
             ),
             cut in any::<prop::sample::Index>(),
         ) {
-            let notes: Vec<_> = notes.into_iter().map(|(seed, names)| some(seed, names)).collect();
+            let events: Vec<_> = events.into_iter().map(|(seed, names)| some(seed, names)).collect();
             let (mut out, mut ends) = (Vec::new(), Vec::new());
-            for note in &notes {
-                put(&mut out, note);
+            for event in &events {
+                put(&mut out, event);
                 ends.push(out.len());
             }
-            prop_assert!(super::notes(&out).eq(notes.iter().cloned()));
+            prop_assert!(super::events(&out).eq(events.iter().cloned()));
             if out.is_empty() { return Ok(()) }
             let cut = cut.index(out.len());
             let whole = ends.iter().filter(|end| **end <= cut).count();
-            prop_assert!(super::notes(&out[..cut]).eq(notes[..whole].iter().cloned()));
+            prop_assert!(super::events(&out[..cut]).eq(events[..whole].iter().cloned()));
             out[cut] ^= 0x10;
-            let found: Vec<_> = super::notes(&out).collect();
-            prop_assert_eq!(&found[..], &notes[..whole]);
+            let found: Vec<_> = super::events(&out).collect();
+            prop_assert_eq!(&found[..], &events[..whole]);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! annotate --append(batch)--> Store --fills--> mem::object --leases--> a thread --io_uring--> DIR/N.pcapng
 //!                               |                   \--leases--> clients over HTTP (serve)
-//!                               +-- notes: names of flows --> DIR/N.idx
+//!                               +-- events: names of flows --> DIR/N.idx
 //! larder find --> Finder: indexes of closed segments, a scan of the one that grows --> pcapng
 //! ```
 //!
@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! phase      files                                   leaves by
-//! growing    N.pcapng.part, N.journal (notes)        full, too old, the store's end; a restart
+//! growing    N.pcapng.part, N.journal (events)        full, too old, the store's end; a restart
 //! closed     N.pcapng, N.idx                         the budget
 //! ```
 //!
@@ -22,7 +22,7 @@
 //!   offset in its file`. Positions grow in the order in which packets came, also over restarts; what the disk refused leaves
 //!   a gap.
 //! * *Run*: from the opening of a store to its end. A flow that has no end lasts no longer than its run.
-//! * *Note*: a flow has names. It is written when they are learned, and again when the flow ends, which says up to
+//! * *FlowEvent*: a flow has names. It is written when they are learned, and again when the flow ends, which says up to
 //!   which position packets with its key are its own.
 //!
 //! # Invariants
@@ -40,35 +40,35 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod block;
+pub mod catalog;
+mod disk_writer;
 mod extras;
 mod files;
 pub mod find;
+pub mod flow_event;
+mod flow_names;
 mod flows;
 mod growing;
 mod index;
 mod journal;
-mod named;
-pub mod note;
-mod numbers;
 mod options;
+mod packet_offsets;
 pub mod privacy;
 pub mod query;
 mod recover;
 pub mod serve;
-pub mod shelf;
-mod shelver;
 mod writer;
 
 pub use block::Interface;
+pub use catalog::{Catalog, Content, Segment};
+#[doc(hidden)]
+pub use disk_writer::{Disk, Files};
 pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
+pub use flow_event::{Batch, FlowEvent, NameRole};
 pub use larder_wire::flow_key::FlowKey;
-pub use note::{Batch, NameRole, Note};
 pub use options::{
     BATCH_BYTES_MAX, Counts, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
 pub use privacy::Privacy;
 pub use query::{Query, QueryError};
-pub use shelf::{Content, Segment, Shelf};
-#[doc(hidden)]
-pub use shelver::{Disk, Files};
 pub use writer::{Store, block_bytes};

@@ -45,7 +45,7 @@ pub struct Options {
     pub reserve: Reserve,
     /// Who may read the files.
     pub access: Access,
-    /// Notes are of the flows of all networks: VLANs and VNIs don't tell flows apart.
+    /// Events are of the flows of all networks: VLANs and VNIs don't tell flows apart.
     pub ignores_vlan: bool,
 }
 
@@ -184,10 +184,10 @@ counts! {
     packets_lost,
     /// Octets of their segments that were lost.
     bytes_lost,
-    /// Notes that were taken.
-    notes,
-    /// Notes for which there was no memory.
-    notes_dropped,
+    /// Events that were taken.
+    flow_events,
+    /// Events for which there was no memory.
+    flow_events_dropped,
     /// Named flows that are not carried over into the next segment, because there are too many.
     flows_forgotten,
     /// Octets of segments that were written to files.

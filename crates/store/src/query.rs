@@ -97,7 +97,7 @@ impl Query {
         terms.map(|terms| Query { terms })
     }
 
-    /// True when a name is looked for, so that notes matter.
+    /// True when a name is looked for, so that events matter.
     pub(crate) fn has_names(&self) -> bool {
         self.terms.iter().any(|term| matches!(term, Term::Name(_)))
     }

@@ -15,17 +15,17 @@ use larder_io::access::Access;
 use larder_io::mapped::Mapped;
 
 use crate::block::{self, Walked};
+use crate::catalog::{Catalog, Content, Segment};
 use crate::files::{self, Identity, Kind};
+use crate::flow_names::FlowNames;
 use crate::flows::Flows;
 use crate::index::{self, Index};
 use crate::journal;
-use crate::named::Named;
 use crate::options::Counts;
-use crate::shelf::{Content, Segment, Shelf};
 
 /// What closed segments there are.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct StoredSegments {
     /// Number, and octets of all its files; the oldest first.
     pub segments: VecDeque<(u64, u64)>,
     /// The next segment's number.
@@ -53,15 +53,15 @@ pub(crate) struct Closed {
 pub(crate) fn recover(
     directory: &Path,
     access: Access,
-    shelf: &Shelf,
+    catalog: &Catalog,
     counts: &Counts,
-) -> io::Result<Kept> {
-    let mut kept = Kept::default();
+) -> io::Result<StoredSegments> {
+    let mut stored = StoredSegments::default();
     let listed = files::list(directory)?;
     let seed = Flows::seed();
-    let mut named = Named::default();
+    let mut flow_names = FlowNames::default();
     let mut run = None;
-    kept.next_number = listed.last().map_or(0, |(number, ..)| number + 1);
+    stored.next_number = listed.last().map_or(0, |(number, ..)| number + 1);
     for of_one in listed.chunk_by(|one, other| one.0 == other.0) {
         let number = of_one[0].0;
         let has = |kind| of_one.iter().any(|(_, found, _)| *found == kind);
@@ -85,18 +85,18 @@ pub(crate) fn recover(
             }
         };
         if run.replace(identity.run) != Some(identity.run) {
-            named = Named::default();
+            flow_names = FlowNames::default();
         }
         let closed = match kind {
             Kind::Closed => look(directory, &path, &identity)?,
-            _ => close_torn(directory, access, &identity, &listed, &mut named, seed, counts)?,
+            _ => close_torn(directory, access, &identity, &listed, &mut flow_names, seed, counts)?,
         };
-        kept.end = kept.end.max(identity.position + closed.bytes);
+        stored.end = stored.end.max(identity.position + closed.bytes);
         if closed.bytes_of_all == 0 {
             continue;
         }
-        kept.segments.push_back((number, closed.bytes_of_all));
-        shelf.put(Segment {
+        stored.segments.push_back((number, closed.bytes_of_all));
+        catalog.put(Segment {
             number,
             first_position: identity.position,
             first_ns: closed.first_ns,
@@ -109,7 +109,7 @@ pub(crate) fn recover(
             file: Some((closed.path, closed.bytes)),
         });
     }
-    Ok(kept)
+    Ok(stored)
 }
 
 /// Whose a file is that is called like a segment.
@@ -126,7 +126,7 @@ fn identity_of(directory: &Path, number: u64, kind: Kind, path: &Path) -> io::Re
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Whose::Gone),
         Err(error) => return Err(error),
     }
-    // Killed before the header was written: the journal was there first, and may have notes of earlier packets.
+    // Killed before the header was written: the journal was there first, and may have events of earlier packets.
     let journal = fs::read(files::path(directory, number, Kind::Journal));
     if kind == Kind::Growing
         && journal.as_ref().is_ok_and(|octets| octets.len() < journal::HEADER_BYTES)
@@ -184,7 +184,7 @@ fn close_torn(
     access: Access,
     identity: &Identity,
     listed: &[(u64, Kind, u64)],
-    named: &mut Named,
+    flow_names: &mut FlowNames,
     seed: u64,
     counts: &Counts,
 ) -> io::Result<Closed> {
@@ -195,13 +195,17 @@ fn close_torn(
         if let Ok(Ok(index)) = Index::open(&files::path(directory, *number, Kind::Index))
             && index.identity.run == identity.run
         {
-            index.notes().unwrap_or_default().into_iter().for_each(|note| named.remember(note));
+            index
+                .events()
+                .unwrap_or_default()
+                .into_iter()
+                .for_each(|event| flow_names.remember(event));
         }
     }
     let journal = fs::read(files::path(directory, identity.number, Kind::Journal));
     let frames = journal.as_deref().ok().and_then(|octets| journal::frames(octets, identity));
-    journal::notes(frames.unwrap_or_default()).for_each(|note| named.take(note));
-    let (closed, result) = close_part(directory, access, identity, named, seed);
+    journal::events(frames.unwrap_or_default()).for_each(|event| flow_names.take(event));
+    let (closed, result) = close_part(directory, access, identity, flow_names, seed);
     match result {
         Ok(()) => counts.tell(format!(
             "{}: was not closed by its writer; its {} packets are kept",
@@ -220,13 +224,13 @@ fn close_torn(
     Ok(closed)
 }
 
-/// Cuts a segment behind its last whole block, and closes it with an index. One without packets and notes is deleted. What is
+/// Cuts a segment behind its last whole block, and closes it with an index. One without packets and events is deleted. What is
 /// kept is said also where closing fails: then it stays as it was.
 pub(crate) fn close_part(
     directory: &Path,
     access: Access,
     identity: &Identity,
-    named: &Named,
+    flow_names: &FlowNames,
     seed: u64,
 ) -> (Closed, io::Result<()>) {
     let number = identity.number;
@@ -238,7 +242,7 @@ pub(crate) fn close_part(
             return (Closed { path: part, bytes_of_all, ..Closed::default() }, Err(error));
         }
     };
-    if closed.packets == 0 && !named.has_news() {
+    if closed.packets == 0 && !flow_names.has_news() {
         for kind in [Kind::Growing, Kind::Journal, Kind::IndexPart, Kind::Index] {
             let _ = fs::remove_file(files::path(directory, number, kind));
         }
@@ -251,8 +255,8 @@ pub(crate) fn close_part(
         for (place, octets) in walked.holes.iter().flat_map(block::covers) {
             file.write_all_at(&octets, place)?;
         }
-        let notes = named.of_segment(identity.position, &flows);
-        let octets = index::build(identity, closed.bytes, &flows, &notes, false);
+        let events = flow_names.of_segment(identity.position, &flows);
+        let octets = index::build(identity, closed.bytes, &flows, &events, false);
         let aside = files::path(directory, number, Kind::IndexPart);
         access.create(&aside)?.write_all(&octets)?;
         fs::rename(&aside, files::path(directory, number, Kind::Index))?;

@@ -21,13 +21,13 @@
 //!    the segment is closed and whole.
 //! 2. A live stream begins and goes on at the beginning of a block.
 //!
-//! Who may ask: see `gate`. A request names a host that is served here, comes from no page of another site, and has the token if there
+//! Who may ask: see `authorizer`. A request names a host that is served here, comes from no page of another site, and has the token if there
 //! is one; over a Unix socket the file's mode decides. There is no TLS.
 //!
 //! Bounds: [`Options::clients_max`] clients, a head and [`LEASE_BYTES_MAX`] leased octets each.
 
+mod authorize;
 mod body;
-mod gate;
 mod request;
 mod respond;
 
@@ -47,10 +47,10 @@ use larder_io::tcp::ListenOptions;
 use larder_serve::control;
 use larder_serve::http_server::{HttpServer, Limits, Listener, Mode};
 
+use self::authorize::Authorizer;
 use self::body::Packets;
-use self::gate::Gate;
 use self::respond::Common;
-use crate::shelf::Shelf;
+use crate::catalog::Catalog;
 
 /// Octets that a client has leased at most.
 pub const LEASE_BYTES_MAX: u64 = 1 << 20;
@@ -162,8 +162,8 @@ impl Wake for Ring {
 }
 
 impl Server {
-    /// Serves the segments of `shelf`.
-    pub fn start(options: &Options, shelf: Arc<Shelf>) -> io::Result<Server> {
+    /// Serves the segments of `catalog`.
+    pub fn start(options: &Options, catalog: Arc<Catalog>) -> io::Result<Server> {
         let listener = listen(options)?;
         let address = listener.address().ok();
         let place = match &options.listen {
@@ -182,12 +182,12 @@ impl Server {
         let limits = Limits { clients_max, head_bytes_max: HEAD_BYTES_MAX, stall_ms: STALL_MS };
         let http = HttpServer::open(listener, limits, Mode::KeepAlive, &poller, HTTP)?;
         let counts = Arc::new(Counts::default());
-        shelf.watch(Waker::from(Arc::clone(&bell)));
+        catalog.watch(Waker::from(Arc::clone(&bell)));
         let common = Common {
-            shelf,
+            catalog,
             waker: Waker::from(Arc::clone(&bell)),
             counts: Arc::clone(&counts),
-            gate: Gate::new(&options.hosts, options.token.clone()),
+            authorizer: Authorizer::new(&options.hosts, options.token.clone()),
         };
         let started = Instant::now();
         let desk = Desk { poller, http, common, ring: Arc::clone(&bell), started };
@@ -265,7 +265,7 @@ impl Desk {
                 let _ = ring.bell.clear();
                 // Before looking: who publishes from here on rings again.
                 ring.is_rung.store(false, Ordering::Release);
-                http.bodies().for_each(|packets| packets.leave_revoked(&common.shelf));
+                http.bodies().for_each(|packets| packets.leave_revoked(&common.catalog));
                 http.wake(&poller, now_ms, &mut common);
             }
             if now_ms >= looked_ms + LOOK_MS {

@@ -1,7 +1,7 @@
 //! The store: takes batches of packets, and never waits.
 //!
 //! ```text
-//! phase of a segment     here                         the shelver's thread
+//! phase of a segment     here                         the disk_writer's thread
 //! grows                  append fills and publishes   leases, writes, reads what flows there are
 //! sealed                 full, old, failed, finish    goes on until it has all
 //! closed                 -                            index, rename; the object stays while there is room
@@ -11,8 +11,8 @@
 //! Invariants
 //! 1. Memory is looked for before a batch is begun: it is in the segments whole, or counted as dropped. The writer is the
 //!    only one who takes from the arena, so what was free stays free until it is used.
-//! 2. A note is in the segment's list before the packets that came with it are published, and the shelver looks at what is
-//!    published before it fetches the list: in the files, notes are never later than their packets.
+//! 2. An event is in the segment's list before the packets that came with it are published, and the disk_writer looks at what is
+//!    published before it fetches the list: in the files, events are never later than their packets.
 //!
 //! Cost: a copy of the batch and a look at each block's head; see `cargo bench -p larder-store`.
 
@@ -28,29 +28,29 @@ use std::time::{Duration, Instant};
 use larder_mem::object::{Filler, Kind, Notice, ObjectStore, Plan, Post, Room, StoreOptions};
 
 use crate::block::{self, Interface, PACKET_BYTES};
+use crate::catalog::{Catalog, Content, Segment};
+use crate::disk_writer::{Disk, DiskWriter, Files};
 use crate::files::{self, Identity};
+use crate::flow_event::Batch;
 use crate::growing::{Growing, Shared};
 use crate::journal;
-use crate::note::Batch;
-use crate::numbers::Numbers;
 use crate::options::{
     BATCH_BYTES_MAX, Counts, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
+use crate::packet_offsets::PacketOffsets;
 use crate::privacy::Rewriter;
-use crate::recover::{self, Kept};
-use crate::shelf::{Content, Segment, Shelf};
-use crate::shelver::{Disk, Files, Shelver};
+use crate::recover::{self, StoredSegments};
 
 /// The loop that fillers of segments are on; nobody listens there.
 const LOOP: u32 = 63;
 
-/// So much may be appended before the shelver is woken for it.
+/// So much may be appended before the disk_writer is woken for it.
 const WAKE_BYTES: u64 = 1 << 20;
 
 /// Memory that a segment takes beside a batch's blocks, at most.
 const ROOM_BYTES: u64 = 64 << 10;
 
-/// Octets of notes that may wait for the shelver.
+/// Octets of events that may wait for the disk_writer.
 const JOURNAL_BYTES_MAX: usize = 32 << 20;
 
 /// Packets are kept by it.
@@ -64,7 +64,7 @@ pub struct Store {
     next: Identity,
     /// The number of the packet that comes next; 0: any.
     next_packet: u64,
-    numbers: Numbers,
+    packet_offsets: PacketOffsets,
     /// What is left out of packets, if anything is.
     rewriter: Option<Rewriter>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +78,7 @@ struct Current {
     segment: Arc<Growing>,
     filler: Filler,
     opened: Instant,
-    /// Octets since the shelver was woken.
+    /// Octets since the disk_writer was woken.
     unwritten: u64,
 }
 
@@ -104,7 +104,7 @@ impl Store {
         Store::open_posting(options, interfaces, Arc::new(Silence))
     }
 
-    /// The same; who reads from the shelf by a loop is told by `post` (loop 63 is nobody's).
+    /// The same; who reads from the catalog by a loop is told by `post` (loop 63 is nobody's).
     pub fn open_posting(
         options: Options,
         interfaces: &[Interface],
@@ -132,24 +132,24 @@ impl Store {
         }
         let (lock, numbered) = lock(&options)?;
         let counts = Arc::new(Counts::default());
-        let shelf = Arc::new(Shelf::default());
-        let mut kept = recover::recover(&directory, access, &shelf, &counts)
+        let catalog = Arc::new(Catalog::default());
+        let mut stored = recover::recover(&directory, access, &catalog, &counts)
             .map_err(StoreError::at(&directory))?;
-        kept.next_number = kept.next_number.max(numbered);
-        warn_of_space(&options, &kept, &mut *disk, &counts);
+        stored.next_number = stored.next_number.max(numbered);
+        warn_of_space(&options, &stored, &mut *disk, &counts);
         let memory = ObjectStore::new(StoreOptions::of(options.memory_bytes), post)
             .map_err(StoreError::Memory)?;
         let shared = Arc::new(Shared {
-            shelf,
+            catalog,
             counts,
             queue: Mutex::default(),
             is_ending: AtomicBool::new(false),
         });
-        let next = Identity { number: kept.next_number, position: kept.end, run: kept.end };
-        let shelver = Shelver::new(shared.clone(), options.clone(), disk, kept);
+        let next = Identity { number: stored.next_number, position: stored.end, run: stored.end };
+        let disk_writer = DiskWriter::new(shared.clone(), options.clone(), disk, stored);
         let thread = thread::Builder::new()
             .name("store".into())
-            .spawn(move || shelver.run())
+            .spawn(move || disk_writer.run())
             .map_err(StoreError::at(&directory))?;
         let mut interfaces = interfaces.to_vec();
         let snap_bytes = options.privacy.snap_bytes;
@@ -167,7 +167,7 @@ impl Store {
             current: None,
             next,
             next_packet: 0,
-            numbers: Numbers::new(next.position),
+            packet_offsets: PacketOffsets::new(next.position),
             thread: Some(thread),
             lock,
             options,
@@ -208,19 +208,19 @@ impl Store {
             let counts = &self.shared.counts;
             Counts::add(&counts.packets_dropped, packets);
             Counts::add(&counts.bytes_dropped, batch.blocks.len() as u64);
-            return self.take_notes(batch, rewriter);
+            return self.take_events(batch, rewriter);
         }
-        // Where packets will be is known before they are there: notes come first (invariant 2).
+        // Where packets will be is known before they are there: events come first (invariant 2).
         for part in &parts {
             let first = part.packets.start;
             let base = batch.offsets[first];
             let offsets = batch.offsets[part.packets.clone()].iter().map(|at| at - base).collect();
             let position_end = part.position + (end(part.packets.end) - end(first)) as u64;
             let number = batch.first_packet + first as u64;
-            self.numbers.push(number, part.position, offsets, position_end);
+            self.packet_offsets.push(number, part.position, offsets, position_end);
         }
         if parts.is_empty() {
-            return self.take_notes(batch, rewriter);
+            return self.take_events(batch, rewriter);
         }
         for (index, part) in parts.into_iter().enumerate() {
             if let Some((identity, header)) = part.begins {
@@ -228,10 +228,10 @@ impl Store {
                 self.begin(identity, &header);
             }
             if index == 0 {
-                self.take_notes(batch, rewriter.take());
+                self.take_events(batch, rewriter.take());
             }
-            let kept = part.packets.clone().filter(|at| end(*at) < end(at + 1)).count();
-            self.fill(&batch.blocks[end(part.packets.start)..end(part.packets.end)], kept);
+            let count = part.packets.clone().filter(|at| end(*at) < end(at + 1)).count();
+            self.fill(&batch.blocks[end(part.packets.start)..end(part.packets.end)], count);
         }
     }
 
@@ -248,7 +248,7 @@ impl Store {
         };
         let (mut before, mut since) = (done(), Instant::now());
         while self.memory.stats().free_bytes < wanted {
-            if self.shared.shelf.let_go() {
+            if self.shared.catalog.let_go() {
                 continue;
             }
             self.wake();
@@ -264,8 +264,8 @@ impl Store {
     }
 
     /// The segments, for readers in this process.
-    pub fn shelf(&self) -> &Arc<Shelf> {
-        &self.shared.shelf
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.shared.catalog
     }
 
     /// What has happened.
@@ -387,7 +387,7 @@ impl Store {
             if self.memory.stats().free_bytes >= wanted {
                 return true;
             }
-            if !self.shared.shelf.let_go() {
+            if !self.shared.catalog.let_go() {
                 return false;
             }
         }
@@ -396,7 +396,7 @@ impl Store {
     fn begin(&mut self, identity: Identity, header: &[u8]) {
         // A segment ahead of need: who still leases of one that goes gives it back in a moment, not at once.
         while self.memory.stats().free_bytes < self.options.segment_bytes
-            && self.shared.shelf.let_go()
+            && self.shared.catalog.let_go()
         {}
         let plan = Plan { loop_number: LOOP, bytes: None, kind: Kind::Stored };
         let filler = self.memory.create(plan);
@@ -405,7 +405,7 @@ impl Store {
             object: filler.object().clone(),
             books: Mutex::default(),
         });
-        self.shared.shelf.put(Segment {
+        self.shared.catalog.put(Segment {
             number: identity.number,
             first_position: identity.position,
             first_ns: None,
@@ -458,7 +458,7 @@ impl Store {
         current.filler.publish_now();
         let identity = current.segment.identity;
         self.next.position = identity.position + current.filler.written();
-        self.shared.shelf.change(identity.number, |segment| {
+        self.shared.catalog.change(identity.number, |segment| {
             segment.packets += packets as u64;
             segment.bytes += bytes;
             if let Some((first_ns, last_ns)) = times {
@@ -483,10 +483,10 @@ impl Store {
         }
     }
 
-    /// Puts the batch's notes into the list of the segment that grows, with places instead of numbers. Where none grows one is
+    /// Puts the batch's events into the list of the segment that grows, with places instead of numbers. Where none grows one is
     /// begun for them: flows end, and are named late, also when no packets come.
-    fn take_notes(&mut self, batch: &Batch<'_>, mut rewriter: Option<&mut Rewriter>) {
-        if batch.notes.is_empty() {
+    fn take_events(&mut self, batch: &Batch<'_>, mut rewriter: Option<&mut Rewriter>) {
+        if batch.events.is_empty() {
             return;
         }
         if self.current.is_none() {
@@ -496,17 +496,17 @@ impl Store {
             }
         }
         let mut frames = Vec::new();
-        for note in batch.notes {
-            let first = self.numbers.name(note.first_packet);
-            let end = note.end_packet.map(|number| self.numbers.position(number));
+        for event in batch.events {
+            let first = self.packet_offsets.name(event.first_packet);
+            let end = event.end_packet.map(|number| self.packet_offsets.position(number));
             if end.is_some() {
-                self.numbers.forget(note.first_packet);
+                self.packet_offsets.forget(event.first_packet);
             }
-            let mut note = journal::StoredNote::of(note, first, end, self.options.ignores_vlan);
+            let mut event = journal::StoredEvent::of(event, first, end, self.options.ignores_vlan);
             if let Some(rewriter) = &mut rewriter {
-                rewriter.note(&mut note);
+                rewriter.event(&mut event);
             }
-            journal::put(&mut frames, &note);
+            journal::put(&mut frames, &event);
         }
         let counts = &self.shared.counts;
         let taken = self.current.as_ref().is_some_and(|current| {
@@ -517,8 +517,8 @@ impl Store {
             }
             has_room
         });
-        let count = if taken { &counts.notes } else { &counts.notes_dropped };
-        Counts::add(count, batch.notes.len() as u64);
+        let count = if taken { &counts.flow_events } else { &counts.flow_events_dropped };
+        Counts::add(count, batch.events.len() as u64);
     }
 
     fn roll_if_due(&mut self) {
@@ -535,7 +535,7 @@ impl Store {
         let Some(current) = self.current.take() else { return };
         let identity = current.segment.identity;
         current.filler.seal();
-        self.shared.shelf.change(identity.number, |segment| segment.is_closed = true);
+        self.shared.catalog.change(identity.number, |segment| segment.is_closed = true);
         self.wake();
     }
 }
@@ -590,9 +590,9 @@ fn limit(options: &mut Options, interfaces: &[Interface]) -> Result<(), StoreErr
 }
 
 /// Says where the budget is more than there is space for.
-fn warn_of_space(options: &Options, kept: &Kept, disk: &mut dyn Disk, counts: &Counts) {
+fn warn_of_space(options: &Options, stored: &StoredSegments, disk: &mut dyn Disk, counts: &Counts) {
     let Ok(space) = disk.space(&options.directory) else { return };
-    let own: u64 = kept.segments.iter().map(|(_, bytes)| bytes).sum();
+    let own: u64 = stored.segments.iter().map(|(_, bytes)| bytes).sum();
     let reserve = options.reserve.bytes_of(space.total_bytes);
     let room = (space.free_bytes + own).saturating_sub(reserve);
     let wanted = options.budget_bytes.saturating_add(options.segment_bytes);
@@ -612,7 +612,7 @@ fn warn_of_space(options: &Options, kept: &Kept, disk: &mut dyn Disk, counts: &C
 /// How the file of the lock begins; then the number of the next segment.
 const NUMBERED: &str = "larder store next=";
 
-/// Notes the number that the next segment has, in one write of one length.
+/// Events the number that the next segment has, in one write of one length.
 fn note_number(mut lock: &File, number: u64) -> io::Result<()> {
     lock.seek(SeekFrom::Start(0))?;
     lock.write_all(format!("{NUMBERED}{number:020}\n").as_bytes())

@@ -30,19 +30,19 @@ struct Poor {
     room: Arc<AtomicU64>,
     is_full: bool,
     /// Closed: nothing is written.
-    gate: Arc<Gate>,
+    authorizer: Arc<Authorizer>,
     /// What it says to be free, and bytes of all of it; `None`: that of the folder.
     space: Option<Arc<dyn Fn() -> Space + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
-struct Gate {
+struct Authorizer {
     is_shut: Mutex<bool>,
     opens: Condvar,
     is_waiting: AtomicBool,
 }
 
-impl Gate {
+impl Authorizer {
     fn shut(&self, is_shut: bool) {
         *self.is_shut.lock().unwrap() = is_shut;
         self.opens.notify_all();
@@ -74,11 +74,11 @@ impl Poor {
 }
 
 impl Disk for Poor {
-    fn begin(&mut self, packets: &Path, notes: &Path, header: &[u8]) -> io::Result<()> {
-        self.gate.pass();
+    fn begin(&mut self, packets: &Path, journal: &Path, header: &[u8]) -> io::Result<()> {
+        self.authorizer.pass();
         self.is_full = false;
         self.ask()?;
-        self.files.begin(packets, notes, header)
+        self.files.begin(packets, journal, header)
     }
 
     fn write(&mut self, lease: Lease) {
@@ -90,12 +90,12 @@ impl Disk for Poor {
         }
     }
 
-    fn note(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.files.note(frames)
+    fn append_journal(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.files.append_journal(frames)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.gate.pass();
+        self.authorizer.pass();
         self.files.flush()?;
         match self.is_full {
             true => Err(io::Error::from_raw_os_error(28)),
@@ -185,20 +185,20 @@ fn a_slow_disk_never_holds_up_the_writer() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.segment_bytes = 1 << 20;
-    let gate = Arc::new(Gate::default());
-    gate.shut(true);
+    let authorizer = Arc::new(Authorizer::default());
+    authorizer.shut(true);
     let room = Arc::new(AtomicU64::new(u64::MAX));
-    let mut store = open(options, Poor { room, gate: gate.clone(), ..Poor::default() });
+    let mut store = open(options, Poor { room, authorizer: authorizer.clone(), ..Poor::default() });
     let counts = store.counts().clone();
     let mut next = 1;
     // Twice as much as there is memory, while nothing is written at all.
     for _ in 0..1600 {
         append(&mut store, &mut next);
     }
-    until_so("the disk waits", || gate.is_waiting.load(Relaxed));
+    until_so("the disk waits", || authorizer.is_waiting.load(Relaxed));
     assert!(counts.packets_dropped.load(Relaxed) > 4000);
     assert!(counts.packets.load(Relaxed) > 6000);
-    gate.shut(false);
+    authorizer.shut(false);
     store.finish().unwrap();
     assert_eq!(counts.packets_lost.load(Relaxed), 0);
     check_books(folder.path(), &counts, next - 1);
@@ -210,10 +210,10 @@ fn who_waits_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.segment_bytes = 1 << 20;
-    let gate = Arc::new(Gate::default());
-    gate.shut(true);
+    let authorizer = Arc::new(Authorizer::default());
+    authorizer.shut(true);
     let room = Arc::new(AtomicU64::new(u64::MAX));
-    let mut store = open(options, Poor { room, gate: gate.clone(), ..Poor::default() });
+    let mut store = open(options, Poor { room, authorizer: authorizer.clone(), ..Poor::default() });
     let counts = store.counts().clone();
     let (mut next, mut refused) = (1, 0);
     for _ in 0..1600 {
@@ -222,7 +222,7 @@ fn who_waits_loses_nothing() {
         if !store.wait_for_room(16 << 10, patience) {
             // Nothing is written: the disk is let go on.
             refused += 1;
-            gate.shut(false);
+            authorizer.shut(false);
             assert!(store.wait_for_room(16 << 10, PATIENCE));
         }
         append(&mut store, &mut next);
@@ -357,7 +357,7 @@ fn a_refused_segment_leaves_memory() {
     let counts = store.counts().clone();
     let mut next = 1;
     append(&mut store, &mut next);
-    let object = match &store.shelf().last().expect("a segment").content {
+    let object = match &store.catalog().last().expect("a segment").content {
         larder_store::Content::Memory(object) => Arc::clone(object),
         larder_store::Content::File(..) => panic!("it grows in memory"),
     };

@@ -154,7 +154,7 @@ fn what_was_flushed_survives_a_kill() {
             assert!(found.iter().all(|packet| again.contains(packet)), "{word}");
         }
         world.go_on(20);
-        let last = world.store.as_ref().unwrap().shelf().last().unwrap();
+        let last = world.store.as_ref().unwrap().catalog().last().unwrap();
         assert!(last.number > numbers.into_iter().max().unwrap());
         assert!(last.first_position > position.unwrap());
         settle(&world);
@@ -485,7 +485,7 @@ fn an_address_finds_packets_by_any_header() {
     for (number, (_, frame)) in packets.iter().enumerate() {
         made.packet(0, number as i64, frame);
     }
-    made.notes.push(note(key(&packets[9].1), 10, "host8.example"));
+    made.events.push(event(key(&packets[9].1), 10, "host8.example"));
     made.append(&mut store, &mut next);
     let check = |directory: &Path, state: &str| {
         for host in 1..=8u8 {

@@ -28,7 +28,7 @@ fn keep(folder: &Path, privacy: Privacy, frames: &[Vec<u8>], names: &[(usize, &s
             made.packet(0, (batch * 5 + at) as i64, frame);
         }
         for (index, name) in names.iter().filter(|(index, _)| index / 5 == batch) {
-            made.notes.push(note(key(&frames[*index]), *index as u64 + 1, name));
+            made.events.push(event(key(&frames[*index]), *index as u64 + 1, name));
         }
         made.append(&mut store, &mut next);
     }
@@ -137,7 +137,7 @@ fn is_sound(frame: &[u8], ip: usize) -> bool {
 }
 
 /// Addresses have pseudonyms in all headers, and nothing else has changed but checksums, which are right; the index and the
-/// notes have them too, so that packets are found by pseudonym and by name, and not by address.
+/// events have them too, so that packets are found by pseudonym and by name, and not by address.
 #[test]
 fn addresses_have_pseudonyms() {
     let (a, b) = ([192, 0, 2, 1], [198, 51, 100, 200]);

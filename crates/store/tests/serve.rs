@@ -19,7 +19,7 @@ fn serve_as(store: &Store, change: impl FnOnce(&mut Options)) -> Server {
     let mut options = Options::new(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))));
     options.clients_max = 8;
     change(&mut options);
-    Server::start(&options, store.shelf().clone()).unwrap()
+    Server::start(&options, store.catalog().clone()).unwrap()
 }
 
 /// All that comes for `requests`, up to the end of the connection.
@@ -111,7 +111,7 @@ fn from_memory_to_the_file_in_the_middle_of_a_chunk() {
     socket.read_exact(&mut answer).unwrap();
     // Eight times what there is memory for.
     append(&mut store, 4000);
-    let first = store.shelf().list()[0].clone();
+    let first = store.catalog().list()[0].clone();
     assert!(matches!(first.content, larder_store::Content::File(..)), "its memory was needed");
     let counts = store.counts().clone();
     assert_eq!(counts.packets_dropped.load(std::sync::atomic::Ordering::Relaxed), 0);

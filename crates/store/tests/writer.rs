@@ -36,14 +36,14 @@ fn packets_are_in_files() {
         let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
         let mut next = 1;
         expected.extend(append_some(&mut store, &mut next, 300));
-        let segments = store.shelf().list();
+        let segments = store.catalog().list();
         assert!(segments.len() > 5);
         for pair in segments.windows(2) {
             assert_eq!(pair[0].number + 1, pair[1].number);
             assert_eq!(pair[0].first_position + pair[0].bytes, pair[1].first_position);
             assert!(pair[0].is_closed && pair[0].bytes <= 4 << 10);
         }
-        let last = store.shelf().last().unwrap();
+        let last = store.catalog().last().unwrap();
         assert!(number_last < Some(last.number) && position_last < last.first_position);
         assert!(!last.is_closed);
         let Content::Memory(object) = &last.content else { panic!("it grows in memory") };
@@ -76,7 +76,7 @@ fn what_grows_is_flushed() {
 #[test]
 fn a_folder_is_shared_with_care() {
     let folder = tempfile::tempdir().unwrap();
-    let foreign = [("00000000.pcapng", "not ours"), ("notes.txt", "hello"), ("7.pcapng", "")];
+    let foreign = [("00000000.pcapng", "not ours"), ("events.txt", "hello"), ("7.pcapng", "")];
     for (name, text) in foreign {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
@@ -122,7 +122,8 @@ fn bad_batches_are_refused() {
     let mut made = Made::default();
     made.packet(0, 1, &udp([1; 4], 1, [2; 4], 2, b"x"));
     made.packet(1, 2, &[0x45; 30]);
-    let batch = Batch { blocks: &made.blocks, offsets: &made.offsets, first_packet: 1, notes: &[] };
+    let batch =
+        Batch { blocks: &made.blocks, offsets: &made.offsets, first_packet: 1, events: &[] };
     let mut foreign = Made::default();
     foreign.packet(2, 1, &[0; 20]);
     let shifted = [made.offsets[0] + 4, made.offsets[1]];
@@ -154,7 +155,7 @@ fn a_killed_writer_loses_nothing_that_was_flushed() {
         let mut store = Store::open(options, &interfaces()).unwrap();
         let counts = store.counts().clone();
         let sum = |store: &Store| -> u64 {
-            store.shelf().list().iter().map(|segment| segment.bytes).sum()
+            store.catalog().list().iter().map(|segment| segment.bytes).sum()
         };
         let (mut next, earlier) = (1, sum(&store));
         // Bounded, in case nobody kills it.
@@ -177,7 +178,7 @@ fn a_killed_writer_loses_nothing_that_was_flushed() {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        // Kept until it is dead: without a reader the child would end by itself.
+        // StoredSegments until it is dead: without a reader the child would end by itself.
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let flushed: Option<u64> = lines
             .by_ref()

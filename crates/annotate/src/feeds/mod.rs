@@ -5,8 +5,8 @@
 //! | [`zeek`] | any Zeek log, tab-separated or JSON | DNS rows, flow ends, rows with our columns appended |
 //! | [`eve`] | Suricata's EVE JSON lines | DNS answers, flow ends, lines with our keys spliced in |
 //!
-//! | [`fact`] | all of these | what one answer teaches |
-//! | [`lessons`] | `--zeek-dns`, `--dnstap` | facts in the order of their times |
+//! | [`dns_observation`] | all of these | what one answer teaches |
+//! | [`external_names`] | `--zeek-dns`, `--dnstap` | observations in the order of their times |
 //! | [`input`] | files, pipes, compressed or not | octets, and an end when the run is stopped |
 //! | [`mod@run`] | a log | the log with names |
 //!
@@ -15,11 +15,11 @@
 //! ones pass through in pieces, so that memory does not depend on the input. Cost: one pass over a
 //! line to split it; JSON lines are walked once and only wanted values are looked into.
 
+pub mod dns_observation;
 pub mod eve;
-pub mod fact;
+pub mod external_names;
 pub mod input;
 mod json;
-pub mod lessons;
 pub mod run;
 pub mod zeek;
 

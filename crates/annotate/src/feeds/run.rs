@@ -29,18 +29,18 @@ use larder_io::output::Output;
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-use super::fact::{
-    Fact, read_addr, read_name, read_number, read_octets, read_time, time_key, write_addr,
-    write_name, write_number,
+use super::dns_observation::{
+    DnsObservation, read_addr, read_name, read_number, read_octets, read_time, time_key,
+    write_addr, write_name, write_number,
 };
+use super::external_names::{self, Damages, ExternalNames};
 use super::input::{self, Octets};
-use super::lessons::{self, Damages, Lessons};
 use super::zeek::Column;
 use super::{FlowEnds, Said, Value, eve, zeek};
 use crate::files::{load_names, make_directory, open_output, save_names};
 use crate::flow::protocol;
 use crate::format::schema::{self, FIELDS, Field};
-use crate::names::{Facts, Found, Key, Names};
+use crate::names::{Found, Key, LearnedMarks, Names};
 use crate::options::{Endpoint, NameSources, Options, OutputFormat, Rules, Summary, Unresolved};
 use crate::record::{
     ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
@@ -50,8 +50,8 @@ use crate::sort::{MEMORY_BYTES_MAX, Sorter};
 use crate::stated::{choose, is_resolver_traffic, state};
 use crate::{Error, Progress};
 
-/// Lessons between two commits to the engine. Bounds what an overlay holds.
-const LESSONS_A_COMMIT: u32 = 1 << 12;
+/// ExternalNames between two commits to the engine. Bounds what an overlay holds.
+const OBSERVATIONS_PER_COMMIT: u32 = 1 << 12;
 /// Lines between two looks at the stop flag.
 const LINES_A_LOOK: u64 = 1 << 10;
 /// A line this soon after the log's first may have had its lookup before it.
@@ -68,7 +68,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     let text = input::open(endpoint, progress)?;
     let name = text.name.clone();
     let streams = text.live || *endpoint == Endpoint::Pipe;
-    let lessons = Lessons::open(options, streams, progress)?;
+    let external_names = ExternalNames::open(options, streams, progress)?;
     let (mut names, _) = Names::new(
         options.names_budget_bytes,
         0,
@@ -86,13 +86,13 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     let mut out = open_output(&options.output, options.access)?;
     let fields = fields(form);
     let mut annotator = Annotator {
-        facts: names.facts(),
+        learned: names.learned(),
         names,
-        lessons,
+        external_names,
         sources: options.names,
         rules: options.rules,
         uncommitted: 0,
-        lessons_taught: 0,
+        observations_learned: 0,
         first_ns: None,
         summary: Summary::default(),
         damaged: Damages::new(),
@@ -219,7 +219,7 @@ impl Reader {
                 let event = log.event();
                 Query {
                     said: event.said.clone(),
-                    fact: event.dns.as_ref().and_then(Fact::of_row),
+                    observation: event.dns.as_ref().and_then(DnsObservation::of_row),
                     ..Query::of(event.ends, event.from_responder)
                 }
             }
@@ -259,7 +259,7 @@ struct Query {
     /// The line is about a lookup: `--unresolved` leaves it out.
     is_lookup: bool,
     said: Said,
-    fact: Option<Fact>,
+    observation: Option<DnsObservation>,
 }
 
 const HAS_SERVER_NAME: u8 = 1;
@@ -286,7 +286,7 @@ impl Query {
         self.ends.map(|(time_ns, ..)| time_ns)
     }
 
-    /// The form for a sorter: line, ends, what is said, and a fact at the end.
+    /// The form for a sorter: line, ends, what is said, and a observation at the end.
     fn write(&self, line: u64, out: &mut Vec<u8>) {
         let Some((time_ns, source, destination)) = self.ends else { return };
         out.extend_from_slice(&line.to_le_bytes());
@@ -304,8 +304,8 @@ impl Query {
         for name in [&self.said.server_name, &self.said.http_host].into_iter().flatten() {
             write_name(name, out);
         }
-        if let Some(fact) = &self.fact {
-            fact.write(out);
+        if let Some(observation) = &self.observation {
+            observation.write(out);
         }
     }
 
@@ -321,21 +321,21 @@ impl Query {
         if flags & HAS_HOST != 0 {
             said.http_host = Some(read_name(from)?);
         }
-        let fact = if from.is_empty() { None } else { Fact::read(from) };
+        let observation = if from.is_empty() { None } else { DnsObservation::read(from) };
         let from_responder = flags & FROM_RESPONDER != 0;
         let is_lookup = flags & IS_LOOKUP != 0;
-        Some((line, Query { ends: Some(ends), from_responder, is_lookup, said, fact }))
+        Some((line, Query { ends: Some(ends), from_responder, is_lookup, said, observation }))
     }
 }
 
 struct Annotator {
     names: Names,
-    facts: Arc<Facts>,
-    lessons: Option<Lessons>,
+    learned: Arc<LearnedMarks>,
+    external_names: Option<ExternalNames>,
     sources: NameSources,
     rules: Rules,
     uncommitted: u32,
-    lessons_taught: u64,
+    observations_learned: u64,
     /// Time of the log's first line, or of its earliest where that is known.
     first_ns: Option<i64>,
     summary: Summary,
@@ -343,13 +343,13 @@ struct Annotator {
 }
 
 impl Annotator {
-    fn learn(&mut self, fact: &Fact) -> Result<(), Error> {
-        self.lessons_taught += 1;
-        fact.teach(self.lessons_taught, self.sources, self.rules, &mut self.names);
+    fn learn(&mut self, observation: &DnsObservation) -> Result<(), Error> {
+        self.observations_learned += 1;
+        observation.teach(self.observations_learned, self.sources, self.rules, &mut self.names);
         self.summary.answers += 1;
-        // A fact may have thousands of addresses; each counts.
-        self.uncommitted += 1 + fact.addresses.len() as u32;
-        if self.uncommitted >= LESSONS_A_COMMIT {
+        // A observation may have thousands of addresses; each counts.
+        self.uncommitted += 1 + observation.addresses.len() as u32;
+        if self.uncommitted >= OBSERVATIONS_PER_COMMIT {
             self.uncommitted = 0;
             // The only reader is the names' own, which a stalled commit has synced.
             while self.names.commit()?.is_none() {}
@@ -359,9 +359,9 @@ impl Annotator {
 
     /// Learns what came to be known by `time_ns`.
     fn learn_until(&mut self, time_ns: i64) -> Result<(), Error> {
-        while let Some(lessons) = &mut self.lessons {
-            let Some(fact) = lessons.until(time_ns)? else { break };
-            self.learn(&fact)?;
+        while let Some(external_names) = &mut self.external_names {
+            let Some(observation) = external_names.until(time_ns)? else { break };
+            self.learn(&observation)?;
         }
         Ok(())
     }
@@ -370,8 +370,8 @@ impl Annotator {
     fn answer(&mut self, query: &Query) -> Result<Option<Answer>, Error> {
         let Some((time_ns, source, destination)) = query.ends else { return Ok(None) };
         self.learn_until(time_ns)?;
-        if let Some(fact) = &query.fact {
-            self.learn(fact)?;
+        if let Some(observation) = &query.observation {
+            self.learn(observation)?;
         }
         self.first_ns.get_or_insert(time_ns);
         let (client, server) =
@@ -417,7 +417,7 @@ impl Annotator {
         let first_ns = self.first_ns.unwrap_or(time_ns);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if !is_known && self.facts.named.has(hash, u64::from(u32::MAX)) {
+        } else if !is_known && self.learned.named.has(hash, u64::from(u32::MAX)) {
             UnnamedReason::Evicted
         } else if time_ns.saturating_sub(first_ns) < BEFORE_LOG_NS {
             UnnamedReason::BeforeCapture
@@ -449,12 +449,12 @@ impl Annotator {
         match log.advance() {
             Ok(item) => {
                 if item.is_some_and(Item::is_damaged) {
-                    lessons::note(&mut self.damaged, "log_line", offset, name);
+                    external_names::note(&mut self.damaged, "log_line", offset, name);
                 }
                 item
             }
             Err(_) => {
-                lessons::note(&mut self.damaged, "log_cut_short", offset, name);
+                external_names::note(&mut self.damaged, "log_cut_short", offset, name);
                 None
             }
         }
@@ -515,9 +515,9 @@ impl Annotator {
         let mut summary = self.summary;
         (summary.names_known, summary.names_evicted) = self.names.counts();
         summary.names_refused = self.names.refused();
-        lessons::add(&self.damaged, &mut summary);
-        if let Some(lessons) = &self.lessons {
-            lessons.add_damage(&mut summary);
+        external_names::add(&self.damaged, &mut summary);
+        if let Some(external_names) = &self.external_names {
+            external_names.add_damage(&mut summary);
         }
         summary.input_damaged = !summary.damaged.is_empty();
         summary.interrupted = progress.stop.load(Ordering::Relaxed);
@@ -784,14 +784,14 @@ mod tests {
                 from_responder: flags[0],
                 is_lookup: flags[1],
                 said: Said { server_name, is_quic: flags[1], http_host },
-                fact: None,
+                observation: None,
             };
             let mut out = Vec::new();
             query.write(line, &mut out);
             let (read_line, read) = Query::read(&out).expect("a query");
             prop_assert_eq!((read_line, read.ends, read.said), (line, query.ends, query.said));
             prop_assert_eq!((read.from_responder, read.is_lookup), (flags[0], flags[1]));
-            prop_assert_eq!(read.fact, None);
+            prop_assert_eq!(read.observation, None);
 
             let mut end = verdict(Addr::UNSPECIFIED, None, 0);
             match candidates.first() {

@@ -6,7 +6,7 @@ use crate::registered::are_of_one_domain;
 /// Who taught a name. Stored in entries, so the numbers are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Teacher {
+pub enum NameProtocol {
     /// A unicast DNS answer.
     Dns = 0,
     /// Multicast DNS.
@@ -21,27 +21,27 @@ pub enum Teacher {
     Ptr = 5,
 }
 
-impl Teacher {
-    fn from_bits(bits: u8) -> Teacher {
+impl NameProtocol {
+    fn from_bits(bits: u8) -> NameProtocol {
         match bits & 7 {
-            1 => Teacher::Mdns,
-            2 => Teacher::Llmnr,
-            3 => Teacher::Nbns,
-            4 => Teacher::Dhcp,
-            5 => Teacher::Ptr,
-            _ => Teacher::Dns,
+            1 => NameProtocol::Mdns,
+            2 => NameProtocol::Llmnr,
+            3 => NameProtocol::Nbns,
+            4 => NameProtocol::Dhcp,
+            5 => NameProtocol::Ptr,
+            _ => NameProtocol::Dns,
         }
     }
 
-    /// The source that a log line names for an address-wide name of this teacher.
+    /// The source that a log line names for an address-wide name of this learned_from.
     pub(super) fn source(self) -> NameSource {
         match self {
-            Teacher::Dns => NameSource::DnsAddress,
-            Teacher::Mdns => NameSource::Mdns,
-            Teacher::Llmnr => NameSource::Llmnr,
-            Teacher::Nbns => NameSource::Nbns,
-            Teacher::Dhcp => NameSource::Dhcp,
-            Teacher::Ptr => NameSource::Ptr,
+            NameProtocol::Dns => NameSource::DnsAddress,
+            NameProtocol::Mdns => NameSource::Mdns,
+            NameProtocol::Llmnr => NameSource::Llmnr,
+            NameProtocol::Nbns => NameSource::Nbns,
+            NameProtocol::Dhcp => NameSource::Dhcp,
+            NameProtocol::Ptr => NameSource::Ptr,
         }
     }
 }
@@ -58,7 +58,7 @@ pub struct Candidate<'a> {
     /// TTL of the answer, seconds.
     pub ttl_s: u32,
     /// Who taught it.
-    pub teacher: Teacher,
+    pub learned_from: NameProtocol,
     /// What supports it.
     pub standing: Standing,
     /// Clients that asked for this very name, and not because an alias had led them to it; one that
@@ -113,17 +113,22 @@ impl Standing {
     }
 }
 
-/// Bits of a candidate's flags: teacher, standing, direct.
+/// Bits of a candidate's flags: learned_from, standing, direct.
 const STANDING_SHIFT: u8 = 3;
 const DIRECT_BIT: u8 = 0x40;
 /// flags u8, ttl u32, time i64, two lengths u16, askers u8, asker u16.
 const CANDIDATE_HEADER_BYTES: usize = 1 + 4 + 8 + 2 + 2 + 1 + 2;
 
 impl<'a> Candidate<'a> {
+    /// A DNS response about the name gave the address.
+    pub(super) fn is_lookup(&self) -> bool {
+        self.learned_from == NameProtocol::Dns
+    }
+
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let direct = if self.direct { DIRECT_BIT } else { 0 };
         let mut header = [0; CANDIDATE_HEADER_BYTES];
-        header[0] = self.teacher as u8 | (self.standing as u8) << STANDING_SHIFT | direct;
+        header[0] = self.learned_from as u8 | (self.standing as u8) << STANDING_SHIFT | direct;
         header[1..5].copy_from_slice(&self.ttl_s.to_le_bytes());
         header[5..13].copy_from_slice(&self.time_ns.to_le_bytes());
         header[13..15].copy_from_slice(&(self.asked.len() as u16).to_le_bytes());
@@ -146,7 +151,7 @@ impl<'a> Candidate<'a> {
             head,
             ttl_s: u32::from_le_bytes(*header[1..].first_chunk()?),
             time_ns: i64::from_le_bytes(*header[5..].first_chunk()?),
-            teacher: Teacher::from_bits(header[0]),
+            learned_from: NameProtocol::from_bits(header[0]),
             standing: *Standing::ALL.get(usize::from(header[0] >> STANDING_SHIFT & 7))?,
             direct: header[0] & DIRECT_BIT != 0,
             askers: header[17],
@@ -222,7 +227,7 @@ impl Candidate<'_> {
     /// while it holds: an address gets another owner, who may say nothing.
     fn rank_at(&self, now_ns: i64) -> u8 {
         match self.standing {
-            Standing::Confirmed if self.teacher == Teacher::Dns || !self.is_stale_at(now_ns) => 2,
+            Standing::Confirmed if self.is_lookup() || !self.is_stale_at(now_ns) => 2,
             Standing::Confirmed | Standing::Leased => 1,
             Standing::OneSided | Standing::Unsolicited | Standing::Claimed => 0,
         }

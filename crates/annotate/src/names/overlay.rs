@@ -168,7 +168,7 @@ impl Sieve {
     }
 }
 
-/// Facts that only grow, kept a hash slot each, with the batch that taught them. They answer
+/// LearnedMarks that only grow, kept a hash slot each, with the batch that taught them. They answer
 /// "why is there no name", may err on the side of a collision, and never name anything.
 pub struct Marks {
     slots: Box<[AtomicU32]>,
@@ -177,7 +177,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Room for about `count` facts, at least 64.
+    /// Room for about `count` learned, at least 64.
     pub fn new(count: usize) -> Marks {
         let count = count.next_power_of_two().max(64);
         Marks { slots: (0..count).map(|_| AtomicU32::new(0)).collect(), used: Sieve::new(count) }
@@ -191,7 +191,7 @@ impl Marks {
     /// Notes a fact learned in batch `batch`. One writer; first come stays.
     #[inline]
     pub fn set(&self, hash: u64, batch: u64) {
-        // Relaxed: whoever may act on batch `batch` has synchronised with the edge through the
+        // Relaxed: whoever may act on batch `batch` has synchronised with the name learner through the
         // scheduler's lock, and later batches' marks are told apart by their number. Who sees the
         // bit and not yet the slot is of an earlier batch, and reads 0 there, which is no too.
         if !self.used.has(hash) {
@@ -224,7 +224,7 @@ impl Marks {
 }
 
 /// What was ever learned, at a glance: most addresses have no name, and are not looked up in vain.
-pub struct Facts {
+pub struct LearnedMarks {
     /// Addresses that were named by DNS: no name in the cache then means that it was evicted.
     pub named: Marks,
     /// Addresses whose hosts said their own name. Few, so that these marks stay near.

@@ -14,7 +14,7 @@ fn candidate(asked: &str, time_ns: i64, standing: Standing) -> Candidate<'_> {
         head: b"",
         time_ns,
         ttl_s: 60,
-        teacher: Teacher::Dns,
+        learned_from: NameProtocol::Dns,
         standing,
         askers: 0,
         asker: 0,
@@ -70,20 +70,21 @@ fn unsolicited_names_displace_nothing() {
 #[test]
 fn candidates_are_read_as_they_were_written() {
     let teachers = [
-        (Teacher::Dns, NameSource::DnsAddress),
-        (Teacher::Mdns, NameSource::Mdns),
-        (Teacher::Llmnr, NameSource::Llmnr),
-        (Teacher::Nbns, NameSource::Nbns),
-        (Teacher::Dhcp, NameSource::Dhcp),
-        (Teacher::Ptr, NameSource::Ptr),
+        (NameProtocol::Dns, NameSource::DnsAddress),
+        (NameProtocol::Mdns, NameSource::Mdns),
+        (NameProtocol::Llmnr, NameSource::Llmnr),
+        (NameProtocol::Nbns, NameSource::Nbns),
+        (NameProtocol::Dhcp, NameSource::Dhcp),
+        (NameProtocol::Ptr, NameSource::Ptr),
     ];
     let (mut value, mut written) = (Vec::new(), Vec::new());
-    for (teacher, source) in teachers {
-        assert_eq!(teacher.source(), source);
+    for (learned_from, source) in teachers {
+        assert_eq!(learned_from.source(), source);
         for (standing, direct) in Standing::ALL.into_iter().flat_map(|s| [(s, false), (s, true)]) {
             let plain = candidate("asked.example", -5, standing);
             let (head, ttl_s) = (&b"head.example"[..], 0x0102_0304);
-            let all = Candidate { head, ttl_s, teacher, askers: 7, asker: 0x0809, direct, ..plain };
+            let all =
+                Candidate { head, ttl_s, learned_from, askers: 7, asker: 0x0809, direct, ..plain };
             for one in [plain, all] {
                 one.write(&mut value);
                 written.push(one);
@@ -109,12 +110,14 @@ fn names_are_stale_after_their_ttl() {
 #[test]
 fn a_lease_replaces_what_a_host_no_longer_says() {
     let (minute_ns, both) = (60_000_000_000, |first: Candidate<'_>, lease_ns: i64| {
-        let leased =
-            Candidate { teacher: Teacher::Dhcp, ..candidate("lease", lease_ns, Standing::Leased) };
+        let leased = Candidate {
+            learned_from: NameProtocol::Dhcp,
+            ..candidate("lease", lease_ns, Standing::Leased)
+        };
         names(&merged(&[first, leased], MERGING))
     });
     let looked_up = candidate("host", 0, Standing::Confirmed);
-    let said = Candidate { teacher: Teacher::Mdns, ..looked_up };
+    let said = Candidate { learned_from: NameProtocol::Mdns, ..looked_up };
     assert_eq!(both(said, minute_ns), "hostlease");
     assert_eq!(both(said, minute_ns + 1), "leasehost");
     assert_eq!(both(looked_up, minute_ns + 1), "hostlease");
@@ -143,7 +146,7 @@ fn an_alias_stays_behind_a_site_that_is_asked_for() {
     assert_eq!(order(Some(1), &[1], &[site], "a.site.com "), "a.site.com site.com old.org ");
 }
 
-/// A client that asks again counts again only after another, others' lessons count nobody, and the count
+/// A client that asks again counts again only after another, others' external_names count nobody, and the count
 /// does not wrap.
 #[test]
 fn askers_are_counted() {
@@ -207,14 +210,14 @@ fn marks_count_from_their_batch_on() {
     assert!(!marks.has(4, 100));
 }
 
-fn alias<'a>(packet: u64, owner: &'a [u8], target: &'a [u8]) -> AliasLesson<'a> {
+fn alias<'a>(packet: u64, owner: &'a [u8], target: &'a [u8]) -> AliasObservation<'a> {
     let client = Addr::v4([10, 0, 0, 7]);
     let (scope, standing) = (Scope::NONE, Standing::Confirmed);
-    AliasLesson { packet, scope, client, owner, target, standing }
+    AliasObservation { packet, scope, client, owner, target, standing }
 }
 
-fn lesson<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> Lesson<'a> {
-    Lesson {
+fn observation<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> AddressObservation<'a> {
+    AddressObservation {
         packet,
         time_ns: packet as i64 * 1_000_000_000,
         scope: Scope::NONE,
@@ -222,7 +225,7 @@ fn lesson<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> Lesson<'a> 
         asked,
         addr: Addr::v4([192, 0, 2, addr]),
         ttl_s: 5,
-        teacher: Teacher::Dns,
+        learned_from: NameProtocol::Dns,
         standing: Standing::Confirmed,
         targets: &[],
     }
@@ -242,8 +245,8 @@ fn names_over_batches() {
         reader.sync_to(committed.position);
     };
     commit(&mut names, &mut reader);
-    names.learn(&lesson(5, 7, b"edge.cdn.example", 1));
-    names.learn(&lesson(6, 7, b"a.example", 2));
+    names.learn(&observation(5, 7, b"edge.cdn.example", 1));
+    names.learn(&observation(6, 7, b"a.example", 2));
     commit(&mut names, &mut reader);
     let (client, other) = (Addr::v4([10, 0, 0, 7]), Addr::v4([10, 0, 0, 8]));
     let named = |client, addr, now_s: i64| {
@@ -275,15 +278,15 @@ fn aliases_that_nobody_asked_for_replace_none() {
         String::from_utf8(head).expect("text")
     };
     let forged =
-        AliasLesson { standing: Standing::Unsolicited, ..alias(1, b"forged.example", target) };
+        AliasObservation { standing: Standing::Unsolicited, ..alias(1, b"forged.example", target) };
     names.learn_alias(&forged);
     assert_eq!(head(&mut names, Standing::Confirmed), "");
     assert_eq!(head(&mut names, Standing::Unsolicited), "forged.example");
     assert_eq!(names.led_to(target), 0);
-    names.learn_alias(&AliasLesson { client: client(1), ..alias(2, b"one.example", target) });
-    names.learn_alias(&AliasLesson { client: client(2), ..alias(3, b"two.example", target) });
-    names.learn_alias(&AliasLesson { client: client(1), ..alias(4, b"one.example", target) });
-    names.learn_alias(&AliasLesson { client: client(3), ..forged });
+    names.learn_alias(&AliasObservation { client: client(1), ..alias(2, b"one.example", target) });
+    names.learn_alias(&AliasObservation { client: client(2), ..alias(3, b"two.example", target) });
+    names.learn_alias(&AliasObservation { client: client(1), ..alias(4, b"one.example", target) });
+    names.learn_alias(&AliasObservation { client: client(3), ..forged });
     assert_eq!(head(&mut names, Standing::Confirmed), "one.example");
     assert_eq!(names.led_to(target), 2);
     assert_eq!(names.led_to(b"one.example"), 0, "nothing is an alias of that");
@@ -296,7 +299,7 @@ fn addresses_and_long_names_are_not_learned() {
     let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
     names.learn_alias(&alias(1, b"10.0.0.1", b"a.example"));
     names.learn_alias(&alias(1, b"a.example", b"10.0.0.1"));
-    names.learn(&lesson(1, 7, b"10.0.0.1", 1));
+    names.learn(&observation(1, 7, b"10.0.0.1", 1));
     assert_eq!(names.refused(), 3);
     names.learn_alias(&alias(1, b"a.example", b"a.example"));
     names.learn_alias(&alias(1, b"a.example", &[b'a'; ALIAS_KEY_BYTES_MAX + 1]));
@@ -333,10 +336,10 @@ fn what_was_known_is_recalled() {
     assert_eq!(recall("host", None, Some(client), "host.example", ""), Some(()));
     assert_eq!(recall("alias", None, None, "edge.example", "www.example"), Some(()));
     assert_eq!(names.refused(), 2);
-    let facts = names.facts();
+    let learned = names.learned();
     let hash = |addr| names.address_hash(Scope::NONE, addr);
-    assert!(facts.named.has(hash(addr), 0) && !facts.hosts.has(hash(addr), 0));
-    assert!(facts.hosts.has(hash(client), 0) && !facts.named.has(hash(client), 0));
+    assert!(learned.named.has(hash(addr), 0) && !learned.hosts.has(hash(addr), 0));
+    assert!(learned.hosts.has(hash(client), 0) && !learned.named.has(hash(client), 0));
     let named = |client| names.view().destination(client, addr, u64::MAX, 0).expect("a name");
     assert_eq!(named(client).name.as_bytes(), b"own.example");
     assert_eq!(named(Addr::v4([10, 0, 0, 8])).name.as_bytes(), b"shared.example");

@@ -6,8 +6,8 @@ use larder::{Cache, KeyHash, Reader};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-use super::candidate::{Candidate, Candidates, Standing, Teacher};
-use super::overlay::{Facts, Overlay};
+use super::candidate::{Candidate, Candidates, NameProtocol, Standing};
+use super::overlay::{LearnedMarks, Overlay};
 use super::{Alias, CHAIN_STEPS_MAX, Key, NOW};
 use crate::options::Rules;
 use crate::record::{NameFlags, NameSource};
@@ -24,7 +24,7 @@ pub struct View<'a> {
     /// Naming rules in force.
     pub rules: Rules,
     /// What was ever learned.
-    pub facts: &'a Facts,
+    pub learned: &'a LearnedMarks,
     /// The batch.
     pub batch: u64,
     /// The network of the addresses that are asked for.
@@ -62,7 +62,7 @@ pub struct Support {
 impl Support {
     fn add(&mut self, place: usize, candidate: &Candidate<'_>) {
         let bit = 1_u64.checked_shl(place as u32).unwrap_or(0);
-        let is_lookup = candidate.teacher == Teacher::Dns;
+        let is_lookup = candidate.is_lookup();
         match candidate.standing {
             Standing::OneSided => {
                 self.one_sided |= bit & !self.known;
@@ -140,7 +140,7 @@ impl<'a> View<'a> {
 
     /// The names of a flow from `source` to `destination`, as they were just before packet `packet`.
     pub fn ends(&self, source: Addr, destination: Addr, packet: u64, now_ns: i64) -> Ends {
-        if self.scope.is_none() || !self.facts.of_all_networks.load(Ordering::Relaxed) {
+        if self.scope.is_none() || !self.learned.of_all_networks.load(Ordering::Relaxed) {
             return self.ends_within(source, destination, packet, now_ns);
         }
         self.ends_also_of_none(source, destination, packet, now_ns)
@@ -175,7 +175,7 @@ impl<'a> View<'a> {
     /// Asks for what tells whether an address may have a name.
     #[inline]
     pub fn prefetch_facts(&self, addr: Addr) {
-        self.facts.named.prefetch(self.address_hash(addr));
+        self.learned.named.prefetch(self.address_hash(addr));
     }
 
     /// The candidates of a key just before packet `packet`.
@@ -200,7 +200,7 @@ impl<'a> View<'a> {
         self.reader.get_hashed(hash, key, NOW).map(Entry::Reader)
     }
 
-    /// The hash of an address as [`Facts`] knows it.
+    /// The hash of an address as [`LearnedMarks`] knows it.
     #[inline]
     pub fn address_hash(&self, addr: Addr) -> u64 {
         self.key_hash(addr).get()
@@ -214,7 +214,7 @@ impl<'a> View<'a> {
     /// The name of a flow's responder (rules 1 to 5).
     pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
         let hash = self.key_hash(addr);
-        if !self.facts.named.may_have(hash.get()) {
+        if !self.learned.named.may_have(hash.get()) {
             return self.host_hashed(hash, addr, packet, now_ns);
         }
         self.destination_hashed(hash, client, addr, packet, now_ns)
@@ -236,7 +236,7 @@ impl<'a> View<'a> {
             (hash, key)
         });
         self.reader.prefetch(hash);
-        if !self.facts.named.has(hash.get(), self.batch) {
+        if !self.learned.named.has(hash.get(), self.batch) {
             return self.host_hashed(hash, addr, packet, now_ns);
         }
         let key = Key::address(self.scope, addr);
@@ -267,7 +267,7 @@ impl<'a> View<'a> {
             {
                 for candidate in Candidates::new(&entry) {
                     if candidate.standing.is_supported() && is_host_name(candidate.asked) {
-                        weighed.add(&candidate, candidate.asked, candidate.teacher.source());
+                        weighed.add(&candidate, candidate.asked, candidate.learned_from.source());
                     }
                 }
             }
@@ -309,7 +309,7 @@ impl<'a> View<'a> {
         let mut is_disputed = false;
         for candidate in Candidates::new(entry) {
             // Without rule 5 a stale name is none.
-            if !weighed.add(&candidate, candidate.asked, candidate.teacher.source()) {
+            if !weighed.add(&candidate, candidate.asked, candidate.learned_from.source()) {
                 continue;
             }
             let first = *chosen.get_or_insert(candidate);
@@ -318,8 +318,8 @@ impl<'a> View<'a> {
                 && first_label(candidate.asked) != first_label(first.asked);
         }
         let (mut found, first) = (weighed.found?, chosen?);
-        let is_claim = match first.teacher {
-            Teacher::Ptr => true,
+        let is_claim = match first.learned_from {
+            NameProtocol::Ptr => true,
             _ => !is_host_name(first.asked) || first.standing == Standing::Claimed,
         };
         if is_claim || is_disputed {
@@ -334,7 +334,7 @@ impl<'a> View<'a> {
 
     #[inline]
     fn host_entry(&self, hash: KeyHash, addr: Addr, packet: u64) -> Option<Entry<'a>> {
-        let has_said = self.facts.hosts.has(hash.get(), self.batch);
+        let has_said = self.learned.hosts.has(hash.get(), self.batch);
         if !has_said || !self.rules.has(8) {
             return None;
         }

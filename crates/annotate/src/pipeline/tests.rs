@@ -43,13 +43,13 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
     for step_s in [-3_600, 3_600] {
         let options = Options { format: OutputFormat::Csv, ..Options::default() };
         let (names, mut readers) = Names::new(8 << 20, 1, 7, 8, options.rules).expect("names");
-        let (cache, facts) = (names.cache().clone(), names.facts());
+        let (cache, learned) = (names.cache().clone(), names.learned());
         let format = Format::new(options.format, false).expect("a format");
-        let shared = Arc::new(Shared { format, facts, options: options.clone() });
+        let shared = Arc::new(Shared { format, learned, options: options.clone() });
         let reader = readers.pop().expect("a reader");
         let mut worker = Worker::new(0, 1, reader, cache, shared);
         let keying = Keying { seed: 7, ignores_vlan: false };
-        let mut state = EdgeState::new(Edge::new(names, &options), 1, keying, None);
+        let mut state = LearnerState::new(NameLearner::new(names, &options), 1, keying, None);
         let mut capture = Vec::new();
         write::section(&mut capture, "test");
         write::interface(&mut capture, 1, 0);
@@ -79,10 +79,10 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
             let (number, batch) = (number as u64, Some(batch));
             let mut work = Work { number, batch, decoded, ..Work::default() };
             state.take(&mut work);
-            let committed = state.edge.names.commit().expect("room").expect("no stall");
+            let committed = state.learner.names.commit().expect("room").expect("no stall");
             worker.reader.sync_to(committed.position);
             let bytes: &[u8] = work.batch.as_ref().map_or(&[], |batch| &batch.bytes);
-            let facts = BatchFacts {
+            let input = BatchInput {
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,
                 time_ns: work.time_ns,
@@ -95,7 +95,7 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
                 clock_step_ns: work.clock_step_ns(),
             };
             let mut output = Output::default();
-            worker.batch(&work.decoded.lanes[0], &facts, &mut output);
+            worker.batch(&work.decoded.lanes[0], &input, &mut output);
             ended.extend(output.ended.iter().map(|one| (number, one.first_packet, one.end_ns)));
         }
         // The first flow was last seen at 3 s of the new time, so 62 s is too early and 66 s is not.

@@ -58,10 +58,10 @@ fn ours(capture: &Capture) -> BTreeMap<u64, Said> {
     let log = String::from_utf8_lossy(&capture.runs[0].answers);
     for line in log.lines().filter(|line| !line.starts_with('#')) {
         let columns: Vec<&str> = line.split('\t').collect();
-        let [_, packet, _, _, teacher, asked, aliases, addresses, ..] = columns[..] else {
+        let [_, packet, _, _, learned_from, asked, aliases, addresses, ..] = columns[..] else {
             panic!("{}: {line}", capture.file);
         };
-        if !matches!(teacher, "dns" | "llmnr" | "mdns") {
+        if !matches!(learned_from, "dns" | "llmnr" | "mdns") {
             continue;
         }
         let list = |column: &str| -> Vec<String> {

@@ -156,7 +156,10 @@ fn open(path: PathBuf, truth: &Path) -> Capture {
         packets: truth["packets"].as_u64().expect("a count"),
         icmp: truth["icmp"].as_u64().unwrap_or_default(),
         counts: counts.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect(),
-        learned: list("learned").iter().filter_map(|lesson| text(lesson, "name")).collect(),
+        learned: list("learned")
+            .iter()
+            .filter_map(|observation| text(observation, "name"))
+            .collect(),
         runs,
         dns_runs,
         is_public: path.starts_with(list::public_folder()),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! older segments    as a search does
-//! the last one      length of the file -> notes of the journal -> blocks up to that length -> and again, until it is closed
+//! the last one      length of the file -> events of the journal -> blocks up to that length -> and again, until it is closed
 //! the next one      when the one before is closed and was read to its end
 //! ```
 //!
@@ -20,13 +20,13 @@ use std::thread;
 use std::time::Duration;
 
 use super::segment::{found, number_of};
-use super::{Damage, FindOptions, Finder, Search, Summary, Visit, is_in, matches_note, notes_of};
+use super::{Damage, FindOptions, Finder, Search, Summary, Visit, events_of, is_in, matches_event};
 use crate::FlowKey;
 use crate::block::{self, Interface, PLACE_BYTES, Walker};
 use crate::files::{self, Identity, Kind};
 use crate::flows::Flows;
 use crate::index::Index;
-use crate::journal::{self, StoredNote};
+use crate::journal::{self, StoredEvent};
 use crate::options::StoreError;
 use crate::query::Query;
 
@@ -41,7 +41,7 @@ struct Tail {
     identity: Identity,
     file: File,
     growing: PathBuf,
-    /// Its notes, as long as they are in a journal, and what was read of them without coming to a whole frame.
+    /// Its events, as long as they are in a journal, and what was read of them without coming to a whole frame.
     journal: Option<File>,
     frames: Vec<u8>,
     /// The journal's header was read.
@@ -130,10 +130,10 @@ impl Finder {
         }
         if journal.is_none()
             && let Ok(Ok(index)) = Index::open(&files::path(&self.directory, number, Kind::Index))
-            && let Ok(notes) = notes_of(&index, search.query, search.options, false)
+            && let Ok(events) = events_of(&index, search.query, search.options, false)
         {
-            notes.named.iter().for_each(|note| search.spans.add(note, u64::MAX));
-            notes.ends.iter().for_each(|note| search.spans.limit(note));
+            events.named.iter().for_each(|event| search.spans.add(event, u64::MAX));
+            events.ends.iter().for_each(|event| search.spans.limit(event));
         }
         Ok(Some(Tail {
             identity,
@@ -165,10 +165,10 @@ impl Tail {
         search: &mut Search<'_, '_>,
         interfaces: &mut Vec<Interface>,
     ) -> io::Result<bool> {
-        // In this order: what is closed has its last length; what is in the file has its notes.
+        // In this order: what is closed has its last length; what is in the file has its events.
         let is_closed = fs::symlink_metadata(&self.growing).is_err();
         let bytes = self.file.metadata()?.len();
-        self.read_notes(search, interfaces)?;
+        self.read_events(search, interfaces)?;
         let mut octets = vec![0; READ_BYTES];
         while self.read < bytes && !search.summary.is_broken_off {
             let wanted = usize::try_from(bytes - self.read).unwrap_or(READ_BYTES).min(READ_BYTES);
@@ -182,8 +182,8 @@ impl Tail {
         Ok(is_closed)
     }
 
-    /// Takes new notes, and shows what they name of what was passed.
-    fn read_notes(
+    /// Takes new events, and shows what they name of what was passed.
+    fn read_events(
         &mut self,
         search: &mut Search<'_, '_>,
         interfaces: &[Interface],
@@ -199,19 +199,19 @@ impl Tail {
         }
         let mut at = 0;
         let mut named = Vec::new();
-        while let Some((note, used)) = journal::next(&self.frames[at..]) {
+        while let Some((event, used)) = journal::next(&self.frames[at..]) {
             at += used;
-            let is_meant = matches_note(&note, search.query, search.options);
-            if note.names.is_empty() || !is_meant {
-                search.spans.limit(&note);
+            let is_meant = matches_event(&event, search.query, search.options);
+            if event.names.is_empty() || !is_meant {
+                search.spans.limit(&event);
             } else {
-                search.spans.add(&note, u64::MAX);
-                named.push(note);
+                search.spans.add(&event, u64::MAX);
+                named.push(event);
             }
         }
         self.frames.drain(..at);
-        for note in named {
-            self.show_passed(&note, search, interfaces)?;
+        for event in named {
+            self.show_passed(&event, search, interfaces)?;
         }
         Ok(())
     }
@@ -219,17 +219,17 @@ impl Tail {
     /// Shows packets of a flow that came before its name.
     fn show_passed(
         &mut self,
-        note: &StoredNote,
+        event: &StoredEvent,
         search: &mut Search<'_, '_>,
         interfaces: &[Interface],
     ) -> io::Result<()> {
-        if let Some(scope) = note.scope
-            && self.flows.find(&FlowKey { scope, ..note.key }).is_none()
+        if let Some(scope) = event.scope
+            && self.flows.find(&FlowKey { scope, ..event.key }).is_none()
         {
             return Ok(());
         }
         let position = self.identity.position;
-        let Some(span) = search.spans.of_note(note) else { return Ok(()) };
+        let Some(span) = search.spans.of_event(event) else { return Ok(()) };
         let first = span.first.saturating_sub(position) / PLACE_BYTES;
         let start = self.flows.packets.partition_point(|(_, place)| u64::from(*place) < first);
         for &(of, place) in &self.flows.packets[start..] {
@@ -237,7 +237,7 @@ impl Tail {
             if position + offset >= span.end {
                 break;
             }
-            if !note.is_of(&self.flows.list[of as usize].key) || !self.shown.insert(place) {
+            if !event.is_of(&self.flows.list[of as usize].key) || !self.shown.insert(place) {
                 continue;
             }
             let mut head = [0; 8];

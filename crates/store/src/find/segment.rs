@@ -10,10 +10,10 @@ use larder_io::mapped::Mapped;
 use crate::block::Interface;
 use crate::block::{self, Walked};
 use crate::files::{self, Identity, Kind};
+use crate::flow_names::FlowNames;
 use crate::flows::Flows;
 use crate::index::{self, Index};
 use crate::journal;
-use crate::named::Named;
 
 use super::Damage;
 
@@ -51,7 +51,7 @@ impl Opened {
             }
             let path = files::path(directory, number, Kind::Growing);
             let Some(file) = found(File::open(&path))? else { continue };
-            // Its length first: the notes of its packets are in the journal by then.
+            // Its length first: the events of its packets are in the journal by then.
             let bytes = file.metadata()?.len();
             let journal = found(fs::read(files::path(directory, number, Kind::Journal)))?;
             if journal.is_none() && attempt + 1 < TRIES {
@@ -96,7 +96,7 @@ impl Opened {
         seed: u64,
     ) -> io::Result<Option<Opened>> {
         let mapped = map(&file, bytes)?;
-        // Its header may not be written yet, but notes of earlier packets be there.
+        // Its header may not be written yet, but events of earlier packets be there.
         let identity = Identity::parse(octets_of(&mapped)).or_else(|| journal::identity(journal));
         let Some(identity) = identity.filter(|found| found.number == number) else {
             return Ok(None);
@@ -253,14 +253,14 @@ fn look_through(
     journal: &[u8],
     seed: u64,
 ) -> (Flows, Index, Walked) {
-    let (mut flows, mut named) = (Flows::new(seed), Named::default());
+    let (mut flows, mut flow_names) = (Flows::new(seed), FlowNames::default());
     let walked = block::walk(octets, |offset, octets| {
         flows.block(offset, octets);
     });
     let frames = journal::frames(journal, identity).unwrap_or_default();
-    journal::notes(frames).for_each(|note| named.take(note));
-    let notes = named.of_segment(identity.position, &flows);
-    let octets = index::build(identity, walked.end, &flows, &notes, true);
+    journal::events(frames).for_each(|event| flow_names.take(event));
+    let events = flow_names.of_segment(identity.position, &flows);
+    let octets = index::build(identity, walked.end, &flows, &events, true);
     (flows, Index::made(octets).expect("what was made just now is sound"), walked)
 }
 

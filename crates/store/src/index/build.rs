@@ -7,14 +7,14 @@ use super::{
 use crate::FlowKey;
 use crate::files::Identity;
 use crate::flows::Flows;
-use crate::journal::{self, StoredNote};
+use crate::journal::{self, StoredEvent};
 
 /// The octets of an index; `bytes`: of the segment. `is_partial`: other names of these flows may be in other indexes.
 pub(crate) fn build(
     identity: &Identity,
     bytes: u64,
     flows: &Flows,
-    notes: &[StoredNote],
+    events: &[StoredEvent],
     is_partial: bool,
 ) -> Vec<u8> {
     let entries = entries(flows);
@@ -22,7 +22,7 @@ pub(crate) fn build(
     let ends = put_addresses(&mut sections, &entries);
     let scopes = put_scopes(&mut sections[TEXTS], &entries);
     put_flows(&mut sections, flows, &entries, &ends, &scopes);
-    put_names(&mut sections, notes, is_partial);
+    put_names(&mut sections, events, is_partial);
     put_extras(&mut sections, flows);
     seal(identity, bytes, flows, sections)
 }
@@ -152,21 +152,21 @@ fn grouped(flows: &Flows) -> (Vec<usize>, Vec<u32>) {
     (starts, places)
 }
 
-fn put_names(sections: &mut [Vec<u8>; SECTIONS], notes: &[StoredNote], is_partial: bool) {
+fn put_names(sections: &mut [Vec<u8>; SECTIONS], events: &[StoredEvent], is_partial: bool) {
     let mut names = Vec::new();
-    for note in notes {
+    for event in events {
         let at = sections[TEXTS].len() as u32;
-        journal::put_note(&mut sections[TEXTS], note);
+        journal::put_event(&mut sections[TEXTS], event);
         names.extend(
-            note.names.iter().map(|(role, name)| (turned(name.as_bytes()), *role as u8, at)),
+            event.names.iter().map(|(role, name)| (turned(name.as_bytes()), *role as u8, at)),
         );
-        if note.names.is_empty() || is_partial && note.end.is_some() {
+        if event.names.is_empty() || is_partial && event.end.is_some() {
             names.push((Vec::new(), NAMELESS, at));
         }
     }
     names.sort_unstable();
     let mut before: Option<(&[u8], u32)> = None;
-    for (text, role, note) in &names {
+    for (text, role, event) in &names {
         let at = match before {
             Some((same, at)) if same == &text[..] => at,
             _ => {
@@ -180,7 +180,7 @@ fn put_names(sections: &mut [Vec<u8>; SECTIONS], notes: &[StoredNote], is_partia
         out.extend_from_slice(&at.to_le_bytes());
         out.extend_from_slice(&(text.len() as u16).to_le_bytes());
         out.extend_from_slice(&[*role, 0]);
-        out.extend_from_slice(&note.to_le_bytes());
+        out.extend_from_slice(&event.to_le_bytes());
     }
     debug_assert_eq!(sections[NAMES].len(), names.len() * NAME_BYTES);
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::FlowKey;
 use crate::block::PLACE_BYTES;
 use crate::files::Identity;
-use crate::journal::{self, StoredNote};
+use crate::journal::{self, StoredEvent};
 
 /// Octets of a segment that a place can be in.
 const PLACEABLE_BYTES: u64 = PLACE_BYTES << 32;
@@ -217,7 +217,7 @@ impl Index {
     }
 
     /// Visits the names that begin with `prefix` (labels from the right) as long as it wants more: text, role, and where the
-    /// note is.
+    /// event is.
     pub fn names(
         &self,
         prefix: &[u8],
@@ -226,8 +226,8 @@ impl Index {
         let count = self.sections[NAMES].len() / NAME_BYTES;
         let start = self.first(count, |number| Ok(self.name(number)?.0 >= prefix))?;
         for number in start..count {
-            let (text, role, note) = self.name(number)?;
-            if !text.starts_with(prefix) || !visit(text, role, note)? {
+            let (text, role, event) = self.name(number)?;
+            if !text.starts_with(prefix) || !visit(text, role, event)? {
                 break;
             }
         }
@@ -241,28 +241,28 @@ impl Index {
         Ok((text, entry[6], word(entry, 8) as usize))
     }
 
-    /// The note there.
-    pub fn note(&self, at: usize) -> Result<StoredNote> {
+    /// The event there.
+    pub fn event(&self, at: usize) -> Result<StoredEvent> {
         // Its length is only known when it was read: first as much as most have, then all there is.
         let rest = self.sections[TEXTS].len().checked_sub(at).ok_or(Damaged)?;
         for bytes in [rest.min(1024), rest] {
-            if let Some((note, _)) = journal::note(self.part(TEXTS, at..at + bytes)?) {
-                return Ok(note);
+            if let Some((event, _)) = journal::event(self.part(TEXTS, at..at + bytes)?) {
+                return Ok(event);
             }
         }
         Err(Damaged)
     }
 
-    /// All notes.
-    pub fn notes(&self) -> Result<Vec<StoredNote>> {
+    /// All events.
+    pub fn events(&self) -> Result<Vec<StoredEvent>> {
         let mut places = Vec::new();
-        self.names(b"", |_, _, note| {
-            places.push(note);
+        self.names(b"", |_, _, event| {
+            places.push(event);
             Ok(true)
         })?;
         places.sort_unstable();
         places.dedup();
-        places.into_iter().map(|at| self.note(at)).collect()
+        places.into_iter().map(|at| self.event(at)).collect()
     }
 
     fn address(&self, number: usize) -> Result<Addr> {

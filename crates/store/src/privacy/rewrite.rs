@@ -5,8 +5,8 @@ use larder_wire::packet::{self, Packet, Skip};
 
 use super::{Privacy, Pseudonyms};
 use crate::block::{self, PACKET_BYTES, PacketBlock};
-use crate::journal::StoredNote;
-use crate::note::Batch;
+use crate::flow_event::Batch;
+use crate::journal::StoredEvent;
 use crate::{FlowKey, Interface};
 
 const RAW_IP: u16 = 101;
@@ -68,12 +68,12 @@ impl Rewriter {
         }
     }
 
-    /// A note as it is kept: its key has pseudonyms, too.
-    pub fn note(&mut self, note: &mut StoredNote) {
+    /// An event as it is kept: its key has pseudonyms, too.
+    pub fn event(&mut self, event: &mut StoredEvent) {
         if let Some(pseudonyms) = &mut self.pseudonyms {
-            let (key, is_turned) = pseudonyms.of_key(&note.key);
-            note.key = key;
-            note.source_is_low ^= is_turned;
+            let (key, is_turned) = pseudonyms.of_key(&event.key);
+            event.key = key;
+            event.source_is_low ^= is_turned;
         }
     }
 

@@ -13,7 +13,7 @@ use larder_mem::object::{Lease, Leased, Object, Reader, ReaderOptions};
 use larder_serve::http_server::Piece;
 
 use super::LEASE_BYTES_MAX;
-use crate::shelf::{Content, Segment, Shelf};
+use crate::catalog::{Catalog, Content, Segment};
 
 /// Readers here have a loop of their own; they are told by wakers.
 const LOOP: u32 = 62;
@@ -90,9 +90,9 @@ impl Packets {
         lease_from(object, start, u64::MAX).map(|from| (first, body(from)))
     }
 
-    /// Goes on from the file, where the shelf wants the memory back: however slowly a client reads,
+    /// Goes on from the file, where the catalog wants the memory back: however slowly a client reads,
     /// it holds none that is wanted.
-    pub fn leave_revoked(&mut self, shelf: &Shelf) {
+    pub fn leave_revoked(&mut self, catalog: &Catalog) {
         let From::Memory { reader, leases, sent } = &mut self.from else { return };
         if !reader.object().is_revoked() {
             return;
@@ -100,7 +100,7 @@ impl Packets {
         // What the client was promised of this piece comes from the file as well.
         let unsent = leases.iter().map(|lease| lease.len() as u64).sum::<u64>() - *sent as u64;
         let at = reader.position() - unsent;
-        let found = shelf.get(self.number).and_then(|segment| open(&segment, at, self.end));
+        let found = catalog.get(self.number).and_then(|segment| open(&segment, at, self.end));
         self.from = match found {
             Some(from @ From::File { .. }) => from,
             // It was deleted.
@@ -109,7 +109,7 @@ impl Packets {
     }
 
     /// What comes next, at most `bytes_max` octets.
-    pub fn next(&mut self, shelf: &Shelf, waker: &Waker, bytes_max: u64) -> Piece {
+    pub fn next(&mut self, catalog: &Catalog, waker: &Waker, bytes_max: u64) -> Piece {
         loop {
             let bytes = match &mut self.from {
                 From::Memory { reader, leases, .. } => {
@@ -139,14 +139,14 @@ impl Packets {
             if !self.is_live {
                 return Piece::End;
             }
-            let Some(segment) = shelf.after(self.number) else {
-                // The shelf rings when there is one.
+            let Some(segment) = catalog.after(self.number) else {
+                // The catalog rings when there is one.
                 self.from = From::Between;
                 return Piece::Later;
             };
             let number = segment.number;
             // Its memory may have been given away in this very moment: then it is in a file now.
-            let again = || shelf.get(number).and_then(|it| open(&it, 0, u64::MAX));
+            let again = || catalog.get(number).and_then(|it| open(&it, 0, u64::MAX));
             let Some(from) = open(&segment, 0, u64::MAX).or_else(again) else {
                 return Piece::Broken;
             };

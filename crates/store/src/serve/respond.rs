@@ -10,17 +10,17 @@ use std::task::Waker;
 use larder_serve::http_server::{Body, Change, Piece, Request, Respond, Response};
 
 use super::Counts;
+use super::authorize::Authorizer;
 use super::body::Packets;
-use super::gate::Gate;
 use super::request::{self, Range, What};
-use crate::shelf::{Segment, Shelf};
+use crate::catalog::{Catalog, Segment};
 
 /// What all clients need.
 pub struct Common {
-    pub shelf: Arc<Shelf>,
+    pub catalog: Arc<Catalog>,
     pub waker: Waker,
     pub counts: Arc<Counts>,
-    pub gate: Gate,
+    pub authorizer: Authorizer,
 }
 
 impl Respond for Common {
@@ -28,19 +28,19 @@ impl Respond for Common {
 
     fn respond(&mut self, request: &Request<'_>) -> Response<Packets> {
         let Some((claims, range)) = request::read_fields(request) else { return self.refuse(400) };
-        if let Err(status) = self.gate.judge(&claims, request.local) {
+        if let Err(status) = self.authorizer.judge(&claims, request.local) {
             self.counts.denied.fetch_add(1, Ordering::Relaxed);
             return refusal(status);
         }
         match request::wanted(request.path) {
             What::Unknown => refusal(404),
-            What::List => listing(TEXT, list(&self.shelf)),
-            What::Json => listing(JSON, json(&self.shelf)),
-            What::Segment(number) => match self.shelf.get(number) {
+            What::List => listing(TEXT, list(&self.catalog)),
+            What::Json => listing(JSON, json(&self.catalog)),
+            What::Segment(number) => match self.catalog.get(number) {
                 Some(segment) => self.segment(request, &segment, range),
                 None => refusal(404),
             },
-            What::Live => match self.shelf.last() {
+            What::Live => match self.catalog.last() {
                 Some(segment) => self.live(request, &segment),
                 None => refusal(503),
             },
@@ -52,7 +52,7 @@ impl Respond for Common {
     }
 
     fn next(&mut self, body: &mut Packets, bytes_max: u64) -> Piece {
-        body.next(&self.shelf, &self.waker, bytes_max)
+        body.next(&self.catalog, &self.waker, bytes_max)
     }
 
     fn send(
@@ -127,7 +127,7 @@ impl Common {
             (Vec::new(), None)
         } else {
             // Its memory may have been given away in this very moment: then it is in a file now.
-            let again = || self.shelf.get(segment.number).and_then(|segment| begin(&segment));
+            let again = || self.catalog.get(segment.number).and_then(|segment| begin(&segment));
             let Some((first, packets)) = begin(segment).or_else(again) else {
                 // It was deleted.
                 return refusal(404);
@@ -184,10 +184,10 @@ fn refusal(status: u16) -> Response<Packets> {
     Response { status, headers: Cow::Borrowed(headers), body, closes: false }
 }
 
-fn list(shelf: &Shelf) -> String {
+fn list(catalog: &Catalog) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    for segment in shelf.list() {
+    for segment in catalog.list() {
         let state = if segment.is_closed { "closed" } else { "grows" };
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -200,9 +200,9 @@ fn list(shelf: &Shelf) -> String {
     text
 }
 
-fn json(shelf: &Shelf) -> String {
+fn json(catalog: &Catalog) -> String {
     let time = |ns: Option<i64>| ns.map_or("null".to_owned(), |ns| ns.to_string());
-    let rows: Vec<String> = shelf
+    let rows: Vec<String> = catalog
         .list()
         .iter()
         .map(|segment| {

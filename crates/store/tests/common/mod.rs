@@ -5,7 +5,7 @@ pub mod world;
 
 use std::path::Path;
 
-use larder_store::{Batch, FlowKey, Interface, NameRole, Note, Options, Store};
+use larder_store::{Batch, FlowEvent, FlowKey, Interface, NameRole, Options, Store};
 use larder_testkit::frames;
 pub use larder_testkit::frames::transport_sum;
 use larder_wire::capture::write;
@@ -63,7 +63,7 @@ pub fn key(frame: &[u8]) -> FlowKey {
 pub struct Made {
     pub blocks: Vec<u8>,
     pub offsets: Vec<u32>,
-    pub notes: Vec<Note>,
+    pub events: Vec<FlowEvent>,
 }
 
 impl Made {
@@ -79,15 +79,15 @@ impl Made {
                 blocks: &self.blocks,
                 offsets: &self.offsets,
                 first_packet: *next,
-                notes: &self.notes,
+                events: &self.events,
             })
             .expect("a sound batch");
         *next += self.offsets.len() as u64;
     }
 }
 
-pub fn note(key: FlowKey, first_packet: u64, name: &str) -> Note {
-    Note {
+pub fn event(key: FlowKey, first_packet: u64, name: &str) -> FlowEvent {
+    FlowEvent {
         key,
         first_packet,
         start_ns: 0,

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_store::{FindOptions, Finder, FlowKey, NameRole, Note, Options, Query, Store, Summary};
+use larder_store::{
+    FindOptions, Finder, FlowEvent, FlowKey, NameRole, Options, Query, Store, Summary,
+};
 pub use larder_testkit::random::Random;
 use larder_wire::{Name, community_id};
 
@@ -148,7 +150,7 @@ impl World {
             self.flows[flow].end = Some(number);
             self.live[kind] = None;
             if !self.flows[flow].names.is_empty() {
-                made.notes.push(self.note(flow, Vec::new()));
+                made.events.push(self.event(flow, Vec::new()));
             }
         }
         let flow = *self.live[kind].get_or_insert_with(|| {
@@ -168,13 +170,13 @@ impl World {
             let role = ROLES[[0, 0, 0, 1, 2, 3][self.chance.below(6) as usize]];
             let name = (role, Name::from_text(name.as_bytes()).expect("a name"));
             self.flows[flow].names.push(name.clone());
-            made.notes.push(self.note(flow, vec![name]));
+            made.events.push(self.event(flow, vec![name]));
         }
     }
 
-    fn note(&self, flow: usize, names: Vec<(NameRole, Name)>) -> Note {
+    fn event(&self, flow: usize, names: Vec<(NameRole, Name)>) -> FlowEvent {
         let Flow { key, first, end, .. } = self.flows[flow];
-        Note {
+        FlowEvent {
             key,
             first_packet: first,
             start_ns: 0,

@@ -1,12 +1,12 @@
-//! The shelf: the segments that there are, for readers in the writer's process.
+//! The catalog: the segments that there are, for readers in the writer's process.
 //!
 //! ```text
 //! segment    Memory(grows) -> Memory(sealed), while the disk has not all of it -> Memory or File -> gone (the budget)
 //! ```
 //!
-//! A reader takes [`Shelf::list`] or [`Shelf::get`], and then either leases from the object or opens the file. An object
-//! that was taken stays readable as long as it is held, also when the shelf has let go of it; a file that was opened, too.
-//! [`Gone::Revoked`](larder_mem::object::Gone) on opening an object: the shelf needed the memory; ask again, and there is
+//! A reader takes [`Catalog::list`] or [`Catalog::get`], and then either leases from the object or opens the file. An object
+//! that was taken stays readable as long as it is held, also when the catalog has let go of it; a file that was opened, too.
+//! [`Gone::Revoked`](larder_mem::object::Gone) on opening an object: the catalog needed the memory; ask again, and there is
 //! the file.
 
 use std::collections::BTreeMap;
@@ -52,12 +52,12 @@ pub struct Segment {
 
 /// The segments.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct Catalog {
     segments: Mutex<BTreeMap<u64, Segment>>,
     watchers: Mutex<Vec<Waker>>,
 }
 
-impl Shelf {
+impl Catalog {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Segment>> {
         self.segments.lock().unwrap_or_else(|poison| poison.into_inner())
     }

@@ -1,12 +1,12 @@
 //! Brings the record headers that the reader will come to near, before it comes.
 //!
 //! A record's place is known only from the header before it, so a reader of a file in memory waits
-//! for that memory at every packet. Scouts walk over parts of the batch before the reader: each
-//! starts at a guessed place and follows the lengths from there, one hop of one scout for each
-//! packet that the reader decodes. While a line is on its way to a scout, the others hop and the
-//! reader works. A scout at the end of its part takes the next.
+//! for that memory at every packet. Walkers walk over parts of the batch before the reader: each
+//! starts at a guessed place and follows the lengths from there, one hop of one walker for each
+//! packet that the reader decodes. While a line is on its way to a walker, the others hop and the
+//! reader works. A walker at the end of its part takes the next.
 //!
-//! Invariant: only a hint. Nothing that a scout sees decides anything, so its start may be guessed
+//! Invariant: only a hint. Nothing that a walker sees decides anything, so its start may be guessed
 //! cheaply, and a wrong guess costs time alone.
 //!
 //! Bounds: a part is walked over once; a hop goes forward, a search looks at [`SEARCH_BYTES`].
@@ -17,15 +17,15 @@ use larder::prefetch_lines;
 use larder_wire::capture::{Capture, Hopper};
 use memchr::memmem::Finder;
 
-/// Scouts before a reader. A hop is read when its scout's turn comes again: the time of as many
+/// Walkers before a reader. A hop is read when its walker's turn comes again: the time of as many
 /// packets must be that of a trip to memory.
-const SCOUTS: usize = 4;
-/// Octets that one scout walks over. The scouts' lead is as many parts as there are scouts, and is
+const WALKERS: usize = 4;
+/// Octets that one walker walks over. The walkers' lead is as many parts as there are walkers, and is
 /// walked over before the reader begins: shorter parts need more searches, longer ones a longer
 /// lead.
 const PART_BYTES: usize = 32 << 10;
 /// Shortest input that is worth the lead.
-const INPUT_BYTES_MIN: usize = 2 * SCOUTS * PART_BYTES;
+const INPUT_BYTES_MIN: usize = 2 * WALKERS * PART_BYTES;
 /// How far a place is searched.
 const SEARCH_BYTES: usize = 4 << 10;
 /// Cache lines of a record that the decoder reads: its header, and those of the packet.
@@ -33,13 +33,13 @@ const RECORD_LINES: usize = 2;
 /// Cache lines that a search mostly stays in.
 const SEARCH_LINES: usize = 8;
 
-/// Scouts before one reader.
-pub(super) struct Scouts<'a> {
+/// Walkers before one reader.
+pub(super) struct Prefetcher<'a> {
     bytes: &'a [u8],
     hopper: Hopper,
     /// Finds the octets of a record's time that change slowly.
     alike: Finder<'a>,
-    scouts: [Scout; SCOUTS],
+    walkers: [Walker; WALKERS],
     /// Whose turn it is.
     turn: usize,
     /// Where the next part begins.
@@ -50,75 +50,76 @@ pub(super) struct Scouts<'a> {
 
 /// At its end when `at >= end`.
 #[derive(Clone, Copy)]
-struct Scout {
+struct Walker {
     at: usize,
     end: usize,
-    /// A record begins at `at`, as far as a scout can know; else one is to be found from there on.
+    /// A record begins at `at`, as far as a walker can know; else one is to be found from there on.
     walking: bool,
 }
 
-impl<'a> Scouts<'a> {
-    /// For a reader that begins at `start`; the lead is near when this returns. `None` where scouts
+impl<'a> Prefetcher<'a> {
+    /// For a reader that begins at `start`; the lead is near when this returns. `None` where walkers
     /// can't walk, or would not pay.
     pub(super) fn new(
         capture: &Capture,
         bytes: &'a [u8],
         start: usize,
         limit: usize,
-    ) -> Option<Scouts<'a>> {
+    ) -> Option<Prefetcher<'a>> {
         let limit = limit.min(bytes.len());
         if limit.saturating_sub(start) < INPUT_BYTES_MIN {
             return None;
         }
         let hopper = capture.hopper()?;
         let alike = Finder::new(bytes.get(start..)?.get(hopper.slow_bytes())?);
-        let scouts = [Scout { at: 0, end: 0, walking: true }; SCOUTS];
-        let mut scouts = Scouts { bytes, hopper, alike, scouts, turn: 0, next_part: start, limit };
-        (0..SCOUTS).for_each(|turn| scouts.send(turn, start));
-        scouts.scouts[0].walking = true;
+        let walkers = [Walker { at: 0, end: 0, walking: true }; WALKERS];
+        let mut walkers =
+            Prefetcher { bytes, hopper, alike, walkers, turn: 0, next_part: start, limit };
+        (0..WALKERS).for_each(|turn| walkers.send(turn, start));
+        walkers.walkers[0].walking = true;
         let mut walking = true;
         while walking {
             walking = false;
-            for turn in 0..SCOUTS {
-                walking |= scouts.go(turn);
+            for turn in 0..WALKERS {
+                walking |= walkers.go(turn);
             }
         }
-        Some(scouts)
+        Some(walkers)
     }
 
-    /// One hop of one scout, for one packet read. `offset` is where the reader is.
+    /// One hop of one walker, for one packet read. `offset` is where the reader is.
     #[inline(always)]
     pub(super) fn step(&mut self, offset: usize) {
         let turn = self.turn;
-        self.turn = (turn + 1) % SCOUTS;
+        self.turn = (turn + 1) % WALKERS;
         if !self.go(turn) && self.next_part < self.limit {
             self.send(turn, offset);
         }
     }
 
-    /// False when this scout is at its end.
+    /// False when this walker is at its end.
     #[inline(always)]
     fn go(&mut self, turn: usize) -> bool {
-        let scout = &mut self.scouts[turn];
-        if scout.at >= scout.end {
+        let walker = &mut self.walkers[turn];
+        if walker.at >= walker.end {
             return false;
         }
-        if scout.walking {
-            scout.at = self.hopper.hop(self.bytes, scout.at).unwrap_or(usize::MAX);
-            prefetch_lines(self.bytes, scout.at, RECORD_LINES);
+        if walker.walking {
+            walker.at = self.hopper.hop(self.bytes, walker.at).unwrap_or(usize::MAX);
+            prefetch_lines(self.bytes, walker.at, RECORD_LINES);
         } else {
             self.land(turn);
         }
         true
     }
 
-    /// Sends a scout to the next part, or behind the reader's place where the reader came first.
+    /// Sends a walker to the next part, or behind the reader's place where the reader came first.
     #[cold]
     #[inline(never)]
     fn send(&mut self, turn: usize, offset: usize) {
         let at = self.next_part.max(offset);
         let end = self.limit.min(at + PART_BYTES);
-        self.scouts[turn] = Scout { at, end, walking: false };
+        self.walkers[turn] = Walker { at, end, walking: false };
         self.next_part = end;
         prefetch_lines(self.bytes, at, SEARCH_LINES);
         // Time goes on, and what changes slowly changes.
@@ -128,18 +129,18 @@ impl<'a> Scouts<'a> {
         }
     }
 
-    /// Finds where a scout begins to walk.
+    /// Finds where a walker begins to walk.
     #[cold]
     #[inline(never)]
     fn land(&mut self, turn: usize) {
-        let Scouts { bytes, hopper, .. } = *self;
-        let from = self.scouts[turn].at;
+        let Prefetcher { bytes, hopper, .. } = *self;
+        let from = self.walkers[turn].at;
         let window = bytes.get(from..bytes.len().min(from + SEARCH_BYTES)).unwrap_or_default();
         let window = window.get(hopper.slow_bytes().start..).unwrap_or_default();
         let mut found = self.alike.find_iter(window).map(|at| from + at);
         let at = found.find(|&at| hopper.is_sound(bytes, at)).unwrap_or(usize::MAX);
-        let scout = &mut self.scouts[turn];
-        (scout.at, scout.walking) = (at, true);
+        let walker = &mut self.walkers[turn];
+        (walker.at, walker.walking) = (at, true);
         prefetch_lines(bytes, at, RECORD_LINES);
     }
 }
@@ -166,40 +167,40 @@ mod tests {
         (file, begins)
     }
 
-    /// On a sound file scouts walk from record to record only, and over every part: each scout that
+    /// On a sound file walkers walk from record to record only, and over every part: each walker that
     /// walks is at a record's begin at every step, and the parts are given out to the end.
     #[test]
     fn scouts_are_where_records_begin() {
         let (file, begins) = capture_of(2000);
         let (capture, start) = Capture::open(&file).unwrap();
-        let mut scouts = Scouts::new(&capture, &file, start, file.len()).expect("long enough");
-        assert_eq!(scouts.next_part, start + SCOUTS * PART_BYTES, "the lead");
+        let mut walkers = Prefetcher::new(&capture, &file, start, file.len()).expect("long enough");
+        assert_eq!(walkers.next_part, start + WALKERS * PART_BYTES, "the lead");
         for &offset in &begins {
-            scouts.step(offset);
-            for scout in scouts.scouts.iter().filter(|scout| scout.walking) {
-                assert!(scout.at == file.len() || begins.binary_search(&scout.at).is_ok());
+            walkers.step(offset);
+            for walker in walkers.walkers.iter().filter(|walker| walker.walking) {
+                assert!(walker.at == file.len() || begins.binary_search(&walker.at).is_ok());
             }
         }
-        assert_eq!(scouts.next_part, file.len());
+        assert_eq!(walkers.next_part, file.len());
     }
 
-    /// Short inputs and pcapng have no scouts.
+    /// Short inputs and pcapng have no walkers.
     #[test]
     fn no_scouts_where_they_do_not_pay() {
         let (file, _) = capture_of(10);
         let (capture, start) = Capture::open(&file).unwrap();
-        assert!(Scouts::new(&capture, &file, start, file.len()).is_none());
+        assert!(Prefetcher::new(&capture, &file, start, file.len()).is_none());
         let mut file = Vec::new();
         write::section(&mut file, "test");
         let (capture, start) = Capture::open(&file).unwrap();
         file.resize(1 << 20, 0);
-        assert!(Scouts::new(&capture, &file, start, file.len()).is_none());
+        assert!(Prefetcher::new(&capture, &file, start, file.len()).is_none());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Whatever the octets, and wherever the reader is, scouts come to an end: no more hops than
+        /// Whatever the octets, and wherever the reader is, walkers come to an end: no more hops than
         /// headers fit in, and no panic.
         #[test]
         fn damage_ends(
@@ -213,15 +214,15 @@ mod tests {
             }
             let (capture, start) = Capture::open(&file).unwrap();
             let limit = file.len() - 1000;
-            if let Some(mut scouts) = Scouts::new(&capture, &file, start, limit) {
+            if let Some(mut walkers) = Prefetcher::new(&capture, &file, start, limit) {
                 for offset in offsets {
-                    scouts.step(offset);
+                    walkers.step(offset);
                 }
-                for _ in 0..file.len() / 16 * SCOUTS {
-                    scouts.step(start);
+                for _ in 0..file.len() / 16 * WALKERS {
+                    walkers.step(start);
                 }
-                prop_assert!(scouts.scouts.iter().all(|scout| scout.at >= scout.end));
-                prop_assert!(scouts.next_part >= limit);
+                prop_assert!(walkers.walkers.iter().all(|walker| walker.at >= walker.end));
+                prop_assert!(walkers.next_part >= limit);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The shelf: readers in the process see what grows, what is closed, and what went.
+//! The catalog: readers in the process see what grows, what is closed, and what went.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn made(first: i64) -> Made {
 }
 
 /// A reader that waits on the growing segment gets each segment's octets as they are later in its file, also when the
-/// shelf has let go of the memory meanwhile; a segment that the budget deleted is gone from the shelf.
+/// catalog has let go of the memory meanwhile; a segment that the budget deleted is gone from the catalog.
 #[test]
 fn readers_see_what_is_in_the_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -25,10 +25,10 @@ fn readers_see_what_is_in_the_files() {
     options.segment_bytes = 256 << 10;
     options.memory_bytes = 4 << 20;
     let mut store = Store::open(options, &interfaces()).unwrap();
-    let shelf = store.shelf().clone();
+    let catalog = store.catalog().clone();
     let mut next = 1;
     made(1).append(&mut store, &mut next);
-    let first = shelf.last().unwrap();
+    let first = catalog.last().unwrap();
     let Content::Memory(object) = first.content.clone() else { panic!("it grows") };
     let reader = std::thread::spawn(move || {
         let mut octets = Vec::new();
@@ -50,14 +50,14 @@ fn readers_see_what_is_in_the_files() {
     }
     let counts = store.counts().clone();
     let read = reader.join().unwrap().unwrap();
-    let list = shelf.list();
+    let list = catalog.list();
     assert_eq!(list[0].number, first.number);
     assert!(matches!(list[0].content, Content::File(..)), "its memory was needed");
     assert!(list.iter().any(|segment| matches!(segment.content, Content::Memory(_))));
     store.finish().unwrap();
     assert_eq!(counts.packets_dropped.load(std::sync::atomic::Ordering::Relaxed), 0);
     assert!(read == std::fs::read(folder.path().join("00000000.pcapng")).unwrap());
-    for segment in shelf.list() {
+    for segment in catalog.list() {
         let path = folder.path().join(format!("{:08}.pcapng", segment.number));
         let file = std::fs::read(path).unwrap();
         assert_eq!((segment.bytes, segment.is_closed), (file.len() as u64, true));
@@ -78,7 +78,7 @@ fn readers_see_what_is_in_the_files() {
     }
 }
 
-/// A folder that has more than the budget when it is opened is brought down to it, with the oldest first, and the shelf
+/// A folder that has more than the budget when it is opened is brought down to it, with the oldest first, and the catalog
 /// knows the segments of runs before.
 #[test]
 fn a_smaller_budget_is_kept_at_once() {
@@ -89,13 +89,13 @@ fn a_smaller_budget_is_kept_at_once() {
     for _ in 0..40 {
         made(next as i64).append(&mut store, &mut next);
     }
-    let before = store.shelf().clone();
+    let before = store.catalog().clone();
     store.finish().unwrap();
     options.budget_bytes = 48 << 10;
     let store = Store::open(options, &interfaces()).unwrap();
-    let shelf = store.shelf().clone();
+    let catalog = store.catalog().clone();
     store.finish().unwrap();
-    let numbers: Vec<u64> = shelf.list().iter().map(|segment| segment.number).collect();
+    let numbers: Vec<u64> = catalog.list().iter().map(|segment| segment.number).collect();
     let all: Vec<u64> = before.list().iter().map(|segment| segment.number).collect();
     assert!(numbers.len() > 5 && all.ends_with(&numbers) && numbers.len() < all.len());
     let bytes: u64 = files(folder.path())
@@ -103,5 +103,5 @@ fn a_smaller_budget_is_kept_at_once() {
         .map(|name| std::fs::metadata(folder.path().join(name)).unwrap().len())
         .sum();
     assert!(bytes <= 48 << 10, "{bytes}");
-    assert!(shelf.list().iter().all(|segment| matches!(segment.content, Content::File(..))));
+    assert!(catalog.list().iter().all(|segment| matches!(segment.content, Content::File(..))));
 }

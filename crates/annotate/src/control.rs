@@ -27,7 +27,7 @@ use larder_serve::control::{Answer, Fields, Service};
 use larder_serve::figures::{insert_value, write_build_info, write_head, write_value};
 use serde_json::Value;
 
-use crate::board::{Party, Second, Tally};
+use crate::live_stats::{Party, Second, Tally};
 use crate::names_file::escaped;
 use crate::options::Operation;
 use crate::{Error, Progress};
@@ -81,21 +81,21 @@ impl Figure {
 pub type Others = Box<dyn Fn(&mut Vec<Figure>) + Send>;
 
 /// The thread. Dropped, it ends.
-pub struct Operator {
+pub struct Control {
     waker: Arc<Waker>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     metrics: Option<SocketAddr>,
 }
 
-impl Operator {
+impl Control {
     /// Opens the sockets, and serves them from now on; `status` is for the service manager, which hears that we are ready.
     pub fn start(
         operation: &Operation,
         progress: &Arc<Progress>,
         others: Others,
         status: &str,
-    ) -> Result<Operator, Error> {
+    ) -> Result<Control, Error> {
         let failed = |error: io::Error| Error::Options(error.to_string());
         let waker = Arc::new(Waker::new().map_err(failed)?);
         let (control, metrics) = (operation.control.clone(), operation.metrics);
@@ -115,7 +115,7 @@ impl Operator {
         };
         let thread = thread::Builder::new().name("operator".to_owned()).spawn(run);
         let thread = Some(thread.map_err(failed)?);
-        Ok(Operator { waker, ends, thread, metrics })
+        Ok(Control { waker, ends, thread, metrics })
     }
 
     /// Where metrics are told.
@@ -124,7 +124,7 @@ impl Operator {
     }
 }
 
-impl Drop for Operator {
+impl Drop for Control {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
         let _ = self.waker.wake();
@@ -178,8 +178,8 @@ impl Duties {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let Progress { packets, input_bytes, board, .. } = &*self.progress;
-        let totals = &board.totals;
+        let Progress { packets, input_bytes, live_stats, .. } = &*self.progress;
+        let totals = &live_stats.totals;
         let counter =
             |name: &'static str, help: &'static str, value| Figure::counter(name, help, value);
         let gauge =
@@ -263,7 +263,7 @@ impl Duties {
 
     fn top(&self) -> Fields {
         let mut fields = self.stats();
-        let second = self.progress.board.watch();
+        let second = self.progress.live_stats.watch();
         fields.insert("parties".to_owned(), parties(&second));
         fields.insert("talk".to_owned(), flows(&second));
         fields

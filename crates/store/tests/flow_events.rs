@@ -1,4 +1,4 @@
-//! Notes that come when others do not expect them: without packets, and by the ten thousand.
+//! Events that come when others do not expect them: without packets, and by the ten thousand.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::*;
-use larder_store::{FindOptions, Finder, Note, Query, Store};
+use larder_store::{FindOptions, Finder, FlowEvent, Query, Store};
 
 /// How many packets have the name.
 fn found(folder: &std::path::Path, name: &str, is_scan: bool) -> usize {
@@ -42,18 +42,21 @@ fn names_that_come_after_the_last_packet() {
     (0..3).for_each(|time| made.packet(0, time, &frame));
     made.append(&mut store, &mut next);
     thread::sleep(Duration::from_millis(5));
-    // The flow is silent for too long: no packets, but its last note.
-    let mut end = note(key(&frame), 1, "late.example");
+    // The flow is silent for too long: no packets, but its last event.
+    let mut end = event(key(&frame), 1, "late.example");
     end.end_packet = Some(u64::MAX);
-    Made { notes: vec![end], ..Made::default() }.append(&mut store, &mut next);
+    Made { events: vec![end], ..Made::default() }.append(&mut store, &mut next);
     let counts = store.counts().clone();
     store.finish().unwrap();
-    assert_eq!((counts.notes.load(Relaxed), counts.notes_dropped.load(Relaxed)), (1, 0));
+    assert_eq!(
+        (counts.flow_events.load(Relaxed), counts.flow_events_dropped.load(Relaxed)),
+        (1, 0)
+    );
     for is_scan in [false, true] {
         assert_eq!(found(folder.path(), "late.example", is_scan), 3);
     }
     let mut store = Store::open(aged, &interfaces()).unwrap();
-    let empty = store.shelf().last().unwrap();
+    let empty = store.catalog().last().unwrap();
     assert_eq!((empty.packets, empty.first_ns, empty.last_ns), (0, None, None));
     let mut again = Made::default();
     again.packet(0, 9, &frame);
@@ -81,16 +84,16 @@ fn a_key_that_is_used_again_and_again() {
             made.packet(0, first as i64, &frame);
             made.packet(0, first as i64, &frame);
             let name = if number % 2 == 0 { "even.example" } else { "odd.example" };
-            let begin = note(key, first, name);
-            let end = Note { end_packet: Some(first + 2), names: Vec::new(), ..begin.clone() };
-            made.notes.extend([begin, end]);
+            let begin = event(key, first, name);
+            let end = FlowEvent { end_packet: Some(first + 2), names: Vec::new(), ..begin.clone() };
+            made.events.extend([begin, end]);
         }
         assert_eq!(next, 1 + flows * 2000);
         made.append(&mut store, &mut next);
     }
     let counts = store.counts().clone();
     store.finish().unwrap();
-    assert_eq!(counts.packets_dropped.load(Relaxed) + counts.notes_dropped.load(Relaxed), 0);
+    assert_eq!(counts.packets_dropped.load(Relaxed) + counts.flow_events_dropped.load(Relaxed), 0);
     for is_scan in [false, true] {
         assert_eq!(found(folder.path(), "even.example", is_scan), FLOWS as usize);
         assert_eq!(found(folder.path(), "*.example", is_scan), 2 * FLOWS as usize);

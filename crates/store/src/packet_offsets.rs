@@ -1,8 +1,8 @@
 //! Where a packet is that is named by its number.
 //!
-//! The front end counts packets; files have positions. A note names a flow by the number of its first packet, which came
+//! The front end counts packets; files have positions. An event names a flow by the number of its first packet, which came
 //! in this batch, or a little before, or hours ago. Offsets of the last [`PACKETS_MAX`] packets are kept; beyond them, the
-//! places of those that notes have named ([`NAMED_MAX`] at a time), and the places of batches.
+//! places of those that events have named ([`NAMED_MAX`] at a time), and the places of batches.
 //!
 //! Where none of these knows, the answer is a place before the packet: the flow may then have packets of an earlier one
 //! with the same key in the same run.
@@ -15,7 +15,7 @@ const PACKETS_MAX: usize = 1 << 20;
 /// Pieces of batches whose places are kept.
 const PIECES_MAX: usize = 1 << 16;
 
-/// Numbers whose places are kept because a note named them: 16 MiB.
+/// Numbers whose places are kept because an event named them: 16 MiB.
 const NAMED_MAX: usize = 1 << 19;
 
 /// Packets that lie one behind the other in a segment.
@@ -30,7 +30,7 @@ struct Piece {
 }
 
 #[derive(Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct PacketOffsets {
     pieces: VecDeque<Piece>,
     /// How many have offsets: the last ones.
     whole: usize,
@@ -42,9 +42,9 @@ pub(crate) struct Numbers {
     end: u64,
 }
 
-impl Numbers {
-    pub fn new(start: u64) -> Numbers {
-        Numbers {
+impl PacketOffsets {
+    pub fn new(start: u64) -> PacketOffsets {
+        PacketOffsets {
             pieces: VecDeque::new(),
             whole: 0,
             packets: 0,
@@ -91,7 +91,7 @@ impl Numbers {
             .map_or(piece.position, |offset| piece.position + u64::from(*offset))
     }
 
-    /// A note names this packet as a flow's first; others will.
+    /// An event names this packet as a flow's first; others will.
     pub fn name(&mut self, number: u64) -> u64 {
         let position = self.position(number);
         if self.named.len() < NAMED_MAX {
@@ -114,7 +114,7 @@ mod tests {
     /// ago are known exactly when they were named, and else not placed too late.
     #[test]
     fn numbers_have_places() {
-        let mut numbers = Numbers::new(50);
+        let mut numbers = PacketOffsets::new(50);
         assert_eq!(numbers.position(1), 50);
         numbers.push(1, 100, [0, 10, 30].into(), 160);
         numbers.push(7, 200, [0, 10].into(), 220);

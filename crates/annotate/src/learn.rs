@@ -1,6 +1,6 @@
 //! The serial middle: what may teach a name, in packet order, one batch at a time.
 //!
-//! Few packets come here (see [`crate::decode`]). The edge keeps the state that spans flows:
+//! Few packets come here (see [`crate::decode`]). The name learner keeps the state that spans flows:
 //! questions that were asked, DNS streams over TCP, fragments, DHCP exchanges. It teaches
 //! [`Names`], and it gives fragments to the flows they belong to. Whoever worker is free runs it;
 //! it runs for one batch at a time, in batch order, so that its result is that of a single core.
@@ -29,10 +29,12 @@ use larder_wire::stream::{Budget, Stream};
 use larder_wire::{Addr, Name};
 
 use crate::decode::{self, Counts, Decoded, Keying, Rare, count};
-use crate::feeds::fact::Fact;
-use crate::feeds::lessons::Lessons;
+use crate::feeds::dns_observation::DnsObservation;
+use crate::feeds::external_names::ExternalNames;
 use crate::flow::{Event, protocol, tcp_flag};
-use crate::names::{AliasLesson, Ends, Lesson, Names, Sieve, Standing, Teacher};
+use crate::names::{
+    AddressObservation, AliasObservation, Ends, NameProtocol, Names, Sieve, Standing,
+};
 use crate::options::{NameSources, Options, Rules};
 use crate::own_name;
 use crate::record::NameSource;
@@ -62,9 +64,9 @@ const ELSEWHERE_MAX: usize = 1 << 12;
 /// DNS streams over TCP followed at one time.
 const STREAMS_MAX: usize = 1 << 14;
 
-/// Facts from beside the capture that are learned with one batch. More of them wait for the next:
+/// LearnedMarks from beside the capture that are learned with one batch. More of them wait for the next:
 /// the overlay that workers share must not grow with a log.
-pub const FACTS_MAX: usize = 1 << 12;
+pub const OBSERVATIONS_MAX: usize = 1 << 12;
 
 /// One direction of a DNS connection.
 type StreamKey = (Addr, u16, Addr, u16, Scope);
@@ -82,7 +84,7 @@ struct Place {
 /// Addresses with their TTLs, seconds.
 pub type Given = Vec<(Addr, u32)>;
 
-/// What the edge makes of an answer for `dns.log`.
+/// What the name learner makes of an answer for `dns.log`.
 #[derive(Clone, Debug)]
 pub struct AnswerLine {
     /// Time, ns.
@@ -100,13 +102,13 @@ pub struct AnswerLine {
     /// Alias targets in order.
     pub aliases: Vec<Name>,
     /// Who taught it.
-    pub teacher: Teacher,
+    pub learned_from: NameProtocol,
     /// What supports it.
     pub standing: Standing,
 }
 
 /// See the module.
-pub struct Edge {
+pub struct NameLearner {
     /// What was learned.
     pub names: Names,
     sources: NameSources,
@@ -138,7 +140,7 @@ pub struct Edge {
     /// Answers of the batch, where `dns.log` is wanted.
     pub log: Option<Vec<AnswerLine>>,
     /// Names from beside the capture, learned at their times.
-    pub lessons: Option<Lessons>,
+    pub external_names: Option<ExternalNames>,
     /// Why they can't be read on.
     pub failed: Option<crate::Error>,
     keying: Keying,
@@ -164,23 +166,23 @@ impl Carrier {
     /// True when the sender speaks of its own address on its own link: the address is the packet's
     /// source, and the packet was not forwarded. Multicast DNS is sent with a hop limit of 255 (RFC
     /// 6762, section 11); the others are believed of local addresses only.
-    fn is_own_word(&self, addr: Addr, teacher: Teacher) -> bool {
-        let (port, is_near) = match teacher {
-            Teacher::Mdns => (5353, self.hop_limit == Some(255)),
-            Teacher::Llmnr => (5355, self.src.is_local()),
-            Teacher::Nbns => (137, self.src.is_local()),
-            Teacher::Dhcp => (68, self.src.is_local()),
-            Teacher::Dns | Teacher::Ptr => return false,
+    fn is_own_word(&self, addr: Addr, learned_from: NameProtocol) -> bool {
+        let (port, is_near) = match learned_from {
+            NameProtocol::Mdns => (5353, self.hop_limit == Some(255)),
+            NameProtocol::Llmnr => (5355, self.src.is_local()),
+            NameProtocol::Nbns => (137, self.src.is_local()),
+            NameProtocol::Dhcp => (68, self.src.is_local()),
+            NameProtocol::Dns | NameProtocol::Ptr => return false,
         };
         addr == self.src && self.src_port == port && is_near
     }
 }
 
-impl Edge {
-    /// An edge that teaches `names`.
-    pub fn new(names: Names, options: &Options) -> Edge {
+impl NameLearner {
+    /// A learner that teaches `names`.
+    pub fn new(names: Names, options: &Options) -> NameLearner {
         let bytes = options.reassembly_budget_bytes as usize;
-        Edge {
+        NameLearner {
             names,
             sources: options.names,
             rules: options.rules,
@@ -198,7 +200,7 @@ impl Edge {
             answers: 0,
             damaged: Counts::new(),
             log: options.directory.is_some().then(Vec::new),
-            lessons: None,
+            external_names: None,
             failed: None,
             keying: Keying::of_options(options),
         }
@@ -216,15 +218,17 @@ impl Edge {
         base: u64,
     ) {
         let mut injected = Injected { base: bytes.len() as u32, ..Injected::default() };
-        let mut outside = self.lessons_of(decoded).into_iter().peekable();
+        let mut outside = self.observations_of(decoded).into_iter().peekable();
         let mut window = std::mem::take(&mut self.window);
         let rare = &decoded.rare;
         rare.iter().take(FETCH_AHEAD).for_each(|rare| fetch_payload(rare, bytes));
         for step in 0..rare.len() + READ_AHEAD {
             if let Some(turn) = step.checked_sub(READ_AHEAD) {
                 let rare = &rare[turn];
-                while let Some((after, fact)) = outside.next_if(|(after, _)| *after < rare.number) {
-                    self.learn_fact(packets_before + u64::from(after), &fact);
+                while let Some((after, observation)) =
+                    outside.next_if(|(after, _)| *after < rare.number)
+                {
+                    self.learn_observation(packets_before + u64::from(after), &observation);
                 }
                 let place = Place {
                     number: packets_before + u64::from(rare.number),
@@ -246,8 +250,8 @@ impl Edge {
             }
         }
         self.window = window;
-        for (after, fact) in outside {
-            self.learn_fact(packets_before + u64::from(after), &fact);
+        for (after, observation) in outside {
+            self.learn_observation(packets_before + u64::from(after), &observation);
         }
         injected.put_in(decoded);
     }
@@ -262,11 +266,11 @@ impl Edge {
 
     /// What came to be known beside the capture by the time of the batch's last packet, each with
     /// the number of the last packet before it: a flow is named by what was known at its start.
-    fn lessons_of(&mut self, decoded: &Decoded) -> Vec<(u32, Fact)> {
-        let Some(lessons) = &mut self.lessons else { return Vec::new() };
-        let mut facts = Vec::new();
+    fn observations_of(&mut self, decoded: &Decoded) -> Vec<(u32, DnsObservation)> {
+        let Some(external_names) = &mut self.external_names else { return Vec::new() };
+        let mut observations = Vec::new();
         if decoded.packets == 0 {
-            return facts;
+            return observations;
         }
         // By time, each with the last packet that is not later: packet times may go backwards, and
         // which lane an event is in must not matter.
@@ -278,12 +282,13 @@ impl Edge {
             last = last.max(*packet);
             *packet = last;
         }
-        while facts.len() < FACTS_MAX {
-            match lessons.until(decoded.latest_ns) {
-                Ok(Some(fact)) => {
-                    let earlier = times.partition_point(|(time_ns, _)| *time_ns < fact.time_ns);
+        while observations.len() < OBSERVATIONS_MAX {
+            match external_names.until(decoded.latest_ns) {
+                Ok(Some(observation)) => {
+                    let earlier =
+                        times.partition_point(|(time_ns, _)| *time_ns < observation.time_ns);
                     let after = earlier.checked_sub(1).map_or(0, |at| times[at].1);
-                    facts.push((after, fact));
+                    observations.push((after, observation));
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -292,7 +297,7 @@ impl Edge {
                 }
             }
         }
-        facts
+        observations
     }
 
     /// Learns what was known beside the capture before its first packet at `time_ns`, and commits
@@ -303,12 +308,12 @@ impl Edge {
         mut make_way: impl FnMut(),
     ) -> Result<(), crate::Error> {
         let mut uncommitted = 0;
-        while let Some(lessons) = &mut self.lessons
-            && let Some(fact) = lessons.until(time_ns)?
+        while let Some(external_names) = &mut self.external_names
+            && let Some(observation) = external_names.until(time_ns)?
         {
-            self.learn_fact(0, &fact);
+            self.learn_observation(0, &observation);
             uncommitted += 1;
-            if uncommitted == FACTS_MAX {
+            if uncommitted == OBSERVATIONS_MAX {
                 uncommitted = 0;
                 while self.names.commit()?.is_none() {
                     make_way();
@@ -321,9 +326,9 @@ impl Edge {
         Ok(())
     }
 
-    fn learn_fact(&mut self, packet: u64, fact: &Fact) {
+    fn learn_observation(&mut self, packet: u64, observation: &DnsObservation) {
         self.answers += 1;
-        fact.teach(packet, self.sources, self.rules, &mut self.names);
+        observation.teach(packet, self.sources, self.rules, &mut self.names);
     }
 
     /// A rare packet's turn. `reading` is of its payload where that is a DNS datagram.
@@ -483,10 +488,10 @@ impl Edge {
     ) {
         let (src_port, dst_port) = (carrier.src_port, carrier.dst_port);
         let either = |port| src_port == port || dst_port == port;
-        if let Some(teacher) = reading::teacher(src_port, dst_port) {
+        if let Some(learned_from) = reading::name_protocol(src_port, dst_port) {
             match reading {
-                Some(reading) => self.heed(carrier, reading, teacher),
-                None => self.dns(carrier, payload, wire_bytes, teacher),
+                Some(reading) => self.heed(carrier, reading, learned_from),
+                None => self.dns(carrier, payload, wire_bytes, learned_from),
             }
         } else if either(137) {
             self.nbns(carrier, payload);
@@ -503,7 +508,7 @@ impl Edge {
     /// it answers, between the same ports; anything else is not DNS as far as we know, and no damage.
     fn dns_elsewhere(&mut self, carrier: &Carrier, payload: &[u8], wire_bytes: usize) {
         let mut reading = self.whole.take().unwrap_or_default();
-        reading.read(self.names.cache(), payload, wire_bytes, Teacher::Dns);
+        reading.read(self.names.cache(), payload, wire_bytes, NameProtocol::Dns);
         match reading.says {
             Says::Question => {
                 let client = (carrier.src, carrier.src_port);
@@ -517,7 +522,7 @@ impl Edge {
                 let key = reading.key(self.names.cache(), carrier.scope, client, server);
                 if self.elsewhere.remove(&(key, carrier.src_port)).is_some() {
                     self.questions.insert(key, ());
-                    self.heed(carrier, &reading, Teacher::Dns);
+                    self.heed(carrier, &reading, NameProtocol::Dns);
                 }
             }
             _ => {}
@@ -570,7 +575,7 @@ impl Edge {
                     let end = range.end;
                     let message = &stream.contiguous()[range];
                     let len = message.len();
-                    self.dns(carrier, message, len, Teacher::Dns);
+                    self.dns(carrier, message, len, NameProtocol::Dns);
                     stream.consume(end, &mut self.stream_budget);
                 }
                 Ok(None) => {
@@ -598,10 +603,16 @@ impl Edge {
     }
 
     /// A message that was not read ahead.
-    fn dns(&mut self, carrier: &Carrier, payload: &[u8], wire_bytes: usize, teacher: Teacher) {
+    fn dns(
+        &mut self,
+        carrier: &Carrier,
+        payload: &[u8],
+        wire_bytes: usize,
+        learned_from: NameProtocol,
+    ) {
         let mut reading = self.whole.take().unwrap_or_default();
-        reading.read(self.names.cache(), payload, wire_bytes, teacher);
-        self.heed(carrier, &reading, teacher);
+        reading.read(self.names.cache(), payload, wire_bytes, learned_from);
+        self.heed(carrier, &reading, learned_from);
         self.whole = Some(reading);
     }
 
@@ -612,16 +623,18 @@ impl Edge {
         if packet.fragment.is_some() || packet.protocol != protocol::UDP {
             return;
         }
-        let Some(teacher) = reading::teacher(packet.src_port, packet.dst_port) else { return };
+        let Some(learned_from) = reading::name_protocol(packet.src_port, packet.dst_port) else {
+            return;
+        };
         let payload = payload_of(packet, &bytes[rare.frame_offset as usize..]);
-        reading.read(self.names.cache(), payload, packet.payload_bytes as usize, teacher);
-        if teacher == Teacher::Dns {
+        reading.read(self.names.cache(), payload, packet.payload_bytes as usize, learned_from);
+        if learned_from == NameProtocol::Dns {
             reading.ask_for_lines(&mut self.names, packet.scope, packet.dst);
         }
     }
 
     /// Acts on a message.
-    fn heed(&mut self, carrier: &Carrier, reading: &Reading, teacher: Teacher) {
+    fn heed(&mut self, carrier: &Carrier, reading: &Reading, learned_from: NameProtocol) {
         match reading.says {
             Says::Nothing => {}
             Says::Damaged(error) => self.damage(error.as_str(), carrier),
@@ -637,7 +650,7 @@ impl Edge {
                 }
                 if !reading.extract.is_empty() {
                     self.answers += 1;
-                    self.teach(carrier, reading, teacher);
+                    self.teach(carrier, reading, learned_from);
                 }
             }
         }
@@ -657,22 +670,22 @@ impl Edge {
         }
     }
 
-    fn teach(&mut self, carrier: &Carrier, reading: &Reading, teacher: Teacher) {
+    fn teach(&mut self, carrier: &Carrier, reading: &Reading, learned_from: NameProtocol) {
         let extract = &reading.extract;
         let asked = extract.qname().unwrap_or_default();
-        let is_dns = teacher == Teacher::Dns;
+        let is_dns = learned_from == NameProtocol::Dns;
         let standing = if is_dns { self.standing(carrier, reading) } else { Standing::Confirmed };
-        let as_asked = teacher != Teacher::Mdns && self.rules.has(1);
-        let wanted = match teacher {
-            Teacher::Dns => self.sources.has(NameSource::DnsAddress),
-            Teacher::Mdns => self.sources.has(NameSource::Mdns),
-            Teacher::Llmnr => self.sources.has(NameSource::Llmnr),
+        let as_asked = learned_from != NameProtocol::Mdns && self.rules.has(1);
+        let wanted = match learned_from {
+            NameProtocol::Dns => self.sources.has(NameSource::DnsAddress),
+            NameProtocol::Mdns => self.sources.has(NameSource::Mdns),
+            NameProtocol::Llmnr => self.sources.has(NameSource::Llmnr),
             _ => true,
         };
         if wanted {
             if is_dns && standing != Standing::Unsolicited && self.rules.has(1) {
                 for alias in extract.aliases() {
-                    self.names.learn_alias(&AliasLesson {
+                    self.names.learn_alias(&AliasObservation {
                         packet: carrier.packet,
                         scope: carrier.scope,
                         client: carrier.dst,
@@ -688,7 +701,7 @@ impl Edge {
                 *target = alias.target;
             }
             for address in extract.addresses() {
-                self.names.learn(&Lesson {
+                self.names.learn(&AddressObservation {
                     packet: carrier.packet,
                     time_ns: carrier.time_ns,
                     scope: carrier.scope,
@@ -696,10 +709,10 @@ impl Edge {
                     asked: if as_asked { asked } else { address.owner },
                     addr: address.addr,
                     ttl_s: address.ttl_s,
-                    teacher,
-                    standing: match teacher {
-                        Teacher::Dns => standing,
-                        _ if carrier.is_own_word(address.addr, teacher) => Standing::Confirmed,
+                    learned_from,
+                    standing: match learned_from {
+                        NameProtocol::Dns => standing,
+                        _ if carrier.is_own_word(address.addr, learned_from) => Standing::Confirmed,
                         _ => Standing::Claimed,
                     },
                     targets: &targets[..aliases],
@@ -708,7 +721,7 @@ impl Edge {
         }
         if self.sources.has(NameSource::Ptr) && is_dns {
             for reverse in extract.reverses() {
-                self.names.learn(&Lesson {
+                self.names.learn(&AddressObservation {
                     packet: carrier.packet,
                     time_ns: carrier.time_ns,
                     scope: carrier.scope,
@@ -716,13 +729,13 @@ impl Edge {
                     asked: reverse.name,
                     addr: reverse.addr,
                     ttl_s: reverse.ttl_s,
-                    teacher: Teacher::Ptr,
+                    learned_from: NameProtocol::Ptr,
                     standing: Standing::Claimed,
                     targets: &[],
                 });
             }
         }
-        self.log_answer(carrier, extract, teacher, standing);
+        self.log_answer(carrier, extract, learned_from, standing);
     }
 
     /// A line of `dns.log` for what was asked; of multicast DNS, where nobody need ask, one for
@@ -731,7 +744,7 @@ impl Edge {
         &mut self,
         carrier: &Carrier,
         extract: &Extract,
-        teacher: Teacher,
+        learned_from: NameProtocol,
         standing: Standing,
     ) {
         let Some(log) = &mut self.log else { return };
@@ -745,11 +758,11 @@ impl Edge {
                 asked: Name::from_canonical(asked),
                 addresses,
                 aliases: extract.aliases().map(|a| Name::from_canonical(a.target)).collect(),
-                teacher,
+                learned_from,
                 standing,
             });
         };
-        if teacher != Teacher::Mdns {
+        if learned_from != NameProtocol::Mdns {
             let addresses = extract.addresses().map(|a| (a.addr, a.ttl_s)).collect();
             return line(extract.qname().unwrap_or_default(), addresses);
         }
@@ -771,11 +784,11 @@ impl Edge {
         name: &[u8],
         addr: Addr,
         ttl_s: u32,
-        by: Teacher,
+        by: NameProtocol,
         standing: Standing,
     ) {
         self.answers += 1;
-        self.names.learn(&Lesson {
+        self.names.learn(&AddressObservation {
             packet: carrier.packet,
             time_ns: carrier.time_ns,
             scope: carrier.scope,
@@ -783,7 +796,7 @@ impl Edge {
             asked: name,
             addr,
             ttl_s,
-            teacher: by,
+            learned_from: by,
             standing,
             targets: &[],
         });
@@ -796,7 +809,7 @@ impl Edge {
                 asked: Name::from_canonical(name),
                 addresses: vec![(addr, ttl_s)],
                 aliases: Vec::new(),
-                teacher: by,
+                learned_from: by,
                 standing,
             });
         }
@@ -816,11 +829,11 @@ impl Edge {
             self.damage(error.as_str(), carrier);
         }
         for (name, addr, ttl_s) in hosts {
-            let standing = match carrier.is_own_word(addr, Teacher::Nbns) {
+            let standing = match carrier.is_own_word(addr, NameProtocol::Nbns) {
                 true => Standing::Confirmed,
                 false => Standing::Claimed,
             };
-            self.teach_host(carrier, name.as_bytes(), addr, ttl_s, Teacher::Nbns, standing);
+            self.teach_host(carrier, name.as_bytes(), addr, ttl_s, NameProtocol::Nbns, standing);
         }
     }
 
@@ -876,7 +889,7 @@ impl Edge {
         let from_server = matches!(carrier.src_port, 67 | 547) && carrier.src.is_local();
         let standing = match (&asked, is_reply) {
             (_, false) => match addr {
-                Some(addr) if carrier.is_own_word(addr, Teacher::Dhcp) => Standing::Confirmed,
+                Some(addr) if carrier.is_own_word(addr, NameProtocol::Dhcp) => Standing::Confirmed,
                 _ => Standing::Claimed,
             },
             (Some(_), true) if from_server => Standing::Leased,
@@ -884,12 +897,12 @@ impl Edge {
         };
         let name = asked.or_else(|| name.map(Name::from_canonical));
         if let (Some(addr), Some(name)) = (addr, name) {
-            self.teach_host(carrier, name.as_bytes(), addr, u32::MAX, Teacher::Dhcp, standing);
+            self.teach_host(carrier, name.as_bytes(), addr, u32::MAX, NameProtocol::Dhcp, standing);
         }
     }
 }
 
-/// What the edge puts among the events of a batch.
+/// What the name learner puts among the events of a batch.
 #[derive(Default)]
 struct Injected {
     /// In the order of the packets with which they are counted.

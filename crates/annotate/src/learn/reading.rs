@@ -1,7 +1,7 @@
 //! A DNS message read ahead of its turn.
 //!
 //! What a message says depends on its octets alone, so it is read before the messages in front of
-//! it have acted; what it does (`Edge::heed`) comes in packet order. Between the two, the memory
+//! it have acted; what it does (`NameLearner::heed`) comes in packet order. Between the two, the memory
 //! that it will touch is on its way.
 //!
 //! Bounds: an [`Extract`]'s, and [`HASHES_MAX`] keys. Readings are reused: in the steady state
@@ -13,7 +13,7 @@ use larder_wire::dns::answers::{self, Extract};
 use larder_wire::dns::{DnsError, Message, NameBuf};
 use larder_wire::scope::Scope;
 
-use crate::names::{Names, Teacher};
+use crate::names::{NameProtocol, Names};
 
 /// Most keys of one answer that are asked for ahead of its turn; the last alias or address may
 /// exceed it by one.
@@ -51,14 +51,14 @@ pub(super) enum Says {
 /// Who would teach by a datagram between these ports, if it is DNS. 53 first: a resolver may ask
 /// from any port, from those of the others too.
 #[inline]
-pub(super) fn teacher(src_port: u16, dst_port: u16) -> Option<Teacher> {
+pub(super) fn name_protocol(src_port: u16, dst_port: u16) -> Option<NameProtocol> {
     let either = |port| src_port == port || dst_port == port;
     if either(53) {
-        Some(Teacher::Dns)
+        Some(NameProtocol::Dns)
     } else if either(5353) {
-        Some(Teacher::Mdns)
+        Some(NameProtocol::Mdns)
     } else if either(5355) {
-        Some(Teacher::Llmnr)
+        Some(NameProtocol::Llmnr)
     } else {
         None
     }
@@ -66,7 +66,13 @@ pub(super) fn teacher(src_port: u16, dst_port: u16) -> Option<Teacher> {
 
 impl Reading {
     /// Reads a message that had `wire_bytes` octets when it was sent.
-    pub fn read(&mut self, cache: &Cache, payload: &[u8], wire_bytes: usize, teacher: Teacher) {
+    pub fn read(
+        &mut self,
+        cache: &Cache,
+        payload: &[u8],
+        wire_bytes: usize,
+        learned_from: NameProtocol,
+    ) {
         self.says = Says::Nothing;
         let message = match Message::parse_captured(payload, wire_bytes) {
             Ok(message) => message,
@@ -79,14 +85,14 @@ impl Reading {
         let asked = |name: &[u8], qtype: u16| cache.hash(name).get() ^ u64::from(qtype);
         if message.is_response() {
             let extract = &mut self.extract;
-            let outcome = match teacher {
-                Teacher::Mdns => answers::extract_mdns(&message, extract),
+            let outcome = match learned_from {
+                NameProtocol::Mdns => answers::extract_mdns(&message, extract),
                 _ => answers::extract(&message, extract),
             };
             self.says = Says::Answer(outcome);
             let (name, qtype) = (extract.qname(), extract.qtype());
             self.asked = asked(name.unwrap_or_default(), qtype.unwrap_or_default());
-        } else if teacher == Teacher::Dns
+        } else if learned_from == NameProtocol::Dns
             && let Some(question) = message.query(&mut self.name)
         {
             self.says = Says::Question;
@@ -151,11 +157,11 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8], teacher: Teacher) -> (Reading, Cache) {
+    fn read(bytes: &[u8], learned_from: NameProtocol) -> (Reading, Cache) {
         let cache =
             Cache::builder().budget(1 << 20).policy(Policy::Fifo).seed(7).build().expect("a cache");
         let mut reading = Reading::default();
-        reading.read(&cache, bytes, bytes.len(), teacher);
+        reading.read(&cache, bytes, bytes.len(), learned_from);
         (reading, cache)
     }
 
@@ -164,13 +170,13 @@ mod tests {
     #[test]
     fn answers_find_their_questions() {
         let (client, server) = (Addr::v4([192, 0, 2, 1]), (Addr::v4([192, 0, 2, 53]), 53));
-        let (question, cache) = read(&message(9, [1, 0]), Teacher::Dns);
-        let (answer, _) = read(&message(9, [0x81, 0x80]), Teacher::Dns);
+        let (question, cache) = read(&message(9, [1, 0]), NameProtocol::Dns);
+        let (answer, _) = read(&message(9, [0x81, 0x80]), NameProtocol::Dns);
         assert_eq!(question.says, Says::Question);
         assert_eq!(answer.says, Says::Answer(Ok(())));
         let key = question.key(&cache, Scope::NONE, (client, 4000), server);
         assert_eq!(answer.key(&cache, Scope::NONE, (client, 4000), server), key);
-        let (other, _) = read(&message(10, [0x81, 0x80]), Teacher::Dns);
+        let (other, _) = read(&message(10, [0x81, 0x80]), NameProtocol::Dns);
         let others = [
             other.key(&cache, Scope::NONE, (client, 4000), server),
             answer.key(&cache, Scope::NONE, (client, 4001), server),
@@ -186,11 +192,11 @@ mod tests {
     /// nothing of the message before.
     #[test]
     fn questions_elsewhere_say_nothing() {
-        let (mut reading, cache) = read(&message(9, [0, 0]), Teacher::Mdns);
+        let (mut reading, cache) = read(&message(9, [0, 0]), NameProtocol::Mdns);
         assert_eq!(reading.says, Says::Nothing);
-        reading.read(&cache, b"short", 5, Teacher::Dns);
+        reading.read(&cache, b"short", 5, NameProtocol::Dns);
         assert_eq!(reading.says, Says::Damaged(DnsError::TooShort));
-        reading.read(&cache, &message(9, [1, 0]), 24, Teacher::Dns);
+        reading.read(&cache, &message(9, [1, 0]), 24, NameProtocol::Dns);
         assert_eq!(reading.says, Says::Question);
     }
 }

@@ -17,9 +17,9 @@ pub enum NameRole {
     Lookup = 3,
 }
 
-/// A flow has names. Several notes of one flow add up.
+/// A flow has names. Several events of one flow add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct FlowEvent {
     /// Its 5-tuple.
     pub key: FlowKey,
     /// Number of its first packet, as [`Batch::first_packet`] counts: with the key it says which flow is meant, since keys
@@ -47,6 +47,6 @@ pub struct Batch<'a> {
     pub offsets: &'a [u32],
     /// Number of the first packet, from 1; each batch goes on where the one before ended.
     pub first_packet: u64,
-    /// Notes that came with these packets. A note's `first_packet` may be in an earlier batch.
-    pub notes: &'a [Note],
+    /// Events that came with these packets. An event's `first_packet` may be in an earlier batch.
+    pub events: &'a [FlowEvent],
 }

@@ -1,4 +1,4 @@
-//! The shelver: the one thread that writes segments to the disk, one after the other.
+//! The disk_writer: the one thread that writes segments to the disk, one after the other.
 //!
 //! It leases what is published, hands it to the kernel, waits until it is written, and sleeps until there is more or
 //! [`Options::flush_ms`](crate::Options) have passed. When a segment is sealed and written it gets its index, and its name.
@@ -24,13 +24,13 @@ use larder_io::disk::{FileWriter, O_DIRECT, PAGE_BYTES, Space};
 use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
 
 use crate::block::Walker;
+use crate::catalog::Content;
 use crate::files::{self, Kind};
+use crate::flow_names::FlowNames;
 use crate::flows::Flows;
 use crate::growing::{Growing, Shared};
-use crate::named::Named;
 use crate::options::{Counts, Options};
-use crate::recover::{self, Kept};
-use crate::shelf::Content;
+use crate::recover::{self, StoredSegments};
 use crate::{index, journal};
 
 /// Octets of one write at most.
@@ -48,11 +48,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 #[doc(hidden)]
 pub trait Disk: Send + fmt::Debug {
     /// Creates the two files of a segment that grows; the second begins with `header`.
-    fn begin(&mut self, packets: &Path, notes: &Path, header: &[u8]) -> io::Result<()>;
+    fn begin(&mut self, packets: &Path, journal: &Path, header: &[u8]) -> io::Result<()>;
     /// Appends to the packets.
     fn write(&mut self, lease: Lease);
-    /// Appends to the notes.
-    fn note(&mut self, frames: &[u8]) -> io::Result<()>;
+    /// Appends to the events.
+    fn append_journal(&mut self, frames: &[u8]) -> io::Result<()>;
     /// Waits until all that was given is in the files.
     fn flush(&mut self) -> io::Result<()>;
     /// No more comes; `sync`: and what came is on the disk.
@@ -70,7 +70,7 @@ pub trait Disk: Send + fmt::Debug {
 #[derive(Debug, Default)]
 pub struct Files {
     packets: FileWriter,
-    notes: Option<File>,
+    journal: Option<File>,
     access: Access,
 }
 
@@ -82,10 +82,10 @@ impl Files {
 }
 
 impl Disk for Files {
-    fn begin(&mut self, packets: &Path, notes: &Path, header: &[u8]) -> io::Result<()> {
-        let mut file = self.access.create(notes)?;
+    fn begin(&mut self, packets: &Path, journal: &Path, header: &[u8]) -> io::Result<()> {
+        let mut file = self.access.create(journal)?;
         file.write_all(header)?;
-        self.notes = Some(file);
+        self.journal = Some(file);
         let file = self.access.create(packets)?;
         // Not every file system has it.
         let direct = OpenOptions::new().write(true).custom_flags(O_DIRECT).open(packets).ok();
@@ -97,8 +97,8 @@ impl Disk for Files {
         self.packets.write(lease);
     }
 
-    fn note(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.notes.as_mut().map_or(Ok(()), |file| file.write_all(frames))
+    fn append_journal(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.journal.as_mut().map_or(Ok(()), |file| file.write_all(frames))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -106,7 +106,7 @@ impl Disk for Files {
     }
 
     fn end(&mut self, sync: bool) -> io::Result<()> {
-        self.notes = None;
+        self.journal = None;
         match self.packets.end() {
             Some(file) if sync => file.sync_data(),
             _ => Ok(()),
@@ -129,12 +129,12 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 #[derive(Debug)]
-pub(crate) struct Shelver {
+pub(crate) struct DiskWriter {
     shared: Arc<Shared>,
     options: Options,
     disk: Box<dyn Disk>,
-    kept: Kept,
-    named: Named,
+    stored: StoredSegments,
+    flow_names: FlowNames,
     seed: u64,
     /// How long it pauses after the next refusal; `None`: the last segment was written.
     pause: Option<Duration>,
@@ -142,13 +142,26 @@ pub(crate) struct Shelver {
     is_short: bool,
 }
 
-impl Shelver {
-    pub fn new(shared: Arc<Shared>, options: Options, disk: Box<dyn Disk>, kept: Kept) -> Shelver {
-        let (named, seed) = (Named::default(), Flows::seed());
-        let shelver =
-            Shelver { shared, options, disk, kept, named, seed, pause: None, is_short: false };
-        shelver.note_kept();
-        shelver
+impl DiskWriter {
+    pub fn new(
+        shared: Arc<Shared>,
+        options: Options,
+        disk: Box<dyn Disk>,
+        stored: StoredSegments,
+    ) -> DiskWriter {
+        let (flow_names, seed) = (FlowNames::default(), Flows::seed());
+        let disk_writer = DiskWriter {
+            shared,
+            options,
+            disk,
+            stored,
+            flow_names,
+            seed,
+            pause: None,
+            is_short: false,
+        };
+        disk_writer.note_kept();
+        disk_writer
     }
 
     pub fn run(mut self) {
@@ -196,9 +209,10 @@ impl Shelver {
     /// Writes all of it, while it grows; gives the flows that are in it.
     fn write(&mut self, segment: &Growing) -> io::Result<Flows> {
         let number = segment.identity.number;
-        let (part, notes) = (self.path(number, Kind::Growing), self.path(number, Kind::Journal));
+        let (part, journal_path) =
+            (self.path(number, Kind::Growing), self.path(number, Kind::Journal));
         self.make_space(self.options.segment_bytes.min(BEGIN_BYTES))?;
-        self.disk.begin(&part, &notes, &journal::header(&segment.identity))?;
+        self.disk.begin(&part, &journal_path, &journal::header(&segment.identity))?;
         let options = ReaderOptions { loop_number: 63, lease_bytes_max: u64::MAX };
         // Its memory is revoked only when it is in the file.
         let mut reader =
@@ -206,7 +220,7 @@ impl Shelver {
         let (mut walker, mut flows) = (Walker::default(), Flows::new(self.seed));
         let mut whole_at = Instant::now();
         loop {
-            // The phase, then what is published, then the notes: in the order opposite to the writer's.
+            // The phase, then what is published, then the events: in the order opposite to the writer's.
             let is_whole = segment.object.phase() != Phase::Filling;
             let mut published = segment.object.published();
             // The end of the last page goes when it must: whole pages cost the least.
@@ -218,8 +232,8 @@ impl Shelver {
             }
             let frames = std::mem::take(&mut segment.books().journal);
             if !frames.is_empty() {
-                journal::notes(&frames).for_each(|note| self.named.take(note));
-                self.disk.note(&frames)?;
+                journal::events(&frames).for_each(|event| self.flow_names.take(event));
+                self.disk.append_journal(&frames)?;
             }
             let bytes = published - reader.position();
             if bytes > 0 {
@@ -251,18 +265,18 @@ impl Shelver {
         }
     }
 
-    /// All of it is in the file: index, name, shelf.
+    /// All of it is in the file: index, name, catalog.
     fn close(&mut self, segment: &Growing, flows: &Flows) -> io::Result<()> {
         let number = segment.identity.number;
         self.disk.end(self.options.sync)?;
         let position = segment.identity.position;
         let bytes = segment.object.published();
-        if flows.count == 0 && !self.named.has_news() {
+        if flows.count == 0 && !self.flow_names.has_news() {
             self.delete(number);
             return Ok(());
         }
-        let notes = self.named.of_segment(position, flows);
-        let octets = index::build(&segment.identity, bytes, flows, &notes, false);
+        let events = self.flow_names.of_segment(position, flows);
+        let octets = index::build(&segment.identity, bytes, flows, &events, false);
         let bytes_of_all = bytes + octets.len() as u64;
         self.keep_budget(bytes_of_all);
         self.make_space(octets.len() as u64)?;
@@ -275,7 +289,7 @@ impl Shelver {
         let closed = self.path(number, Kind::Closed);
         fs::rename(self.path(number, Kind::Growing), &closed)?;
         let _ = fs::remove_file(self.path(number, Kind::Journal));
-        self.shared.shelf.change(number, |kept| kept.file = Some((closed, bytes)));
+        self.shared.catalog.change(number, |kept| kept.file = Some((closed, bytes)));
         self.forget(segment, flows);
         self.keep(number, bytes_of_all);
         Ok(())
@@ -284,13 +298,13 @@ impl Shelver {
     /// Names of flows that have ended are not needed any more.
     fn forget(&mut self, segment: &Growing, flows: &Flows) {
         let position = segment.identity.position;
-        self.named.close(position, position + segment.object.published(), flows);
-        let forgotten = std::mem::take(&mut self.named.forgotten);
+        self.flow_names.close(position, position + segment.object.published(), flows);
+        let forgotten = std::mem::take(&mut self.flow_names.forgotten);
         Counts::add(&self.shared.counts.flows_forgotten, forgotten);
     }
 
     fn keep(&mut self, number: u64, bytes: u64) {
-        self.kept.segments.push_back((number, bytes));
+        self.stored.segments.push_back((number, bytes));
         Counts::add(&self.shared.counts.segments_closed, 1);
         self.keep_budget(0);
     }
@@ -301,7 +315,7 @@ impl Shelver {
         let _ = self.disk.end(false);
         let Options { directory, access, .. } = &self.options;
         let (closed, result) =
-            recover::close_part(directory, *access, &segment.identity, &self.named, self.seed);
+            recover::close_part(directory, *access, &segment.identity, &self.flow_names, self.seed);
         let counts = &self.shared.counts;
         Counts::add(&counts.disk_errors, 1);
         let frames = {
@@ -312,13 +326,13 @@ impl Shelver {
             Counts::add(&counts.bytes_lost, books.bytes.saturating_sub(closed.bytes));
             std::mem::take(&mut books.journal)
         };
-        journal::notes(&frames).for_each(|note| self.named.take(note));
+        journal::events(&frames).for_each(|event| self.flow_names.take(event));
         self.forget(segment, &Flows::new(self.seed));
         // Where it could not be closed it stays as it is, and the next start tries again.
         match closed.bytes_of_all == 0 && result.is_ok() {
             true => self.delete(number),
             false => {
-                self.shared.shelf.change(number, |kept| {
+                self.shared.catalog.change(number, |kept| {
                     kept.content = Content::File(closed.path.clone(), closed.bytes);
                     kept.bytes = closed.bytes;
                     kept.packets = closed.packets;
@@ -327,7 +341,7 @@ impl Shelver {
                 });
                 // Readers go on from the file: nothing that they are slow with is needed in memory any more.
                 segment.object.revoke();
-                self.shared.shelf.tell();
+                self.shared.catalog.tell();
                 self.keep(number, closed.bytes_of_all);
             }
         }
@@ -358,9 +372,9 @@ impl Shelver {
 
     /// Deletes the oldest until `bytes` more are within the budget.
     fn keep_budget(&mut self, bytes: u64) {
-        let mut sum: u64 = self.kept.segments.iter().map(|(_, bytes)| bytes).sum();
+        let mut sum: u64 = self.stored.segments.iter().map(|(_, bytes)| bytes).sum();
         while sum + bytes > self.options.budget_bytes {
-            let Some((number, gone)) = self.kept.segments.pop_front() else { break };
+            let Some((number, gone)) = self.stored.segments.pop_front() else { break };
             sum -= gone;
             self.delete(number);
             Counts::add(&self.shared.counts.segments_deleted, 1);
@@ -393,7 +407,7 @@ impl Shelver {
     fn delete_oldest(&mut self, bytes: u64) -> bool {
         let mut deleted = 0;
         while deleted < bytes
-            && let Some((number, gone)) = self.kept.segments.pop_front()
+            && let Some((number, gone)) = self.stored.segments.pop_front()
         {
             deleted += gone;
             self.delete(number);
@@ -410,7 +424,7 @@ impl Shelver {
     }
 
     fn note_kept(&self) {
-        let sum = self.kept.segments.iter().map(|(_, bytes)| bytes).sum();
+        let sum = self.stored.segments.iter().map(|(_, bytes)| bytes).sum();
         self.shared.counts.bytes_kept.store(sum, Ordering::Relaxed);
     }
 
@@ -419,6 +433,6 @@ impl Shelver {
         for kind in [Kind::Closed, Kind::Growing, Kind::Index, Kind::IndexPart, Kind::Journal] {
             let _ = fs::remove_file(self.path(number, kind));
         }
-        self.shared.shelf.remove(number);
+        self.shared.catalog.remove(number);
     }
 }

@@ -18,15 +18,15 @@ use subtle::ConstantTimeEq;
 use super::request::Claims;
 
 /// See the module.
-pub(super) struct Gate {
+pub(super) struct Authorizer {
     /// In lower case.
     hosts: Vec<String>,
     token: Option<Vec<u8>>,
 }
 
-impl Gate {
-    pub fn new(hosts: &[String], token: Option<Vec<u8>>) -> Gate {
-        Gate { hosts: hosts.iter().map(|host| plain(host)).collect(), token }
+impl Authorizer {
+    pub fn new(hosts: &[String], token: Option<Vec<u8>>) -> Authorizer {
+        Authorizer { hosts: hosts.iter().map(|host| plain(host)).collect(), token }
     }
 
     /// The status with which a request is refused. `local`: the address that the client has reached, over TCP.
@@ -102,7 +102,7 @@ mod tests {
     /// are not, nor is what only looks like one of them.
     #[test]
     fn hosts_are_listed() {
-        let gate = Gate::new(&["Tap.Example.".to_owned()], None);
+        let authorizer = Authorizer::new(&["Tap.Example.".to_owned()], None);
         let local = Some(IpAddr::from([10, 0, 0, 7]));
         for (host, local) in [
             ("localhost", local),
@@ -117,7 +117,7 @@ mod tests {
             ("evil.example", None),
             ("", None),
         ] {
-            assert_eq!(gate.judge(&claims(host, None, None), local), Ok(()), "{host}");
+            assert_eq!(authorizer.judge(&claims(host, None, None), local), Ok(()), "{host}");
         }
         for host in [
             "",
@@ -137,16 +137,16 @@ mod tests {
             "localhost,evil.example",
             "tap.example..",
         ] {
-            assert_eq!(gate.judge(&claims(host, None, None), local), Err(421), "{host}");
+            assert_eq!(authorizer.judge(&claims(host, None, None), local), Err(421), "{host}");
         }
     }
 
     /// Pages of other sites are refused, also over a Unix socket; a page of ours is not.
     #[test]
     fn origins_are_our_own() {
-        let gate = Gate::new(&[], None);
+        let authorizer = Authorizer::new(&[], None);
         let local = Some(IpAddr::from([127, 0, 0, 1]));
-        let judge = |origin| gate.judge(&claims("localhost:8053", Some(origin), None), local);
+        let judge = |origin| authorizer.judge(&claims("localhost:8053", Some(origin), None), local);
         assert_eq!(judge("http://localhost:8053"), Ok(()));
         for origin in [
             "null",
@@ -158,15 +158,19 @@ mod tests {
             "http://localhost:8053.evil.example",
         ] {
             assert_eq!(judge(origin), Err(403), "{origin}");
-            assert_eq!(gate.judge(&claims("", Some(origin), None), None), Err(403), "{origin}");
+            assert_eq!(
+                authorizer.judge(&claims("", Some(origin), None), None),
+                Err(403),
+                "{origin}"
+            );
         }
     }
 
     /// With a token only those are answered who have all of it.
     #[test]
     fn tokens_are_compared_whole() {
-        let gate = Gate::new(&[], Some(b"s3cret".to_vec()));
-        let judge = |value| gate.judge(&claims("localhost", None, value), None);
+        let authorizer = Authorizer::new(&[], Some(b"s3cret".to_vec()));
+        let judge = |value| authorizer.judge(&claims("localhost", None, value), None);
         for value in [Some("Bearer s3cret"), Some("bearer   s3cret ")] {
             assert_eq!(judge(value), Ok(()), "{value:?}");
         }

@@ -1,11 +1,11 @@
 //! One answered question, from whatever log: what it teaches, and its form in a sorter.
 //!
-//! Logs come in any order; facts are sorted by time, on disk where they are many, so that each is
+//! Logs come in any order; observations are sorted by time, on disk where they are many, so that each is
 //! learned at its place in time. The form is our own, lives as long as the run, and is read back by
-//! [`Fact::read`] only.
+//! [`DnsObservation::read`] only.
 //!
 //! ```text
-//! fact  = time:i64 client:addr asked:name count:u32 (owner:name target:name)*
+//! observation  = time:i64 client:addr asked:name count:u32 (owner:name target:name)*
 //!         count:u32 (addr ttl:u32)* count:u32 (addr name ttl:u32)*
 //! addr  = 16 octets        name = len:u32 octets        numbers little-endian
 //! ```
@@ -19,7 +19,7 @@ use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name, dnstap};
 
 use super::{DnsData, DnsRow};
-use crate::names::{AliasLesson, Lesson, Names, Standing, Teacher};
+use crate::names::{AddressObservation, AliasObservation, NameProtocol, Names, Standing};
 use crate::options::{NameSources, Rules};
 use crate::record::NameSource;
 
@@ -29,7 +29,7 @@ const PTR: u16 = 12;
 
 /// What one answer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fact {
+pub struct DnsObservation {
     /// When it was answered, ns since 1970 UTC.
     pub time_ns: i64,
     /// Who asked; unspecified where nobody knows.
@@ -44,13 +44,13 @@ pub struct Fact {
     pub reverses: Vec<(Addr, Name, u32)>,
 }
 
-impl Fact {
+impl DnsObservation {
     /// What a log's row teaches; `None` for failures, for multicast, and for answers without addresses
     /// or aliases.
     ///
     /// A log names no owners, so the aliases before an address are taken for the chain that leads
     /// to it, in their order, as servers send them.
-    pub fn of_row(row: &DnsRow) -> Option<Fact> {
+    pub fn of_row(row: &DnsRow) -> Option<DnsObservation> {
         if row.response_code.unwrap_or(0) != 0 {
             return None;
         }
@@ -58,7 +58,7 @@ impl Fact {
         if row.server.is_multicast_or_broadcast() {
             return None;
         }
-        let mut fact = Fact {
+        let mut observation = DnsObservation {
             time_ns: row.time_ns,
             client: row.client,
             asked: row.query.clone(),
@@ -72,31 +72,35 @@ impl Fact {
         for answer in &row.answers {
             match (&answer.data, reverse) {
                 (DnsData::Address(addr), _) => {
-                    fact.addresses.push((*addr, ttl_s.min(answer.ttl_s)));
+                    observation.addresses.push((*addr, ttl_s.min(answer.ttl_s)));
                 }
                 (DnsData::Name(name), Some(addr)) => {
-                    fact.reverses.push((addr, name.clone(), answer.ttl_s));
+                    observation.reverses.push((addr, name.clone(), answer.ttl_s));
                 }
                 // Zeek writes some other records as words; no name has spaces.
                 (DnsData::Name(name), None)
                     if follows_chain && !name.as_bytes().contains(&b' ') =>
                 {
                     ttl_s = ttl_s.min(answer.ttl_s);
-                    let owner = fact.aliases.last().map_or(&fact.asked, |(_, target)| target);
+                    let owner =
+                        observation.aliases.last().map_or(&observation.asked, |(_, target)| target);
                     if owner != name {
                         let alias = (owner.clone(), name.clone());
-                        fact.aliases.push(alias);
+                        observation.aliases.push(alias);
                     }
                 }
                 _ => {}
             }
         }
-        (!fact.is_empty()).then_some(fact)
+        (!observation.is_empty()).then_some(observation)
     }
 
     /// What a dnstap message teaches: `Ok(None)` for questions and empty answers, an error for a
     /// damaged frame.
-    pub fn of_dnstap(frame: &[u8], extract: &mut Extract) -> Result<Option<Fact>, &'static str> {
+    pub fn of_dnstap(
+        frame: &[u8],
+        extract: &mut Extract,
+    ) -> Result<Option<DnsObservation>, &'static str> {
         let message = dnstap::Message::parse(frame).ok_or("dnstap_frame")?;
         let (Some(response), 0) = (message.response, message.kind % 2) else { return Ok(None) };
         let time_ns = message.response_time_ns.or(message.query_time_ns).ok_or("dnstap_no_time")?;
@@ -105,7 +109,7 @@ impl Fact {
             return Ok(None);
         }
         answers::extract(&dns, extract).map_err(|error| error.as_str())?;
-        let fact = Fact {
+        let observation = DnsObservation {
             time_ns,
             client: message.client.unwrap_or(Addr::UNSPECIFIED),
             asked: Name::from_canonical(extract.qname().unwrap_or_default()),
@@ -119,7 +123,7 @@ impl Fact {
                 .map(|r| (r.addr, Name::from_canonical(r.name), r.ttl_s))
                 .collect(),
         };
-        Ok((!fact.is_empty()).then_some(fact))
+        Ok((!observation.is_empty()).then_some(observation))
     }
 
     fn is_empty(&self) -> bool {
@@ -131,16 +135,16 @@ impl Fact {
     pub fn teach(&self, packet: u64, sources: NameSources, rules: Rules, names: &mut Names) {
         let targets: Vec<&[u8]> =
             self.aliases.iter().map(|(_, target)| target.as_bytes()).collect();
-        let lesson = |client, asked, addr, ttl_s, teacher| Lesson {
+        let observation = |client, asked, addr, ttl_s, learned_from| AddressObservation {
             packet,
             time_ns: self.time_ns,
-            // Logs of names don't say it: such names count in all networks (`Facts::of_all_networks`).
+            // Logs of names don't say it: such names count in all networks (`LearnedMarks::of_all_networks`).
             scope: Scope::NONE,
             client,
             asked,
             addr,
             ttl_s,
-            teacher,
+            learned_from,
             standing: Standing::Confirmed,
             targets: &targets,
         };
@@ -148,7 +152,7 @@ impl Fact {
             let mut asked = self.asked.as_bytes();
             for (owner, target) in &self.aliases {
                 if rules.has(1) {
-                    names.learn_alias(&AliasLesson {
+                    names.learn_alias(&AliasObservation {
                         packet,
                         scope: Scope::NONE,
                         client: self.client,
@@ -161,14 +165,15 @@ impl Fact {
                 }
             }
             for &(addr, ttl_s) in &self.addresses {
-                names.learn(&lesson(self.client, asked, addr, ttl_s, Teacher::Dns));
+                names.learn(&observation(self.client, asked, addr, ttl_s, NameProtocol::Dns));
             }
         }
         if sources.has(NameSource::Ptr) {
             for (addr, name, ttl_s) in &self.reverses {
                 let name = name.as_bytes();
-                let lesson = lesson(Addr::UNSPECIFIED, name, *addr, *ttl_s, Teacher::Ptr);
-                names.learn(&Lesson { standing: Standing::Claimed, ..lesson });
+                let observation =
+                    observation(Addr::UNSPECIFIED, name, *addr, *ttl_s, NameProtocol::Ptr);
+                names.learn(&AddressObservation { standing: Standing::Claimed, ..observation });
             }
         }
     }
@@ -196,13 +201,13 @@ impl Fact {
         }
     }
 
-    /// Reads what [`Fact::write`] wrote; `None` when the octets are others.
-    pub fn read(mut from: &[u8]) -> Option<Fact> {
+    /// Reads what [`DnsObservation::write`] wrote; `None` when the octets are others.
+    pub fn read(mut from: &[u8]) -> Option<DnsObservation> {
         let from = &mut from;
         let time_ns = read_time(from)?;
         let client = read_addr(from)?;
         let asked = read_name(from)?;
-        let mut fact = Fact {
+        let mut observation = DnsObservation {
             time_ns,
             client,
             asked,
@@ -211,15 +216,15 @@ impl Fact {
             reverses: Vec::new(),
         };
         for _ in 0..read_number(from)? {
-            fact.aliases.push((read_name(from)?, read_name(from)?));
+            observation.aliases.push((read_name(from)?, read_name(from)?));
         }
         for _ in 0..read_number(from)? {
-            fact.addresses.push((read_addr(from)?, read_number(from)?));
+            observation.addresses.push((read_addr(from)?, read_number(from)?));
         }
         for _ in 0..read_number(from)? {
-            fact.reverses.push((read_addr(from)?, read_name(from)?, read_number(from)?));
+            observation.reverses.push((read_addr(from)?, read_name(from)?, read_number(from)?));
         }
-        Some(fact)
+        Some(observation)
     }
 }
 
@@ -297,24 +302,24 @@ mod tests {
         let (one, two) = (DnsData::Name(name("a.example")), DnsData::Name(name("b.example")));
         let addr = Addr::v4([203, 0, 113, 9]);
         let answers = [(90, one.clone()), (20, two), (60, DnsData::Address(addr))];
-        let fact = Fact::of_row(&row(28, &answers)).expect("an answer");
+        let observation = DnsObservation::of_row(&row(28, &answers)).expect("an answer");
         let chain =
             [(name("www.example.com"), name("a.example")), (name("a.example"), name("b.example"))];
-        assert_eq!(fact.aliases, chain);
-        assert_eq!(fact.addresses, [(addr, 20)]);
-        assert_eq!(Fact::of_row(&row(16, &answers[..2])), None);
-        assert_eq!(Fact::of_row(&row(1, &[(5, DnsData::Name(name("txt 3 a b")))])), None);
+        assert_eq!(observation.aliases, chain);
+        assert_eq!(observation.addresses, [(addr, 20)]);
+        assert_eq!(DnsObservation::of_row(&row(16, &answers[..2])), None);
+        assert_eq!(DnsObservation::of_row(&row(1, &[(5, DnsData::Name(name("txt 3 a b")))])), None);
         let failed = DnsRow { response_code: Some(3), ..row(1, &answers) };
-        assert_eq!(Fact::of_row(&failed), None);
+        assert_eq!(DnsObservation::of_row(&failed), None);
         let claimed = DnsRow { server: Addr::v4([224, 0, 0, 251]), ..row(1, &answers) };
-        assert_eq!(Fact::of_row(&claimed), None, "multicast DNS");
+        assert_eq!(DnsObservation::of_row(&claimed), None, "multicast DNS");
         let reverse = DnsRow { query: name("9.113.0.203.in-addr.arpa"), ..row(12, &[(5, one)]) };
-        let fact = Fact::of_row(&reverse).expect("an answer");
-        assert_eq!(fact.reverses, [(addr, name("a.example"), 5)]);
+        let observation = DnsObservation::of_row(&reverse).expect("an answer");
+        assert_eq!(observation.reverses, [(addr, name("a.example"), 5)]);
     }
 
     proptest! {
-        /// Every fact reads back as it was written, and no other octets panic the reader.
+        /// Every observation reads back as it was written, and no other octets panic the reader.
         #[test]
         fn facts_read_back(
             time_ns: i64,
@@ -324,7 +329,7 @@ mod tests {
             noise in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let names: Vec<Name> = names.iter().map(|name| Name::from_canonical(name)).collect();
-            let fact = Fact {
+            let observation = DnsObservation {
                 time_ns,
                 client: Addr(octets),
                 asked: names[0].clone(),
@@ -333,9 +338,9 @@ mod tests {
                 reverses: vec![(Addr(octets), names[1].clone(), ttl_s)],
             };
             let mut out = Vec::new();
-            fact.write(&mut out);
-            prop_assert_eq!(Fact::read(&out), Some(fact));
-            let _ = Fact::read(&noise);
+            observation.write(&mut out);
+            prop_assert_eq!(DnsObservation::read(&out), Some(observation));
+            let _ = DnsObservation::read(&noise);
         }
 
         /// Keys order as times do.

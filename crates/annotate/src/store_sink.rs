@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_store::serve::{self, Server};
-use larder_store::{Batch, Interface, Note, Options, Store};
+use larder_store::{Batch, FlowEvent, Interface, Options, Store};
 use larder_wire::capture::write;
 
 use crate::pipeline::Work;
@@ -24,7 +24,7 @@ use crate::{Error, Progress};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Feeds the store.
-pub struct Keeper {
+pub struct StoreSink {
     store: Store,
     progress: Arc<Progress>,
     /// Batches hold blocks of the store's own interfaces.
@@ -33,19 +33,19 @@ pub struct Keeper {
     interfaces: HashMap<u16, u32>,
     blocks: Vec<u8>,
     offsets: Vec<u32>,
-    notes: Vec<Note>,
+    events: Vec<FlowEvent>,
 }
 
 /// The link types that files have.
 const LINK_TYPES: [u16; 8] = [1, 0, 12, 101, 108, 113, 228, 276];
 
-impl Keeper {
+impl StoreSink {
     /// A store that takes batches of `interfaces`; none: of files.
     pub fn open(
         options: &Options,
         interfaces: &[Interface],
         progress: &Arc<Progress>,
-    ) -> Result<Keeper, Error> {
+    ) -> Result<StoreSink, Error> {
         let is_live = !interfaces.is_empty();
         let of_files = || {
             let interface = |&link_type| Interface {
@@ -59,17 +59,17 @@ impl Keeper {
         let failed = |error| Error::Options(format!("-w {}: {error}", options.directory.display()));
         let store = Store::open(options.clone(), &interfaces).map_err(failed)?;
         let numbers = interfaces.iter().map(|interface| interface.link_type).zip(0..);
-        let keeper = Keeper {
+        let store_sink = StoreSink {
             store,
             progress: Arc::clone(progress),
             is_live,
             interfaces: numbers.collect(),
             blocks: Vec::new(),
             offsets: Vec::new(),
-            notes: Vec::new(),
+            events: Vec::new(),
         };
-        keeper.tell();
-        Ok(keeper)
+        store_sink.tell();
+        Ok(store_sink)
     }
 
     /// Says what the store has to say: what was found at the start, and when the disk refuses packets.
@@ -85,16 +85,16 @@ impl Keeper {
     /// Serves what is kept over HTTP.
     pub fn serve(&self, options: &serve::Options) -> Result<Server, Error> {
         let failed = |error: io::Error| Error::Options(format!("--serve: {error}"));
-        Server::start(options, Arc::clone(self.store.shelf())).map_err(failed)
+        Server::start(options, Arc::clone(self.store.catalog())).map_err(failed)
     }
 
     /// Keeps one batch.
     pub fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
-        let Keeper { blocks, offsets, notes, .. } = self;
+        let StoreSink { blocks, offsets, events, .. } = self;
         blocks.clear();
         offsets.clear();
-        notes.clear();
-        outputs.iter_mut().for_each(|output| notes.append(&mut output.notes));
+        events.clear();
+        outputs.iter_mut().for_each(|output| events.append(&mut output.flow_events));
         let mut lent: &[u8] = &[];
         if let Some(batch) = &work.batch
             && let Some(reader) = &work.decoded.reader_before
@@ -115,7 +115,7 @@ impl Keeper {
             }
             lent = if self.is_live { bytes.get(start..end).unwrap_or_default() } else { blocks };
         }
-        let batch = Batch { blocks: lent, offsets, first_packet: work.packets_before + 1, notes };
+        let batch = Batch { blocks: lent, offsets, first_packet: work.packets_before + 1, events };
         if !self.is_live {
             // What comes of files waits for the disk; a disk that stands costs what it costs a network.
             self.store.wait_for_room(lent.len() as u64, PATIENCE);

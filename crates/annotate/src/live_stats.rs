@@ -151,7 +151,7 @@ pub struct Totals {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct LiveStats {
     /// Totals so far.
     pub totals: Totals,
     /// Until when somebody watches, seconds of packet time.
@@ -165,7 +165,7 @@ struct Seconds {
     last: Second,
 }
 
-impl Board {
+impl LiveStats {
     /// Whether somebody wants to know who has most.
     pub fn is_watched(&self, time_ns: i64) -> bool {
         time_ns / 1_000_000_000 < self.watched_until_s.load(Ordering::Relaxed)
@@ -227,21 +227,21 @@ mod tests {
     /// What several workers saw of one second is one picture of it, and it is shown when the next has begun.
     #[test]
     fn a_second_is_whole_when_it_is_shown() {
-        let board = Board::default();
+        let live_stats = LiveStats::default();
         let second = |number, port, weight| {
             let mut second = Second { number, ..Second::default() };
             let party = Party::Addr(Addr::v4([10, 0, 0, 2]));
             second.add(key(port), true, party, Tally { packets: 1, bytes: 100 }, weight);
             second
         };
-        assert!(!board.is_watched(0));
-        assert!(board.watch().parties.is_empty());
-        assert!(board.is_watched(0) && !board.is_watched(11_000_000_000));
-        board.merge(second(1, 7, 2));
-        board.merge(second(1, 8, 3));
-        assert!(board.watch().parties.is_empty(), "not yet whole");
-        board.merge(second(2, 7, 1));
-        let seen = board.watch();
+        assert!(!live_stats.is_watched(0));
+        assert!(live_stats.watch().parties.is_empty());
+        assert!(live_stats.is_watched(0) && !live_stats.is_watched(11_000_000_000));
+        live_stats.merge(second(1, 7, 2));
+        live_stats.merge(second(1, 8, 3));
+        assert!(live_stats.watch().parties.is_empty(), "not yet whole");
+        live_stats.merge(second(2, 7, 1));
+        let seen = live_stats.watch();
         let tally = seen.parties.values().next().expect("a party");
         assert_eq!((seen.number, tally.packets, tally.bytes, seen.flows.len()), (1, 5, 500, 2));
     }
@@ -249,16 +249,16 @@ mod tests {
     /// However many there are, a second has so many rows, and those are the largest.
     #[test]
     fn a_second_is_bounded() {
-        let board = Board::default();
+        let live_stats = LiveStats::default();
         let mut second = Second { number: 1, ..Second::default() };
         for port in 0..5_000 {
             let party = Party::Addr(Addr::v4([10, 1, (port >> 8) as u8, port as u8]));
             let one = Tally { packets: 1, bytes: u64::from(port) };
             second.add(key(port), true, party, one, 1);
         }
-        board.merge(second);
-        board.merge(Second { number: 2, ..Second::default() });
-        let seen = board.watch();
+        live_stats.merge(second);
+        live_stats.merge(Second { number: 2, ..Second::default() });
+        let seen = live_stats.watch();
         assert_eq!((seen.parties.len(), seen.flows.len()), (ROWS_MAX, ROWS_MAX));
         assert!(seen.parties.values().all(|tally| tally.bytes >= 4_000));
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! gather    files, and a socket whose names are for a finished input,      leaves by: end of all,
 //!           are read to their end into a sorter                            stop
-//! serve     until(t): every fact not later than t, once, in order;         leaves by: drop
+//! serve     until(t): every observation not later than t, once, in order;         leaves by: drop
 //!           then whatever a live socket has brought by now
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! before the file is read, as though the socket were a file.
 //!
 //! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk; [`SENDERS_MAX`](larder_io::sender::SENDERS_MAX) senders at one time,
-//! [`ARRIVED_MAX`] facts that wait to be learned, beyond which senders wait.
+//! [`ARRIVED_MAX`] observations that wait to be learned, beyond which senders wait.
 
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
@@ -26,20 +26,20 @@ use larder_io::frame_streams::{FrameError, Frames};
 use larder_io::sender::{IsOver, Patient, Socket};
 use larder_wire::dns::answers::Extract;
 
-use super::fact::{Fact, time_key};
+use super::dns_observation::{DnsObservation, time_key};
 use super::input;
 use super::zeek::{self, Item};
 use crate::options::{Damage, Endpoint, Options, Summary};
 use crate::sort::{MEMORY_BYTES_MAX, Sorted, Sorter};
 use crate::{Error, Progress};
 
-/// Most facts that have arrived and are not learned yet.
+/// Most observations that have arrived and are not learned yet.
 pub const ARRIVED_MAX: usize = 1 << 12;
 
 /// See the module.
-pub struct Lessons {
+pub struct ExternalNames {
     sorted: Sorted,
-    next: Option<Fact>,
+    next: Option<DnsObservation>,
     live: Option<Live>,
     damaged: Damages,
 }
@@ -57,14 +57,14 @@ pub fn note(damaged: &mut Damages, kind: &'static str, offset: u64, file: &str) 
     found.count += 1;
 }
 
-impl Lessons {
+impl ExternalNames {
     /// Opens and reads what the options name; `None` where they name nothing. `input_is_live`: the
     /// input beside which the names are learned grows.
     pub fn open(
         options: &Options,
         input_is_live: bool,
         progress: &Arc<Progress>,
-    ) -> Result<Option<Lessons>, Error> {
+    ) -> Result<Option<ExternalNames>, Error> {
         if options.zeek_dns.is_empty() && options.dnstap.is_none() {
             return Ok(None);
         }
@@ -84,24 +84,28 @@ impl Lessons {
                 Some(path) => gather.dnstap_socket(path, progress)?,
             }
         }
-        let mut lessons =
-            Lessons { sorted: gather.sorter.sorted()?, next: None, live, damaged: gather.damaged };
-        lessons.step()?;
-        Ok(Some(lessons))
+        let mut external_names = ExternalNames {
+            sorted: gather.sorter.sorted()?,
+            next: None,
+            live,
+            damaged: gather.damaged,
+        };
+        external_names.step()?;
+        Ok(Some(external_names))
     }
 
     fn step(&mut self) -> Result<(), Error> {
         let record = self.sorted.advance()?;
-        self.next = record.and_then(|(_, record)| Fact::read(record));
+        self.next = record.and_then(|(_, record)| DnsObservation::read(record));
         Ok(())
     }
 
-    /// The next fact that is not later than `time_ns`, or that a live socket has brought.
-    pub fn until(&mut self, time_ns: i64) -> Result<Option<Fact>, Error> {
-        if self.next.as_ref().is_some_and(|fact| fact.time_ns <= time_ns) {
-            let fact = self.next.take();
+    /// The next observation that is not later than `time_ns`, or that a live socket has brought.
+    pub fn until(&mut self, time_ns: i64) -> Result<Option<DnsObservation>, Error> {
+        if self.next.as_ref().is_some_and(|observation| observation.time_ns <= time_ns) {
+            let observation = self.next.take();
             self.step()?;
-            return Ok(fact);
+            return Ok(observation);
         }
         Ok(self.live.as_ref().and_then(|live| live.arrived.try_recv().ok()))
     }
@@ -130,10 +134,10 @@ struct Gather {
 }
 
 impl Gather {
-    fn push(&mut self, fact: &Fact) -> Result<(), Error> {
+    fn push(&mut self, observation: &DnsObservation) -> Result<(), Error> {
         self.scratch.clear();
-        fact.write(&mut self.scratch);
-        self.sorter.push(time_key(fact.time_ns), &self.scratch)
+        observation.write(&mut self.scratch);
+        self.sorter.push(time_key(observation.time_ns), &self.scratch)
     }
 
     fn zeek(&mut self, endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<(), Error> {
@@ -164,8 +168,10 @@ impl Gather {
                         objects += 1;
                         dns_objects += u64::from(log.is_dns_object());
                     }
-                    if let Some(fact) = log.dns_row(item).and_then(|row| Fact::of_row(&row)) {
-                        self.push(&fact)?;
+                    if let Some(observation) =
+                        log.dns_row(item).and_then(|row| DnsObservation::of_row(&row))
+                    {
+                        self.push(&observation)?;
                     }
                 }
                 Err(_) => {
@@ -222,8 +228,8 @@ impl Gather {
                 Ok(None) => break,
                 Ok(Some(frame)) => {
                     let len = frame.len() as u64;
-                    match Fact::of_dnstap(frame, &mut extract) {
-                        Ok(Some(fact)) => self.push(&fact)?,
+                    match DnsObservation::of_dnstap(frame, &mut extract) {
+                        Ok(Some(observation)) => self.push(&observation)?,
                         Ok(None) => {}
                         Err(kind) => note(&mut self.damaged, kind, offset, name),
                     }
@@ -285,7 +291,7 @@ impl Ending {
 
 /// A socket that is heard while the run goes on, by a thread a sender.
 struct Live {
-    arrived: Receiver<Fact>,
+    arrived: Receiver<DnsObservation>,
     ending: Arc<Ending>,
     damaged: Arc<Mutex<Damages>>,
     acceptor: Option<JoinHandle<()>>,
@@ -294,12 +300,12 @@ struct Live {
 impl Live {
     fn listen(path: PathBuf, progress: &Arc<Progress>) -> Result<Live, Error> {
         let socket = bind(path)?;
-        let (facts, arrived) = sync_channel(ARRIVED_MAX);
+        let (observations, arrived) = sync_channel(ARRIVED_MAX);
         let ending = Ending::new(progress);
         let damaged = Arc::new(Mutex::new(Damages::new()));
         let hearing = Hearing {
             name: socket.name(),
-            facts,
+            observations,
             ending: Arc::clone(&ending),
             damaged: Arc::clone(&damaged),
         };
@@ -316,7 +322,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         self.ending.closed.store(true, Ordering::Relaxed);
         // The acceptor takes the socket's path with it. Threads of senders end by themselves: they
-        // look at the flag, or find that nobody takes their facts.
+        // look at the flag, or find that nobody takes their observations.
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
@@ -327,7 +333,7 @@ impl Drop for Live {
 #[derive(Clone)]
 struct Hearing {
     name: String,
-    facts: SyncSender<Fact>,
+    observations: SyncSender<DnsObservation>,
     ending: Arc<Ending>,
     damaged: Arc<Mutex<Damages>>,
 }
@@ -343,9 +349,9 @@ impl Hearing {
         let mut extract = Extract::new();
         loop {
             match frames.next_frame() {
-                Ok(Some(frame)) => match Fact::of_dnstap(frame, &mut extract) {
-                    Ok(Some(fact)) => {
-                        if self.facts.send(fact).is_err() {
+                Ok(Some(frame)) => match DnsObservation::of_dnstap(frame, &mut extract) {
+                    Ok(Some(observation)) => {
+                        if self.observations.send(observation).is_err() {
                             return;
                         }
                     }

@@ -1,7 +1,7 @@
-//! Named flows of a run: what notes have said of them so far.
+//! Named flows of a run: what events have said of them so far.
 //!
 //! A flow may go on over many segments, and the one in which its names were learned is deleted first. So each index has the
-//! notes that came with its segment, and again those of all flows that have packets in it, with all that was said.
+//! events that came with its segment, and again those of all flows that have packets in it, with all that was said.
 //!
 //! Bounds: [`FLOWS_MAX`] flows are carried over from a segment to the next; those that were quiet for longest are forgotten
 //! (and counted): packets that they have in later segments are then found by name only as long as an older segment lives.
@@ -11,13 +11,13 @@ use std::collections::HashMap;
 use crate::FlowKey;
 use crate::block::PLACE_BYTES;
 use crate::flows::Flows;
-use crate::journal::{StoredNote, fits};
+use crate::journal::{StoredEvent, fits};
 
 /// Flows that are carried over: some 100 MB with names of usual lengths.
 const FLOWS_MAX: usize = 1 << 18;
 
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct FlowNames {
     /// Of a key by their first packets: whoever uses a port again and again may make many flows of it in one segment.
     flows: HashMap<[u8; 37], Vec<Known>>,
     /// Flows that were not carried over.
@@ -26,8 +26,8 @@ pub(crate) struct Named {
 
 #[derive(Debug)]
 struct Known {
-    note: StoredNote,
-    /// A note of it came with this segment.
+    event: StoredEvent,
+    /// An event of it came with this segment.
     is_new: bool,
     /// Where it was last heard of.
     seen: u64,
@@ -35,7 +35,7 @@ struct Known {
 
 /// Where the flow is that begins at `first`, or where it would be.
 fn place_of(known: &[Known], first: u64) -> Result<usize, usize> {
-    known.binary_search_by_key(&first, |known| known.note.first)
+    known.binary_search_by_key(&first, |known| known.event.first)
 }
 
 /// A key without its network as octets, for maps.
@@ -49,51 +49,51 @@ pub(crate) fn octets(key: &FlowKey) -> [u8; 37] {
     out
 }
 
-impl Named {
-    /// A note came with the segment that is being written.
-    pub fn take(&mut self, note: StoredNote) {
-        self.put(note, true);
+impl FlowNames {
+    /// An event came with the segment that is being written.
+    pub fn take(&mut self, event: StoredEvent) {
+        self.put(event, true);
     }
 
-    /// A note of an earlier segment of this run.
-    pub fn remember(&mut self, note: StoredNote) {
-        self.put(note, false);
+    /// An event of an earlier segment of this run.
+    pub fn remember(&mut self, event: StoredEvent) {
+        self.put(event, false);
     }
 
-    fn put(&mut self, note: StoredNote, is_new: bool) {
-        let known = self.flows.entry(octets(&note.key)).or_default();
-        match place_of(known, note.first) {
+    fn put(&mut self, event: StoredEvent, is_new: bool) {
+        let known = self.flows.entry(octets(&event.key)).or_default();
+        match place_of(known, event.first) {
             Ok(at) => {
-                known[at].note.add(&note);
+                known[at].event.add(&event);
                 known[at].is_new |= is_new;
             }
-            Err(at) => known.insert(at, Known { seen: note.first, note, is_new }),
+            Err(at) => known.insert(at, Known { seen: event.first, event, is_new }),
         }
     }
 
-    /// True when notes came with the segment that is being written.
+    /// True when events came with the segment that is being written.
     pub fn has_news(&self) -> bool {
         self.flows.values().flatten().any(|known| known.is_new)
     }
 
     /// What the index of a segment is to say, which begins at `position` and has these flows.
-    pub fn of_segment(&self, position: u64, flows: &Flows) -> Vec<StoredNote> {
-        let mut notes: Vec<StoredNote> = self
+    pub fn of_segment(&self, position: u64, flows: &Flows) -> Vec<StoredEvent> {
+        let mut events: Vec<StoredEvent> = self
             .flows
             .values()
             .flatten()
             .filter(|known| known.is_new)
-            .map(|known| known.note.clone())
+            .map(|known| known.event.clone())
             .collect();
         for (known, _) in self.present(position, flows) {
             if !known.is_new {
-                notes.push(known.note.clone());
+                events.push(known.event.clone());
             }
         }
-        notes.sort_unstable_by_key(|note| (note.first, octets(&note.key)));
-        // A note of all networks was met in each.
-        notes.dedup_by_key(|note| (note.first, octets(&note.key)));
-        notes
+        events.sort_unstable_by_key(|event| (event.first, octets(&event.key)));
+        // An event of all networks was met in each.
+        events.dedup_by_key(|event| (event.first, octets(&event.key)));
+        events
     }
 
     /// Flows that may have packets in the segment, and a place behind the last of them.
@@ -106,9 +106,9 @@ impl Named {
         flows.list.iter().filter(|flow| flow.count > 0).flat_map(move |flow| {
             let known = self.flows.get(&octets(&flow.key)).map_or(&[][..], |known| known);
             known.iter().filter_map(move |known| {
-                let is_before = known.note.end.is_some_and(|end| end <= place(flow.first));
-                let is_its = fits(known.note.scope, flow.key.scope);
-                (is_its && !is_before && known.note.first <= place(flow.last))
+                let is_before = known.event.end.is_some_and(|end| end <= place(flow.first));
+                let is_its = fits(known.event.scope, flow.key.scope);
+                (is_its && !is_before && known.event.first <= place(flow.last))
                     .then_some((known, place(flow.last)))
             })
         })
@@ -118,7 +118,7 @@ impl Named {
     pub fn close(&mut self, position: u64, end: u64, flows: &Flows) {
         let seen: Vec<([u8; 37], u64, u64)> = self
             .present(position, flows)
-            .map(|(known, last)| (octets(&known.note.key), known.note.first, last))
+            .map(|(known, last)| (octets(&known.event.key), known.event.first, last))
             .collect();
         for (key, first, last) in seen {
             if let Some(known) = self.flows.get_mut(&key)
@@ -130,7 +130,7 @@ impl Named {
         self.flows.retain(|_, known| {
             known.retain_mut(|known| {
                 known.is_new = false;
-                known.note.end.is_none_or(|ended| ended > end)
+                known.event.end.is_none_or(|ended| ended > end)
             });
             !known.is_empty()
         });
