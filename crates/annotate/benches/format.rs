@@ -18,7 +18,7 @@ use larder_annotate::record::{
 };
 use larder_wire::{Addr, Name};
 
-/// Rendered octets are dropped when there are this many, as if written.
+/// Rendered bytes are dropped when there are this many, as if written.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Rounds that the work is done in: short ones, so that some are not interrupted.
@@ -125,8 +125,8 @@ fn report(title: &str, count: usize, rounds: Vec<f64>, bytes: usize, checksum: u
 }
 
 /// Cheap beside rendering: a word of every 64.
-fn sum(octets: &[u8]) -> u64 {
-    let words = octets.chunks_exact(8).step_by(64);
+fn sum(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(8).step_by(64);
     words.fold(0, |sum, word| {
         let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
         sum.rotate_left(5) ^ word
@@ -145,26 +145,19 @@ fn record(number: usize) -> FlowRecord {
         start_ns,
         end_ns: start_ns + 12_345_678_901,
         protocol: 6,
-        tunnel: None,
-        scope: Default::default(),
         source: End {
-            addr: addr(format!("10.0.{}.5", number % 256)),
             port: 49_152 + (number % 10_000) as u16,
             packets: 11,
             ip_bytes: 1_234,
             payload_bytes: Some(790),
-            missed_bytes: 0,
-            naming: None,
-            candidates: Vec::new(),
             unnamed_reason: Some(UnnamedReason::Local),
+            ..End::of(addr(format!("10.0.{}.5", number % 256)))
         },
         destination: End {
-            addr: addr(format!("93.184.{}.34", number % 251)),
             port: 443,
             packets: 29,
             ip_bytes: 34_567,
             payload_bytes: Some(33_001),
-            missed_bytes: 0,
             naming: Some(Naming {
                 name: chosen.clone(),
                 source: NameSource::DnsPair,
@@ -173,15 +166,14 @@ fn record(number: usize) -> FlowRecord {
                 conflict_grade: None,
             }),
             candidates: vec![chosen.clone(), name("cdn.example.net")],
-            unnamed_reason: None,
+            ..End::of(addr(format!("93.184.{}.34", number % 251)))
         },
         app: Some(App::Tls),
         tls_server_name: Some(chosen),
         tls_ech: Some(true),
-        http_host: None,
-        no_names: larder_annotate::record::NoNames::default(),
         conn_state: ConnState::SF,
         history: "ShADadFf".to_owned(),
         end_reason: EndReason::Closed,
+        ..FlowRecord::blank()
     }
 }

@@ -1,12 +1,12 @@
-//! The parallel first half: one batch of bytes becomes events, sorted by the worker that owns their
-//! shard, and a short list of *rare* packets for the name learner.
+//! The parallel first step: one batch of bytes becomes events, by the worker that owns their shard,
+//! and a short list of *rare* packets for the name learner.
 //!
-//! Rare is what may teach a name or needs state across flows: DNS and its kin, DHCP, fragments,
-//! first packets towards encrypted DNS. Everything else is decoded once, here, and never looked at
-//! again but for the payload of young flows.
+//! Rare packets may teach a name or need state across flows: DNS and similar protocols, DHCP,
+//! fragments, first packets to servers of encrypted DNS. All other packets are decoded once, here;
+//! later only the payload of young flows is read.
 //!
-//! Cost: one pass over the record and packet headers, which `prefetcher` bring near ahead of it; nothing
-//! allocated in the steady state.
+//! Cost: one pass over the record and packet headers, which `prefetch` brings into the CPU's cache;
+//! nothing is allocated in the steady state.
 
 mod prefetch;
 
@@ -24,22 +24,22 @@ use crate::names::Ends;
 use crate::options::Options;
 use prefetch::Prefetcher;
 
-/// How flows are told apart.
+/// How flows are distinguished.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keying {
-    /// Of their hash.
+    /// Seed of their hash.
     pub seed: u64,
-    /// VLANs and VNIs don't count.
+    /// VLANs and VNIs do not distinguish flows.
     pub ignores_vlan: bool,
 }
 
 impl Keying {
-    /// As the options have it.
+    /// By the options.
     pub fn of_options(options: &Options) -> Keying {
         Keying { seed: options.seed, ignores_vlan: options.ignore_vlan }
     }
 
-    /// A packet as flows and names are to see it.
+    /// The packet in the form for flows and names.
     #[inline(always)]
     pub fn of(self, mut packet: Packet) -> Packet {
         // Building a second packet would copy the first to memory.
@@ -59,7 +59,7 @@ pub struct Rare {
     pub time_ns: i64,
     /// The packet.
     pub packet: Packet,
-    /// Where the frame begins in the batch's bytes.
+    /// Offset of the frame in the batch's bytes.
     pub frame_offset: u32,
 }
 
@@ -68,11 +68,12 @@ pub struct Rare {
 pub struct Held {
     /// Number of its packet in the input.
     pub number: u64,
-    /// What its addresses were called then, if anything: where its sender began the flow, and where its receiver did.
+    /// The names of its addresses at that time, if any: first if its sender began the flow, then if
+    /// its receiver did.
     pub ends: Option<Box<[Ends; 2]>>,
 }
 
-/// Where damage of one kind came first, and how often it came.
+/// The first place of one kind of damage, and its count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Occurrences.
@@ -92,7 +93,7 @@ pub fn count(counts: &mut Counts, kind: &'static str, file: u32, offset: u64) {
     entry.count += 1;
 }
 
-/// Which lane a shard belongs to: a division a packet saved.
+/// The lane of a shard: saves a division per packet.
 struct LaneOf([u8; SHARDS]);
 
 impl Default for LaneOf {
@@ -117,19 +118,19 @@ pub struct Decoded {
     lane_of: LaneOf,
     /// Packets for the name learner, in packet order.
     pub rare: Vec<Rare>,
-    /// Fragments of earlier packets whose ports came to be known in this batch.
+    /// Fragments of earlier packets whose ports became known in this batch.
     pub held: Vec<Held>,
-    /// Datagrams that were put together from fragments and may begin a flow that names itself.
+    /// Datagrams that were reassembled from fragments and may state the name of their flow.
     pub joined: Vec<u8>,
     /// Packets in the batch.
     pub packets: u32,
-    /// Where the first record began, in the batch's bytes.
+    /// Start of the first record in the batch's bytes.
     pub start: usize,
-    /// Where the record after the last begins.
+    /// Start of the record after the last.
     pub end: usize,
-    /// The reader as it came to the first record: it may have been searching.
+    /// The reader before the first record: it may have been searching.
     pub reader_before: Option<Capture>,
-    /// The reader as it came to the end.
+    /// The reader at the end.
     pub reader: Option<Capture>,
     /// Time of the first packet, ns.
     pub first_ns: Option<i64>,
@@ -137,12 +138,12 @@ pub struct Decoded {
     pub latest_ns: i64,
     /// Damage, by kind.
     pub damaged: Counts,
-    /// Sound packets that are not ours to read, by kind.
+    /// Sound packets of protocols that larder does not read, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
 impl Decoded {
-    /// Forgets everything and keeps the buffers.
+    /// Clears all lists and keeps their memory.
     pub fn clear(&mut self, workers: usize) {
         if self.lanes.len() != workers {
             self.lanes.resize_with(workers, Vec::new);
@@ -164,14 +165,14 @@ impl Decoded {
     }
 }
 
-/// Decodes the records of `batch` that begin in it: from where the batch says, or from the first
-/// record that can be found.
+/// Decodes the records that begin in `batch`: from the start that the batch states, or from the
+/// first record that is found.
 pub fn decode(batch: &Batch, workers: usize, keying: Keying, out: &mut Decoded) {
     decode_from(batch, batch.begin(), batch.capture.clone(), u32::MAX, workers, keying, out);
 }
 
-/// The same from a known place, with the reader that came there (it may be searching still), and
-/// no further than packet `packets_max` of the batch.
+/// The same from a known start, with the reader at that place (it may still be searching), up to
+/// packet `packets_max` of the batch.
 pub fn decode_from(
     batch: &Batch,
     start: Option<usize>,
@@ -185,16 +186,16 @@ pub fn decode_from(
     let bytes: &[u8] = &batch.bytes;
     let limit = batch.limit;
     let Some(mut offset) = start else {
-        // No record begins here; the name learner, which knows where one must, has the last word.
-        out.start = usize::MAX;
-        out.end = usize::MAX;
+        // No record begins here, as far as this worker can tell; the name learner, which knows the
+        // place of the next record, decides.
+        (out.start, out.end) = (usize::MAX, usize::MAX);
         return;
     };
     out.start = offset;
     out.reader_before = Some(capture.clone());
     let mut prefetcher = Prefetcher::new(&capture, bytes, offset, limit);
     let file = batch.file;
-    // Counted here and not in `out`, where every packet would wait for what the last one stored.
+    // Counted here: in `out`, every packet would wait for the store of the previous one.
     let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
     while offset < limit && packets < packets_max {
         let record = match capture.record(bytes, offset) {
@@ -213,8 +214,7 @@ pub fn decode_from(
                 Step::NeedMore | Step::End => break,
             },
         };
-        // The next header's address is known only now: ask for its lines before this packet is
-        // decoded, so that the two overlap.
+        // The next header's address is known only now: it is fetched while this packet is decoded.
         prefetch_lines(bytes, record.next_offset, 2);
         if let Some(prefetcher) = &mut prefetcher {
             prefetcher.step(offset);
@@ -226,7 +226,7 @@ pub fn decode_from(
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
         let frame_offset = record.frame_offset as u32;
-        // Made where it is wanted: only that of the odd ones must be in memory.
+        // Made only for rare packets: it must be in memory for them only.
         let seen = || Seen { frame: record.frame, number: packets, time_ns, frame_offset };
         match packet::decode_plain(record.link_type, record.frame) {
             Some(packet) => out.take(&keying.of(packet), &seen(), keying.seed),
@@ -244,7 +244,7 @@ pub fn decode_from(
     out.reader = Some(capture);
 }
 
-/// Where and when a packet was seen.
+/// Place and time of a packet.
 struct Seen<'a> {
     frame: &'a [u8],
     /// See [`Rare`].
@@ -254,8 +254,8 @@ struct Seen<'a> {
 }
 
 impl Decoded {
-    /// The same for a packet that is in memory already; a copy of its own, so that the way of most
-    /// packets keeps theirs in registers.
+    /// The same for a packet that is already in memory. It is a function of its own, so that the
+    /// path of most packets stays in registers.
     #[inline(never)]
     fn take_odd(&mut self, packet: Packet, seen: &Seen<'_>, keying: Keying) {
         self.take(&keying.of(packet), seen, keying.seed);
@@ -292,9 +292,9 @@ impl Decoded {
         }
     }
 
-    /// Puts events of the name learner among those of the batch, behind those of the same packet.
+    /// Inserts events of the name learner among those of the batch, after those of the same packet.
     pub fn inject(&mut self, mut events: Vec<Event>) {
-        // Already by packet; stable, since a packet may bring several.
+        // Already ordered by packet; stable, since a packet may cause several.
         events.sort_by_key(|event| event.packet);
         let mut by_lane: Vec<Vec<Event>> = vec![Vec::new(); self.lanes.len()];
         for event in events {
@@ -319,9 +319,9 @@ impl Decoded {
     }
 }
 
-/// Ports whose traffic may teach a name, or shows that a client asks elsewhere; and what looks like DNS
-/// on another port. Part of the loop over packets, which keeps them in registers: a call that takes a
-/// packet's address would have each of them stored.
+/// Ports whose traffic may teach a name or shows encrypted DNS, and packets that look like DNS on
+/// another port. Inlined into the loop over packets, which stays in registers: a call with a
+/// packet's address would store each of them.
 #[inline(always)]
 fn is_rare(packet: &Packet, frame: &[u8]) -> bool {
     #[inline(always)]
@@ -348,16 +348,17 @@ fn is_rare(packet: &Packet, frame: &[u8]) -> bool {
     }
 }
 
-/// True when a DNS message with one question may lie there. Told by the number of questions for nearly
-/// all that is none; the rest is looked at in a place of its own.
+/// True for a possible DNS message with one question. The number of questions rules out nearly all
+/// others; the rest is examined in a function of its own.
 #[inline(always)]
 fn may_be_dns(frame: &[u8], at: usize) -> bool {
     let start = frame.get(at..).and_then(<[u8]>::first_chunk);
     start.is_some_and(|start| start[4..6] == [0, 1] && looks_like_dns(start))
 }
 
-/// True when these may be the first bytes of a DNS message with one question: a query without more, or a
-/// response. Read where the headers of the packet lie; one of 10^8 random ones passes.
+/// True if these may be the first bytes of a DNS message with one question: a query without more
+/// records, or a response. The bytes are next to the packet's headers; one of 10^8 random ones
+/// passes.
 #[cold]
 fn looks_like_dns(start: &[u8; 10]) -> bool {
     const RESPONSE: u16 = 0x8000;
@@ -381,8 +382,8 @@ fn looks_like_dns(start: &[u8; 10]) -> bool {
 mod tests {
     use super::looks_like_dns;
 
-    /// Queries and responses look like DNS; other opcodes, no question or several, and queries that
-    /// have answers do not.
+    /// Queries and responses look like DNS; other opcodes, no question or several, and queries with
+    /// answers do not.
     #[test]
     fn dns_by_its_first_bytes() {
         let sound = [[7, 9, 1, 0, 0, 1, 0, 0, 0, 0], [7, 9, 0x81, 0x80, 0, 1, 0, 2, 0, 1]];

@@ -1,4 +1,4 @@
-//! Outputs, folders and saved names, as a run opens and writes them.
+//! Outputs, directories and saved names of a run.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use larder_io::output::{Output, OutputError};
 
 use crate::Error;
 use crate::names::Names;
-use crate::options::Endpoint;
+use crate::options::{Endpoint, Options, Summary};
 
 /// Opens an output; `-` is standard output.
 pub fn open_output(endpoint: &Endpoint, access: Access) -> Result<Output, Error> {
@@ -41,10 +41,37 @@ pub(crate) fn load_names(
     Ok(())
 }
 
-/// Writes beside the file and then renames, so that a reader never sees half of it. A link is
-/// followed first; what is no plain file (a device, a pipe) is written where it is, since renaming
-/// would put a file in its place.
-pub(crate) fn save_names(names: &Names, path: &Path, access: Access) -> Result<(), Error> {
+/// The path of a file in the directory of `-d`, if there is one.
+pub(crate) fn in_directory(options: &Options, name: &str) -> Option<PathBuf> {
+    options.directory.as_ref().map(|directory| directory.join(name))
+}
+
+/// Writes the names to the file of `--names-save` and to `names.log`, and counts them in `summary`.
+pub(crate) fn save_all_names(
+    names: &Names,
+    options: &Options,
+    summary: &mut Summary,
+) -> Result<(), Error> {
+    let paths = [options.names_save.clone(), in_directory(options, "names.log")];
+    for path in paths.into_iter().flatten() {
+        save_names(names, &path, options.access)?;
+    }
+    (summary.names_known, summary.names_evicted) = names.counts();
+    summary.names_refused = names.refused();
+    Ok(())
+}
+
+/// Writes `stats.json` into the directory of `-d`.
+pub(crate) fn save_stats(summary: &Summary, options: &Options) -> Result<(), Error> {
+    let Some(path) = in_directory(options, "stats.json") else { return Ok(()) };
+    let mut out = Output::create_for(&path, options.access)?;
+    out.write_all(summary.to_json().as_bytes())?;
+    Ok(out.finish()?)
+}
+
+/// Writes next to the file and then renames, so that a reader never sees half of it. A link is followed
+/// first. A device or a pipe is written where it is, since renaming would put a file in its place.
+fn save_names(names: &Names, path: &Path, access: Access) -> Result<(), Error> {
     let failed =
         |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -1,25 +1,28 @@
-//! `larder annotate`: the domain name beside every IP address in captured traffic.
+//! `larder annotate`: domain names for the IP addresses in captured traffic.
 //!
-//! | module | duty |
+//! | module | task |
 //! |---|---|
-//! | [`options`] | what a run is told, and what it says at its end |
+//! | [`options`] | the options of a run, and its summary |
 //! | [`pipeline`] | batches in flight over many cores, one result |
-//! | [`decode`] | a batch of bytes becomes events by shard, and a few rare packets |
-//! | [`learn`] | the serial middle: DNS and its kin, fragments, in packet order |
-//! | [`names`] | what is known of names, in the engine; which name an address gets |
+//! | [`decode`] | a batch of bytes becomes events by shard, and a few packets that can teach names |
+//! | [`learn`] | the serial step: DNS and similar protocols, fragments, in packet order |
+//! | [`names`] | all names, in the engine; the name that an address gets |
 //! | [`names_file`] | the same on disk |
-//! | [`flow`] | what belongs together, who began it, when it ended |
-//! | [`own_name`] | the name that a flow states itself |
+//! | [`flow`] | which packets belong together, which end began, when the flow ended |
+//! | [`own_name`] | the name that a flow states |
 //! | [`worker`] | flows, names and records of one worker's shards |
-//! | [`record`] | what is known of a flow when it ends |
+//! | [`record`] | a finished flow |
 //! | [`mod@format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
 //! | [`sort`] | rendered records in the order of first packets |
-//! | [`files`] | outputs, folders and saved names, as a run opens them |
-//! | `lines` | logs in one file, or cut by size and time |
-//! | [`sink`] | the ordered end: log, packets with names, answers |
-//! | [`feeds`] | logs of others: Zeek, EVE, dnstap |
+//! | [`files`] | outputs, directories and saved names of a run |
+//! | `lines` | logs in one file, or rotated by size and time |
+//! | [`sink`] | the ordered end: log, packets with names, DNS answers |
+//! | `store_sink` | packets and names of flows for the packet store |
+//! | [`live`] | interfaces as input |
+//! | `live_stats`, `control` | statistics, control socket and metrics of a running capture |
+//! | [`feeds`] | logs of other programs: Zeek, EVE, dnstap |
 //!
-//! The life of a packet: [`pipeline`] has the picture, [`mod@run`] puts it together.
+//! The steps of a packet: [`pipeline`] has the overview, [`mod@run`] connects the parts.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -54,34 +57,34 @@ use std::sync::{Mutex, PoisonError};
 pub use options::{Options, Summary};
 pub use run::{run, run_live};
 
-/// How far a run is; the caller may read it at any time, and ask the run to stop.
+/// Progress of a run. The caller may read it at any time, and stop the run.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Octets of input read so far.
+    /// Bytes of input read so far.
     pub input_bytes: AtomicU64,
-    /// Octets of input in all, 0 where nobody knows (a pipe).
+    /// Bytes of input in all; 0 if unknown (a pipe).
     pub input_bytes_total: AtomicU64,
     /// Packets read so far.
     pub packets: AtomicU64,
     /// Set by the caller (Ctrl-C): finish what was read, write it, and return.
     pub stop: AtomicBool,
-    /// Set by the caller (SIGHUP, SIGUSR1): logs are opened anew before the next record.
+    /// Set by the caller (SIGHUP, SIGUSR1): logs are opened again before the next record.
     pub reopen: AtomicBool,
-    /// How often batches were asked for: grows at least every tenth of a second, or the run hangs.
+    /// Requests for batches: grows at least every tenth of a second, or the run hangs.
     pub turns: AtomicU64,
-    /// All is read: logs and packets are being finished, which may take long. Set by the run.
+    /// All input is read; logs and packets are being finished, which may take long. Set by the run.
     pub is_finishing: AtomicBool,
-    /// More than a bar shows.
+    /// Statistics for `larder top` and metrics.
     pub live_stats: live_stats::LiveStats,
-    /// Lines for the operator that nobody has taken yet, the oldest first.
+    /// Messages for the operator that were not taken yet, the oldest first.
     news: Mutex<VecDeque<String>>,
 }
 
-/// Lines that wait to be taken; later ones are lost.
+/// Messages that wait to be taken; later ones are lost.
 const NEWS_MAX: usize = 64;
 
 impl Progress {
-    /// Says something to the operator.
+    /// Adds a message for the operator.
     pub fn say(&self, line: String) {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         if news.len() < NEWS_MAX {
@@ -89,37 +92,38 @@ impl Progress {
         }
     }
 
-    /// The next line for the operator.
+    /// The next message for the operator.
     pub fn take_news(&self) -> Option<String> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
-/// Why a run could not be done. Every message says what to do next.
+/// Why a run failed. Every message states the next step.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An input can't be read. The caller should name another file, or mend its permissions.
+    /// An input cannot be read. The caller should name another file, or change its permissions.
     Input {
-        /// What was to be read.
+        /// The input.
         what: String,
-        /// What the system said, and what to do next.
+        /// The cause, and the next step.
         why: String,
     },
-    /// An output can't be written. The caller should make room or name another place.
+    /// An output cannot be written. The caller should make room or name another place.
     Output {
-        /// What was to be written.
+        /// The output.
         what: String,
-        /// What the system said, and what to do next.
+        /// The cause, and the next step.
         why: String,
     },
-    /// Standard output was closed by its reader: not our failure; end quietly (exit 141).
+    /// The reader of standard output closed it. That is no failure: the run ends without a message
+    /// (exit status 141).
     ClosedPipe,
-    /// A capture can't be read, as the text says.
+    /// A capture cannot be read.
     Read(larder_io::input::InputError),
-    /// An output can't be written, as the text says.
+    /// An output cannot be written.
     Write(larder_io::output::OutputError),
-    /// The options contradict each other. The caller should change them as the text says.
+    /// The options contradict each other, as the text explains.
     Options(String),
 }
 

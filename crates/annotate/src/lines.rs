@@ -1,16 +1,18 @@
-//! Logs of lines: one file from the start of the run to its end, or one after the other.
+//! Logs of lines: one file from the start of the run to its end, or files that follow each other
+//! (rotation).
 //!
-//! Times are those of packets, so where a log is cut is a function of the input, as the log itself is: an hour of a
-//! capture is in one file, whenever it is read. Live, the two are the same.
+//! Times are those of packets, so the place of a cut is a function of the input, as the log itself
+//! is: an hour of a capture is in one file, whenever it is read. In live capture the two times are
+//! the same.
 //!
-//! A log in one file ends the run where it can't be written. One that is cut drops records and goes on, as
-//! [`larder_serve::rolling`] says.
+//! A log in one file ends the run if it cannot be written. A rotated log drops records and goes on,
+//! as described in [`larder_serve::rolling`].
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_io::access::Access;
 use larder_io::output::Output;
@@ -21,10 +23,10 @@ use crate::format::Format;
 use crate::options::{Endpoint, Options};
 use crate::{Error, Progress};
 
-/// The link in the log's folder that leads to the file being written.
+/// The link in the log's directory to the file that is being written.
 const LINK: &str = "current";
 
-/// What stands before the first record of a file, and behind its last.
+/// The lines before the first record of a file, and after its last.
 pub(crate) struct Frame {
     header: Lines,
     footer: Lines,
@@ -33,23 +35,19 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// That of a format. It states the time that it is asked at.
+    /// The header and footer of a format; they state the time at which they are written.
     pub(crate) fn of(format: Format) -> Frame {
         let states_time = format.writer().states_time();
-        let format = Arc::new(Mutex::new(format));
+        let format = Arc::new(format);
         let same = Arc::clone(&format);
-        let lines = |format: Arc<Mutex<Format>>, is_header: bool| -> Lines {
-            Box::new(move |now_ns, out| {
-                let mut format = format.lock().unwrap_or_else(PoisonError::into_inner);
-                let writer = format.writer_mut();
-                writer.set_log_time(now_ns);
-                if is_header { writer.header(out) } else { writer.footer(out) }
-            })
-        };
-        Frame { header: lines(format, true), footer: lines(same, false), states_time }
+        Frame {
+            header: Box::new(move |now_ns, out| format.writer().header(now_ns, out)),
+            footer: Box::new(move |now_ns, out| same.writer().footer(now_ns, out)),
+            states_time,
+        }
     }
 
-    /// Always the same header, and no footer.
+    /// A fixed header, and no footer.
     pub(crate) fn of_text(header: &'static str) -> Frame {
         let header: Lines = Box::new(move |_, out| out.extend_from_slice(header.as_bytes()));
         Frame { header, footer: Box::new(|_, _| {}), states_time: false }
@@ -59,7 +57,7 @@ impl Frame {
 /// See the module.
 pub(crate) enum LineLog {
     One(Box<One>),
-    /// And records that are known to be lost.
+    /// With the number of records that were reported as lost.
     Rolling(Box<Rolling>, u64),
 }
 
@@ -69,13 +67,13 @@ pub(crate) struct One {
     frame: Frame,
     /// The time that the header states, ns; `None` before it is written.
     opened_ns: Option<i64>,
-    /// A plain file, and its number: somebody may rename it.
+    /// A plain file, and its inode number: it may be renamed.
     file: Option<(PathBuf, u64)>,
     access: Access,
 }
 
 impl LineLog {
-    /// Opens it, and writes nothing yet. Standard output is never cut.
+    /// Opens it, and writes nothing yet. Standard output is never rotated.
     pub(crate) fn open(
         endpoint: &Endpoint,
         options: &Options,
@@ -109,7 +107,8 @@ impl LineLog {
         Ok(LineLog::Rolling(Box::new(rolling), 0))
     }
 
-    /// Writes the header where it states no time: a program that reads a pipe sees at once that larder runs.
+    /// Writes a header that states no time, so that a program that reads a pipe sees at once that
+    /// larder runs.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         match self {
             LineLog::One(one) if !one.frame.states_time => one.begin(0),
@@ -117,8 +116,9 @@ impl LineLog {
         }
     }
 
-    /// Writes the header of a log in one file, if that is still to do. It states the time of the input's first packet,
-    /// so that the log of a capture is the same bytes in every run. A log that is rotated takes the time of its first record.
+    /// Writes the header of a log in one file, if it was not written yet. It states the time of the
+    /// input's first packet, so that the log of a capture is the same bytes in every run. A rotated
+    /// log states the time of its first record.
     pub(crate) fn begin(&mut self, first_ns: i64) -> Result<(), Error> {
         match self {
             LineLog::One(one) if one.opened_ns.is_none() => one.begin(first_ns),
@@ -138,7 +138,7 @@ impl LineLog {
         }
     }
 
-    /// After a batch: what came of live input is to be seen, and what is to be told is told.
+    /// Ends a batch: in live capture its records are flushed, and lost records are reported.
     pub(crate) fn end_batch(
         &mut self,
         is_live: bool,
@@ -164,7 +164,7 @@ impl LineLog {
         Ok(())
     }
 
-    /// Somebody has renamed the file, or wants it closed.
+    /// Opens the log again: its file was renamed, or is to be closed.
     pub(crate) fn reopen(&mut self, now_ns: i64) -> Result<(), Error> {
         match self {
             LineLog::One(one) => one.reopen(now_ns),
@@ -175,7 +175,7 @@ impl LineLog {
         }
     }
 
-    /// Writes the last lines, and closes.
+    /// Writes the footer, and closes.
     pub(crate) fn finish(self, now_ns: i64, progress: &Progress) -> Result<(), Error> {
         match self {
             LineLog::One(mut one) => {
@@ -184,7 +184,7 @@ impl LineLog {
                 }
                 let One { mut out, mut frame, opened_ns, .. } = *one;
                 let mut foot = Vec::new();
-                // Packets without a flow move no record's time.
+                // Packets without a flow do not change a record's time.
                 (frame.footer)(
                     opened_ns.map_or(now_ns, |opened_ns| now_ns.max(opened_ns)),
                     &mut foot,
@@ -216,7 +216,7 @@ impl One {
         Ok(self.out.flush()?)
     }
 
-    /// A file that was renamed gets its last lines there, and a new one is begun.
+    /// A renamed file gets its footer, and a new file is opened.
     fn reopen(&mut self, now_ns: i64) -> Result<(), Error> {
         self.out.flush()?;
         let Some((path, own)) = self.file.clone() else { return Ok(()) };
@@ -237,7 +237,7 @@ impl One {
     }
 }
 
-/// The number of a plain file.
+/// The inode number of a plain file.
 fn number(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.ino())
 }
@@ -247,8 +247,8 @@ mod tests {
     use super::*;
     use crate::options::{OutputFormat, Rotation};
 
-    /// On request, a log that somebody has renamed is ended where it is and begun anew; one that is in its place goes on. A
-    /// log that is cut is closed by the same request.
+    /// On request, a log whose file was renamed ends there and goes on in a new file; one in its
+    /// place goes on. A rotated log is closed by the same request.
     #[test]
     fn a_renamed_log_is_begun_anew() {
         let folder = tempfile::tempdir().expect("a folder");

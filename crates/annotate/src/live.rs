@@ -1,11 +1,13 @@
-//! Interfaces as input: opened with rights that are given up, then read by the pipeline that files are read by.
+//! Interfaces as input: opened with rights that are dropped afterwards, then read by the same
+//! pipeline as files.
 //!
 //! ```text
 //! open(input)         sockets and rings; the only part that needs CAP_NET_RAW
-//! run_live(capture)       until it is told to stop; what was received by then is written
+//! run_live(capture)   until it is stopped; what was received by then is written
 //! ```
 //!
-//! What the kernel drops is counted by it, and told in the summary, to Prometheus and to `larder top`.
+//! The kernel counts the packets that it drops; larder reports them in the summary, in metrics and
+//! in `larder top`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +20,12 @@ use crate::Error;
 use crate::control::{Figure, Others};
 use crate::options::{Dropped, Summary};
 
-/// What is to be captured.
+/// The interfaces and the filter of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
-    /// How; its filter is made from `filter`.
+    /// Options of the capture; its filter is made from `filter`.
     pub capture: LiveOptions,
-    /// Which packets, in the language of tcpdump; empty: all.
+    /// Packets to capture, in the language of tcpdump; empty: all.
     pub filter: String,
 }
 
@@ -34,7 +36,7 @@ pub struct LiveCapture {
     stats: CaptureStats,
 }
 
-/// What stays of them beside the source.
+/// Counters and names of the interfaces.
 #[derive(Debug)]
 pub struct CaptureStats {
     counts: Arc<LiveCounts>,
@@ -80,7 +82,7 @@ fn compile(
 }
 
 impl LiveCapture {
-    /// What was asked for and could not be had.
+    /// Options that could not be applied.
     pub fn notes(&self) -> &[String] {
         self.live.notes()
     }
@@ -91,7 +93,7 @@ impl LiveCapture {
 }
 
 impl CaptureStats {
-    /// As the packet store knows them.
+    /// The interfaces in the form of the packet store.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
@@ -104,7 +106,7 @@ impl CaptureStats {
         format!("captures from {}", self.name())
     }
 
-    /// What the kernel says at the end.
+    /// Adds the kernel's final counts.
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         self.counts.refresh();
         summary.captured = self
@@ -120,12 +122,7 @@ impl CaptureStats {
     }
 }
 
-/// True of live input: a packet that was cut on the wire is no fault of the capture.
-pub(crate) fn is_expected(capture: Option<&CaptureStats>) -> bool {
-    capture.is_some()
-}
-
-/// Figures of the kernel and of the packet store.
+/// Metrics of the kernel and of the packet store.
 pub(crate) fn others(
     capture: Option<&CaptureStats>,
     store: Option<&Arc<larder_store::Counts>>,
@@ -149,7 +146,7 @@ pub(crate) fn others(
     })
 }
 
-/// What the kernel counted of each interface.
+/// The kernel's counters of each interface.
 fn of_interfaces(live: &LiveCounts, figures: &mut Vec<Figure>) {
     let steps = live.clock_steps.load(Ordering::Relaxed);
     figures.push(Figure::counter("clock_steps", "Times the clock was set", steps));

@@ -1,11 +1,13 @@
-//! What a run says of itself while it goes on: totals, and who has most of the traffic.
+//! Statistics of a running capture: totals, and the names and flows with the most traffic.
 //!
-//! Totals are exact as of the last batch that was written. Who has most is estimated: of each batch every worker looks at
-//! [`SAMPLES`] packets at most, evenly spread, and each stands for as many as there are between two of them. That is done only
-//! while somebody has asked within `WATCHED_S` seconds.
+//! Totals are exact as of the last batch that was written. The traffic by name and flow is
+//! estimated: each worker samples at most [`SAMPLES`] packets of a batch, evenly spread, and each
+//! of them counts for as many as there are between two samples. Sampling runs only if `larder top`
+//! asked within the last `WATCHED_S` seconds.
 //!
-//! Bounds: [`ROWS_MAX`] names and as many flows a second, and 65,536 in the one that has not ended. Cost: six relaxed additions a batch and worker; while somebody watches
-//! a look at [`SAMPLES`] flows a batch.
+//! Bounds: [`ROWS_MAX`] names and as many flows a second, and 65,536 in the current second. Cost:
+//! six relaxed additions a batch and worker; while `larder top` runs, a look at [`SAMPLES`] flows a
+//! batch.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,33 +18,33 @@ use larder_wire::{Addr, Name};
 
 use crate::options::Summary;
 
-/// Packets of a batch that a worker looks at, at most.
+/// Packets of a batch that a worker samples, at most.
 pub const SAMPLES: usize = 64;
 
-/// Names, and flows, that one second is remembered by.
+/// Names, and flows, of a complete second.
 pub const ROWS_MAX: usize = 1_000;
 
-/// Flows of a second that has not ended; when there are more, those with the least are forgotten.
+/// Flows of the current second; if there are more, those with the least traffic are removed.
 const ROWS_SEEN_MAX: usize = 1 << 16;
 
-/// Of what nobody asks for so long, nothing is gathered, seconds of packet time.
+/// Sampling ends this long after the last request, seconds of packet time.
 const WATCHED_S: i64 = 10;
 
-/// Who a packet was sent to, as far as that is known.
+/// The destination of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Party {
     /// The flow's name.
     Name(Name),
-    /// It has none: the destination.
+    /// The address, if the flow has no name.
     Addr(Addr),
 }
 
-/// What was seen of it.
+/// Counts of a name or flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets.
     pub packets: u64,
-    /// IP octets.
+    /// IP bytes.
     pub bytes: u64,
 }
 
@@ -58,14 +60,14 @@ impl Tally {
 pub struct Second {
     /// The second, since 1970; packet time.
     pub number: i64,
-    /// Who was spoken to.
+    /// Counts by destination.
     pub parties: HashMap<Party, Tally>,
-    /// In which flows, whether the initiator is the key's `low` end, and with whom.
+    /// Counts by flow, whether the initiator is the key's `low` end, and the destination.
     pub flows: HashMap<FlowKey, (Tally, bool, Party)>,
 }
 
 impl Second {
-    /// A packet that stands for `weight`.
+    /// Adds a packet that counts for `weight`.
     pub fn add(
         &mut self,
         key: FlowKey,
@@ -78,13 +80,13 @@ impl Second {
         let flow = self.flows.entry(key);
         flow.or_insert_with(|| (Tally::default(), source_is_low, party.clone())).0.add(tally);
         self.parties.entry(party).or_default().add(tally);
-        // Of a file whose packets all have one time a second never ends.
+        // If all packets of a file have one time, a second never ends.
         if self.flows.len() > ROWS_SEEN_MAX {
             self.trim(ROWS_SEEN_MAX / 2);
         }
     }
 
-    /// Adds what another worker saw in the same second.
+    /// Adds the counts of another worker for the same second.
     fn merge(&mut self, other: Second) {
         for (party, tally) in other.parties {
             self.parties.entry(party).or_default().add(tally);
@@ -97,14 +99,14 @@ impl Second {
         }
     }
 
-    /// Forgets who has little, where there are more than `rows_max`.
+    /// Removes the rows with the least traffic if there are more than `rows_max`.
     fn trim(&mut self, rows_max: usize) {
         keep_most(&mut self.parties, rows_max, |tally| tally.bytes);
         keep_most(&mut self.flows, rows_max, |(tally, ..)| tally.bytes);
     }
 }
 
-/// Keeps the `rows_max` entries that have the most octets; of equal ones, any.
+/// Keeps the `rows_max` entries with the most bytes; of equal ones, any.
 fn keep_most<K: std::hash::Hash + Eq, V>(
     map: &mut HashMap<K, V>,
     rows_max: usize,
@@ -118,7 +120,7 @@ fn keep_most<K: std::hash::Hash + Eq, V>(
     }
 }
 
-/// Totals; each is told by whoever did the work.
+/// Totals; the thread that does the work adds to them.
 #[derive(Debug, Default)]
 pub struct Totals {
     /// Flows that have ended.
@@ -131,11 +133,11 @@ pub struct Totals {
     pub flows_evicted: AtomicU64,
     /// Flows in the table.
     pub flows_live: AtomicI64,
-    /// Messages that taught a name.
+    /// Messages that gave a name.
     pub answers: AtomicU64,
-    /// Addresses, and pairs of a client and an address, that are known.
+    /// Addresses, and pairs of a client and an address, that have names.
     pub names_known: AtomicU64,
-    /// Those that left for want of room.
+    /// Names that were evicted.
     pub names_evicted: AtomicU64,
     /// Packets that were damaged.
     pub damaged: AtomicU64,
@@ -145,7 +147,8 @@ pub struct Totals {
     pub read_ns: AtomicI64,
     /// Time of the latest packet whose batch was written, ns.
     pub written_ns: AtomicI64,
-    /// Batches whose names are settled, and whose flows are not: the lag of the replicas, in batches.
+    /// Batches whose names are learned and whose flows are not counted: the lag of the replicas, in
+    /// batches.
     pub batches_behind: AtomicU64,
 }
 
@@ -154,7 +157,7 @@ pub struct Totals {
 pub struct LiveStats {
     /// Totals so far.
     pub totals: Totals,
-    /// Until when somebody watches, seconds of packet time.
+    /// Sampling runs until this time, seconds of packet time.
     watched_until_s: AtomicI64,
     seconds: Mutex<Seconds>,
 }
@@ -166,19 +169,19 @@ struct Seconds {
 }
 
 impl LiveStats {
-    /// Whether somebody wants to know who has most.
+    /// True while samples are wanted.
     pub fn is_watched(&self, time_ns: i64) -> bool {
         time_ns / 1_000_000_000 < self.watched_until_s.load(Ordering::Relaxed)
     }
 
-    /// The last whole second. Gathering begins with the first call.
+    /// The last complete second. Sampling begins with the first call.
     pub fn watch(&self) -> Second {
         let now_s = self.totals.read_ns.load(Ordering::Relaxed) / 1_000_000_000;
         self.watched_until_s.store(now_s + WATCHED_S, Ordering::Relaxed);
         self.seconds().last.clone()
     }
 
-    /// A worker has seen the end of a second.
+    /// Adds a second that a worker has completed.
     pub fn merge(&self, second: Second) {
         let mut seconds = self.seconds();
         if seconds.now.number != second.number {
@@ -194,8 +197,8 @@ impl LiveStats {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what a worker counted since it last told.
-    pub fn tell(&self, before: &mut Summary, now: &Summary) {
+    /// Adds the counts of a worker since its last report.
+    pub fn add(&self, before: &mut Summary, now: &Summary) {
         let add = |total: &AtomicU64, before: &mut u64, now: u64| {
             total.fetch_add(now - *before, Ordering::Relaxed);
             *before = now;
@@ -224,7 +227,8 @@ mod tests {
         }
     }
 
-    /// What several workers saw of one second is one picture of it, and it is shown when the next has begun.
+    /// The samples of several workers for one second are merged, and returned when the next second
+    /// has begun.
     #[test]
     fn a_second_is_whole_when_it_is_shown() {
         let live_stats = LiveStats::default();
@@ -246,7 +250,7 @@ mod tests {
         assert_eq!((seen.number, tally.packets, tally.bytes, seen.flows.len()), (1, 5, 500, 2));
     }
 
-    /// However many there are, a second has so many rows, and those are the largest.
+    /// A second has a bounded number of rows, those with the most traffic.
     #[test]
     fn a_second_is_bounded() {
         let live_stats = LiveStats::default();
@@ -263,7 +267,8 @@ mod tests {
         assert!(seen.parties.values().all(|tally| tally.bytes >= 4_000));
     }
 
-    /// Where all have as much, as many as may be are shown; and a second that does not end is bounded too.
+    /// Of rows with equal traffic as many as allowed are returned; a second that does not end is
+    /// bounded too.
     #[test]
     fn equals_are_shown_and_a_long_second_is_bounded() {
         let mut second = Second { number: 1, ..Second::default() };

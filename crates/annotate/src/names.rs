@@ -1,33 +1,37 @@
-//! What is known of names, and which name an address gets.
+//! All that is known about names, and the name that an address gets.
 //!
-//! Names live in the engine (crate `larder`), under one byte budget, as five kinds of entry:
+//! Names are entries of the engine (crate `larder`), under one byte budget, of five kinds:
 //!
-//! | key | value | feeds |
+//! | key | value | used for |
 //! |---|---|---|
-//! | `a` address | up to eight [`Candidate`]s, best first | who has no pair: the chain's head |
-//! | `p` client, address | up to eight candidates, best first | the client that asked: as it asked |
-//! | `h` address | up to eight candidates, best first | what a host says of itself |
+//! | `a` address | up to eight [`Candidate`]s, best first | clients without a pair: the chain's head |
+//! | `p` client, address | up to eight candidates, best first | the client that queried: as it queried |
+//! | `h` address | up to eight candidates, best first | names that a host states of itself |
 //! | `c` name | an alias: the name whose CNAME points here | heads of chains that span messages |
-//! | `A`, `H`, `q`, `Q` | `a`, `h` and `p` of one network (VLAN, VNI), whose addresses others may use too | the same |
+//! | `A`, `H`, `q`, `Q` | `a`, `h` and `p` of one network (VLAN, VNI), for addresses that other networks may use too | the same |
 //!
-//! **Learning is serial, looking up is parallel, and both agree to the packet.** The name learner (one
-//! thread at a time, in packet order) learns the answers of batch *k* into an [`Overlay`], and
-//! [`Names::commit`] writes the last value of each changed key to the engine, which gives a log
+//! **Learning is serial, lookups are parallel, and both agree to the packet.** The name learner
+//! (one thread at a time, in packet order) learns the responses of batch *k* into an [`Overlay`].
+//! [`Names::commit`] writes the last value of each changed key to the engine, which returns a log
 //! position. Workers that process batch *k* bring their reader to exactly that position. A key that
-//! the batch changed is read from the overlay instead, as it was just before the packet at hand;
-//! any other key is read from the reader. So what a flow is called depends on the packets before
-//! its first one, not on the number of cores or on how far the name learner ran ahead.
+//! the batch changed is read from the overlay instead, as it was just before the current packet;
+//! any other key is read from the reader. So the name of a flow depends on the packets before its
+//! first one, not on the number of cores or on how far the name learner ran ahead.
 //!
 //! Order among candidates (`merge`): by what supports them ([`Standing`]), then newest first. A
-//! response without a query never displaces one with a query (rule 9); a newer one always displaces
+//! response without a query never displaces one with a query (rule 9). A newer one always displaces
 //! an older one of its kind (rule 3), except that an alias stays behind the name that it points to
-//! where a client asked for that name directly. TTL is kept with the name and deletes nothing (rule 5).
+//! if a client queried that name directly. The TTL is stored with the name and deletes nothing
+//! (rule 5).
 //!
-//! Cost: two engine reads and two writes an address learned (pair and address); one to three
-//! reads a flow named.
+//! Cost: two engine reads and two writes for each address learned (pair and address); one to three
+//! reads for each flow named.
 
 mod candidate;
+mod followed;
+mod key;
 mod literal;
+mod observation;
 mod overlay;
 mod view;
 
@@ -39,264 +43,55 @@ use larder_wire::Addr;
 use larder_wire::scope::Scope;
 
 pub use candidate::{Candidate, Candidates, NameProtocol, Standing};
+pub use key::{Key, scope_of};
 pub use literal::is_address;
+pub use observation::{AddressObservation, AliasObservation};
 pub use overlay::{LearnedMarks, Marks, Overlay, Sieve};
 pub use view::{Ends, Entry, Found, Support, View};
 
 use crate::Error;
 use crate::options::Rules;
 use candidate::{Merging, merge};
+use followed::Followed;
 
-/// Longest alias name that is kept as a key; longer ones end their chain.
+/// Longest alias name that is stored as a key; a longer one ends its chain.
 const ALIAS_KEY_BYTES_MAX: usize = 250;
-/// Most CNAME steps that are followed back over messages.
+/// CNAME steps that are followed back over messages, at most.
 const CHAIN_STEPS_MAX: usize = 8;
-/// Bits that tell which aliases were ever learned: 64 KiB.
+/// Bits of the sieve of aliases that were ever learned: 64 KiB.
 const ALIASES_SIEVED: usize = 1 << 19;
-/// Most candidates an address has room for. On 89 real clients the right name is among four for
-/// 96.7 % of the flows, among six for 97.6 %, among eight for 97.8 %, and without a limit for 98.2 %.
+/// Candidates of an address, at most. On 89 real clients the right name is among four for 96.7 % of
+/// the flows, among six for 97.6 %, among eight for 97.8 %, and without a limit for 98.2 %.
 pub const CANDIDATES_MAX: usize = 8;
 
-/// Keys of the engine's entries, built without allocation.
-#[derive(Clone, Copy)]
-pub struct Key {
-    bytes: [u8; KEY_BYTES_MAX],
-    len: u8,
-}
-
-/// Kind, network, two addresses.
-const KEY_BYTES_MAX: usize = 1 + 8 + 16 + 16;
-
-impl Key {
-    #[inline(always)]
-    fn of(kind: u8, addr: Addr) -> Key {
-        match v4_number(addr) {
-            Some(number) => Key::short(u128::from(kind) | number << 8, 5),
-            None => Key::long(kind, &[addr]),
-        }
-    }
-
-    #[inline(always)]
-    fn of_two(kind: u8, first: Addr, second: Addr) -> Key {
-        match (v4_number(first), v4_number(second)) {
-            (Some(first), Some(second)) => {
-                Key::short(u128::from(kind) | first << 8 | second << 40, 9)
-            }
-            _ => Key::long(kind, &[first, second]),
-        }
-    }
-
-    /// The octets of a number, the low ones first. A key is hashed word by word at once, and words
-    /// that were stored octet by octet could not be read back without a wait.
-    #[inline(always)]
-    fn short(number: u128, len: u8) -> Key {
-        let mut bytes = [0; KEY_BYTES_MAX];
-        bytes[..16].copy_from_slice(&number.to_le_bytes());
-        Key { bytes, len }
-    }
-
-    fn long(kind: u8, addrs: &[Addr]) -> Key {
-        let mut key = Key { bytes: [0; KEY_BYTES_MAX], len: 0 };
-        key.push(&[kind]);
-        addrs.iter().for_each(|addr| key.push(addr.octets()));
-        key
-    }
-
-    /// A key of addresses that are valid in one network only.
-    #[cold]
-    fn scoped(kind: u8, scope: Scope, addrs: &[Addr]) -> Key {
-        let mut key = Key { bytes: [0; KEY_BYTES_MAX], len: 0 };
-        key.push(&[kind]);
-        key.push(&scope.bits().to_be_bytes());
-        addrs.iter().for_each(|addr| key.push(addr.octets()));
-        key
-    }
-
-    fn push(&mut self, octets: &[u8]) {
-        let end = usize::from(self.len) + octets.len();
-        self.bytes[usize::from(self.len)..end].copy_from_slice(octets);
-        self.len = end as u8;
-    }
-
-    /// Names of an address.
-    #[inline(always)]
-    pub fn address(scope: Scope, addr: Addr) -> Key {
-        match scope_of(scope, addr) {
-            Scope::NONE => Key::of(b'a', addr),
-            scope => Key::scoped(b'A', scope, &[addr]),
-        }
-    }
-
-    /// Names that one client asked for, of an address. IPv4 pairs are 9 octets, IPv6 pairs 33;
-    /// a mixed pair is 21, so the lengths tell the kinds apart. The client is one of its network, whatever it asks for.
-    #[inline(always)]
-    pub fn pair(scope: Scope, client: Addr, addr: Addr) -> Key {
-        match scope {
-            Scope::NONE => Key::of_two(if client.is_v4() { b'p' } else { b'P' }, client, addr),
-            scope => Key::scoped(if client.is_v4() { b'q' } else { b'Q' }, scope, &[client, addr]),
-        }
-    }
-
-    /// Names that a host gives itself.
-    #[inline(always)]
-    pub fn host(scope: Scope, addr: Addr) -> Key {
-        match scope_of(scope, addr) {
-            Scope::NONE => Key::of(b'h', addr),
-            scope => Key::scoped(b'H', scope, &[addr]),
-        }
-    }
-
-    /// The hash of [`Key::address`]; of most addresses without the key, which need not be in memory then.
-    #[inline(always)]
-    pub fn hash_of_address(cache: &Cache, scope: Scope, addr: Addr) -> KeyHash {
-        match v4_number(addr) {
-            Some(number) if scope.is_none() => {
-                let key = u64::from(b'a') | (number as u64) << 8;
-                cache.hash(&key.to_le_bytes()[..5])
-            }
-            _ => Key::hash_of_other(cache, scope, addr),
-        }
-    }
-
-    #[inline(never)]
-    fn hash_of_other(cache: &Cache, scope: Scope, addr: Addr) -> KeyHash {
-        cache.hash(Key::address(scope, addr).as_bytes())
-    }
-
-    /// The octets.
-    #[inline(always)]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-}
-
-/// The network in which an address is one host's. What is routed globally is the same everywhere: its names may be learned in
-/// another network than its flows are seen in.
-#[inline(always)]
-pub fn scope_of(scope: Scope, addr: Addr) -> Scope {
-    if scope.is_none() || !addr.is_local() { Scope::NONE } else { scope }
-}
-
-/// The four octets of an IPv4 address as they lie in memory, the first the lowest.
-#[inline(always)]
-fn v4_number(addr: Addr) -> Option<u128> {
-    let octets = u128::from_be_bytes(addr.0);
-    addr.is_v4().then_some(u128::from((octets as u32).swap_bytes()))
-}
-
-/// An address that a message names.
-#[derive(Clone, Copy, Debug)]
-pub struct AddressObservation<'a> {
-    /// Number of the packet that ended the message.
-    pub packet: u64,
-    /// Time of that packet, ns since 1970 UTC.
-    pub time_ns: i64,
-    /// The network in which the addresses are valid.
-    pub scope: Scope,
-    /// Who asked; unspecified when nobody did or nobody knows.
-    pub client: Addr,
-    /// The name as asked.
-    pub asked: &'a [u8],
-    /// The address.
-    pub addr: Addr,
-    /// TTL, seconds: the least along the chain.
-    pub ttl_s: u32,
-    /// Who taught it.
-    pub learned_from: NameProtocol,
-    /// What supports it.
-    pub standing: Standing,
-    /// The targets of the aliases between the name as asked and the address.
-    pub targets: &'a [&'a [u8]],
-}
-
-/// An alias that a response holds.
-#[derive(Clone, Copy, Debug)]
-pub struct AliasObservation<'a> {
-    /// Number of the packet that ended the message.
-    pub packet: u64,
-    /// The network of the client.
-    pub scope: Scope,
-    /// Who asked; unspecified when nobody knows.
-    pub client: Addr,
-    /// The name that is an alias.
-    pub owner: &'a [u8],
-    /// The name that it stands for.
-    pub target: &'a [u8],
-    /// What supports it.
-    pub standing: Standing,
-}
-
-/// Which clients were given an alias to which target: who then asks for the target follows the
-/// alias, and did not choose that name. Two sieves take turns, so that the oldest are forgotten.
-struct Followed {
-    newer: Sieve,
-    older: Sieve,
-    added: usize,
-}
-
-/// Bits of each sieve of [`Followed`]: 512 KiB.
-const FOLLOWED_SIEVED: usize = 1 << 22;
-/// LearnedMarks after which the sieves of [`Followed`] take turns: one in 32 is taken for another.
-const FOLLOWED_MAX: usize = 1 << 17;
-
-impl Followed {
-    fn new() -> Followed {
-        Followed {
-            newer: Sieve::new(FOLLOWED_SIEVED),
-            older: Sieve::new(FOLLOWED_SIEVED),
-            added: 0,
-        }
-    }
-
-    /// Adds a fact. True when it is new.
-    fn add(&mut self, hash: u64) -> bool {
-        let is_new = !self.has(hash);
-        if self.newer.has(hash) {
-            return is_new;
-        }
-        if self.added == FOLLOWED_MAX {
-            std::mem::swap(&mut self.newer, &mut self.older);
-            self.newer.clear();
-            self.added = 0;
-        }
-        self.newer.add(hash);
-        self.added += 1;
-        is_new
-    }
-
-    fn has(&self, hash: u64) -> bool {
-        self.newer.has(hash) || self.older.has(hash)
-    }
-}
-
-/// The serial side: learns, and commits a batch's external_names to the engine.
+/// The serial side: learns names, and commits those of a batch to the engine.
 pub struct Names {
     cache: Cache,
     writer: Writer,
     reader: Reader,
     overlay: Overlay,
-    /// Keys changed in this batch, in order of first change, each by its hash and by the overlay's
-    /// entry for its value before the batch; the commit's work list.
+    /// Keys changed in this batch, in order of first change, each with its hash and the overlay's
+    /// entry for its value before the batch: the work list of the commit.
     changed: Vec<(KeyHash, u32)>,
     committed: usize,
     candidates_max: usize,
     rules: Rules,
     scratch: Vec<u8>,
-    /// The head found last, and for what.
+    /// The head that was found last, and its name, packet and client.
     head: Vec<u8>,
     head_of_packet: u64,
     head_of_name: Vec<u8>,
     head_of_client: Addr,
-    /// That client, by a hash, where no alias had led it to the name.
+    /// Hash of that client, if no alias had led it to the name.
     asker: Option<u16>,
     /// Clients that aliases led to the name, and to each target of the message's aliases.
     led_here: u8,
     led: Vec<u8>,
     followed: Followed,
-    /// Names that were addresses, and so were not learned.
+    /// Names that were not learned because they are addresses.
     refused: u64,
-    /// Keys of aliases that were ever learned: of most names asked none was, and the engine need
-    /// not be asked in vain.
+    /// Keys of aliases that were ever learned. For most queried names there is none, and the engine
+    /// need not be read.
     aliases: Sieve,
     /// The key of an alias, while it is looked up.
     alias_key: Vec<u8>,
@@ -304,14 +99,14 @@ pub struct Names {
     batch: u64,
 }
 
-/// What a commit hands to the workers.
+/// The result of a commit, for the workers.
 #[derive(Clone)]
 pub struct Committed {
-    /// Where readers must be.
+    /// The position that readers must reach.
     pub position: LogPosition,
-    /// What the batch changed.
+    /// The changes of the batch.
     pub overlay: Arc<Overlay>,
-    /// Number of the commit, as [`LearnedMarks`] have it.
+    /// Number of the commit, as in [`LearnedMarks`].
     pub batch: u64,
 }
 
@@ -332,10 +127,10 @@ impl Names {
             // One writer needs no more.
             .shards(1)
             .readers_max(workers + 1)
-            // What is evicted must not depend on the number of cores: the budget pays for one
-            // index copy, the workers' own come on top (8 octets an entry each).
+            // Evictions must not depend on the number of cores: the budget pays for one index copy,
+            // and those of the workers are extra (8 bytes an entry each).
             .readers_counted(1)
-            // Nor on who reads when: first in, first out needs no reports of reads.
+            // Nor on the order of reads: first in, first out needs no reports of reads.
             .policy(Policy::Fifo)
             .seed(seed)
             .build()
@@ -378,17 +173,17 @@ impl Names {
         Ok((names, readers))
     }
 
-    /// What was ever learned, for the workers.
+    /// Marks of all that was ever learned, for the workers.
     pub fn learned(&self) -> Arc<LearnedMarks> {
         Arc::clone(&self.learned)
     }
 
-    /// Notes that `client` uses encrypted DNS.
+    /// Marks that `client` uses encrypted DNS.
     pub fn note_encrypted(&self, scope: Scope, client: Addr) {
         self.learned.encrypted.set(self.address_hash(scope, client), self.batch);
     }
 
-    /// The hash of an address as [`LearnedMarks`] knows it.
+    /// The hash of an address in [`LearnedMarks`].
     pub fn address_hash(&self, scope: Scope, addr: Addr) -> u64 {
         Key::hash_of_address(&self.cache, scope, addr).get()
     }
@@ -398,8 +193,8 @@ impl Names {
         &self.cache
     }
 
-    /// Learns an alias: a client that asks for its owner gets what its target has. An alias that
-    /// nobody was seen asking for replaces none that somebody asked for.
+    /// Learns an alias: a client that queries its owner gets the addresses of its target. An alias
+    /// without a query never replaces one with a query.
     pub fn learn_alias(&mut self, alias: &AliasObservation<'_>) {
         let AliasObservation { packet, scope, client, owner, target, standing } = *alias;
         if target.len() > ALIAS_KEY_BYTES_MAX || owner == target {
@@ -427,7 +222,7 @@ impl Names {
         self.alias_key = key;
     }
 
-    /// The hash under which it is known that `client` was led to `target`.
+    /// The hash for "`client` was led to `target`".
     fn followed_hash(&mut self, scope: Scope, client: Addr, target: &[u8]) -> u64 {
         self.alias_key.clear();
         self.alias_key.extend_from_slice(&scope.bits().to_le_bytes());
@@ -436,7 +231,7 @@ impl Names {
         self.cache.hash(&self.alias_key).get()
     }
 
-    /// Makes `alias_key` the key of the aliases of `target`; its hash.
+    /// Makes `alias_key` the key of the aliases of `target`, and returns its hash.
     fn put_alias_key(&mut self, target: &[u8]) -> KeyHash {
         self.alias_key.clear();
         self.alias_key.push(b'c');
@@ -444,9 +239,9 @@ impl Names {
         self.cache.hash(&self.alias_key)
     }
 
-    /// Learns one address of one answer.
+    /// Learns one address of one response.
     pub fn learn(&mut self, observation: &AddressObservation<'_>) {
-        // All addresses of a message share the name asked, what it is, and its head.
+        // All addresses of a message share the queried name, its check and its head.
         let is_same =
             self.head_of_packet == observation.packet && self.head_of_name == observation.asked;
         if !is_same && is_address(observation.asked) {
@@ -488,7 +283,7 @@ impl Names {
         }
         let key = Key::address(observation.scope, observation.addr);
         let chained = Candidate { head: &head, ..own };
-        // What a client asked for is its own choice; what others are told of it is weighed.
+        // A client chose the name that it queried; for other clients the names are weighed.
         let led = std::mem::take(&mut self.led);
         let merging = Merging {
             targets: observation.targets,
@@ -504,8 +299,8 @@ impl Names {
         self.learned.named.set(hash.get(), self.batch);
     }
 
-    /// Asks for the lines that a observation about `addr` will want first; the hashes of its keys, for
-    /// [`Names::prefetch_entry`].
+    /// Prefetches the lines that an observation about `addr` needs first, and returns the hashes of
+    /// its keys for [`Names::prefetch_entry`].
     #[inline]
     pub fn prefetch(&self, scope: Scope, client: Addr, addr: Addr) -> [KeyHash; 2] {
         let hash = Key::hash_of_address(&self.cache, scope, addr);
@@ -516,7 +311,7 @@ impl Names {
         [hash, pair]
     }
 
-    /// Asks for what tells whether `asked` has a head.
+    /// Prefetches the mark that tells whether `asked` has a head.
     pub fn prefetch_head(&mut self, asked: &[u8]) {
         let hash = self.put_alias_key(asked);
         self.aliases.prefetch(hash.get());
@@ -530,14 +325,14 @@ impl Names {
         hash
     }
 
-    /// With its index line here, asks for the entry of a key.
+    /// Prefetches the entry of a key whose index line has arrived.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
         self.reader.prefetch_entry(hash);
     }
 
-    /// Finds out who asked for the name of a message directly, and how many clients aliases have led
-    /// to it and to the targets of its aliases.
+    /// Finds whether the client queried the name of a message directly, and how many clients
+    /// aliases have led to that name and to the targets of the message's aliases.
     fn weigh(&mut self, observation: &AddressObservation<'_>) {
         let followed = self.followed_hash(observation.scope, observation.client, observation.asked);
         let is_direct = observation.standing == Standing::Confirmed
@@ -581,7 +376,7 @@ impl Names {
         self.refused
     }
 
-    /// Learns a fact that was known once ([`crate::names_file`]); `None` when it makes no sense.
+    /// Learns an entry of a names file ([`crate::names_file`]); `None` when it makes no sense.
     pub fn recall(
         &mut self,
         kind: &str,
@@ -618,20 +413,20 @@ impl Names {
         Some(())
     }
 
-    /// What is known of no network counts in all ([`LearnedMarks::of_all_networks`]).
+    /// Makes names without a network count in all networks ([`LearnedMarks::of_all_networks`]).
     pub fn count_in_all_networks(&self) {
         self.learned.of_all_networks.store(true, Ordering::Relaxed);
     }
 
-    /// Hands out every entry committed, oldest first.
+    /// Visits each committed entry, oldest first.
     pub fn for_each(&self, mut take: impl FnMut(&[u8], &[u8])) {
         for entry in self.cache.iter(NOW) {
             take(entry.key(), entry.value());
         }
     }
 
-    /// The name at the head of the chains that lead to `name`; empty when that is `name` itself.
-    /// A name that was asked for has a head only through aliases that were asked for.
+    /// The name at the head of the chains that lead to `name`; empty when that is `name` itself. A
+    /// name with a query has a head only through aliases with a query.
     fn head_of(&mut self, name: &[u8], standing: Standing, head: &mut Vec<u8>) {
         head.clear();
         for _ in 0..CHAIN_STEPS_MAX {
@@ -649,7 +444,7 @@ impl Names {
             }
             let owner = alias.owner;
             head.clear();
-            // A loop of aliases has no head; the name as asked stands. The root is no head either.
+            // A loop of aliases has no head, and the root is none: the name as queried stays.
             if owner == name || owner.is_empty() {
                 return;
             }
@@ -668,8 +463,8 @@ impl Names {
         hash
     }
 
-    /// Lets `write` make the new value of a key of the old one. What stays as it is costs nothing
-    /// further: an alias taught again is the usual case.
+    /// Lets `write` make the new value of a key from the old one. An unchanged value costs nothing
+    /// further: an alias that is learned again is the usual case.
     fn change(
         &mut self,
         packet: u64,
@@ -695,7 +490,7 @@ impl Names {
         }
     }
 
-    /// Writes the batch's changes to the engine. `Ok(None)`: a reader stands in the way; let every
+    /// Writes the batch's changes to the engine. `Ok(None)`: a reader is too far behind; let every
     /// worker finish the batches before this one and sync its reader, then call again.
     pub fn commit(&mut self) -> Result<Option<Committed>, Error> {
         while let Some(&(hash, first)) = self.changed.get(self.committed) {
@@ -748,7 +543,7 @@ impl Names {
         Ok(Some(Committed { position, overlay, batch }))
     }
 
-    /// A view for the serial side itself: sees everything learned so far.
+    /// A view for the serial side, of everything learned so far.
     pub fn view(&self) -> View<'_> {
         View {
             reader: &self.reader,
@@ -762,7 +557,7 @@ impl Names {
     }
 }
 
-/// The value of an alias entry: a byte for what supports it, one for `led`, then the owner.
+/// The value of an alias entry: a byte for its standing, one for `led`, then the owner.
 #[derive(Clone, Copy)]
 pub(crate) struct Alias<'a> {
     pub standing: Standing,
@@ -791,7 +586,7 @@ fn engine_failed(error: larder::Error) -> Error {
 const NOW: Seconds = Seconds(1);
 
 impl Names {
-    /// Entries in the engine (addresses, pairs, hosts, aliases), and how many left for want of room.
+    /// Entries in the engine (addresses, pairs, hosts, aliases), and evicted entries.
     pub fn counts(&self) -> (u64, u64) {
         self.cache.stats().map_or((0, 0), |stats| (stats.entries, stats.evicted))
     }

@@ -1,6 +1,6 @@
-//! Names on disk: `--names-save`, `--names-load`, and `names.log` are one format.
+//! Names on disk: `--names-save`, `--names-load`, and `names.log` have one format.
 //!
-//! Tab-separated, a fact a line, oldest first, so that loading is learning again:
+//! Tab-separated, an entry a line, oldest first, so that loading learns in the same order:
 //!
 //! ```text
 //! #larder-names 1
@@ -10,13 +10,13 @@
 //! #end 2
 //! ```
 //!
-//! A tenth field, where there is one, is the network in which the addresses are valid: `vlan:10`, `vlan:10,vlan:20,vni:5`,
-//! `gre:7`. `kind` is `address`, `pair`, `host` or `alias` (whose `name` is the target and `head` the owner).
-//! `solicited` is what supports the fact: `T` a query was seen (of a host: its own word), `D` the
-//! same and a client asked for this very name, `L` a lease, `O` no query of this client is ever seen,
-//! `F` there was no query, `C` somebody else claims it.
-//! Octets outside printable ASCII are `\xHH`, a backslash is `\x5c`. The last line counts the
-//! facts: a file without it was cut and is refused.
+//! A tenth field, if present, is the network in which the addresses are valid: `vlan:10`,
+//! `vlan:10,vlan:20,vni:5`, `gre:7`. `kind` is `address`, `pair`, `host` or `alias` (whose `name`
+//! is the target and `head` the owner). `teacher` is the protocol of the message. `solicited` is
+//! the support of the name: `T` a query was seen (of a host: its own statement), `D` the same and a
+//! client queried this very name, `L` a lease, `O` no query of this client is ever seen, `F` there
+//! was no query, `C` another host claims it. Bytes outside printable ASCII are `\xHH`, a backslash
+//! is `\x5c`. The last line has the number of entries: a file without it was cut and is refused.
 
 use std::io::{BufRead, Write};
 
@@ -28,16 +28,16 @@ use crate::names::{Alias, Candidate, Candidates, NameProtocol, Names, Standing};
 const MAGIC: &str = "#larder-names 1";
 const NOT_NAMES: &str =
     "not a names file of larder (no #larder-names 1); make one with --names-save";
-/// LearnedMarks between two commits to the engine: bounds what is held beside the budget.
+/// Entries between two commits to the engine: bounds the memory outside the budget.
 const FACTS_A_COMMIT: u64 = 1 << 12;
 const FIELDS: &str =
     "#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead";
-/// Longest line that is read; two names of 510 octets, all escaped, and the rest.
+/// Longest line that is read; two names of 510 bytes, all escaped, and the rest.
 const LINE_BYTES_MAX: u64 = 8 << 10;
 
-/// Writes octets so that [`unescaped`] gives them back.
+/// Writes bytes in the form that [`unescaped`] reads.
 pub fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
-    for part in bytes.split_inclusive(|&octet| octet == b'\\') {
+    for part in bytes.split_inclusive(|&byte| byte == b'\\') {
         match part.strip_suffix(b"\\") {
             Some(before) => {
                 Name::write_escaped(before, out);
@@ -48,13 +48,13 @@ pub fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`escaped`] wrote; `None` when an escape is broken.
+/// Reads the form of [`escaped`]; `None` when an escape is incomplete.
 pub fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some((&octet, tail)) = rest.split_first() {
-        if octet != b'\\' {
-            out.push(octet);
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte != b'\\' {
+            out.push(byte);
             rest = tail;
             continue;
         }
@@ -71,29 +71,16 @@ impl NameProtocol {
     pub fn as_str(self) -> &'static str {
         match self {
             NameProtocol::Dns => "dns",
-            NameProtocol::Mdns => "mdns",
-            NameProtocol::Llmnr => "llmnr",
-            NameProtocol::Nbns => "nbns",
-            NameProtocol::Dhcp => "dhcp",
-            NameProtocol::Ptr => "ptr",
+            other => other.source().as_str(),
         }
     }
 
     fn parse(text: &str) -> Option<NameProtocol> {
-        [
-            NameProtocol::Dns,
-            NameProtocol::Mdns,
-            NameProtocol::Llmnr,
-            NameProtocol::Nbns,
-            NameProtocol::Dhcp,
-            NameProtocol::Ptr,
-        ]
-        .into_iter()
-        .find(|learned_from| learned_from.as_str() == text)
+        NameProtocol::ALL.into_iter().find(|protocol| protocol.as_str() == text)
     }
 }
 
-/// An entry's key, read back.
+/// The key of an entry.
 enum EntryKey<'a> {
     Address(Scope, Addr),
     Pair(Scope, Addr, Addr),
@@ -101,10 +88,10 @@ enum EntryKey<'a> {
     Alias(&'a [u8]),
 }
 
-fn addr_of(octets: &[u8]) -> Option<Addr> {
-    match octets.len() {
-        4 => octets.first_chunk().copied().map(Addr::v4),
-        16 => octets.first_chunk().copied().map(Addr::v6),
+fn addr_of(bytes: &[u8]) -> Option<Addr> {
+    match bytes.len() {
+        4 => bytes.first_chunk().copied().map(Addr::v4),
+        16 => bytes.first_chunk().copied().map(Addr::v6),
         _ => None,
     }
 }
@@ -131,7 +118,7 @@ fn entry_key(key: &[u8]) -> Option<EntryKey<'_>> {
     })
 }
 
-/// Appends a network, as [`parse_scope`] reads it.
+/// Appends a network in the form of [`parse_scope`].
 fn write_scope(scope: Scope, out: &mut Vec<u8>) {
     let vlans = [scope.vlan(), scope.inner_vlan()].into_iter().flatten();
     let words = vlans.map(|id| format!("vlan:{id}"));
@@ -153,7 +140,7 @@ fn parse_scope(text: &str) -> Option<Scope> {
     })
 }
 
-/// Writes everything known. Counts the facts.
+/// Writes all entries, and returns their number.
 pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
     let mut count = 0_u64;
     let mut line = Vec::new();
@@ -237,7 +224,7 @@ fn parse_standing(text: &str) -> Option<(Standing, bool)> {
     all.find(|&(standing, direct)| text.chars().eq([standing_letter(standing, direct)]))
 }
 
-/// One line, read.
+/// The fields of one line.
 struct Line {
     kind: String,
     client: Option<Addr>,
@@ -249,6 +236,23 @@ struct Line {
     name: Vec<u8>,
     head: Vec<u8>,
     scope: Scope,
+}
+
+impl Line {
+    fn candidate(&self) -> Candidate<'_> {
+        let (standing, direct) = self.standing;
+        Candidate {
+            asked: &self.name,
+            head: &self.head,
+            time_ns: self.time_ns,
+            ttl_s: self.ttl_s,
+            learned_from: self.learned_from,
+            standing,
+            direct,
+            askers: direct.into(),
+            asker: 0,
+        }
+    }
 }
 
 fn parse(line: &str) -> Option<Line> {
@@ -280,8 +284,8 @@ fn parse(line: &str) -> Option<Line> {
     (fields.next().is_none() && fits(&parsed.name) && fits(&parsed.head)).then_some(parsed)
 }
 
-/// Learns everything that `input` says, before packet 1. The error says which line is wrong; what
-/// was read before it has been learned. `ignores_vlan`: networks are not told apart.
+/// Learns all entries of `input`, before packet 1. The error names the line; the entries before it
+/// have been learned. `ignores_vlan`: networks are not distinguished.
 pub fn load(
     names: &mut Names,
     input: &mut dyn BufRead,
@@ -313,7 +317,8 @@ pub fn load(
         }
         if let Some(total) = text.strip_prefix("#end ") {
             if total.parse() == Ok(count) {
-                // It may have been saved where there were none, or by who does not tell them apart.
+                // The file may come from a run without networks, or from one that does not
+                // distinguish them.
                 if !has_networks {
                     names.count_in_all_networks();
                 }
@@ -327,24 +332,9 @@ pub fn load(
         }
         let fact = parse(text).ok_or_else(|| format!("line {number} can't be read"))?;
         has_networks |= !fact.scope.is_none();
+        let scope = if ignores_vlan { Scope::NONE } else { fact.scope };
         names
-            .recall(
-                &fact.kind,
-                if ignores_vlan { Scope::NONE } else { fact.scope },
-                fact.client,
-                fact.addr,
-                &Candidate {
-                    asked: &fact.name,
-                    head: &fact.head,
-                    time_ns: fact.time_ns,
-                    ttl_s: fact.ttl_s,
-                    learned_from: fact.learned_from,
-                    standing: fact.standing.0,
-                    direct: fact.standing.1,
-                    askers: fact.standing.1.into(),
-                    asker: 0,
-                },
-            )
+            .recall(&fact.kind, scope, fact.client, fact.addr, &fact.candidate())
             .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;
         count += 1;
         if count % FACTS_A_COMMIT == 0 {
@@ -354,8 +344,7 @@ pub fn load(
     Ok(count)
 }
 
-/// Hands what was learned to the engine. `make_way` brings every other reader to the log's end, where
-/// one of them stands in the way.
+/// Commits to the engine. `make_way` syncs every other reader, if one of them is too far behind.
 fn commit(names: &mut Names, make_way: &mut dyn FnMut()) -> Result<(), String> {
     while names.commit().map_err(|error| error.to_string())?.is_none() {
         make_way();
@@ -367,14 +356,14 @@ fn commit(names: &mut Names, make_way: &mut dyn FnMut()) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Any octets survive the trip through the file's spelling, and none of them is a tab, a line
-    /// end or a control octet there.
+    /// Any bytes are read back as they were written, and none of them is a tab, a line end or a
+    /// control byte in the file.
     #[test]
     fn escaping_round_trip() {
         let all: Vec<u8> = (0..=255).chain([b'\\', b'x', b'4', b'1']).collect();
         let mut text = Vec::new();
         escaped(&all, &mut text);
-        assert!(text.iter().all(|octet| (0x21..0x7f).contains(octet)));
+        assert!(text.iter().all(|byte| (0x21..0x7f).contains(byte)));
         assert_eq!(unescaped(&text), Some(all));
         assert_eq!(unescaped(br"\x5"), None);
         assert_eq!(unescaped(br"\y41"), None);

@@ -1,4 +1,4 @@
-//! What a run is told, and what it says at its end.
+//! The options of a run, and its summary.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,16 +20,16 @@ pub enum OutputFormat {
     Parquet,
 }
 
-/// What an operator may have.
+/// Services for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operation {
     /// Socket of `larder ctl` and `larder top`, and its mode.
     pub control: Option<(PathBuf, u32)>,
-    /// Where Prometheus asks.
+    /// The address of the metrics.
     pub metrics: Option<SocketAddr>,
 }
 
-/// Where bytes come from or go to: a path, or `-` for a pipe.
+/// An input or output: a path, or `-` for a pipe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// Standard input or output.
@@ -41,7 +41,7 @@ pub enum Endpoint {
 }
 
 impl From<PathBuf> for Endpoint {
-    /// As people write it: `-` is a pipe.
+    /// From the spelling of the command line: `-` is a pipe.
     fn from(path: PathBuf) -> Endpoint {
         if path.as_os_str() == "-" { Endpoint::Pipe } else { Endpoint::Path(path) }
     }
@@ -65,75 +65,76 @@ pub enum LookupPer {
     Packet,
 }
 
-/// Which flows are written, by what is known of their destination.
+/// The flows to write, by the name of their destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unresolved {
     /// All flows.
     #[default]
     False,
-    /// Those whose destination no lookup supports, whatever name the flow states, although lookups
+    /// Flows whose destination no lookup supports, whatever name the flow states, although lookups
     /// would be seen ([`UnnamedReason::NoLookupSeen`](crate::record::UnnamedReason)).
     True,
-    /// Those without a name, for any reason.
+    /// Flows without a name, for any reason.
     All,
 }
 
-/// When the log and `dns.log` are cut, and what becomes of closed files. All zero: they are not.
+/// Rotation of the log and `dns.log`, and the treatment of closed files. All zero: no rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// A file has at most so many octets; 0: any.
+    /// Bytes of a file, at most; 0: no limit.
     pub bytes_max: u64,
-    /// A file is closed when a multiple of so many seconds since 1970 has passed by the packets' time; 0: never.
+    /// A file is closed at each multiple of this many seconds since 1970, by the packets' time; 0:
+    /// never.
     pub every_s: u32,
     /// Closed files are compressed with gzip.
     pub compress: bool,
-    /// Octets of all files of a log; the oldest go first; 0: all stay.
+    /// Bytes of all files of a log; the oldest are deleted first; 0: no limit.
     pub budget_bytes: u64,
 }
 
 impl Rotation {
-    /// True when anything of it is asked for.
+    /// True when any of it is set.
     pub fn is_wanted(&self) -> bool {
         *self != Rotation::default()
     }
 }
 
-/// Everything that `larder annotate` can be told. `Default` is the documented default.
+/// All options of `larder annotate`. `Default` is the documented default.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Captures, read as one in time order.
     pub read: Vec<Endpoint>,
-    /// Which packets of them, in the language of tcpdump; empty: all.
+    /// Packets to read, in the language of tcpdump; empty: all.
     pub filter: String,
     /// Log format.
     pub format: OutputFormat,
-    /// Where the log goes.
+    /// Destination of the log.
     pub output: Endpoint,
-    /// Where packets go again, with Name Resolution Blocks (`-w`).
+    /// Destination of the packets, with Name Resolution Blocks (`-w`).
     pub write_packets: Option<Endpoint>,
     /// Directory for `dns.log`, `names.log`, `stats.json` (`-d`).
     pub directory: Option<PathBuf>,
-    /// Sources of names that are believed.
+    /// Sources of names that count.
     pub names: NameSources,
     /// Worker threads, at least 1.
     pub cores: usize,
-    /// Cores that the worker threads are bound to, one each; those behind the last are not.
+    /// Cores that the worker threads are bound to, one each; further threads are not bound.
     pub pins: Vec<usize>,
-    /// Bytes for all that is known of names.
+    /// Bytes for all names.
     pub names_budget_bytes: u64,
-    /// Most flows at one time.
+    /// Flows at one time, at most.
     pub flows_max: usize,
     /// Bytes for TCP reassembly and fragments together.
     pub reassembly_budget_bytes: u64,
-    /// Names kept an address, 1 to 8.
+    /// Names stored for an address, 1 to 8.
     pub candidates_max: usize,
     /// Hash seed.
     pub seed: u64,
     /// Stop after this many packets.
     pub packets_max: Option<u64>,
-    /// VLAN IDs, VNIs and GRE keys don't tell flows and names apart (`--ignore-vlan`).
+    /// VLAN IDs, VNIs and GRE keys do not distinguish flows and names (`--ignore-vlan`).
     pub ignore_vlan: bool,
-    /// Octets of input in a batch. For tests: flows that are idle end at the edges of batches.
+    /// Bytes of input in a batch. For tests: idle flows end at the ends of batches.
     pub batch_bytes: usize,
     /// Order of the records.
     pub sort_by: SortBy,
@@ -147,7 +148,7 @@ pub struct Options {
     pub ports_numeric: bool,
     /// Names known before the first packet (`--names-load`).
     pub names_load: Option<PathBuf>,
-    /// Where names go at the end (`--names-save`).
+    /// File for the names at the end (`--names-save`).
     pub names_save: Option<PathBuf>,
     /// A Suricata EVE log to annotate.
     pub eve: Option<Endpoint>,
@@ -161,19 +162,20 @@ pub struct Options {
     pub tcp_idle_s: u32,
     /// UDP and other flows end after this long without a packet, seconds.
     pub udp_idle_s: u32,
-    /// A closed TCP flow lingers this long, seconds.
+    /// A closed TCP flow still takes packets for this long, seconds.
     pub linger_s: u32,
-    /// A flow that goes on for so long gives a record, and its books begin anew, seconds; 0: it never does.
+    /// Active timeout: a flow that goes on gives a record after this many seconds, and its counts
+    /// begin again; 0: never.
     pub active_s: u32,
-    /// When logs are cut, and how long their files stay.
+    /// Rotation of logs, and how long their files stay.
     pub rotation: Rotation,
-    /// Who may read logs, captures and what else is written.
+    /// Access to logs, captures and all other files.
     pub access: Access,
-    /// Where packets are kept, to be found by name.
+    /// The packet store.
     pub store: Option<larder_store::Options>,
-    /// Where kept packets are served over HTTP.
+    /// The HTTP server of the packet store.
     pub serve: Option<larder_store::serve::Options>,
-    /// What an operator may ask while it runs.
+    /// Control socket and metrics.
     pub operation: Operation,
     /// Naming rules in force; switching one off is for tests and measurements.
     pub rules: Rules,
@@ -224,8 +226,8 @@ impl Default for Options {
     }
 }
 
-/// A set of name sources, as `--names` takes it: `all`, or a list of `dns`, `sni`, `quic`, `http`,
-/// `mdns`, `llmnr`, `nbns`, `dhcp`, `ptr`.
+/// A set of name sources, in the spelling of `--names`: `all`, or a list of `dns`, `sni`, `quic`,
+/// `http`, `mdns`, `llmnr`, `nbns`, `dhcp`, `ptr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NameSources(u16);
 
@@ -245,12 +247,12 @@ impl NameSources {
         NameSources(self.0 | 1 << source as u16)
     }
 
-    /// True when `source` is believed.
+    /// True when `source` counts.
     pub const fn has(self, source: NameSource) -> bool {
         self.0 & (1 << source as u16) != 0
     }
 
-    /// Reads the list form. The error is the word that names no source.
+    /// Reads the list form. The error is the first unknown word.
     pub fn parse(list: &str) -> Result<NameSources, String> {
         use NameSource::*;
         let mut set = NameSources::none();
@@ -273,8 +275,8 @@ impl NameSources {
     }
 }
 
-/// The nine rules by which a name is chosen (docs/guide/naming.md), each of which can be switched
-/// off to see what it is worth. All on by default.
+/// The nine rules by which a name is chosen (docs/guide/naming.md). Each can be switched off to
+/// measure its effect. All are on by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rules(u16);
 
@@ -296,12 +298,12 @@ impl Rules {
     }
 }
 
-/// What a run did; everything that the summary and `stats.json` say.
+/// The result of a run: all numbers of the summary and of `stats.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Packets read.
     pub packets: u64,
-    /// Octets of capture read, after decompression.
+    /// Bytes of capture read, after decompression.
     pub input_bytes: u64,
     /// Flow records made.
     pub flows: u64,
@@ -321,7 +323,7 @@ pub struct Summary {
     pub late: u64,
     /// Flows that state a name of another registered domain than DNS gave.
     pub conflicts: u64,
-    /// Named destinations by flag: [`NameFlags::UNSOLICITED`] and those after it.
+    /// Named destinations by flag: [`NameFlags::UNSOLICITED`] and the flags after it.
     pub unsolicited: u64,
     /// See [`Summary::unsolicited`].
     pub one_sided: u64,
@@ -331,62 +333,72 @@ pub struct Summary {
     pub claimed: u64,
     /// Flows ended because the table was full.
     pub flows_evicted: u64,
-    /// DNS (and mDNS, LLMNR, NBNS, DHCP) messages that taught a name.
+    /// DNS (and mDNS, LLMNR, NBNS, DHCP) messages that gave a name.
     pub answers: u64,
     /// Addresses (and client-address pairs) known at the end.
     pub names_known: u64,
-    /// Names that left the cache for want of room.
+    /// Names that were evicted.
     pub names_evicted: u64,
     /// Names that were not learned because they are IP addresses.
     pub names_refused: u64,
     /// Damage by kind: count, and file offset of the first.
-    pub damaged: BTreeMap<&'static str, Damage>,
-    /// Packets that are sound but not ours to read, by kind.
+    pub damaged: Damages,
+    /// Sound packets of protocols that larder does not read, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
     /// Lookups made for single packets (`--lookup packet`).
     pub lookups: u64,
-    /// Those of them that found a name.
+    /// Lookups that found a name.
     pub lookup_hits: u64,
-    /// How long single lookups took ([`Options::time_lookups`]).
+    /// Durations of single lookups ([`Options::time_lookups`]).
     pub lookup_times: Histogram,
-    /// Of how many packets of files a filter took [`Summary::packets`]; `None` without one, and where not all were read.
+    /// Packets of files before the filter that took [`Summary::packets`]; `None` without a filter,
+    /// and if not all were read.
     pub filtered_of: Option<u64>,
-    /// What the kernel gave of each interface, and what it had no room for; empty for files.
+    /// Packets from each interface, and dropped ones; empty for files.
     pub captured: Vec<Dropped>,
-    /// What the packet store counted, by name; `None` without one.
+    /// Counts of the packet store, by name; `None` without one.
     pub kept: Option<Vec<(&'static str, u64)>>,
     /// The input was cut short or damaged (exit 1, with `--strict` 2).
     pub input_damaged: bool,
     /// The run was interrupted (exit 130).
     pub interrupted: bool,
-    /// Why a live capture ended by itself, and what to do next (exit 2).
+    /// Why a live capture ended, and the next step (exit 2).
     pub failure: Option<String>,
 }
 
-/// What one interface gave.
+/// Packets of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// The interface.
     pub interface: String,
     /// Packets that the kernel put into rings.
     pub received: u64,
-    /// Packets for which the rings had no room.
+    /// Packets that the kernel dropped because the rings were full.
     pub dropped: u64,
 }
 
-/// How often, and where first.
+/// Damage by kind.
+pub type Damages = BTreeMap<&'static str, Damage>;
+
+/// Adds damage of one kind. The place that was added first stays.
+pub fn add_damage(damages: &mut Damages, kind: &'static str, damage: Damage) {
+    let count = damage.count;
+    damages.entry(kind).or_insert(Damage { count: 0, ..damage }).count += count;
+}
+
+/// The count, and the first place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// Occurrences.
     pub count: u64,
-    /// Offset of the first in the (decompressed) input, octets.
+    /// Offset of the first in the (decompressed) input, bytes.
     pub first_offset: u64,
     /// The file of the first.
     pub first_file: String,
 }
 
 impl Summary {
-    /// Adds what one worker counted of flows.
+    /// Adds the flow counts of one worker.
     pub fn add_flows(&mut self, other: &Summary) {
         self.flows += other.flows;
         self.flows_nameable += other.flows_nameable;
@@ -463,7 +475,7 @@ impl Summary {
         format!("{{\n{}\n}}\n", lines.join(",\n"))
     }
 
-    /// Counts a flow by what its destination is called, or why it is not.
+    /// Counts a flow by the source of its destination's name, or by the reason for none.
     pub fn count_destination(&mut self, destination: &End) {
         self.flows_nameable += 1;
         match (&destination.naming, destination.unnamed_reason) {

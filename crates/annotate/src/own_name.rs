@@ -1,20 +1,20 @@
-//! The name that a flow states itself: server name of TLS, DTLS or QUIC, HTTP Host or `:authority`,
-//! also behind the header of a PROXY protocol.
+//! The name that a flow states: server name of TLS, DTLS or QUIC, HTTP Host or `:authority`, also
+//! after the header of a PROXY protocol.
 //!
-//! Only the initiator's first bytes are looked at. The common case, a head that lies whole in one
-//! segment, is read where it lies in the capture; a head that spans segments is put together in a
-//! [`Stream`] under the worker's share of the reassembly budget. Looking ends with the first name,
-//! or after `TRIES_MAX` segments that begin nothing (a STARTTLS or a proxy's CONNECT may come
-//! before the ClientHello, so one miss is not enough).
+//! Only the initiator's first bytes are read. The common case, a head that is whole in one segment,
+//! is read in place in the capture. A head that spans segments is reassembled in a [`Stream`],
+//! under the worker's part of the reassembly budget. Reading ends with the first name, or after
+//! `TRIES_MAX` segments that begin nothing (a STARTTLS or a proxy's CONNECT may come before the
+//! ClientHello, so one miss is not enough).
 //!
 //! **Decoys.** Tools that evade filters send a head with a false name first, in a packet that the
 //! server drops: its checksum is wrong, its TTL too short, its sequence number old. The true head
-//! must follow in the same place of the stream, and before the server answers. So the flow is
-//! watched until its responder sends the first bytes (at most `WATCH_MAX` packets of the
-//! initiator), and a head with another name, or other bytes in the place of the head, sets
-//! [`OwnName::contradicts`]. This needs neither checksums, which are wrong in each capture of a host
-//! with checksum offload, nor a guess of which TTL is short. It costs nothing for packets after the
-//! first answer.
+//! must follow at the same place of the stream, and before the server responds. So larder watches
+//! the flow until its responder sends the first bytes (at most `WATCH_MAX` packets of the
+//! initiator). A head with another name, or other bytes in place of the head, sets
+//! [`OwnName::contradicts`]. This needs neither checksums, which are wrong in each capture of a
+//! host with checksum offload, nor a guess of which TTL is short. It costs nothing for packets
+//! after the first response.
 
 use larder_wire::Name;
 use larder_wire::dtls;
@@ -29,11 +29,11 @@ use larder_wire::tls;
 use crate::flow::tcp_flag::SYN;
 use crate::record::App;
 
-/// Segments or datagrams that are looked at before giving up.
+/// Segments or datagrams that are examined, at most.
 const TRIES_MAX: u8 = 10;
-/// Segments or datagrams of the initiator that are watched after the first head.
+/// Segments or datagrams of the initiator that are watched after the first head, at most.
 const WATCH_MAX: u8 = 8;
-/// Most octets of one head.
+/// Bytes of one head, at most.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// A host as a flow stated it.
@@ -41,50 +41,50 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 pub struct Stated {
     /// Without its port, in lower case, and at most [`NAME_BYTES_MAX`] bytes of it.
     pub text: Name,
-    /// It is a host name. What is not (an IP address, a name longer than DNS allows) is logged, and
+    /// It is a host name. Other text (an IP address, a name longer than DNS allows) is logged, and
     /// names nothing.
     pub is_name: bool,
 }
 
 impl Stated {
-    fn of(octets: &[u8]) -> Option<Stated> {
-        let (text, is_name) = match http::host_name(octets) {
+    fn of(bytes: &[u8]) -> Option<Stated> {
+        let (text, is_name) = match http::host_name(bytes) {
             Some((name, _port)) => (name, true),
-            None => (&octets[..octets.len().min(NAME_BYTES_MAX)], false),
+            None => (&bytes[..bytes.len().min(NAME_BYTES_MAX)], false),
         };
         Some(Stated { text: Name::from_text(text)?, is_name })
     }
 }
 
-/// True when a UDP flow may name itself by this datagram.
+/// True when this datagram may state the name of a UDP flow.
 pub fn may_begin(datagram: &[u8]) -> bool {
     quic::may_begin(datagram) || dtls::looks_like_hello(datagram)
 }
 
-/// What one flow said of itself so far.
+/// The statements of one flow so far.
 #[derive(Debug, Default)]
 pub struct OwnName {
     /// Server name of TLS or QUIC.
     pub server_name: Option<Stated>,
     /// HTTP Host, without its port.
     pub http_host: Option<Stated>,
-    /// What the flow speaks.
+    /// The protocol of the flow.
     pub app: Option<App>,
     /// Whether the ClientHello has an encrypted one inside, or bytes that look like one; `None`
     /// without a ClientHello.
     pub ech: Option<bool>,
-    /// The flow stated two hosts, or other bytes in the place of its head.
+    /// The flow stated two hosts, or sent other bytes in place of its head.
     pub contradicts: bool,
-    /// The other host, if that is a name.
+    /// The other host, if it is a name.
     pub other: Option<Name>,
     stream: Option<Box<Stream>>,
     datagrams: Option<Box<Datagrams>>,
     http: http::HeadScanner,
     /// Bytes of a PROXY header before the HTTP head.
     http_at: usize,
-    /// The HTTP head goes on behind its first Host.
+    /// The HTTP head continues after its first Host.
     http_is_open: bool,
-    /// While watching, `stream` has what came in the place of the head after it.
+    /// While watching: `stream` has the bytes that came again in place of the head.
     is_again: bool,
     /// Sequence number of the head that was read from one segment, and its length.
     head_seq: u32,
@@ -95,31 +95,31 @@ pub struct OwnName {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// For a head.
+    /// Looking for a head.
     #[default]
     Looking,
-    /// It was found; for a second one, until the responder answers.
+    /// A head was found; looking for a second one until the responder answers.
     Watching,
     Done,
 }
 
-/// What collects the hello of a flow of datagrams.
+/// Reassembles the hello of a flow of datagrams.
 #[derive(Debug)]
 enum Datagrams {
     Quic(quic::Assembler),
     Dtls(dtls::Assembler),
 }
 
-/// What a datagram brought.
+/// The content of a datagram.
 enum Brought {
     Hello(Option<Stated>, bool),
-    /// A part of one.
+    /// A part of a hello.
     Part,
     Nothing,
 }
 
 impl Datagrams {
-    /// For a flow whose first datagram is this one.
+    /// For a flow with this first datagram.
     fn of(datagram: &[u8]) -> Option<Datagrams> {
         if quic::may_begin(datagram) {
             Some(Datagrams::Quic(quic::Assembler::new()))
@@ -153,7 +153,7 @@ impl Datagrams {
         Brought::Hello(hello.server_name.as_deref().and_then(Stated::of), hello.ech)
     }
 
-    /// Bytes of the hello came twice, and were not the same.
+    /// Bytes of the hello came twice, with different content.
     fn differs(&self) -> bool {
         match self {
             Datagrams::Quic(assembler) => assembler.differs(),
@@ -171,9 +171,9 @@ impl Datagrams {
 
 /// One segment of the initiator.
 pub struct Segment<'a> {
-    /// Sequence number of its first octet.
+    /// Sequence number of its first byte.
     pub seq: u32,
-    /// Sequence number that the initiator's first octet must have, where the SYN was seen.
+    /// Sequence number that the initiator's first byte must have, if the SYN was seen.
     pub seq_first: Option<u32>,
     /// Captured payload.
     pub data: &'a [u8],
@@ -186,28 +186,28 @@ enum Head {
 }
 
 impl OwnName {
-    /// True when nothing more will be learned.
+    /// True when nothing more is read.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// True while the responder's first bytes are to be reported to [`OwnName::replied`].
+    /// True while the responder's first bytes are reported to [`OwnName::replied`].
     pub fn awaits_reply(&self) -> bool {
         self.phase == Phase::Watching
     }
 
-    /// True until the first head was read, or looking for it was given up.
+    /// True until the first head was read, or the search was given up.
     pub fn is_looking(&self) -> bool {
         self.phase == Phase::Looking
     }
 
-    /// The names that it said.
+    /// The stated names.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         let stated = self.server_name.iter().chain(&self.http_host);
         stated.filter(|stated| stated.is_name).map(|stated| &stated.text)
     }
 
-    /// The same for the rest of a flow: nothing more is to be learned.
+    /// The same for the rest of a flow: nothing more is read.
     pub fn settled(&self) -> OwnName {
         OwnName {
             server_name: self.server_name.clone(),
@@ -221,7 +221,7 @@ impl OwnName {
         }
     }
 
-    /// Takes a TCP segment of the initiator.
+    /// Reads a TCP segment of the initiator.
     pub fn tcp(&mut self, segment: &Segment<'_>, budget: &mut Budget) {
         match self.phase {
             Phase::Looking => self.look(segment, budget),
@@ -230,7 +230,7 @@ impl OwnName {
         }
     }
 
-    /// The responder sent bytes: what it took for the head, it took.
+    /// The responder sent bytes: it has accepted a head.
     pub fn replied(&mut self, budget: &mut Budget) {
         if self.phase == Phase::Watching {
             self.finish(budget);
@@ -263,12 +263,12 @@ impl OwnName {
         stream.push(segment.seq, 0, segment.data, budget);
         self.contradicts |= stream.differs();
         if self.http_is_open {
-            // Its first segment; the Host was found where it lay.
+            // The first segment; the Host was found in place.
             self.stream = Some(stream);
             return self.settle(budget);
         }
         if segment.seq_first.is_none() {
-            // A stream without a SYN may still move its origin back.
+            // A stream without a SYN may still move its start back.
             self.http = http::HeadScanner::new();
         }
         let head = match stream.contiguous() {
@@ -284,7 +284,7 @@ impl OwnName {
             Head::NeedMore if !too_long => {
                 self.stream = Some(stream);
                 self.tries += 1;
-                // A head of many tiny segments is bounded by octets, not by tries.
+                // A head of many tiny segments is bounded by bytes, not by tries.
                 if self.tries == u8::MAX {
                     self.finish(budget);
                 }
@@ -296,7 +296,7 @@ impl OwnName {
         }
     }
 
-    /// Takes a segment after the head, before the responder answered.
+    /// Reads a segment after the head, before the responder answered.
     fn watch(&mut self, segment: &Segment<'_>, budget: &mut Budget) {
         self.tries += 1;
         let mut stream = self.stream.take();
@@ -329,8 +329,8 @@ impl OwnName {
         }
     }
 
-    /// Does a head say the same that the first one did? It stands in the same place of the stream,
-    /// or in another one, where most bytes are no head at all.
+    /// Compares a second head with the first. It is at the same place of the stream, or at another
+    /// one, where most bytes are no head at all.
     fn compare(&mut self, bytes: &[u8], same_place: bool) {
         let mut again = OwnName::default();
         if let Head::NeedMore = again.examine(bytes) {
@@ -353,7 +353,7 @@ impl OwnName {
         self.other = other.filter(|stated| stated.is_name).map(|stated| stated.text);
     }
 
-    /// Takes a UDP datagram of the initiator.
+    /// Reads a UDP datagram of the initiator.
     pub fn udp(&mut self, data: &[u8], budget: &mut Budget) {
         let Some(datagrams) = &mut self.datagrams else {
             let Some(datagrams) = Datagrams::of(data) else { return self.finish(budget) };
@@ -388,14 +388,14 @@ impl OwnName {
             Brought::Nothing => {}
         }
         if budget.free_bytes() == 0 {
-            // Out of room: this flow stays unnamed by itself, and is not retried.
+            // No memory is left: the flow states no name, and is not tried again.
             self.finish(budget);
         } else {
             self.miss(budget);
         }
     }
 
-    /// The head was read: watch for another one, if it is a head of something.
+    /// The head was read: watches for another one, if it is a head of a known protocol.
     fn settle(&mut self, budget: &mut Budget) {
         if self.app.is_none() || self.contradicts {
             return self.finish(budget);
@@ -404,7 +404,7 @@ impl OwnName {
         self.tries = 0;
     }
 
-    /// Gives back what is held; the flow ended or nothing more is wanted.
+    /// Frees all memory; the flow ended or nothing more is read.
     pub fn finish(&mut self, budget: &mut Budget) {
         if let Some(mut stream) = self.stream.take() {
             stream.clear(budget);
@@ -470,7 +470,7 @@ impl OwnName {
                     self.http_host = target.or(host);
                 }
                 self.read_rest(bytes);
-                // Behind a proxy's CONNECT there may come a ClientHello.
+                // After a proxy's CONNECT a ClientHello may follow.
                 if request.method == b"CONNECT" { Head::Nothing } else { Head::Done }
             }
             http::Head::NeedMore => Head::NeedMore,

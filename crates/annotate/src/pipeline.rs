@@ -1,28 +1,33 @@
-//! Many cores, one result: batches in flight, and who does what to them.
+//! Many cores, one result: batches in flight, and the steps that workers run on them.
 //!
 //! ```text
-//! step     done by                       order                         may run beside
-//! read     whoever holds the source      batch order                   everything
-//! decode   any worker                    any                           everything
-//! learner     one worker at a time          batch order                   decode, flows of earlier
-//! flows    each worker, its own shards   batch order for each worker   everything
-//! write    one worker at a time          batch order                   everything
+//! step     done by                         order                         may run at the same time
+//! read     the worker with the source      batch order                   everything
+//! decode   any worker                      any                           everything
+//! learn    one worker at a time            batch order                   decode, flows of earlier
+//! flows    each worker, its own shards     batch order for each worker   everything
+//! write    one worker at a time            batch order                   everything
 //! ```
 //!
-//! There are no special threads: every worker does whatever is due, the steps nearest to the output
-//! first. One mutex guards the schedule; it is taken a few times a batch, never a packet.
+//! No thread has a fixed role: every worker runs the step that is due, and prefers the steps nearest to
+//! the output. One mutex guards the schedule; it is taken a few times a batch, never a packet.
 //!
 //! Invariants
-//! 1. `write_next <= flows_next[w] <= edge_next <= read_next <= write_next + depth`.
+//! 1. `write_next <= flows_next[w] <= learn_next <= read_next <= write_next + depth`.
 //! 2. Flows of batch *k* see names at the log position that the learner's commit of batch *k* gave.
-//! 3. A worker waits for input only while no batch is in flight: others may need its shards. A
-//!    source that had nothing is asked again when a batch was written.
-//! 4. Nothing that a step computes depends on which worker runs it, or when.
+//! 3. A worker waits for input only while no batch is in flight: others may need its shards. A source
+//!    that had nothing is polled again after a batch was written.
+//! 4. No result of a step depends on which worker runs it, or when.
 //!
-//! When the names' delta log is full (a small budget, many answers), the learner *stalls*: every worker
-//! finishes the batches before and syncs its reader to the log's end (harmless, by the overlay).
+//! When the names' delta log is full (a small budget, many responses), the learner *stalls*: every
+//! worker finishes the batches before and syncs its reader to the log's end (harmless, by the overlay).
 
-use std::collections::VecDeque;
+mod learning;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -34,15 +39,17 @@ use crate::learn::NameLearner;
 use crate::names::Committed;
 use crate::worker::{BatchInput, Output, Worker};
 use crate::{Error, Progress};
+use learning::LearnerState;
+use schedule::{Schedule, Slot, Task};
 
-/// Where finished batches go, in order.
+/// Takes finished batches, in order.
 pub trait Sink: Send {
-    /// Takes what the workers made of one batch. `batch` is `None` for the flows that were open
-    /// when the input ended.
+    /// Takes the workers' outputs of one batch. `work.batch` is `None` for the flows that were open when
+    /// the input ended.
     fn batch(&mut self, work: &Work, outputs: &mut [Output]) -> Result<(), Error>;
 }
 
-/// One batch on its way.
+/// One batch in flight.
 #[derive(Default)]
 pub struct Work {
     /// Its number.
@@ -66,193 +73,24 @@ pub struct Work {
 }
 
 impl Work {
-    /// The clock was set by so much before it, ns; 0: it was not.
+    /// The step of the clock before it, ns; 0: none.
     fn clock_step_ns(&self) -> i64 {
         self.batch.as_ref().map_or(0, |batch| batch.clock_step_ns)
     }
 }
 
-/// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
-const FINISH_PACKETS: u64 = 1 << 16;
-
-/// What the learner keeps from batch to batch.
-struct LearnerState {
-    learner: NameLearner,
-    packets: u64,
-    /// Flows that began before this packet have ended; 0 while there is input.
-    finished_before: u64,
-    packets_max: Option<u64>,
-    time_ns: i64,
-    capture_start_ns: Option<i64>,
-    previous: Option<Previous>,
-    keying: Keying,
-    workers: usize,
-    input_bytes: u64,
-    damaged: Counts,
-    damaged_count: u64,
-    skipped: std::collections::BTreeMap<&'static str, u64>,
-    spare: Decoded,
-    /// The batch whose commit stalled.
-    stalled: Option<Work>,
-}
-
-/// Where the batch before ended.
-struct Previous {
-    file: u32,
-    end: u64,
-    reader: Capture,
-}
-
-impl Previous {
-    /// Where the first record of the batch behind is, and the reader as it comes there; `None` for
-    /// a batch of another file.
-    fn start_of(&self, batch: &Batch) -> Option<(usize, Capture)> {
-        let start = self.end.saturating_sub(batch.base_offset) as usize;
-        (self.file == batch.file).then(|| (start, self.reader.clone()))
-    }
-}
-
-enum Slot {
-    Decoding,
-    Decoded(Box<Work>),
-    AtEdge,
-    Flows { work: Arc<Work>, outputs: Vec<Option<Output>> },
-}
-
-struct Schedule {
-    slots: VecDeque<Slot>,
-    read_next: u64,
-    edge_next: u64,
-    flows_next: Vec<u64>,
-    write_next: u64,
-    edge_busy: bool,
-    write_busy: bool,
-    source_busy: bool,
-    source_done: bool,
-    /// It had nothing when it was last asked, with batches in flight.
-    source_dry: bool,
-    /// The last pseudo-batch, which ends every flow that was still open, has passed the learner.
-    closed: bool,
-    stalled: bool,
-    stall_synced: Vec<bool>,
-    waiting: usize,
-    failed: Option<Error>,
-    spare: Vec<Decoded>,
-    /// Outputs that were written, for the next batches: their memory is warm.
-    spare_outputs: Vec<Output>,
-}
-
-enum Task {
-    Write(Arc<Work>, Vec<Output>),
-    Learn(Box<Work>),
-    LearnAgain,
-    Flows(Arc<Work>),
-    SyncStalled,
-    Read,
-    Done,
-}
-
-impl Schedule {
-    fn new(workers: usize) -> Schedule {
-        Schedule {
-            slots: VecDeque::new(),
-            read_next: 0,
-            edge_next: 0,
-            flows_next: vec![0; workers],
-            write_next: 0,
-            edge_busy: false,
-            write_busy: false,
-            source_busy: false,
-            source_done: false,
-            source_dry: false,
-            closed: false,
-            stalled: false,
-            stall_synced: vec![false; workers],
-            waiting: 0,
-            failed: None,
-            spare: Vec::new(),
-            spare_outputs: Vec::new(),
-        }
-    }
-
-    fn slot(&mut self, number: u64) -> &mut Slot {
-        let at = (number - self.write_next) as usize;
-        &mut self.slots[at]
-    }
-
-    /// The first batch has left.
-    fn written(&mut self) {
-        self.slots.pop_front();
-        self.write_next += 1;
-        self.write_busy = false;
-        self.source_dry = false;
-    }
-
-    /// What worker `me` should do; `None` to wait.
-    fn next_task(&mut self, me: usize, depth: u64) -> Option<Task> {
-        debug_assert!(self.is_in_order(depth), "invariant 1");
-        if self.failed.is_some() {
-            return Some(Task::Done);
-        }
-        if !self.write_busy && self.flows_next.iter().all(|&next| next > self.write_next) {
-            let Some(Slot::Flows { work, outputs }) = self.slots.front_mut() else {
-                unreachable!("a batch whose flows are done is in step flows");
-            };
-            let outputs = outputs.iter_mut().map(|output| output.take().unwrap_or_default());
-            let task = Task::Write(Arc::clone(work), outputs.collect());
-            self.write_busy = true;
-            return Some(task);
-        }
-        if self.stalled {
-            let settled = self.flows_next[me] == self.edge_next;
-            if settled && !self.stall_synced[me] {
-                return Some(Task::SyncStalled);
-            }
-            if !self.edge_busy && self.stall_synced.iter().all(|&synced| synced) {
-                self.edge_busy = true;
-                self.stalled = false;
-                return Some(Task::LearnAgain);
-            }
-        } else if !self.edge_busy && self.edge_next < self.read_next {
-            let number = self.edge_next;
-            let slot = self.slot(number);
-            if matches!(slot, Slot::Decoded(_))
-                && let Slot::Decoded(work) = std::mem::replace(slot, Slot::AtEdge)
-            {
-                self.edge_busy = true;
-                return Some(Task::Learn(work));
-            }
-        }
-        if self.flows_next[me] < self.edge_next {
-            let number = self.flows_next[me];
-            if let Slot::Flows { work, .. } = self.slot(number) {
-                return Some(Task::Flows(Arc::clone(work)));
-            }
-        }
-        let may_read = !self.source_busy && !self.source_dry && !self.closed;
-        if may_read && self.read_next < self.write_next + depth {
-            self.source_busy = true;
-            return Some(Task::Read);
-        }
-        if self.closed && self.write_next == self.read_next {
-            return Some(Task::Done);
-        }
-        None
-    }
-}
-
-/// What a run counted outside the workers.
+/// Counts of a run outside the workers.
 pub struct Counted {
     /// The learner, with the names as they are at the end.
     pub learner: NameLearner,
     /// Packets.
     pub packets: u64,
-    /// Input octets.
+    /// Input bytes.
     pub input_bytes: u64,
     /// Damage in the captures and packets.
     pub damaged: Counts,
-    /// Sound packets that are not ours to read.
-    pub skipped: std::collections::BTreeMap<&'static str, u64>,
+    /// Sound packets of protocols that larder does not read.
+    pub skipped: BTreeMap<&'static str, u64>,
 }
 
 struct Pipeline<'a> {
@@ -268,23 +106,23 @@ struct Pipeline<'a> {
     pins: &'a [usize],
 }
 
-/// Batches that may be in flight with so many workers.
+/// Batches that may be in flight.
 pub fn depth(workers: usize) -> u64 {
     if workers == 1 { 2 } else { 3 * workers as u64 + 2 }
 }
 
-/// What a run is told beside its parts.
+/// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// How flows are told apart.
+    /// How flows are distinguished.
     pub keying: Keying,
-    /// No more packets than these.
+    /// Packets to read at most.
     pub packets_max: Option<u64>,
     /// Cores that the workers are bound to, one each.
     pub pins: Vec<usize>,
 }
 
-/// Runs the source to its end through `workers`, on as many threads (the caller's is one).
+/// Runs the source to its end through `workers`, each on a thread (the first on the caller's).
 pub fn run(
     source: &mut Source,
     sink: &mut dyn Sink,
@@ -358,7 +196,7 @@ impl Pipeline<'_> {
         self.changed.notify_all();
     }
 
-    /// Changes the schedule and wakes whoever waits for that.
+    /// Changes the schedule and wakes the workers that wait for a change.
     fn update<T>(&self, change: impl FnOnce(&mut Schedule) -> T) -> T {
         let mut schedule = self.lock();
         let result = change(&mut schedule);
@@ -393,8 +231,8 @@ impl Pipeline<'_> {
                     return;
                 }
                 Task::Read => self.read(),
-                Task::Learn(work) => self.learner(Some(*work)),
-                Task::LearnAgain => self.learner(None),
+                Task::Learn(work) => self.learn(Some(*work)),
+                Task::LearnAgain => self.learn(None),
                 Task::Flows(work) => {
                     self.flows(me, worker, work);
                     Ok(())
@@ -415,7 +253,7 @@ impl Pipeline<'_> {
     /// Takes a batch from the source and decodes it.
     fn read(&self) -> Result<(), Error> {
         self.progress.turns.fetch_add(1, Ordering::Relaxed);
-        // Told to stop, the source still gives what it has received from a pipe.
+        // After a stop the source still gives the bytes that it has received from a pipe.
         let (is_done, others_wait) = {
             let schedule = self.lock();
             (schedule.source_done, schedule.read_next > schedule.write_next)
@@ -432,8 +270,8 @@ impl Pipeline<'_> {
                 Polled::Batch(batch) => Some(*batch),
                 Polled::End => None,
                 Polled::Later => {
-                    // Nobody but this worker may do the flows of its shards: they must not wait
-                    // for a silent pipe.
+                    // Only this worker may do the flows of its shards: they must not wait for a silent
+                    // pipe.
                     self.update(|schedule| {
                         schedule.source_busy = false;
                         schedule.source_dry = schedule.read_next > schedule.write_next;
@@ -468,16 +306,16 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Where the first record of a batch must be that says nothing of it, if the learner is done with
-    /// the batch before: always with one worker, which then need not search for it.
+    /// The start of the first record of a batch, if the learner is done with the previous batch. With one
+    /// worker that is always so, and the worker need not search.
     fn known_start(&self, batch: &Batch, number: u64) -> Option<(usize, Capture)> {
-        let settled = batch.start.is_none() && self.lock().edge_next == number;
+        let settled = batch.start.is_none() && self.lock().learn_next == number;
         let state = self.learner.try_lock().ok().filter(|_| settled)?;
         state.previous.as_ref().and_then(|previous| previous.start_of(batch))
     }
 
-    /// Runs the learner over a decoded batch, or goes on with the one that stalled.
-    fn learner(&self, work: Option<Work>) -> Result<(), Error> {
+    /// Runs the learner over a decoded batch, or commits the one that stalled.
+    fn learn(&self, work: Option<Work>) -> Result<(), Error> {
         let mut state = self.learner.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = work.is_some();
         let Some(mut work) = work.or_else(|| state.stalled.take()) else { return Ok(()) };
@@ -494,7 +332,7 @@ impl Pipeline<'_> {
                 state.stalled = Some(work);
                 drop(state);
                 self.update(|schedule| {
-                    schedule.edge_busy = false;
+                    schedule.learner_busy = false;
                     schedule.stalled = true;
                     schedule.stall_synced.fill(false);
                     schedule.source_done |= enough;
@@ -514,13 +352,13 @@ impl Pipeline<'_> {
                 drop(state);
                 let workers = self.workers;
                 self.update(|schedule| {
-                    schedule.edge_busy = false;
+                    schedule.learner_busy = false;
                     schedule.source_done |= enough;
                     schedule.closed |= closed;
                     let outputs = (0..workers).map(|_| None).collect();
-                    let number = schedule.edge_next;
+                    let number = schedule.learn_next;
                     *schedule.slot(number) = Slot::Flows { work: Arc::new(work), outputs };
-                    schedule.edge_next += 1;
+                    schedule.learn_next += 1;
                 });
             }
         }
@@ -547,7 +385,7 @@ impl Pipeline<'_> {
                 Some(_) => {
                     let live_stats = &self.progress.live_stats;
                     worker.batch(&work.decoded.lanes[me], &input, &mut output);
-                    worker.tell(&work.decoded.lanes[me], input.time_ns, live_stats);
+                    worker.report(&work.decoded.lanes[me], input.time_ns, live_stats);
                 }
                 None => worker.finish(&work.decoded.lanes[me], &input, &mut output),
             }
@@ -560,7 +398,7 @@ impl Pipeline<'_> {
             }
             schedule.flows_next[me] += 1;
             let slowest = schedule.flows_next.iter().min().copied().unwrap_or(0);
-            let behind = schedule.edge_next - slowest;
+            let behind = schedule.learn_next - slowest;
             self.progress.live_stats.totals.batches_behind.store(behind, Ordering::Relaxed);
         });
     }
@@ -575,7 +413,7 @@ impl Pipeline<'_> {
                 schedule.spare_outputs.append(&mut outputs);
             }
         });
-        // Every worker is done with it, so its buffers may serve again.
+        // Every worker is done with it, so its buffers are used again.
         if let Some(work) = Arc::into_inner(work) {
             let mut schedule = self.lock();
             if schedule.spare.len() < self.depth as usize {
@@ -585,115 +423,3 @@ impl Pipeline<'_> {
         Ok(())
     }
 }
-
-impl LearnerState {
-    fn new(
-        learner: NameLearner,
-        workers: usize,
-        keying: Keying,
-        packets_max: Option<u64>,
-    ) -> LearnerState {
-        LearnerState {
-            learner,
-            packets: 0,
-            finished_before: 0,
-            packets_max,
-            time_ns: i64::MIN,
-            capture_start_ns: None,
-            previous: None,
-            keying,
-            workers,
-            input_bytes: 0,
-            damaged: Counts::new(),
-            damaged_count: 0,
-            skipped: Default::default(),
-            spare: Decoded::default(),
-            stalled: None,
-        }
-    }
-
-    /// Checks where the batch's records began, then lets the learner learn. True when no more input
-    /// is wanted.
-    fn take(&mut self, work: &mut Work) -> bool {
-        let Some(batch) = &work.batch else {
-            work.packets_before = self.packets;
-            work.time_ns = self.time_ns;
-            work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
-            if self.finished_before == 0 {
-                self.learner.finish(&mut work.decoded);
-            }
-            let last = self.packets + 1;
-            self.finished_before = last.min(self.finished_before + FINISH_PACKETS);
-            work.finish_before = self.finished_before;
-            return false;
-        };
-        // A worker that began in the middle of a file guessed where its first record is. The end
-        // of the batch before says where it must be: a wrong guess costs time, never truth.
-        let base = batch.base_offset;
-        if let (None, Some(previous)) = (batch.start, self.previous.take())
-            && let Some((expected, reader)) = previous.start_of(batch)
-            && work.decoded.start != expected
-        {
-            std::mem::swap(&mut self.spare, &mut work.decoded);
-            let (start, decoded) = (Some(expected), &mut work.decoded);
-            decode_from(batch, start, reader, u32::MAX, self.workers, self.keying, decoded);
-        }
-        self.previous = work.decoded.reader.clone().map(|reader| Previous {
-            file: batch.file,
-            end: base + work.decoded.end as u64,
-            reader,
-        });
-        let decoded = &mut work.decoded;
-        let mut enough = false;
-        if let Some(packets_max) = self.packets_max {
-            let left = packets_max.saturating_sub(self.packets);
-            if left == 0 {
-                // Read ahead of the last packet wanted: as though it had not been read.
-                decoded.clear(self.workers);
-            } else if u64::from(decoded.packets) > left
-                && let Some(reader) = decoded.reader_before.clone()
-            {
-                // Once a run: again, and no further, so that no later packet's time or damage counts.
-                let start = Some(decoded.start);
-                let last = left as u32;
-                decode_from(batch, start, reader, last, self.workers, self.keying, decoded);
-            }
-            enough = u64::from(decoded.packets) >= left;
-        }
-        work.packets_before = self.packets;
-        self.packets += u64::from(decoded.packets);
-        if self.capture_start_ns.is_none() {
-            self.capture_start_ns = decoded.first_ns;
-        }
-        // After the clock was set the time goes on from there.
-        let is_set = batch.clock_step_ns != 0 && decoded.packets > 0;
-        self.time_ns = if is_set { decoded.latest_ns } else { self.time_ns.max(decoded.latest_ns) };
-        if let Some(silent_at_ns) = batch.silent_at_ns {
-            let is_set = batch.clock_step_ns != 0;
-            self.time_ns = if is_set { silent_at_ns } else { self.time_ns.max(silent_at_ns) };
-        }
-        work.time_ns = self.time_ns;
-        work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
-        if decoded.reader.is_some() {
-            self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
-        }
-        for (kind, found) in &decoded.damaged {
-            let entry =
-                self.damaged.entry(kind).or_insert(crate::decode::Count { count: 0, ..*found });
-            entry.count += found.count;
-            self.damaged_count += found.count;
-        }
-        for (kind, found) in &decoded.skipped {
-            *self.skipped.entry(kind).or_default() += found;
-        }
-        self.learner.batch(decoded, &batch.bytes, work.packets_before, batch.file, base);
-        if let Some(log) = &mut self.learner.log {
-            work.answers = std::mem::take(log);
-        }
-        enough
-    }
-}
-
-mod order;
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,7 @@
-//! A finished flow: everything that a log line can say.
+//! A finished flow: all data of a log line.
 //!
-//! A record is made when its flow ends, by the worker that owns the flow, and is not changed
-//! after. Formats read it and nothing else, so that they all say the same.
+//! The worker that owns a flow makes its record when the flow ends. Formats read only the record,
+//! so all formats state the same.
 
 use larder_wire::packet::Tunnel;
 use larder_wire::scope::Scope;
@@ -19,19 +19,20 @@ pub enum NameSource {
     QuicSni = 1,
     /// The HTTP Host of the flow itself, `:authority` in HTTP/2.
     HttpHost = 2,
-    /// This client asked for this name and got this address.
+    /// This client queried this name and got this address.
     DnsPair = 3,
-    /// Somebody asked, and the name is the head of a chain of CNAMEs over several answers.
+    /// Another client queried, and the name is the head of a chain of CNAMEs over several
+    /// responses.
     DnsChain = 4,
-    /// Somebody asked for this name and got this address.
+    /// Another client queried this name and got this address.
     DnsAddress = 5,
-    /// A host said its own name: multicast DNS (RFC 6762).
+    /// A host states its own name: multicast DNS (RFC 6762).
     Mdns = 6,
-    /// A host said its own name: LLMNR (RFC 4795).
+    /// A host states its own name: LLMNR (RFC 4795).
     Llmnr = 7,
-    /// A host said its own name: NetBIOS name service (RFC 1002).
+    /// A host states its own name: NetBIOS name service (RFC 1002).
     Nbns = 8,
-    /// A host said its own name: DHCP option 12 or 81, DHCPv6 option 39.
+    /// A host states its own name: DHCP option 12 or 81, DHCPv6 option 39.
     Dhcp = 9,
     /// A reverse lookup (PTR) of this address.
     Ptr = 10,
@@ -81,14 +82,14 @@ pub struct Naming {
     /// Time between learning the name and the flow's first packet, milliseconds; 0 for names that
     /// the flow states itself and for late names.
     pub age_ms: u64,
-    /// What there is to doubt about it.
+    /// Doubts about it.
     pub flags: NameFlags,
-    /// How far the stated name is from the names that lookups gave; `None` where they agree, and
-    /// where there is nothing to compare.
+    /// How far the stated name is from the names that lookups gave; `None` if they agree, and if
+    /// there is nothing to compare.
     pub conflict_grade: Option<ConflictGrade>,
 }
 
-/// What there is to doubt about a name: a set of flags.
+/// Doubts about a name: a set of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NameFlags(u16);
 
@@ -160,7 +161,7 @@ impl NameFlags {
     }
 }
 
-/// How far the name that a flow states is from the names that lookups gave its address.
+/// How far the name that a flow states is from the names that lookups gave for its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ConflictGrade {
@@ -197,9 +198,9 @@ pub enum UnnamedReason {
     BeforeCapture,
     /// The client uses DNS over TLS, HTTPS or QUIC.
     EncryptedDnsSuspected,
-    /// The name was known once and left the cache for want of room.
+    /// The address had a name that was evicted.
     Evicted,
-    /// The address is a local one, and its host never said its name.
+    /// The address is local, and its host never stated its name.
     Local,
 }
 
@@ -225,24 +226,24 @@ pub struct End {
     pub port: u16,
     /// Packets that it sent.
     pub packets: u64,
-    /// Octets that it sent, by the innermost IP headers.
+    /// Bytes that it sent, by the innermost IP headers.
     pub ip_bytes: u64,
-    /// Octets of payload that it sent: TCP by sequence numbers (as Zeek), others by the headers;
-    /// `None` when TCP sequence numbers never made sense.
+    /// Bytes of payload that it sent: TCP by sequence numbers (as Zeek), others by the headers;
+    /// `None` if the TCP sequence numbers were not consistent.
     pub payload_bytes: Option<u64>,
-    /// TCP payload octets that the capture lacks (gaps).
+    /// TCP payload bytes that the capture lacks (gaps).
     pub missed_bytes: u64,
     /// The name chosen.
     pub naming: Option<Naming>,
     /// Every name known for it, best first; the chosen one is the first.
     pub candidates: Vec<Name>,
-    /// Why there is no name; `None` where there is one.
+    /// Why there is no name; `None` if there is one.
     pub unnamed_reason: Option<UnnamedReason>,
 }
 
 impl End {
-    /// An end of which nothing is known but its address.
-    pub(crate) fn of(addr: Addr) -> End {
+    /// An end of which only the address is known.
+    pub fn of(addr: Addr) -> End {
         End {
             addr,
             port: 0,
@@ -297,7 +298,7 @@ impl ConnState {
     }
 }
 
-/// Application protocol, as far as larder looked.
+/// Application protocol, as far as larder reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -334,11 +335,11 @@ impl App {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum EndReason {
-    /// FIN or RST, then the linger.
+    /// FIN or RST, then the linger time.
     Closed,
     /// Idle too long (packet time).
     Idle,
-    /// Active too long (live only).
+    /// Active timeout (live capture).
     Active,
     /// The flow table was full, and this flow was the longest idle.
     Evicted,
@@ -376,8 +377,8 @@ pub struct FlowRecord {
     pub tls_ech: Option<bool>,
     /// Host of the flow's first HTTP request.
     pub http_host: Option<Name>,
-    /// The two where they are no host names: an IP address, a name that is too long. They are logged
-    /// as they came, and name nothing.
+    /// The two if they are no host names: an IP address, a name that is too long. They are logged
+    /// unchanged, and name nothing.
     pub no_names: NoNames,
     /// TCP state with Zeek's meaning; UDP and ICMP: `SF` when both ends sent, else `S0`/`SHR`.
     pub conn_state: ConnState,
@@ -387,7 +388,7 @@ pub struct FlowRecord {
     pub end_reason: EndReason,
 }
 
-/// What a flow stated in the place of a host name that is none.
+/// Text in place of a host name that is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoNames {
     /// As the SNI.
@@ -397,9 +398,9 @@ pub struct NoNames {
 }
 
 impl FlowRecord {
-    /// A record that says nothing yet, for a worker to fill in again and again: it is large, and
-    /// parts of it need memory of their own.
-    pub(crate) fn blank() -> FlowRecord {
+    /// A record without content. A worker fills in the same one again and again: it is large, and parts
+    /// of it need memory of their own.
+    pub fn blank() -> FlowRecord {
         FlowRecord {
             first_packet: 0,
             end_packet: 0,

@@ -1,12 +1,12 @@
-//! Registered domains: the part of a name that somebody registered, by the Public Suffix List.
+//! Registered domains: the registered part of a name, by the Public Suffix List.
 //!
 //! `www.example.co.uk` and `mail.example.co.uk` both end in `example.co.uk`, which one owner
-//! registered below the public suffix `co.uk`. The list is compiled in (crate `psl`), so the answer
-//! is the same on every machine and costs a walk over the labels, without memory.
+//! registered below the public suffix `co.uk`. The list is compiled in (crate `psl`), so the result
+//! is the same on every machine. It costs a walk over the labels, and allocates nothing.
 
 /// The registered domain at the end of `name`, which is in canonical spelling. `None` for a name
-/// that is itself a public suffix, that ends in none (`nas.local`, `printer`), or that has an escaped
-/// dot, which the list knows nothing of.
+/// that is itself a public suffix, that ends in none (`nas.local`, `printer`), or that has an
+/// escaped dot, which the list does not have.
 pub(crate) fn domain(name: &[u8]) -> Option<&[u8]> {
     if name.contains(&b'\\') {
         return None;
@@ -15,8 +15,8 @@ pub(crate) fn domain(name: &[u8]) -> Option<&[u8]> {
     domain.suffix().is_known().then(|| domain.as_bytes())
 }
 
-/// True for names of one registered domain; where the list knows nothing of either (`a.nas.lan`), of
-/// one domain of two labels.
+/// True for names of one registered domain. If the list has neither (`a.nas.lan`), the last two
+/// labels decide.
 pub(crate) fn are_of_one_domain(one: &[u8], other: &[u8]) -> bool {
     match (domain(one), domain(other)) {
         (Some(one), Some(other)) => one == other,
@@ -35,8 +35,8 @@ fn last_two_labels(name: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    /// Names have the registered domain that the list says, at any depth; suffixes, local names and
-    /// names with odd labels have none.
+    /// Names have the registered domain of the list, at any depth; suffixes, local names and names
+    /// with odd labels have none.
     #[test]
     fn registered_domains() {
         for (name, expected) in [
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(domain(b"\xff\xfe.example.com"), Some(&b"example.com"[..]));
     }
 
-    /// Names are of one domain by the list, and by two labels where it knows neither.
+    /// The list decides whether names are of one domain, and the last two labels if it has neither.
     #[test]
     fn one_domain() {
         for (one, other, same) in [

@@ -1,4 +1,4 @@
-//! Puts a run together: inputs, names, workers, outputs, and the summary.
+//! Connects the parts of a run: inputs, names, workers, outputs, and the summary.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,18 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::frame_filter::{FilterCounts, FrameFilter};
 use larder_io::input::{Content, Input, InputError};
-use larder_io::output::Output;
 use larder_store::serve::Server;
 
 use crate::control::Control;
-use crate::decode::{Counts, Decoded, Keying, decode};
+use crate::decode::{self, Decoded, Keying, decode};
 use crate::feeds::external_names::ExternalNames;
-use crate::files::{load_names, make_directory, open_output, save_names};
+use crate::files::{
+    in_directory, load_names, make_directory, open_output, save_all_names, save_stats,
+};
 use crate::format::Format;
 use crate::learn::NameLearner;
 use crate::live::{self, CaptureStats, LiveCapture};
 use crate::names::Names;
-use crate::options::{Damage, Endpoint, Operation, Options, SortBy, Summary};
+use crate::options::{Damage, Endpoint, Operation, Options, SortBy, Summary, add_damage};
 use crate::pipeline;
 use crate::sink::{AnswerLog, Log, Writer};
 use crate::sort::Sorter;
@@ -26,7 +27,7 @@ use crate::store_sink::StoreSink;
 use crate::worker::{Shared, Worker};
 use crate::{Error, Progress};
 
-/// Memory for `--sort start` before it spills to disk, octets.
+/// Memory for `--sort start` before it spills to disk, bytes.
 const SORT_BYTES_MAX: usize = 64 << 20;
 
 /// Runs to the end of the input (or until `progress.stop`).
@@ -42,7 +43,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     let mut files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let filter = filter_of(options)?;
     if filter.is_some() {
-        // Offsets in what it takes are none of a file.
+        // Offsets in the filtered packets are not offsets in a file.
         files = vec![format!("the packets that the filter takes of {}", files.join(", "))];
     }
     let is_pipe = |input: &Input| matches!(input.content, Content::Stream { live: true, .. });
@@ -99,27 +100,78 @@ fn source_options(options: &Options) -> SourceOptions {
     SourceOptions { batch_bytes: options.batch_bytes, in_flight }
 }
 
-/// What is read.
+/// The input of a run.
 struct Feed {
     source: Source,
-    /// Its names.
+    /// Names of its files or interfaces.
     files: Vec<String>,
-    /// It comes as it happens.
+    /// It grows while it is read: a pipe or interfaces.
     live: bool,
-    /// It is of interfaces.
+    /// Counts of the interfaces.
     capture: Option<CaptureStats>,
-    /// What the filter for packets of files decides.
+    /// Counts of the filter for packets of files.
     filtered: Option<Arc<FilterCounts>>,
 }
 
 fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Result<Summary, Error> {
     let Feed { mut source, files, live, capture, filtered } = input;
-    let workers = options.cores.max(1);
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
+    let (learner, mut workers) = learner_and_workers(options, live, progress)?;
+    if let Some(directory) = &options.directory {
+        make_directory(directory, options.access)?;
+    }
+    let (mut writer, services) = outputs(options, progress, live, capture.as_ref())?;
+    let plan = pipeline::Plan {
+        keying: Keying::of_options(options),
+        packets_max: options.packets_max,
+        pins: options.pins.clone(),
+    };
+    let counted = pipeline::run(&mut source, &mut writer, learner, &mut workers, progress, &plan)?;
+    writer.finish()?;
+    let store = services.end(progress);
 
+    let mut summary = Summary {
+        packets: counted.packets,
+        input_bytes: counted.input_bytes,
+        answers: counted.learner.answers,
+        interrupted: progress.stop.load(Ordering::Relaxed),
+        kept: store.map(|counts| counts.all()),
+        failure: source.failure().map(str::to_owned),
+        ..Summary::default()
+    };
+    save_all_names(&counted.learner.names, options, &mut summary)?;
+    // If the run ends before the input does, the filter has not seen all packets.
+    summary.filtered_of = filtered
+        .filter(|_| options.packets_max.is_none() && !summary.interrupted)
+        .map(|counts| counts.seen.load(Ordering::Relaxed));
+    add_damage_of(&counted, &source, &files, &mut summary);
+    summary.skipped = counted.skipped;
+    for worker in &workers {
+        summary.add_flows(worker.summary());
+        let (lookups, hits) = worker.lookups();
+        summary.lookups += lookups;
+        summary.lookup_hits += hits;
+        summary.lookup_times.merge(worker.lookup_times());
+    }
+    // A packet that was cut on the wire is no fault of a live capture.
+    summary.input_damaged = !summary.damaged.is_empty() && capture.is_none();
+    if let Some(capture) = &capture {
+        capture.add_to(&mut summary);
+    }
+    save_stats(&summary, options)?;
+    Ok(summary)
+}
+
+/// The name learner, with the names that are known before the first packet, and the workers.
+fn learner_and_workers(
+    options: &Options,
+    live: bool,
+    progress: &Arc<Progress>,
+) -> Result<(NameLearner, Vec<Worker>), Error> {
+    let count = options.cores.max(1);
     let (mut names, mut readers) = Names::new(
         options.names_budget_bytes,
-        workers,
+        count,
         options.seed,
         options.candidates_max,
         options.rules,
@@ -131,139 +183,90 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
             })
         })?;
     }
-    let mut options_of_workers = options.clone();
-    options_of_workers.cores = workers;
     let shared = Arc::new(Shared {
         format: Format::new(options.format, options.ports_numeric)?,
         learned: names.learned(),
-        options: options_of_workers,
+        options: Options { cores: count, ..options.clone() },
     });
     let cache = names.cache().clone();
-    let mut all: Vec<Worker> = readers
+    let mut workers: Vec<Worker> = readers
         .into_iter()
         .enumerate()
-        .map(|(me, reader)| Worker::new(me, workers, reader, cache.clone(), Arc::clone(&shared)))
+        .map(|(me, reader)| Worker::new(me, count, reader, cache.clone(), Arc::clone(&shared)))
         .collect();
     let mut learner = NameLearner::new(names, options);
     learner.external_names = ExternalNames::open(options, live, progress)?;
     if learner.external_names.is_some() {
         learner.names.count_in_all_networks();
+        if let Some(time_ns) = first_packet_ns(options, live, progress)? {
+            learner.learn_before(time_ns, || {
+                for worker in &mut workers {
+                    worker.reader.sync();
+                }
+            })?;
+        }
     }
-    if learner.external_names.is_some()
-        && let Some(time_ns) = first_packet_ns(options, live, progress)?
-    {
-        learner.learn_before(time_ns, || {
-            for worker in &mut all {
-                worker.reader.sync();
-            }
-        })?;
-    }
+    Ok((learner, workers))
+}
 
-    let directory = options.directory.as_deref();
-    if let Some(directory) = directory {
-        make_directory(directory, options.access)?;
-    }
-    let in_directory = |name: &str| directory.map(|directory| directory.join(name));
-    // All of them are opened before the first octet is written: a failure leaves no half log.
+/// Opens all outputs before the first byte is written, so that a failure leaves no half log.
+fn outputs(
+    options: &Options,
+    progress: &Arc<Progress>,
+    live: bool,
+    capture: Option<&CaptureStats>,
+) -> Result<(Writer, Services), Error> {
     let packets = options.write_packets.as_ref();
     let packets = packets.map(|to| open_output(to, options.access)).transpose()?;
-    let answers = in_directory("dns.log").map(|path| AnswerLog::open(path, options)).transpose()?;
+    let answers = in_directory(options, "dns.log");
+    let answers = answers.map(|path| AnswerLog::open(path, options)).transpose()?;
     let log = Log::open(options)?;
     let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
-    let interfaces = capture.as_ref().map_or(&[][..], CaptureStats::interfaces);
+    let interfaces = capture.map_or(&[][..], CaptureStats::interfaces);
     let store = options.store.clone();
     let store =
         store.map(|store| larder_store::Options { ignores_vlan: options.ignore_vlan, ..store });
-    let store_sink = store.as_ref();
-    let store_sink =
-        store_sink.map(|store| StoreSink::open(store, interfaces, progress)).transpose()?;
-    let beside = Beside::start(options, progress, capture.as_ref(), store_sink.as_ref())?;
-    let mut writer = Writer::new(log, sorter, packets, answers, store_sink, progress, live)?;
-
-    let counted = pipeline::run(
-        &mut source,
-        &mut writer,
-        learner,
-        &mut all,
-        progress,
-        &pipeline::Plan {
-            keying: Keying::of_options(options),
-            packets_max: options.packets_max,
-            pins: options.pins.clone(),
-        },
-    )?;
-    writer.finish()?;
-    let store = beside.end(progress);
-
-    let names = &counted.learner.names;
-    let saved = [options.names_save.clone(), in_directory("names.log")];
-    for path in saved.into_iter().flatten() {
-        save_names(names, &path, options.access)?;
-    }
-    let mut summary = Summary {
-        packets: counted.packets,
-        input_bytes: counted.input_bytes,
-        answers: counted.learner.answers,
-        skipped: counted.skipped,
-        interrupted: progress.stop.load(Ordering::Relaxed),
-        ..Summary::default()
-    };
-    // Where the run ends before the input does, nobody knows how far the filter has come.
-    summary.filtered_of = filtered
-        .filter(|_| options.packets_max.is_none() && !summary.interrupted)
-        .map(|counts| counts.seen.load(Ordering::Relaxed));
-    (summary.names_known, summary.names_evicted) = names.counts();
-    summary.names_refused = names.refused();
-    add_damage(&mut summary, &counted.damaged, &files);
-    add_damage(&mut summary, &counted.learner.damaged, &files);
-    for damage in source.damage() {
-        let entry = summary.damaged.entry(damage.kind.as_str()).or_insert(Damage {
-            count: 0,
-            first_offset: damage.offset,
-            first_file: damage.file,
-        });
-        entry.count += 1;
-    }
-    if let Some(external_names) = &counted.learner.external_names {
-        external_names.add_damage(&mut summary);
-    }
-    for worker in &all {
-        summary.add_flows(worker.summary());
-        let (lookups, hits) = worker.lookups();
-        summary.lookups += lookups;
-        summary.lookup_hits += hits;
-        summary.lookup_times.merge(worker.lookup_times());
-    }
-    summary.input_damaged = !summary.damaged.is_empty() && !live::is_expected(capture.as_ref());
-    if let Some(capture) = &capture {
-        capture.add_to(&mut summary);
-    }
-    if let Some(store) = &store {
-        summary.kept = Some(store.all());
-    }
-    summary.failure = source.failure().map(str::to_owned);
-    if let Some(path) = in_directory("stats.json") {
-        let mut out = Output::create_for(&path, options.access)?;
-        out.write_all(summary.to_json().as_bytes())?;
-        out.finish()?;
-    }
-    Ok(summary)
+    let store = store.map(|store| StoreSink::open(&store, interfaces, progress)).transpose()?;
+    let services = Services::start(options, progress, capture, store.as_ref())?;
+    let writer = Writer::new(log, sorter, packets, answers, store, progress, live)?;
+    Ok((writer, services))
 }
 
-/// What runs beside the pipeline: kept packets over HTTP, and what operators ask.
-struct Beside {
+/// Adds the damage that the pipeline, the source and the other logs found.
+fn add_damage_of(
+    counted: &pipeline::Counted,
+    source: &Source,
+    files: &[String],
+    summary: &mut Summary,
+) {
+    for (kind, found) in counted.damaged.iter().chain(&counted.learner.damaged) {
+        let decode::Count { count, first_offset, file } = *found;
+        let first_file = files.get(file as usize).cloned().unwrap_or_default();
+        add_damage(&mut summary.damaged, kind, Damage { count, first_offset, first_file });
+    }
+    for damage in source.damage() {
+        let found = Damage { count: 1, first_offset: damage.offset, first_file: damage.file };
+        add_damage(&mut summary.damaged, damage.kind.as_str(), found);
+    }
+    if let Some(external_names) = &counted.learner.external_names {
+        external_names.add_damage(summary);
+    }
+}
+
+/// Services next to the pipeline: stored packets over HTTP, and the control socket with metrics.
+struct Services {
     store: Option<Arc<larder_store::Counts>>,
     _server: Option<Server>,
     _control: Option<Control>,
 }
 
-impl Beside {
+impl Services {
     fn start(
         options: &Options,
         progress: &Arc<Progress>,
         capture: Option<&CaptureStats>,
         store_sink: Option<&StoreSink>,
-    ) -> Result<Beside, Error> {
+    ) -> Result<Services, Error> {
         let store = store_sink.map(|store_sink| Arc::clone(store_sink.store().counts()));
         let server = match (&options.serve, store_sink) {
             (Some(serve), Some(store_sink)) => Some(store_sink.serve(serve)?),
@@ -281,10 +284,10 @@ impl Beside {
         if let Some(address) = control.as_ref().and_then(Control::metrics) {
             progress.say(format!("metrics at http://{address}/metrics"));
         }
-        Ok(Beside { store, _server: server, _control: control })
+        Ok(Services { store, _server: server, _control: control })
     }
 
-    /// Ends it, and tells what the packet store had still to say; what that counted is for the summary.
+    /// Ends them, and reports the last messages of the packet store; returns its counts.
     fn end(self, progress: &Progress) -> Option<Arc<larder_store::Counts>> {
         let news = self.store.iter().flat_map(|counts| counts.news());
         news.for_each(|line| progress.say(line));
@@ -326,15 +329,4 @@ fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, 
             Endpoint::Bytes(bytes) => Ok(Input::from_static("the sample", bytes)),
         })
         .collect()
-}
-
-fn add_damage(summary: &mut Summary, counts: &Counts, files: &[String]) {
-    for (kind, found) in counts {
-        let entry = summary.damaged.entry(kind).or_insert_with(|| Damage {
-            count: 0,
-            first_offset: found.first_offset,
-            first_file: files.get(found.file as usize).cloned().unwrap_or_default(),
-        });
-        entry.count += found.count;
-    }
 }

@@ -1,8 +1,8 @@
-//! The ordered end of the pipeline: log, packets with names, answers.
+//! The ordered end of the pipeline: log, packets with names, DNS answers.
 //!
-//! Each batch arrives once, in order, with what every worker made of it. Records of the workers are
-//! merged by (packet that ended the flow, first packet, flow), which no two records share, so the log does
-//! not depend on who rendered what.
+//! Batches arrive once each, in order, with the outputs of all workers. The records of the workers
+//! are merged by (packet that ended the flow, first packet, flow), which no two records share, so
+//! the log does not depend on which worker rendered a record.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,12 +25,12 @@ use crate::store_sink::StoreSink;
 use crate::worker::{Ended, Output as Made};
 use crate::{Error, Progress};
 
-/// Where rendered records go.
+/// The destination of rendered records.
 pub enum Log {
-    /// As they are.
+    /// Written as they are.
     #[allow(private_interfaces)]
     Lines(LineLog),
-    /// Into columns.
+    /// Split into columns.
     #[cfg(feature = "parquet")]
     Parquet(Box<crate::format::parquet::Writer<Output>>),
 }
@@ -96,9 +96,9 @@ pub struct Writer {
     store_sink: Option<StoreSink>,
     scratch: Vec<u8>,
     progress: Arc<Progress>,
-    /// Live input: what a batch ended is shown at once.
+    /// Live input: the records of a batch are flushed at once.
     is_live: bool,
-    /// The time that the log has come to.
+    /// The latest time in the log, ns.
     now_ns: i64,
 }
 
@@ -133,7 +133,7 @@ impl Writer {
         })
     }
 
-    /// Writes what is left, and the log's last lines.
+    /// Writes the rest, and the footers.
     pub fn finish(mut self) -> Result<(), Error> {
         if let Some(sorter) = self.sorter.take() {
             sorter.finish(|rendered| self.log.take(rendered, self.now_ns))?;
@@ -151,9 +151,9 @@ impl Writer {
         Ok(())
     }
 
-    /// An operator wants logs opened anew.
+    /// Opens the logs again, on request.
     fn reopen(&mut self) -> Result<(), Error> {
-        // What cannot be, a log of columns, goes on.
+        // A Parquet file cannot be opened again.
         #[allow(irrefutable_let_patterns)]
         if let Log::Lines(log) = &mut self.log {
             log.reopen(self.now_ns)?;
@@ -170,7 +170,8 @@ impl Sink for Writer {
         if let Some(store_sink) = &mut self.store_sink {
             store_sink.batch(work, outputs)?;
         }
-        // Before the first packet there is no time; where the clock was set back, it goes on from there.
+        // Before the first packet there is no time; if the clock was set back, the time goes on
+        // from there.
         let end_ns = work.time_ns.max(0);
         self.now_ns = self.now_ns.min(end_ns);
         #[allow(irrefutable_let_patterns)]
@@ -191,7 +192,7 @@ impl Sink for Writer {
             answers.0.end_batch(self.is_live, end_ns, &self.progress)?;
         }
         merge(outputs, |output, ended| {
-            // The time that a log has come to is that of the latest packet of its flows.
+            // The time of a log is that of the latest packet of its flows.
             self.now_ns = self.now_ns.max(ended.end_ns.min(end_ns));
             let rendered = &output.bytes[ended.start..ended.end];
             match &mut self.sorter {
@@ -210,7 +211,7 @@ impl Sink for Writer {
     }
 }
 
-/// Hands out the workers' records in the order of the log.
+/// Visits the workers' records in the order of the log.
 fn merge(
     outputs: &[Made],
     mut take: impl FnMut(&Made, &Ended) -> Result<(), Error>,
@@ -278,13 +279,13 @@ fn write_answer(answer: &AnswerLine, out: &mut Vec<u8>) {
     out.extend_from_slice(if is_solicited { b"\tT\n" } else { b"\tF\n" });
 }
 
-/// Most addresses whose last written names are remembered; past it they are written again.
+/// Addresses whose last written names are remembered; after more of them, names are written again.
 const WRITTEN_MAX: usize = 1 << 20;
 
-/// `-w`: the packets again, each flow's names just before its first packet, when they changed.
+/// `-w`: the packets, with each flow's names before its first packet if they have changed.
 struct Packets {
     out: Output,
-    /// Index of the interface that stands for a link type.
+    /// Index of the interface for a link type.
     interfaces: HashMap<u16, u32>,
     written: HashMap<Addr, Vec<Name>>,
     scratch: Vec<u8>,
@@ -340,7 +341,7 @@ impl Packets {
     }
 }
 
-/// A name as a block may hold it: UTF-8 without control octets (hostile ones are escaped).
+/// A name as a block may contain it: UTF-8 without control bytes (hostile ones are escaped).
 fn printable(name: &Name) -> Vec<u8> {
     let mut text = Vec::with_capacity(name.as_bytes().len());
     Name::write_escaped(name.as_bytes(), &mut text);

@@ -1,32 +1,32 @@
 //! `--sort start`: rendered records in the order of their flows' first packets.
 //!
-//! Records come in the order in which flows end, and nobody knows how long the first flow lasts, so
-//! nothing can be written before the input ends. Records gather in memory up to a limit; then they
-//! are sorted and go to a temporary file as one *run*; at the end all runs are merged.
+//! Records come in the order in which flows end, and the first flow may last until the end of the
+//! input, so nothing can be written before. Records are held in memory up to a limit. Then they are
+//! sorted and written to a temporary file as one *run*; at the end all runs are merged.
 //!
 //! ```text
-//! gathering   push(): memory holds less than the limit      leaves by: spill, finish()
-//! spill       memory, sorted, becomes the next run          leaves by: gathering
-//! merging     finish(): one read position a run             leaves by: done, error
+//! phase       does                                          ends with
+//! gathering   push(): memory holds less than the limit      spill, finish()
+//! spill       memory, sorted, becomes the next run          gathering
+//! merging     finish(): one read position a run             done, error
 //!
 //! file        = run ...                (known by their offsets)
 //! run         = entry ...              sorted by key
-//! entry       = key:u64 len:u32 octets, numbers little-endian
+//! entry       = key:u64 len:u32 bytes, numbers little-endian
 //! ```
 //!
 //! Invariants
 //! 1. Equal keys keep the order in which they were pushed: runs are numbered in that order, and
 //!    within a run entries are sorted by (key, place in memory).
-//! 2. The temporary file has no name from the moment it is open, so that it goes when the process
-//!    does, however that ends.
+//! 2. The temporary file has no name as soon as it is open, so the system deletes it when the
+//!    process ends, in whatever way.
 //!
-//! Bounds: the limit covers records and their index (the allocations behind them may be twice as
-//! large, as vectors grow by doubling, but what is not used is not touched). While merging, each
-//! run has a read buffer: the limit divided by the number of runs, but at least 4 KiB, or one
-//! record where that is longer. A run being as long as the limit, these minima exceed 64 MiB only
-//! beyond a log of 1 TiB, and then by 4 KiB for each 64 MiB.
-//! Disk: the log once, plus 12 octets a record. Cost: O(n log n) comparisons of integers; each
-//! record is copied twice when nothing spills, else four times.
+//! Bounds: the limit covers records and their index. (Allocations may be twice as large, since
+//! vectors double as they grow, but unused memory is not touched.) While merging, each run has a
+//! read buffer: the limit divided by the number of runs, but at least 4 KiB or one record. A run is
+//! as long as the limit, so these minima exceed 64 MiB only beyond a log of 1 TiB, and then by 4
+//! KiB for each 64 MiB. Disk: the log once, plus 12 bytes a record. Cost: O(n log n) comparisons of
+//! integers; each record is copied twice without a spill, else four times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,16 +38,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Error;
 
-/// The memory limit that `larder annotate` uses, octets.
+/// The memory limit that `larder annotate` uses, bytes.
 pub const MEMORY_BYTES_MAX: usize = 64 << 20;
 
-/// Smallest read buffer of a run while merging, octets.
+/// Bytes of a run's read buffer while merging, at least.
 const RUN_BUFFER_BYTES_MIN: usize = 4 << 10;
 
-/// Largest: reading more at once is no faster.
+/// At most: reading more at once is no faster.
 const RUN_BUFFER_BYTES_MAX: usize = 1 << 20;
 
-/// Octets before an entry's own.
+/// Bytes of an entry's header.
 const ENTRY_HEADER_BYTES: usize = 12;
 
 /// Sorts records by key, within a memory limit.
@@ -55,7 +55,7 @@ const ENTRY_HEADER_BYTES: usize = 12;
 pub struct Sorter {
     memory_bytes_max: usize,
     directory: PathBuf,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     entries: Vec<Entry>,
     spilled: Option<Spill>,
 }
@@ -73,18 +73,18 @@ struct Entry {
 struct Spill {
     file: File,
     bytes: u64,
-    /// Where each run ends; it begins where the one before ends.
+    /// The end of each run; a run begins at the end of the previous one.
     run_ends: Vec<u64>,
 }
 
 impl Sorter {
-    /// A sorter that keeps at most `memory_bytes_max` octets in memory, and the rest in a nameless
+    /// A sorter that keeps at most `memory_bytes_max` bytes in memory, and the rest in a nameless
     /// file in `directory` (`None`: the system's temporary directory, `$TMPDIR`).
     pub fn new(memory_bytes_max: usize, directory: Option<PathBuf>) -> Sorter {
         Sorter {
             memory_bytes_max,
             directory: directory.unwrap_or_else(std::env::temp_dir),
-            octets: Vec::new(),
+            bytes: Vec::new(),
             entries: Vec::new(),
             spilled: None,
         }
@@ -93,7 +93,7 @@ impl Sorter {
     /// Adds a rendered record; `first_packet` is its key.
     ///
     /// # Errors
-    /// [`Error::Output`] when the temporary file can't be written; the sorter is of no use then.
+    /// [`Error::Output`] when the temporary file cannot be written; the sorter is of no use then.
     pub fn push(&mut self, first_packet: u64, record: &[u8]) -> Result<(), Error> {
         let len = u32::try_from(record.len()).map_err(|_| Error::Output {
             what: "a log record".to_owned(),
@@ -102,15 +102,15 @@ impl Sorter {
         if self.memory_bytes() + record.len() + size_of::<Entry>() > self.memory_bytes_max {
             self.spill().map_err(|error| cannot_spill(&self.directory, &error))?;
         }
-        self.entries.push(Entry { key: first_packet, start: self.octets.len(), len });
-        self.octets.extend_from_slice(record);
+        self.entries.push(Entry { key: first_packet, start: self.bytes.len(), len });
+        self.bytes.extend_from_slice(record);
         Ok(())
     }
 
-    /// Hands every record to `write`, in order, one at a time.
+    /// Passes every record to `write`, in order, one at a time.
     ///
     /// # Errors
-    /// Those of `write`, and [`Error::Output`] when the temporary file can't be written or read.
+    /// Those of `write`, and [`Error::Output`] when the temporary file cannot be written or read.
     pub fn finish(self, mut write: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let mut sorted = self.sorted()?;
         while let Some((_, record)) = sorted.advance()? {
@@ -119,28 +119,28 @@ impl Sorter {
         Ok(())
     }
 
-    /// Ends the gathering: the records can be taken in order, one at a time.
+    /// Ends the gathering; the result gives the records in order, one at a time.
     ///
     /// # Errors
-    /// [`Error::Output`] when the temporary file can't be written or read.
+    /// [`Error::Output`] when the temporary file cannot be written or read.
     pub fn sorted(mut self) -> Result<Sorted, Error> {
         if self.spilled.is_some() {
             self.spill().map_err(|error| cannot_spill(&self.directory, &error))?;
         }
         let Some(spilled) = self.spilled else {
             self.entries.sort_unstable();
-            let (octets, entries) = (self.octets, self.entries);
-            return Ok(Sorted(Place::Memory { octets, entries, next: 0 }));
+            let (bytes, entries) = (self.bytes, self.entries);
+            return Ok(Sorted(Place::Memory { bytes, entries, next: 0 }));
         };
-        // The merge's buffers take the place of what gathered the records.
-        drop((self.octets, self.entries));
+        // The merge's buffers replace the memory of the records.
+        drop((self.bytes, self.entries));
         let merge = Merge::new(spilled, self.memory_bytes_max)
             .map_err(|error| cannot_spill(&self.directory, &error))?;
         Ok(Sorted(Place::Disk { merge, directory: self.directory }))
     }
 
     fn memory_bytes(&self) -> usize {
-        self.octets.len() + self.entries.len() * size_of::<Entry>()
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
     /// Moves what is in memory to the temporary file, as a sorted run.
@@ -161,21 +161,21 @@ impl Sorter {
         for entry in &self.entries {
             out.write_all(&entry.key.to_le_bytes())?;
             out.write_all(&entry.len.to_le_bytes())?;
-            out.write_all(entry.of(&self.octets))?;
+            out.write_all(entry.of(&self.bytes))?;
         }
         out.flush()?;
         drop(out);
-        spilled.bytes += (self.octets.len() + self.entries.len() * ENTRY_HEADER_BYTES) as u64;
+        spilled.bytes += (self.bytes.len() + self.entries.len() * ENTRY_HEADER_BYTES) as u64;
         spilled.run_ends.push(spilled.bytes);
-        self.octets.clear();
+        self.bytes.clear();
         self.entries.clear();
         Ok(())
     }
 }
 
 impl Entry {
-    fn of<'a>(&self, octets: &'a [u8]) -> &'a [u8] {
-        &octets[self.start..self.start + self.len as usize]
+    fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start..self.start + self.len as usize]
     }
 }
 
@@ -185,7 +185,8 @@ fn nameless_file(directory: &Path) -> io::Result<File> {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = directory.join(format!("larder-sort-{}-{number}", std::process::id()));
-        // `create_new` follows no link that somebody may have laid in a shared directory.
+        // `create_new` does not follow a link that another user may have put into a shared
+        // directory.
         match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
             Ok(file) => {
                 std::fs::remove_file(&path)?;
@@ -203,7 +204,7 @@ pub struct Sorted(Place);
 
 #[derive(Debug)]
 enum Place {
-    Memory { octets: Vec<u8>, entries: Vec<Entry>, next: usize },
+    Memory { bytes: Vec<u8>, entries: Vec<Entry>, next: usize },
     Disk { merge: Merge, directory: PathBuf },
 }
 
@@ -211,13 +212,13 @@ impl Sorted {
     /// The next record and its key; `None` after the last.
     ///
     /// # Errors
-    /// [`Error::Output`] when the temporary file can't be read.
+    /// [`Error::Output`] when the temporary file cannot be read.
     pub fn advance(&mut self) -> Result<Option<(u64, &[u8])>, Error> {
         match &mut self.0 {
-            Place::Memory { octets, entries, next } => {
+            Place::Memory { bytes, entries, next } => {
                 let entry = entries.get(*next);
                 *next += 1;
-                Ok(entry.map(|entry| (entry.key, entry.of(octets))))
+                Ok(entry.map(|entry| (entry.key, entry.of(bytes))))
             }
             Place::Disk { merge, directory } => {
                 merge.advance().map_err(|error| cannot_spill(directory, &error))
@@ -232,9 +233,9 @@ struct Merge {
     file: File,
     runs: Vec<Run>,
     /// The current key of each run that has one, the smallest on top; of equal keys that of the
-    /// smallest run (invariant 1).
+    /// lowest run (invariant 1).
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The top was handed out.
+    /// The top was returned.
     begun: bool,
 }
 
@@ -277,11 +278,11 @@ impl Merge {
 /// A reading position in a run.
 #[derive(Debug)]
 struct Run {
-    /// Offset in the file of the first octet that is not in the buffer.
+    /// Offset in the file of the first byte that is not in the buffer.
     next: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Where in the buffer the current record begins, and its length.
+    /// Start of the current record in the buffer, and its length.
     at: usize,
     len: usize,
     buffer_bytes: usize,
@@ -310,7 +311,7 @@ impl Run {
         &self.buffer[self.at..self.at + self.len]
     }
 
-    /// Sees to it that the buffer holds `len` octets from `at` on.
+    /// Fills the buffer to `len` bytes from `at` on.
     fn hold(&mut self, len: usize, file: &File) -> io::Result<()> {
         if self.buffer.len() - self.at >= len {
             return Ok(());
@@ -330,7 +331,7 @@ impl Run {
     }
 }
 
-/// Says what happened to the temporary file, and what to do next.
+/// The error about the temporary file, with the next step.
 fn cannot_spill(directory: &Path, error: &io::Error) -> Error {
     let advice = match error.kind() {
         io::ErrorKind::UnexpectedEof => "the file was damaged: check the disk, and run again",
@@ -353,7 +354,7 @@ mod tests {
     fn sorted(limit: usize, records: &[(u64, Vec<u8>)]) -> (Vec<Vec<u8>>, usize) {
         let mut sorter = Sorter::new(limit, None);
         for (key, record) in records {
-            sorter.push(*key, record).expect("the temporary directory takes a few octets");
+            sorter.push(*key, record).expect("the temporary directory takes a few bytes");
         }
         let runs = sorter.spilled.as_ref().map_or(0, |spilled| spilled.run_ends.len());
         let mut out = Vec::new();
@@ -367,7 +368,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any records under any limit come out as the standard library's stable sort has them:
+        /// Any records under any limit come in the order of the standard library's stable sort:
         /// with all in memory, with many runs, and with records longer than the limit. Invariant 1.
         #[test]
         fn sorts_as_the_standard_library(
@@ -394,14 +395,14 @@ mod tests {
         assert_eq!(out, expected);
     }
 
-    /// No temporary file can be seen, neither while sorting nor after an error. Invariant 2.
+    /// No temporary file is visible, neither while sorting nor after an error. Invariant 2.
     #[test]
     fn leaves_nothing_behind() {
         let directory = std::env::temp_dir().join(format!("larder-test-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
         let mut sorter = Sorter::new(0, Some(directory.clone()));
         for key in 0..10 {
-            sorter.push(key, b"record").expect("room for a few octets");
+            sorter.push(key, b"record").expect("room for a few bytes");
         }
         let stopped = sorter.finish(|_| Err(Error::ClosedPipe));
         assert!(matches!(stopped, Err(Error::ClosedPipe)));
@@ -409,7 +410,7 @@ mod tests {
         std::fs::remove_dir(&directory).expect("an empty directory");
     }
 
-    /// Where nothing can be written the error names the place and the way out.
+    /// If the directory cannot be written, the error names it and the way out.
     #[test]
     fn errors_say_what_to_do() {
         let mut sorter = Sorter::new(0, Some(PathBuf::from("/nonexistent/place")));

@@ -1,8 +1,8 @@
-//! What a flow states of itself, next to what lookups gave its destination (rule 6); and which flows
-//! no lookup supports.
+//! The name that a flow states, compared with the lookups of its destination (rule 6); and flows
+//! that no lookup supports.
 //!
-//! A stated name is the flow's name, whatever lookups say. That makes it the place to lie: so it is
-//! held against the lookups, and what they do not support is flagged.
+//! A stated name is the flow's name, whatever lookups gave. A client can lie there, so the name is
+//! compared with the lookups, and a name without their support gets a flag.
 
 use larder_wire::{Addr, Name};
 
@@ -12,7 +12,7 @@ use crate::options::NameSources;
 use crate::record::{ConflictGrade, End, NameFlags, NameSource, Naming};
 use crate::registered::are_of_one_domain;
 
-/// The name that a flow states, of those that count; an address is none.
+/// The stated name that counts; an address does not.
 pub(crate) fn choose<'n>(
     server_name: Option<&'n Name>,
     is_quic: bool,
@@ -28,9 +28,9 @@ pub(crate) fn choose<'n>(
     )
 }
 
-/// Gives `end`, which has the names that lookups gave (each once), the name that its flow states. `support` is of
-/// those names, in their order; `None` where lookups are not to be heeded. `are_joined` says whether
-/// an alias chain joins a name to one of others.
+/// Gives `end`, which has the names that lookups gave (each once), the name that its flow states.
+/// `support` is of those names, in their order; `None` if lookups do not count. `are_joined` tells
+/// whether an alias chain joins a name to one of others.
 pub(crate) fn state(
     end: &mut End,
     (name, source): (&Name, NameSource),
@@ -67,8 +67,8 @@ pub(crate) fn state(
     });
 }
 
-/// True for flows that look names up themselves: DNS, also encrypted, wherever its server is; and
-/// the protocols of one link, where the responder is on it.
+/// True for flows that look names up: DNS, also encrypted, with any server; and the protocols of
+/// one link, with a responder on it.
 pub(crate) fn is_resolver_traffic(protocol: u8, responder: Addr, port: u16) -> bool {
     let is_near = responder.is_local();
     match (protocol, port) {
@@ -82,7 +82,8 @@ pub(crate) fn is_resolver_traffic(protocol: u8, responder: Addr, port: u16) -> b
 mod tests {
     use super::*;
 
-    /// DNS is a resolver's traffic wherever its server is; protocols of one link are only there, and only over UDP.
+    /// DNS with any server is traffic of a resolver; protocols of one link are only on that link,
+    /// and only over UDP.
     #[test]
     fn traffic_of_resolvers() {
         let (far, near) = (Addr::v4([8, 8, 8, 8]), Addr::v4([192, 168, 0, 1]));

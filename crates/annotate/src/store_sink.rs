@@ -1,11 +1,12 @@
-//! `-w DIR --store`: the packets of each batch, and what their flows are called, on their way to the packet store.
+//! `-w DIR --store`: sends the packets of each batch, and the names of their flows, to the packet
+//! store.
 //!
-//! What the rings of an interface gave is a run of blocks already, and goes to the store as it is. Records of files are
-//! written as such blocks first: the store knows one form.
+//! The rings of an interface give blocks of pcapng, which go to the store unchanged. Records of
+//! files are written as such blocks first: the store has one form.
 //!
-//! Invariant: a packet has the number that the log gives it, also where the store drops it.
+//! Invariant: a packet has the same number as in the log, also if the store drops it.
 //!
-//! Cost: a look at the head of each packet of a live batch; nothing of it is copied here.
+//! Cost: a look at the header of each packet of a live batch; nothing of it is copied here.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,16 +21,16 @@ use crate::pipeline::Work;
 use crate::worker::Output as Made;
 use crate::{Error, Progress};
 
-/// How long packets of files wait for a disk that does nothing.
+/// How long packets of files wait for a disk that makes no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Feeds the store.
+/// Sends batches to the store.
 pub struct StoreSink {
     store: Store,
     progress: Arc<Progress>,
     /// Batches hold blocks of the store's own interfaces.
     is_live: bool,
-    /// Number in the store of an interface of a file: its link type, for all that matters.
+    /// Number in the store of the interface for a link type of a file.
     interfaces: HashMap<u16, u32>,
     blocks: Vec<u8>,
     offsets: Vec<u32>,
@@ -72,7 +73,7 @@ impl StoreSink {
         Ok(store_sink)
     }
 
-    /// Says what the store has to say: what was found at the start, and when the disk refuses packets.
+    /// Passes on the messages of the store: what it found at the start, and errors of the disk.
     fn tell(&self) {
         self.store.counts().news().into_iter().for_each(|line| self.progress.say(line));
     }
@@ -82,13 +83,13 @@ impl StoreSink {
         &self.store
     }
 
-    /// Serves what is kept over HTTP.
+    /// Serves the stored packets over HTTP.
     pub fn serve(&self, options: &serve::Options) -> Result<Server, Error> {
         let failed = |error: io::Error| Error::Options(format!("--serve: {error}"));
         Server::start(options, Arc::clone(self.store.catalog())).map_err(failed)
     }
 
-    /// Keeps one batch.
+    /// Stores one batch.
     pub fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
         let StoreSink { blocks, offsets, events, .. } = self;
         blocks.clear();
@@ -117,7 +118,8 @@ impl StoreSink {
         }
         let batch = Batch { blocks: lent, offsets, first_packet: work.packets_before + 1, events };
         if !self.is_live {
-            // What comes of files waits for the disk; a disk that stands costs what it costs a network.
+            // Packets of files wait for the disk. If it makes no progress, they are dropped like
+            // packets of a network.
             self.store.wait_for_room(lent.len() as u64, PATIENCE);
         }
         let taken = self.store.append(&batch).map_err(|error| Error::Output {

@@ -1,65 +1,58 @@
-//! One worker's half of a batch: flows by shard, names by flow, records rendered.
+//! One worker's part of a batch: flows by shard, names by flow, rendered records.
 //!
-//! A worker owns the shards `s` with `s % workers == me`, and nobody else touches them. It is given
-//! the batch's events of its shards in packet order, a view of names as of that batch, and the
-//! batch's bytes; it gives back the records that ended, rendered, in the order of the log. Nothing
-//! here depends on the number of workers.
+//! A worker owns the shards `s` with `s % workers == me`, and no other worker touches them. It gets the
+//! batch's events of its shards in packet order, a view of names as of that batch, and the batch's
+//! bytes. It returns the records that ended, rendered, in the order of the log. The result does not
+//! depend on the number of workers.
+
+mod flow_event;
+mod lane;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use larder::{Cache, Reader, prefetch_read};
+use larder::{Cache, Reader};
 use larder_serve::histogram::Histogram;
-use larder_wire::dns::{Message, NameBuf};
+use larder_store::FlowEvent;
 use larder_wire::scope::Scope;
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
 use crate::decode::Held;
-use crate::flow::{
-    Event, Flow, FlowKey, FlowRules, FlowUser, Guess, Leave, SHARDS, Sent, Shard, protocol,
-    shard_of,
-};
+use crate::flow::{Event, Flow, FlowKey, FlowRules, Guess, SHARDS, Shard, shard_of};
 use crate::format::Format;
 use crate::live_stats::{LiveStats, Party, SAMPLES, Second, Tally};
-use crate::names::{Committed, Ends, Found, Key, LearnedMarks, Support, View};
-use crate::options::{LookupPer, NameSources, Options, Summary, Unresolved};
-use crate::own_name::{OwnName, Segment, Stated};
-use crate::record::{
-    App, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, NoNames, UnnamedReason,
-};
-use crate::stated::{choose, is_resolver_traffic, state};
-use larder_store::FlowEvent;
+use crate::names::{Committed, Found, Key, LearnedMarks, View};
+use crate::options::{LookupPer, Options, Summary};
+use crate::own_name::OwnName;
+use crate::record::FlowRecord;
+use lane::Lane;
 
-mod flow_event;
-
-/// A flow that began this soon after the capture did may have had its lookup before it.
-const BEFORE_CAPTURE_NS: i64 = 10_000_000_000;
-/// Events whose index line, and then whose flow, is asked for ahead of need.
+/// Events between the prefetch of an index line, or of a flow, and its use.
 const PREFETCH_INDEX: usize = 16;
 const PREFETCH_FLOW: usize = 8;
-/// The same for what is known of a flow that is about to end.
+/// The same for the names of a flow that is about to end.
 const PREFETCH_KNOWN: usize = 3;
-/// Shards between the request for the flows that may be due in one, then for what these lead to,
-/// and their end.
+/// Shards between the prefetch of the flows that may be due in a shard, then of their names, and their
+/// end.
 const PREFETCH_DUE: usize = 4;
 const PREFETCH_DUE_USERS: usize = 2;
-/// Most boxes of each kind that wait to be used again.
+/// Boxes of each kind that are kept for reuse.
 const SPARE_MAX: usize = 1 << 10;
 
-/// Of so many groups of lookups one is timed: rare enough not to slow the others down.
+/// One group of lookups in this many is timed: too few to slow the others down.
 const TIMED_GROUPS: u64 = 1024;
 
-/// What a flow carries besides its books: a word, since most flows have no more to carry.
+/// The worker's part of a flow: one word, since most flows have no names.
 #[derive(Debug, Default)]
 pub struct FlowState {
     known: Option<Box<Known>>,
 }
-const _: () = assert!(size_of::<Flow<FlowState>>() == 4 * 64, "a flow is four lines");
+const _: () = assert!(size_of::<Flow<FlowState>>() == 4 * 64, "a flow is four cache lines");
 
-/// What is known of a flow's names.
+/// The names of a flow.
 #[derive(Debug, Default)]
 struct Known {
     destination: Option<Found>,
@@ -68,13 +61,13 @@ struct Known {
 }
 
 impl Known {
-    /// What the flow's destination is called so far.
+    /// The name of the flow's destination so far.
     fn name(&self) -> Option<&Name> {
         let own = self.own.as_ref().and_then(|own| own.names().next());
         own.or(self.destination.as_ref().map(|found| &found.name))
     }
 
-    /// What stays known of a flow whose record was handed out.
+    /// The names that the rest of a flow keeps after its record was written.
     fn of_rest(&self) -> Known {
         Known {
             destination: self.destination.clone(),
@@ -84,7 +77,7 @@ impl Known {
     }
 }
 
-/// LearnedMarks of a batch that workers need.
+/// The input of a worker from one batch.
 pub struct BatchInput<'a> {
     /// Packets before this batch.
     pub packets_before: u64,
@@ -96,15 +89,15 @@ pub struct BatchInput<'a> {
     pub capture_start_ns: i64,
     /// The batch's bytes.
     pub bytes: &'a [u8],
-    /// Fragments of earlier packets that are counted in it.
+    /// Fragments of earlier packets that are counted in this batch.
     pub held: &'a [Held],
-    /// Payloads put together from fragments: events count them as if they stood behind `bytes`.
+    /// Payloads reassembled from fragments. Offsets of events count them as if they followed `bytes`.
     pub joined: &'a [u8],
     /// Names as of this batch.
     pub committed: &'a Committed,
     /// After the input's end: open flows whose first packet is before this one end now.
     pub finish_before: u64,
-    /// The clock was set by so much before this batch, ns.
+    /// The step of the clock before this batch, ns.
     pub clock_step_ns: i64,
 }
 
@@ -127,25 +120,25 @@ pub struct Ended {
     pub end_packet: u64,
     /// Number of its first packet.
     pub first_packet: u64,
-    /// Its flow: a packet that ends a fragmented tunnel begins two.
+    /// Its flow: a packet that completes a fragmented tunnel packet begins two.
     pub key: FlowKey,
     /// Time of its last packet, ns.
     pub end_ns: i64,
-    /// Where it lies, rendered, in [`Output::bytes`].
+    /// Start of the rendered record in [`Output::bytes`].
     pub start: usize,
-    /// End of it.
+    /// Its end.
     pub end: usize,
 }
 
 impl Ended {
-    /// Its place in the log. No two records of a batch share one: an instance of a flow begins with one packet of its
-    /// key, and that one begins no other.
+    /// Its position in the log. No two records of a batch share one: an instance of a flow begins with one
+    /// packet of its key, and that packet begins no other.
     pub fn place(&self) -> (u64, u64, FlowKey) {
         (self.end_packet, self.first_packet, self.key)
     }
 }
 
-/// A name that a flow's end got, for the Name Resolution Blocks of `-w`.
+/// The names of a flow's end, for the Name Resolution Blocks of `-w`.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// Number of the flow's first packet in the input.
@@ -158,21 +151,21 @@ pub struct Resolved {
     pub names: Vec<Name>,
 }
 
-/// What a worker made of one batch.
+/// The output of a worker from one batch.
 #[derive(Default)]
 pub struct Output {
     /// Records in the order of the log.
     pub ended: Vec<Ended>,
-    /// They themselves, rendered.
+    /// The rendered records.
     pub bytes: Vec<u8>,
     /// Names for `-w`, in packet order.
     pub resolved: Vec<Resolved>,
-    /// Names of flows, for packets that are kept.
+    /// Names of flows, for the packet store.
     pub flow_events: Vec<FlowEvent>,
 }
 
 impl Output {
-    /// Forgets everything and keeps the buffers.
+    /// Clears all lists and keeps their memory.
     pub fn clear(&mut self) {
         self.ended.clear();
         self.bytes.clear();
@@ -187,7 +180,7 @@ pub struct Shared {
     pub options: Options,
     /// Renders records.
     pub format: Format,
-    /// What was ever learned.
+    /// Marks of all that was ever learned.
     pub learned: Arc<LearnedMarks>,
 }
 
@@ -214,7 +207,7 @@ impl Shared {
 /// See the module.
 pub struct Worker {
     shards: Vec<Shard<FlowState>>,
-    /// Place of a shard in `shards`: a division a packet saved.
+    /// Index of a shard in `shards`: saves a division per packet.
     place_of: [u8; SHARDS],
     /// This worker's reader of the names.
     pub reader: Reader,
@@ -222,10 +215,10 @@ pub struct Worker {
     state: WorkerState,
     /// Set by the first call of [`Worker::finish`].
     open_flows: Option<OpenFlows>,
-    /// What the live_stats knows already.
-    told: Summary,
-    told_live: usize,
-    /// The second that it looks at, where somebody watches.
+    /// The counts that [`LiveStats`] has.
+    reported: Summary,
+    reported_live: usize,
+    /// The current second, while `larder top` asks.
     second: Second,
 }
 
@@ -239,14 +232,14 @@ struct WorkerState {
     /// Groups of lookups made, where some are timed.
     lookup_groups: u64,
     lookup_times: Histogram,
-    /// With rule 6 off: what flows said of addresses.
-    said: HashMap<Addr, Name>,
-    /// The record before, whose memory is the next one's.
+    /// With rule 6 off: the names that flows stated, by address.
+    stated: HashMap<Addr, Name>,
+    /// The previous record, whose memory is used again.
     record: Option<Box<FlowRecord>>,
     spare: Spare,
 }
 
-/// Boxes of flows that ended, empty, for flows to come.
+/// Empty boxes of flows that ended, for new flows.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
 struct Spare {
@@ -279,7 +272,7 @@ impl Spare {
 
 /// The flows that were open when the input ended.
 struct OpenFlows {
-    /// First packet, place of the shard, slot; in the order in which they end, the last first.
+    /// First packet, index of the shard, slot; in the order in which they end, the last first.
     left: Vec<(u64, u8, u32)>,
 }
 
@@ -289,7 +282,8 @@ impl OpenFlows {
         for (place, shard) in shards.iter().enumerate() {
             left.extend(shard.open_flows().map(|(packet, slot)| (packet, place as u8, slot)));
         }
-        // Two flows may begin with one packet, and where they are says nothing on other numbers of workers.
+        // Two flows may begin with one packet, and their shards may be in another order with other numbers
+        // of workers.
         let key = |&(_, place, slot): &(u64, u8, u32)| shards[usize::from(place)].key(slot);
         left.sort_unstable_by(|one, other| {
             other.0.cmp(&one.0).then_with(|| key(other).cmp(&key(one)))
@@ -349,31 +343,31 @@ impl Worker {
                 lookup_hits: 0,
                 lookup_groups: 0,
                 lookup_times: Histogram::default(),
-                said: HashMap::new(),
+                stated: HashMap::new(),
                 record: None,
                 spare: Spare::default(),
             },
             open_flows: None,
-            told: Summary::default(),
-            told_live: 0,
+            reported: Summary::default(),
+            reported_live: 0,
             second: Second::default(),
         }
     }
 
-    /// Tells the live_stats of a batch, whose events are `events`.
-    pub fn tell(&mut self, events: &[Event], time_ns: i64, live_stats: &LiveStats) {
-        live_stats.tell(&mut self.told, &self.state.summary);
+    /// Adds the counts of a batch to `live_stats`.
+    pub fn report(&mut self, events: &[Event], time_ns: i64, live_stats: &LiveStats) {
+        live_stats.add(&mut self.reported, &self.state.summary);
         let live = self.shards.iter().map(Shard::live).sum::<usize>();
-        let more = live as i64 - self.told_live as i64;
+        let more = live as i64 - self.reported_live as i64;
         live_stats.totals.flows_live.fetch_add(more, Ordering::Relaxed);
-        self.told_live = live;
+        self.reported_live = live;
         if live_stats.is_watched(time_ns) {
-            self.look_around(events, time_ns / 1_000_000_000, live_stats);
+            self.sample(events, time_ns / 1_000_000_000, live_stats);
         }
     }
 
-    /// Some packets of a batch, and whom they were for.
-    fn look_around(&mut self, events: &[Event], second: i64, live_stats: &LiveStats) {
+    /// Counts a sample of the packets of a batch by destination and by flow.
+    fn sample(&mut self, events: &[Event], second: i64, live_stats: &LiveStats) {
         if self.second.number != second {
             live_stats.merge(std::mem::take(&mut self.second));
             self.second.number = second;
@@ -391,7 +385,7 @@ impl Worker {
         }
     }
 
-    /// What this worker counted.
+    /// The counts of this worker.
     pub fn summary(&self) -> &Summary {
         &self.state.summary
     }
@@ -401,12 +395,12 @@ impl Worker {
         (self.state.lookups, self.state.lookup_hits)
     }
 
-    /// How long the timed ones took.
+    /// Durations of the timed lookups.
     pub fn lookup_times(&self) -> &Histogram {
         &self.state.lookup_times
     }
 
-    /// Takes the events of its shards, in packet order. The reader must be at the batch's position.
+    /// Handles the events of its shards, in packet order. The reader must be at the batch's position.
     pub fn batch(&mut self, events: &[Event], input: &BatchInput<'_>, output: &mut Output) {
         let Worker { shards, place_of, reader, cache, state, .. } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
@@ -457,9 +451,9 @@ impl Worker {
         sort_ended(&mut output.ended);
     }
 
-    /// Ends the flows that began before packet `input.finish_before`; `input` describe an empty
-    /// batch after the last. In parts, so that the records of all flows need not be held at once.
-    /// `events`, which the first part alone may have, are of fragments that waited until the end.
+    /// Ends the flows that began before packet `input.finish_before`; `input` is an empty batch after the
+    /// last one. Several calls end all flows, so that their records need not be held at once. Only the
+    /// first call may have `events`: those of fragments that waited until the end.
     pub fn finish(&mut self, events: &[Event], input: &BatchInput<'_>, output: &mut Output) {
         let Worker { shards, place_of, reader, cache, state, open_flows, .. } = self;
         let all = Arc::clone(&state.shared);
@@ -486,8 +480,8 @@ impl Worker {
     }
 }
 
-/// Puts records in the order of the log. What is sorted is their places, which are a third as large. The flow is read only of
-/// those that begin and end together.
+/// Sorts records in the order of the log. It sorts their positions, which are a third as large, and reads
+/// the flow only of records that begin and end together.
 fn sort_ended(ended: &mut Vec<Ended>) {
     let packets = |one: &Ended| u128::from(one.end_packet) << 64 | u128::from(one.first_packet);
     let mut places: Vec<(u128, u32)> = ended.iter().map(packets).zip(0..).collect();
@@ -500,8 +494,8 @@ fn sort_ended(ended: &mut Vec<Ended>) {
 
 /// `--lookup packet`: both addresses of every packet, as the paper's system does.
 ///
-/// With `TIMED`, each lookup of one group in [`TIMED_GROUPS`] is timed alone, in its place among
-/// the others and so with the lines that its group asked for; reading the clock is in the figure.
+/// With `TIMED`, each lookup of one group in [`TIMED_GROUPS`] is timed by itself, with the lines that its
+/// group prefetched; the figure includes reading the clock.
 fn look_up_each<const TIMED: bool>(
     events: &[Event],
     input: &BatchInput<'_>,
@@ -534,459 +528,4 @@ fn look_up_each<const TIMED: bool>(
             state.lookup_hits += u64::from(hit);
         }
     }
-}
-
-/// The flow table's user while one batch is handled.
-struct Lane<'a, 'b> {
-    state: &'a mut WorkerState,
-    view: View<'a>,
-    input: &'a BatchInput<'b>,
-    output: &'a mut Output,
-    /// All packets of the batch were counted: flows that end now may have had the last of them.
-    is_behind: bool,
-}
-
-impl Lane<'_, '_> {
-    fn names(&self) -> NameSources {
-        self.state.shared.options.names
-    }
-
-    /// A flow of DNS, and packets are kept.
-    fn wants_lookups(&self, flow: &Flow<FlowState>) -> bool {
-        flow.app == Some(App::Dns)
-            && flow.protocol == protocol::UDP
-            && self.state.shared.options.store.is_some()
-    }
-
-    /// Tells the packet store what is asked for.
-    #[cold]
-    fn send_lookup(&mut self, flow: &Flow<FlowState>, event: &Event) {
-        let Some(Ok(message)) = self.input.payload(event).map(Message::parse) else { return };
-        let mut name = NameBuf::new();
-        if message.query(&mut name).is_some() {
-            self.output
-                .flow_events
-                .push(flow_event::of_lookup(flow, Name::from_canonical(name.as_bytes())));
-        }
-    }
-
-    /// Asks for what will be read first when `event` begins a flow.
-    #[cold]
-    #[inline(never)]
-    fn foresee(&self, event: &Event) {
-        let FlowKey { low, high, low_port, high_port, scope, .. } = event.key;
-        // The lesser port is the responder's, mostly.
-        self.view.within(scope).prefetch_facts(if low_port < high_port { low } else { high });
-    }
-
-    fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
-        let (source, _) = flow.source();
-        let (destination, _) = flow.destination();
-        let view = self.view.within(flow.key().scope);
-        let ends = view.ends(source, destination, packet, now_ns);
-        self.take_names(flow, ends, now_ns);
-    }
-
-    /// The names that a flow had before the first packet that is counted in it, `event`.
-    fn find_first_names(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        let Some(held) = self.held(event) else {
-            return self.find_names(flow, flow.first_packet, event.time_ns);
-        };
-        let by_sender = event.from_low == flow.source_is_low;
-        let ends = held.ends.as_ref().map(|ends| ends[usize::from(!by_sender)].clone());
-        self.take_names(flow, ends.unwrap_or_default(), event.time_ns);
-    }
-
-    /// What is known of an event that was held.
-    fn held(&self, event: &Event) -> Option<&Held> {
-        let held = event.is_held.then(|| self.input.held.get(event.payload_offset as usize));
-        held.flatten()
-    }
-
-    #[inline]
-    fn take_names(&mut self, flow: &mut Flow<FlowState>, ends: Ends, now_ns: i64) {
-        flow.looked_up_from_low = flow.source_is_low;
-        // Most have none.
-        if !ends.is_empty() || flow.user.known.is_some() || !self.state.said.is_empty() {
-            self.take_some_names(flow, ends, now_ns);
-        }
-    }
-
-    #[inline(never)]
-    fn take_some_names(&mut self, flow: &mut Flow<FlowState>, ends: Ends, now_ns: i64) {
-        let (destination, _) = flow.destination();
-        let Ends { source: found_source, destination: mut found } = ends;
-        if let Some(name) = self.state.said.get(&destination) {
-            found = Some(Found {
-                name: name.clone(),
-                source: NameSource::Sni,
-                time_ns: now_ns,
-                flags: NameFlags::NONE,
-                rivals: Vec::new(),
-                support: Support::default(),
-            });
-        }
-        if found.is_some() || found_source.is_some() || flow.user.known.is_some() {
-            let known = flow.user.known.get_or_insert_with(|| self.state.spare.known());
-            known.destination = found;
-            known.source = found_source;
-        }
-    }
-}
-
-impl FlowUser<FlowState> for Lane<'_, '_> {
-    #[inline]
-    fn number(&self, event: &Event) -> u64 {
-        let counted_with = self.input.packets_before + u64::from(event.packet);
-        self.held(event).map_or(counted_with, |held| held.number)
-    }
-
-    fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        flow.app = app_by_port(flow);
-        flow.is_quiet = match flow.protocol {
-            protocol::TCP => flow.app.is_some(),
-            // Of packets that are kept it is known in which flows names were asked for.
-            protocol::UDP => flow.app.is_some() && !self.wants_lookups(flow),
-            _ => true,
-        };
-        self.find_first_names(flow, event);
-        if self.state.shared.options.write_packets.is_some()
-            && let Some(known) = &flow.user.known
-        {
-            let ends =
-                [(flow.destination().0, &known.destination), (flow.source().0, &known.source)];
-            for (addr, found) in ends {
-                let Some(found) = found else { continue };
-                let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
-                names.push(found.name.clone());
-                let (packet, key) = (flow.first_packet, flow.key());
-                self.output.resolved.push(Resolved { packet, key, addr, names });
-            }
-        }
-        if self.state.shared.options.store.is_some()
-            && let Some(known) = &flow.user.known
-        {
-            self.output.flow_events.push(flow_event::of_known(flow, known));
-        }
-    }
-
-    #[inline]
-    fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        if event.payload_len > 0 && event.from_low == flow.source_is_low {
-            if self.wants_lookups(flow) {
-                self.send_lookup(flow, event);
-            } else {
-                self.look_for_own_name(flow, event);
-            }
-        } else if flow.awaits_reply && event.payload_len > 0 {
-            self.take_reply(flow);
-        }
-    }
-
-    #[inline]
-    fn prefetch(&self, flow: &Flow<FlowState>) {
-        match &flow.user.known {
-            Some(known) => prefetch_read(&**known),
-            // Asked again whether it has a name, or why not.
-            None => self.view.within(flow.key().scope).prefetch_facts(flow.destination().0),
-        }
-    }
-
-    fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
-        if let Some(own) = flow.user.known.as_mut().and_then(|known| known.own.as_mut()) {
-            own.finish(&mut self.state.budgets[self.state.shard]);
-        }
-        // What is known of a flow that goes on is known of its rest.
-        let rest = match &flow.user.known {
-            Some(known) if leave == Leave::Active => Some(Box::new(known.of_rest())),
-            _ => None,
-        };
-        let had_names = flow.user.known.is_some() || self.wants_lookups(flow);
-        let end_packet = match leave {
-            Leave::InputEnd => u64::MAX,
-            _ => self.input.packets_before + u64::from(packet),
-        };
-        let end_reason = match leave {
-            Leave::Evicted => EndReason::Evicted,
-            Leave::Active => EndReason::Active,
-            _ if closed => EndReason::Closed,
-            Leave::Timeout => EndReason::Idle,
-            Leave::Reused => EndReason::Closed,
-            Leave::InputEnd => EndReason::InputEnd,
-        };
-        let blank = || Box::new(FlowRecord::blank());
-        let mut record = self.state.record.take().unwrap_or_else(blank);
-        let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, end_reason);
-        if self.state.shared.options.store.is_some() {
-            let behind = end_packet.saturating_add(u64::from(self.is_behind));
-            let note = flow_event::of_record(flow, &record, behind);
-            if had_names || !note.names.is_empty() {
-                self.output.flow_events.push(note);
-            }
-            self.output
-                .flow_events
-                .extend(rest.iter().map(|rest| flow_event::of_rest(flow, rest, end_packet)));
-        }
-        if leave == Leave::Active {
-            flow.is_quiet = flow.is_quiet || rest.as_ref().is_some_and(|rest| rest.own.is_some());
-            flow.user.known = rest;
-        }
-        count(&mut self.state.summary, &record);
-        let destination = &record.destination;
-        let is_wanted = match self.state.shared.options.unresolved {
-            Unresolved::False => true,
-            _ if is_resolver_traffic(record.protocol, destination.addr, destination.port) => false,
-            Unresolved::True => {
-                let why = || self.why_unnamed(flow, has_name);
-                !has_lookup && why() == UnnamedReason::NoLookupSeen
-            }
-            Unresolved::All => destination.naming.is_none(),
-        };
-        if is_wanted {
-            let start = self.output.bytes.len();
-            self.state.shared.format.writer().record(&record, &mut self.output.bytes);
-            let end = self.output.bytes.len();
-            let (first_packet, end_ns) = (record.first_packet, record.end_ns);
-            let key = flow.key();
-            self.output.ended.push(Ended { end_packet, first_packet, key, end_ns, start, end });
-        }
-        self.state.record = Some(record);
-    }
-}
-
-impl Lane<'_, '_> {
-    #[cold]
-    fn look_for_own_name(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        let Some(data) = self.input.payload(event) else { return };
-        let budget = &mut self.state.budgets[self.state.shard];
-        let seq_first = flow.sent_by_source().first_payload_seq();
-        let spare = &mut self.state.spare;
-        let known = flow.user.known.get_or_insert_with(|| spare.known());
-        let own = known.own.get_or_insert_with(|| spare.own());
-        let was_looking = own.is_looking();
-        if flow.protocol == protocol::TCP {
-            own.tcp(&Segment { seq: event.tcp_seq, seq_first, data }, budget);
-        } else {
-            own.udp(data, budget);
-        }
-        if own.app.is_some() {
-            flow.app = own.app;
-        }
-        flow.is_quiet = own.is_done();
-        flow.awaits_reply = own.awaits_reply();
-        let was_read = was_looking && !own.is_looking();
-        let wants_flow_event = was_read && self.state.shared.options.store.is_some();
-        let names: Vec<Name> =
-            if wants_flow_event { own.names().cloned().collect() } else { Vec::new() };
-        if !self.view.rules.has(6)
-            && let Some(stated) = &own.server_name
-            && stated.is_name
-        {
-            let name = stated.text.clone();
-            self.state.said.insert(flow.destination().0, name);
-        }
-        if !names.is_empty() {
-            self.output.flow_events.push(flow_event::of_own(flow, names));
-        }
-    }
-
-    /// The responder of a flow that stated a name sent its first bytes.
-    #[cold]
-    fn take_reply(&mut self, flow: &mut Flow<FlowState>) {
-        let own = flow.user.known.as_mut().and_then(|known| known.own.as_mut());
-        if let Some(own) = own {
-            own.replied(&mut self.state.budgets[self.state.shard]);
-        }
-        flow.is_quiet = true;
-        flow.awaits_reply = false;
-    }
-
-    /// Puts in `record`, whatever it held, what is known of a flow that ends. Says whether the
-    /// destination has a name that the flow does not state, and whether a lookup gave its address.
-    fn fill(
-        &mut self,
-        record: &mut FlowRecord,
-        flow: &mut Flow<FlowState>,
-        end_packet: u64,
-        end_reason: EndReason,
-    ) -> (bool, bool) {
-        let turned = flow.looked_up_from_low != flow.source_is_low;
-        let mut late = false;
-        let valid_at_start = self.view.rules.has(7);
-        let known = flow.user.known.as_ref();
-        let wants_name = match known.and_then(|known| known.destination.as_ref()) {
-            None => valid_at_start,
-            Some(_) => !valid_at_start,
-        };
-        if turned || wants_name {
-            let start_ns = flow.start_ns;
-            self.find_names(flow, end_packet, start_ns);
-            late = !turned;
-        }
-        let is_tcp = flow.protocol == protocol::TCP;
-        fill_end(&mut record.source, flow.source(), flow.sent_by_source(), is_tcp);
-        fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
-        (record.tls_server_name, record.tls_ech, record.http_host) = (None, None, None);
-        record.no_names = NoNames::default();
-        let mut support = Support::default();
-        let mut has_name = false;
-        if let Some(mut known) = flow.user.known.take() {
-            let naming = |found: &Found, late: bool| Naming {
-                name: found.name.clone(),
-                source: found.source,
-                age_ms: if late { 0 } else { age_ms(flow.start_ns, found.time_ns) },
-                flags: match late {
-                    true => found.flags.without(NameFlags::STALE).with(NameFlags::LATE),
-                    false => found.flags,
-                },
-                conflict_grade: None,
-            };
-            if let Some(found) = &mut known.destination {
-                record.destination.naming = Some(naming(found, late));
-                support = found.support;
-                has_name = true;
-                take_names(found, &mut record.destination.candidates);
-            }
-            if let Some(found) = &mut known.source {
-                record.source.naming = Some(naming(found, late && !turned));
-                take_names(found, &mut record.source.candidates);
-            }
-            if let Some(own) = &mut known.own {
-                self.heed_own_name(record, own, support, end_packet);
-            }
-            self.state.spare.take_back(known);
-        }
-        let unnamed = record.destination.naming.is_none();
-        record.destination.unnamed_reason = unnamed.then(|| self.why_unnamed(flow, false));
-        record.first_packet = flow.first_packet;
-        record.end_packet = end_packet;
-        record.start_ns = flow.start_ns;
-        record.end_ns = flow.last_ns;
-        record.protocol = flow.protocol;
-        record.scope = flow.key().scope;
-        record.tunnel = flow.tunnel;
-        record.app = flow.app;
-        record.conn_state = flow.conn_state();
-        record.history.clear();
-        record.history.push_str(flow.history.as_str());
-        record.end_reason = end_reason;
-        (has_name, support.has_lookup())
-    }
-
-    /// Rule 6: what a flow says of itself names this flow, and DNS stands beside it. A server name
-    /// with an encrypted hello in it is that of the provider, and gives way to what this client
-    /// looked up for the address.
-    fn heed_own_name(
-        &self,
-        record: &mut FlowRecord,
-        own: &mut OwnName,
-        support: Support,
-        packet: u64,
-    ) {
-        let names = self.names();
-        let is_quic = own.app == Some(App::Quic);
-        let [sni, host] = [&own.server_name, &own.http_host].map(|stated| {
-            let stated = stated.as_ref().filter(|stated| stated.is_name);
-            stated.map(|stated| &stated.text)
-        });
-        if let Some(stated) = choose(sni, is_quic, host, names) {
-            let End { naming, candidates, .. } = &mut record.destination;
-            let is_outer = own.ech == Some(true)
-                && naming.as_ref().is_some_and(|naming| {
-                    naming.source == NameSource::DnsPair && !naming.flags.has(NameFlags::LATE)
-                });
-            if is_outer && !candidates.contains(stated.0) {
-                candidates.push(stated.0.clone());
-            } else {
-                let support = names.has(NameSource::DnsAddress).then_some(support);
-                state(&mut record.destination, stated, support, |name, others| {
-                    self.view.are_joined(name, others, packet)
-                });
-            }
-        }
-        let End { naming, candidates, .. } = &mut record.destination;
-        if own.contradicts
-            && let Some(naming) = naming
-        {
-            naming.flags = naming.flags.with(NameFlags::CONFLICT);
-            candidates.extend(own.other.take().filter(|name| !candidates.contains(name)));
-        }
-        record.tls_ech = own.ech;
-        let no_names = &mut record.no_names;
-        let places = [
-            (&mut own.server_name, &mut record.tls_server_name, &mut no_names.tls_server_name),
-            (&mut own.http_host, &mut record.http_host, &mut no_names.http_host),
-        ];
-        for (stated, name, no_name) in places {
-            let Some(Stated { text, is_name }) = stated.take() else { continue };
-            *(if is_name { name } else { no_name }) = Some(text);
-        }
-    }
-
-    /// Why no lookup names the destination; `is_known`: the names at hand say something of it.
-    fn why_unnamed(&self, flow: &Flow<FlowState>, is_known: bool) -> UnnamedReason {
-        let (client, _) = flow.source();
-        let (addr, _) = flow.destination();
-        let known = self.view.learned;
-        let view = self.view.within(flow.key().scope);
-        let hash = |addr| view.address_hash(addr);
-        if addr.is_local() {
-            UnnamedReason::Local
-        } else if !is_known && known.named.has(hash(addr), self.view.batch) {
-            UnnamedReason::Evicted
-        } else if known.encrypted.has(hash(client), self.view.batch) {
-            UnnamedReason::EncryptedDnsSuspected
-        } else if flow.midstream
-            || flow.start_ns.saturating_sub(self.input.capture_start_ns) < BEFORE_CAPTURE_NS
-        {
-            UnnamedReason::BeforeCapture
-        } else {
-            UnnamedReason::NoLookupSeen
-        }
-    }
-}
-
-/// The books of one end; its names are to come.
-fn fill_end(end: &mut End, (addr, port): (Addr, u16), sent: &Sent, is_tcp: bool) {
-    end.addr = addr;
-    end.port = port;
-    end.packets = sent.packets;
-    end.ip_bytes = sent.ip_bytes;
-    end.payload_bytes = Some(if is_tcp { sent.stream_bytes() } else { sent.payload_bytes });
-    end.missed_bytes = sent.gap_bytes;
-    end.naming = None;
-    end.candidates.clear();
-    end.unnamed_reason = None;
-}
-
-/// Moves the names of `found` to a record, the chosen one first.
-fn take_names(found: &mut Found, candidates: &mut Vec<Name>) {
-    candidates.push(std::mem::take(&mut found.name));
-    candidates.append(&mut found.rivals);
-}
-
-fn age_ms(now_ns: i64, learned_ns: i64) -> u64 {
-    (now_ns.saturating_sub(learned_ns).max(0) / 1_000_000) as u64
-}
-
-fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {
-    let (low, high) = (flow.source().1, flow.destination().1);
-    let either = |port| low == port || high == port;
-    match flow.protocol {
-        protocol::TCP | protocol::UDP if either(53) => Some(App::Dns),
-        protocol::UDP if either(5353) => Some(App::Mdns),
-        protocol::UDP if either(5355) => Some(App::Llmnr),
-        protocol::UDP if either(137) => Some(App::Nbns),
-        protocol::UDP if either(67) || either(68) || either(546) || either(547) => Some(App::Dhcp),
-        _ => None,
-    }
-}
-
-fn count(summary: &mut Summary, record: &FlowRecord) {
-    summary.flows += 1;
-    summary.flows_evicted += u64::from(record.end_reason == EndReason::Evicted);
-    if record.destination.addr.is_multicast_or_broadcast() {
-        return;
-    }
-    summary.count_destination(&record.destination);
 }

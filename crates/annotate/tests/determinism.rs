@@ -12,7 +12,7 @@ use larder_wire::Addr;
 use larder_wire::capture::Capture;
 use support::*;
 
-/// Octets of a batch of the source.
+/// Bytes of a batch of the source.
 const BATCH_BYTES: usize = 1 << 20;
 const MIB: u64 = 1 << 20;
 
@@ -138,7 +138,7 @@ fn several_captures() {
     same_on_all_cores("two captures", &options);
 }
 
-/// Octets flipped anywhere, and records whose length was: the same damage, once, at the same
+/// Bytes flipped anywhere, and records whose length was: the same damage, once, at the same
 /// places, and the same packets out of `-w`, mapped or streamed.
 #[test]
 fn damaged() {
@@ -182,7 +182,7 @@ fn damaged_for_long() {
     }
     let made = same_in_a_stream(&folder, "a long hole", &pcap);
     let written = made.files["packets.pcapng"].len();
-    assert!(made.summary.packets > 0 && written > 2 * BATCH_BYTES, "{written} octets written");
+    assert!(made.summary.packets > 0 && written > 2 * BATCH_BYTES, "{written} bytes written");
 }
 
 /// Packets that carry captures: the guess where a batch's first record is goes wrong, and nobody
@@ -191,10 +191,10 @@ fn damaged_for_long() {
 fn captures_as_payload() {
     let folder = Folder::new();
     let mut inner = mixture(10, 50_000);
-    inner.frames.retain(|frame| frame.octets.len() < 1500);
+    inner.frames.retain(|frame| frame.bytes.len() < 1500);
     let inner = inner.pcap();
     let mut maker = Maker::new(11);
-    while maker.octets < 4 * BATCH_BYTES {
+    while maker.bytes < 4 * BATCH_BYTES {
         maker.visit(4, 200);
         let ports = (2000 + maker.random.below(5) as u16, 9999);
         let ends = ([10, 0, 0, maker.random.below(9) as u8], [192, 0, 2, 99]);
@@ -289,7 +289,7 @@ fn stalls() {
 
     let folder = Folder::new();
     let mut maker = Maker::new(13);
-    while maker.octets < 3 * BATCH_BYTES {
+    while maker.bytes < 3 * BATCH_BYTES {
         // Answers of 28 addresses or fewer, and now and then a flow that must get its name.
         for _ in 0..50 {
             maker.visit(28, 0);

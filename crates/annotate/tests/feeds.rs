@@ -108,7 +108,7 @@ fn zeek_log_by_zeek_dns() {
     };
     let (out, summary) = folder.run(&options);
     let whole: Vec<u8> =
-        out.split_inclusive(|&octet| octet == b'\n').fold(Vec::new(), |mut kept, line| {
+        out.split_inclusive(|&byte| byte == b'\n').fold(Vec::new(), |mut kept, line| {
             if line != b"damaged\n" {
                 kept.extend_from_slice(line);
             }
@@ -201,18 +201,18 @@ fn hostile_names() {
     let log = [CONN_HEAD, &ssl_row("6.0", "192.0.2.1", "203.0.113.1", "-")].concat();
     let zeek = Options { zeek_log: Some(folder.file("ssl.log", log)), ..options.clone() };
     let (out, _) = folder.run(&zeek);
-    assert!(out.iter().all(|octet| matches!(octet, b'\t' | b'\n' | 0x20..0x7f)));
+    assert!(out.iter().all(|byte| matches!(byte, b'\t' | b'\n' | 0x20..0x7f)));
     assert_eq!(zeek_rows(&out)[0]["id.resp_h_name.vals"], "a\\x1b[2j\\x09b\\xff\\x2cx.example");
     let event = "{\"timestamp\":\"1970-01-01T00:00:06Z\",\"src_ip\":\"192.0.2.1\",\"dest_ip\":\"203.0.113.1\"}\n";
     let eve = Options { eve: Some(folder.file("eve.json", event)), ..options };
     let (out, _) = folder.run(&eve);
-    assert!(out.iter().all(|octet| matches!(octet, b'\n' | 0x20..0x7f)));
+    assert!(out.iter().all(|byte| matches!(byte, b'\n' | 0x20..0x7f)));
     let read: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(read["destination.domain"], r"a\x1b[2j\x09b\xff,x.example");
 }
 
 /// An EVE log teaches itself: its DNS events name its flows, also those that are logged after a
-/// later answer; a packet of the responder gets the name at its source; no octet is lost.
+/// later answer; a packet of the responder gets the name at its source; no byte is lost.
 #[test]
 fn eve_teaches_itself() {
     let event = |time: &str, ends: &str, rest: &str| {
@@ -360,7 +360,7 @@ fn growing_log_and_socket() {
     let lines = log.lines().count();
     let seen = (0..3_000).find_map(|_| {
         let seen = std::fs::read(&out).unwrap_or_default();
-        if seen.iter().filter(|&&octet| octet == b'\n').count() == lines {
+        if seen.iter().filter(|&&byte| byte == b'\n').count() == lines {
             return Some(seen);
         }
         std::thread::sleep(Duration::from_millis(10));

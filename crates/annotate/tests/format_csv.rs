@@ -3,7 +3,7 @@
 mod format_records;
 
 use format_records::{HOSTILE, all, hostile, log, web};
-use larder_annotate::format::schema::FIELDS;
+use larder_annotate::format::fields::FIELDS;
 use larder_annotate::options::OutputFormat;
 use larder_wire::Name;
 
@@ -48,7 +48,7 @@ fn header() {
 #[test]
 fn hostile_names() {
     let text = log(OutputFormat::Csv, false, &[hostile()]).expect("a line format");
-    assert!(text.bytes().all(|octet| matches!(octet, b'\n' | 0x20..0x7f)), "{text}");
+    assert!(text.bytes().all(|byte| matches!(byte, b'\n' | 0x20..0x7f)), "{text}");
     let (header, rows) = read_back(&text);
     let cell = |name: &str| {
         let at = header.iter().position(|title| title == name).expect("a field");
@@ -62,7 +62,7 @@ fn hostile_names() {
     assert_eq!(cell("url.domain"), "'@sum(a1),b");
 }
 
-/// Each octet that a spreadsheet takes for the beginning of a formula is neutralised, and so is
+/// Each byte that a spreadsheet takes for the beginning of a formula is neutralised, and so is
 /// the `'` itself; other names stand as they are.
 #[test]
 fn formulas() {

@@ -3,7 +3,8 @@
 mod format_records;
 
 use format_records::{HOSTILE, all, hostile, log, name, ping, web};
-use larder_annotate::format::schema::{FIELDS, Type};
+use larder_annotate::format::fields::FIELDS;
+use larder_annotate::format::schema::Type;
 use larder_annotate::options::OutputFormat;
 use serde_json::Value;
 
@@ -140,7 +141,7 @@ fn types_are_those_of_ecs() {
 #[test]
 fn hostile_names() {
     let text = log(OutputFormat::Ecs, false, &[hostile()]).expect("a line format");
-    assert!(text.bytes().all(|octet| octet == b'\n' || (0x20..0x7f).contains(&octet)), "{text}");
+    assert!(text.bytes().all(|byte| byte == b'\n' || (0x20..0x7f).contains(&byte)), "{text}");
     let line = &read_back(&text)[0];
     assert_eq!(line["destination.domain"], name(HOSTILE).to_string());
     assert_eq!(line["source.domain"], r"jos\xc3\xa9\x20\xf0\x9f\x98\x80.local");

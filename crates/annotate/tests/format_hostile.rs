@@ -1,22 +1,22 @@
-//! What no name may do, for any octets in it and in every line format.
+//! What no name may do, for any bytes in it and in every line format.
 
 mod format_records;
 
 use format_records::{full, log, name};
-use larder_annotate::format::schema::FIELDS;
+use larder_annotate::format::fields::FIELDS;
 use larder_annotate::options::OutputFormat;
 use larder_annotate::record::FlowRecord;
 use proptest::prelude::*;
 
-/// Octets as hostile clients choose them: random ones, and the ones that formats give a meaning.
-fn octets() -> impl Strategy<Value = Vec<u8>> {
+/// Bytes as hostile clients choose them: random ones, and the ones that formats give a meaning.
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let special = prop::sample::select(b"=+-@'\",;\\\t\r\n\x00\x1b\x7f\x9b (){}[]#.".to_vec());
     prop::collection::vec(prop_oneof![any::<u8>(), special], 1..40)
 }
 
-fn record_with(octets: &[Vec<u8>; 4]) -> FlowRecord {
+fn record_with(bytes: &[Vec<u8>; 4]) -> FlowRecord {
     let mut record = full();
-    let [source, destination, server_name, host] = octets.each_ref().map(|octets| name(octets));
+    let [source, destination, server_name, host] = bytes.each_ref().map(|bytes| name(bytes));
     if let Some(naming) = &mut record.source.naming {
         naming.name = source;
     }
@@ -32,13 +32,13 @@ proptest! {
     /// has as many values as the format's header says.
     /// Invariant 1 of `format`, and invariant 2 of `text`.
     #[test]
-    fn a_record_stays_a_line(octets in [octets(), octets(), octets(), octets()]) {
-        let records = [record_with(&octets)];
+    fn a_record_stays_a_line(names in [any_bytes(), any_bytes(), any_bytes(), any_bytes()]) {
+        let records = [record_with(&names)];
         for output in [OutputFormat::Text, OutputFormat::Ecs, OutputFormat::Zeek, OutputFormat::Csv] {
             let text = log(output, false, &records).expect("a line format");
             let tabs = output == OutputFormat::Zeek;
-            let harmless = |octet| {
-                matches!(octet, b'\n' | 0x20..0x7f) || tabs && octet == b'\t'
+            let harmless = |byte| {
+                matches!(byte, b'\n' | 0x20..0x7f) || tabs && byte == b'\t'
             };
             prop_assert!(text.bytes().all(harmless), "{}", text);
             let headers = match output {
@@ -70,9 +70,9 @@ proptest! {
     /// A name is spelled in JSON as in every other format, and names that differ are spelled
     /// differently.
     #[test]
-    fn json_spells_names_as_others_do(one in octets(), other in octets()) {
-        let spelled = |octets: &Vec<u8>| {
-            let record = record_with(&[vec![b'a'], octets.clone(), vec![b'b'], vec![b'c']]);
+    fn json_spells_names_as_others_do(one in any_bytes(), other in any_bytes()) {
+        let spelled = |bytes: &Vec<u8>| {
+            let record = record_with(&[vec![b'a'], bytes.clone(), vec![b'b'], vec![b'c']]);
             let text = log(OutputFormat::Ecs, false, &[record]).expect("a line format");
             let line: serde_json::Value = serde_json::from_str(&text).expect("JSON");
             line["destination.domain"].as_str().expect("a string").to_owned()

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use format_records::{HOSTILE, all, hostile, web};
 use larder_annotate::Error;
 use larder_annotate::format::Format;
+use larder_annotate::format::fields::FIELDS;
 use larder_annotate::format::parquet::{ROWS_MAX, Writer};
-use larder_annotate::format::schema::FIELDS;
 use larder_annotate::options::OutputFormat;
+use larder_annotate::record::FlowRecord;
 use larder_wire::Name;
 use parquet::basic::{LogicalType, TimeUnit};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -21,24 +22,29 @@ fn read_back(file: Vec<u8>) -> SerializedFileReader<Bytes> {
     SerializedFileReader::new(Bytes::from(file)).expect("a Parquet file")
 }
 
-/// Rows that workers render and one writer takes, in any portions, make the same file as records.
-#[test]
-fn rows_and_records_make_the_same_file() {
-    let mut by_records = Writer::new(Vec::new()).expect("memory takes everything");
-    all().iter().for_each(|record| by_records.push(record).expect("memory takes everything"));
+/// A writer of rows of these records.
+fn written(records: &[FlowRecord]) -> Writer<Vec<u8>> {
+    let mut writer = Writer::new(Vec::new()).expect("memory takes everything");
+    writer.push_rows(&rows(records)).expect("memory takes everything");
+    writer
+}
 
+fn rows(records: &[FlowRecord]) -> Vec<u8> {
     let format = Format::new(OutputFormat::Parquet, false).expect("built with the feature");
-    let mut by_rows = Writer::new(Vec::new()).expect("memory takes everything");
+    let mut rows = Vec::new();
+    records.iter().for_each(|record| format.writer().record(record, &mut rows));
+    rows
+}
+
+/// The portions in which rows reach the writer do not change the file.
+#[test]
+fn portions_of_rows_make_the_same_file() {
     let records = all();
-    let (first, rest) = records.split_first().expect("some records");
-    for portion in [std::slice::from_ref(first), rest] {
-        let mut rows = Vec::new();
-        portion.iter().for_each(|record| format.writer().record(record, &mut rows));
-        by_rows.push_rows(&rows).expect("memory takes everything");
-    }
-    let file = by_records.finish().expect("memory takes everything");
-    assert_eq!(file, by_rows.finish().expect("memory takes everything"));
-    assert_eq!(read_back(file).metadata().file_metadata().num_rows(), all().len() as i64);
+    let mut by_portions = written(&records[..1]);
+    by_portions.push_rows(&rows(&records[1..])).expect("memory takes everything");
+    let file = by_portions.finish().expect("memory takes everything");
+    assert_eq!(file, written(&records).finish().expect("memory takes everything"));
+    assert_eq!(read_back(file).metadata().file_metadata().num_rows(), records.len() as i64);
 }
 
 /// Columns have the names and types that the schema says; times are instants in nanoseconds.
@@ -57,8 +63,7 @@ fn columns() {
 /// Hostile names stay within their value, in the escaped spelling.
 #[test]
 fn hostile_names() {
-    let mut writer = Writer::new(Vec::new()).expect("memory takes everything");
-    writer.push(&hostile()).expect("memory takes everything");
+    let writer = written(&[hostile()]);
     let reader = read_back(writer.finish().expect("memory takes everything"));
     let row = reader.get_row_iter(None).expect("rows").next().expect("a row").expect("a row");
     let at = |name| FIELDS.iter().position(|field| field.name == name).expect("a field");
@@ -73,9 +78,7 @@ fn hostile_names() {
 /// A long log is cut into row groups, so that memory stays flat, and no row is lost at the cuts.
 #[test]
 fn row_groups_are_bounded() {
-    let format = Format::new(OutputFormat::Parquet, false).expect("built with the feature");
-    let mut row = Vec::new();
-    format.writer().record(&web(), &mut row);
+    let row = rows(&[web()]);
     let mut writer = Writer::new(Vec::new()).expect("memory takes everything");
     for _ in 0..=ROWS_MAX {
         writer.push_rows(&row).expect("memory takes everything");
@@ -101,7 +104,7 @@ fn errors_of_the_output() {
     }
     let outcome = |kind| {
         let mut writer = Writer::new(Failing(kind))?;
-        writer.push(&web())?;
+        writer.push_rows(&rows(&[web()]))?;
         writer.finish().map(|_| ())
     };
     assert!(matches!(outcome(io::ErrorKind::BrokenPipe), Err(Error::ClosedPipe)));

@@ -6,7 +6,7 @@ use format_records::{hostile, log, naming, ping, web};
 use larder_annotate::options::OutputFormat;
 use larder_annotate::record::NameSource;
 
-/// Columns stand under their titles, and hostile octets are spelled out.
+/// Columns stand under their titles, and hostile bytes are spelled out.
 #[test]
 fn golden() {
     let text = log(OutputFormat::Text, false, &[web(), ping(), hostile()]).expect("a line format");
@@ -24,7 +24,7 @@ fn golden() {
         ),
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
-    assert!(text.bytes().all(|octet| octet == b'\n' || (0x20..0x7f).contains(&octet)));
+    assert!(text.bytes().all(|byte| byte == b'\n' || (0x20..0x7f).contains(&byte)));
 }
 
 /// `-n` writes ports as numbers.

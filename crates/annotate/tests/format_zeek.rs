@@ -98,7 +98,7 @@ fn hostile_names() {
     assert_eq!(get(&records[1], "server_name"), r"\x28empty)");
     assert_eq!(get(&records[1], "host"), r"\x2d");
     let text = log(OutputFormat::Zeek, false, &all()).expect("a line format");
-    assert!(text.bytes().all(|octet| matches!(octet, b'\n' | b'\t' | 0x20..0x7f)));
+    assert!(text.bytes().all(|byte| matches!(byte, b'\n' | b'\t' | 0x20..0x7f)));
 }
 
 /// The uid has Zeek's shape, stays the same, and changes with each part of the 5-tuple and with
@@ -127,7 +127,7 @@ fn uid() {
         read_back(&records).iter().map(|record| get(record, "uid").to_owned()).collect();
     for uid in &uids {
         assert!(uid.len() == 18 && uid.starts_with('C'), "{uid}");
-        assert!(uid.bytes().all(|octet| octet.is_ascii_alphanumeric()), "{uid}");
+        assert!(uid.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{uid}");
     }
     uids.sort();
     uids.dedup();
@@ -142,12 +142,10 @@ fn uid() {
 /// Header and footer state the times they are told.
 #[test]
 fn log_times() {
-    let mut format = Format::new(OutputFormat::Zeek, false).expect("a line format");
+    let format = Format::new(OutputFormat::Zeek, false).expect("a line format");
     let mut out = Vec::new();
-    format.writer_mut().set_log_time(1_704_164_645_999_999_999);
-    format.writer_mut().header(&mut out);
-    format.writer_mut().set_log_time(1_704_164_646_000_000_000);
-    format.writer_mut().footer(&mut out);
+    format.writer().header(1_704_164_645_999_999_999, &mut out);
+    format.writer().footer(1_704_164_646_000_000_000, &mut out);
     let text = String::from_utf8(out).expect("ASCII");
     assert!(text.contains("\n#open\t2024-01-02-03-04-05\n"), "{text}");
     assert!(text.ends_with("\n#close\t2024-01-02-03-04-06\n"), "{text}");

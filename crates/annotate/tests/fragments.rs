@@ -134,7 +134,7 @@ fn mutated(seed: u64) -> Maker {
         maker.visit(3, 300);
     }
     let mut random = Random(seed ^ 0x5eed);
-    let mut frames: Vec<Vec<u8>> = maker.frames.iter().map(|frame| frame.octets.clone()).collect();
+    let mut frames: Vec<Vec<u8>> = maker.frames.iter().map(|frame| frame.bytes.clone()).collect();
     let mut out = Maker::new(seed);
     // Few ends, so that flows of fragments meet.
     let ends = |random: &mut Random| {
@@ -240,7 +240,7 @@ fn mutated_captures() {
 /// Packets of a line of CSV, both ways.
 fn packets_of(line: &str) -> u64 {
     // None of the fields before it can hold a comma: times, words, numbers, addresses.
-    let at = larder_annotate::format::schema::FIELDS
+    let at = larder_annotate::format::fields::FIELDS
         .iter()
         .position(|field| field.name == "network.packets")
         .expect("a field");

@@ -73,10 +73,10 @@ fn found(folder: &Path, word: &str, options: FindOptions) -> Vec<Frame> {
     frames
 }
 
-/// The packets of a capture: key, whether it is whole, time, octets.
+/// The packets of a capture: key, whether it is whole, time, bytes.
 fn packets(path: &Path) -> Vec<(Option<FlowKey>, bool, Frame)> {
-    let octets = std::fs::read(path).expect("a capture");
-    let records = capture::records(&octets).expect("a capture");
+    let bytes = std::fs::read(path).expect("a capture");
+    let records = capture::records(&bytes).expect("a capture");
     let read = |record: Record<'_>| {
         let decoded = packet::decode(record.link_type, record.frame).ok();
         let is_whole = decoded.is_none_or(|packet| packet.fragment.is_none());
@@ -137,7 +137,7 @@ fn names_of_the_log_find_their_packets() {
             if has_fragments
                 || !is_sorted
                 || name.parse::<IpAddr>().is_ok()
-                || !name.bytes().all(|octet| octet.is_ascii_graphic() && !b"*\\".contains(&octet))
+                || !name.bytes().all(|byte| byte.is_ascii_graphic() && !b"*\\".contains(&byte))
             {
                 continue;
             }

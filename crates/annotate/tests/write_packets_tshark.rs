@@ -23,7 +23,7 @@ fn run(path: &Path) -> Made {
     made(&ecs(path), 2)
 }
 
-/// Every packet is there, in order, with its time, its lengths, its link type and its octets: from
+/// Every packet is there, in order, with its time, its lengths, its link type and its bytes: from
 /// a capture of all link types of the recordings, and from the public ones that are odd. (Not
 /// gp-test018: tshark counts its custom blocks as packets, and its simple packets have no time.)
 #[test]

@@ -1,10 +1,11 @@
-//! What keeping and finding packets costs: `cargo bench -p larder-store`. Under `cargo test` with small segments, to show that
-//! it works.
+//! Cost of storing and finding packets: `cargo bench -p larder-store`. `cargo test` runs it with
+//! small segments, as a check.
 //!
-//! *append*: batches of 4096 packets of 1000 flows; the time of the calls, against a copy of the same octets into memory of the
-//! same size, and the CPU time of the thread that writes (files go into the page cache). *find*: 100 segments; a name, a
-//! domain, an address, a flow, against a scan of all packets, each in a `Finder` of its own; files are in the page cache.
-//! Best and middle of the rounds; rows take turns.
+//! *append*: batches of 4096 packets of 1000 flows; the time of the calls, compared with a copy of
+//! the same bytes into memory of the same size, and the CPU time of the disk writer (files go into
+//! the page cache). *find*: 100 segments; a name, a domain, an address, a flow, compared with a
+//! scan of all packets, each in a `Finder` of its own; files are in the page cache. Best and median
+//! of the rounds; rows take turns.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -112,7 +113,7 @@ fn append(scale: &Scale, frame_bytes: usize) {
     let mut store = open_with(options);
     let counts = store.counts().clone();
     let mut next = 1;
-    // The first rounds touch all of the memory, which is not what is measured.
+    // The first rounds touch all of the memory, which is not measured.
     let warm = if scale.rounds == 1 { 0 } else { 4 };
     for round in 0..warm + scale.rounds {
         let start = Instant::now();
@@ -188,7 +189,7 @@ fn find(scale: &Scale) {
             .collect();
         is_first = false;
         store.append(&batch(&blocks, &offsets, &mut next, &events)).expect("a sound batch");
-        // Nothing is to be dropped.
+        // Nothing may be dropped.
         let counts = store.counts();
         while counts.bytes.load(Relaxed) > counts.bytes_written.load(Relaxed) + (64 << 20) {
             std::thread::sleep(Duration::from_millis(1));
@@ -216,11 +217,11 @@ fn find(scale: &Scale) {
         let (mut times, mut found) = (Vec::new(), 0);
         for is_scan in [false, true] {
             let mut best = Duration::MAX;
-            let mut octets = 0u64;
+            let mut sum = 0u64;
             for _ in 0..if is_scan { 1 } else { scale.rounds } {
-                octets = 0;
+                sum = 0;
                 let mut visit = |packet: larder_store::FoundPacket<'_>| {
-                    octets += packet.frame.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+                    sum += packet.frame.iter().map(|byte| u64::from(*byte)).sum::<u64>();
                     ControlFlow::Continue(())
                 };
                 let start = Instant::now();
@@ -235,9 +236,9 @@ fn find(scale: &Scale) {
                 assert!(!is_scan || summary.packets == found);
                 found = summary.packets;
             }
-            times.push((best, octets));
+            times.push((best, sum));
         }
-        assert_eq!(times[0].1, times[1].1, "both see the same octets");
+        assert_eq!(times[0].1, times[1].1, "both see the same sum");
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         println!(
             "find {what:<11} {found:>8} packets  {:>9.2} ms   scan {:>9.1} ms   1 / {:.0}",
@@ -248,8 +249,8 @@ fn find(scale: &Scale) {
     }
 }
 
-/// The segment that grows has no index yet: a search looks through it. And what its index takes when it is closed, with many
-/// packets to a flow and with one.
+/// The growing segment has no index yet: a search reads it whole. Also the time for its index when
+/// it is closed, with many packets a flow and with one.
 fn grow(scale: &Scale, flows: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let segment_bytes = scale.segment_bytes * 8;
@@ -295,7 +296,7 @@ fn grow(scale: &Scale, flows: usize) {
     let (closed, closed_cpu) = (start.elapsed(), cpu() - cpu_start);
     let bytes = counts.bytes_kept.load(Relaxed) - counts.bytes.load(Relaxed);
     println!(
-        "one segment, {packets} packets of {} flows: found in {growing:.1} ms while it grows, {:.2} ms when closed; closing took {:.1} ms (CPU {} ms); {:.1} octets of index a packet",
+        "one segment, {packets} packets of {} flows: found in {growing:.1} ms while it grows, {:.2} ms when closed; closing took {:.1} ms (CPU {} ms); {:.1} sum of index a packet",
         flows.min(packets as usize),
         look(),
         closed.as_secs_f64() * 1e3,

@@ -1,38 +1,40 @@
-//! Blocks of pcapng as this crate writes them: little-endian, packets as enhanced packet blocks, times in ns.
+//! Blocks of pcapng as this crate writes them: little-endian, packets as enhanced packet blocks,
+//! times in ns.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Places in a segment are counted in units of so many octets, by which blocks are aligned.
+/// The unit of places in a segment, in bytes: blocks are aligned to it.
 pub(crate) const PLACE_BYTES: u64 = 4;
 
-/// Where packets are captured.
+/// An interface on which packets are captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// As the machine calls it.
+    /// Its name in the system.
     pub name: String,
     /// LINKTYPE_ number.
     pub link_type: u16,
-    /// Octets of a packet that are captured; 0: all.
+    /// Bytes that are captured of a packet; 0: all.
     pub snap_bytes: u32,
 }
 
-/// Octets around an enhanced packet block's frame: 28 before it, and the length again after it.
+/// Bytes around an enhanced packet block's frame: 28 before it, and the length again after it.
 pub(crate) const PACKET_BYTES: usize = 32;
 
-/// The longest block that is believed.
+/// The longest valid block.
 const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 
-/// A damaged part of a segment, made into a block that readers skip: a type for local use.
+/// A damaged part of a segment becomes a block that readers skip: a type for local use.
 const HOLE: u32 = 0x8000_1a7d;
 
 /// Bytes of the shortest block.
 const BLOCK_BYTES_MIN: usize = 12;
 
-/// Blocks that follow each other for so many bytes are not the content of a packet: no packet is longer.
+/// Consecutive blocks of this length, in bytes, are not the content of a packet: no packet is
+/// longer.
 const SURE_BYTES: usize = 512 << 10;
 
 /// A packet in its block.
@@ -45,11 +47,11 @@ pub(crate) struct PacketBlock<'a> {
 }
 
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|octets| u32::from_le_bytes(*octets))
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// The length of the block at the start of `bytes`, where it is whole and says so at both ends. `Err`: it is none.
-/// `Ok(None)`: it goes on behind them.
+/// The length of the block at the start of `bytes`, if it is whole and both lengths agree. `Err`:
+/// not a block. `Ok(None)`: it continues after `bytes`.
 pub(crate) fn block_len(bytes: &[u8]) -> Result<Option<usize>, ()> {
     let Some(len) = word(bytes, 4) else { return Ok(None) };
     if !(12..=BLOCK_BYTES_MAX).contains(&len) || !len.is_multiple_of(4) {
@@ -62,14 +64,14 @@ pub(crate) fn block_len(bytes: &[u8]) -> Result<Option<usize>, ()> {
     }
 }
 
-/// The block at `at`, if one is there whole.
-pub(crate) fn whole(octets: &[u8], at: usize) -> Option<&[u8]> {
-    let rest = octets.get(at..)?;
+/// The block at `at`, if it is whole.
+pub(crate) fn whole(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = bytes.get(at..)?;
     let len = block_len(rest).ok().flatten()?;
     rest.get(..len)
 }
 
-/// The packet of a block that is whole; `None` when it is another kind of block, or contradicts itself.
+/// The packet of a whole block; `None` if it is another kind of block, or contradicts itself.
 #[inline]
 pub(crate) fn packet(block: &[u8]) -> Option<PacketBlock<'_>> {
     let head: &[u8; 28] = block.first_chunk()?;
@@ -113,10 +115,10 @@ pub(crate) fn interface(block: &[u8]) -> Option<Interface> {
     Some(interface)
 }
 
-/// What a walk through a file found.
+/// The result of a walk through a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
-    /// Behind the last whole block.
+    /// The end of the last whole block.
     pub end: u64,
     /// Parts before `end` that are no blocks.
     pub holes: Vec<Range<u64>>,
@@ -129,9 +131,10 @@ impl Walked {
     }
 }
 
-/// Visits the place of each whole block of a file, and the block. After damage it goes on at the next packet from which blocks
-/// follow each other: up to the end, up to the next hole of zeros, or for [`SURE_BYTES`]. Packets may have blocks as their
-/// content (a capture that is being downloaded); those end where the packet around them ends.
+/// Visits the place of each whole block of a file, and the block. After damage it continues at the
+/// next packet from which blocks follow each other: up to the end, up to the next hole of zeros, or
+/// for [`SURE_BYTES`]. The content of a packet may be blocks (a download of a capture); those end
+/// where the packet ends.
 pub(crate) fn walk(bytes: &[u8], mut visit: impl FnMut(u64, &[u8])) -> Walked {
     let mut walked = Walked::default();
     let mut at = 0;
@@ -157,7 +160,8 @@ pub(crate) fn walk(bytes: &[u8], mut visit: impl FnMut(u64, &[u8])) -> Walked {
     walked
 }
 
-/// True when packets follow each other from `at` on. `rejected`: places from which they do not, each looked at once.
+/// True if packets follow each other from `at` on. `rejected`: places from which they do not, each
+/// examined once.
 fn begins_blocks(bytes: &[u8], at: usize, rejected: &mut BTreeSet<usize>) -> bool {
     let is_of_ours = |block: &&[u8]| packet(block).is_some() || word(block, 0) == Some(HOLE);
     let mut next = at;
@@ -183,7 +187,7 @@ fn begins_blocks(bytes: &[u8], at: usize, rejected: &mut BTreeSet<usize>) -> boo
     true
 }
 
-/// Frames of blocks that cover a hole: each with the place in the file and the bytes to write there.
+/// The parts of blocks that cover a hole: each with its place in the file.
 pub(crate) fn covers(hole: &Range<u64>) -> Vec<(u64, Vec<u8>)> {
     let mut out = Vec::new();
     let mut at = hole.start;
@@ -199,22 +203,22 @@ pub(crate) fn covers(hole: &Range<u64>) -> Vec<(u64, Vec<u8>)> {
     out
 }
 
-/// Cuts octets that come in pieces into blocks.
+/// Splits bytes that come in pieces into blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Walker {
-    /// Octets of whole blocks before.
+    /// Bytes of the whole blocks before.
     offset: u64,
-    /// The start of a block that is not whole yet.
+    /// The start of an incomplete block.
     rest: Vec<u8>,
     is_lost: bool,
 }
 
 impl Walker {
-    /// Calls `visit` with the place of each block that is whole now, and the block. After something that is no block there
-    /// are no more.
+    /// Calls `visit` with the place of each block that is whole now, and the block. After bytes
+    /// that are no block there are no more.
     pub fn feed(&mut self, mut bytes: &[u8], mut visit: impl FnMut(u64, &[u8])) {
         while !self.rest.is_empty() && !bytes.is_empty() && !self.is_lost {
-            // As much as says how long it is, and then as much as it is long.
+            // First the bytes with the length, then as many as the length.
             let want = word(&self.rest, 4).map_or(8, |len| len.min(BLOCK_BYTES_MAX) as usize);
             let take = want.saturating_sub(self.rest.len()).max(1).min(bytes.len());
             self.rest.extend_from_slice(&bytes[..take]);
@@ -245,15 +249,27 @@ impl Walker {
         }
     }
 
-    /// Where the next block begins: all before are whole.
+    /// Start of the next block: all before are whole.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Something that is no block was met: what comes behind it is not seen.
+    /// Bytes that are no block were found: nothing after them is read.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
+}
+
+/// The first and the latest time of packets.
+pub(crate) fn times(blocks: &[u8], packets: usize) -> Option<(i64, i64)> {
+    let mut rest = (packets > 0).then_some(blocks)?;
+    let first_ns = packet(rest)?.ts_ns;
+    let mut last_ns = first_ns;
+    while let Ok(Some(len)) = block_len(rest) {
+        last_ns = last_ns.max(packet(&rest[..len])?.ts_ns);
+        rest = &rest[len..];
+    }
+    Some((first_ns, last_ns))
 }
 
 #[cfg(test)]
@@ -263,7 +279,8 @@ mod tests {
 
     use super::*;
 
-    /// A file with packets whose content is blocks of packets themselves; gives also where its packets begin.
+    /// A file with packets whose content is blocks of packets; also returns the places of its
+    /// packets.
     fn nested(packets: u8) -> (Vec<u8>, Vec<u64>) {
         let mut inner = Vec::new();
         for number in 0..12 {
@@ -285,8 +302,8 @@ mod tests {
         (file, places)
     }
 
-    /// Damage anywhere costs the packets that it touches and no other: the walk goes on at the next one, and no packet is
-    /// taken out of the content of another; covered holes are blocks for every reader.
+    /// Damage costs the packets that it touches and no other: the walk continues at the next one,
+    /// and takes no packet from the content of another; covered holes are blocks for every reader.
     #[test]
     fn a_walk_goes_on_behind_damage() {
         let (file, places) = nested(60);
@@ -297,7 +314,7 @@ mod tests {
                 let end = (at + length).min(torn.len());
                 match value {
                     Some(value) => torn[at..end].fill(value),
-                    // A length that is wrong, as one flipped bit makes it.
+                    // A wrong length, as after one flipped bit.
                     None => {
                         let own = places.iter().rev().find(|place| **place as usize <= at);
                         torn[*own.unwrap() as usize + 5] ^= 0x10;
@@ -323,8 +340,8 @@ mod tests {
                     whole.iter().all(|place| seen.contains(place)),
                     "{at} {length}: {walked:?}"
                 );
-                for (place, octets) in walked.holes.iter().flat_map(covers) {
-                    torn[place as usize..][..octets.len()].copy_from_slice(&octets);
+                for (place, bytes) in walked.holes.iter().flat_map(covers) {
+                    torn[place as usize..][..bytes.len()].copy_from_slice(&bytes);
                 }
                 let mut after = 0;
                 let again = walk(&torn, |_, block| after += u64::from(packet(block).is_some()));
@@ -337,7 +354,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a file comes in pieces, its blocks are the same; and a block that is not whole is not seen.
+        /// A file has the same blocks in any pieces, and an incomplete block is not visited.
         #[test]
         fn pieces_do_not_matter(
             frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..90), 0..12),

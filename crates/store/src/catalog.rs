@@ -1,13 +1,13 @@
-//! The catalog: the segments that there are, for readers in the writer's process.
+//! The catalog: the existing segments, for readers in the writer's process.
 //!
 //! ```text
-//! segment    Memory(grows) -> Memory(sealed), while the disk has not all of it -> Memory or File -> gone (the budget)
+//! segment    Memory(grows) -> Memory(sealed), until the disk has all of it -> Memory or File -> deleted (the budget)
 //! ```
 //!
-//! A reader takes [`Catalog::list`] or [`Catalog::get`], and then either leases from the object or opens the file. An object
-//! that was taken stays readable as long as it is held, also when the catalog has let go of it; a file that was opened, too.
-//! [`Gone::Revoked`](larder_mem::object::Gone) on opening an object: the catalog needed the memory; ask again, and there is
-//! the file.
+//! A reader takes [`Catalog::list`] or [`Catalog::get`], and then either leases from the object or
+//! opens the file. An object that was taken stays readable while it is held, also after the catalog
+//! has dropped it; so does an open file. [`Gone::Revoked`](larder_mem::object::Gone) on opening an
+//! object means that the catalog needed the memory: ask again, and there is the file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,37 +16,37 @@ use std::task::Waker;
 
 use larder_mem::object::Object;
 
-/// Where a segment's octets are.
+/// The place of a segment's bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// In memory: it grows (its phase is `Filling`), or is closed (`Sealed`) and there was room.
     Memory(Arc<Object>),
-    /// In this file, of so many octets.
+    /// In this file, with its length.
     File(PathBuf, u64),
 }
 
-/// What is known of a segment.
+/// The data of a segment.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Its number, which its file is called by.
+    /// Its number, as in the name of its file.
     pub number: u64,
-    /// Where its first octet is.
+    /// Position of its first byte.
     pub first_position: u64,
-    /// Time of its first packet, ns; `None` as long as it has none.
+    /// Time of its first packet, ns; `None` while it has none.
     pub first_ns: Option<i64>,
     /// The latest time of a packet in it.
     pub last_ns: Option<i64>,
     /// Packets in it.
     pub packets: u64,
-    /// Octets, with the header.
+    /// Bytes, including the header.
     pub bytes: u64,
-    /// Nothing is added to it any more.
+    /// It does not grow any more.
     pub is_closed: bool,
-    /// What it begins with: a section, and its interfaces.
+    /// Its beginning: a section, and its interfaces.
     pub header: Arc<[u8]>,
-    /// Where they are.
+    /// The place of its bytes.
     pub content: Content,
-    /// It is in this file, whole, wherever else it is.
+    /// The file that has all of it, also if it is in memory too.
     pub(crate) file: Option<(PathBuf, u64)>,
 }
 
@@ -67,7 +67,7 @@ impl Catalog {
         self.lock().values().cloned().collect()
     }
 
-    /// One of them.
+    /// The segment with this number.
     pub fn get(&self, number: u64) -> Option<Segment> {
         self.lock().get(&number).cloned()
     }
@@ -77,12 +77,12 @@ impl Catalog {
         self.lock().last_key_value().map(|(_, segment)| segment.clone())
     }
 
-    /// The one after `number`, for who reads on.
+    /// The next one after `number`.
     pub fn after(&self, number: u64) -> Option<Segment> {
         self.lock().range(number + 1..).next().map(|(_, segment)| segment.clone())
     }
 
-    /// `waker` is woken from now on whenever a segment is begun, or its memory or file goes.
+    /// Wakes `waker` from now on whenever a segment is begun, or its memory or file is removed.
     pub fn watch(&self, waker: Waker) {
         self.watchers.lock().unwrap_or_else(|poison| poison.into_inner()).push(waker);
     }

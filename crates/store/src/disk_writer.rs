@@ -1,13 +1,16 @@
-//! The disk_writer: the one thread that writes segments to the disk, one after the other.
+//! The disk writer: the one thread that writes segments to the disk, one after the other.
 //!
-//! It leases what is published, hands it to the kernel, waits until it is written, and sleeps until there is more or
-//! [`Options::flush_ms`](crate::Options) have passed. When a segment is sealed and written it gets its index, and its name.
+//! It leases the published bytes, passes them to the kernel, waits until they are written, and
+//! sleeps until there are more or [`Options::flush_ms`](crate::Options) have passed. A segment that
+//! is sealed and written gets its index and its final name.
 //!
-//! Before it writes it looks whether the disk has room, with what is to stay free; for what lacks it deletes the oldest segments.
-//! What the disk refuses all the same costs the rest of that segment: what is in the file is closed as it is, the next segment is tried
-//! after a pause that doubles up to half a minute. The operator is told once when it begins and once when it ends.
+//! Before it writes, it checks that the disk has room besides the reserve, and deletes the oldest
+//! segments if not. If the disk fails all the same, the rest of that segment is lost: the file is
+//! closed as it is, and the next segment is tried after a pause that doubles up to half a minute.
+//! The operator gets one message when that begins and one when it ends.
 //!
-//! The budget is kept before a segment is created, and again when its index is known: the oldest goes first, all its files.
+//! The budget is checked before a segment is created, and again when its index is known: the oldest
+//! segment is deleted first, with all its files.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -33,18 +36,19 @@ use crate::options::{Counts, Options};
 use crate::recover::{self, StoredSegments};
 use crate::{index, journal};
 
-/// Octets of one write at most.
+/// Bytes of one write, at most.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Space that is made before a segment is begun, and what is left free beside what is written: indexes, journals.
+/// Space that is freed before a segment is begun, and space that stays free for indexes and
+/// journals.
 const BEGIN_BYTES: u64 = 1 << 20;
 const SPARE_BYTES_MIN: u64 = 64 << 10;
 const SPARE_BYTES_MAX: u64 = 4 << 20;
 
-/// Pauses after the disk has refused something.
+/// Longest pause after an error of the disk.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Where segments are written: the files, and in tests what is slower or fuller than they are.
+/// The files of segments; tests replace them by slow or full ones.
 #[doc(hidden)]
 pub trait Disk: Send + fmt::Debug {
     /// Creates the two files of a segment that grows; the second begins with `header`.
@@ -53,19 +57,19 @@ pub trait Disk: Send + fmt::Debug {
     fn write(&mut self, lease: Lease);
     /// Appends to the events.
     fn append_journal(&mut self, frames: &[u8]) -> io::Result<()>;
-    /// Waits until all that was given is in the files.
+    /// Waits until all bytes are in the files.
     fn flush(&mut self) -> io::Result<()>;
-    /// No more comes; `sync`: and what came is on the disk.
+    /// Ends the segment; `sync`: and waits until it is on the disk.
     fn end(&mut self, sync: bool) -> io::Result<()>;
-    /// Writes a file whole: aside, then renamed.
-    fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()>;
+    /// Writes a whole file next to its place, then renames it.
+    fn save(&mut self, path: &Path, aside: &Path, bytes: &[u8], sync: bool) -> io::Result<()>;
     /// The space of the file system of a folder.
     fn space(&mut self, directory: &Path) -> io::Result<Space> {
         larder_io::disk::space(directory)
     }
 }
 
-/// The files themselves.
+/// The real files.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Files {
@@ -75,7 +79,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Files that those may read whom `access` lets.
+    /// Files with the mode and group of `access`.
     pub fn new(access: Access) -> Files {
         Files { access, ..Files::default() }
     }
@@ -87,7 +91,7 @@ impl Disk for Files {
         file.write_all(header)?;
         self.journal = Some(file);
         let file = self.access.create(packets)?;
-        // Not every file system has it.
+        // Not every file system supports it.
         let direct = OpenOptions::new().write(true).custom_flags(O_DIRECT).open(packets).ok();
         self.packets.begin_direct(file, direct);
         Ok(())
@@ -113,9 +117,9 @@ impl Disk for Files {
         }
     }
 
-    fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()> {
+    fn save(&mut self, path: &Path, aside: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
         let mut file = self.access.create(aside)?;
-        file.write_all(octets)?;
+        file.write_all(bytes)?;
         if sync {
             file.sync_data()?;
         }
@@ -123,7 +127,7 @@ impl Disk for Files {
     }
 }
 
-/// The disk, or what this user may use of it, is full.
+/// The disk, or this user's quota, is full.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -136,9 +140,9 @@ pub(crate) struct DiskWriter {
     stored: StoredSegments,
     flow_names: FlowNames,
     seed: u64,
-    /// How long it pauses after the next refusal; `None`: the last segment was written.
+    /// The pause after the next error; `None`: the last segment was written.
     pause: Option<Duration>,
-    /// It was said that segments are deleted because the disk is full.
+    /// The operator was told that segments are deleted because the disk is full.
     is_short: bool,
 }
 
@@ -165,10 +169,10 @@ impl DiskWriter {
     }
 
     pub fn run(mut self) {
-        // It may be less than it was before.
+        // The budget may be smaller than in the last run.
         self.keep_budget(0);
         loop {
-            // In this order: what was queued before the end is seen.
+            // In this order: a segment that was queued before the end is seen.
             let is_ending = self.shared.is_ending.load(Ordering::Acquire);
             let segment = {
                 let queue = self.shared.queue.lock();
@@ -190,7 +194,7 @@ impl DiskWriter {
         files::path(&self.options.directory, number, kind)
     }
 
-    /// A segment from its beginning to its end.
+    /// Writes a segment from its beginning to its end.
     fn take(&mut self, segment: &Growing) {
         self.keep_budget(0);
         match self.write(segment).and_then(|flows| self.close(segment, &flows)) {
@@ -206,7 +210,7 @@ impl DiskWriter {
         }
     }
 
-    /// Writes all of it, while it grows; gives the flows that are in it.
+    /// Writes a segment while it grows; returns its flows.
     fn write(&mut self, segment: &Growing) -> io::Result<Flows> {
         let number = segment.identity.number;
         let (part, journal_path) =
@@ -214,23 +218,24 @@ impl DiskWriter {
         self.make_space(self.options.segment_bytes.min(BEGIN_BYTES))?;
         self.disk.begin(&part, &journal_path, &journal::header(&segment.identity))?;
         let options = ReaderOptions { loop_number: 63, lease_bytes_max: u64::MAX };
-        // Its memory is revoked only when it is in the file.
+        // Its memory is revoked only after it is in the file.
         let mut reader =
             segment.object.open(0..u64::MAX, options).map_err(|_| io::ErrorKind::NotFound)?;
         let (mut walker, mut flows) = (Walker::default(), Flows::new(self.seed));
         let mut whole_at = Instant::now();
         loop {
-            // The phase, then what is published, then the events: in the order opposite to the writer's.
+            // The phase, then the published length, then the events: the opposite of the writer's
+            // order.
             let is_whole = segment.object.phase() != Phase::Filling;
             let mut published = segment.object.published();
-            // The end of the last page goes when it must: whole pages cost the least.
+            // The end of the last page is written only when it is due: whole pages cost the least.
             let is_due = is_whole || whole_at.elapsed() >= self.flush_every();
             if is_due {
                 whole_at = Instant::now();
             } else {
                 published = (published / PAGE_BYTES * PAGE_BYTES).max(reader.position());
             }
-            let frames = std::mem::take(&mut segment.books().journal);
+            let frames = std::mem::take(&mut segment.state().journal);
             if !frames.is_empty() {
                 journal::events(&frames).for_each(|event| self.flow_names.take(event));
                 self.disk.append_journal(&frames)?;
@@ -238,8 +243,8 @@ impl DiskWriter {
             let bytes = published - reader.position();
             if bytes > 0 {
                 self.make_space(bytes)?;
-                self.hand_over(&mut reader, published, |octets| {
-                    walker.feed(octets, |offset, block| {
+                self.hand_over(&mut reader, published, |part| {
+                    walker.feed(part, |offset, block| {
                         flows.block(offset, block);
                     });
                 });
@@ -253,7 +258,7 @@ impl DiskWriter {
         }
     }
 
-    /// Gives the disk what is published up to `end`.
+    /// Passes the published bytes up to `end` to the disk.
     fn hand_over(&mut self, reader: &mut Reader, end: u64, mut look: impl FnMut(&[u8])) {
         let mut leases = Vec::new();
         while reader.position() < end {
@@ -265,7 +270,7 @@ impl DiskWriter {
         }
     }
 
-    /// All of it is in the file: index, name, catalog.
+    /// Closes a segment whose bytes are all in the file: index, name, catalog.
     fn close(&mut self, segment: &Growing, flows: &Flows) -> io::Result<()> {
         let number = segment.identity.number;
         self.disk.end(self.options.sync)?;
@@ -276,14 +281,14 @@ impl DiskWriter {
             return Ok(());
         }
         let events = self.flow_names.of_segment(position, flows);
-        let octets = index::build(&segment.identity, bytes, flows, &events, false);
-        let bytes_of_all = bytes + octets.len() as u64;
+        let index_bytes = index::build(&segment.identity, bytes, flows, &events, false);
+        let bytes_of_all = bytes + index_bytes.len() as u64;
         self.keep_budget(bytes_of_all);
-        self.make_space(octets.len() as u64)?;
+        self.make_space(index_bytes.len() as u64)?;
         self.disk.save(
             &self.path(number, Kind::Index),
             &self.path(number, Kind::IndexPart),
-            &octets,
+            &index_bytes,
             self.options.sync,
         )?;
         let closed = self.path(number, Kind::Closed);
@@ -295,7 +300,7 @@ impl DiskWriter {
         Ok(())
     }
 
-    /// Names of flows that have ended are not needed any more.
+    /// Forgets the names of flows that have ended.
     fn forget(&mut self, segment: &Growing, flows: &Flows) {
         let position = segment.identity.position;
         self.flow_names.close(position, position + segment.object.published(), flows);
@@ -309,7 +314,7 @@ impl DiskWriter {
         self.keep_budget(0);
     }
 
-    /// The disk refused. What is in the file stays, as a segment of its own.
+    /// Handles an error of the disk: the bytes in the file stay, as a segment of its own.
     fn fail(&mut self, segment: &Growing, error: &io::Error) {
         let number = segment.identity.number;
         let _ = self.disk.end(false);
@@ -319,16 +324,16 @@ impl DiskWriter {
         let counts = &self.shared.counts;
         Counts::add(&counts.disk_errors, 1);
         let frames = {
-            // What comes later is counted by the writer.
-            let mut books = segment.books();
-            books.is_failed = true;
-            Counts::add(&counts.packets_lost, books.packets.saturating_sub(closed.packets));
-            Counts::add(&counts.bytes_lost, books.bytes.saturating_sub(closed.bytes));
-            std::mem::take(&mut books.journal)
+            // The writer counts the packets after this.
+            let mut state = segment.state();
+            state.is_failed = true;
+            Counts::add(&counts.packets_lost, state.packets.saturating_sub(closed.packets));
+            Counts::add(&counts.bytes_lost, state.bytes.saturating_sub(closed.bytes));
+            std::mem::take(&mut state.journal)
         };
         journal::events(&frames).for_each(|event| self.flow_names.take(event));
         self.forget(segment, &Flows::new(self.seed));
-        // Where it could not be closed it stays as it is, and the next start tries again.
+        // A segment that could not be closed stays as it is, and the next start tries again.
         match closed.bytes_of_all == 0 && result.is_ok() {
             true => self.delete(number),
             false => {
@@ -339,7 +344,7 @@ impl DiskWriter {
                     kept.last_ns = closed.last_ns;
                     kept.is_closed = true;
                 });
-                // Readers go on from the file: nothing that they are slow with is needed in memory any more.
+                // Readers continue from the file: slow ones hold no memory.
                 segment.object.revoke();
                 self.shared.catalog.tell();
                 self.keep(number, closed.bytes_of_all);
@@ -353,7 +358,7 @@ impl DiskWriter {
             ));
         }
         let pause = self.pause.unwrap_or(10 * self.flush_every()).min(PAUSE_MAX);
-        // Where older packets were deleted for new ones there is nothing to wait for.
+        // After older packets were deleted for new ones there is nothing to wait for.
         if has_deleted {
             self.pause = Some(pause);
             return;
@@ -370,7 +375,7 @@ impl DiskWriter {
         }
     }
 
-    /// Deletes the oldest until `bytes` more are within the budget.
+    /// Deletes the oldest segments until `bytes` more are within the budget.
     fn keep_budget(&mut self, bytes: u64) {
         let mut sum: u64 = self.stored.segments.iter().map(|(_, bytes)| bytes).sum();
         while sum + bytes > self.options.budget_bytes {
@@ -382,14 +387,14 @@ impl DiskWriter {
         self.note_kept();
     }
 
-    /// Deletes the oldest segments until the disk has room for `bytes` more, besides what is to stay free. An error: it has not,
-    /// with none of ours left. What the disk does not say, it says when it is written to.
+    /// Deletes the oldest segments until the disk has room for `bytes` more, besides the reserve.
+    /// An error: it has not, and no segment is left. If the space is unknown, the next write tells.
     fn make_space(&mut self, bytes: u64) -> io::Result<()> {
         let Ok(space) = self.disk.space(&self.options.directory) else { return Ok(()) };
         let reserve = self.options.reserve.bytes_of(space.total_bytes);
         let spare = (self.options.segment_bytes / 8).clamp(SPARE_BYTES_MIN, SPARE_BYTES_MAX);
         let wanted = reserve.saturating_add(bytes).saturating_add(spare);
-        // By what was deleted, and not by what is free then: some file systems take their time.
+        // Counts deleted bytes, not free space: some file systems free it later.
         let lacking = wanted.saturating_sub(space.free_bytes);
         if lacking == 0 || self.delete_oldest(lacking) || space.free_bytes >= reserve + bytes {
             return Ok(());
@@ -403,7 +408,8 @@ impl DiskWriter {
         Err(io::Error::new(io::ErrorKind::StorageFull, text))
     }
 
-    /// Deletes the oldest segments, at least so many bytes of them if there are; false when there was none.
+    /// Deletes the oldest segments, at least `bytes` of them if there are; false when there was
+    /// none.
     fn delete_oldest(&mut self, bytes: u64) -> bool {
         let mut deleted = 0;
         while deleted < bytes
@@ -429,10 +435,35 @@ impl DiskWriter {
     }
 
     fn delete(&mut self, number: u64) {
-        // The packets first: an index without packets is not looked at.
+        // The packets first: an index without packets is ignored.
         for kind in [Kind::Closed, Kind::Growing, Kind::Index, Kind::IndexPart, Kind::Journal] {
             let _ = fs::remove_file(self.path(number, kind));
         }
         self.shared.catalog.remove(number);
+    }
+}
+
+/// Reports a budget that exceeds the space of the disk.
+pub(crate) fn warn_of_space(
+    options: &Options,
+    stored: &StoredSegments,
+    disk: &mut dyn Disk,
+    counts: &Counts,
+) {
+    let Ok(space) = disk.space(&options.directory) else { return };
+    let own: u64 = stored.segments.iter().map(|(_, bytes)| bytes).sum();
+    let reserve = options.reserve.bytes_of(space.total_bytes);
+    let room = (space.free_bytes + own).saturating_sub(reserve);
+    let wanted = options.budget_bytes.saturating_add(options.segment_bytes);
+    if wanted > room {
+        counts.tell(format!(
+            "{}: the budget of {} MiB exceeds the space of the disk: {} MiB are free, {} MiB are stored packets, \
+             {} MiB stay free; the oldest packets are deleted when it is full",
+            options.directory.display(),
+            options.budget_bytes >> 20,
+            space.free_bytes >> 20,
+            own >> 20,
+            reserve >> 20,
+        ));
     }
 }

@@ -1,25 +1,25 @@
-//! Addresses that packets have besides the ends of their flows: of tunnels, in quoted headers, in ARP, in packets that belong
-//! to no flow.
+//! Addresses of packets besides the ends of their flows: of tunnels, in quoted headers, in ARP, in
+//! packets without a flow.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use larder_wire::Addr;
 
-/// The further addresses of packets, in the order in which the packets came.
+/// The further addresses of packets, in packet order.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     /// Each address once.
     pub list: Vec<Addr>,
     numbers: HashMap<Addr, u32>,
-    /// Number of an address and place of a packet that has it.
+    /// Number of an address, and place of a packet with it.
     pub packets: Vec<(u32, u32)>,
-    /// Of the packet that is being looked at.
+    /// Addresses of the current packet.
     of_packet: Vec<Addr>,
 }
 
 impl Extras {
-    /// Takes the addresses that `walk` visits for the packet at `place`, but for those of `ends`.
+    /// Takes the addresses that `walk` visits for the packet at `place`, except those of `ends`.
     pub fn take(
         &mut self,
         place: u32,
@@ -51,7 +51,7 @@ impl Extras {
         last.map(|(number, _)| self.list[*number as usize])
     }
 
-    /// Adds the places of packets that have an address of these to `out`; some twice.
+    /// Adds the places of packets with one of these addresses to `out`; some twice.
     pub fn places(&self, wanted: &[RangeInclusive<Addr>], out: &mut Vec<u32>) {
         let is_wanted: Vec<bool> =
             self.list.iter().map(|addr| wanted.iter().any(|range| range.contains(addr))).collect();
@@ -65,7 +65,7 @@ impl Extras {
             self.list.iter().map(|addr| (*addr, Vec::new())).collect();
         for (number, place) in &self.packets {
             let (_, places) = &mut of_addr[*number as usize];
-            // A datagram that was put together may have the same address as the fragment that made it whole.
+            // A reassembled datagram may have the same address as the fragment that completed it.
             if places.last() != Some(place) {
                 places.push(*place);
             }

@@ -1,10 +1,10 @@
-//! The files of a store: how they are called, and how a segment begins.
+//! The files of a store: their names, and the beginning of a segment.
 //!
-//! A segment says by itself which one it is: the section header's application (`shb_userappl`) is
-//! `larder store segment=42 position=1234567 run=1000000`. *Run*: the position at which this process began to append; what
-//! events say holds within a run, since nobody knows which flows went on between two.
+//! A segment has its identity in the section header's application (`shb_userappl`): `larder store
+//! segment=42 position=1234567 run=1000000`. *Run*: the position at which this process began to
+//! append. Events hold within a run, since flows may end between two.
 //!
-//! Files that are called otherwise, and captures without such a header, are not ours: they are left alone.
+//! Files with other names, and captures without such a header, are foreign: they stay unchanged.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use larder_wire::capture::write;
 
 use crate::block::Interface;
 
-/// Octets of a section header that are looked at.
+/// Bytes of a section header that are read.
 pub(crate) const HEADER_BYTES_MAX: usize = 512;
 
-/// What kinds of files belong to a segment.
+/// The kinds of files of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// `N.pcapng`: closed.
@@ -46,23 +46,23 @@ pub(crate) fn path(directory: &Path, number: u64, kind: Kind) -> PathBuf {
     directory.join(format!("{number:08}{suffix}"))
 }
 
-/// The number and kind that a file's name says.
+/// The number and kind in a file's name.
 pub(crate) fn parse(name: &str) -> Option<(u64, Kind)> {
     let digits = name.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = name.split_at(digits);
     let (kind, _) = SUFFIXES.iter().find(|(_, of)| *of == suffix)?;
     let number: u64 = number.parse().ok()?;
-    // Ours have eight digits, or as many as it takes.
+    // Numbers have eight digits, or more if needed.
     (format!("{number:08}").len() == digits && number < u64::MAX / 2).then_some((number, *kind))
 }
 
-/// All files of segments in a folder, by number and kind, with their octets.
+/// All files of segments in a folder, by number and kind, with their bytes.
 pub(crate) fn list(directory: &Path) -> io::Result<Vec<(u64, Kind, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let Some((number, kind)) = entry.file_name().to_str().and_then(parse) else { continue };
-        // It may have gone meanwhile.
+        // It may have been deleted meanwhile.
         let Ok(about) = entry.metadata() else { continue };
         if about.is_file() {
             found.push((number, kind, about.len()));
@@ -72,12 +72,12 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<(u64, Kind, u64)>> {
     Ok(found)
 }
 
-/// The file that a writer holds.
+/// The lock file of a writer.
 pub(crate) fn lock(directory: &Path) -> PathBuf {
     directory.join("lock")
 }
 
-/// True when a store keeps packets in the folder, or kept them: it has a segment of ours, or the lock of a writer.
+/// True for a folder with stored packets: it has a segment, or the lock file of a writer.
 pub(crate) fn is_store(directory: &Path) -> io::Result<bool> {
     let listed = list(directory)?;
     let is_ours = |(number, kind, _): &(u64, Kind, u64)| match kind {
@@ -89,27 +89,27 @@ pub(crate) fn is_store(directory: &Path) -> io::Result<bool> {
     Ok(lock(directory).is_file() || listed.iter().any(is_ours))
 }
 
-/// Which segment it is.
+/// The identity of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub number: u64,
-    /// Where its first octet is.
+    /// Position of its first byte.
     pub position: u64,
-    /// Where its run began.
+    /// Position at which its run began.
     pub run: u64,
 }
 
-/// No position is as great in ten thousand years; those that files claim can then be added to.
+/// No position becomes this large; positions in files can then be added to.
 const POSITION_MAX: u64 = 1 << 62;
 
 impl Identity {
-    /// What a file claims, if it can be.
+    /// The identity in a file, if it is possible.
     pub fn claimed(number: u64, position: u64, run: u64) -> Option<Identity> {
         let can_be = run <= position && position <= POSITION_MAX && number <= POSITION_MAX;
         can_be.then_some(Identity { number, position, run })
     }
 
-    /// The blocks with which the segment begins.
+    /// The blocks at the beginning of the segment.
     pub fn header(&self, interfaces: &[Interface]) -> Vec<u8> {
         let mut out = Vec::new();
         let Identity { number, position, run } = self;
@@ -128,7 +128,7 @@ impl Identity {
         out
     }
 
-    /// What the start of a file says.
+    /// The identity in the first bytes of a file.
     pub fn parse(bytes: &[u8]) -> Option<Identity> {
         let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         let half = |at: usize| bytes.get(at..at + 2)?.try_into().ok().map(u16::from_le_bytes);
@@ -141,7 +141,7 @@ impl Identity {
         Identity::claimed(number("segment=")?, number("position=")?, number("run=")?)
     }
 
-    /// The same of a file; `None` when it is not a segment of ours.
+    /// The same of a file; `None` for a foreign file.
     pub fn read(path: &Path) -> io::Result<Option<Identity>> {
         let mut head = Vec::new();
         fs::File::open(path)?.take(HEADER_BYTES_MAX as u64).read_to_end(&mut head)?;
@@ -153,7 +153,8 @@ impl Identity {
 mod tests {
     use super::*;
 
-    /// Names and headers of files say again what they were made of; other names and captures are not ours.
+    /// Names and headers of files read back as they were made; other names and captures are
+    /// foreign.
     #[test]
     fn files_say_whose_they_are() {
         for number in [0, 42, 99_999_999, 100_000_000] {

@@ -1,25 +1,29 @@
-//! Finding packets: in the process that keeps them or in another, while they are written.
+//! Finds packets, in the process that stores them or in another, while they are written.
 //!
 //! ```text
-//! find       names -> spans: (key, from, until) of flows that have them, out of the events of all segments
-//!            per segment: keys and spans -> places, by its index -> blocks, read where they lie
-//! scan       the same spans, then all packets of all segments, one by one: slow, and obviously right
+//! find       names -> spans: (key, from, until) of flows that have them, from the events of all segments
+//!            per segment: keys and spans -> places, by its index -> blocks, read in place
+//! scan       the same spans, then all packets of all segments, one by one: slow and simple
 //! follow     find up to the last segment, then the blocks as they come
 //! ```
 //!
-//! A packet belongs to a name when its flow's key is that of an event with the name, and its position lies between the flow's
-//! first packet and its end. What has no end lasts until its run ends. Roles: see [`FindOptions`].
+//! A packet belongs to a name when its flow's key is that of an event with the name, and its
+//! position is between the flow's first packet and its end. A flow without an end lasts until its
+//! run ends. Roles: see [`FindOptions`].
 //!
-//! A packet belongs to an address when that is an end of its flow, or in one of its other headers (`extras`).
+//! A packet belongs to an address when that is an end of its flow, or in one of its other headers
+//! (`extras`).
 //!
-//! A segment without a sound index, and the one that grows, are looked through and given an index in memory. A segment that
-//! is deleted meanwhile is left out from where it went, and that is no error.
+//! A segment without a valid index, and the one that grows, are read whole and get an index in
+//! memory. A segment that is deleted meanwhile is skipped, which is no error.
 //!
-//! Cost: with an index, its pages that are looked at and the packets that are found; without, a walk of the segment
-//! (45 ns a packet, 350 where each is a flow of its own).
+//! Cost: with an index, the pages that are read and the packets that are found; without, a walk of
+//! the segment (45 ns a packet, 350 if each is a flow of its own).
 
+mod capture;
 mod follow;
 mod segment;
+mod spans;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -27,32 +31,32 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use larder_wire::capture::write;
 use larder_wire::scope::Scope;
 
-use crate::FlowKey;
 use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind};
 use crate::flow_event::NameRole;
 use crate::flows::{Flow, Flows};
-use crate::index::{Damaged, Index, NAMELESS, turned};
-use crate::journal::{StoredEvent, fits};
+use crate::index::{Damaged, Index, NAMELESS, reversed};
+use crate::journal::StoredEvent;
 use crate::options::StoreError;
 use crate::query::{Query, Term};
 use segment::Opened;
+use spans::{Span, Spans, is_in};
 
+pub use capture::Writer;
 pub use follow::POLL_MS;
 
-/// Segments without a sound index that are kept in memory between the two passes.
+/// Segments without a valid index that are kept in memory between the two passes.
 const MADE_MAX: usize = 8;
 
-/// Segments in a row that may not be listed though they are there.
+/// Segments in a row that a listing may miss.
 const GAP_MAX: u64 = 16;
 
-/// A segment that has fewer packets that are wanted than one in so many octets is read, not mapped.
+/// A segment with fewer packets to find than one in this many bytes is read, not mapped.
 const SPARSE_BYTES: u64 = 16 << 10;
 
-/// Which of what matches is wanted.
+/// Restrictions of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FindOptions {
     /// Packets from this time on, ns since 1970.
@@ -61,7 +65,7 @@ pub struct FindOptions {
     pub to_ns: Option<i64>,
     /// Also names that are rivals of the chosen one ([`NameRole::Candidate`]).
     pub candidates: bool,
-    /// Also names that were asked for in DNS flows ([`NameRole::Lookup`]).
+    /// Also names that DNS flows queried ([`NameRole::Lookup`]).
     pub lookups: bool,
 }
 
@@ -79,10 +83,10 @@ impl FindOptions {
     }
 }
 
-/// A packet that was looked for.
+/// A packet that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundPacket<'a> {
-    /// Where it is; see the words in the crate's header.
+    /// Its position; see the terms in the crate's header.
     pub position: u64,
     /// Number of its segment.
     pub segment: u64,
@@ -90,11 +94,11 @@ pub struct FoundPacket<'a> {
     pub ts_ns: i64,
     /// Index of its interface in `interfaces`.
     pub interface: u32,
-    /// All interfaces known so far, of all segments; it only grows.
+    /// All interfaces so far, of all segments; the list only grows.
     pub interfaces: &'a [Interface],
-    /// Octets on the wire.
+    /// Bytes on the wire.
     pub original_len: u32,
-    /// What was kept of it.
+    /// The stored part of it.
     pub frame: &'a [u8],
 }
 
@@ -105,62 +109,37 @@ impl FoundPacket<'_> {
     }
 }
 
-/// Makes one capture of what was found: header, interfaces as they are met, packets.
-#[derive(Debug, Default)]
-pub struct Writer {
-    is_begun: bool,
-    interfaces: usize,
-}
-
-impl Writer {
-    /// Appends the header to `out`, once. Called by `packet`; for captures of no packets.
-    pub fn begin(&mut self, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.is_begun, true) {
-            write::section(out, concat!("larder ", env!("CARGO_PKG_VERSION")));
-        }
-    }
-
-    /// Appends a packet, and before it what a reader must know.
-    pub fn packet(&mut self, found: &FoundPacket<'_>, out: &mut Vec<u8>) {
-        self.begin(out);
-        for interface in found.interfaces.get(self.interfaces..).unwrap_or_default() {
-            write::interface_named(out, interface.link_type, interface.snap_bytes, &interface.name);
-            self.interfaces += 1;
-        }
-        write::packet(out, found.interface, found.ts_ns, found.frame, found.original_len);
-    }
-}
-
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Packets that were found.
     pub packets: u64,
-    /// Octets of their frames.
+    /// Bytes of their frames.
     pub bytes: u64,
-    /// Segments that were looked at.
+    /// Segments that were searched.
     pub segments: u64,
-    /// Closed ones without a sound index, which were looked through: their names are not known but from others.
+    /// Closed segments without a valid index, which were read whole: their names are known only
+    /// from other segments.
     pub segments_without_index: Vec<u64>,
-    /// Segments of which something could not be read; the search went on behind it.
+    /// Segments that could not be read completely; the search went on after the damage.
     pub damaged: Vec<Damage>,
-    /// It was broken off by the visitor.
+    /// The visitor stopped it.
     pub is_broken_off: bool,
 }
 
-/// What could not be read of a segment.
+/// The unreadable part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Its number.
     pub segment: u64,
-    /// Packets that could not be read: with an index those that were looked for, in a scan all that there were. `None`:
-    /// nothing says how many.
+    /// Packets that could not be read: with an index those to find, in a scan all. `None`: the
+    /// number is unknown.
     pub packets: Option<u64>,
-    /// Bytes that are no packets, as far as they were looked at.
+    /// Bytes that are no packets, as far as they were read.
     pub bytes: u64,
 }
 
-/// Called for each packet; what it lends is good for the call.
+/// Called for each packet, which is borrowed for the call.
 pub type Visit<'a> = dyn FnMut(FoundPacket<'_>) -> ControlFlow<()> + 'a;
 
 /// Finds packets in a folder.
@@ -171,112 +150,19 @@ pub struct Finder {
     seed: u64,
 }
 
-/// Where packets of a flow are its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    first: u64,
-    end: u64,
-    /// The network of the flow; `None`: all are its.
-    scope: Option<Scope>,
-    /// The greatest end of the spans up to this one.
-    end_max: u64,
-}
-
-/// Spans of flows that have a name that is looked for, by key; those of a key by their beginnings. Whoever uses a port again
-/// and again makes many of one key: none of this looks at each of them.
-#[derive(Debug, Default)]
-struct Spans(HashMap<[u8; 37], (FlowKey, Vec<Span>)>);
-
-impl Spans {
-    /// A run has begun: what was before it is over.
-    fn end_run(&mut self, position: u64) {
-        let spans = self.0.values_mut().flat_map(|(_, spans)| spans);
-        spans.for_each(|span| {
-            span.end = span.end.min(position);
-            span.end_max = span.end_max.min(position);
-        });
-    }
-
-    /// Takes an event of a run that ends at `run_end`.
-    fn add(&mut self, event: &StoredEvent, run_end: u64) {
-        let end = event.end.unwrap_or(run_end).min(run_end);
-        let (_, spans) = self
-            .0
-            .entry(crate::flow_names::octets(&event.key))
-            .or_insert_with(|| (event.key, Vec::new()));
-        let at = match place_of(spans, event.first) {
-            Ok(at) => {
-                spans[at].end = spans[at].end.min(end);
-                at
-            }
-            Err(at) => {
-                let StoredEvent { first, scope, .. } = *event;
-                spans.insert(at, Span { first, end, scope, end_max: end });
-                at
-            }
-        };
-        settle(spans, at);
-    }
-
-    /// Takes an event that says only when a flow has ended.
-    fn limit(&mut self, event: &StoredEvent) {
-        if let Some((_, spans)) = self.0.get_mut(&crate::flow_names::octets(&event.key))
-            && let Ok(at) = place_of(spans, event.first)
-            && let Some(end) = event.end
-        {
-            spans[at].end = spans[at].end.min(end);
-            settle(spans, at);
-        }
-    }
-
-    /// The span of the flow that an event is about.
-    fn of_event(&self, event: &StoredEvent) -> Option<Span> {
-        let spans = self.of(&event.key);
-        place_of(spans, event.first).ok().map(|at| spans[at])
-    }
-
-    fn of(&self, key: &FlowKey) -> &[Span] {
-        self.0.get(&crate::flow_names::octets(key)).map_or(&[], |(_, spans)| spans)
-    }
-}
-
-/// Where the span is that begins at `first`, or where it would be.
-fn place_of(spans: &[Span], first: u64) -> Result<usize, usize> {
-    spans.binary_search_by_key(&first, |span| span.first)
-}
-
-/// Brings `end_max` up to date from `at` on, where something was changed.
-fn settle(spans: &mut [Span], at: usize) {
-    let (before, rest) = spans.split_at_mut(at);
-    let mut end_max = before.last().map_or(0, |span| span.end_max);
-    for (index, span) in rest.iter_mut().enumerate() {
-        end_max = end_max.max(span.end);
-        if std::mem::replace(&mut span.end_max, end_max) == end_max && index > 0 {
-            break;
-        }
-    }
-}
-
-/// True when the packet at `position`, of a flow of this network, is in one of the spans.
-fn is_in(spans: &[Span], scope: Scope, position: u64) -> bool {
-    let begun = spans.partition_point(|span| span.first <= position);
-    let mut spans = spans[..begun].iter().rev().take_while(|span| span.end_max > position);
-    spans.any(|span| span.end > position && fits(span.scope, scope))
-}
-
-/// One search: what both ways share.
+/// One search: the state of both ways.
 struct Search<'a, 'v> {
     query: &'a Query,
     options: FindOptions,
     spans: Spans,
-    /// Where runs begin that are known.
+    /// The known beginnings of runs.
     runs: BTreeSet<u64>,
     summary: Summary,
     visit: &'a mut Visit<'v>,
 }
 
 impl Finder {
-    /// Opens a folder in which a store keeps packets, or kept them.
+    /// Opens a folder with stored packets.
     pub fn open(directory: &Path) -> Result<Finder, StoreError> {
         if !files::is_store(directory).map_err(StoreError::at(directory))? {
             return Err(StoreError::NoStore(directory.to_owned()));
@@ -284,31 +170,38 @@ impl Finder {
         Ok(Finder { directory: directory.to_owned(), interfaces: Vec::new(), seed: Flows::seed() })
     }
 
-    /// Visits all packets that are looked for, in order of position.
+    /// Visits all matching packets, in order of position.
     pub fn find(
         &mut self,
         query: &Query,
         options: FindOptions,
         visit: &mut Visit<'_>,
     ) -> Result<Summary, StoreError> {
-        let numbers = self.numbers()?;
-        let search = self.search(&numbers, numbers.len(), query, options, visit, false)?;
-        Ok(search.summary)
+        self.run(query, options, visit, false)
     }
 
-    /// The same by looking at each packet there is.
+    /// The same by a look at each packet.
     pub fn scan(
         &mut self,
         query: &Query,
         options: FindOptions,
         visit: &mut Visit<'_>,
     ) -> Result<Summary, StoreError> {
-        let numbers = self.numbers()?;
-        let search = self.search(&numbers, numbers.len(), query, options, visit, true)?;
-        Ok(search.summary)
+        self.run(query, options, visit, true)
     }
 
-    /// Numbers of all segments that there are now.
+    fn run(
+        &mut self,
+        query: &Query,
+        options: FindOptions,
+        visit: &mut Visit<'_>,
+        is_scan: bool,
+    ) -> Result<Summary, StoreError> {
+        let numbers = self.numbers()?;
+        Ok(self.search(&numbers, numbers.len(), query, options, visit, is_scan)?.summary)
+    }
+
+    /// Numbers of all segments at this time.
     fn numbers(&self) -> Result<Vec<u64>, StoreError> {
         let listed = files::list(&self.directory).map_err(StoreError::at(&self.directory))?;
         let numbers: BTreeSet<u64> = listed
@@ -317,7 +210,7 @@ impl Finder {
             .map(|(number, ..)| *number)
             .collect();
         let mut numbers: Vec<u64> = numbers.into_iter().collect();
-        // A file that is renamed while a folder is listed may be listed under neither name.
+        // A listing may miss a file that is renamed meanwhile under both names.
         let missed: Vec<u64> = numbers
             .windows(2)
             .filter(|pair| pair[1] - pair[0] <= GAP_MAX)
@@ -339,7 +232,7 @@ impl Finder {
         Ok(numbers)
     }
 
-    /// Visits what is looked for in the first `shown` of the segments; names are known from all of them.
+    /// Visits the matches in the first `shown` of the segments; names are known from all of them.
     fn search<'a, 'v>(
         &mut self,
         numbers: &[u64],
@@ -385,8 +278,8 @@ impl Finder {
         Opened::open(&self.directory, number, self.seed).map_err(StoreError::at(&self.directory))
     }
 
-    /// A file that does not say which segment it is, but has an index or a journal: it is damaged from its beginning on. A
-    /// capture that somebody else put there has neither.
+    /// The damage of a file whose beginning is unreadable, if it has an index or a journal. A
+    /// foreign capture has neither.
     fn unreadable(&self, number: u64) -> Option<Damage> {
         let path = |kind| files::path(&self.directory, number, kind);
         let about = fs::metadata(path(Kind::Closed)).or_else(|_| fs::metadata(path(Kind::Growing)));
@@ -395,7 +288,8 @@ impl Finder {
         is_ours.then_some(Damage { segment: number, packets: None, bytes })
     }
 
-    /// Where flows are that have a name that is looked for. What had to be looked through for that is left in `made`.
+    /// The spans of flows with one of the names. Segments that were read whole for that are left in
+    /// `made`.
     fn spans(
         &self,
         numbers: &[u64],
@@ -433,10 +327,10 @@ impl Finder {
     }
 }
 
-/// What an index says of names that are looked for.
+/// The events of an index that match.
 #[derive(Debug, Default)]
 struct Notes {
-    /// Flows that have one.
+    /// Flows with one of the names.
     named: Vec<StoredEvent>,
     /// Flows that have ended; their names may be in another index.
     ends: Vec<StoredEvent>,
@@ -474,7 +368,7 @@ fn events_of(
                 return Ok(false);
             }
             let is_wanted = role != NAMELESS && options.wants_role(role);
-            if is_wanted && (is_exact || pattern.matches(&turned(text))) {
+            if is_wanted && (is_exact || pattern.matches(&reversed(text))) {
                 events.named.push(index.event(event)?);
             }
             Ok(true)
@@ -491,7 +385,7 @@ fn matches_event(event: &StoredEvent, query: &Query, options: FindOptions) -> bo
 }
 
 impl Search<'_, '_> {
-    /// Places of the packets of a segment that are looked for, in order.
+    /// Places of the matching packets of a segment, in order.
     fn places(&self, opened: &mut Opened, is_scan: bool, seed: u64) -> io::Result<Vec<u32>> {
         if is_scan {
             opened.walk(seed)?;
@@ -507,7 +401,7 @@ impl Search<'_, '_> {
         Ok(self.places_by_scan(position, flows))
     }
 
-    /// Adds the places that an index of an earlier version does not have: it knows only the ends of flows.
+    /// Adds the places that an index of version 1 lacks: it has only the ends of flows.
     fn with_extras(
         &self,
         opened: &mut Opened,
@@ -544,7 +438,7 @@ impl Search<'_, '_> {
         places
     }
 
-    /// False: no packet of the segment has a time that is looked for.
+    /// False: no packet of the segment has a time in range.
     fn wants_time_of(&self, index: &Index) -> bool {
         let (least, greatest) = index.times_ns;
         let (from, to) = (self.options.from_ns, self.options.to_ns);
@@ -568,7 +462,7 @@ impl Search<'_, '_> {
         Ok(places)
     }
 
-    /// Flows that are looked for whatever their names are.
+    /// Flows that match by their key.
     fn flows_by_key(&self, index: &Index) -> Result<Vec<u32>, Damaged> {
         let mut flows = Vec::new();
         for term in &self.query.terms {
@@ -593,7 +487,7 @@ impl Search<'_, '_> {
         Ok(flows)
     }
 
-    /// Packets of flows that have a name that is looked for.
+    /// Adds packets of flows that match by name.
     fn add_named(&self, index: &Index, places: &mut Vec<u32>) -> Result<(), Damaged> {
         let position = index.identity.position;
         let mut of_flow = Vec::new();
@@ -605,7 +499,7 @@ impl Search<'_, '_> {
             places.extend_from_slice(&of_flow);
             Ok(())
         };
-        // Whichever are fewer are looked up among the others.
+        // The shorter list is looked up in the other.
         if self.spans.0.len() < index.flows() {
             let end = position + index.bytes;
             for (key, spans) in self.spans.0.values() {
@@ -646,7 +540,8 @@ impl Search<'_, '_> {
         let mut flow = ControlFlow::Continue(());
         for place in places {
             let offset = u64::from(*place) * PLACE_BYTES;
-            // What is damaged costs the packets that it touches: each of the others is found by its own place.
+            // Damage affects only the packets that it touches: each of the others is found by its
+            // own place.
             let Some(block) = opened.block(offset, is_sparse, &mut buffer)? else {
                 lost += 1;
                 continue;
@@ -660,7 +555,7 @@ impl Search<'_, '_> {
                 }
             }
         }
-        // A segment that was looked through has its damage told already.
+        // The damage of a segment that was read whole is already counted.
         if lost > 0 && opened.damage.is_none() {
             let damage = Damage { segment: identity.number, packets: Some(lost), bytes: 0 };
             self.summary.damaged.push(damage);

@@ -1,33 +1,34 @@
-//! What the front end tells the store of a batch of packets.
+//! Batches of packets, and the names of their flows, from the front end to the store.
 
 use larder_wire::Name;
 use larder_wire::flow_key::FlowKey;
 
-/// What a name is to a flow.
+/// The relation of a name to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum NameRole {
-    /// It was chosen for the destination: by DNS, or said by the flow itself (SNI, QUIC SNI, HTTP Host).
+    /// It was chosen for the destination: by DNS, or stated by the flow (SNI, QUIC SNI, HTTP Host).
     Destination = 0,
     /// It was chosen for the source.
     Source = 1,
-    /// A rival: another name of one of the addresses. Asked for by `--candidates` only.
+    /// A rival: another name of one of the addresses. Found with `--candidates` only.
     Candidate = 2,
-    /// It is a DNS flow, and this was asked for in it. Asked for by `--lookups` only.
+    /// A name that a DNS flow queries. Found with `--lookups` only.
     Lookup = 3,
 }
 
-/// A flow has names. Several events of one flow add up.
+/// Names of a flow. Several events of one flow add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowEvent {
     /// Its 5-tuple.
     pub key: FlowKey,
-    /// Number of its first packet, as [`Batch::first_packet`] counts: with the key it says which flow is meant, since keys
-    /// are used again.
+    /// Number of its first packet, as in [`Batch::first_packet`]: with the key it identifies the
+    /// flow, since keys are used again.
     pub first_packet: u64,
     /// Time of its first packet, ns.
     pub start_ns: i64,
-    /// It has ended: packets from this number on are not its own, also if their key is. `None`: it lives.
+    /// The flow has ended: packets from this number on do not belong to it, even with its key.
+    /// `None`: it goes on.
     pub end_packet: Option<u64>,
     /// Time of its last packet so far, ns.
     pub last_ns: i64,
@@ -37,16 +38,16 @@ pub struct FlowEvent {
     pub names: Vec<(NameRole, Name)>,
 }
 
-/// Packets in the order in which they came, and what is known of their flows.
+/// Packets in the order of arrival, and names of their flows.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// Enhanced packet blocks (pcapng), one after the other, little-endian, times in ns, interfaces as numbered when the
-    /// store was opened.
+    /// Enhanced packet blocks (pcapng), one after the other, little-endian, times in ns, with the
+    /// interface numbers of the store.
     pub blocks: &'a [u8],
-    /// Where in `blocks` packet *n* begins, from 0.
+    /// Offset in `blocks` of packet *n*, from 0.
     pub offsets: &'a [u32],
-    /// Number of the first packet, from 1; each batch goes on where the one before ended.
+    /// Number of the first packet, from 1; each batch continues the previous one.
     pub first_packet: u64,
-    /// Events that came with these packets. An event's `first_packet` may be in an earlier batch.
+    /// Events of these packets. An event's `first_packet` may be in an earlier batch.
     pub events: &'a [FlowEvent],
 }

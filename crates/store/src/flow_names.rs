@@ -1,10 +1,11 @@
-//! Named flows of a run: what events have said of them so far.
+//! Names of the flows of a run, from all events so far.
 //!
-//! A flow may go on over many segments, and the one in which its names were learned is deleted first. So each index has the
-//! events that came with its segment, and again those of all flows that have packets in it, with all that was said.
+//! A flow may last over many segments, and the one with its names is deleted first. So each index
+//! has the events of its segment, and again the merged events of all flows with packets in it.
 //!
-//! Bounds: [`FLOWS_MAX`] flows are carried over from a segment to the next; those that were quiet for longest are forgotten
-//! (and counted): packets that they have in later segments are then found by name only as long as an older segment lives.
+//! Bounds: [`FLOWS_MAX`] flows are carried over from a segment to the next; those without packets
+//! for longest are forgotten (and counted). Their packets in later segments are then found by name
+//! only while an older segment exists.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,8 @@ const FLOWS_MAX: usize = 1 << 18;
 
 #[derive(Debug, Default)]
 pub(crate) struct FlowNames {
-    /// Of a key by their first packets: whoever uses a port again and again may make many flows of it in one segment.
+    /// Flows of a key by their first packets: a client that uses a port again and again may make
+    /// many flows of it in one segment.
     flows: HashMap<[u8; 37], Vec<Known>>,
     /// Flows that were not carried over.
     pub forgotten: u64,
@@ -29,17 +31,17 @@ struct Known {
     event: StoredEvent,
     /// An event of it came with this segment.
     is_new: bool,
-    /// Where it was last heard of.
+    /// Position of its last event or packet.
     seen: u64,
 }
 
-/// Where the flow is that begins at `first`, or where it would be.
+/// The index of the flow that begins at `first`, or its place if there is none.
 fn place_of(known: &[Known], first: u64) -> Result<usize, usize> {
     known.binary_search_by_key(&first, |known| known.event.first)
 }
 
-/// A key without its network as octets, for maps.
-pub(crate) fn octets(key: &FlowKey) -> [u8; 37] {
+/// The bytes of a key without its network, for maps.
+pub(crate) fn key_bytes(key: &FlowKey) -> [u8; 37] {
     let mut out = [0; 37];
     out[..16].copy_from_slice(&key.low.0);
     out[16..32].copy_from_slice(&key.high.0);
@@ -50,18 +52,18 @@ pub(crate) fn octets(key: &FlowKey) -> [u8; 37] {
 }
 
 impl FlowNames {
-    /// An event came with the segment that is being written.
+    /// Adds an event of the segment that is being written.
     pub fn take(&mut self, event: StoredEvent) {
         self.put(event, true);
     }
 
-    /// An event of an earlier segment of this run.
+    /// Adds an event of an earlier segment of this run.
     pub fn remember(&mut self, event: StoredEvent) {
         self.put(event, false);
     }
 
     fn put(&mut self, event: StoredEvent, is_new: bool) {
-        let known = self.flows.entry(octets(&event.key)).or_default();
+        let known = self.flows.entry(key_bytes(&event.key)).or_default();
         match place_of(known, event.first) {
             Ok(at) => {
                 known[at].event.add(&event);
@@ -71,12 +73,12 @@ impl FlowNames {
         }
     }
 
-    /// True when events came with the segment that is being written.
+    /// True when the segment that is being written has events.
     pub fn has_news(&self) -> bool {
         self.flows.values().flatten().any(|known| known.is_new)
     }
 
-    /// What the index of a segment is to say, which begins at `position` and has these flows.
+    /// The events for the index of a segment that begins at `position` and has these flows.
     pub fn of_segment(&self, position: u64, flows: &Flows) -> Vec<StoredEvent> {
         let mut events: Vec<StoredEvent> = self
             .flows
@@ -90,13 +92,13 @@ impl FlowNames {
                 events.push(known.event.clone());
             }
         }
-        events.sort_unstable_by_key(|event| (event.first, octets(&event.key)));
-        // An event of all networks was met in each.
-        events.dedup_by_key(|event| (event.first, octets(&event.key)));
+        events.sort_unstable_by_key(|event| (event.first, key_bytes(&event.key)));
+        // An event of all networks was found in each.
+        events.dedup_by_key(|event| (event.first, key_bytes(&event.key)));
         events
     }
 
-    /// Flows that may have packets in the segment, and a place behind the last of them.
+    /// Flows that may have packets in the segment, and a position after the last of them.
     fn present<'a>(
         &'a self,
         position: u64,
@@ -104,7 +106,7 @@ impl FlowNames {
     ) -> impl Iterator<Item = (&'a Known, u64)> {
         let place = move |place: u32| position + u64::from(place) * PLACE_BYTES;
         flows.list.iter().filter(|flow| flow.count > 0).flat_map(move |flow| {
-            let known = self.flows.get(&octets(&flow.key)).map_or(&[][..], |known| known);
+            let known = self.flows.get(&key_bytes(&flow.key)).map_or(&[][..], |known| known);
             known.iter().filter_map(move |known| {
                 let is_before = known.event.end.is_some_and(|end| end <= place(flow.first));
                 let is_its = fits(known.event.scope, flow.key.scope);
@@ -114,11 +116,11 @@ impl FlowNames {
         })
     }
 
-    /// The segment is closed, and `end` is the position behind it.
+    /// Closes the segment, which ends at `end`.
     pub fn close(&mut self, position: u64, end: u64, flows: &Flows) {
         let seen: Vec<([u8; 37], u64, u64)> = self
             .present(position, flows)
-            .map(|(known, last)| (octets(&known.event.key), known.event.first, last))
+            .map(|(known, last)| (key_bytes(&known.event.key), known.event.first, last))
             .collect();
         for (key, first, last) in seen {
             if let Some(known) = self.flows.get_mut(&key)

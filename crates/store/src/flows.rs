@@ -1,15 +1,15 @@
-//! Which packets of a segment belong to which flow.
+//! The flow of each packet of a segment.
 //!
-//! One definition for all: the thread that writes, a start that closes what was torn, the scan of a segment that grows, the
-//! slow scan. A packet's flow is its innermost 5-tuple; a later fragment belongs to the flow of the first fragment of its
-//! datagram, where that is in the same segment, and else to (addresses, protocol, ports 0). Packets that are not IP, and
-//! damaged ones, belong to none.
+//! One definition serves the disk writer, a start that closes a torn segment, the scan of a segment
+//! that grows, and the slow scan. A packet's flow is its innermost 5-tuple. A later fragment
+//! belongs to the flow of the first fragment of its datagram if that is in the same segment, and
+//! else to (addresses, protocol, ports 0). Packets that are not IP, and damaged ones, have no flow.
 //!
-//! Besides, a packet has [`Extras`]: addresses in its headers that are no end of its flow. A fragment that makes its datagram
-//! whole has those of the datagram.
+//! A packet also has [`Extras`]: addresses in its headers that are no end of its flow. A fragment
+//! that completes its datagram has those of the datagram.
 //!
-//! Cost: some 40 ns a packet where flows have many, and 8 octets; a flow has 60 octets. A packet that is not plain TCP or UDP
-//! is walked twice.
+//! Cost: some 40 ns a packet if flows have many, and 8 bytes; a flow has 60 bytes. A packet that is
+//! not plain TCP or UDP is decoded twice.
 
 use larder_wire::fragment::{Outcome, Reassembler};
 use larder_wire::packet::{self, Packet};
@@ -18,7 +18,7 @@ use crate::FlowKey;
 use crate::block::{self, PLACE_BYTES, PacketBlock};
 use crate::extras::Extras;
 
-/// Memory of fragments whose datagram is not whole.
+/// Memory of fragments of incomplete datagrams.
 const FRAGMENTS_BYTES_MAX: usize = 1 << 20;
 
 /// A flow of a segment.
@@ -30,14 +30,14 @@ pub(crate) struct Flow {
     pub count: u32,
     /// Place of its first packet.
     pub first: u32,
-    /// And of its last.
+    /// Place of its last packet.
     pub last: u32,
 }
 
-/// The flows of a segment, as far as it was looked at.
+/// The flows of a segment, as far as it was read.
 #[derive(Debug)]
 pub(crate) struct Flows {
-    /// In the order in which they came.
+    /// In order of their first packets.
     pub list: Vec<Flow>,
     /// Flow and place of each packet that has a flow, in order.
     pub packets: Vec<(u32, u32)>,
@@ -58,7 +58,7 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// `seed` must not be known to senders of packets; what is found does not depend on it.
+    /// `seed` must be secret from senders of packets; results do not depend on it.
     pub fn new(seed: u64) -> Flows {
         Flows {
             list: Vec::new(),
@@ -77,16 +77,16 @@ impl Flows {
 
     /// A seed for `new`.
     pub fn seed() -> u64 {
-        let mut octets = [0; 8];
-        // Without it senders may aim at the table; no answer depends on it.
-        let _ = larder_io::random::fill(&mut octets);
-        u64::from_le_bytes(octets)
+        let mut bytes = [0; 8];
+        // Without it senders may attack the table; no result depends on it.
+        let _ = larder_io::random::fill(&mut bytes);
+        u64::from_le_bytes(bytes)
     }
 
-    /// Takes the block at `offset`; the flow of its packet, as far as it is known now.
-    pub fn block(&mut self, offset: u64, octets: &[u8]) -> Option<u32> {
-        let Some(found) = block::packet(octets) else {
-            if let Some(link_type) = block::link_type(octets) {
+    /// Adds the block at `offset`; returns the flow of its packet, as far as it is known.
+    pub fn block(&mut self, offset: u64, bytes: &[u8]) -> Option<u32> {
+        let Some(found) = block::packet(bytes) else {
+            if let Some(link_type) = block::link_type(bytes) {
                 self.links.push(link_type);
             }
             return None;
@@ -111,7 +111,7 @@ impl Flows {
         flow
     }
 
-    /// A packet that may have more addresses than two, or be a fragment, or none of a flow.
+    /// For a packet that may have more addresses than two, or be a fragment, or have no flow.
     #[inline(never)]
     fn rare(&mut self, link_type: u16, found: &PacketBlock<'_>, place: u32) -> Option<u32> {
         let decoded = packet::decode(link_type, found.frame).ok();
@@ -124,7 +124,7 @@ impl Flows {
         Some(self.put(&decoded, place))
     }
 
-    /// The number of the flow with this key, which may be new.
+    /// The number of the flow with this key, which is added if it is new.
     fn flow(&mut self, key: FlowKey) -> u32 {
         let hash = key.hash(self.seed);
         let mask = self.table.len() - 1;
@@ -182,7 +182,8 @@ impl Flows {
         flow.last = flow.last.max(place);
     }
 
-    /// Gives a fragment the ports of its datagram, and to those that came before the first one, now that it came.
+    /// Gives a fragment the ports of its datagram, and also those fragments that came before the
+    /// first one.
     #[cold]
     fn join(&mut self, decoded: &mut Packet, frame: &[u8], ts_ns: i64, place: u32) {
         let Some(fragment) = decoded.fragment else { return };
@@ -224,8 +225,9 @@ mod tests {
         out
     }
 
-    /// Fragments belong to the flow of their first one in whatever order they come; one whose first never comes has the
-    /// flow of its addresses; what is not IP has none; many flows find their own again.
+    /// Fragments belong to the flow of their first one in any order; one whose first never comes
+    /// has the flow of its addresses; packets that are not IP have none; many flows are found
+    /// again.
     #[test]
     fn packets_have_flows() {
         let header = [0, 80, 0, 81, 0, 40, 0, 0];

@@ -1,4 +1,4 @@
-//! Segments on their way to the disk, as writer and disk_writer share them.
+//! Segments that are being written, shared by writer and disk writer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -10,32 +10,32 @@ use crate::catalog::Catalog;
 use crate::files::Identity;
 use crate::options::Counts;
 
-/// A segment on its way to the disk.
+/// A segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Growing {
     pub identity: Identity,
     pub object: Arc<Object>,
-    pub books: Mutex<Books>,
+    pub state: Mutex<SegmentState>,
 }
 
-/// What writer and disk_writer say to each other of a segment.
+/// State of a segment that writer and disk writer share.
 #[derive(Debug, Default)]
-pub(crate) struct Books {
-    /// Frames that are to be written to the journal.
+pub(crate) struct SegmentState {
+    /// Frames to write to the journal.
     pub journal: Vec<u8>,
     pub packets: u64,
     pub bytes: u64,
-    /// The disk refused: nothing more comes into the file.
+    /// The disk has failed: nothing more is written to the file.
     pub is_failed: bool,
 }
 
 impl Growing {
-    pub fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(|poison| poison.into_inner())
+    pub fn state(&self) -> MutexGuard<'_, SegmentState> {
+        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 }
 
-/// What writer and disk_writer share.
+/// State that writer and disk writer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub catalog: Arc<Catalog>,

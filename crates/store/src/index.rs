@@ -1,33 +1,33 @@
-//! The index of a segment: flows, addresses, names, each sorted, so that a question looks at few pages.
+//! The index of a segment: flows, addresses, names, each sorted, so that a search reads few pages.
 //!
 //! ```text
-//! header      "LARDERI2"; number, position, run, octets of the segment, packets u64; least and greatest time i64;
-//!             eight sections: offset u64, octets u64; offset of the checksums u64, their octets u64; CRC-32 of all this u32
+//! header      "LARDERI2"; number, position, run, bytes of the segment, packets u64; least and greatest time i64;
+//!             eight sections: offset u64, bytes u64; offset of the checksums u64, their bytes u64; CRC-32 of all this u32
 //! flows       by (low, high, low port, high port, protocol): low u32, high u32: indexes of addresses;
 //!             ports u16 u16; protocol u8, network u24: 0, or a number in `texts` from 1; offset of its postings u32
-//!                                                                                                      20 octets each
-//! postings    for each flow: count of packets, then place by place the distance to the one before (varints);
+//!                                                                                                      20 bytes each
+//! postings    for each flow: count of packets, then for each place the difference to the one before (varints);
 //!             a place is an offset in the segment / 4
-//! addresses   sorted: address 16; first flow of which it is the low end u32; offset in `ends` u32          24 octets each
-//! ends        for each address: count of flows of which it is the high end, then distances of their indexes (varints)
+//! addresses   sorted: address 16; first flow of which it is the low end u32; offset in `ends` u32          24 bytes each
+//! ends        for each address: count of flows of which it is the high end, then differences of their indexes (varints)
 //! names       sorted by labels from the right ("com.example.www"), then role, then event: offset of the text u32, its
-//!             octets u16, role u8 (255, under "": see `NAMELESS`), 0; offset of the event u32           12 octets each
-//! texts       the networks of the flows (`Scope::bits` u64 each, sorted), the names so turned, and the events (see `journal`,
+//!             bytes u16, role u8 (255, under "": see `NAMELESS`), 0; offset of the event u32           12 bytes each
+//! texts       the networks of the flows (`Scope::bits` u64 each, sorted), the names so reversed, and the events (see `journal`,
 //!             without frames)
-//! extras      addresses that packets have besides the ends of their flows (see `extras`), sorted: address 16; offset of its
-//!             postings in `of extras` u32                                                              20 octets each
+//! extras      addresses of packets besides the ends of their flows (see `extras`), sorted: address 16; offset of its
+//!             postings in `of extras` u32                                                              20 bytes each
 //! of extras   for each of them: count of packets, then their places as in `postings`
-//! checksums   CRC-32 of each 4096 octets from the end of the header on, then of these checksums
+//! checksums   CRC-32 of each 4096 bytes from the end of the header on, then of these checksums
 //! ```
 //!
-//! Little-endian. It is written aside and renamed, so there is no half of one. A reader checks the pages that it looks at;
-//! one that does not fit makes the whole index [`Damaged`], and the segment is scanned.
+//! Little-endian. It is written next to its place and renamed, so it is never incomplete. A reader checks
+//! the pages that it reads; a wrong one makes the whole index [`Damaged`], and the segment is scanned.
 //!
-//! "LARDERI1" is the same without the last two sections, and is read: where an address is looked for, the packets of its segment
-//! are looked through as well.
+//! "LARDERI1" is the same without the last two sections, and is readable: a search for an address then
+//! also reads the packets of the segment.
 //!
-//! Cost: 3 octets a packet where flows have many, 51 where each is a flow of its own; made from 729 088 packets (64 MiB) in 11
-//! and 170 ms (`cargo bench -p larder-store`, two cores of a virtual machine).
+//! Cost: 3 bytes a packet if flows have many, 51 if each is a flow of its own; made from 729 088 packets
+//! (64 MiB) in 11 and 170 ms (`cargo bench -p larder-store`, two cores of a virtual machine).
 
 mod build;
 mod read;
@@ -37,11 +37,11 @@ pub(crate) use read::{Damaged, Index};
 
 const MAGIC: &[u8; 8] = b"LARDERI2";
 
-/// An index without [`EXTRAS`] begins so, and has so many sections.
+/// The beginning of an index without [`EXTRAS`], and its number of sections.
 const MAGIC_WITHOUT_EXTRAS: &[u8; 8] = b"LARDERI1";
 const SECTIONS_WITHOUT_EXTRAS: usize = 6;
 
-/// Octets of the header with its checksum.
+/// Bytes of the header with its checksum.
 const HEADER_BYTES: usize = header_bytes(SECTIONS);
 
 const fn header_bytes(sections: usize) -> usize {
@@ -63,15 +63,15 @@ const ADDRESS_BYTES: usize = 24;
 const NAME_BYTES: usize = 12;
 const EXTRA_BYTES: usize = 20;
 
-/// In place of a role: the event says that a flow has ended whose names may be in another index.
+/// In place of a role: the event is the end of a flow whose names may be in another index.
 pub(crate) const NAMELESS: u8 = 255;
 
-/// Octets that have a checksum together.
+/// Bytes of a page: each has a checksum.
 const PAGE_BYTES: usize = 4096;
 
-/// A name with its labels from the right: all names below a domain are neighbours. Dots that belong to labels keep their
-/// backslash, so no two names are turned into the same.
-pub(crate) fn turned(name: &[u8]) -> Vec<u8> {
+/// A name with its labels from the right: all names below a domain are neighbors. Dots within
+/// labels keep their backslash, so no two names become the same.
+pub(crate) fn reversed(name: &[u8]) -> Vec<u8> {
     let mut labels = Vec::new();
     let (mut start, mut at) = (0, 0);
     while at < name.len() {
@@ -103,7 +103,7 @@ mod tests {
     use crate::flows::Flows;
     use crate::journal::StoredEvent;
 
-    /// Flows of UDP among a few hosts, each of which has a name.
+    /// UDP flows among a few hosts, each of which has a name.
     fn some(packets: u32) -> (Flows, Vec<u8>) {
         let mut file = Vec::new();
         write::interface(&mut file, 101, 0);
@@ -136,13 +136,13 @@ mod tests {
                 )],
             })
             .collect();
-        let octets = build(&identity, file.len() as u64, &flows, &events, false);
-        (flows, octets)
+        let bytes = build(&identity, file.len() as u64, &flows, &events, false);
+        (flows, bytes)
     }
 
     type Answers = (Vec<FlowKey>, Vec<Vec<u32>>, Vec<u32>, Vec<StoredEvent>);
 
-    /// All that can be asked.
+    /// All results of an index.
     fn answers(index: &Index) -> Result<Answers, Damaged> {
         let mut places = Vec::new();
         let keys: Vec<FlowKey> =
@@ -163,33 +163,34 @@ mod tests {
         Ok((keys, places, flows, index.events()?))
     }
 
-    /// Sets both checksums right again after what was done to the rest.
-    fn forge(octets: &mut [u8]) {
-        let long = |octets: &[u8], at: usize| {
-            octets[at..].first_chunk().map_or(0, |long| u64::from_le_bytes(*long)) as usize
+    /// Corrects both checksums after other bytes were changed.
+    fn forge(bytes: &mut [u8]) {
+        let long = |bytes: &[u8], at: usize| {
+            bytes[at..].first_chunk().map_or(0, |long| u64::from_le_bytes(*long)) as usize
         };
         let at = 64 + 16 * SECTIONS;
-        let (start, len) = (long(octets, at), long(octets, at + 8));
+        let (start, len) = (long(bytes, at), long(bytes, at + 8));
         let end = start.saturating_add(len);
-        if start >= HEADER_BYTES && end <= octets.len() && len >= 4 {
+        if start >= HEADER_BYTES && end <= bytes.len() && len >= 4 {
             for (page, at) in (start..end - 4).step_by(4).enumerate() {
                 let from = HEADER_BYTES + page * PAGE_BYTES;
-                let Some(body) = octets.get(from..(from + PAGE_BYTES).min(start)) else { break };
+                let Some(body) = bytes.get(from..(from + PAGE_BYTES).min(start)) else { break };
                 let crc = crc32fast::hash(body);
-                octets[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+                bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
             }
-            let crc = crc32fast::hash(&octets[start..end - 4]);
-            octets[end - 4..end].copy_from_slice(&crc.to_le_bytes());
+            let crc = crc32fast::hash(&bytes[start..end - 4]);
+            bytes[end - 4..end].copy_from_slice(&crc.to_le_bytes());
         }
-        let crc = crc32fast::hash(&octets[..HEADER_BYTES - 4]);
-        octets[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]);
+        bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// An index answers what the flows say: keys in order, each with its places; addresses with all their flows.
+    /// An index returns the flows' data: keys in order, each with its places; addresses with all
+    /// their flows.
     #[test]
     fn answers_are_those_of_the_flows() {
-        let (flows, octets) = some(2000);
-        let index = Index::made(octets).unwrap();
+        let (flows, bytes) = some(2000);
+        let index = Index::made(bytes).unwrap();
         let (keys, places, _, events) = answers(&index).unwrap();
         assert_eq!((keys.len(), events.len()), (flows.list.len(), flows.list.len()));
         for (key, places) in keys.iter().zip(&places) {
@@ -211,13 +212,13 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-        /// An octet that is not what was written, or an end that is missing, is found out before it is believed; and where
-        /// the checksums were made to fit, nothing panics.
+        /// A wrong byte, or a missing end, is detected before it is used; if the checksums were
+        /// corrected, nothing panics.
         #[test]
         fn damage_is_found(at: prop::sample::Index, flip in 1u8.., cut in 0usize..3, is_forged: bool) {
-            let (_, octets) = some(300);
-            let right = answers(&Index::made(octets.clone()).unwrap()).unwrap();
-            let mut wrong = octets;
+            let (_, bytes) = some(300);
+            let right = answers(&Index::made(bytes.clone()).unwrap()).unwrap();
+            let mut wrong = bytes;
             let at = at.index(wrong.len());
             wrong[at] ^= flip;
             wrong.truncate(wrong.len() - cut * 40);
@@ -230,9 +231,9 @@ mod tests {
         }
     }
 
-    /// Labels are turned, escaped dots stay inside of theirs, and twice turned is as it was.
+    /// Labels are reversed, escaped dots stay within their labels, and twice reversed is unchanged.
     #[test]
-    fn names_are_turned() {
+    fn labels_are_reversed() {
         for (name, expected) in [
             (&b"www.example.com"[..], &b"com.example.www"[..]),
             (b"com", b"com"),
@@ -241,8 +242,8 @@ mod tests {
             (br"a\\.b", br"b.a\\"),
             (b"..x", b"x.."),
         ] {
-            assert_eq!(turned(name), expected);
-            assert_eq!(turned(expected), name);
+            assert_eq!(reversed(name), expected);
+            assert_eq!(reversed(expected), name);
         }
     }
 }

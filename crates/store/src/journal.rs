@@ -1,14 +1,15 @@
-//! Events as octets: frames of a journal, and what an index has of a flow's names.
+//! Events as bytes: frames of a journal, and the names of flows in an index.
 //!
 //! ```text
 //! journal    "LARDERJ1", number, position, run of the segment u64, frame..
-//! frame      octets of the event u32, their CRC-32 u32, event
-//! event       key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end,
+//! frame      bytes of the event u32, their CRC-32 u32, event
+//! event      key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end,
 //!            2: it has a network); first u64, end u64 (all ones: none): positions; start i64, last i64: ns;
-//!            names u16; network u64, by its flag; for each name role u8, length u16, octets
+//!            names u16; network u64, by its flag; for each name role u8, length u16, bytes
 //! ```
 //!
-//! Little-endian. A journal is valid up to the first frame that is cut or does not fit its checksum.
+//! Little-endian. A journal is valid up to the first frame that is cut or does not match its
+//! checksum.
 
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
@@ -19,31 +20,33 @@ use crate::{FlowKey, block};
 
 const MAGIC: &[u8; 8] = b"LARDERJ1";
 
-/// Octets of a journal's header.
+/// Bytes of a journal's header.
 pub(crate) const HEADER_BYTES: usize = 32;
 
-/// Octets of an event without its names.
+/// Bytes of an event without its names.
 const EVENT_BYTES: usize = 72;
 
-/// The flag of an event that says its network: a u64 behind its head ([`Scope::bits`]). Bit 0 is `source_is_low`.
+/// The flag of an event with its network: a u64 after its fixed part ([`Scope::bits`]). Bit 0 is
+/// `source_is_low`.
 const SCOPED: u8 = 2;
 
-/// Octets of an event at most.
+/// Bytes of an event at most.
 const EVENT_BYTES_MAX: u32 = 4 << 20;
 
 /// Names of an event at most.
 pub(crate) const NAMES_MAX: usize = 1024;
 
-/// An event whose packets have positions instead of numbers.
+/// An event with positions of packets instead of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredEvent {
-    /// Without its network.
+    /// The key without its network.
     pub key: FlowKey,
-    /// Its network; `None`: those of all networks are one flow, as they were before networks were told apart.
+    /// Its network; `None`: flows of all networks are one, as in versions that did not distinguish
+    /// networks.
     pub scope: Option<Scope>,
-    /// Of its first packet.
+    /// Position of its first packet.
     pub first: u64,
-    /// Packets from here on are not its own.
+    /// Packets from this position on do not belong to it.
     pub end: Option<u64>,
     pub start_ns: i64,
     pub last_ns: i64,
@@ -52,7 +55,7 @@ pub(crate) struct StoredEvent {
 }
 
 impl StoredEvent {
-    /// `ignores_vlan`: as [`crate::Options`] has it.
+    /// `ignores_vlan`: see [`crate::Options`].
     pub fn of(event: &FlowEvent, first: u64, end: Option<u64>, ignores_vlan: bool) -> StoredEvent {
         StoredEvent {
             key: event.key.unscoped(),
@@ -66,12 +69,12 @@ impl StoredEvent {
         }
     }
 
-    /// It is of the flow with this key.
+    /// True if it is about the flow with this key.
     pub fn is_of(&self, key: &FlowKey) -> bool {
         self.key == key.unscoped() && fits(self.scope, key.scope)
     }
 
-    /// Adds what a later event of the same flow says.
+    /// Adds a later event of the same flow.
     pub fn add(&mut self, later: &StoredEvent) {
         self.end = match (self.end, later.end) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -87,12 +90,12 @@ impl StoredEvent {
     }
 }
 
-/// What is said of the flows of a network, or of all, is said of this one's.
+/// True if an event of a network, or of all, applies to a flow of this one.
 pub(crate) fn fits(scope: Option<Scope>, of_flow: Scope) -> bool {
     scope.is_none_or(|scope| scope == of_flow)
 }
 
-/// How a journal begins.
+/// The header of a journal.
 pub(crate) fn header(identity: &Identity) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     for word in [identity.number, identity.position, identity.run] {
@@ -101,7 +104,7 @@ pub(crate) fn header(identity: &Identity) -> Vec<u8> {
     out
 }
 
-/// Which segment a journal is of.
+/// The segment of a journal.
 pub(crate) fn identity(journal: &[u8]) -> Option<Identity> {
     let (words, _) = journal.strip_prefix(MAGIC)?.get(..24)?.as_chunks::<8>();
     let &[number, position, run] = words.first_chunk()?;
@@ -109,7 +112,7 @@ pub(crate) fn identity(journal: &[u8]) -> Option<Identity> {
     Identity::claimed(number, position, run)
 }
 
-/// The frames of a journal, when it is this segment's.
+/// The frames of a journal, if it belongs to this segment.
 pub(crate) fn frames<'a>(journal: &'a [u8], identity: &Identity) -> Option<&'a [u8]> {
     journal.strip_prefix(&header(identity)[..])
 }
@@ -125,15 +128,15 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &StoredEvent) {
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The event of the frame at the start of `frames`, and the octets of the frame. `None`: nothing valid is there.
+/// The event of the frame at the start of `frames`, and the frame's length. `None`: no valid frame.
 pub(crate) fn next(frames: &[u8]) -> Option<(StoredEvent, usize)> {
     let (len, crc) = (block::word(frames, 0)?, block::word(frames, 4)?);
     let len = (len <= EVENT_BYTES_MAX).then_some(len as usize)?;
-    let octets = frames.get(8..8 + len)?;
-    if crc32fast::hash(octets) != crc {
+    let bytes = frames.get(8..8 + len)?;
+    if crc32fast::hash(bytes) != crc {
         return None;
     }
-    let (event, used) = event(octets)?;
+    let (event, used) = event(bytes)?;
     (used == len).then_some((event, 8 + len))
 }
 
@@ -164,19 +167,19 @@ pub(crate) fn put_event(out: &mut Vec<u8>, event: &StoredEvent) {
         out.extend_from_slice(&scope.bits().to_le_bytes());
     }
     for (role, name) in names {
-        let octets = name.as_bytes();
-        let octets = &octets[..octets.len().min(usize::from(u16::MAX))];
+        let bytes = name.as_bytes();
+        let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
         out.push(*role as u8);
-        out.extend_from_slice(&(octets.len() as u16).to_le_bytes());
-        out.extend_from_slice(octets);
+        out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        out.extend_from_slice(bytes);
     }
 }
 
-/// An event, and its octets.
+/// An event, and its length.
 pub(crate) fn event(bytes: &[u8]) -> Option<(StoredEvent, usize)> {
     let head: &[u8; EVENT_BYTES] = bytes.first_chunk()?;
     let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    let long = |at: usize| head[at..].first_chunk().map(|octets| u64::from_le_bytes(*octets));
+    let long = |at: usize| head[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let mut names = Vec::new();
     let mut at = EVENT_BYTES;
     let mut scope = None;
@@ -254,8 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// A journal that is cut anywhere gives the events before the cut, as they were put; one with a wrong octet, those
-        /// before it.
+        /// A journal that is cut anywhere has the events before the cut, unchanged; one with a
+        /// wrong byte, those before it.
         #[test]
         fn valid_up_to_the_damage(
             events in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! Packets kept on disk, and found again by name.
+//! Packets stored on disk, and found again by name.
 //!
 //! ```text
 //! annotate --append(batch)--> Store --fills--> mem::object --leases--> a thread --io_uring--> DIR/N.pcapng
@@ -7,35 +7,37 @@
 //! larder find --> Finder: indexes of closed segments, a scan of the one that grows --> pcapng
 //! ```
 //!
-//! A *segment* is a file of pcapng, whole by itself: header, interfaces, packets. A ring of them has a byte budget; the
-//! oldest goes first. Its *index* says where the packets of each flow are, which addresses there are, and the names that
-//! `annotate` gave to flows.
+//! A *segment* is a complete file of pcapng: header, interfaces, packets. All segments together
+//! have a byte budget; the oldest is deleted first. Its *index* has the places of each flow's
+//! packets, all addresses, and the names that `annotate` gave to flows.
 //!
 //! ```text
-//! phase      files                                   leaves by
-//! growing    N.pcapng.part, N.journal (events)        full, too old, the store's end; a restart
+//! phase      files                                   ends with
+//! growing    N.pcapng.part, N.journal (events)       full, too old, the store's end; a restart
 //! closed     N.pcapng, N.idx                         the budget
 //! ```
 //!
-//! # Words
-//! * *Position*: octets of all segments before this place, since the store was made: `first position of the segment +
-//!   offset in its file`. Positions grow in the order in which packets came, also over restarts; what the disk refused leaves
-//!   a gap.
-//! * *Run*: from the opening of a store to its end. A flow that has no end lasts no longer than its run.
-//! * *FlowEvent*: a flow has names. It is written when they are learned, and again when the flow ends, which says up to
-//!   which position packets with its key are its own.
+//! # Terms
+//! * *Position*: bytes of all segments before this place, since the store was made: `first position
+//!   of the segment + offset in its file`. Positions grow in the order of packets, also over
+//!   restarts; bytes that the disk refused leave a gap.
+//! * *Run*: from the opening of a store to its end. A flow without an end lasts until the end of
+//!   its run.
+//! * *Flow event* ([`FlowEvent`]): names of a flow. It is written when they are learned, and again
+//!   when the flow ends, with the position up to which packets with its key belong to it.
 //!
 //! # Invariants
-//! 1. A packet is in a segment whole or not at all; whoever reads a file that grows reads blocks that are whole.
-//! 2. What was flushed stays: a killed writer loses what was not yet written; the next start cuts off a torn end and
-//!    closes the segment, with an index as good as any.
-//! 3. All segments with their indexes have no more octets than the budget, and a segment's worth beside it while one is
-//!    written.
-//! 4. The writer of packets never waits for the disk: what there is no room for is dropped and counted.
-//! 5. [`find`] gives exactly the packets that a scan of all segments gives, in order of position.
+//! 1. A packet is in a segment whole or not at all; a reader of a growing file reads whole blocks.
+//! 2. What was flushed stays: a killed writer loses only bytes that it had not written. The next
+//!    start cuts off a torn end and closes the segment, with a complete index.
+//! 3. All segments with their indexes have no more bytes than the budget, plus one segment while it
+//!    is written.
+//! 4. The writer of packets never waits for the disk: packets without room are dropped and counted.
+//! 5. [`find`] returns exactly the packets that a scan of all segments returns, in order of
+//!    position.
 //!
-//! The formats are described where they are written: `files` (segments), `journal`, `index`. In a folder are also `lock`, and
-//! whatever others put there, which stays as it is.
+//! The formats are described in `files` (segments), `journal` and `index`. A folder also has
+//! `lock`, and other programs' files, which stay unchanged.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -51,6 +53,7 @@ mod flows;
 mod growing;
 mod index;
 mod journal;
+mod lock;
 mod options;
 mod packet_offsets;
 pub mod privacy;

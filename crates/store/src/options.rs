@@ -1,4 +1,4 @@
-//! How a store is made, what it counts, and what can go wrong.
+//! Options, counts and errors of a store.
 
 use std::fmt;
 use std::io;
@@ -10,56 +10,56 @@ use larder_io::access::Access;
 
 use crate::privacy::Privacy;
 
-/// Octets of a segment at least: room for its header and a packet of a usual length.
+/// Bytes of a segment, at least: room for its header and a packet of a usual length.
 pub const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 
-/// Octets of a segment at most: places in it have 32 bits.
+/// Bytes of a segment, at most: places in it have 32 bits.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Octets of a batch's blocks at most.
+/// Bytes of a batch's blocks, at most.
 pub const BATCH_BYTES_MAX: usize = 256 << 20;
 
-/// Lines for the operator that wait to be fetched; older ones go first.
+/// Messages for the operator that wait to be taken; older ones are dropped first.
 const NEWS_MAX: usize = 64;
 
-/// How a store is made.
+/// Options of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The folder; it is made if it is not there.
+    /// The folder; it is made if it does not exist.
     pub directory: PathBuf,
-    /// Octets that closed segments have together with their indexes.
+    /// Bytes of all closed segments with their indexes.
     pub budget_bytes: u64,
-    /// A segment that has so many octets is closed. No more than a quarter of the budget and of the memory is used.
+    /// A segment of this size is closed. At most a quarter of the budget and of the memory is used.
     pub segment_bytes: u64,
-    /// A segment that is older than this is closed; 0: never for its age.
+    /// A segment of this age is closed; 0: no limit of age.
     pub segment_ms: u64,
-    /// Octets of memory for segments that grow, and for closed ones as long as there is room.
+    /// Bytes of memory for segments that grow, and for closed ones while there is room.
     pub memory_bytes: u64,
-    /// What was appended is in the file after this.
+    /// Time after which appended packets are in the file, ms.
     pub flush_ms: u32,
     /// A segment is on the disk before it counts as closed (`fdatasync`).
     pub sync: bool,
-    /// What is left out of packets before they are kept.
+    /// The parts of packets that are not stored.
     pub privacy: Privacy,
-    /// Space of the disk that is left to others: the oldest segments are deleted for it.
+    /// Space of the disk that stays free: the oldest segments are deleted for it.
     pub reserve: Reserve,
-    /// Who may read the files.
+    /// Mode and group of the files.
     pub access: Access,
-    /// Events are of the flows of all networks: VLANs and VNIs don't tell flows apart.
+    /// Events are of the flows of all networks: VLANs and VNIs do not distinguish flows.
     pub ignores_vlan: bool,
 }
 
 /// Space of a disk that stays free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// A part of the disk, in hundredths.
+    /// A percentage of the disk.
     Percent(u8),
 }
 
 impl Default for Reserve {
-    /// None: all of the disk may be used.
+    /// All of the disk may be used.
     fn default() -> Reserve {
         Reserve::Bytes(0)
     }
@@ -76,7 +76,7 @@ impl Reserve {
 }
 
 impl Options {
-    /// Defaults: segments of 64 MiB, 256 MiB of memory, flushed each 100 ms, all of each packet.
+    /// Defaults: segments of 64 MiB, 256 MiB of memory, a flush each 100 ms, whole packets.
     pub fn new(directory: impl Into<PathBuf>, budget_bytes: u64) -> Options {
         Options {
             directory: directory.into(),
@@ -94,7 +94,7 @@ impl Options {
     }
 }
 
-/// Why a store does not do what it should.
+/// Errors of a store.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -102,13 +102,13 @@ pub enum StoreError {
     Locked(PathBuf),
     /// The folder or a file in it cannot be read or written. See the source: permissions, a full disk.
     Io(PathBuf, io::Error),
-    /// Nobody keeps packets in this folder, or kept them.
+    /// No packets are stored in this folder.
     NoStore(PathBuf),
-    /// There is no memory for segments. Ask for less.
+    /// There is no memory for segments. Use less.
     Memory(io::Error),
-    /// The batch contradicts itself: a mistake of the caller; nothing of it was kept.
+    /// The batch contradicts itself, by a mistake of the caller; nothing of it was stored.
     Batch(&'static str),
-    /// Options that cannot be.
+    /// Impossible options.
     Options(&'static str),
 }
 
@@ -153,7 +153,7 @@ impl std::error::Error for StoreError {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What has happened since the store was opened. Each grows, and is right by itself.
+        /// Counts since the store was opened. Each only grows, but `bytes_kept`.
         #[derive(Debug, Default)]
         pub struct Counts {
             $($(#[$doc])* pub $name: AtomicU64,)*
@@ -172,33 +172,33 @@ macro_rules! counts {
 counts! {
     /// Packets that were appended.
     packets,
-    /// Octets of their blocks, as they are kept.
+    /// Bytes of their blocks, as stored.
     bytes,
     /// Packets that were left out by sampling.
     packets_unsampled,
-    /// Packets for which there was no memory: the disk is slower than they came.
+    /// Packets without memory: the disk is too slow.
     packets_dropped,
-    /// Octets of their blocks.
+    /// Bytes of their blocks.
     bytes_dropped,
-    /// Packets that were appended and then lost because a file could not be written.
+    /// Packets that were appended, and lost because a file could not be written.
     packets_lost,
-    /// Octets of their segments that were lost.
+    /// Bytes of their segments that were lost.
     bytes_lost,
-    /// Events that were taken.
+    /// Flow events that were stored.
     flow_events,
-    /// Events for which there was no memory.
+    /// Flow events without memory.
     flow_events_dropped,
     /// Named flows that are not carried over into the next segment, because there are too many.
     flows_forgotten,
-    /// Octets of segments that were written to files.
+    /// Bytes of segments that were written to files.
     bytes_written,
-    /// Segments that were closed.
+    /// Closed segments.
     segments_closed,
     /// Segments that were deleted to keep the budget.
     segments_deleted,
-    /// Octets of closed segments with their indexes, now.
+    /// Bytes of closed segments with their indexes, now.
     bytes_kept,
-    /// Times that the disk refused something.
+    /// Errors of the disk.
     disk_errors,
 }
 
@@ -207,7 +207,7 @@ impl Counts {
         count.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// A line for the operator.
+    /// Adds a message for the operator.
     pub(crate) fn tell(&self, line: String) {
         let mut news = self.news.lock().unwrap_or_else(|poison| poison.into_inner());
         if news.len() == NEWS_MAX {
@@ -216,7 +216,7 @@ impl Counts {
         news.push(line);
     }
 
-    /// Lines for the operator that were not fetched yet: what the disk refused, what was found damaged.
+    /// Takes the messages for the operator: errors of the disk, and damage that was found.
     pub fn news(&self) -> Vec<String> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(|poison| poison.into_inner()))
     }

@@ -1,44 +1,45 @@
-//! Where a packet is that is named by its number.
+//! The position of a packet by its number.
 //!
-//! The front end counts packets; files have positions. An event names a flow by the number of its first packet, which came
-//! in this batch, or a little before, or hours ago. Offsets of the last [`PACKETS_MAX`] packets are kept; beyond them, the
-//! places of those that events have named ([`NAMED_MAX`] at a time), and the places of batches.
+//! The front end counts packets; files have positions. An event names a flow by the number of its
+//! first packet, which came in this batch, or a little before, or hours ago. The offsets of the
+//! last [`PACKETS_MAX`] packets are kept; for older ones, the positions of those that events have
+//! named ([`NAMED_MAX`] at a time), and the positions of batches.
 //!
-//! Where none of these knows, the answer is a place before the packet: the flow may then have packets of an earlier one
-//! with the same key in the same run.
+//! Without any of these, the result is a position before the packet: the flow may then include
+//! packets of an earlier one with the same key in the same run.
 
 use std::collections::{HashMap, VecDeque};
 
 /// Packets whose offsets are kept: 4 MiB.
 const PACKETS_MAX: usize = 1 << 20;
 
-/// Pieces of batches whose places are kept.
+/// Parts of batches whose positions are kept.
 const PIECES_MAX: usize = 1 << 16;
 
-/// Numbers whose places are kept because an event named them: 16 MiB.
+/// Numbers whose positions are kept because an event named them: 16 MiB.
 const NAMED_MAX: usize = 1 << 19;
 
-/// Packets that lie one behind the other in a segment.
+/// Consecutive packets of a segment.
 #[derive(Debug)]
 struct Piece {
     first_packet: u64,
     packets: u64,
-    /// Of its first packet.
+    /// Position of its first packet.
     position: u64,
-    /// From there, one a packet; empty when they are not kept any more.
+    /// Offsets from there, one a packet; empty when they are not kept any more.
     offsets: Box<[u32]>,
 }
 
 #[derive(Debug)]
 pub(crate) struct PacketOffsets {
     pieces: VecDeque<Piece>,
-    /// How many have offsets: the last ones.
+    /// Number of pieces with offsets: the last ones.
     whole: usize,
     packets: usize,
     named: HashMap<u64, u64>,
-    /// Before all packets.
+    /// Position before all packets.
     start: u64,
-    /// Behind all of them.
+    /// Position after all packets.
     end: u64,
 }
 
@@ -54,7 +55,7 @@ impl PacketOffsets {
         }
     }
 
-    /// Packets from number `first_packet` on are to be at `position` and behind, each at its offset, up to `end`.
+    /// Adds packets from number `first_packet` on: at `position`, each at its offset, up to `end`.
     pub fn push(&mut self, first_packet: u64, position: u64, offsets: Box<[u32]>, end: u64) {
         self.packets += offsets.len();
         self.end = end;
@@ -72,7 +73,7 @@ impl PacketOffsets {
         }
     }
 
-    /// The place of a packet; of one that was not kept, where it would be.
+    /// The position of a packet; of one that was not stored, the position where it would be.
     pub fn position(&self, number: u64) -> u64 {
         if let Some(position) = self.named.get(&number) {
             return *position;
@@ -91,7 +92,7 @@ impl PacketOffsets {
             .map_or(piece.position, |offset| piece.position + u64::from(*offset))
     }
 
-    /// An event names this packet as a flow's first; others will.
+    /// Remembers a packet that an event names as a flow's first: other events will name it too.
     pub fn name(&mut self, number: u64) -> u64 {
         let position = self.position(number);
         if self.named.len() < NAMED_MAX {
@@ -110,8 +111,8 @@ impl PacketOffsets {
 mod tests {
     use super::*;
 
-    /// Numbers give the places of their packets; of those between and behind pieces, the place of the next; those of long
-    /// ago are known exactly when they were named, and else not placed too late.
+    /// Numbers give the positions of their packets. Between and after pieces they give the next
+    /// position. Old ones are exact if they were named, and else not too late.
     #[test]
     fn numbers_have_places() {
         let mut numbers = PacketOffsets::new(50);

@@ -1,24 +1,25 @@
-//! What is left out of packets before they are kept.
+//! The parts of packets that are not stored.
 //!
-//! | option | of a packet is kept |
+//! | option | stored of a packet |
 //! |---|---|
-//! | `snap_bytes` | so many octets |
-//! | `headers_only` | link, network and transport headers of all layers; with `keep_dns` DNS messages whole |
-//! | `sample` | all of one flow in N, nothing of the others; one in N of packets that are not IP |
+//! | `snap_bytes` | this number of bytes |
+//! | `headers_only` | link, network and transport headers of all layers; with `keep_dns` whole DNS messages |
+//! | `sample` | all packets of one flow in N, none of the others; one in N of packets that are not IP |
 //! | `pseudonym_key` | all, with other addresses in the headers of IP |
 //!
-//! A packet that cannot be decoded is cut behind the link header where `headers_only` or pseudonyms are asked for, since
-//! nobody knows what is in it; so is, with `headers_only`, what is not IP.
+//! A packet that cannot be decoded is cut after the link header with `headers_only` or pseudonyms,
+//! since its content is unknown. So is a packet that is not IP, with `headers_only`.
 //!
-//! **Pseudonyms** are in the headers of IP, in keys of flows and thereby in indexes. Addresses elsewhere stay: in answers of
-//! DNS, ARP, quoted in ICMP errors, in options of IP, in hardware addresses, in tunnels that are none by the rules of
-//! [`larder_wire::packet`]. `headers_only` cuts off what is in payloads; names say what they say. An index has the addresses of
-//! packets as they are kept.
+//! **Pseudonyms** are in the headers of IP, in keys of flows and so in indexes. Other addresses
+//! stay: in DNS responses, ARP, quotations in ICMP errors, options of IP, hardware addresses, and
+//! tunnels that [`larder_wire::packet`] does not decode. `headers_only` removes payloads; names
+//! stay unchanged. An index has the addresses of the stored packets.
 //!
-//! Checksums of IPv4, TCP, UDP and ICMPv6 are changed by as much as the addresses: right ones stay right, wrong ones wrong.
-//! A UDP header around a tunnel loses its checksum in IPv4, and has a wrong one in IPv6.
+//! Checksums of IPv4, TCP, UDP and ICMPv6 change with the addresses: right ones stay right, wrong
+//! ones wrong. A UDP header around a tunnel loses its checksum in IPv4, and has a wrong one in
+//! IPv6.
 //!
-//! A fragment is sampled by addresses and protocol alone, since only the first one has ports.
+//! A fragment is sampled by addresses and protocol only, since only the first one has ports.
 
 mod pseudonyms;
 mod rewrite;
@@ -26,26 +27,26 @@ mod rewrite;
 pub use pseudonyms::Pseudonyms;
 pub(crate) use rewrite::Rewriter;
 
-/// What is left out of packets before they are kept. The default keeps all.
+/// The parts of packets that are not stored. By default packets are stored whole.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Privacy {
-    /// Octets of a packet that are kept; 0: all. Its original length is kept.
+    /// Bytes of a packet that are stored; 0: all. Its original length is stored.
     pub snap_bytes: u32,
-    /// Payloads are left out: link, network and transport headers are kept.
+    /// Payloads are not stored, only link, network and transport headers.
     pub headers_only: bool,
-    /// With `headers_only`: DNS messages (ports 53 and 5353) are kept whole.
+    /// With `headers_only`: DNS messages (ports 53 and 5353) are stored whole.
     pub keep_dns: bool,
-    /// One of so many flows is kept; 0 and 1: all. Of packets that are not IP, one of so many.
+    /// One flow in this many is stored; 0 and 1: all. The same for packets that are not IP.
     pub sample: u32,
-    /// What decides which flows those are.
+    /// Seed of the choice of flows.
     pub sample_seed: u64,
-    /// Addresses are replaced by pseudonyms under this key, which keep prefixes: two addresses that share n bits have
-    /// pseudonyms that share n bits.
+    /// Addresses are replaced by pseudonyms under this key, which preserve prefixes: two addresses
+    /// that share n bits have pseudonyms that share n bits.
     pub pseudonym_key: Option<[u8; 32]>,
 }
 
 impl Privacy {
-    /// True when packets are kept as they came.
+    /// True when packets are stored unchanged.
     pub fn keeps_all(&self) -> bool {
         self.snap_bytes == 0
             && !self.headers_only
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Privacy {
             .field("headers_only", &self.headers_only)
             .field("keep_dns", &self.keep_dns)
             .field("sample", &self.sample)
-            // Neither the key, nor what tells which flows are kept.
+            // Neither the key nor the seed.
             .field("has_pseudonyms", &self.pseudonym_key.is_some())
             .finish_non_exhaustive()
     }

@@ -1,9 +1,9 @@
-//! What is looked for.
+//! Search terms.
 //!
 //! ```text
 //! www.example.com           a name: without case, with or without the last dot
-//! *.example.com  *          names: a star stands for any octets, dots too; *.example.com is all below example.com
-//! a\x00b.example            an octet by its number; \. \\ \* are a dot in a label, a backslash, a star
+//! *.example.com  *          names: a star stands for any bytes, dots too; *.example.com is all below example.com
+//! a\x00b.example            a byte by its number; \. \\ \* are a dot in a label, a backslash, a star
 //! 192.0.2.1  2001:db8::1    an address, in any header of IP (also around or in a tunnel, or quoted by ICMP), or in ARP
 //! 192.0.2.0/24              all addresses with this prefix
 //! 192.0.2.1:443-198.51.100.2:5555/tcp  192.0.2.1-*/udp  [2001:db8::1]:53-*   a flow, whichever end began
@@ -11,7 +11,7 @@
 //! 1:LQU9qZlK+B5F3KDmev6m5PMibrg=    a Community ID (seed 0)
 //! ```
 //!
-//! Several words are alternatives. A word that is none of the others is a name.
+//! Several words are alternatives. A word of no other form is a name.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,15 +21,15 @@ use larder_wire::Addr;
 use larder_wire::community_id;
 
 use crate::FlowKey;
-use crate::index::turned;
+use crate::index::reversed;
 
-/// Words of a query at most.
+/// Words of a query, at most.
 const WORDS_MAX: usize = 4096;
 
-/// An octet that stands behind a backslash: part of a label, whatever it is.
+/// Marks a byte after a backslash: part of a label, whatever it is.
 const ESCAPED: u16 = 0x100;
 
-/// What is looked for.
+/// A search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     pub(crate) terms: Vec<Term>,
@@ -39,11 +39,11 @@ pub struct Query {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// There is nothing to look for. Give a name, an address or a flow.
+    /// There are no words. Give a name, an address or a flow.
     Empty,
-    /// More words than can be looked for at once.
+    /// More words than one search takes.
     TooMany,
-    /// The word is an address, a prefix or a flow that cannot be.
+    /// The word is an impossible address, prefix or flow.
     Word(String, &'static str),
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Term {
     Community(String),
 }
 
-/// An end of a flow; what is not said may be anything.
+/// An end of a flow; an absent part matches anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
     pub addr: Option<Addr>,
@@ -80,12 +80,12 @@ pub(crate) struct End {
 /// A name with stars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
-    /// What stands between the stars.
+    /// The parts between the stars.
     parts: Vec<Vec<u16>>,
 }
 
 impl Query {
-    /// Reads words as they are described above.
+    /// Reads words in the forms above.
     pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<Query, QueryError> {
         if words.is_empty() {
             return Err(QueryError::Empty);
@@ -97,17 +97,17 @@ impl Query {
         terms.map(|terms| Query { terms })
     }
 
-    /// True when a name is looked for, so that events matter.
+    /// True if the query has names, so that events matter.
     pub(crate) fn has_names(&self) -> bool {
         self.terms.iter().any(|term| matches!(term, Term::Name(_)))
     }
 
-    /// True when flows with this key are looked for, whatever their names are.
+    /// True if flows with this key match, whatever their names.
     pub(crate) fn matches_key(&self, key: &FlowKey) -> bool {
         self.terms.iter().any(|term| term.matches_key(key))
     }
 
-    /// Addresses that are looked for, in whichever header they are.
+    /// Addresses that match, in any header.
     pub(crate) fn addresses(&self) -> Vec<RangeInclusive<Addr>> {
         let ranges = self.terms.iter().filter_map(|term| match term {
             Term::Net(first, last) => Some(*first..=*last),
@@ -116,7 +116,7 @@ impl Query {
         ranges.collect()
     }
 
-    /// True when packets with this address are looked for, whatever their flow is.
+    /// True if packets with this address match, whatever their flow.
     pub(crate) fn matches_address(&self, addr: Addr) -> bool {
         self.terms
             .iter()
@@ -142,7 +142,7 @@ impl Term {
                 protocol.is_none_or(|protocol| protocol == key.protocol)
                     && (low(one) && high(other) || low(other) && high(one))
             }
-            // ICMP messages that nobody answers have another one for each direction.
+            // ICMP messages without a response have another ID for each direction.
             Term::Community(id) => {
                 let FlowKey { low, high, low_port, high_port, protocol, .. } = *key;
                 *id == community_id::v1(low, high, low_port, high_port, protocol, 0)
@@ -171,7 +171,7 @@ impl Pattern {
         }
         let mut rest = &name[first.len()..name.len() - last.len()];
         for part in &self.parts[1..self.parts.len() - 1] {
-            // The leftmost place is as good as any.
+            // The leftmost match is as good as any.
             let found = (0..=rest.len()).find(|at| rest[*at..].starts_with(part));
             let Some(at) = found else { return false };
             rest = &rest[at + part.len()..];
@@ -179,38 +179,38 @@ impl Pattern {
         true
     }
 
-    /// Names that match begin so when their labels are turned; and whether it is the one name.
+    /// The beginning of matching names with reversed labels; and whether it is the one name.
     pub fn prefix(&self) -> (Vec<u8>, bool) {
         let last = self.parts.last().map_or(&[][..], |part| part);
         if self.parts.len() == 1 {
-            return (turned(&octets(last)), true);
+            return (reversed(&escaped(last)), true);
         }
-        // Labels that the last part has whole.
+        // The labels that are complete in the last part.
         let dot = last.iter().position(|unit| *unit == u16::from(b'.'));
         let Some(dot) = dot else { return (Vec::new(), false) };
-        let mut prefix = turned(&octets(&last[dot + 1..]));
+        let mut prefix = reversed(&escaped(&last[dot + 1..]));
         prefix.push(b'.');
         (prefix, false)
     }
 }
 
-/// Octets, of which those that a backslash makes part of a label are marked.
+/// The bytes of a name; those that a backslash makes part of a label are marked.
 fn units(name: &[u8]) -> Vec<u16> {
-    let mut octets = name.iter();
+    let mut bytes = name.iter();
     let mut out = Vec::with_capacity(name.len());
-    while let Some(&octet) = octets.next() {
-        match (octet, octets.as_slice().first()) {
+    while let Some(&byte) = bytes.next() {
+        match (byte, bytes.as_slice().first()) {
             (b'\\', Some(&next)) => {
-                octets.next();
+                bytes.next();
                 out.push(ESCAPED | u16::from(next));
             }
-            _ => out.push(u16::from(octet)),
+            _ => out.push(u16::from(byte)),
         }
     }
     out
 }
 
-fn octets(units: &[u16]) -> Vec<u8> {
+fn escaped(units: &[u16]) -> Vec<u8> {
     units
         .iter()
         .flat_map(|unit| (*unit >= ESCAPED).then_some(b'\\').into_iter().chain([*unit as u8]))
@@ -241,7 +241,7 @@ fn term(word: &str) -> Result<Term, QueryError> {
         Some((ends, Ok(protocol))) => Ok(Term::Flow(ends, protocol)),
         None => match pattern(word) {
             Some(pattern) => Ok(Term::Name(pattern)),
-            None => wrong("an octet is written \\xHH, with two hexadecimal digits"),
+            None => wrong("a byte is written \\xHH, with two hexadecimal digits"),
         },
     }
 }
@@ -263,7 +263,7 @@ fn net(addr: Addr, bits: u32) -> Option<(Addr, Addr)> {
 
 type Protocol = Result<Option<u8>, &'static str>;
 
-/// A flow; `None`: the word is none.
+/// A flow; `None`: the word is not a flow.
 fn flow(word: &str) -> Option<([End; 2], Protocol)> {
     let (ends, protocol) = match word.rsplit_once('/') {
         Some((ends, protocol)) => (ends, protocol_of(protocol)),
@@ -317,21 +317,21 @@ fn end(text: &str) -> Option<End> {
 
 fn pattern(word: &str) -> Option<Pattern> {
     let mut parts = vec![Vec::new()];
-    let mut octets = word.bytes();
-    while let Some(octet) = octets.next() {
-        let unit = match octet {
+    let mut bytes = word.bytes();
+    while let Some(byte) = bytes.next() {
+        let unit = match byte {
             b'*' => {
                 parts.push(Vec::new());
                 continue;
             }
-            b'\\' => match octets.next()? {
+            b'\\' => match bytes.next()? {
                 b'x' => {
-                    let mut digit = || (octets.next()? as char).to_digit(16);
+                    let mut digit = || (bytes.next()? as char).to_digit(16);
                     plain((digit()? * 16 + digit()?) as u8)
                 }
                 escaped => plain(escaped),
             },
-            octet => u16::from(octet.to_ascii_lowercase()),
+            byte => u16::from(byte.to_ascii_lowercase()),
         };
         parts.last_mut()?.push(unit);
     }
@@ -342,11 +342,11 @@ fn pattern(word: &str) -> Option<Pattern> {
     Some(Pattern { parts })
 }
 
-/// An octet of a label, as names have it.
-fn plain(octet: u8) -> u16 {
-    match octet {
-        b'.' | b'\\' => ESCAPED | u16::from(octet),
-        octet => u16::from(octet.to_ascii_lowercase()),
+/// A byte of a label, as in names.
+fn plain(byte: u8) -> u16 {
+    match byte {
+        b'.' | b'\\' => ESCAPED | u16::from(byte),
+        byte => u16::from(byte.to_ascii_lowercase()),
     }
 }
 
@@ -358,7 +358,8 @@ mod tests {
         Query::parse(&[word]).expect(word).terms.remove(0)
     }
 
-    /// Names match as people mean them, and what matches lies in the range of turned names that is searched.
+    /// Names match as people expect, and all matches are in the range of reversed names that is
+    /// searched.
     #[test]
     fn names_match() {
         let cases: [(&str, &[&str], &[&str]); 12] = [
@@ -384,9 +385,9 @@ mod tests {
             let (prefix, is_exact) = pattern.prefix();
             for name in yes {
                 assert!(pattern.matches(name.as_bytes()), "{word} {name}");
-                let turned = turned(name.as_bytes());
-                assert!(turned.starts_with(&prefix), "{word} {name}");
-                assert!(!is_exact || turned == prefix);
+                let name_reversed = reversed(name.as_bytes());
+                assert!(name_reversed.starts_with(&prefix), "{word} {name}");
+                assert!(!is_exact || name_reversed == prefix);
             }
             for name in no {
                 assert!(!pattern.matches(name.as_bytes()), "{word} {name}");
@@ -394,16 +395,16 @@ mod tests {
         }
     }
 
-    /// Below a domain its labels, turned, are searched; a whole name alone is exact; and a star in the last label leaves
-    /// nothing to begin with.
+    /// Below a domain its reversed labels are searched; only a whole name is exact; a star in the
+    /// last label leaves no prefix.
     #[test]
     fn names_are_searched_from_their_end() {
         let prefix = |word: &str| pattern(word).expect("a pattern").prefix();
-        let name = turned(b"www.example.com");
+        let name = reversed(b"www.example.com");
         assert_eq!(prefix("www.example.com"), (name.clone(), true));
         let (below, is_exact) = prefix("*.example.com");
         assert_eq!((below.as_slice(), is_exact), (&b"com.example."[..], false));
-        assert!(name.starts_with(&below) && !turned(b"example.com").starts_with(&below));
+        assert!(name.starts_with(&below) && !reversed(b"example.com").starts_with(&below));
         assert_eq!(prefix("w*w.example.com"), (below, false));
         assert_eq!(prefix("www.example.c*m"), (Vec::new(), false));
         let words = |words: &[&str]| Query::parse(words).expect("a query");
@@ -411,7 +412,7 @@ mod tests {
         assert!(!words(&["192.0.2.1", "192.0.2.1:53", "10.0.0.0/8"]).has_names());
     }
 
-    /// So many words are read and no more, and what is said of the others names the limit or the word.
+    /// The limit of words holds, and errors name the limit or the word.
     #[test]
     fn errors_say_why() {
         let words = vec!["a"; WORDS_MAX + 1];
@@ -425,7 +426,7 @@ mod tests {
         assert!(said(&[]).starts_with("nothing to look for"));
     }
 
-    /// Words are read as what they are, and what cannot be is refused with a reason.
+    /// Words are read in their forms, and impossible ones are refused with a reason.
     #[test]
     fn words_are_read() {
         let addr = |text: &str| address(text).expect("an address");
@@ -453,7 +454,7 @@ mod tests {
         }
         let id = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=";
         assert_eq!(one(id), Term::Community(id.into()));
-        let thirty = "thirty-octets-long.example.com";
+        let thirty = "thirty-bytes-names.example.com";
         assert_eq!(thirty.len(), id.len());
         for name in [
             "foo-bar.example",
@@ -476,7 +477,7 @@ mod tests {
         assert_eq!(Query::parse::<&str>(&[]), Err(QueryError::Empty));
     }
 
-    /// Keys match from either end, and by their Community ID in whichever order it was made.
+    /// Keys match from either end, and by their Community ID in either order.
     #[test]
     fn keys_match() {
         let addr = |text: &str| address(text).expect("an address");
@@ -508,7 +509,8 @@ mod tests {
         }
     }
 
-    /// ICMP messages that nobody answers have a Community ID for each direction, and either finds them.
+    /// ICMP messages without a response have a Community ID for each direction, and either finds
+    /// them.
     #[test]
     fn either_community_id_of_one_direction_matches() {
         let (low, high) = (Addr::v4([192, 0, 2, 1]), Addr::v4([192, 0, 2, 2]));

@@ -1,8 +1,9 @@
-//! What a start finds: closed segments, and one that a killed writer left.
+//! Recovery at a start: closed segments, and one that a killed writer left.
 //!
-//! A torn segment is cut behind its last whole block and closed, as though it had been sealed there. A damaged part before that
-//! (a page that a loss of power left empty) becomes a block of a type that readers skip; the packets behind it stay. Where the
-//! disk refuses that, the segment stays as it is: it can be read, and the next start tries again.
+//! A torn segment is cut after its last whole block and closed, as if it had been sealed there. A
+//! damaged part before that (a page that a power failure left empty) becomes a block of a type that
+//! readers skip; the packets after it stay. If the disk refuses that, the segment stays as it is:
+//! it can be read, and the next start tries again.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -23,25 +24,25 @@ use crate::index::{self, Index};
 use crate::journal;
 use crate::options::Counts;
 
-/// What closed segments there are.
+/// The closed segments.
 #[derive(Debug, Default)]
 pub(crate) struct StoredSegments {
-    /// Number, and octets of all its files; the oldest first.
+    /// Number, and bytes of all its files; the oldest first.
     pub segments: VecDeque<(u64, u64)>,
     /// The next segment's number.
     pub next_number: u64,
-    /// The position behind all of them.
+    /// The position after all of them.
     pub end: u64,
 }
 
-/// A segment that was closed here.
+/// A segment that recovery closed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Closed {
     pub path: PathBuf,
     pub packets: u64,
-    /// Of its packets.
+    /// Bytes of its packets.
     pub bytes: u64,
-    /// With its index.
+    /// Bytes including its index.
     pub bytes_of_all: u64,
     pub first_ns: Option<i64>,
     pub last_ns: Option<i64>,
@@ -49,7 +50,7 @@ pub(crate) struct Closed {
     pub damaged_bytes: u64,
 }
 
-/// Looks through the folder.
+/// Reads the folder.
 pub(crate) fn recover(
     directory: &Path,
     access: Access,
@@ -76,7 +77,7 @@ pub(crate) fn recover(
                 identity
             }
             Whose::Foreign => continue,
-            // What is left of a segment that was deleted half.
+            // The rest of a segment that was deleted in part.
             Whose::Gone => {
                 for (_, kind, _) in of_one {
                     let _ = fs::remove_file(files::path(directory, number, *kind));
@@ -112,7 +113,7 @@ pub(crate) fn recover(
     Ok(stored)
 }
 
-/// Whose a file is that is called like a segment.
+/// The owner of a file with the name of a segment.
 enum Whose {
     Ours(Identity),
     Foreign,
@@ -126,12 +127,13 @@ fn identity_of(directory: &Path, number: u64, kind: Kind, path: &Path) -> io::Re
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Whose::Gone),
         Err(error) => return Err(error),
     }
-    // Killed before the header was written: the journal was there first, and may have events of earlier packets.
+    // The writer was killed before it wrote the header. The journal is older, and may have events
+    // of earlier packets.
     let journal = fs::read(files::path(directory, number, Kind::Journal));
     if kind == Kind::Growing
-        && journal.as_ref().is_ok_and(|octets| octets.len() < journal::HEADER_BYTES)
+        && journal.as_ref().is_ok_and(|bytes| bytes.len() < journal::HEADER_BYTES)
     {
-        // Not even that was written; there were no packets.
+        // The journal has no header either: there were no packets.
         return Ok(Whose::Gone);
     }
     let journal = journal.unwrap_or_default();
@@ -144,7 +146,7 @@ fn identity_of(directory: &Path, number: u64, kind: Kind, path: &Path) -> io::Re
     }
 }
 
-/// What all files of a segment have together.
+/// Bytes of all files of a segment.
 pub(crate) fn bytes_of(directory: &Path, number: u64) -> u64 {
     [Kind::Closed, Kind::Growing, Kind::Journal, Kind::Index]
         .iter()
@@ -153,10 +155,10 @@ pub(crate) fn bytes_of(directory: &Path, number: u64) -> u64 {
         .sum()
 }
 
-/// A segment that is closed already.
+/// Reads a segment that is already closed.
 fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed> {
     let number = identity.number;
-    // A crash between the last two steps of closing leaves it.
+    // Left by a crash between the last two steps of closing.
     let _ = fs::remove_file(files::path(directory, number, Kind::Journal));
     let of_index = match Index::open(&files::path(directory, number, Kind::Index)) {
         Ok(Ok(index)) if index.identity == *identity => Some(index),
@@ -178,7 +180,7 @@ fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed
     Ok(closed)
 }
 
-/// Closes what a killed writer left.
+/// Closes the segment of a killed writer.
 fn close_torn(
     directory: &Path,
     access: Access,
@@ -188,7 +190,7 @@ fn close_torn(
     seed: u64,
     counts: &Counts,
 ) -> io::Result<Closed> {
-    // Names that flows have from earlier segments of the same run.
+    // Names of flows from earlier segments of the same run.
     let earlier =
         listed.iter().filter(|(number, kind, _)| *kind == Kind::Index && *number < identity.number);
     for (number, ..) in earlier {
@@ -203,7 +205,7 @@ fn close_torn(
         }
     }
     let journal = fs::read(files::path(directory, identity.number, Kind::Journal));
-    let frames = journal.as_deref().ok().and_then(|octets| journal::frames(octets, identity));
+    let frames = journal.as_deref().ok().and_then(|file| journal::frames(file, identity));
     journal::events(frames.unwrap_or_default()).for_each(|event| flow_names.take(event));
     let (closed, result) = close_part(directory, access, identity, flow_names, seed);
     match result {
@@ -224,8 +226,9 @@ fn close_torn(
     Ok(closed)
 }
 
-/// Cuts a segment behind its last whole block, and closes it with an index. One without packets and events is deleted. What is
-/// kept is said also where closing fails: then it stays as it was.
+/// Cuts a segment after its last whole block, and closes it with an index. One without packets and
+/// events is deleted. Returns the stored data also if closing fails: then the segment stays as it
+/// was.
 pub(crate) fn close_part(
     directory: &Path,
     access: Access,
@@ -252,13 +255,13 @@ pub(crate) fn close_part(
     let close = || {
         let file = File::options().write(true).open(&part)?;
         file.set_len(closed.bytes)?;
-        for (place, octets) in walked.holes.iter().flat_map(block::covers) {
-            file.write_all_at(&octets, place)?;
+        for (place, cover) in walked.holes.iter().flat_map(block::covers) {
+            file.write_all_at(&cover, place)?;
         }
         let events = flow_names.of_segment(identity.position, &flows);
-        let octets = index::build(identity, closed.bytes, &flows, &events, false);
+        let index_bytes = index::build(identity, closed.bytes, &flows, &events, false);
         let aside = files::path(directory, number, Kind::IndexPart);
-        access.create(&aside)?.write_all(&octets)?;
+        access.create(&aside)?.write_all(&index_bytes)?;
         fs::rename(&aside, files::path(directory, number, Kind::Index))?;
         fs::rename(&part, files::path(directory, number, Kind::Closed))
     };
@@ -283,8 +286,8 @@ fn scan(path: &Path, seed: u64) -> io::Result<(Closed, Flows, Walked)> {
     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     let mut walked = Walked::default();
     if bytes > 0 {
-        walked = block::walk(Mapped::read_only(&file, bytes)?.bytes(), |offset, octets| {
-            flows.block(offset, octets);
+        walked = block::walk(Mapped::read_only(&file, bytes)?.bytes(), |offset, block| {
+            flows.block(offset, block);
         });
     }
     let closed = Closed {

@@ -1,30 +1,30 @@
-//! Kept packets over HTTP: closed segments from their files, the one that grows as it grows, to any number of clients from one
-//! thread.
+//! Stored packets over HTTP, from one thread to any number of clients: closed segments from their files,
+//! the growing one as it grows.
 //!
 //! ```text
 //! GET /                     the segments, a line each
 //! GET /segments             the same as JSON
-//! GET /segments/N.pcapng    a segment; of one that grows all there is and all that comes, until it is closed
-//! GET /live.pcapng          from now on, over the ends of segments: curl -sN …/live.pcapng | wireshark -k -i -
+//! GET /segments/N.pcapng    a segment; of a growing one all bytes that exist and all that come, until it is closed
+//! GET /live.pcapng          all packets from now on, over the ends of segments: curl -sN …/live.pcapng | wireshark -k -i -
 //! ```
 //!
-//! A client of a segment that grows has a reader of its object: it leases what is published and sends it from there, without a
-//! copy, as the disk's thread and all other clients do. Who has sent all waits for the writer to publish; a client that does not
-//! read waits for itself alone, and never holds the writer up: when a segment is closed and its memory is wanted for another, it is
-//! read on from its file.
+//! A client of a growing segment has a reader of its object. It leases published bytes and sends them from
+//! there, without a copy, as the disk writer and all other clients do. A client that has sent all waits for
+//! the writer to publish. A client that does not read never blocks the writer: when a segment is closed and
+//! its memory is needed for another, the client continues from the file.
 //!
-//! Connections are [`http_server`](larder_serve::http_server)'s: kept open, and closed when a client makes no progress for
-//! `STALL_MS` while there is something to send it or it asks.
+//! Connections are [`http_server`](larder_serve::http_server)'s: kept open, and closed when a client makes
+//! no progress for `STALL_MS` while there are bytes to send or a request is incomplete.
 //!
 //! Invariants
-//! 1. What is cut short is seen as cut: a body whose length is known has it, another is in chunks, and the last chunk is sent when
-//!    the segment is closed and whole.
-//! 2. A live stream begins and goes on at the beginning of a block.
+//! 1. An aborted body is seen as aborted: a body with a known length has that length, another is in chunks,
+//!    and the last chunk is sent when the segment is closed and complete.
+//! 2. A live stream begins and continues at the beginning of a block.
 //!
-//! Who may ask: see `authorizer`. A request names a host that is served here, comes from no page of another site, and has the token if there
-//! is one; over a Unix socket the file's mode decides. There is no TLS.
+//! Authorization: see `authorize`. A request names a host that is served here, comes from no page of another
+//! site, and has the token if there is one; over a Unix socket the file's mode decides. There is no TLS.
 //!
-//! Bounds: [`Options::clients_max`] clients, a head and [`LEASE_BYTES_MAX`] leased octets each.
+//! Bounds: [`Options::clients_max`] clients; for each of them headers and [`LEASE_BYTES_MAX`] leased bytes.
 
 mod authorize;
 mod body;
@@ -42,7 +42,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use larder_io::access::Access;
-use larder_io::epoll::{Events, Interest, Poller, Waker as Bell};
+use larder_io::epoll::{Events, Interest, Poller, Waker as EventFd};
 use larder_io::tcp::ListenOptions;
 use larder_serve::control;
 use larder_serve::http_server::{HttpServer, Limits, Listener, Mode};
@@ -52,47 +52,49 @@ use self::body::Packets;
 use self::respond::Common;
 use crate::catalog::Catalog;
 
-/// Octets that a client has leased at most.
+/// Bytes that a client leases, at most.
 pub const LEASE_BYTES_MAX: u64 = 1 << 20;
 
-/// How long a client may make no progress, milliseconds, while there is something to send it or it asks.
+/// Time that a client may make no progress while there are bytes to send or a request is
+/// incomplete, ms.
 const STALL_MS: u64 = 30_000;
 
-/// Octets of a request's head at most.
+/// Bytes of a request's headers, at most.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// How often stalled clients are looked for, milliseconds.
+/// Interval of the check for stalled clients, ms.
 const LOOK_MS: u64 = 1_000;
 
-const BELL: u64 = 0;
-/// The listener's, and those of its clients.
+const WAKE: u64 = 0;
+/// Tokens of the listener and its clients.
 const HTTP: u64 = 1;
 const EVENTS_MAX: usize = 256;
 
-/// Clients at once, unless told otherwise.
+/// Clients at once, by default.
 const CLIENTS_MAX: usize = 1024;
 
-/// Where to serve.
+/// Address of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// At this address.
+    /// A TCP address.
     Tcp(SocketAddr),
-    /// At a Unix socket with this path, which those may use whom [`Options::access`] lets.
+    /// The path of a Unix socket, with the mode and group of [`Options::access`].
     Unix(PathBuf),
 }
 
-/// Where to serve, whom, and how many.
+/// Options of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Options {
     /// The address or socket.
     pub listen: Listen,
-    /// Names of hosts that requests may be for, besides `localhost`, loopback addresses and the address that is listened on.
+    /// Names of hosts that requests may have, besides `localhost`, loopback addresses and the
+    /// address of the server.
     pub hosts: Vec<String>,
     /// The token that requests must have (`Authorization: Bearer ..`); `None`: none.
     pub token: Option<Vec<u8>>,
-    /// Who may use the Unix socket.
+    /// Mode and group of the Unix socket.
     pub access: Access,
-    /// Clients at once; others are closed.
+    /// Clients at once; further ones are closed.
     pub clients_max: usize,
 }
 
@@ -116,47 +118,48 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What the server did.
+/// Counts of the server.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Clients that were accepted.
     pub clients: AtomicU64,
-    /// Requests that were answered with packets.
+    /// Responses with packets.
     pub bodies: AtomicU64,
-    /// Octets of packets that were sent.
+    /// Bytes of packets that were sent.
     pub bytes: AtomicU64,
-    /// Clients that were closed because they made no progress, or there were too many.
+    /// Clients that were closed because they made no progress, or were too many.
     pub closed: AtomicU64,
     /// Requests that were refused because of their host, origin or token.
     pub denied: AtomicU64,
 }
 
-/// The thread. Dropped, it ends, and so do its clients.
+/// The server's thread. It ends when dropped, and its clients are closed.
 pub struct Server {
     address: Option<SocketAddr>,
     place: String,
     counts: Arc<Counts>,
-    bell: Arc<Ring>,
+    wake: Arc<WakeOnce>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Wakes the thread: something was published, or it is to end.
-struct Ring {
-    bell: Bell,
-    /// It was rung and has not looked yet: once is enough, however many segments' readers are told.
-    is_rung: AtomicBool,
+/// Wakes the thread: bytes were published, or it must end.
+struct WakeOnce {
+    eventfd: EventFd,
+    /// The thread was woken and has not looked yet: one wake is enough for many segments.
+    is_woken: AtomicBool,
     ends: AtomicBool,
 }
 
-impl Wake for Ring {
+impl Wake for WakeOnce {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_rung.swap(true, Ordering::AcqRel) {
-            // The counter of an eventfd is full only if nobody looks for ages: it looks then.
-            let _ = self.bell.wake();
+        if !self.is_woken.swap(true, Ordering::AcqRel) {
+            // The counter of an eventfd is full only if the thread has been awake for long: then it
+            // looks anyway.
+            let _ = self.eventfd.wake();
         }
     }
 }
@@ -171,41 +174,42 @@ impl Server {
             Listen::Unix(path) => format!("unix:{}", path.display()),
         };
         let poller = Poller::new()?;
-        let ring = Ring {
-            bell: Bell::new()?,
-            is_rung: AtomicBool::new(false),
+        let wake = WakeOnce {
+            eventfd: EventFd::new()?,
+            is_woken: AtomicBool::new(false),
             ends: AtomicBool::new(false),
         };
-        let bell = Arc::new(ring);
-        poller.add(&bell.bell, BELL, Interest::READ)?;
+        let wake = Arc::new(wake);
+        poller.add(&wake.eventfd, WAKE, Interest::READ)?;
         let clients_max = options.clients_max;
         let limits = Limits { clients_max, head_bytes_max: HEAD_BYTES_MAX, stall_ms: STALL_MS };
         let http = HttpServer::open(listener, limits, Mode::KeepAlive, &poller, HTTP)?;
         let counts = Arc::new(Counts::default());
-        catalog.watch(Waker::from(Arc::clone(&bell)));
+        catalog.watch(Waker::from(Arc::clone(&wake)));
         let common = Common {
             catalog,
-            waker: Waker::from(Arc::clone(&bell)),
+            waker: Waker::from(Arc::clone(&wake)),
             counts: Arc::clone(&counts),
             authorizer: Authorizer::new(&options.hosts, options.token.clone()),
         };
         let started = Instant::now();
-        let desk = Desk { poller, http, common, ring: Arc::clone(&bell), started };
-        let thread = thread::Builder::new().name("serve".to_owned()).spawn(move || desk.run())?;
-        Ok(Server { address, place, counts, bell, thread: Some(thread) })
+        let server_loop = ServerLoop { poller, http, common, wake: Arc::clone(&wake), started };
+        let thread =
+            thread::Builder::new().name("serve".to_owned()).spawn(move || server_loop.run())?;
+        Ok(Server { address, place, counts, wake, thread: Some(thread) })
     }
 
-    /// The address that it serves at, if it is one.
+    /// The TCP address, if it has one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Where it serves, for people.
+    /// The address, for messages.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// What it did so far.
+    /// The counts so far.
     pub fn counts(&self) -> &Arc<Counts> {
         &self.counts
     }
@@ -213,8 +217,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.bell.ends.store(true, Ordering::Release);
-        self.bell.wake_by_ref();
+        self.wake.ends.store(true, Ordering::Release);
+        self.wake.wake_by_ref();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -235,36 +239,36 @@ fn listen(options: &Options) -> io::Result<Listener> {
     }
 }
 
-struct Desk {
+struct ServerLoop {
     poller: Poller,
     http: HttpServer<Packets>,
     common: Common,
-    ring: Arc<Ring>,
+    wake: Arc<WakeOnce>,
     started: Instant,
 }
 
-impl Desk {
+impl ServerLoop {
     fn run(self) {
-        let Desk { poller, mut http, mut common, ring, started } = self;
+        let ServerLoop { poller, mut http, mut common, wake, started } = self;
         let mut events = Events::new(EVENTS_MAX);
         let mut looked_ms = 0;
-        while !ring.ends.load(Ordering::Acquire) {
+        while !wake.ends.load(Ordering::Acquire) {
             let wait_ms = (!http.is_idle()).then_some(LOOK_MS);
             if poller.wait(&mut events, wait_ms).is_err() {
                 return;
             }
             let now_ms = started.elapsed().as_millis() as u64;
-            let mut is_rung = false;
+            let mut is_woken = false;
             for event in events.iter() {
                 match event.token {
-                    BELL => is_rung = true,
+                    WAKE => is_woken = true,
                     _ => http.handle(event, &poller, now_ms, &mut common),
                 }
             }
-            if is_rung {
-                let _ = ring.bell.clear();
-                // Before looking: who publishes from here on rings again.
-                ring.is_rung.store(false, Ordering::Release);
+            if is_woken {
+                let _ = wake.eventfd.clear();
+                // Before looking: bytes that are published from here on wake the thread again.
+                wake.is_woken.store(false, Ordering::Release);
                 http.bodies().for_each(|packets| packets.leave_revoked(&common.catalog));
                 http.wake(&poller, now_ms, &mut common);
             }

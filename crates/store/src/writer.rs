@@ -1,24 +1,24 @@
 //! The store: takes batches of packets, and never waits.
 //!
 //! ```text
-//! phase of a segment     here                         the disk_writer's thread
-//! grows                  append fills and publishes   leases, writes, reads what flows there are
-//! sealed                 full, old, failed, finish    goes on until it has all
+//! phase of a segment     here                         the disk writer's thread
+//! grows                  append fills and publishes   leases, writes, collects the flows
+//! sealed                 full, old, failed, finish    writes the rest
 //! closed                 -                            index, rename; the object stays while there is room
-//! failed                 seals it and begins another  what is in the file is closed, the rest is lost
+//! failed                 seals it and begins another  closes the file as it is; the rest is lost
 //! ```
 //!
 //! Invariants
-//! 1. Memory is looked for before a batch is begun: it is in the segments whole, or counted as dropped. The writer is the
-//!    only one who takes from the arena, so what was free stays free until it is used.
-//! 2. An event is in the segment's list before the packets that came with it are published, and the disk_writer looks at what is
-//!    published before it fetches the list: in the files, events are never later than their packets.
+//! 1. Memory is checked before a batch is begun: the batch is in the segments whole, or counted as
+//!    dropped. Only the writer takes from the arena, so free memory stays free until it is used.
+//! 2. An event is in the segment's list before the packets of its batch are published, and the disk
+//!    writer reads the published length before it takes the list: in the files, events are never
+//!    later than their packets.
 //!
-//! Cost: a copy of the batch and a look at each block's head; see `cargo bench -p larder-store`.
+//! Cost: a copy of the batch and a look at each block's header; see `cargo bench -p larder-store`.
 
 use std::collections::VecDeque;
-use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,31 +29,32 @@ use larder_mem::object::{Filler, Kind, Notice, ObjectStore, Plan, Post, Room, St
 
 use crate::block::{self, Interface, PACKET_BYTES};
 use crate::catalog::{Catalog, Content, Segment};
-use crate::disk_writer::{Disk, DiskWriter, Files};
+use crate::disk_writer::{Disk, DiskWriter, Files, warn_of_space};
 use crate::files::{self, Identity};
 use crate::flow_event::Batch;
 use crate::growing::{Growing, Shared};
 use crate::journal;
+use crate::lock::{lock, note_number};
 use crate::options::{
     BATCH_BYTES_MAX, Counts, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
 use crate::packet_offsets::PacketOffsets;
 use crate::privacy::Rewriter;
-use crate::recover::{self, StoredSegments};
+use crate::recover;
 
-/// The loop that fillers of segments are on; nobody listens there.
+/// The event loop number of fillers of segments; no loop has it.
 const LOOP: u32 = 63;
 
-/// So much may be appended before the disk_writer is woken for it.
+/// Bytes that are appended before the disk writer is woken.
 const WAKE_BYTES: u64 = 1 << 20;
 
-/// Memory that a segment takes beside a batch's blocks, at most.
+/// Memory of a segment besides the blocks of a batch, at most.
 const ROOM_BYTES: u64 = 64 << 10;
 
-/// Octets of events that may wait for the disk_writer.
+/// Bytes of events that wait for the disk writer, at most.
 const JOURNAL_BYTES_MAX: usize = 32 << 20;
 
-/// Packets are kept by it.
+/// Stores packets.
 #[derive(Debug)]
 pub struct Store {
     options: Options,
@@ -62,13 +63,13 @@ pub struct Store {
     shared: Arc<Shared>,
     current: Option<Current>,
     next: Identity,
-    /// The number of the packet that comes next; 0: any.
+    /// The number of the next packet; 0: any.
     next_packet: u64,
     packet_offsets: PacketOffsets,
-    /// What is left out of packets, if anything is.
+    /// Cuts parts out of packets, if the options say so.
     rewriter: Option<Rewriter>,
     thread: Option<JoinHandle<()>>,
-    /// Held as long as we write here.
+    /// Locked while this process writes here.
     lock: File,
 }
 
@@ -78,33 +79,34 @@ struct Current {
     segment: Arc<Growing>,
     filler: Filler,
     opened: Instant,
-    /// Octets since the disk_writer was woken.
+    /// Bytes since the disk writer was woken.
     unwritten: u64,
 }
 
-/// Tells nobody.
+/// Notifies no loop.
 struct Silence;
 
 impl Post for Silence {
     fn post(&self, _: Notice) {}
 }
 
-/// Where a part of a batch goes.
+/// The destination of a part of a batch.
 struct Part {
-    /// It begins a segment, with this header.
+    /// The part begins a segment, with this header.
     begins: Option<(Identity, Vec<u8>)>,
     packets: Range<usize>,
-    /// Of its first packet.
+    /// Position of its first packet.
     position: u64,
 }
 
 impl Store {
-    /// Opens a folder, closes what a killed writer left, and begins to keep packets there.
+    /// Opens a folder, closes the segment of a killed writer, and begins to store packets there.
     pub fn open(options: Options, interfaces: &[Interface]) -> Result<Store, StoreError> {
         Store::open_posting(options, interfaces, Arc::new(Silence))
     }
 
-    /// The same; who reads from the catalog by a loop is told by `post` (loop 63 is nobody's).
+    /// The same; `post` notifies readers of the catalog that are on an event loop (none has number
+    /// 63).
     pub fn open_posting(
         options: Options,
         interfaces: &[Interface],
@@ -114,7 +116,7 @@ impl Store {
         Store::open_on(options, interfaces, post, Box::new(files))
     }
 
-    /// The same on another disk: for tests of those that are slow or full.
+    /// The same on another disk: for tests of slow or full ones.
     #[doc(hidden)]
     pub fn open_on(
         mut options: Options,
@@ -126,7 +128,7 @@ impl Store {
         let directory = options.directory.clone();
         let access = options.access;
         access.make_folder(&directory).map_err(StoreError::at(&directory))?;
-        // One that others made for us, and may use besides, stays as it is.
+        // A folder that others made, and may use as well, keeps its mode.
         if files::is_store(&directory).map_err(StoreError::at(&directory))? {
             access.apply(&directory).map_err(StoreError::at(&directory))?;
         }
@@ -174,7 +176,7 @@ impl Store {
         })
     }
 
-    /// Keeps a batch. What there is no memory for is dropped, and that is no error: see [`Counts`].
+    /// Stores a batch. Packets without memory are dropped, which is no error: see [`Counts`].
     pub fn append(&mut self, batch: &Batch<'_>) -> Result<(), StoreError> {
         self.check(batch)?;
         self.next_packet = batch.first_packet + batch.offsets.len() as u64;
@@ -195,7 +197,7 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps what is to be kept of a batch: so many `packets`; the others have no octets.
+    /// Stores the `packets` of a batch that are left; the others have no bytes.
     fn keep(&mut self, batch: &Batch<'_>, packets: u64, mut rewriter: Option<&mut Rewriter>) {
         let end = |index: usize| {
             batch.offsets.get(index).map_or(batch.blocks.len(), |offset| *offset as usize)
@@ -210,7 +212,8 @@ impl Store {
             Counts::add(&counts.bytes_dropped, batch.blocks.len() as u64);
             return self.take_events(batch, rewriter);
         }
-        // Where packets will be is known before they are there: events come first (invariant 2).
+        // The positions of packets are known before the packets are published: events come first
+        // (invariant 2).
         for part in &parts {
             let first = part.packets.start;
             let base = batch.offsets[first];
@@ -235,10 +238,10 @@ impl Store {
         }
     }
 
-    /// For who would rather wait than lose packets (a file that is read can wait, a network cannot): until there is memory for a batch
-    /// with so many octets of blocks. False when the disk has done nothing for `patience`; the batch is then dropped.
+    /// Waits until there is memory for a batch of `bytes`: for files, which can wait; a network
+    /// cannot. False when the disk has made no progress for `patience`; the batch is then dropped.
     pub fn wait_for_room(&self, bytes: u64, patience: Duration) -> bool {
-        // Each of the segments that it may go into has a header and a last page.
+        // Each of the possible segments has a header and a last page.
         let segments = 2 + bytes / self.options.segment_bytes.max(1);
         let wanted = bytes + segments * ROOM_BYTES;
         let counts = &self.shared.counts;
@@ -268,17 +271,18 @@ impl Store {
         &self.shared.catalog
     }
 
-    /// What has happened.
+    /// All counts.
     pub fn counts(&self) -> &Arc<Counts> {
         &self.shared.counts
     }
 
-    /// As it works: sizes are within their limits.
+    /// The options in force: sizes are within their limits.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Closes the last segment, and waits until all is on disk that can be. What could not be is in [`Store::counts`].
+    /// Closes the last segment, and waits until all is on disk. Errors of the disk are in
+    /// [`Store::counts`].
     pub fn finish(mut self) -> Result<(), StoreError> {
         match self.end() {
             true => Ok(()),
@@ -297,7 +301,7 @@ impl Store {
         thread.join().is_ok()
     }
 
-    /// Refuses what would make a file that nobody can read.
+    /// Refuses a batch that would make an unreadable file.
     fn check(&self, batch: &Batch<'_>) -> Result<(), StoreError> {
         let wrong = |what| Err(StoreError::Batch(what));
         if batch.blocks.len() > BATCH_BYTES_MAX {
@@ -328,7 +332,7 @@ impl Store {
             }
         }
         if at != batch.blocks.len() {
-            return wrong("octets that are no packets");
+            return wrong("bytes that are no packets");
         }
         Ok(())
     }
@@ -343,7 +347,7 @@ impl Store {
             self.current.as_ref().map_or(0, |current| current.segment.identity.position)
                 + used.unwrap_or(0);
         let mut is_empty =
-            self.current.as_ref().is_none_or(|current| current.segment.books().packets == 0);
+            self.current.as_ref().is_none_or(|current| current.segment.state().packets == 0);
         while first < packets {
             let mut begins = None;
             let bytes = match used {
@@ -371,13 +375,13 @@ impl Store {
                 position += bytes_new;
             }
             first = last;
-            // What is left goes into another one.
+            // The rest goes into another segment.
             used = None;
         }
         parts
     }
 
-    /// Makes room for so many octets and headers; false when there is none (1).
+    /// Makes room for these bytes and headers; false when there is none (1).
     fn make_room(&self, bytes: u64, parts: &[Part]) -> bool {
         let headers: usize =
             parts.iter().filter_map(|part| Some(part.begins.as_ref()?.1.len())).sum();
@@ -394,7 +398,8 @@ impl Store {
     }
 
     fn begin(&mut self, identity: Identity, header: &[u8]) {
-        // A segment ahead of need: who still leases of one that goes gives it back in a moment, not at once.
+        // Frees a segment ahead of need: a client that still leases one returns it soon, not at
+        // once.
         while self.memory.stats().free_bytes < self.options.segment_bytes
             && self.shared.catalog.let_go()
         {}
@@ -403,7 +408,7 @@ impl Store {
         let segment = Arc::new(Growing {
             identity,
             object: filler.object().clone(),
-            books: Mutex::default(),
+            state: Mutex::default(),
         });
         self.shared.catalog.put(Segment {
             number: identity.number,
@@ -418,7 +423,8 @@ impl Store {
             file: None,
         });
         self.lock_queue().push_back(segment.clone());
-        // Known before a client can ask for the segment: it never gets another under the same number.
+        // Written before a client can ask for the segment, so that no other segment ever gets this
+        // number.
         if let Err(error) = note_number(&self.lock, identity.number + 1) {
             let path = files::lock(&self.options.directory);
             self.shared.counts.tell(format!("{}: {error}", path.display()));
@@ -433,15 +439,15 @@ impl Store {
         self.shared.queue.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Adds blocks to the segment that grows; there is room for them.
+    /// Adds blocks to the segment that grows, which has room for them.
     fn fill(&mut self, mut blocks: &[u8], packets: usize) {
         let current = self.current.as_mut().expect("a part goes into a segment that was begun");
-        let (bytes, times) = (blocks.len() as u64, times(blocks, packets));
+        let (bytes, times) = (blocks.len() as u64, block::times(blocks, packets));
         {
-            let mut books = current.segment.books();
-            books.packets += packets as u64;
-            books.bytes += bytes;
-            if books.is_failed {
+            let mut state = current.segment.state();
+            state.packets += packets as u64;
+            state.bytes += bytes;
+            if state.is_failed {
                 Counts::add(&self.shared.counts.packets_lost, packets as u64);
                 Counts::add(&self.shared.counts.bytes_lost, bytes);
             }
@@ -483,8 +489,9 @@ impl Store {
         }
     }
 
-    /// Puts the batch's events into the list of the segment that grows, with places instead of numbers. Where none grows one is
-    /// begun for them: flows end, and are named late, also when no packets come.
+    /// Adds the batch's events to the list of the segment that grows, with positions instead of
+    /// numbers. If no segment grows, one is begun: flows end, and get late names, also without
+    /// packets.
     fn take_events(&mut self, batch: &Batch<'_>, mut rewriter: Option<&mut Rewriter>) {
         if batch.events.is_empty() {
             return;
@@ -510,10 +517,10 @@ impl Store {
         }
         let counts = &self.shared.counts;
         let taken = self.current.as_ref().is_some_and(|current| {
-            let mut books = current.segment.books();
-            let has_room = books.journal.len() + frames.len() <= JOURNAL_BYTES_MAX;
+            let mut state = current.segment.state();
+            let has_room = state.journal.len() + frames.len() <= JOURNAL_BYTES_MAX;
             if has_room {
-                books.journal.extend_from_slice(&frames);
+                state.journal.extend_from_slice(&frames);
             }
             has_room
         });
@@ -525,12 +532,12 @@ impl Store {
         let Some(current) = &self.current else { return };
         let age = Duration::from_millis(self.options.segment_ms);
         let is_old = !age.is_zero() && current.opened.elapsed() >= age;
-        if is_old || current.segment.books().is_failed {
+        if is_old || current.segment.state().is_failed {
             self.roll();
         }
     }
 
-    /// Nothing more comes into the segment that grows.
+    /// Ends the segment that grows.
     fn roll(&mut self) {
         let Some(current) = self.current.take() else { return };
         let identity = current.segment.identity;
@@ -546,7 +553,7 @@ impl Drop for Store {
     }
 }
 
-/// The greatest of `first..=last` for which `fits` is true, as it is up to some place.
+/// The greatest of `first..=last` for which `fits` is true; it is true up to some value.
 fn last_where(first: usize, last: usize, fits: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (first, last);
     while low < high {
@@ -558,18 +565,6 @@ fn last_where(first: usize, last: usize, fits: impl Fn(usize) -> bool) -> usize 
         }
     }
     low
-}
-
-/// The first and the latest time of packets.
-fn times(blocks: &[u8], packets: usize) -> Option<(i64, i64)> {
-    let mut rest = (packets > 0).then_some(blocks)?;
-    let first_ns = block::packet(rest)?.ts_ns;
-    let mut last_ns = first_ns;
-    while let Ok(Some(len)) = block::block_len(rest) {
-        last_ns = last_ns.max(block::packet(&rest[..len])?.ts_ns);
-        rest = &rest[len..];
-    }
-    Some((first_ns, last_ns))
 }
 
 /// Brings the sizes within their limits.
@@ -589,56 +584,7 @@ fn limit(options: &mut Options, interfaces: &[Interface]) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Says where the budget is more than there is space for.
-fn warn_of_space(options: &Options, stored: &StoredSegments, disk: &mut dyn Disk, counts: &Counts) {
-    let Ok(space) = disk.space(&options.directory) else { return };
-    let own: u64 = stored.segments.iter().map(|(_, bytes)| bytes).sum();
-    let reserve = options.reserve.bytes_of(space.total_bytes);
-    let room = (space.free_bytes + own).saturating_sub(reserve);
-    let wanted = options.budget_bytes.saturating_add(options.segment_bytes);
-    if wanted > room {
-        counts.tell(format!(
-            "{}: the budget of {} MiB exceeds the space of the disk: {} MiB are free, {} MiB are stored packets, \
-             {} MiB stay free; the oldest packets are deleted when it is full",
-            options.directory.display(),
-            options.budget_bytes >> 20,
-            space.free_bytes >> 20,
-            own >> 20,
-            reserve >> 20,
-        ));
-    }
-}
-
-/// How the file of the lock begins; then the number of the next segment.
-const NUMBERED: &str = "larder store next=";
-
-/// Events the number that the next segment has, in one write of one length.
-fn note_number(mut lock: &File, number: u64) -> io::Result<()> {
-    lock.seek(SeekFrom::Start(0))?;
-    lock.write_all(format!("{NUMBERED}{number:020}\n").as_bytes())
-}
-
-/// Only one process writes into a folder. With the number of the next segment, as far as it was noted: numbers of segments that
-/// were deleted are not used again.
-fn lock(options: &Options) -> Result<(File, u64), StoreError> {
-    let path = files::lock(&options.directory);
-    let mut how = File::options();
-    how.read(true).write(true).create(true).truncate(false);
-    let mut file = options.access.open(&mut how, &path).map_err(StoreError::at(&path))?;
-    match file.try_lock() {
-        Ok(()) => {
-            let mut text = String::new();
-            let _ = Read::by_ref(&mut file).take(64).read_to_string(&mut text);
-            let number =
-                text.strip_prefix(NUMBERED).and_then(|number| number.trim_end().parse().ok());
-            Ok((file, number.filter(|number| *number < u64::MAX / 2).unwrap_or(0)))
-        }
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked(options.directory.clone())),
-        Err(TryLockError::Error(error)) => Err(StoreError::Io(path, error)),
-    }
-}
-
-/// A packet's block with a frame of so many octets.
+/// Bytes of a packet's block with a frame of this length.
 pub fn block_bytes(frame_bytes: usize) -> usize {
     PACKET_BYTES + frame_bytes.next_multiple_of(4)
 }

@@ -1,4 +1,4 @@
-//! The catalog: readers in the process see what grows, what is closed, and what went.
+//! The catalog: readers in the process see growing, closed and deleted segments.
 
 mod common;
 
@@ -16,8 +16,9 @@ fn made(first: i64) -> Made {
     made
 }
 
-/// A reader that waits on the growing segment gets each segment's octets as they are later in its file, also when the
-/// catalog has let go of the memory meanwhile; a segment that the budget deleted is gone from the catalog.
+/// A reader that waits on the growing segment gets the bytes of each segment as in its later file,
+/// also after the catalog has dropped the memory; a segment that the budget deleted is not in the
+/// catalog.
 #[test]
 fn readers_see_what_is_in_the_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,14 +32,14 @@ fn readers_see_what_is_in_the_files() {
     let first = catalog.last().unwrap();
     let Content::Memory(object) = first.content.clone() else { panic!("it grows") };
     let reader = std::thread::spawn(move || {
-        let mut octets = Vec::new();
+        let mut read = Vec::new();
         let end = iterate(&object, 0..u64::MAX, |piece| {
-            octets.extend_from_slice(piece);
+            read.extend_from_slice(piece);
             ControlFlow::<()>::Continue(())
         });
-        end.map(|_| octets)
+        end.map(|_| read)
     });
-    // Several times what there is memory for, at a pace that the disk keeps.
+    // Several times the memory, at a pace of the disk.
     for _ in 0..3000 {
         made(next as i64).append(&mut store, &mut next);
         let counts = store.counts();
@@ -68,18 +69,18 @@ fn readers_see_what_is_in_the_files() {
             (times.first().copied(), times.last().copied())
         );
         if let Content::Memory(object) = &segment.content {
-            let mut octets = Vec::new();
+            let mut read = Vec::new();
             let end = iterate(object, 0..u64::MAX, |piece| {
-                octets.extend_from_slice(piece);
+                read.extend_from_slice(piece);
                 ControlFlow::<()>::Continue(())
             });
-            assert!(end.is_ok() && octets == file);
+            assert!(end.is_ok() && read == file);
         }
     }
 }
 
-/// A folder that has more than the budget when it is opened is brought down to it, with the oldest first, and the catalog
-/// knows the segments of runs before.
+/// A folder over the budget is reduced to it at the start, the oldest segments first, and the
+/// catalog has the segments of earlier runs.
 #[test]
 fn a_smaller_budget_is_kept_at_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Disks that are full, slow, or refuse: the writer goes on, what is lost is counted, what was flushed stays.
+//! Full, slow and failing disks: the writer goes on, lost packets are counted, flushed ones stay.
 
 mod common;
 
@@ -22,27 +22,27 @@ impl Post for Nobody {
     fn post(&self, _: Notice) {}
 }
 
-/// A disk with so much room, or none for a while, or one that waits.
+/// A disk with limited room, or without room for a while, or one that waits.
 #[derive(Default)]
 struct Poor {
     files: Files,
-    /// Octets of packets that it takes yet.
+    /// Bytes of packets that it still takes.
     room: Arc<AtomicU64>,
     is_full: bool,
-    /// Closed: nothing is written.
-    authorizer: Arc<Authorizer>,
-    /// What it says to be free, and bytes of all of it; `None`: that of the folder.
+    /// Closed: writes wait.
+    hold: Arc<Hold>,
+    /// Its free space and its size; `None`: those of the folder.
     space: Option<Arc<dyn Fn() -> Space + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
-struct Authorizer {
+struct Hold {
     is_shut: Mutex<bool>,
     opens: Condvar,
     is_waiting: AtomicBool,
 }
 
-impl Authorizer {
+impl Hold {
     fn shut(&self, is_shut: bool) {
         *self.is_shut.lock().unwrap() = is_shut;
         self.opens.notify_all();
@@ -75,7 +75,7 @@ impl Poor {
 
 impl Disk for Poor {
     fn begin(&mut self, packets: &Path, journal: &Path, header: &[u8]) -> io::Result<()> {
-        self.authorizer.pass();
+        self.hold.pass();
         self.is_full = false;
         self.ask()?;
         self.files.begin(packets, journal, header)
@@ -95,7 +95,7 @@ impl Disk for Poor {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.authorizer.pass();
+        self.hold.pass();
         self.files.flush()?;
         match self.is_full {
             true => Err(io::Error::from_raw_os_error(28)),
@@ -107,9 +107,9 @@ impl Disk for Poor {
         self.files.end(sync)
     }
 
-    fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()> {
+    fn save(&mut self, path: &Path, aside: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
         self.ask()?;
-        self.files.save(path, aside, octets, sync)
+        self.files.save(path, aside, bytes, sync)
     }
 
     fn space(&mut self, directory: &Path) -> io::Result<Space> {
@@ -121,7 +121,7 @@ fn open(options: Options, disk: Poor) -> Store {
     Store::open_on(options, &interfaces(), Arc::new(Nobody), Box::new(disk)).unwrap()
 }
 
-/// Appends a batch of ten packets of 1000 octets; their times say their numbers.
+/// Appends a batch of ten packets of 1000 bytes; their times are their numbers.
 fn append(store: &mut Store, next: &mut u64) {
     let mut made = Made::default();
     for number in *next..*next + 10 {
@@ -131,7 +131,7 @@ fn append(store: &mut Store, next: &mut u64) {
     made.append(store, next);
 }
 
-/// Each packet is kept, dropped or lost, and said to be.
+/// Each packet is stored, dropped or lost, and counted so.
 fn check_books(folder: &Path, counts: &Counts, appended: u64) -> Vec<i64> {
     let kept: Vec<i64> = all_frames(folder).iter().map(|(number, _)| *number).collect();
     let (dropped, lost) = (counts.packets_dropped.load(Relaxed), counts.packets_lost.load(Relaxed));
@@ -141,8 +141,9 @@ fn check_books(folder: &Path, counts: &Counts, appended: u64) -> Vec<i64> {
     kept
 }
 
-/// A disk that is full, and stays so whatever is deleted, takes the start of a segment and loses the rest. The operator is told
-/// once, and once more when there is room again, from when on all is kept. All that was not kept is counted.
+/// A disk that stays full takes the start of a segment and loses the rest. The operator gets one
+/// message, and another when there is room again and all packets are stored. Lost packets are
+/// counted.
 #[test]
 fn a_full_disk_costs_the_rest_of_a_segment() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,51 +179,53 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
     assert!(files(folder.path()).iter().all(|name| !name.contains(".part")));
 }
 
-/// A disk that stands still never holds up the writer: what there is no memory for is dropped and counted, and what was
-/// kept is written when it goes on. Invariant 4 of `store`, and invariant 1 of `writer`.
+/// A disk that does not write never blocks the writer: packets without memory are dropped and
+/// counted, and the others are written when the disk goes on. Invariant 4 of `store`, and invariant
+/// 1 of `writer`.
 #[test]
 fn a_slow_disk_never_holds_up_the_writer() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.segment_bytes = 1 << 20;
-    let authorizer = Arc::new(Authorizer::default());
-    authorizer.shut(true);
+    let hold = Arc::new(Hold::default());
+    hold.shut(true);
     let room = Arc::new(AtomicU64::new(u64::MAX));
-    let mut store = open(options, Poor { room, authorizer: authorizer.clone(), ..Poor::default() });
+    let mut store = open(options, Poor { room, hold: hold.clone(), ..Poor::default() });
     let counts = store.counts().clone();
     let mut next = 1;
-    // Twice as much as there is memory, while nothing is written at all.
+    // Twice the memory, while nothing is written.
     for _ in 0..1600 {
         append(&mut store, &mut next);
     }
-    until_so("the disk waits", || authorizer.is_waiting.load(Relaxed));
+    until_so("the disk waits", || hold.is_waiting.load(Relaxed));
     assert!(counts.packets_dropped.load(Relaxed) > 4000);
     assert!(counts.packets.load(Relaxed) > 6000);
-    authorizer.shut(false);
+    hold.shut(false);
     store.finish().unwrap();
     assert_eq!(counts.packets_lost.load(Relaxed), 0);
     check_books(folder.path(), &counts, next - 1);
 }
 
-/// Who would rather wait than lose packets loses none, however slow the disk is; and where it stands still he does not wait for ever.
+/// A writer that waits for room loses no packets with a slow disk, and does not wait forever for
+/// one that does not write.
 #[test]
 fn who_waits_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.segment_bytes = 1 << 20;
-    let authorizer = Arc::new(Authorizer::default());
-    authorizer.shut(true);
+    let hold = Arc::new(Hold::default());
+    hold.shut(true);
     let room = Arc::new(AtomicU64::new(u64::MAX));
-    let mut store = open(options, Poor { room, authorizer: authorizer.clone(), ..Poor::default() });
+    let mut store = open(options, Poor { room, hold: hold.clone(), ..Poor::default() });
     let counts = store.counts().clone();
     let (mut next, mut refused) = (1, 0);
     for _ in 0..1600 {
-        // The disk stands still until it was noticed once.
+        // The disk waits until one refusal.
         let patience = if refused == 0 { Duration::from_millis(20) } else { PATIENCE };
         if !store.wait_for_room(16 << 10, patience) {
-            // Nothing is written: the disk is let go on.
+            // Nothing is written: the disk may go on.
             refused += 1;
-            authorizer.shut(false);
+            hold.shut(false);
             assert!(store.wait_for_room(16 << 10, PATIENCE));
         }
         append(&mut store, &mut next);
@@ -233,8 +236,8 @@ fn who_waits_loses_nothing() {
     check_books(folder.path(), &counts, next - 1);
 }
 
-/// A file system that is full by itself: in a name space of our own a small one is mounted. The newest packets that fit are
-/// stored, as many as the disk has room for, and none is lost; the oldest are deleted for them before the budget is used up.
+/// A small full file system, mounted in a name space of the test. The newest packets that fit are
+/// stored, and none of them is lost; the oldest are deleted for them before the budget is used up.
 #[test]
 fn a_full_file_system() {
     const CHILD: &str = "LARDER_TEST_SMALL_DISK";
@@ -287,8 +290,9 @@ fn a_full_file_system() {
     }
 }
 
-/// A part of the disk stays free: the oldest segments are deleted for it, as many as it takes. Where nothing of ours is left to
-/// delete packets are lost and counted, and the reason is said; when others give space back all is stored again.
+/// A part of the disk stays free: the oldest segments are deleted for it. Without a segment to
+/// delete, packets are lost and counted, with the reason in a message; when others free space, all
+/// packets are stored again.
 #[test]
 fn a_reserve_stays_free() {
     const TOTAL: u64 = 1 << 20;
@@ -345,8 +349,8 @@ fn a_reserve_stays_free() {
     assert!(kept.ends_with(&(again as i64..next as i64).collect::<Vec<_>>()));
 }
 
-/// A segment that the disk refused in its middle gives its memory back, also while a client that does not read holds its place in
-/// it: the writer goes on as though there was no such client.
+/// A segment that the disk refuses in its middle returns its memory, also while a client that does
+/// not read holds it: the writer goes on as if there was no such client.
 #[test]
 fn a_refused_segment_leaves_memory() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `find` gives what a scan gives, and that is what was appended.
+//! `find` returns the packets that a scan returns, and those that were appended.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::world::*;
 use common::*;
-use larder_store::{FindOptions, Finder, Query, Store};
+use larder_store::{FindOptions, Finder, Options, Query, Store};
 use larder_testkit::wait::until_so_or;
 
 /// Waits until all packets of `world` that have an address can be found.
@@ -20,7 +20,7 @@ fn settle(world: &World) {
     until_so_or(|| format!("{} of {wanted}", found()), || found() == wanted);
 }
 
-/// Asks some questions; the packets from index `first` on are there.
+/// Runs random searches; the packets from index `first` on exist.
 fn ask(world: &mut World, first: usize, questions: usize) {
     for _ in 0..questions {
         let words: Vec<String> = (0..1 + world.chance.below(3)).map(|_| world.word()).collect();
@@ -35,11 +35,11 @@ fn ask(world: &mut World, first: usize, questions: usize) {
     }
 }
 
-/// Over more than a hundred segments and three runs, searches by chance give what a scan gives and what the model gives, also
-/// while the last segment grows. Invariant 5 of `store`.
+/// Over more than a hundred segments and three runs, random searches return the packets of a scan
+/// and of the model, also while the last segment grows. Invariant 5 of `store`.
 #[test]
 fn find_is_scan_is_model() {
-    // 106: the end of a flow comes into a segment that grows with a name, and another name was before.
+    // 106: the end of a flow comes into a growing segment with a name, and another name was before.
     for seed in [0, 106] {
         let folder = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, folder.path(), options(folder.path()));
@@ -58,8 +58,8 @@ fn find_is_scan_is_model() {
     }
 }
 
-/// When the budget has deleted older segments, what is left is found by the same names: flows that go on have theirs in
-/// each index.
+/// After the budget has deleted older segments, the rest is found by the same names: flows that go
+/// on have theirs in each index.
 #[test]
 fn names_outlive_segments() {
     for seed in 10..14 {
@@ -81,21 +81,19 @@ fn names_outlive_segments() {
 fn kill(from: &Path, to: &Path, world: &mut World, is_journal_cut: bool) -> bool {
     let mut was_growing = false;
     for name in files(from) {
-        let mut octets = match fs::read(from.join(&name)) {
-            Ok(octets) => octets,
-            Err(_) => continue,
-        };
+        let Ok(mut bytes) = fs::read(from.join(&name)) else { continue };
         if name.ends_with(".part") || name.ends_with(".journal") && is_journal_cut {
             was_growing = true;
-            octets.truncate(world.chance.below(octets.len() as u64 + 1) as usize);
+            bytes.truncate(world.chance.below(bytes.len() as u64 + 1) as usize);
         }
-        fs::write(to.join(&name), octets).unwrap();
+        fs::write(to.join(&name), bytes).unwrap();
     }
     was_growing
 }
 
-/// A writer is killed, its files are cut anywhere: what was whole is found by scan and index before
-/// and after a start that goes on with positions; runs share no names. Invariants 1, 2 of `store`.
+/// A writer is killed, and its files are cut anywhere: whole packets are found by scan and index,
+/// before and after a start that continues the positions; runs share no names. Invariants 1, 2 of
+/// `store`.
 #[test]
 fn what_was_flushed_survives_a_kill() {
     for seed in 20..50 {
@@ -111,7 +109,7 @@ fn what_was_flushed_survives_a_kill() {
         world.directory = killed.path().to_owned();
         world.options.directory = killed.path().to_owned();
 
-        // What the cut left: a prefix, since it was the last segment.
+        // The cut leaves a prefix, since it was the last segment.
         let any = ["0.0.0.0/0".to_owned()];
         let (left, _) = find(killed.path(), &any, FindOptions::default(), true);
         let last_ns = left.last().map_or(0, |(ts_ns, _)| *ts_ns);
@@ -123,10 +121,9 @@ fn what_was_flushed_survives_a_kill() {
         if is_journal_cut {
             // Names may be lost; index and scan lose the same.
             for word in ["*", "*.example.com", "www.example.com", "10.0.0.9"] {
-                let (found, _) = find(killed.path(), &[word.into()], FindOptions::default(), false);
-                let (scanned, _) =
-                    find(killed.path(), &[word.into()], FindOptions::default(), true);
-                assert!(found == scanned);
+                let words = [word.into()];
+                let (found, _) = find(killed.path(), &words, FindOptions::default(), false);
+                assert!(found == find(killed.path(), &words, FindOptions::default(), true).0);
                 before.push((word, found));
             }
         } else {
@@ -150,7 +147,8 @@ fn what_was_flushed_survives_a_kill() {
         assert!(files(killed.path()).iter().all(|name| !name.contains(".part")));
         for (word, found) in before {
             let (again, _) = find(killed.path(), &[word.into()], FindOptions::default(), false);
-            // The same but for packets of flows of an earlier segment, which are found by name again.
+            // The same except for packets of flows of an earlier segment, which are found by name
+            // again.
             assert!(found.iter().all(|packet| again.contains(packet)), "{word}");
         }
         world.go_on(20);
@@ -168,7 +166,8 @@ fn what_was_flushed_survives_a_kill() {
     }
 }
 
-/// A segment whose index is missing or damaged is looked through, and that is told; its packets are all found by address.
+/// A segment with a missing or damaged index is read whole, and reported; all its packets are found
+/// by address.
 #[test]
 fn a_damaged_index_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,27 +177,28 @@ fn a_damaged_index_is_told() {
     world.store.take().unwrap().finish().unwrap();
     fs::remove_file(folder.path().join("00000001.idx")).unwrap();
     let torn = folder.path().join("00000002.idx");
-    let mut octets = fs::read(&torn).unwrap();
-    octets[20] ^= 1;
-    fs::write(&torn, octets).unwrap();
-    // One wrong octet in the lists: not seen before it is looked at.
+    let mut bytes = fs::read(&torn).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&torn, bytes).unwrap();
+    // One wrong byte in the lists: not detected before it is read.
     let torn = folder.path().join("00000003.idx");
-    let mut octets = fs::read(&torn).unwrap();
-    octets[1000] ^= 1;
-    fs::write(&torn, octets).unwrap();
+    let mut bytes = fs::read(&torn).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(&torn, bytes).unwrap();
     let words = ["10.0.0.0/16".to_owned()];
     let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
     assert_eq!(found, world.expected(&world.packets, &words, FindOptions::default()));
     assert_eq!(summary.segments_without_index, [1, 2, 3]);
 }
 
-/// A folder in which nobody keeps packets is refused, and one that is not there, by name; a store without packets has none.
+/// A folder without stored packets is refused, and a missing one, by name; a store without packets
+/// has none.
 #[test]
 fn empty_and_missing_folders() {
     let folder = tempfile::tempdir().unwrap();
     let error = Finder::open(folder.path()).unwrap_err();
     assert!(matches!(error, larder_store::StoreError::NoStore(_)), "{error}");
-    // A capture that somebody put there makes no store of it; a writer that has kept nothing yet does.
+    // A foreign capture makes no store; a writer that has stored nothing yet does.
     fs::write(folder.path().join("00000001.pcapng"), "a capture of somebody else").unwrap();
     assert!(Finder::open(folder.path()).is_err());
     drop(Store::open(options(folder.path()), &interfaces()).unwrap());
@@ -207,15 +207,16 @@ fn empty_and_missing_folders() {
     let missing = folder.path().join("nowhere");
     let error = Finder::open(&missing).unwrap_err().to_string();
     assert!(error.contains("nowhere"), "{error}");
-    // A file is no folder, for the writer either.
+    // A file is no folder, also for the writer.
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
     assert!(Store::open(options(&file), &interfaces()).is_err());
 }
 
-/// Who follows from before the first packet to after the last, over a hundred segments, two runs and a budget that deletes
-/// what was read, is shown what is looked for, once and in order. Where names are learned late, packets that came before are
-/// shown when the name is known, as long as their segment is the last one.
+/// A follower from before the first packet to after the last, over a hundred segments, two runs and
+/// a budget that deletes segments that were read, gets the matches, once and in order. If names are
+/// learned late, earlier packets are shown when the name is known, as long as their segment is the
+/// last one.
 #[test]
 fn following_shows_all_that_comes() {
     let words = [
@@ -235,13 +236,14 @@ fn following_shows_all_that_comes() {
         let words = [word.to_owned()];
         let query = Query::parse(&words).unwrap();
         let is_over = AtomicBool::new(false);
-        // Who follows names a store.
+        // Following needs a store.
         drop(Store::open(world.options.clone(), &interfaces()).unwrap());
         let (found, expected) = std::thread::scope(|scope| {
             let follower = scope.spawn(|| {
                 let mut finder = Finder::open(folder.path()).unwrap();
                 let mut found = Vec::new();
-                // Nothing new, three times after all was written: each time all that was there had been read.
+                // Three times nothing new after all was written: each time everything had been
+                // read.
                 let mut idles = 0;
                 let mut idle = || {
                     idles += u32::from(is_over.load(Ordering::Acquire));
@@ -285,8 +287,9 @@ fn following_shows_all_that_comes() {
     }
 }
 
-/// Searches while a writer appends, closes and deletes at full speed meet no error: without deletions they give a prefix of
-/// what was appended, never shorter; with deletions, whole packets (invariant 1 of `store`).
+/// Searches while a writer appends, closes and deletes at full speed meet no error: without
+/// deletions they return a prefix of the appended packets, never shorter; with deletions, whole
+/// packets (invariant 1 of `store`).
 #[test]
 fn searches_beside_a_writer() {
     for budget_bytes in [1 << 30, 64 << 10] {
@@ -330,30 +333,36 @@ fn searches_beside_a_writer() {
     }
 }
 
-/// Eight KiB in the middle of a closed segment are zeros. All packets before and behind them are found, by index, without one
-/// and by a scan, and each way says which segment lacks packets; where the index says how many, the number is exact.
+/// Appends 200 packets, in batches of ten, each by the host that `host_of` gives it.
+fn append_packets(store: &mut Store, host_of: impl Fn(u8) -> u8) {
+    let mut next = 1;
+    for batch in 0..20 {
+        let mut made = Made::default();
+        for number in 0..10 {
+            let host = [10, 0, 0, host_of(number)];
+            let frame = udp(host, 1, [10, 0, 1, 1], 53, &[number; 900]);
+            made.packet(0, batch * 10 + i64::from(number), &frame);
+        }
+        made.append(store, &mut next);
+    }
+}
+
+/// Eight KiB in the middle of a closed segment are zeros. All packets before and after them are
+/// found, by index, without one and by a scan, and each way reports the segment; if the index has
+/// the number of lost packets, it is exact.
 #[test]
 fn damage_costs_what_it_touches() {
     let folder = tempfile::tempdir().unwrap();
     let mut sized = options(folder.path());
     sized.segment_bytes = 64 << 10;
     let mut store = Store::open(sized, &interfaces()).unwrap();
-    let mut next = 1;
-    for batch in 0..20u64 {
-        let mut made = Made::default();
-        for number in 0..10 {
-            let host = [10, 0, 0, (number % 2) as u8];
-            let frame = udp(host, 1, [10, 0, 1, 1], 53, &[number as u8; 900]);
-            made.packet(0, (batch * 10 + number) as i64, &frame);
-        }
-        made.append(&mut store, &mut next);
-    }
+    append_packets(&mut store, |number| number % 2);
     store.finish().unwrap();
     let path = folder.path().join("00000001.pcapng");
-    let mut octets = fs::read(&path).unwrap();
-    let before: Vec<i64> = frames(&octets).iter().map(|(number, _)| *number).collect();
-    octets[20_000..28_192].fill(0);
-    fs::write(&path, &octets).unwrap();
+    let mut file = fs::read(&path).unwrap();
+    let before: Vec<i64> = frames(&file).iter().map(|(number, _)| *number).collect();
+    file[20_000..28_192].fill(0);
+    fs::write(&path, &file).unwrap();
     let numbers = |is_scan| {
         let (found, summary) =
             find(folder.path(), &["10.0.0.0".into()], FindOptions::default(), is_scan);
@@ -378,8 +387,8 @@ fn damage_costs_what_it_touches() {
     assert!(damage.packets.is_none() && damage.bytes >= 8192, "{damage:?}");
 }
 
-/// A segment whose beginning is damaged is found by its index; with the index damaged too it is reported, and not passed over
-/// as a file of somebody else. An index that was copied from another segment is not believed.
+/// A segment with a damaged beginning is found by its index; with the index damaged too it is
+/// reported, and not skipped as foreign. An index that was copied from another segment is not used.
 #[test]
 fn a_damaged_beginning_is_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -392,7 +401,7 @@ fn a_damaged_beginning_is_reported() {
     let path = |number: u64, ending| folder.path().join(format!("{number:08}.{ending}"));
     let index = fs::read(path(3, "idx")).unwrap();
     let mut other = fs::read(path(4, "idx")).unwrap();
-    // The number and the length of the third, and checksums that fit: only the position gives it away.
+    // The number and the length of the third, and matching checksums: only the position differs.
     other[8..16].copy_from_slice(&index[8..16]);
     other[32..40].copy_from_slice(&index[32..40]);
     let header = 8 + 7 * 8 + 8 * 16 + 16;
@@ -403,9 +412,9 @@ fn a_damaged_beginning_is_reported() {
     assert!(found == all && summary.segments_without_index == [3]);
     fs::write(path(3, "idx"), &index).unwrap();
 
-    let mut octets = fs::read(path(3, "pcapng")).unwrap();
-    octets[..8].fill(0xff);
-    fs::write(path(3, "pcapng"), &octets).unwrap();
+    let mut bytes = fs::read(path(3, "pcapng")).unwrap();
+    bytes[..8].fill(0xff);
+    fs::write(path(3, "pcapng"), &bytes).unwrap();
     let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
     assert!(!summary.damaged.is_empty() || found == all, "{:?}", summary.damaged);
     fs::write(path(3, "idx"), b"nothing").unwrap();
@@ -414,7 +423,7 @@ fn a_damaged_beginning_is_reported() {
     assert_eq!(summary.damaged.iter().map(|damage| damage.segment).collect::<Vec<_>>(), [3]);
 }
 
-/// An index as it was written before packets had other addresses than the ends of their flows.
+/// An index of the version before packets had other addresses than the ends of their flows.
 fn of_version_1(index: &[u8]) -> Vec<u8> {
     const SHIFT: u64 = 2 * 16;
     let long = |at: usize| u64::from_le_bytes(*index[at..].first_chunk().unwrap());
@@ -442,9 +451,9 @@ fn gre(outer: [[u8; 4]; 2], inner: &[u8]) -> Vec<u8> {
     ethernet(&ipv4(outer[0], outer[1], 47, 0, &payload), 0x0800)
 }
 
-/// Packets with addresses that are no ends of a flow, each with the host that only it has: ends of a tunnel, ARP, transport
-/// headers that are cut or malformed, quoted headers, a tunnel in fragments, which has its host in the first one and where it
-/// becomes whole.
+/// Packets with addresses that are no ends of a flow, each with a host of its own: ends of a
+/// tunnel, ARP, transport headers that are cut or malformed, quoted headers, a tunnel in fragments,
+/// which has its host in the first one and in the one that completes it.
 fn odd_packets() -> Vec<(u8, Vec<u8>)> {
     let host = |last: u8| [10, 77, 0, last];
     let plain = |last: u8| udp(host(last), 1, [192, 0, 2, 1], 53, &[7; 64]);
@@ -471,14 +480,14 @@ fn odd_packets() -> Vec<(u8, Vec<u8>)> {
     ]
 }
 
-/// An address finds each packet that has it in any header of IP or in ARP, and no other: by the index, by one of version 1, by
-/// a scan, in a segment that grows, and when the segment was closed after a kill.
+/// An address finds each packet that has it in any header of IP or in ARP, and no other: by the
+/// index, by one of version 1, by a scan, in a growing segment, and in one that was closed after a
+/// kill.
 #[test]
 fn an_address_finds_packets_by_any_header() {
     let folder = tempfile::tempdir().unwrap();
     let killed = tempfile::tempdir().unwrap();
-    let mut sized = options(folder.path());
-    sized.segment_bytes = 1 << 20;
+    let sized = Options { segment_bytes: 1 << 20, ..options(folder.path()) };
     let mut store = Store::open(sized, &interfaces()).unwrap();
     let (mut made, mut next) = (Made::default(), 1);
     let packets = odd_packets();
@@ -508,15 +517,9 @@ fn an_address_finds_packets_by_any_header() {
             find(directory, &["host8.example".into()], FindOptions::default(), false);
         assert_eq!((named.len(), summary.segments_without_index.len()), (1, 0), "{state}");
     };
-    let counts = store.counts().clone();
-    let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Acquire);
-    while of(&counts.bytes_written) < of(&counts.bytes) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_written(&store);
     check(folder.path(), "growing");
-    for name in files(folder.path()) {
-        fs::copy(folder.path().join(&name), killed.path().join(&name)).unwrap();
-    }
+    copy_files(folder.path(), killed.path());
     drop(Store::open(options(killed.path()), &interfaces()).unwrap());
     check(killed.path(), "killed");
     store.finish().unwrap();
@@ -526,7 +529,7 @@ fn an_address_finds_packets_by_any_header() {
     check(folder.path(), "an index of version 1");
 }
 
-/// Who follows an address is shown packets of any kind that have it, as they come.
+/// A follower of an address gets packets of any kind that have it, as they come.
 #[test]
 fn following_an_address_shows_any_header() {
     let folder = tempfile::tempdir().unwrap();
@@ -567,37 +570,22 @@ fn following_an_address_shows_any_header() {
     assert!(found.chunks(8).all(|batch| batch == expected));
 }
 
-/// A writer is killed, and a page of its last file was never written: the next start keeps the packets behind it, in a file
-/// that others read to its end, and tells of the damage.
+/// A writer is killed, and a page of its last file was never written: the next start keeps the
+/// packets after it, in a file that others read to its end, and reports the damage.
 #[test]
 fn recovery_keeps_what_lies_behind_a_hole() {
     let folder = tempfile::tempdir().unwrap();
     let killed = tempfile::tempdir().unwrap();
-    let mut sized = options(folder.path());
-    sized.segment_bytes = 1 << 20;
+    let sized = Options { segment_bytes: 1 << 20, ..options(folder.path()) };
     let mut store = Store::open(sized, &interfaces()).unwrap();
-    let mut next = 1;
-    for batch in 0..20u64 {
-        let mut made = Made::default();
-        for number in 0..10 {
-            let frame = udp([10, 0, 0, 1], 1, [10, 0, 1, 1], 53, &[number as u8; 900]);
-            made.packet(0, (batch * 10 + number) as i64, &frame);
-        }
-        made.append(&mut store, &mut next);
-    }
-    let counts = store.counts().clone();
-    let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Acquire);
-    while of(&counts.bytes_written) < of(&counts.bytes) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    for name in files(folder.path()) {
-        fs::copy(folder.path().join(&name), killed.path().join(&name)).unwrap();
-    }
+    append_packets(&mut store, |_| 1);
+    wait_until_written(&store);
+    copy_files(folder.path(), killed.path());
     let path = killed.path().join("00000000.pcapng.part");
-    let mut octets = fs::read(&path).unwrap();
-    octets[40_960..45_056].fill(0);
-    octets.truncate(octets.len() - 10);
-    fs::write(&path, &octets).unwrap();
+    let mut file = fs::read(&path).unwrap();
+    file[40_960..45_056].fill(0);
+    file.truncate(file.len() - 10);
+    fs::write(&path, &file).unwrap();
     let store = Store::open(options(killed.path()), &interfaces()).unwrap();
     let news = store.counts().news();
     assert!(news.iter().any(|line| line.contains("damaged")), "{news:?}");

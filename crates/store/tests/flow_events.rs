@@ -1,4 +1,4 @@
-//! Events that come when others do not expect them: without packets, and by the ten thousand.
+//! Unusual events: without packets, and by the ten thousand.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::*;
 use larder_store::{FindOptions, Finder, FlowEvent, Query, Store};
 
-/// How many packets have the name.
+/// The number of packets with the name.
 fn found(folder: &std::path::Path, name: &str, is_scan: bool) -> usize {
     let query = Query::parse(&[name.to_owned()]).unwrap();
     let mut count = 0;
@@ -28,8 +28,8 @@ fn found(folder: &std::path::Path, name: &str, is_scan: bool) -> usize {
     count
 }
 
-/// A flow gets its name when its segment was closed long ago and nothing more comes: its packets are found by it, also
-/// after the store was closed and opened again.
+/// A flow gets its name long after its segment was closed, and no packets follow: its packets are
+/// found by the name, also after the store was closed and opened again.
 #[test]
 fn names_that_come_after_the_last_packet() {
     let folder = tempfile::tempdir().unwrap();
@@ -42,7 +42,7 @@ fn names_that_come_after_the_last_packet() {
     (0..3).for_each(|time| made.packet(0, time, &frame));
     made.append(&mut store, &mut next);
     thread::sleep(Duration::from_millis(5));
-    // The flow is silent for too long: no packets, but its last event.
+    // The flow was idle too long: no packets, only its last event.
     let mut end = event(key(&frame), 1, "late.example");
     end.end_packet = Some(u64::MAX);
     Made { events: vec![end], ..Made::default() }.append(&mut store, &mut next);
@@ -65,8 +65,9 @@ fn names_that_come_after_the_last_packet() {
     assert_eq!(found(folder.path(), "late.example", false), 3, "the port is used again");
 }
 
-/// One key is used for a hundred thousand flows of two packets each, of which every other has the name: each has its own
-/// packets and no others. Looked for among all flows of the key, each would take as long as all of them.
+/// One key is used for a hundred thousand flows of two packets each, of which every other has the
+/// name: each has its own packets and no others. A search among all flows of the key for each would
+/// be quadratic.
 #[test]
 fn a_key_that_is_used_again_and_again() {
     const FLOWS: u64 = 100_000;

@@ -1,4 +1,4 @@
-//! What is left out is nowhere in the folder, and what is kept is as sound as it was.
+//! Removed parts are nowhere in the folder, and the stored parts stay valid.
 
 mod common;
 
@@ -36,8 +36,8 @@ fn keep(folder: &Path, privacy: Privacy, frames: &[Vec<u8>], names: &[(usize, &s
     counts.packets_unsampled.load(Relaxed)
 }
 
-/// Payloads are cut, headers stay and decode to the same flow, DNS stays whole, the length on the wire is kept; what is not
-/// IP keeps its link header. Snap length cuts all.
+/// Payloads are cut, headers stay and decode to the same flow, DNS stays whole, the length on the
+/// wire is stored; other frames keep their link header. The snap length cuts all.
 #[test]
 fn payloads_are_cut() {
     let secret = b"not for anybody to read";
@@ -68,7 +68,7 @@ fn payloads_are_cut() {
     assert_eq!(kept.iter().map(|(_, frame)| frame.len()).collect::<Vec<_>>(), [30, 30, 30, 14, 14]);
 }
 
-/// One flow in N is kept whole, the others not at all, and the same ones when it is done again.
+/// One flow in N is stored whole, the others not at all, and the same ones each time.
 #[test]
 fn whole_flows_are_sampled() {
     let frames: Vec<_> = (0..3000u16)
@@ -136,8 +136,9 @@ fn is_sound(frame: &[u8], ip: usize) -> bool {
     header && transport_sum(addresses, &[], protocol, transport) == 0
 }
 
-/// Addresses have pseudonyms in all headers, and nothing else has changed but checksums, which are right; the index and the
-/// events have them too, so that packets are found by pseudonym and by name, and not by address.
+/// Addresses have pseudonyms in all headers, and only checksums change besides, which are right;
+/// the index and the events have them too, so packets are found by pseudonym and by name, and not
+/// by address.
 #[test]
 fn addresses_have_pseudonyms() {
     let (a, b) = ([192, 0, 2, 1], [198, 51, 100, 200]);
@@ -163,9 +164,9 @@ fn addresses_have_pseudonyms() {
         let hidden = packet::Packet { src: after.src, dst: after.dst, ..before };
         assert_eq!(hidden, after);
     }
-    let octets = kept.concat();
+    let bytes = kept.concat();
     for addr in [&a[..], &b, &c, &d, &[172, 16, 0, 1], &[172, 16, 0, 2]] {
-        assert!(!octets.windows(addr.len()).any(|window| window == addr), "{addr:?}");
+        assert!(!bytes.windows(addr.len()).any(|window| window == addr), "{addr:?}");
     }
     for (index, ip) in [(0, 14), (1, 14), (2, 14 + 20 + 8 + 8 + 14), (3, 14)] {
         assert!(is_sound(&frames[index], ip) && is_sound(&kept[index], ip), "{index}");
@@ -183,8 +184,8 @@ fn addresses_have_pseudonyms() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-    /// Whatever frames hold, nothing panics; no frame gets longer; with pseudonyms, no packet that decodes still has an
-    /// address of before.
+    /// No frame panics or gets longer; with pseudonyms, no packet that decodes still has an
+    /// original address.
     #[test]
     fn hostile_frames(seed: u64, headers_only: bool, keep_dns: bool, snap_bytes in 0u32..80) {
         let mut chance = Random(seed);

@@ -1,4 +1,4 @@
-//! Segments over HTTP: what clients get who ask oddly, or read slowly.
+//! Segments over HTTP: unusual requests, and slow clients.
 
 mod common;
 
@@ -22,15 +22,15 @@ fn serve_as(store: &Store, change: impl FnOnce(&mut Options)) -> Server {
     Server::start(&options, store.catalog().clone()).unwrap()
 }
 
-/// All that comes for `requests`, up to the end of the connection.
+/// All bytes of the responses to `requests`, up to the end of the connection.
 fn ask(server: &Server, requests: &str) -> Vec<u8> {
     let mut connection = Connection::open(server.address().unwrap());
     connection.send(requests);
     connection.rest()
 }
 
-/// A path that there is not is refused once, and the next request of the connection is answered; what is asked by HEAD gets no
-/// body, also where it is refused.
+/// An unknown path is refused once, and the next request of the connection gets a response; HEAD
+/// gets no body, also if it is refused.
 #[test]
 fn what_is_not_there_is_refused_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,12 +55,12 @@ fn what_is_not_there_is_refused_once() {
     assert!(refused.starts_with(b"HTTP/1.1 405 ") && refused.len() < 320, "and it ends there");
 }
 
-/// The octets of a body in chunks.
+/// The bytes of a body in chunks.
 fn body_of(answer: &[u8]) -> Vec<u8> {
-    let head = answer.windows(4).position(|octets| octets == b"\r\n\r\n").unwrap();
+    let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
     let (mut rest, mut body) = (&answer[head + 4..], Vec::new());
     loop {
-        let end = rest.windows(2).position(|octets| octets == b"\r\n").expect("a chunk");
+        let end = rest.windows(2).position(|bytes| bytes == b"\r\n").expect("a chunk");
         let text = std::str::from_utf8(&rest[..end]).unwrap();
         let bytes = usize::from_str_radix(text, 16).unwrap();
         rest = &rest[end + 2..];
@@ -74,9 +74,9 @@ fn body_of(answer: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A client asks for the segment that grows and does not read. Its memory is needed, and goes; nothing is dropped for that
-/// client. Then it reads, and gets what is in the file, in chunks that fit, from the middle of one on out of the file.
-/// The last chunk is there: invariant 1 of `serve`.
+/// A client requests the growing segment and does not read. Its memory is needed and revoked;
+/// nothing is dropped for that client. Then it reads, and gets the file, in valid chunks, from the
+/// middle of one on out of the file. The last chunk is there: invariant 1 of `serve`.
 #[test]
 fn from_memory_to_the_file_in_the_middle_of_a_chunk() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn from_memory_to_the_file_in_the_middle_of_a_chunk() {
     socket.write_all(head.as_bytes()).unwrap();
     let mut answer = vec![0; 1000];
     socket.read_exact(&mut answer).unwrap();
-    // Eight times what there is memory for.
+    // Eight times the memory.
     append(&mut store, 4000);
     let first = store.catalog().list()[0].clone();
     assert!(matches!(first.content, larder_store::Content::File(..)), "its memory was needed");
@@ -125,18 +125,19 @@ fn from_memory_to_the_file_in_the_middle_of_a_chunk() {
     drop(server);
     store.finish().unwrap();
     let file = std::fs::read(folder.path().join("00000000.pcapng")).unwrap();
-    assert!(body_of(&answer) == file, "{} octets", file.len());
+    assert!(body_of(&answer) == file, "{} bytes", file.len());
 }
 
-/// The status of the answer to one request with these fields.
+/// The status of the response to one request with these fields.
 fn status(server: &Server, path: &str, fields: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
     let answer = String::from_utf8_lossy(&ask(server, &request)).into_owned();
     answer.strip_prefix("HTTP/1.1 ").expect("an answer")[..3].to_owned()
 }
 
-/// Requests that a page of another site could make a browser send get no packets, on any path and with any method; nor do those
-/// without the token. Segments are for the client alone, and are kept by no cache that others share.
+/// Requests that a page of another site could make a browser send get no packets, on any path and
+/// with any method; nor do those without the token. Segments are private: no shared cache stores
+/// them.
 #[test]
 fn only_those_are_answered_who_may_be() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,8 +191,8 @@ fn only_those_are_answered_who_may_be() {
     assert!(head.contains("Cache-Control: private") && !head.contains("public"), "{head}");
 }
 
-/// A Unix socket serves without a host name, has a mode that lets nobody else in, and is gone afterwards; pages of other sites
-/// are refused there too.
+/// A Unix socket serves without a host name, has a mode that excludes others, and is removed at the
+/// end; pages of other sites are refused there too.
 #[test]
 fn a_unix_socket_is_for_its_user() {
     use std::os::unix::fs::MetadataExt;

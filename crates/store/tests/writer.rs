@@ -1,4 +1,4 @@
-//! What is appended is in files, whole and in order.
+//! Appended packets are in files, whole and in order.
 
 mod common;
 
@@ -9,7 +9,7 @@ use larder_mem::object::Phase;
 use larder_store::{Batch, Content, Store, StoreError};
 use larder_testkit::wait::until_so;
 
-/// Appends `count` packets in batches of 7; gives the frames.
+/// Appends `count` packets in batches of 7; returns the frames.
 fn append_some(store: &mut Store, next: &mut u64, count: usize) -> Vec<(i64, Vec<u8>)> {
     let frames: Vec<_> = (0..count)
         .map(|at| {
@@ -25,8 +25,9 @@ fn append_some(store: &mut Store, next: &mut u64, count: usize) -> Vec<(i64, Vec
     frames
 }
 
-/// Packets that were appended in batches are in the segments' files, whole and in order, over a restart that goes on with
-/// numbers and positions; nothing else is left in the folder. Invariant 1 of `store`.
+/// Packets that were appended in batches are in the segments' files, whole and in order, over a
+/// restart that continues numbers and positions; the folder has no other files. Invariant 1 of
+/// `store`.
 #[test]
 fn packets_are_in_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -58,7 +59,7 @@ fn packets_are_in_files() {
     assert!(files(folder.path()).iter().all(|name| !name.ends_with(".part")));
 }
 
-/// What was appended is in the file of the growing segment soon, without more being appended.
+/// Appended packets are in the file of the growing segment soon, without further packets.
 #[test]
 fn what_grows_is_flushed() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,7 +73,8 @@ fn what_grows_is_flushed() {
     store.finish().unwrap();
 }
 
-/// Files that are not ours stay as they are, also under a name like ours; and two writers do not share a folder.
+/// Foreign files stay unchanged, also under a name like a segment's; and two writers do not share a
+/// folder.
 #[test]
 fn a_folder_is_shared_with_care() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +94,8 @@ fn a_folder_is_shared_with_care() {
     assert!(files(folder.path()).len() > foreign.len() + 1);
 }
 
-/// Closed segments stay within the budget, and the oldest go first. Invariant 3 of `store`.
+/// Closed segments stay within the budget, and the oldest are deleted first. Invariant 3 of
+/// `store`.
 #[test]
 fn the_budget_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,7 +117,7 @@ fn the_budget_is_kept() {
     assert_eq!(kept, expected[expected.len() - kept.len()..]);
 }
 
-/// A batch that contradicts itself is refused, and nothing of it is kept.
+/// A batch that contradicts itself is refused, and nothing of it is stored.
 #[test]
 fn bad_batches_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,8 +146,9 @@ fn bad_batches_are_refused() {
     assert_eq!(all_frames(folder.path()).len(), 2);
 }
 
-/// A writer that is killed at any moment loses nothing that it had flushed: the next start finds each packet that was said
-/// to be in the files, in order and without a gap, and goes on behind them. Invariant 2 of `store`.
+/// A writer that is killed at any moment loses no flushed packet: the next start finds each packet
+/// that was reported as written, in order and without a gap, and continues after them. Invariant 2
+/// of `store`.
 #[test]
 fn a_killed_writer_loses_nothing_that_was_flushed() {
     use std::io::{BufRead, BufReader, Write};
@@ -158,7 +162,7 @@ fn a_killed_writer_loses_nothing_that_was_flushed() {
             store.catalog().list().iter().map(|segment| segment.bytes).sum()
         };
         let (mut next, earlier) = (1, sum(&store));
-        // Bounded, in case nobody kills it.
+        // Bounded, in case it is not killed.
         for _ in 0..10_000 {
             (0..3).for_each(|_| drop(append_some(&mut store, &mut next, 20)));
             until_so("all is written", || {
@@ -178,7 +182,7 @@ fn a_killed_writer_loses_nothing_that_was_flushed() {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        // StoredSegments until it is dead: without a reader the child would end by itself.
+        // Kept until it is dead: without a reader the child would end by itself.
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let flushed: Option<u64> = lines
             .by_ref()
@@ -202,8 +206,8 @@ fn a_killed_writer_loses_nothing_that_was_flushed() {
     }
 }
 
-/// All files have the modes of their folder's access, whatever they had before: segments, indexes, journals, the lock; and the
-/// folder that was made for them.
+/// All files have the modes of their folder's access, whatever they had before: segments, indexes,
+/// journals, the lock; and the folder that was made for them.
 #[test]
 fn files_are_for_their_user() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -229,16 +233,11 @@ fn files_are_for_their_user() {
             made.packet(0, 1, &udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 2, &[0; 1000]));
             made.append(&mut store, &mut next);
         }
-        let counts = store.counts().clone();
-        let of =
-            |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Acquire);
-        while of(&counts.bytes_written) < of(&counts.bytes) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_until_written(&store);
         modes();
         store.finish().unwrap();
         modes();
-        // As an earlier version left it.
+        // The modes of an earlier version.
         for name in files(&folder) {
             let path = folder.join(name);
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -246,7 +245,8 @@ fn files_are_for_their_user() {
     }
 }
 
-/// Numbers of segments are not used again: not by the next run, and not when all segments were deleted before it.
+/// Numbers of segments are not used again: not by the next run, and not after all segments were
+/// deleted before it.
 #[test]
 fn numbers_are_not_used_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,7 +265,7 @@ fn numbers_are_not_used_again() {
                 assert!(used.insert(number.to_owned()) || run == 2, "{number} again in run {run}");
                 count += 1;
             }
-            // All segments are deleted, but those of run 1, which run 2 finds.
+            // All segments are deleted, except those of run 1, which run 2 finds.
             if name != "lock" && run != 1 {
                 std::fs::remove_file(folder.path().join(name)).unwrap();
             }

@@ -1,50 +1,49 @@
-//! Brings the record headers that the reader will come to near, before it comes.
+//! Prefetches the record headers that the reader will need.
 //!
-//! A record's place is known only from the header before it, so a reader of a file in memory waits
-//! for that memory at every packet. Walkers walk over parts of the batch before the reader: each
+//! The place of a record is known only from the header before it, so a reader of a file in memory
+//! waits for memory at every packet. Walkers go over parts of the batch before the reader. Each
 //! starts at a guessed place and follows the lengths from there, one hop of one walker for each
 //! packet that the reader decodes. While a line is on its way to a walker, the others hop and the
-//! reader works. A walker at the end of its part takes the next.
+//! reader works. A walker at the end of its part takes the next part.
 //!
-//! Invariant: only a hint. Nothing that a walker sees decides anything, so its start may be guessed
-//! cheaply, and a wrong guess costs time alone.
+//! Invariant: only a hint. No result depends on a walker, so its start may be guessed cheaply, and
+//! a wrong guess only costs time.
 //!
-//! Bounds: a part is walked over once; a hop goes forward, a search looks at [`SEARCH_BYTES`].
+//! Bounds: a part is walked once; a hop goes forward, a search reads [`SEARCH_BYTES`].
 //!
-//! Cost: a hop is 2 ns where the line has come. Nothing is allocated.
+//! Cost: a hop takes 2 ns if the line has arrived. Nothing is allocated.
 
 use larder::prefetch_lines;
 use larder_wire::capture::{Capture, Hopper};
 use memchr::memmem::Finder;
 
-/// Walkers before a reader. A hop is read when its walker's turn comes again: the time of as many
-/// packets must be that of a trip to memory.
+/// Walkers before a reader. A hop is read at the walker's next turn: as many packets must take the
+/// time of a memory access.
 const WALKERS: usize = 4;
-/// Octets that one walker walks over. The walkers' lead is as many parts as there are walkers, and is
-/// walked over before the reader begins: shorter parts need more searches, longer ones a longer
-/// lead.
+/// Bytes of a part. The lead is one part for each walker, and is walked before the reader begins:
+/// shorter parts need more searches, longer ones a longer lead.
 const PART_BYTES: usize = 32 << 10;
 /// Shortest input that is worth the lead.
 const INPUT_BYTES_MIN: usize = 2 * WALKERS * PART_BYTES;
-/// How far a place is searched.
+/// Bytes that are searched for a record.
 const SEARCH_BYTES: usize = 4 << 10;
 /// Cache lines of a record that the decoder reads: its header, and those of the packet.
 const RECORD_LINES: usize = 2;
-/// Cache lines that a search mostly stays in.
+/// Cache lines that most searches need.
 const SEARCH_LINES: usize = 8;
 
-/// Walkers before one reader.
+/// The walkers before one reader.
 pub(super) struct Prefetcher<'a> {
     bytes: &'a [u8],
     hopper: Hopper,
-    /// Finds the octets of a record's time that change slowly.
+    /// Finds the bytes of a record's time that change slowly.
     alike: Finder<'a>,
     walkers: [Walker; WALKERS],
-    /// Whose turn it is.
+    /// The next walker.
     turn: usize,
-    /// Where the next part begins.
+    /// Start of the next part.
     next_part: usize,
-    /// The reader goes no further.
+    /// End of the reader's range.
     limit: usize,
 }
 
@@ -53,13 +52,13 @@ pub(super) struct Prefetcher<'a> {
 struct Walker {
     at: usize,
     end: usize,
-    /// A record begins at `at`, as far as a walker can know; else one is to be found from there on.
+    /// A record probably begins at `at`; else one is searched from there.
     walking: bool,
 }
 
 impl<'a> Prefetcher<'a> {
-    /// For a reader that begins at `start`; the lead is near when this returns. `None` where walkers
-    /// can't walk, or would not pay.
+    /// For a reader that begins at `start`; returns after the lead was prefetched. `None` if
+    /// walkers cannot walk, or would not pay.
     pub(super) fn new(
         capture: &Capture,
         bytes: &'a [u8],
@@ -87,7 +86,7 @@ impl<'a> Prefetcher<'a> {
         Some(walkers)
     }
 
-    /// One hop of one walker, for one packet read. `offset` is where the reader is.
+    /// One hop of one walker, for each packet read. `offset` is the reader's.
     #[inline(always)]
     pub(super) fn step(&mut self, offset: usize) {
         let turn = self.turn;
@@ -113,7 +112,7 @@ impl<'a> Prefetcher<'a> {
         true
     }
 
-    /// Sends a walker to the next part, or behind the reader's place where the reader came first.
+    /// Sends a walker to the next part, or after the reader's place if the reader was faster.
     #[cold]
     #[inline(never)]
     fn send(&mut self, turn: usize, offset: usize) {
@@ -122,14 +121,14 @@ impl<'a> Prefetcher<'a> {
         self.walkers[turn] = Walker { at, end, walking: false };
         self.next_part = end;
         prefetch_lines(self.bytes, at, SEARCH_LINES);
-        // Time goes on, and what changes slowly changes.
+        // The slowly changing bytes of the time are taken from the reader's place.
         let known = self.bytes.get(offset..).and_then(|rest| rest.get(self.hopper.slow_bytes()));
         if let Some(known) = known.filter(|known| *known != self.alike.needle()) {
             self.alike = Finder::new(known);
         }
     }
 
-    /// Finds where a walker begins to walk.
+    /// Finds the first record of a walker's part.
     #[cold]
     #[inline(never)]
     fn land(&mut self, turn: usize) {
@@ -167,8 +166,8 @@ mod tests {
         (file, begins)
     }
 
-    /// On a sound file walkers walk from record to record only, and over every part: each walker that
-    /// walks is at a record's begin at every step, and the parts are given out to the end.
+    /// On a sound file, walkers go from record to record and over every part: a walker that walks
+    /// is at the start of a record at every step, and all parts are given out.
     #[test]
     fn scouts_are_where_records_begin() {
         let (file, begins) = capture_of(2000);
@@ -200,7 +199,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Whatever the octets, and wherever the reader is, walkers come to an end: no more hops than
+        /// For any bytes and any place of the reader, walkers come to an end: no more hops than
         /// headers fit in, and no panic.
         #[test]
         fn damage_ends(
@@ -208,9 +207,9 @@ mod tests {
             offsets in vec(0usize..1_100_000, 1..50),
         ) {
             let (mut file, _) = capture_of(1000);
-            for (at, octets) in damage {
+            for (at, bytes) in damage {
                 let at = at % (file.len() - 28) + 24;
-                file[at..at + 4].copy_from_slice(&octets);
+                file[at..at + 4].copy_from_slice(&bytes);
             }
             let (capture, start) = Capture::open(&file).unwrap();
             let limit = file.len() - 1000;

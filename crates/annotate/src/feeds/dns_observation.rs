@@ -1,13 +1,13 @@
-//! One answered question, from whatever log: what it teaches, and its form in a sorter.
+//! A DNS response from any log: the names that it gives, and its form in a sorter.
 //!
-//! Logs come in any order; observations are sorted by time, on disk where they are many, so that each is
-//! learned at its place in time. The form is our own, lives as long as the run, and is read back by
-//! [`DnsObservation::read`] only.
+//! Logs come in any order. Observations are sorted by time, on disk if there are many, so that each
+//! is learned at its time. The form is private, lasts as long as the run, and only
+//! [`DnsObservation::read`] reads it.
 //!
 //! ```text
-//! observation  = time:i64 client:addr asked:name count:u32 (owner:name target:name)*
-//!         count:u32 (addr ttl:u32)* count:u32 (addr name ttl:u32)*
-//! addr  = 16 octets        name = len:u32 octets        numbers little-endian
+//! observation = time:i64 client:addr asked:name count:u32 (owner:name target:name)*
+//!               count:u32 (addr ttl:u32)* count:u32 (addr name ttl:u32)*
+//! addr  = 16 bytes        name = len:u32 bytes        numbers little-endian
 //! ```
 //!
 //! Bounds: as many records as the log's row or the DNS message has
@@ -23,18 +23,18 @@ use crate::names::{AddressObservation, AliasObservation, NameProtocol, Names, St
 use crate::options::{NameSources, Rules};
 use crate::record::NameSource;
 
-/// Question types whose answers lead from the question to addresses (A, AAAA, SVCB, HTTPS).
+/// Query types whose responses lead to addresses (A, AAAA, SVCB, HTTPS).
 const ADDRESS_TYPES: [u16; 4] = [1, 28, 64, 65];
 const PTR: u16 = 12;
 
-/// What one answer says.
+/// The content of one response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsObservation {
-    /// When it was answered, ns since 1970 UTC.
+    /// Time of the response, ns since 1970 UTC.
     pub time_ns: i64,
-    /// Who asked; unspecified where nobody knows.
+    /// The client that queried; unspecified if unknown.
     pub client: Addr,
-    /// The name as asked.
+    /// The name as queried.
     pub asked: Name,
     /// Aliases: owner and target.
     pub aliases: Vec<(Name, Name)>,
@@ -45,16 +45,16 @@ pub struct DnsObservation {
 }
 
 impl DnsObservation {
-    /// What a log's row teaches; `None` for failures, for multicast, and for answers without addresses
-    /// or aliases.
+    /// The names that a log's row gives; `None` for failures, for multicast, and for responses
+    /// without addresses or aliases.
     ///
-    /// A log names no owners, so the aliases before an address are taken for the chain that leads
-    /// to it, in their order, as servers send them.
+    /// A log has no owners, so the aliases before an address are taken as the chain that leads to
+    /// it, in their order, as servers send them.
     pub fn of_row(row: &DnsRow) -> Option<DnsObservation> {
         if row.response_code.unwrap_or(0) != 0 {
             return None;
         }
-        // Multicast DNS and LLMNR: a host claims a name, and nobody need have asked.
+        // Multicast DNS and LLMNR: a host claims a name, and no query is needed.
         if row.server.is_multicast_or_broadcast() {
             return None;
         }
@@ -95,8 +95,8 @@ impl DnsObservation {
         (!observation.is_empty()).then_some(observation)
     }
 
-    /// What a dnstap message teaches: `Ok(None)` for questions and empty answers, an error for a
-    /// damaged frame.
+    /// The names that a dnstap message gives: `Ok(None)` for queries and empty responses, an error
+    /// for a damaged frame.
     pub fn of_dnstap(
         frame: &[u8],
         extract: &mut Extract,
@@ -130,15 +130,16 @@ impl DnsObservation {
         self.aliases.is_empty() && self.addresses.is_empty() && self.reverses.is_empty()
     }
 
-    /// Teaches it, as though it had come with packet `packet`. Logs hold answers to questions that
-    /// their writer has seen, so they count as confirmed.
-    pub fn teach(&self, packet: u64, sources: NameSources, rules: Rules, names: &mut Names) {
+    /// Learns it with packet number `packet`. The writer of a log has seen the query of each
+    /// response, so the names count as confirmed.
+    pub fn learn_into(&self, packet: u64, sources: NameSources, rules: Rules, names: &mut Names) {
         let targets: Vec<&[u8]> =
             self.aliases.iter().map(|(_, target)| target.as_bytes()).collect();
         let observation = |client, asked, addr, ttl_s, learned_from| AddressObservation {
             packet,
             time_ns: self.time_ns,
-            // Logs of names don't say it: such names count in all networks (`LearnedMarks::of_all_networks`).
+            // These logs do not state the network: such names count in all networks
+            // (`LearnedMarks::of_all_networks`).
             scope: Scope::NONE,
             client,
             asked,
@@ -201,7 +202,7 @@ impl DnsObservation {
         }
     }
 
-    /// Reads what [`DnsObservation::write`] wrote; `None` when the octets are others.
+    /// Reads the form of [`DnsObservation::write`]; `None` for other bytes.
     pub fn read(mut from: &[u8]) -> Option<DnsObservation> {
         let from = &mut from;
         let time_ns = read_time(from)?;
@@ -247,27 +248,27 @@ pub(super) fn write_name(name: &Name, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
 }
 
-pub(super) fn read_octets<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-    let (octets, rest) = from.split_at_checked(count)?;
+pub(super) fn read_bytes<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (bytes, rest) = from.split_at_checked(count)?;
     *from = rest;
-    Some(octets)
+    Some(bytes)
 }
 
 pub(super) fn read_time(from: &mut &[u8]) -> Option<i64> {
-    Some(i64::from_le_bytes(*read_octets(from, 8)?.first_chunk()?))
+    Some(i64::from_le_bytes(*read_bytes(from, 8)?.first_chunk()?))
 }
 
 pub(super) fn read_number(from: &mut &[u8]) -> Option<u32> {
-    Some(u32::from_le_bytes(*read_octets(from, 4)?.first_chunk()?))
+    Some(u32::from_le_bytes(*read_bytes(from, 4)?.first_chunk()?))
 }
 
 pub(super) fn read_addr(from: &mut &[u8]) -> Option<Addr> {
-    Some(Addr(*read_octets(from, 16)?.first_chunk()?))
+    Some(Addr(*read_bytes(from, 16)?.first_chunk()?))
 }
 
 pub(super) fn read_name(from: &mut &[u8]) -> Option<Name> {
     let count = read_number(from)? as usize;
-    Some(Name::from_canonical(read_octets(from, count)?))
+    Some(Name::from_canonical(read_bytes(from, count)?))
 }
 
 #[cfg(test)]
@@ -295,8 +296,8 @@ mod tests {
         }
     }
 
-    /// A row's names are the chain from the question to the addresses, whose TTL is the least on
-    /// the way; a failure, another type, and words with spaces teach no alias.
+    /// A row's names are the chain from the query to the addresses, whose TTL is the least on the
+    /// way; a failure, another type, and words with spaces give no alias.
     #[test]
     fn a_row_is_a_chain() {
         let (one, two) = (DnsData::Name(name("a.example")), DnsData::Name(name("b.example")));
@@ -319,11 +320,11 @@ mod tests {
     }
 
     proptest! {
-        /// Every observation reads back as it was written, and no other octets panic the reader.
+        /// Every observation reads back as it was written, and no other bytes panic the reader.
         #[test]
         fn facts_read_back(
             time_ns: i64,
-            octets: [u8; 16],
+            bytes: [u8; 16],
             names in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 2..6),
             ttl_s: u32,
             noise in proptest::collection::vec(any::<u8>(), 0..200),
@@ -331,11 +332,11 @@ mod tests {
             let names: Vec<Name> = names.iter().map(|name| Name::from_canonical(name)).collect();
             let observation = DnsObservation {
                 time_ns,
-                client: Addr(octets),
+                client: Addr(bytes),
                 asked: names[0].clone(),
                 aliases: names.windows(2).map(|two| (two[0].clone(), two[1].clone())).collect(),
-                addresses: vec![(Addr(octets), ttl_s); names.len()],
-                reverses: vec![(Addr(octets), names[1].clone(), ttl_s)],
+                addresses: vec![(Addr(bytes), ttl_s); names.len()],
+                reverses: vec![(Addr(bytes), names[1].clone(), ttl_s)],
             };
             let mut out = Vec::new();
             observation.write(&mut out);
@@ -343,7 +344,7 @@ mod tests {
             let _ = DnsObservation::read(&noise);
         }
 
-        /// Keys order as times do.
+        /// Keys have the order of their times.
         #[test]
         fn keys_order_as_times(one: i64, two: i64) {
             prop_assert_eq!(time_key(one).cmp(&time_key(two)), one.cmp(&two));

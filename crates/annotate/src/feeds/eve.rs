@@ -1,7 +1,7 @@
 //! Suricata's EVE log: one JSON object a line, to learn from and to annotate.
 //!
-//! Every event names a flow; events of type `dns` also say what was answered, in three forms that
-//! Suricata wrote over the years:
+//! Every event names a flow. Events of type `dns` also have the response, in three forms of
+//! different versions of Suricata:
 //!
 //! | form | a response has | its records |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | 2 | `dns.type` "answer", `dns.rrname` (the question) | `dns.answers[]`, or only `dns.grouped` by type, without TTL |
 //! | 3 | `dns.type` "response", `dns.queries[]` | as form 2 |
 //!
-//! A line is walked once; only the values of known keys are looked into. Lines that are no JSON
-//! object, or longer than the bound, go out as they came and are counted by the caller.
+//! A line is read once, and only the values of known keys are parsed. Lines that are no JSON
+//! object, or too long, are written unchanged and counted by the caller.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -19,37 +19,38 @@ use larder_wire::Name;
 use larder_wire::times::iso_ns;
 use serde_json::value::RawValue;
 
-use super::json::{items, octets, pick, splice, text};
+use super::json::{items, pick, raw_bytes, splice, text};
 use super::{
     ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Said, Value, parse_addr,
     parse_host, parse_number, parse_protocol, parse_query_type,
 };
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// An event; its flow (and answer) can be asked for, and keys can be spliced in.
+    /// An event: it may have a flow and a response, and keys can be added.
     Event,
     /// Nothing but space.
     Blank,
-    /// A line that can't be read: to be copied, and counted when `first` (long lines come in pieces).
+    /// A line that cannot be read: it is copied, and counted when `first` (long lines come in
+    /// pieces).
     Damaged {
         /// False for the further pieces of one line.
         first: bool,
     },
 }
 
-/// What an event says of names and flows.
+/// The names and the flow of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// The flow; `None` for events without one (`stats`), or with values that can't be read. Its
-    /// time is the flow's start where the event tells it.
+    /// The flow; `None` for events without one (`stats`), or with values that cannot be read. Its
+    /// time is the flow's start if the event has it.
     pub ends: Option<FlowEnds>,
     /// The event is about a packet from the responder, so that `ends.source` is the responder.
     pub from_responder: bool,
-    /// The name that the flow says itself.
+    /// The name that the flow states.
     pub said: Said,
-    /// The answered question, for responses of event type `dns`.
+    /// The response, for responses of event type `dns`.
     pub dns: Option<DnsRow>,
 }
 
@@ -62,7 +63,7 @@ pub struct Log<R> {
 }
 
 impl<R> Log<R> {
-    /// What the log is read from.
+    /// The input of the log.
     pub fn input(&self) -> &R {
         self.lines.input()
     }
@@ -74,7 +75,7 @@ impl<R: BufRead> Log<R> {
         Log { lines: Lines::new(input), line: Vec::new(), event: Event::default() }
     }
 
-    /// Goes to the next line and says what it is; `None` at the end of the input.
+    /// Reads the next line and returns its kind; `None` at the end of the input.
     pub fn advance(&mut self) -> io::Result<Option<Item>> {
         self.event = Event::default();
         let Some(kind) = self.lines.advance(&mut self.line)? else {
@@ -93,18 +94,18 @@ impl<R: BufRead> Log<R> {
         }))
     }
 
-    /// The current line with its terminator, as it came.
+    /// The current line with its terminator, unchanged.
     pub fn line(&self) -> &[u8] {
         &self.line
     }
 
-    /// What the current line says; empty unless it is an [`Item::Event`].
+    /// The content of the current line; empty unless it is an [`Item::Event`].
     pub fn event(&self) -> &Event {
         &self.event
     }
 
-    /// Writes the current line to `out`, an event with `keys` spliced in at its end; all other
-    /// octets stay as they are.
+    /// Writes the current line to `out`, an event with `keys` added at its end; all other bytes
+    /// stay.
     pub fn write_with(&self, item: Item, keys: &[(&str, Value<'_>)], out: &mut Vec<u8>) {
         match item {
             Item::Event => splice(&self.line, keys, out),
@@ -148,9 +149,9 @@ fn read_event(line: &[u8]) -> Option<Event> {
         Some(FlowEnds {
             time_ns: iso_ns(time.and_then(text)?.as_bytes())?,
             source: parse_addr(source.and_then(text)?.as_bytes())?,
-            source_port: octets(source_port).and_then(parse_number).unwrap_or(0),
+            source_port: raw_bytes(source_port).and_then(parse_number).unwrap_or(0),
             destination: parse_addr(destination.and_then(text)?.as_bytes())?,
-            destination_port: octets(destination_port).and_then(parse_number).unwrap_or(0),
+            destination_port: raw_bytes(destination_port).and_then(parse_number).unwrap_or(0),
             protocol: protocol.and_then(text).and_then(|word| parse_protocol(word.as_bytes())),
         })
     };
@@ -212,8 +213,8 @@ fn read_dns(ends: &FlowEnds, dns: &RawValue) -> Option<DnsRow> {
     if answers.is_empty() {
         return None;
     }
-    // Suricata tells the flow's direction in some versions and the packet's in others: the server
-    // is the end with the DNS port, and the destination where that does not decide.
+    // Some versions of Suricata state the flow's direction and others the packet's: the server is
+    // the end with the DNS port, or else the destination.
     let is_dns_port = |port| matches!(port, 53 | 5353 | 853);
     let answer_travels = is_dns_port(ends.source_port) && !is_dns_port(ends.destination_port);
     let (client, server) = match answer_travels {
@@ -242,7 +243,7 @@ fn record(
     ttl: Option<&RawValue>,
 ) -> Option<DnsAnswer> {
     Some(DnsAnswer {
-        ttl_s: octets(ttl).and_then(parse_number).unwrap_or(u32::MAX),
+        ttl_s: raw_bytes(ttl).and_then(parse_number).unwrap_or(u32::MAX),
         data: read_data(&text(kind?)?, data.and_then(text)),
     })
 }
@@ -333,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Forms 2 and 3, detailed and grouped, in either direction, teach the same.
+    /// Forms 2 and 3, detailed and grouped, in either direction, give the same.
     #[test]
     fn forms_two_and_three() {
         let answers = r#""answers":[{"rrname":"www.example.com","rrtype":"CNAME","ttl":9,"rdata":"cdn.example.net"},{"rrname":"cdn.example.net","rrtype":"A","ttl":9,"rdata":"203.0.113.9"}]"#;
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(row.answers, expected(9).answers[1..]);
     }
 
-    /// Questions, failures and other events teach nothing.
+    /// Queries, failures and other events give nothing.
     #[test]
     fn what_teaches_nothing() {
         for dns in [
@@ -379,7 +380,7 @@ mod tests {
         assert_eq!(stats, Event::default());
     }
 
-    /// Keys are added to events; lines that can't be read come out as they came, in their places.
+    /// Keys are added to events; lines that cannot be read stay unchanged, in their places.
     #[test]
     fn lines_in_order() {
         let input = "{\"a\":\"}\"} \r\nnot json\n\n{\"a\":1}trailing\n[1]\n{\"b\":{}}";
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!(items, [Item::Event, damaged, Item::Blank, damaged, damaged, Item::Event]);
     }
 
-    /// Brackets nested without end are damage, not a full stack.
+    /// Deeply nested brackets are damage, not a stack overflow.
     #[test]
     fn deep_nesting_is_harmless() {
         for open in ["[", "{\"x\":"] {
@@ -405,7 +406,7 @@ mod tests {
     }
 
     proptest! {
-        /// No input panics, and without keys every input comes out as it came.
+        /// No input panics, and without keys every input is written unchanged.
         #[test]
         fn any_input_passes_through(
             noise in proptest::collection::vec(any::<u8>(), 0..60),

@@ -1,18 +1,20 @@
-//! Names from beside the input: `--zeek-dns` and `--dnstap`, in the order of their times.
+//! Names from other logs: `--zeek-dns` and `--dnstap`, in the order of their times.
 //!
 //! ```text
-//! gather    files, and a socket whose names are for a finished input,      leaves by: end of all,
-//!           are read to their end into a sorter                            stop
-//! serve     until(t): every observation not later than t, once, in order;         leaves by: drop
-//!           then whatever a live socket has brought by now
+//! phase     does                                                            ends with
+//! gather    reads files, and a socket next to a finished input, to their    end of all, stop
+//!           end into a sorter
+//! serve     until(t): each observation not later than t, once, in order;    drop
+//!           then those that a live socket has brought so far
 //! ```
 //!
-//! A dnstap socket is ours: a server connects to it and writes. Beside an input that grows (a pipe)
-//! names are learned as they arrive; beside a finished file the first sender is heard to its end
-//! before the file is read, as though the socket were a file.
+//! larder listens on the dnstap socket: a server connects to it and writes. If the input grows (a
+//! pipe), names are learned as they arrive. If the input is a finished file, the first sender is
+//! read to its end before the file, as if the socket were a file.
 //!
-//! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk; [`SENDERS_MAX`](larder_io::sender::SENDERS_MAX) senders at one time,
-//! [`ARRIVED_MAX`] observations that wait to be learned, beyond which senders wait.
+//! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk;
+//! [`SENDERS_MAX`](larder_io::sender::SENDERS_MAX) senders at one time; [`ARRIVED_MAX`]
+//! observations that were not learned yet: then senders wait.
 
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
@@ -29,11 +31,11 @@ use larder_wire::dns::answers::Extract;
 use super::dns_observation::{DnsObservation, time_key};
 use super::input;
 use super::zeek::{self, Item};
-use crate::options::{Damage, Endpoint, Options, Summary};
+use crate::options::{Damage, Damages, Endpoint, Options, Summary, add_damage};
 use crate::sort::{MEMORY_BYTES_MAX, Sorted, Sorter};
 use crate::{Error, Progress};
 
-/// Most observations that have arrived and are not learned yet.
+/// Observations that have arrived and were not learned yet, at most.
 pub const ARRIVED_MAX: usize = 1 << 12;
 
 /// See the module.
@@ -44,22 +46,15 @@ pub struct ExternalNames {
     damaged: Damages,
 }
 
-/// Damage by kind, and where it came first.
-pub type Damages = std::collections::BTreeMap<&'static str, Damage>;
-
 /// Counts one damaged place.
 pub fn note(damaged: &mut Damages, kind: &'static str, offset: u64, file: &str) {
-    let found = damaged.entry(kind).or_insert_with(|| Damage {
-        count: 0,
-        first_offset: offset,
-        first_file: file.to_owned(),
-    });
-    found.count += 1;
+    let damage = Damage { count: 1, first_offset: offset, first_file: file.to_owned() };
+    add_damage(damaged, kind, damage);
 }
 
 impl ExternalNames {
-    /// Opens and reads what the options name; `None` where they name nothing. `input_is_live`: the
-    /// input beside which the names are learned grows.
+    /// Opens and reads the logs of the options; `None` without any. `input_is_live`: the input of
+    /// the run grows.
     pub fn open(
         options: &Options,
         input_is_live: bool,
@@ -110,7 +105,7 @@ impl ExternalNames {
         Ok(self.live.as_ref().and_then(|live| live.arrived.try_recv().ok()))
     }
 
-    /// Adds the damage met to the summary.
+    /// Adds the damage that was found to the summary.
     pub fn add_damage(&self, summary: &mut Summary) {
         add(&self.damaged, summary);
         if let Some(live) = &self.live {
@@ -121,9 +116,8 @@ impl ExternalNames {
 
 /// Adds damage to a summary.
 pub fn add(damaged: &Damages, summary: &mut Summary) {
-    for (kind, found) in damaged {
-        let entry = summary.damaged.entry(kind).or_insert(Damage { count: 0, ..found.clone() });
-        entry.count += found.count;
+    for (kind, damage) in damaged {
+        add_damage(&mut summary.damaged, kind, damage.clone());
     }
 }
 
@@ -149,7 +143,7 @@ impl Gather {
                  write them with --names-save and read them with --names-load"
             ),
         };
-        let mut log = zeek::Log::new(text.octets);
+        let mut log = zeek::Log::new(text.reader);
         let mut offset = 0;
         let (mut objects, mut dns_objects) = (0_u64, 0_u64);
         while !progress.stop.load(Ordering::Relaxed) {
@@ -193,11 +187,11 @@ impl Gather {
             what: text.name.clone(),
             why: format!("{why}; name a file that a dnstap sender or fstrm_capture wrote"),
         };
-        let mut frames = Frames::open(text.octets).map_err(failed)?;
+        let mut frames = Frames::open(text.reader).map_err(failed)?;
         self.frames(&mut frames, &text.name, progress)
     }
 
-    /// Hears the first sender to its end.
+    /// Reads the first sender to its end.
     fn dnstap_socket(&mut self, path: PathBuf, progress: &Arc<Progress>) -> Result<(), Error> {
         let socket = bind(path)?;
         let is_over = Ending::new(progress).watched();
@@ -205,7 +199,7 @@ impl Gather {
             match Frames::accept(stream) {
                 Ok(mut frames) => {
                     self.frames(&mut frames, &socket.name(), progress)?;
-                    // The sender may have gone; nothing is lost.
+                    // The sender may have closed the connection; nothing is lost.
                     let _ = frames.finish();
                     break;
                 }
@@ -245,8 +239,8 @@ impl Gather {
     }
 }
 
-/// The path to listen on; `None` for what is to be read. A path that is not there is a socket to be
-/// made when its name says so, so that a mistyped file is not waited for.
+/// The path to listen on; `None` for a file. A missing path is a socket to be made only if its name
+/// ends so: larder does not wait for a mistyped file.
 fn socket_path(endpoint: &Endpoint) -> Result<Option<PathBuf>, Error> {
     let Endpoint::Path(path) = endpoint else { return Ok(None) };
     let named_so = path.extension().is_some_and(|end| end == "sock" || end == "socket");
@@ -267,7 +261,7 @@ fn bind(path: PathBuf) -> Result<Socket, Error> {
     Socket::bind(path).map_err(|why| Error::Input { what, why })
 }
 
-/// Tells threads that wait for a sender to give up.
+/// Ends the threads that wait for a sender.
 struct Ending {
     progress: Arc<Progress>,
     closed: AtomicBool,
@@ -284,12 +278,12 @@ impl Ending {
     }
 
     fn has_come(&self) -> bool {
-        // Relaxed: nothing is read because of it.
+        // Relaxed: no other memory depends on it.
         self.closed.load(Ordering::Relaxed) || self.progress.stop.load(Ordering::Relaxed)
     }
 }
 
-/// A socket that is heard while the run goes on, by a thread a sender.
+/// A socket that is read during the run, with a thread for each sender.
 struct Live {
     arrived: Receiver<DnsObservation>,
     ending: Arc<Ending>,
@@ -321,15 +315,15 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         self.ending.closed.store(true, Ordering::Relaxed);
-        // The acceptor takes the socket's path with it. Threads of senders end by themselves: they
-        // look at the flag, or find that nobody takes their observations.
+        // The acceptor removes the socket's path. Threads of senders end by themselves: they check
+        // the flag, or find their channel closed.
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
     }
 }
 
-/// What the threads of a live socket share.
+/// Shared by the threads of a live socket.
 #[derive(Clone)]
 struct Hearing {
     name: String,
@@ -363,7 +357,7 @@ impl Hearing {
                 Err(_) => return self.note("dnstap_cut_short"),
             }
         }
-        // The sender may have gone; nothing is lost.
+        // The sender may have closed the connection; nothing is lost.
         let _ = frames.finish();
     }
 }

@@ -1,11 +1,11 @@
-//! Opens a log: plain or compressed, a file or a pipe that grows while we read.
+//! Opens a log: plain or compressed, a file or a pipe that grows.
 //!
-//! A pipe may give nothing for hours, and the run must still end when it is asked to. So a thread of
-//! its own reads it, and the run waits for that thread and looks at [`Progress::stop`] between.
-//! Files are read, not mapped: their lines are copied anyway.
+//! A pipe may give nothing for hours, and the run must still end on request. So a thread reads it,
+//! and the run waits for that thread and checks [`Progress::stop`]. Files are read, not mapped:
+//! their lines are copied anyway.
 //!
 //! Bound: `CHUNKS_MAX` pieces of `CHUNK_BYTES`. The thread ends with the pipe, or at the first
-//! piece that nobody takes; one that waits for a silent pipe ends with the process.
+//! piece after the run has ended; one that waits for a silent pipe ends with the process.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -23,32 +23,32 @@ use crate::{Error, Progress};
 
 const CHUNK_BYTES: usize = 64 << 10;
 const CHUNKS_MAX: usize = 4;
-/// How often a waiting run looks whether it shall stop.
+/// Interval at which a waiting run checks for a stop.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Decompressed octets of a log.
-pub type Octets = BufReader<Box<dyn Read + Send>>;
+/// Decompressed bytes of a log.
+pub type LogReader = BufReader<Box<dyn Read + Send>>;
 
 /// An opened log.
 pub struct Text {
     /// Its name, for messages.
     pub name: String,
-    /// What it holds.
-    pub octets: Octets,
-    /// It may grow while we read.
+    /// The log.
+    pub reader: LogReader,
+    /// It may grow while it is read.
     pub live: bool,
 }
 
-/// Opens a log and reads its first octets, which tell the compression.
+/// Opens a log and reads its first bytes, which tell the compression.
 pub fn open(endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<Text, Error> {
     let path = match endpoint {
         Endpoint::Pipe => Path::new("-"),
         Endpoint::Path(path) => path,
         Endpoint::Bytes(bytes) => {
-            let octets: Box<dyn Read + Send> = Box::new(Cursor::new(*bytes));
+            let bytes: Box<dyn Read + Send> = Box::new(Cursor::new(*bytes));
             return Ok(Text {
                 name: "the sample".to_owned(),
-                octets: BufReader::new(octets),
+                reader: BufReader::new(bytes),
                 live: false,
             });
         }
@@ -63,12 +63,12 @@ pub fn open(endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<Text, Error
             (decoder(Growing::new(file, progress).map_err(refused)?), true)
         }
     };
-    let (octets, _) = decoded
+    let (bytes, _) = decoded
         .map_err(|error| InputError::Unreadable { name: name.clone(), why: error.to_string() })?;
-    Ok(Text { name, octets: BufReader::with_capacity(CHUNK_BYTES, octets), live })
+    Ok(Text { name, reader: BufReader::with_capacity(CHUNK_BYTES, bytes), live })
 }
 
-/// A pipe that ends when its writer, or the run, does.
+/// A pipe that ends when its writer, or the run, ends.
 struct Growing {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Cursor<Vec<u8>>,

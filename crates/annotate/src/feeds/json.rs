@@ -1,7 +1,7 @@
-//! JSON lines: a few wanted values out of an object, a few keys more into it.
+//! JSON lines: reads a few values of an object, and adds a few keys to it.
 //!
-//! A line is walked once, without recursion; values are found unread and borrowed from the line.
-//! Splicing touches nothing but the place before the last brace.
+//! A line is read once, without recursion; values are not parsed, and borrowed from the line.
+//! Adding keys changes only the place before the last brace.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use super::{ANSWERS_MAX, Value};
 use crate::format::ecs::write_json_string;
 
-/// Finds the values of `keys` at the top of a JSON object, unread. `None` when `json` is no object,
-/// or is damaged, or has something after it. The last of several equal keys counts.
+/// Finds the values of `keys` at the top of a JSON object, without parsing them. `None` when `json`
+/// is no object, or is damaged, or has something after it. The last of several equal keys counts.
 pub(crate) fn pick<'a, const N: usize>(
     json: &'a [u8],
     keys: &[&str; N],
@@ -48,7 +48,7 @@ impl<'a, const N: usize> Visitor<'a> for Picker<'_, N> {
     }
 }
 
-/// Reads a key as its position among the wanted ones.
+/// Reads a key as its position among the known ones.
 struct Key<'k> {
     keys: &'k [&'k str],
 }
@@ -83,8 +83,8 @@ pub(crate) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The octets of a JSON value as written: the digits of a number.
-pub(crate) fn octets(raw: Option<&RawValue>) -> Option<&[u8]> {
+/// The bytes of a JSON value as written: the digits of a number.
+pub(crate) fn raw_bytes(raw: Option<&RawValue>) -> Option<&[u8]> {
     raw.map(|raw| raw.get().as_bytes())
 }
 
@@ -95,11 +95,10 @@ pub(crate) fn items(raw: &RawValue) -> Vec<&RawValue> {
     items
 }
 
-/// Appends `keys` to a line that holds one JSON object: before its last brace, all other octets as
-/// they are. The caller has seen that the line is an object ([`pick`] said so). Unset values add
-/// nothing.
+/// Adds `keys` to a line with one JSON object, before its last brace; all other bytes stay. The
+/// caller has checked by [`pick`] that the line is an object. Unset values add nothing.
 pub(crate) fn splice(line: &[u8], keys: &[(&str, Value<'_>)], out: &mut Vec<u8>) {
-    let Some(brace) = line.iter().rposition(|&octet| octet == b'}') else {
+    let Some(brace) = line.iter().rposition(|&byte| byte == b'}') else {
         out.extend_from_slice(line);
         return;
     };
@@ -144,8 +143,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Spliced keys land in the object, into an empty one without a comma, and no octet of the
-    /// line changes.
+    /// Added keys are in the object, in an empty one without a comma, and no byte of the line
+    /// changes.
     #[test]
     fn splice_keeps_the_line() {
         let keys =
@@ -162,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever octets a name has, the spliced line is JSON, and holds what it held before.
+        /// For any bytes of a name the line is still JSON, with its former content.
         #[test]
         fn spliced_line_is_json(text in proptest::collection::vec(any::<u8>(), 0..40), number: u64) {
             let mut out = Vec::new();
@@ -171,10 +170,10 @@ mod tests {
                 [("t", Value::Text(&text)), ("l", Value::List(&list)), ("n", Value::Count(number))];
             splice(b"{\"old\":[1,{\"x\":\"}\"}]}", &keys, &mut out);
             let read: serde_json::Value = serde_json::from_slice(&out).expect("the line is JSON");
-            let octets = larder_wire::Name::from_canonical(&text).to_string();
+            let bytes = larder_wire::Name::from_canonical(&text).to_string();
             prop_assert_eq!(&read["old"], &serde_json::json!([1, {"x": "}"}]));
-            prop_assert_eq!(&read["t"], &serde_json::json!(octets));
-            prop_assert_eq!(&read["l"], &serde_json::json!([octets, "second"]));
+            prop_assert_eq!(&read["t"], &serde_json::json!(bytes));
+            prop_assert_eq!(&read["l"], &serde_json::json!([bytes, "second"]));
             prop_assert_eq!(&read["n"], &serde_json::json!(number));
         }
     }

@@ -2,22 +2,22 @@
 //!
 //! | module | reads | gives |
 //! |---|---|---|
-//! | [`zeek`] | any Zeek log, tab-separated or JSON | DNS rows, flow ends, rows with our columns appended |
-//! | [`eve`] | Suricata's EVE JSON lines | DNS answers, flow ends, lines with our keys spliced in |
-//!
-//! | [`dns_observation`] | all of these | what one answer teaches |
+//! | [`zeek`] | any Zeek log, tab-separated or JSON | DNS rows, flow ends, rows with added columns |
+//! | [`eve`] | Suricata's EVE JSON lines | DNS responses, flow ends, lines with added keys |
+//! | [`dns_observation`] | all of these | the names of one response |
 //! | [`external_names`] | `--zeek-dns`, `--dnstap` | observations in the order of their times |
-//! | [`input`] | files, pipes, compressed or not | octets, and an end when the run is stopped |
+//! | [`input`] | files, pipes, compressed or not | bytes, and an end when the run is stopped |
 //! | [`mod@run`] | a log | the log with names |
 //!
-//! Nothing here decides about names. All input is hostile. A line that cannot be read
-//! is counted and goes out as it came in; [`LINE_BYTES_MAX`] bounds what is held of one, and longer
-//! ones pass through in pieces, so that memory does not depend on the input. Cost: one pass over a
-//! line to split it; JSON lines are walked once and only wanted values are looked into.
+//! This module chooses no names. All input is hostile. A line that cannot be read is counted and
+//! written unchanged. [`LINE_BYTES_MAX`] bounds the memory for one line; longer ones are copied in
+//! pieces, so memory does not depend on the input. Cost: one pass over a line to split it; JSON
+//! lines are read once and only known values are parsed.
 
 pub mod dns_observation;
 pub mod eve;
 pub mod external_names;
+mod forms;
 pub mod input;
 mod json;
 pub mod run;
@@ -27,93 +27,92 @@ use std::io::{self, BufRead};
 
 use larder_wire::{Addr, Name, times};
 
-/// Reads a time as people write it, ns since 1970 UTC: ISO 8601 (without a zone: UTC), or seconds since 1970.
+/// Reads a time, ns since 1970 UTC: ISO 8601 (without a zone: UTC), or seconds since 1970.
 pub fn parse_time_ns(text: &[u8]) -> Option<i64> {
     times::iso_ns(text).or_else(|| times::seconds_ns(text))
 }
 
-/// Most octets of a line that is looked into. Suricata's largest lines (with payload and packet)
-/// are some 100 KiB.
+/// Bytes of a line that is parsed, at most. Suricata's largest lines (with payload and packet) are
+/// some 100 KiB.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Most answers taken from one row; a DNS message of 64 KiB has fewer than 4,096 addresses.
+/// Answers taken from one row, at most; a DNS message of 64 KiB has fewer than 4,096 addresses.
 pub const ANSWERS_MAX: usize = 4096;
 
-/// One answered DNS question, as a log tells it.
+/// One DNS response in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsRow {
-    /// When the answer came, ns since 1970 UTC (the question's time where the log has no other).
+    /// Time of the response, ns since 1970 UTC (the query's time if the log has no other).
     pub time_ns: i64,
-    /// Who asked.
+    /// The client that queried.
     pub client: Addr,
-    /// Who answered.
+    /// The server that responded.
     pub server: Addr,
-    /// The name as asked.
+    /// The name as queried.
     pub query: Name,
-    /// Type of the question (RFC 1035, section 3.2.2), where the log says it and we know it.
+    /// Type of the query (RFC 1035, section 3.2.2), if the log has it and larder knows it.
     pub query_type: Option<u16>,
-    /// Response code, where the log says it and we know it; 0 is NOERROR.
+    /// Response code, if the log has it and larder knows it; 0 is NOERROR.
     pub response_code: Option<u16>,
     /// The answer section, in order.
     pub answers: Vec<DnsAnswer>,
 }
 
-/// One record of an answer.
+/// One record of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsAnswer {
-    /// Time to live, seconds; `u32::MAX` where the log does not say: what is not known to be stale is
-    /// not called so.
+    /// Time to live, seconds; `u32::MAX` if the log has none: such a name is never stale.
     pub ttl_s: u32,
-    /// What it says.
+    /// Its content.
     pub data: DnsData,
 }
 
-/// What a record says, as far as names and addresses go.
+/// The content of a record: names and addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsData {
     /// An address (A, AAAA).
     Address(Addr),
-    /// A name (CNAME, PTR, …: the question's type tells). Zeek does not mark what is no name, so
-    /// that some text records look like one; only CNAME and PTR questions should believe it.
+    /// A name (CNAME, PTR, …: the query's type decides). Zeek does not mark text, so some text
+    /// records look like names; only CNAME and PTR queries should use it.
     Name(Name),
     /// Anything else.
     Other,
 }
 
-/// The two ends of a flow that a log line speaks of.
+/// The two ends of a flow in a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEnds {
     /// Time of the line, ns since 1970 UTC.
     pub time_ns: i64,
-    /// The initiator, as the log has it.
+    /// The initiator in the log.
     pub source: Addr,
-    /// Its port, 0 where the log has none.
+    /// Its port, 0 if the log has none.
     pub source_port: u16,
-    /// The responder, as the log has it.
+    /// The responder in the log.
     pub destination: Addr,
-    /// Its port, 0 where the log has none.
+    /// Its port, 0 if the log has none.
     pub destination_port: u16,
-    /// IP protocol number, where the log says it and we know it.
+    /// IP protocol number, if the log has it and larder knows it.
     pub protocol: Option<u8>,
 }
 
-/// What a line says that the client of its flow asked the server for.
+/// The names of the server that the client of a flow states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Server name of TLS or QUIC.
     pub server_name: Option<Name>,
-    /// It is QUIC's.
+    /// It is the server name of QUIC.
     pub is_quic: bool,
     /// Host of an HTTP request.
     pub http_host: Option<Name>,
 }
 
-/// A value that we add to a line.
+/// A value to add to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Nothing known: `-` in a table, absent in JSON.
+    /// Unknown: `-` in a table, absent in JSON.
     Unset,
-    /// Octets, escaped as the format has it.
+    /// Bytes, escaped as the format has it.
     Text(&'a [u8]),
     /// Several texts, best first.
     List(&'a [&'a [u8]]),
@@ -123,20 +122,20 @@ pub enum Value<'a> {
     Bool(bool),
 }
 
-/// What [`Lines::advance`] put into the buffer.
+/// The content of the buffer after [`Lines::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line with its terminator (the last line of a file may have none).
     Whole,
-    /// A part of a line longer than [`LINE_BYTES_MAX`]: to be copied, not read. `first` is true for
-    /// its first part, so that it is counted once.
+    /// A part of a line longer than [`LINE_BYTES_MAX`]: copied, not parsed. `first` is true for its
+    /// first part, so that it is counted once.
     Piece {
-        /// The part opens the line.
+        /// The first part of the line.
         first: bool,
     },
 }
 
-/// Lines of a log, in bounded memory, without losing an octet.
+/// Lines of a log, in bounded memory, without losing a byte.
 #[derive(Debug)]
 pub struct Lines<R> {
     input: R,
@@ -144,7 +143,7 @@ pub struct Lines<R> {
 }
 
 impl<R> Lines<R> {
-    /// What the lines come from.
+    /// The input of the lines.
     pub fn input(&self) -> &R {
         &self.input
     }
@@ -168,7 +167,7 @@ impl<R: BufRead> Lines<R> {
             };
             let room = LINE_BYTES_MAX - line.len();
             let window = &available[..available.len().min(room)];
-            let newline = window.iter().position(|&octet| octet == b'\n');
+            let newline = window.iter().position(|&byte| byte == b'\n');
             let taken = newline.map_or(window.len(), |at| at + 1);
             line.extend_from_slice(&window[..taken]);
             let input_ended = available.is_empty();
@@ -198,9 +197,9 @@ pub(crate) fn parse_addr(text: &[u8]) -> Option<Addr> {
     Some(Addr::from(ip))
 }
 
-/// Reads the name of a host as clients say it, perhaps with a port; `None` for addresses.
+/// Reads the name of a host, perhaps with a port; `None` for addresses.
 pub(crate) fn parse_host(text: &[u8]) -> Option<Name> {
-    let end = text.iter().rposition(|&octet| octet == b':').unwrap_or(text.len());
+    let end = text.iter().rposition(|&byte| byte == b':').unwrap_or(text.len());
     let host = match &text[end..] {
         [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => &text[..end],
         _ => text,
@@ -228,7 +227,7 @@ pub(crate) fn parse_protocol(word: &[u8]) -> Option<u8> {
     WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)).map(|&(_, number)| number)
 }
 
-/// Type number of a mnemonic, for the types that teach names.
+/// Type number of a mnemonic, for the types that give names.
 pub(crate) fn parse_query_type(word: &[u8]) -> Option<u16> {
     const WORDS: [(&[u8], u16); 8] = [
         (b"A", 1),
@@ -247,8 +246,8 @@ pub(crate) fn parse_query_type(word: &[u8]) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// Lines come out whole, also without a last newline, and the octets of an overlong one all
-    /// come out, in pieces that open once.
+    /// Lines are read whole, also without a last newline, and the bytes of a line that is too long
+    /// are all read, in pieces of which one is the first.
     #[test]
     fn lines_lose_nothing() {
         let long = vec![b'x'; LINE_BYTES_MAX + 5];
@@ -275,7 +274,7 @@ mod tests {
         }
     }
 
-    /// A line of exactly the limit, at the end of input, does not invent a further line.
+    /// A line of exactly the limit, at the end of input, gives no further line.
     #[test]
     fn line_of_the_limit_at_the_end() {
         let input = vec![b'x'; LINE_BYTES_MAX];

@@ -1,27 +1,26 @@
-//! `--eve` and `--zeek-log`: a log of another program comes out again, with names.
+//! `--eve` and `--zeek-log`: writes a log of another program again, with names.
 //!
-//! Every octet of the log stays, in order; lines that name a flow get our columns or keys: those of
-//! the schema ([`FIELDS`]) that are about names. Names come from `--zeek-dns`, `--dnstap`,
+//! Every byte of the log stays, in order. Lines that name a flow get columns or keys: those fields
+//! of the schema ([`FIELDS`]) that are about names. Names come from `--zeek-dns`, `--dnstap`,
 //! `--names-load` and, in an EVE log, from its own DNS events.
 //!
 //! **A line gets the name that was valid at its own time** (rule 7), which for a connection is its
-//! start; logs are in the order in which flows end. So a file is gone through three times:
+//! start; logs are in the order in which flows end. So a file is read in three passes:
 //!
 //! ```text
-//! ask      read the log; what each line asks or teaches goes to a sorter, by time   -> look up
-//! look up  in order of time: learn what is not later, look up; by line number       -> write
-//! write    read the log again; each line gets its answer                            -> done
+//! ask      read the log; the ends and names of each line go to a sorter, by time      -> look up
+//! look up  in order of time: learn names that are not later, look up; by line number  -> write
+//! write    read the log again; each line gets its names                               -> done
 //! ```
 //!
-//! A pipe can be read once, and somebody may be waiting for its lines: each is answered as it comes,
-//! with what is known by then; a name learned after the line's own time is marked late. The output
-//! is flushed whenever no whole line is left to be read.
+//! A pipe can be read once, and a reader may wait for its lines: each line gets its names as it
+//! comes, from all names so far; a name learned after the line's own time is marked late. The
+//! output is flushed whenever no whole line is left to read.
 //!
-//! Bounds: a line ([`LINE_BYTES_MAX`](super::LINE_BYTES_MAX)); two sorters
-//! ([`MEMORY_BYTES_MAX`] each, and disk); the names' budget. A log that grows between the readings
-//! is written as far as it was read first.
+//! Bounds: a line ([`LINE_BYTES_MAX`](super::LINE_BYTES_MAX)); two sorters ([`MEMORY_BYTES_MAX`]
+//! each, and disk); the names' budget. A log that grows between the passes is written as far as the
+//! first pass read it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,32 +28,29 @@ use larder_io::output::Output;
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-use super::dns_observation::{
-    DnsObservation, read_addr, read_name, read_number, read_octets, read_time, time_key,
-    write_addr, write_name, write_number,
-};
-use super::external_names::{self, Damages, ExternalNames};
-use super::input::{self, Octets};
+use super::dns_observation::{DnsObservation, time_key};
+use super::external_names::{self, ExternalNames};
+use super::forms::{Answer, Query};
+use super::input::{self, LogReader};
 use super::zeek::Column;
-use super::{FlowEnds, Said, Value, eve, zeek};
-use crate::files::{load_names, make_directory, open_output, save_names};
-use crate::flow::protocol;
-use crate::format::schema::{self, FIELDS, Field};
+use super::{Said, Value, eve, zeek};
+use crate::files::{load_names, make_directory, open_output, save_all_names, save_stats};
+use crate::format::fields::FIELDS;
+use crate::format::schema::{self, Field};
 use crate::names::{Found, Key, LearnedMarks, Names};
-use crate::options::{Endpoint, NameSources, Options, OutputFormat, Rules, Summary, Unresolved};
-use crate::record::{
-    ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
-    UnnamedReason,
+use crate::options::{
+    Damages, Endpoint, NameSources, Options, OutputFormat, Rules, Summary, Unresolved,
 };
+use crate::record::{End, FlowRecord, NameSource, UnnamedReason};
 use crate::sort::{MEMORY_BYTES_MAX, Sorter};
-use crate::stated::{choose, is_resolver_traffic, state};
+use crate::stated::{choose, state};
 use crate::{Error, Progress};
 
-/// ExternalNames between two commits to the engine. Bounds what an overlay holds.
+/// Observations between two commits to the engine. Bounds the memory of an overlay.
 const OBSERVATIONS_PER_COMMIT: u32 = 1 << 12;
-/// Lines between two looks at the stop flag.
+/// Lines between two checks of the stop flag.
 const LINES_A_LOOK: u64 = 1 << 10;
-/// A line this soon after the log's first may have had its lookup before it.
+/// The lookup of a line this soon after the log's first may have been before the log.
 const BEFORE_LOG_NS: i64 = 10_000_000_000;
 
 /// True when the options name a log to annotate.
@@ -62,7 +58,7 @@ pub fn is_wanted(options: &Options) -> bool {
     options.eve.is_some() || options.zeek_log.is_some()
 }
 
-/// Annotates the log that the options name, to its end (or until `progress.stop`).
+/// Annotates the log of the options, to its end (or until `progress.stop`).
 pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
     let (endpoint, form) = check(options)?;
     let text = input::open(endpoint, progress)?;
@@ -77,7 +73,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         options.rules,
     )?;
     if let Some(path) = &options.names_load {
-        // Logs say no networks.
+        // Logs do not state networks.
         load_names(&mut names, path, true, &mut || ())?;
     }
     if let Some(directory) = &options.directory {
@@ -97,7 +93,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         summary: Summary::default(),
         damaged: Damages::new(),
     };
-    let reader = Reader::new(form, text.octets);
+    let reader = Reader::new(form, text.reader);
     let mut write = Write { fields, out: &mut out, line: Vec::new(), options, progress };
     if streams {
         annotator.stream(reader, &name, &mut write)?;
@@ -105,7 +101,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         let (mut asked, lines) = annotator.ask(reader, &name, progress)?;
         let answers = annotator.look_up(&mut asked)?;
         drop(asked);
-        let reader = Reader::new(form, input::open(endpoint, progress)?.octets);
+        let reader = Reader::new(form, input::open(endpoint, progress)?.reader);
         write.file(reader, lines, answers)?;
     }
     if options.names_save.is_some() || options.directory.is_some() {
@@ -121,7 +117,7 @@ enum Form {
     Eve,
 }
 
-/// Which log, and of which form; contradictions are refused.
+/// The log, and its form; contradictions are refused.
 fn check(options: &Options) -> Result<(&Endpoint, Form), Error> {
     let refuse = |text: &str| Err(Error::Options(text.to_owned()));
     if !options.read.is_empty() {
@@ -156,7 +152,7 @@ fn check(options: &Options) -> Result<(&Endpoint, Form), Error> {
 
 /// The fields that are added to a line.
 fn fields(form: Form) -> Vec<&'static Field> {
-    // Of tunnels a log says itself what it knows.
+    // Logs have their own columns about tunnels.
     let is_ours = |name: &str| name.starts_with("larder.") && !name.starts_with("larder.tunnel.");
     let wanted = |field: &&Field| match form {
         Form::Zeek => is_ours(field.name) && field.zeek.is_some(),
@@ -168,11 +164,11 @@ fn fields(form: Form) -> Vec<&'static Field> {
 }
 
 enum Reader {
-    Zeek(zeek::Log<Octets>),
-    Eve(eve::Log<Octets>),
+    Zeek(zeek::Log<LogReader>),
+    Eve(eve::Log<LogReader>),
 }
 
-/// What a line is, whichever log it is from.
+/// The kind of a line of either log.
 #[derive(Clone, Copy)]
 enum Item {
     Zeek(zeek::Item),
@@ -180,10 +176,10 @@ enum Item {
 }
 
 impl Reader {
-    fn new(form: Form, octets: Octets) -> Reader {
+    fn new(form: Form, input: LogReader) -> Reader {
         match form {
-            Form::Zeek => Reader::Zeek(zeek::Log::new(octets)),
-            Form::Eve => Reader::Eve(eve::Log::new(octets)),
+            Form::Zeek => Reader::Zeek(zeek::Log::new(input)),
+            Form::Eve => Reader::Eve(eve::Log::new(input)),
         }
     }
 
@@ -201,13 +197,13 @@ impl Reader {
         }
     }
 
-    /// No whole line waits to be read.
+    /// True when no whole line is left to read.
     fn is_drained(&self) -> bool {
-        let octets = match self {
+        let bytes = match self {
             Reader::Zeek(log) => log.input(),
             Reader::Eve(log) => log.input(),
         };
-        !octets.buffer().contains(&b'\n')
+        !bytes.buffer().contains(&b'\n')
     }
 
     fn query(&self, item: Item) -> Query {
@@ -250,84 +246,6 @@ impl Item {
     }
 }
 
-/// What a line asks, and what it teaches.
-#[derive(Default)]
-struct Query {
-    /// Time, source, destination.
-    ends: Option<(i64, Addr, Addr)>,
-    from_responder: bool,
-    /// The line is about a lookup: `--unresolved` leaves it out.
-    is_lookup: bool,
-    said: Said,
-    observation: Option<DnsObservation>,
-}
-
-const HAS_SERVER_NAME: u8 = 1;
-const IS_QUIC: u8 = 2;
-const HAS_HOST: u8 = 4;
-const FROM_RESPONDER: u8 = 8;
-const IS_LOOKUP: u8 = 16;
-
-impl Query {
-    /// A query that says nothing but its ends.
-    fn of(ends: Option<FlowEnds>, from_responder: bool) -> Query {
-        let is_lookup = ends.is_some_and(|ends| {
-            let (responder, port) = match from_responder {
-                true => (ends.source, ends.source_port),
-                false => (ends.destination, ends.destination_port),
-            };
-            is_resolver_traffic(ends.protocol.unwrap_or(protocol::UDP), responder, port)
-        });
-        let ends = ends.map(|ends| (ends.time_ns, ends.source, ends.destination));
-        Query { ends, from_responder, is_lookup, ..Query::default() }
-    }
-
-    fn time_ns(&self) -> Option<i64> {
-        self.ends.map(|(time_ns, ..)| time_ns)
-    }
-
-    /// The form for a sorter: line, ends, what is said, and a observation at the end.
-    fn write(&self, line: u64, out: &mut Vec<u8>) {
-        let Some((time_ns, source, destination)) = self.ends else { return };
-        out.extend_from_slice(&line.to_le_bytes());
-        out.extend_from_slice(&time_ns.to_le_bytes());
-        write_addr(source, out);
-        write_addr(destination, out);
-        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        out.push(
-            flag(self.said.server_name.is_some(), HAS_SERVER_NAME)
-                | flag(self.said.is_quic, IS_QUIC)
-                | flag(self.said.http_host.is_some(), HAS_HOST)
-                | flag(self.from_responder, FROM_RESPONDER)
-                | flag(self.is_lookup, IS_LOOKUP),
-        );
-        for name in [&self.said.server_name, &self.said.http_host].into_iter().flatten() {
-            write_name(name, out);
-        }
-        if let Some(observation) = &self.observation {
-            observation.write(out);
-        }
-    }
-
-    fn read(mut from: &[u8]) -> Option<(u64, Query)> {
-        let from = &mut from;
-        let line = u64::from_le_bytes(*read_octets(from, 8)?.first_chunk()?);
-        let ends = (read_time(from)?, read_addr(from)?, read_addr(from)?);
-        let flags = *read_octets(from, 1)?.first()?;
-        let mut said = Said { is_quic: flags & IS_QUIC != 0, ..Said::default() };
-        if flags & HAS_SERVER_NAME != 0 {
-            said.server_name = Some(read_name(from)?);
-        }
-        if flags & HAS_HOST != 0 {
-            said.http_host = Some(read_name(from)?);
-        }
-        let observation = if from.is_empty() { None } else { DnsObservation::read(from) };
-        let from_responder = flags & FROM_RESPONDER != 0;
-        let is_lookup = flags & IS_LOOKUP != 0;
-        Some((line, Query { ends: Some(ends), from_responder, is_lookup, said, observation }))
-    }
-}
-
 struct Annotator {
     names: Names,
     learned: Arc<LearnedMarks>,
@@ -336,7 +254,7 @@ struct Annotator {
     rules: Rules,
     uncommitted: u32,
     observations_learned: u64,
-    /// Time of the log's first line, or of its earliest where that is known.
+    /// Time of the log's first line, or of its earliest if that is known.
     first_ns: Option<i64>,
     summary: Summary,
     damaged: Damages,
@@ -345,19 +263,24 @@ struct Annotator {
 impl Annotator {
     fn learn(&mut self, observation: &DnsObservation) -> Result<(), Error> {
         self.observations_learned += 1;
-        observation.teach(self.observations_learned, self.sources, self.rules, &mut self.names);
+        observation.learn_into(
+            self.observations_learned,
+            self.sources,
+            self.rules,
+            &mut self.names,
+        );
         self.summary.answers += 1;
-        // A observation may have thousands of addresses; each counts.
+        // An observation may have thousands of addresses; each counts.
         self.uncommitted += 1 + observation.addresses.len() as u32;
         if self.uncommitted >= OBSERVATIONS_PER_COMMIT {
             self.uncommitted = 0;
-            // The only reader is the names' own, which a stalled commit has synced.
+            // The only reader is that of the names, which a stalled commit has synced.
             while self.names.commit()?.is_none() {}
         }
         Ok(())
     }
 
-    /// Learns what came to be known by `time_ns`.
+    /// Learns the external names up to `time_ns`.
     fn learn_until(&mut self, time_ns: i64) -> Result<(), Error> {
         while let Some(external_names) = &mut self.external_names {
             let Some(observation) = external_names.until(time_ns)? else { break };
@@ -366,7 +289,7 @@ impl Annotator {
         Ok(())
     }
 
-    /// Learns what a line teaches, and answers what it asks.
+    /// Learns the names of a line, and looks up its ends.
     fn answer(&mut self, query: &Query) -> Result<Option<Answer>, Error> {
         let Some((time_ns, source, destination)) = query.ends else { return Ok(None) };
         self.learn_until(time_ns)?;
@@ -385,7 +308,7 @@ impl Annotator {
             let support = found.as_ref().map(|found| found.support).unwrap_or_default();
             let why = self.why_unnamed(server, time_ns, found.is_some());
             responder = at(server, found);
-            // Rule 6: what a flow says of itself names it, and DNS stands beside it.
+            // Rule 6: the name that a flow states names it, and names by DNS are listed next to it.
             let Said { server_name, is_quic, http_host } = &query.said;
             let stated = choose(server_name.as_ref(), *is_quic, http_host.as_ref(), self.sources);
             if let Some(stated) = stated {
@@ -426,7 +349,7 @@ impl Annotator {
         }
     }
 
-    /// A pipe: each line as it comes.
+    /// Annotates a pipe, line by line.
     fn stream(&mut self, mut log: Reader, name: &str, write: &mut Write<'_>) -> Result<(), Error> {
         let mut offset = 0;
         while !write.progress.stop.load(Ordering::Relaxed)
@@ -444,7 +367,7 @@ impl Annotator {
         Ok(())
     }
 
-    /// The next line; `None` at the end, and where the log can't be read on.
+    /// The next line; `None` at the end, and if the log cannot be read further.
     fn next(&mut self, log: &mut Reader, name: &str, offset: u64) -> Option<Item> {
         match log.advance() {
             Ok(item) => {
@@ -460,7 +383,7 @@ impl Annotator {
         }
     }
 
-    /// First reading of a file: what lines ask, by time. Also says how many lines there are.
+    /// First pass over a file: the queries of lines, by time, and the number of lines.
     fn ask(
         &mut self,
         mut log: Reader,
@@ -489,7 +412,7 @@ impl Annotator {
         Ok((sorter.sorted()?, lines))
     }
 
-    /// Answers in order of time, given back by line.
+    /// Second pass: answers in order of time, sorted by line.
     fn look_up(&mut self, asked: &mut crate::sort::Sorted) -> Result<crate::sort::Sorted, Error> {
         let mut sorter = Sorter::new(MEMORY_BYTES_MAX, None);
         let mut scratch = Vec::new();
@@ -506,126 +429,31 @@ impl Annotator {
 
     fn finish(mut self, options: &Options, progress: &Progress) -> Result<Summary, Error> {
         while self.names.commit()?.is_none() {}
-        let in_directory =
-            |name: &str| options.directory.as_ref().map(|directory| directory.join(name));
-        let saved: [Option<PathBuf>; 2] = [options.names_save.clone(), in_directory("names.log")];
-        for path in saved.into_iter().flatten() {
-            save_names(&self.names, &path, options.access)?;
-        }
         let mut summary = self.summary;
-        (summary.names_known, summary.names_evicted) = self.names.counts();
-        summary.names_refused = self.names.refused();
+        save_all_names(&self.names, options, &mut summary)?;
         external_names::add(&self.damaged, &mut summary);
         if let Some(external_names) = &self.external_names {
             external_names.add_damage(&mut summary);
         }
         summary.input_damaged = !summary.damaged.is_empty();
         summary.interrupted = progress.stop.load(Ordering::Relaxed);
-        if let Some(path) = in_directory("stats.json") {
-            let mut out = Output::create_for(&path, options.access)?;
-            out.write_all(summary.to_json().as_bytes())?;
-            out.finish()?;
-        }
+        save_stats(&summary, options)?;
         Ok(summary)
     }
 }
 
-/// An end with what was found for it.
+/// An end with the name that was found for it.
 fn verdict(addr: Addr, found: Option<Found>, time_ns: i64) -> End {
     let mut end = End::of(addr);
     if let Some(found) = found {
-        let late = found.time_ns > time_ns;
-        end.naming = Some(Naming {
-            name: found.name.clone(),
-            source: found.source,
-            age_ms: (time_ns.saturating_sub(found.time_ns).max(0) / 1_000_000) as u64,
-            flags: match late {
-                true => found.flags.without(NameFlags::STALE).with(NameFlags::LATE),
-                false => found.flags,
-            },
-            conflict_grade: None,
-        });
+        end.naming = Some(found.naming(time_ns, found.time_ns > time_ns));
         end.candidates.push(found.name);
         end.candidates.extend(found.rivals);
     }
     end
 }
 
-/// What a line gets.
-struct Answer {
-    source: End,
-    destination: End,
-    /// The line is one of [`Unresolved::True`]; it is one of [`Unresolved::All`].
-    unresolved: [bool; 2],
-}
-
-/// Stands for "no name" and "no reason".
-const NONE: u8 = u8::MAX;
-
-/// Every reason, at the number that stands for it in a sorter.
-const REASONS: [UnnamedReason; 5] = [
-    UnnamedReason::NoLookupSeen,
-    UnnamedReason::BeforeCapture,
-    UnnamedReason::EncryptedDnsSuspected,
-    UnnamedReason::Evicted,
-    UnnamedReason::Local,
-];
-
-impl Answer {
-    /// The form for a sorter: for either end its source of the name (or the reason for none),
-    /// flags, age, names.
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.unresolved.map(u8::from));
-        for end in [&self.source, &self.destination] {
-            let reason = end.unnamed_reason.and_then(|why| REASONS.iter().position(|r| *r == why));
-            out.push(reason.map_or(NONE, |reason| reason as u8));
-            let Some(naming) = &end.naming else {
-                out.push(NONE);
-                continue;
-            };
-            out.push(naming.source as u8);
-            out.extend_from_slice(&naming.flags.bits().to_le_bytes());
-            out.push(naming.conflict_grade.map_or(NONE, |grade| grade as u8));
-            out.extend_from_slice(&naming.age_ms.to_le_bytes());
-            write_number(end.candidates.len() as u32, out);
-            for name in &end.candidates {
-                write_name(name, out);
-            }
-        }
-    }
-
-    fn read(mut from: &[u8]) -> Option<Answer> {
-        let from = &mut from;
-        let unresolved = read_octets(from, 2)?.first_chunk::<2>()?.map(|octet| octet != 0);
-        Some(Answer { source: read_end(from)?, destination: read_end(from)?, unresolved })
-    }
-}
-
-fn read_end(from: &mut &[u8]) -> Option<End> {
-    let mut end = verdict(Addr::UNSPECIFIED, None, 0);
-    let [reason, source] = *read_octets(from, 2)?.first_chunk()?;
-    end.unnamed_reason = REASONS.get(usize::from(reason)).copied();
-    if source == NONE {
-        return Some(end);
-    }
-    let flags = u16::from_le_bytes(*read_octets(from, 2)?.first_chunk()?);
-    let grade = *read_octets(from, 1)?.first()?;
-    let age_ms = u64::from_le_bytes(*read_octets(from, 8)?.first_chunk()?);
-    for _ in 0..read_number(from)? {
-        end.candidates.push(read_name(from)?);
-    }
-    end.naming = Some(Naming {
-        // The chosen name is the first candidate.
-        name: end.candidates.first()?.clone(),
-        source: *NameSource::ALL.get(usize::from(source))?,
-        age_ms,
-        flags: NameFlags::from_bits(flags),
-        conflict_grade: ConflictGrade::ALL.get(usize::from(grade)).copied(),
-    });
-    Some(end)
-}
-
-/// The writing half.
+/// Writes the log.
 struct Write<'a> {
     fields: Vec<&'static Field>,
     out: &'a mut Output,
@@ -635,7 +463,7 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Second reading of a file.
+    /// Last pass over a file.
     fn file(
         &mut self,
         mut log: Reader,
@@ -648,7 +476,7 @@ impl Write<'_> {
         };
         let mut answer = next(&mut answers)?;
         for number in 0..lines {
-            // What could not be read was counted at the first reading.
+            // Errors were counted in the first pass.
             let Ok(Some(item)) = log.advance() else { break };
             match answer.take_if(|(line, _)| *line == number) {
                 Some((_, own)) => {
@@ -677,26 +505,12 @@ impl Write<'_> {
     }
 }
 
-/// A record that says nothing but names, for the schema's getters.
+/// A record with names only, for the getters of the schema.
 fn record_of(answer: &Answer) -> FlowRecord {
     FlowRecord {
-        first_packet: 0,
-        end_packet: 0,
-        start_ns: 0,
-        end_ns: 0,
-        protocol: 0,
-        tunnel: None,
-        scope: Scope::NONE,
         source: answer.source.clone(),
         destination: answer.destination.clone(),
-        app: None,
-        tls_server_name: None,
-        tls_ech: None,
-        http_host: None,
-        no_names: crate::record::NoNames::default(),
-        conn_state: ConnState::OTH,
-        history: String::new(),
-        end_reason: EndReason::InputEnd,
+        ..FlowRecord::blank()
     }
 }
 
@@ -707,7 +521,7 @@ fn write_line(
     record: Option<&FlowRecord>,
     out: &mut Vec<u8>,
 ) {
-    // Lists are borrowed by their columns, so they are made first.
+    // Columns borrow lists, so the lists are made first.
     let values: Vec<schema::Value<'_>> = fields
         .iter()
         .map(|field| record.map_or(schema::Value::Absent, |record| (field.get)(record)))
@@ -717,7 +531,7 @@ fn write_line(
         .map(|value| {
             let mut list = Vec::new();
             if let schema::Value::Names(names) = value {
-                names.for_each(|name: &Name| list.push(schema::name_octets(name)));
+                names.for_each(|name: &Name| list.push(schema::name_bytes(name)));
             }
             list
         })
@@ -750,83 +564,4 @@ fn write_line(
         })
         .collect();
     log.write_with(item, &columns, out);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn name() -> impl Strategy<Value = Name> {
-        proptest::collection::vec(any::<u8>(), 0..40).prop_map(|name| Name::from_canonical(&name))
-    }
-
-    proptest! {
-        /// What goes to a sorter comes back as it was, and no other octets panic the readers.
-        #[test]
-        fn sorted_forms_read_back(
-            line: u64,
-            time_ns: i64,
-            addr: [u8; 16],
-            server_name in proptest::option::of(name()),
-            http_host in proptest::option::of(name()),
-            candidates in proptest::collection::vec(name(), 0..6),
-            flags: [bool; 2],
-            name_flags: u16,
-            grade in 0..=ConflictGrade::ALL.len(),
-            source in 0..NameSource::ALL.len(),
-            reason in 0..REASONS.len(),
-            age_ms: u64,
-            noise in proptest::collection::vec(any::<u8>(), 0..200),
-        ) {
-            let query = Query {
-                ends: Some((time_ns, Addr(addr), Addr::UNSPECIFIED)),
-                from_responder: flags[0],
-                is_lookup: flags[1],
-                said: Said { server_name, is_quic: flags[1], http_host },
-                observation: None,
-            };
-            let mut out = Vec::new();
-            query.write(line, &mut out);
-            let (read_line, read) = Query::read(&out).expect("a query");
-            prop_assert_eq!((read_line, read.ends, read.said), (line, query.ends, query.said));
-            prop_assert_eq!((read.from_responder, read.is_lookup), (flags[0], flags[1]));
-            prop_assert_eq!(read.observation, None);
-
-            let mut end = verdict(Addr::UNSPECIFIED, None, 0);
-            match candidates.first() {
-                None => end.unnamed_reason = Some(REASONS[reason]),
-                Some(name) => {
-                    end.naming = Some(Naming {
-                        name: name.clone(),
-                        source: NameSource::ALL[source],
-                        age_ms,
-                        flags: NameFlags::from_bits(name_flags),
-                        conflict_grade: ConflictGrade::ALL.get(grade).copied(),
-                    });
-                }
-            }
-            end.candidates = candidates;
-            let source = verdict(Addr::UNSPECIFIED, None, 0);
-            let answer = Answer { source, destination: end, unresolved: flags };
-            let mut out = Vec::new();
-            answer.write(&mut out);
-            let read = Answer::read(&out).expect("an answer");
-            prop_assert_eq!(read.unresolved, answer.unresolved);
-            prop_assert_eq!(read.source, answer.source);
-            prop_assert_eq!(read.destination, answer.destination);
-            let _ = (Query::read(&noise), Answer::read(&noise));
-        }
-    }
-
-    /// The number of a source or a grade in a sorter is its place in the list of all.
-    #[test]
-    fn sources_are_at_their_numbers() {
-        for (place, grade) in ConflictGrade::ALL.into_iter().enumerate() {
-            assert_eq!(grade as usize, place);
-        }
-        for (place, source) in NameSource::ALL.into_iter().enumerate() {
-            assert_eq!(source as usize, place);
-        }
-    }
 }

@@ -1,19 +1,20 @@
-//! Zeek logs: rows by column, DNS rows, and rows with columns of ours appended.
+//! Zeek logs: rows by column, DNS rows, and rows with added columns.
 //!
-//! A Zeek log is a table between header lines ([`larder_wire::zeek`]). Where no header was seen and a
-//! line opens with `{`, the log is Zeek's JSON form, one object a line.
+//! A Zeek log is a table between header lines ([`larder_wire::zeek`]). If there was no header and a
+//! line begins with `{`, the log has Zeek's JSON form, one object a line.
 //!
-//! phase            meets                gives
+//! ```text
+//! phase            input                gives
 //! before a header  `#separator` …       header lines; rows of JSON; anything else is damaged
 //! in a table       rows                 rows with as many columns as `#fields` has, else damaged
+//! ```
 //!
 //! Invariants
-//! 1. Whatever a line is, [`Log::line`] is that line, byte for byte: writing every line gives the
-//!    input.
+//! 1. For any line, [`Log::line`] is that line, byte for byte: writing every line gives the input.
 //! 2. `columns` are bounds within the current line whenever the item is [`Item::Row`].
 //!
-//! Bounds: [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX) a line, [`FIELDS_MAX`] columns, one row held. Cost: a row is scanned
-//! once for separators; columns are found by their number.
+//! Bounds: [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX) a line, [`FIELDS_MAX`] columns, one row held.
+//! Cost: a row is scanned once for separators; columns are found by their number.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -33,7 +34,7 @@ use super::{
 
 const KNOWN_COUNT: usize = 16;
 
-/// What a line of the log is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// `#fields`: the columns of the rows that follow.
@@ -46,15 +47,16 @@ pub enum Item {
     Row,
     /// A row as a JSON object.
     Json,
-    /// A line that can't be read: to be copied, and counted when `first` (long lines come in pieces).
+    /// A line that cannot be read: it is copied, and counted when `first` (long lines come in
+    /// pieces).
     Damaged {
         /// False for the further pieces of one line.
         first: bool,
     },
 }
 
-/// The columns that we read, and the keys of the JSON form. Whoever takes [`Log::known`] or a picked
-/// object apart names them in this order.
+/// The columns that are read, and the keys of the JSON form. [`Log::known`] and picked objects have
+/// this order.
 const KNOWN: [&str; KNOWN_COUNT] = [
     "ts",
     "id.orig_h",
@@ -70,12 +72,13 @@ const KNOWN: [&str; KNOWN_COUNT] = [
     "TTLs",
     "server_name",
     "host",
-    // These two tell an http.log and a quic.log from others with a host or a server name.
+    // These two distinguish an http.log and a quic.log from other logs with a host or a server
+    // name.
     "method",
     "client_initial_dcid",
 ];
 
-/// The columns of [`KNOWN`] without which a row teaches no name.
+/// The columns of [`KNOWN`] without which a row gives no name.
 const DNS_COLUMNS: [&str; 5] = ["ts", "id.orig_h", "id.resp_h", "query", "answers"];
 
 /// A log, line by line.
@@ -84,14 +87,14 @@ pub struct Log<R> {
     lines: Lines<R>,
     line: Vec<u8>,
     header: Header,
-    /// Where the [`KNOWN`] columns are, found once a header.
+    /// The numbers of the [`KNOWN`] columns, found once a header.
     known: [Option<usize>; KNOWN_COUNT],
     /// Start and end of every column of the current row.
     columns: Vec<(u32, u32)>,
 }
 
 impl<R> Log<R> {
-    /// What the log is read from.
+    /// The input of the log.
     pub fn input(&self) -> &R {
         self.lines.input()
     }
@@ -109,7 +112,7 @@ impl<R: BufRead> Log<R> {
         }
     }
 
-    /// Goes to the next line and says what it is; `None` at the end of the input.
+    /// Reads the next line and returns its kind; `None` at the end of the input.
     pub fn advance(&mut self) -> io::Result<Option<Item>> {
         let Some(kind) = self.lines.advance(&mut self.line)? else {
             return Ok(None);
@@ -120,12 +123,12 @@ impl<R: BufRead> Log<R> {
         }))
     }
 
-    /// The current line with its terminator, as it came.
+    /// The current line with its terminator, unchanged.
     pub fn line(&self) -> &[u8] {
         &self.line
     }
 
-    /// The header in force.
+    /// The current header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -135,7 +138,7 @@ impl<R: BufRead> Log<R> {
         self.header.fields.iter().position(|name| name == field.as_bytes())
     }
 
-    /// A column of the current row, escaped as it came; `None` when there is no such column, or it
+    /// A column of the current row, escaped as in the log; `None` if there is no such column, or it
     /// is unset. Only meaningful after [`Item::Row`].
     pub fn column(&self, index: usize) -> Option<&[u8]> {
         let &(start, end) = self.columns.get(index)?;
@@ -143,23 +146,23 @@ impl<R: BufRead> Log<R> {
         (value != self.header.unset_field).then_some(value)
     }
 
-    /// The ends of the flow that the current row (of either form) speaks of; `None` where the log
-    /// has no such columns or their values cannot be read.
+    /// The ends of the flow of the current row (of either form); `None` if the log has no such
+    /// columns or their values cannot be read.
     pub fn flow_ends(&self, item: Item) -> Option<FlowEnds> {
         self.values(item)?.flow_ends()
     }
 
-    /// The name that the current row (of either form) says itself: in an ssl.log, http.log, quic.log.
+    /// The name that the current row (of either form) states: in an ssl.log, http.log, quic.log.
     pub fn said(&self, item: Item) -> Said {
         self.values(item).map(|values| values.said()).unwrap_or_default()
     }
 
-    /// The answered question in the current row of a dns.log; `None` where it is none.
+    /// The response in the current row of a dns.log; `None` if it is none.
     pub fn dns_row(&self, item: Item) -> Option<DnsRow> {
         self.values(item)?.dns_row()
     }
 
-    /// The first column that a dns.log has and the header in force lacks.
+    /// The first column of a dns.log that the current header lacks.
     pub fn missing_dns_column(&self) -> Option<&'static str> {
         DNS_COLUMNS.into_iter().find(|name| self.index_of(name).is_none())
     }
@@ -251,7 +254,7 @@ impl<R: BufRead> Log<R> {
         Item::Row
     }
 
-    /// The values that we know how to read, from either form of row.
+    /// The known values of either form of row.
     fn values(&self, item: Item) -> Option<Values<'_>> {
         let column = |index| Some(Cell::Column(&self.header, self.column(index?)?));
         match item {
@@ -264,7 +267,7 @@ impl<R: BufRead> Log<R> {
     }
 }
 
-/// Most columns that [`Log::write_with`] appends.
+/// Columns that [`Log::write_with`] adds, at most.
 pub const COLUMNS_MAX: usize = 32;
 
 /// A column to append.
@@ -296,9 +299,9 @@ fn write_value(header: &Header, value: &Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes bytes so that they are read back as they are: outside printable ASCII, at either
-/// separator and at a backslash as `\xHH`; a text that is a mark itself has its first byte
-/// escaped, and an empty one is the mark for empty.
+/// Writes bytes so that they are read back unchanged: outside printable ASCII, at either separator
+/// and at a backslash as `\xHH`. A text that equals a mark has its first byte escaped, and an empty
+/// one is the mark for empty.
 fn write_text(header: &Header, text: &[u8], out: &mut Vec<u8>) {
     if text.is_empty() {
         out.extend_from_slice(&header.empty_field);
@@ -321,7 +324,7 @@ fn write_text(header: &Header, text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The values of one row that we read, from a table or an object.
+/// The known values of one row, from a table or an object.
 #[derive(Default)]
 struct Values<'a> {
     time_ns: Option<i64>,
@@ -342,7 +345,7 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// From the cells that [`KNOWN`] names.
+    /// From the cells of [`KNOWN`].
     fn of(cells: [Option<Cell<'a>>; KNOWN_COUNT]) -> Values<'a> {
         let [
             ts,
@@ -415,7 +418,7 @@ impl<'a> Values<'a> {
         });
         let asked_ns = self.time_ns?;
         Some(DnsRow {
-            // The answer came a round trip after the question; a damaged one counts as none.
+            // The response came a round trip after the query; a damaged round trip counts as none.
             time_ns: asked_ns.saturating_add(self.rtt_ns.unwrap_or(0).max(0)),
             client: self.source?,
             server: self.destination?,
@@ -432,7 +435,7 @@ fn parse_ttl(text: &[u8]) -> Option<u32> {
     u32::try_from(seconds_ns(text)? / 1_000_000_000).ok()
 }
 
-/// A value of a row, as it came.
+/// A value of a row, unparsed.
 #[derive(Clone, Copy)]
 enum Cell<'a> {
     Column(&'a Header, &'a [u8]),
@@ -440,7 +443,7 @@ enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// A number as it was written, so that a time keeps all its digits.
+    /// A number as written, so that a time keeps all its digits.
     fn digits(self) -> &'a [u8] {
         match self {
             Cell::Column(_, value) => value,
@@ -498,176 +501,4 @@ fn text_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const DNS: &str = "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n\
-        #unset_field\t-\n#path\tdns\n\
-        #fields\tts\tuid\tid.orig_h\tid.orig_p\tid.resp_h\tid.resp_p\tproto\trtt\tquery\tqtype\trcode\tanswers\tTTLs\n\
-        #types\ttime\tstring\taddr\tport\taddr\tport\tenum\tinterval\tstring\tcount\tcount\tvector[string]\tvector[interval]\n\
-        1521911720.865716\tCq\t192.0.2.1\t41772\t192.0.2.53\t53\tudp\t0.000870\tWWW.Example.com\t1\t0\tcdn.example.net,203.0.113.9\t2230.000000,60.500000\n\
-        1521911721.000000\tCr\t2001:db8::1\t5\t2001:db8::53\t53\tudp\t-\tnone.example\t28\t3\t-\t-\n\
-        1521911722.000000\tCs\t192.0.2.1\t5\t192.0.2.53\t53\tudp\t-\tx\\x2cy\\\\z.example\t16\t0\tTXT 3 a\\x2cb\t1.000000\n";
-
-    fn items(input: &[u8]) -> Vec<Item> {
-        let mut log = Log::new(input);
-        std::iter::from_fn(|| log.advance().expect("memory is readable")).collect()
-    }
-
-    fn rows(input: &[u8]) -> Vec<Option<DnsRow>> {
-        let mut log = Log::new(input);
-        let mut rows = Vec::new();
-        while let Some(item) = log.advance().expect("memory is readable") {
-            if matches!(item, Item::Row | Item::Json) {
-                rows.push(log.dns_row(item));
-            }
-        }
-        rows
-    }
-
-    fn addr(text: &str) -> Addr {
-        parse_addr(text.as_bytes()).expect("a literal address")
-    }
-
-    fn name(text: &str) -> Name {
-        Name::from_text(text.as_bytes()).expect("a literal name")
-    }
-
-    /// A dns.log gives the name as asked, the chain and the address with their TTLs, at the time of
-    /// the answer; rows without an answer give none; escapes are undone after the list is split.
-    #[test]
-    fn dns_rows() {
-        let rows = rows(DNS.as_bytes());
-        let expected = DnsRow {
-            time_ns: 1_521_911_720_866_586_000,
-            client: addr("192.0.2.1"),
-            server: addr("192.0.2.53"),
-            query: name("www.example.com"),
-            query_type: Some(1),
-            response_code: Some(0),
-            answers: vec![
-                DnsAnswer { ttl_s: 2230, data: DnsData::Name(name("cdn.example.net")) },
-                DnsAnswer { ttl_s: 60, data: DnsData::Address(addr("203.0.113.9")) },
-            ],
-        };
-        assert_eq!(rows[0].as_ref(), Some(&expected));
-        assert_eq!(rows[1], None);
-        let third = rows[2].as_ref().expect("an answer");
-        assert_eq!(third.query.as_bytes(), b"x,y\\z.example");
-        assert_eq!(third.answers[0].data, DnsData::Name(name("txt 3 a,b")));
-    }
-
-    /// The JSON form gives the same row as the table, times to the last digit.
-    #[test]
-    fn json_rows() {
-        let line = br#"{"ts":1521911720.865716,"uid":"Cq","id.orig_h":"192.0.2.1","id.orig_p":41772,"id.resp_h":"192.0.2.53","id.resp_p":53,"proto":"udp","rtt":0.000870,"query":"WWW.Example.com","qtype":1,"rcode":0,"answers":["cdn.example.net","203.0.113.9"],"TTLs":[2230.0,60.5]}"#;
-        assert_eq!(rows(line), rows(DNS.as_bytes())[..1]);
-        let mut log = Log::new(&line[..]);
-        let item = log.advance().expect("readable").expect("a line");
-        let ends = log.flow_ends(item).expect("a flow");
-        assert_eq!((ends.source_port, ends.destination_port, ends.protocol), (41772, 53, Some(17)));
-        let iso = br#"{"ts":"2018-03-24T17:15:20.865716Z","id.orig_h":"::1","id.resp_h":"::2"}"#;
-        let mut log = Log::new(&iso[..]);
-        let item = log.advance().expect("readable").expect("a line");
-        assert_eq!(log.flow_ends(item).map(|ends| ends.time_ns), Some(1_521_911_720_865_716_000));
-    }
-
-    /// A second header inside a file changes the columns; rows that do not fit are damaged, and
-    /// rows before any header as well.
-    #[test]
-    fn concatenated_and_damaged() {
-        let log = "early\trow\n#separator \\x09\n#fields\ta\tb\n#types\tstring\tstring\n1\t2\n1\n1\t2\t3\n\
-            #close\t2024\n#separator |\n#fields|x\n7\n\n";
-        use Item::*;
-        let damaged = Damaged { first: true };
-        // An empty line is a row of one empty column where there is one column.
-        let expected = [
-            damaged, Header, Fields, Types, Row, damaged, damaged, Header, Header, Fields, Row, Row,
-        ];
-        assert_eq!(items(log.as_bytes()), expected);
-        assert_eq!(items(b"#separator ab\n"), [damaged]);
-    }
-
-    /// Columns are appended to header and rows; cut off again they give the input. Invariant 1.
-    #[test]
-    fn append_keeps_every_byte() {
-        let names: [&[u8]; 2] = [b"a,b", b"c\td"];
-        let columns = [
-            Column { name: "n.src", kind: "string", value: Value::Text(b"-") },
-            Column { name: "n.vals", kind: "vector[string]", value: Value::List(&names) },
-            Column { name: "n.age", kind: "count", value: Value::Count(7) },
-            Column { name: "n.stale", kind: "bool", value: Value::Bool(false) },
-            Column { name: "n.none", kind: "string", value: Value::Unset },
-        ];
-        let mut log = Log::new(DNS.as_bytes());
-        let mut out = Vec::new();
-        while let Some(item) = log.advance().expect("memory is readable") {
-            log.write_with(item, &columns, &mut out);
-        }
-        let out = String::from_utf8(out).expect("ASCII");
-        let mut cut = String::new();
-        for line in out.lines() {
-            let tail = if line.starts_with("#fields") {
-                "\tn.src\tn.vals\tn.age\tn.stale\tn.none"
-            } else if line.starts_with("#types") {
-                "\tstring\tvector[string]\tcount\tbool\tstring"
-            } else if line.starts_with('#') {
-                ""
-            } else {
-                "\t\\x2d\ta\\x2cb,c\\x09d\t7\tF\t-"
-            };
-            cut += line.strip_suffix(tail).expect("our columns are there");
-            cut.push('\n');
-        }
-        assert_eq!(cut, DNS);
-    }
-
-    /// A JSON row gets keys instead of columns; what only begins like one is damaged.
-    #[test]
-    fn append_to_json() {
-        let mut log = Log::new(&b"{\"ts\":1}\n"[..]);
-        let item = log.advance().expect("readable").expect("a line");
-        let column = Column { name: "n", kind: "string", value: Value::Text(b"x") };
-        let mut out = Vec::new();
-        log.write_with(item, &[column], &mut out);
-        assert_eq!(out, b"{\"ts\":1,\"n\":\"x\"}\n");
-        assert_eq!(
-            items(b"{\"ts\":1\n{}}\n{}\n"),
-            [Item::Damaged { first: true }, Item::Damaged { first: true }, Item::Json]
-        );
-    }
-
-    proptest! {
-        /// No input panics, and the lines of every input are the input.
-        #[test]
-        fn any_input_passes_through(
-            noise in proptest::collection::vec(any::<u8>(), 0..200),
-            cut in 0..DNS.len(),
-            at in 0..DNS.len(),
-        ) {
-            let mut input = DNS.as_bytes()[..cut].to_vec();
-            input.splice(at.min(cut)..at.min(cut), noise);
-            let mut log = Log::new(input.as_slice());
-            let (mut lines, mut copied) = (Vec::new(), Vec::new());
-            while let Some(item) = log.advance().expect("memory is readable") {
-                let _ = (log.flow_ends(item), log.dns_row(item), log.column(3));
-                lines.extend_from_slice(log.line());
-                log.write_with(item, &[], &mut copied);
-            }
-            prop_assert_eq!(&lines, &input);
-            prop_assert_eq!(&copied, &input);
-        }
-
-        /// Any bytes that we write into a column are read back the same.
-        #[test]
-        fn written_text_reads_back(text in proptest::collection::vec(any::<u8>(), 1..40)) {
-            let mut out = Vec::new();
-            write_text(&Header::default(), &text, &mut out);
-            prop_assert!(out.iter().all(|byte| (0x21..0x7f).contains(byte) && *byte != b','));
-            prop_assert_ne!(out.as_slice(), b"-");
-            let read = unescape(&out);
-            prop_assert_eq!(read.as_ref(), text.as_slice());
-        }
-    }
-}
+mod tests;

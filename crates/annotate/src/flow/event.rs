@@ -1,4 +1,4 @@
-//! Which flow a packet belongs to, and who began it.
+//! The flow of a packet, and which end began it.
 
 pub use larder_wire::flow_key::{FlowKey, protocol};
 use larder_wire::packet::{Packet, Tunnel};
@@ -22,7 +22,7 @@ pub fn shard_of(hash: u64) -> usize {
 }
 const _: () = assert!(SHARDS == 1 << 6, "the top six bits of the hash choose the shard");
 
-/// One packet as the flow table needs it.
+/// The fields of one packet that the flow table needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// Its flow.
@@ -35,11 +35,11 @@ pub struct Event {
     pub packet: u32,
     /// Offset of the payload in the batch's bytes.
     pub payload_offset: u32,
-    /// Captured payload.
+    /// Captured payload, bytes.
     pub payload_len: u32,
-    /// Payload by the headers.
+    /// Payload by the headers, bytes.
     pub payload_bytes: u32,
-    /// IP octets by the header.
+    /// IP bytes by the header.
     pub ip_bytes: u32,
     /// TCP sequence number.
     pub tcp_seq: u32,
@@ -51,13 +51,15 @@ pub struct Event {
     pub from_low: bool,
     /// Innermost tunnel.
     pub tunnel: Option<Tunnel>,
-    /// It is a fragment that came before its ports were known, and is counted with a later packet: `packet` is the
-    /// number of that one, and `payload_offset` the place of its own in [`crate::decode::Decoded::held`].
+    /// A fragment that came before its ports were known. It is counted with a later packet:
+    /// `packet` is the number of that one, and `payload_offset` the index of its own in
+    /// [`crate::decode::Decoded::held`].
     pub is_held: bool,
 }
 
 impl Event {
-    /// From a decoded packet. `payload_base`: where the packet's frame begins in the batch.
+    /// Makes the event of a decoded packet. `payload_base`: offset of the packet's frame in the
+    /// batch.
     #[inline]
     pub fn of(packet: &Packet, seed: u64, number: u32, time_ns: i64, payload_base: u32) -> Event {
         let (key, from_low) = FlowKey::of(packet);
@@ -84,8 +86,8 @@ impl Event {
     }
 }
 
-/// Who began: the sender of the SYN; else the sender of the first packet, unless that is a SYN+ACK
-/// or comes from a well-known server port to an ephemeral one.
+/// True if the `low` end began: the sender of the SYN; else the sender of the first packet, unless
+/// that is a SYN+ACK or comes from a well-known server port to an ephemeral one.
 pub fn source_is_low(event: &Event) -> bool {
     let (from_port, to_port) = if event.from_low {
         (event.key.low_port, event.key.high_port)
@@ -99,7 +101,7 @@ pub fn source_is_low(event: &Event) -> bool {
         protocol::TCP | protocol::UDP => {
             is_server_port(from_port) && !is_server_port(to_port) && to_port >= 1024
         }
-        // An echo reply and its kin (Zeek's ICMP orientation follows the request).
+        // An echo reply or similar (Zeek's ICMP orientation follows the request).
         protocol::ICMP => matches!(from_port, 0 | 14 | 16 | 18) && to_port != from_port,
         protocol::ICMP6 => matches!(from_port, 129),
         _ => false,
@@ -107,7 +109,7 @@ pub fn source_is_low(event: &Event) -> bool {
     event.from_low != answers
 }
 
-/// Ports on which servers answer; used only where the first packet does not say who began.
+/// Ports on which servers respond; used only if the first packet does not tell which end began.
 fn is_server_port(port: u16) -> bool {
     matches!(
         port,

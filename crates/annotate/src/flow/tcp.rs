@@ -1,4 +1,5 @@
-//! The books of a flow: what each end sent, TCP's sequence space and states, Zeek's history letters.
+//! The counts of a flow: packets and bytes of each end, TCP's sequence space and states, Zeek's
+//! history letters.
 
 use super::Flow;
 use super::event::tcp_flag::{ACK, FIN, RST, SYN};
@@ -17,24 +18,24 @@ pub(super) enum EndState {
     Reset,
 }
 
-/// What one end of a flow sent: a cache line, the one that its packets touch.
+/// Counts of one end of a flow, in one cache line: the one that its packets touch.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Sent {
     /// Packets.
     pub packets: u64,
-    /// IP octets.
+    /// IP bytes.
     pub ip_bytes: u64,
-    /// Payload octets by the headers.
+    /// Payload bytes by the headers.
     pub payload_bytes: u64,
-    /// TCP: octets of sequence space used after `seq_start`.
+    /// TCP: bytes of sequence space used after `seq_start`.
     seq_high: u64,
-    /// TCP: octets never seen below `seq_high`.
+    /// TCP: bytes never seen below `seq_high`.
     pub gap_bytes: u64,
     pub(super) seq_start: u32,
-    /// Of the history letters that are counted, how often this end earned each.
+    /// Occurrences of each counted history letter of this end.
     counts: [u32; 3],
-    /// Of those that are written once, the ones that this end has.
+    /// The history letters that are written once and that this end has.
     letters_seen: u16,
     pub(super) state: EndState,
     pub(super) syn: bool,
@@ -57,7 +58,7 @@ impl Sent {
         fin: false,
     };
 
-    /// Counts from here; where in the conversation it is, it still knows.
+    /// Resets the counts, and keeps the position in the conversation.
     pub(super) fn renew(&mut self) {
         let seq_start = self.seq_start.wrapping_add(self.seq_high as u32);
         *self = Sent { seq_start, state: self.state, ..Sent::NOTHING };
@@ -68,12 +69,12 @@ impl Sent {
         self.seq_high.saturating_sub(u64::from(self.syn) + u64::from(self.fin))
     }
 
-    /// Sequence number of the first payload octet, where the SYN was seen.
+    /// Sequence number of the first payload byte, if the SYN was seen.
     pub fn first_payload_seq(&self) -> Option<u32> {
         self.syn.then(|| self.seq_start.wrapping_add(1))
     }
 
-    /// Moves the sequence space on; says whether the payload was (partly) sent before.
+    /// Advances the sequence space; tells whether the payload was (partly) sent before.
     #[inline(always)]
     pub(super) fn advance(&mut self, seq: u32, len: u32, payload: u32) -> SeqStep {
         if self.state == EndState::Inactive {
@@ -111,8 +112,9 @@ pub(super) enum SeqStep {
 /// Letters of a history at most.
 const LETTERS_MAX: usize = 22;
 
-/// Zeek's history letters, upper case for the initiator; each letter once an end, the counted ones
-/// (`g t w`) at 1, 10, 100 ... occurrences. What each end has had is in its [`Sent`].
+/// Zeek's history letters, upper case for the initiator. Each letter is written once an end, the
+/// counted ones (`g t w`) at 1, 10, 100 ... occurrences. The letters of each end are in its
+/// [`Sent`].
 #[derive(Clone, Copy, Debug)]
 pub struct History {
     letters: [u8; LETTERS_MAX],
@@ -131,7 +133,7 @@ mod once {
     pub const SYN_AND_MORE: (u8, u16) = (b'q', 128);
 }
 
-/// Letters that are counted, each with its place.
+/// Letters that are counted, each with its index.
 mod counted {
     pub const GAP: (u8, usize) = (b'g', 0);
     pub const AGAIN: (u8, usize) = (b't', 1);
@@ -152,7 +154,7 @@ impl History {
         self.push(if from_source { letter.to_ascii_uppercase() } else { letter });
     }
 
-    /// A letter that `sent` writes once.
+    /// Writes a letter of `sent` once.
     #[inline]
     fn add(&mut self, (letter, bit): (u8, u16), sent: &mut Sent, from_source: bool) {
         if sent.letters_seen & bit == 0 {
@@ -161,7 +163,7 @@ impl History {
         }
     }
 
-    /// A letter that `sent` counts.
+    /// Counts a letter of `sent`.
     #[cold]
     fn count(&mut self, (letter, place): (u8, usize), sent: &mut Sent, from_source: bool) {
         let count = &mut sent.counts[place];
@@ -171,7 +173,7 @@ impl History {
         }
     }
 
-    /// The initiator turned out to be the other end: Zeek writes `^` and swaps the cases.
+    /// The initiator is the other end: Zeek writes `^` and swaps the cases.
     fn flip(&mut self) {
         for letter in &mut self.letters[..usize::from(self.len)] {
             *letter = if letter.is_ascii_uppercase() {
@@ -215,7 +217,7 @@ pub(super) fn tcp_state(o: &Sent, r: &Sent) -> ConnState {
 
 #[inline(always)]
 pub(super) fn account<U>(flow: &mut Flow<U>, event: &Event) {
-    // Packet times may step back; a flow's last time does not.
+    // Packet times may go back; a flow's last time does not.
     flow.last_ns = flow.last_ns.max(event.time_ns);
     if event.is_tcp() {
         account_tcp(flow, event);
@@ -236,7 +238,7 @@ pub(super) fn account<U>(flow: &mut Flow<U>, event: &Event) {
 #[inline(always)]
 fn account_tcp<U>(flow: &mut Flow<U>, event: &Event) {
     let flags = event.tcp_flags;
-    // A SYN settles who began, also when packets of the other end came first.
+    // The sender of a SYN began, even if packets of the other end came first.
     if flags & (SYN | ACK | RST) == SYN
         && event.from_low != flow.source_is_low
         && !flow.sent_by_source().syn

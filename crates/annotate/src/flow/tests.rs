@@ -1,8 +1,9 @@
-//! The flow table against what Zeek says, and against an obvious model.
+//! The flow table, compared with Zeek's rules and with a simple model.
 
 use std::collections::HashMap;
 
 use super::tcp::SeqStep;
+use super::tcp_flag::{ACK, FIN, RST, SYN};
 use super::*;
 
 const S: i64 = 1_000_000_000;
@@ -17,7 +18,7 @@ fn rules() -> FlowRules {
     }
 }
 
-/// One end and what it sends.
+/// One end and its packets.
 #[derive(Clone, Copy)]
 struct Talk {
     host: u8,
@@ -59,7 +60,7 @@ fn event(talk: Talk, protocol: u8, flags: u8, time_ns: i64, packet: u32) -> Even
     }
 }
 
-/// What a flow was when it ended: its source port, conn state, history, and how it left.
+/// A flow at its end: source port, conn state, history, and reason.
 type Ended = (u16, ConnState, String, Leave, u64);
 
 #[derive(Default)]
@@ -116,7 +117,7 @@ fn a_whole_connection() {
     assert_eq!(ended, [(50_000, ConnState::SF, history, Leave::InputEnd, 8)]);
 }
 
-/// The states that scans and broken connections leave, as Zeek names them.
+/// States of scans and aborted connections, with Zeek's names.
 #[test]
 fn states_of_half_connections() {
     let state = |steps: &[(Talk, u8, u32, u32, i64)]| run(steps)[0].1;
@@ -130,8 +131,8 @@ fn states_of_half_connections() {
     assert_eq!(state(&[(CLIENT, ACK, 5, 1, 0)]), ConnState::OTH);
 }
 
-/// Whoever sent the SYN began, also when the tap saw the answer first; a server's port decides
-/// where no SYN was seen.
+/// The sender of the SYN began, even if the response was seen first; without a SYN the server's
+/// port decides.
 #[test]
 fn who_began() {
     let answer_first = run(&[(SERVER, SYN | ACK, 1, 0, 0), (CLIENT, ACK, 2, 0, 1)]);
@@ -142,8 +143,8 @@ fn who_began() {
     assert_eq!(syn_later[0].0, 443);
 }
 
-/// A flow that goes on gives a record each time it has been active for so long, and nothing of it is counted twice: a packet
-/// and its octets are in one record, and the last one knows how the conversation ended.
+/// A flow that goes on gives a record at each active timeout, and counts nothing twice: a packet
+/// and its bytes are in one record, and the last record has the final state.
 #[test]
 fn what_is_active_is_told() {
     let mut shard = Shard::new(16, FlowRules { active_ns: 10 * S, ..rules() });
@@ -165,8 +166,8 @@ fn what_is_active_is_told() {
     assert_eq!(shard.live(), 0);
 }
 
-/// A clock that is set ends no flow early and keeps none longer: flows that were idle for some time are idle for as long
-/// in the new time.
+/// A clock that is set ends no flow early and none late: a flow that was idle for some time is idle
+/// for as long in the new time.
 #[test]
 fn a_clock_that_is_set_changes_no_idleness() {
     for step_ns in [-3_600 * S, 3_600 * S] {
@@ -183,7 +184,7 @@ fn a_clock_that_is_set_changes_no_idleness() {
     }
 }
 
-/// A SYN with another sequence number opens the 5-tuple anew; a repeated SYN does not.
+/// A SYN with another sequence number opens the 5-tuple again; a repeated SYN does not.
 #[test]
 fn ports_are_used_again() {
     let again = run(&[(CLIENT, SYN, 1, 0, 0), (CLIENT, SYN, 1, 0, S)]);
@@ -193,7 +194,7 @@ fn ports_are_used_again() {
     assert_eq!(leaves, [Leave::Reused, Leave::InputEnd]);
 }
 
-/// Stream octets come from sequence numbers, across the wrap; holes are counted as missed and
+/// Stream bytes come from sequence numbers, across the wrap; holes are counted as missed and
 /// filled again by late segments.
 #[test]
 fn sequence_space() {

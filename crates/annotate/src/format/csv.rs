@@ -1,31 +1,25 @@
 //! Comma-separated values: the schema, a cell a field, names of the fields in the first line.
 //!
-//! Quoting follows RFC 4180; lines end in a line feed alone, which every reader takes and no
-//! Unix tool stumbles over. An absent field is an empty cell, a list is joined by spaces, and
-//! names are in the `\xHH` spelling, so no cell holds a control octet.
+//! Quoting follows RFC 4180. Lines end in a line feed only, which every reader accepts. An absent
+//! field is an empty cell, a list is joined by spaces, and names are in the `\xHH` spelling, so no
+//! cell has a control byte.
 //!
 //! Spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a formula, and a name from the
 //! network may begin with anything. Such cells get a leading `'`, which spreadsheets read as "this
-//! is text"; so do cells that begin with `'`, so that taking one off restores them all. The title
-//! `@timestamp` stays: it is ours, it runs nothing, and the formats are to share their names.
+//! is text". So do cells that begin with `'`: removing one restores them all. The title
+//! `@timestamp` stays: it runs nothing, and all formats share their names.
 
 use super::RecordWriter;
-use super::schema::{self, FIELDS, Value};
+use super::fields::FIELDS;
+use super::schema::{self, Value};
 use crate::record::FlowRecord;
 
 /// Writes CSV lines.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Csv;
 
-impl Csv {
-    /// A writer.
-    pub fn new() -> Csv {
-        Csv
-    }
-}
-
 impl RecordWriter for Csv {
-    fn header(&mut self, out: &mut Vec<u8>) {
+    fn header(&self, _now_ns: i64, out: &mut Vec<u8>) {
         for (i, field) in FIELDS.iter().enumerate() {
             if i > 0 {
                 out.push(b',');
@@ -42,23 +36,20 @@ impl RecordWriter for Csv {
             }
             let (start, value) = (out.len(), (field.get)(record));
             schema::write_plain(value, out);
-            // Nothing but a name can need it: words and numbers of ours are harmless.
+            // Only a name can need it: other words and numbers are harmless.
             if matches!(value, Value::Name(_) | Value::Names(_)) {
                 make_cell(start, out);
             }
         }
         out.push(b'\n');
     }
-
-    fn footer(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// Makes a sound and harmless cell of what stands behind `start`, in place. Nearly all values are
-/// that already.
+/// Quotes the cell after `start`, in place, if it needs that. Nearly no value does.
 fn make_cell(start: usize, out: &mut Vec<u8>) {
     let cell = &out[start..];
     let formula = matches!(cell.first(), Some(b'=' | b'+' | b'-' | b'@' | b'\'' | b'\t' | b'\r'));
-    let quoted = cell.iter().any(|octet| matches!(octet, b',' | b'"' | b'\n' | b'\r'));
+    let quoted = cell.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
     if !formula && !quoted {
         return;
     }
@@ -69,11 +60,11 @@ fn make_cell(start: usize, out: &mut Vec<u8>) {
     if formula {
         out.push(b'\'');
     }
-    for &octet in &cell {
-        if octet == b'"' {
+    for &byte in &cell {
+        if byte == b'"' {
             out.push(b'"');
         }
-        out.push(octet);
+        out.push(byte);
     }
     if quoted {
         out.push(b'"');

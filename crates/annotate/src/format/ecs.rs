@@ -1,26 +1,26 @@
 //! Elastic Common Schema: a JSON object a line, flat dotted keys.
 //!
-//! Every row of [`FIELDS`] is a key; one that is absent is left out, there are no nulls. A line is
-//! pure ASCII, so it is valid UTF-8 and harmless on a terminal, whatever a packet put in a name.
-//! Names have the spelling of every other format (`schema::write_name`): bytes outside printable
-//! ASCII are `\xHH`, of which JSON doubles the backslash.
+//! Every row of [`FIELDS`] is a key; an absent one is left out, there are no nulls. A line is pure
+//! ASCII, so it is valid UTF-8 and harmless on a terminal, for any name in a packet. Names have the
+//! spelling of every other format (`schema::write_name`): bytes outside printable ASCII are `\xHH`,
+//! of which JSON doubles the backslash.
 
 use larder_wire::{Name, digits, json};
 
 use super::RecordWriter;
-use super::schema::{self, FIELDS, Value};
+use super::fields::FIELDS;
+use super::schema::{self, Value};
 use crate::record::FlowRecord;
 
 /// Writes ECS lines.
 #[derive(Debug)]
 pub struct Ecs {
-    /// For each field what stands before its value: `{"@timestamp":`, then `,"ecs.version":` ...
+    /// For each field the text before its value: `{"@timestamp":`, then `,"ecs.version":` ...
     keys: Vec<Box<[u8]>>,
 }
 
-impl Ecs {
-    /// A writer.
-    pub fn new() -> Ecs {
+impl Default for Ecs {
+    fn default() -> Ecs {
         let keys = FIELDS.iter().enumerate().map(|(i, field)| {
             let open = if i == 0 { "{" } else { "," };
             format!("{open}\"{}\":", field.name).into_bytes().into_boxed_slice()
@@ -29,15 +29,7 @@ impl Ecs {
     }
 }
 
-impl Default for Ecs {
-    fn default() -> Ecs {
-        Ecs::new()
-    }
-}
-
 impl RecordWriter for Ecs {
-    fn header(&mut self, _out: &mut Vec<u8>) {}
-
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
         // The first key opens the object; its field is never absent (invariant 1 of `schema`).
         for (field, key) in FIELDS.iter().zip(&self.keys) {
@@ -49,8 +41,6 @@ impl RecordWriter for Ecs {
         }
         out.extend_from_slice(b"}\n");
     }
-
-    fn footer(&mut self, _out: &mut Vec<u8>) {}
 }
 
 fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
@@ -62,7 +52,7 @@ fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
             names.for_each(|name| {
                 out.push(before);
                 before = b',';
-                write_json_string(schema::name_octets(name), out);
+                write_json_string(schema::name_bytes(name), out);
             });
             out.push(b']');
         }

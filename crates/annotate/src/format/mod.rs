@@ -1,29 +1,30 @@
 //! Records as bytes: text, ECS, Zeek, CSV, Parquet.
 //!
-//! A [`Format`] is made once a run. The workers that own the flows render their own records, each
-//! into its own buffer, in parallel ([`RecordWriter::record`] takes `&self`); one writer puts the
-//! buffers in order between the header and the footer. Rendered records are self-contained: any
-//! cut at record borders, in any order, is a sound log.
+//! A [`Format`] is made once a run. The workers that own the flows render their own records, each into
+//! its own buffer, in parallel ([`RecordWriter::record`] takes `&self`). One writer puts the buffers in
+//! order between the header and the footer. Rendered records are self-contained: any sequence of whole
+//! records is a valid log.
 //!
-//! Parquet is columnar, so what its workers render are rows, and the ordered writer hands these to
-//! `parquet::Writer` rather than to the file; all the rest is the same.
+//! Parquet is columnar: its workers render rows, and the ordered writer passes them to `parquet::Writer`
+//! instead of the file. All the rest is the same.
 //!
-//! | module | duty |
+//! | module | task |
 //! |---|---|
-//! | [`schema`] | the fields: one table for every structured format |
-//! | [`text`] | aligned columns for eyes |
+//! | [`schema`], [`mod@fields`] | the fields: one table for every structured format |
+//! | [`text`] | aligned columns for people |
 //! | [`ecs`] | JSON lines, Elastic Common Schema |
-//! | [`zeek`] | Zeek's conn.log, ours appended |
+//! | [`zeek`] | Zeek's conn.log with added columns |
 //! | [`csv`] | the schema, a cell a field |
 //! | `parquet` | the schema, a column a field (cargo feature `parquet`) |
 //!
 //! Invariants
-//! 1. Every octet of a line format is printable ASCII, a tab or a line feed: a hostile name cannot
-//!    reach a terminal, end a line, or add a column.
-//! 2. The same record gives the same bytes, whoever renders it.
+//! 1. Every byte of a line format is printable ASCII, a tab or a line feed: a hostile name cannot reach
+//!    a terminal, end a line, or add a column.
+//! 2. The same record gives the same bytes on any worker.
 
 pub mod csv;
 pub mod ecs;
+pub mod fields;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod schema;
@@ -35,18 +36,20 @@ use crate::options::OutputFormat;
 use crate::record::FlowRecord;
 
 /// Renders records. Buffers are only appended to; reuse them.
+///
+/// A header or footer may state a time (Zeek's `#open` and `#close`): `now_ns`, ns since 1970 UTC, a
+/// packet's own time, so that two logs of one capture are the same bytes.
 pub trait RecordWriter: Send + Sync {
-    /// Appends what stands before the first record.
-    fn header(&mut self, out: &mut Vec<u8>);
+    /// Appends the lines before the first record.
+    fn header(&self, _now_ns: i64, _out: &mut Vec<u8>) {}
+
     /// Appends one record.
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>);
-    /// Appends what stands after the last record.
-    fn footer(&mut self, out: &mut Vec<u8>);
-    /// Sets the time (ns since 1970 UTC) that the next header or footer states, where the format
-    /// states one (Zeek's `#open` and `#close`). It is a time of packets, so that a log of the same
-    /// capture is the same bytes.
-    fn set_log_time(&mut self, _ns: i64) {}
-    /// True when the header states a time, so that it can be written only once a packet is known.
+
+    /// Appends the lines after the last record.
+    fn footer(&self, _now_ns: i64, _out: &mut Vec<u8>) {}
+
+    /// True when the header states a time, so that it cannot be written before the first packet.
     fn states_time(&self) -> bool {
         false
     }
@@ -55,9 +58,9 @@ pub trait RecordWriter: Send + Sync {
 /// The writer for an output format.
 #[non_exhaustive]
 pub enum Format {
-    /// What is rendered goes to the file as it is.
+    /// Rendered records go to the file unchanged.
     Lines(Box<dyn RecordWriter>),
-    /// What is rendered are rows for [`parquet::Writer::push_rows`].
+    /// Rendered records are rows for [`parquet::Writer::push_rows`].
     #[cfg(feature = "parquet")]
     Parquet(parquet::Rows),
 }
@@ -70,11 +73,11 @@ impl Format {
     pub fn new(output: OutputFormat, numeric_ports: bool) -> Result<Format, Error> {
         Ok(match output {
             OutputFormat::Text => Format::Lines(Box::new(text::Text::new(numeric_ports))),
-            OutputFormat::Ecs => Format::Lines(Box::new(ecs::Ecs::new())),
-            OutputFormat::Zeek => Format::Lines(Box::new(zeek::Zeek::new())),
-            OutputFormat::Csv => Format::Lines(Box::new(csv::Csv::new())),
+            OutputFormat::Ecs => Format::Lines(Box::new(ecs::Ecs::default())),
+            OutputFormat::Zeek => Format::Lines(Box::new(zeek::Zeek::default())),
+            OutputFormat::Csv => Format::Lines(Box::new(csv::Csv)),
             #[cfg(feature = "parquet")]
-            OutputFormat::Parquet => Format::Parquet(parquet::Rows::new()),
+            OutputFormat::Parquet => Format::Parquet(parquet::Rows),
             #[cfg(not(feature = "parquet"))]
             OutputFormat::Parquet => {
                 return Err(Error::Options(
@@ -86,19 +89,10 @@ impl Format {
         })
     }
 
-    /// What renders records.
+    /// The part that renders records.
     pub fn writer(&self) -> &dyn RecordWriter {
         match self {
             Format::Lines(writer) => writer.as_ref(),
-            #[cfg(feature = "parquet")]
-            Format::Parquet(rows) => rows,
-        }
-    }
-
-    /// The same, for the header and the footer.
-    pub fn writer_mut(&mut self) -> &mut dyn RecordWriter {
-        match self {
-            Format::Lines(writer) => writer.as_mut(),
             #[cfg(feature = "parquet")]
             Format::Parquet(rows) => rows,
         }

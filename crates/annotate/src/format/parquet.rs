@@ -5,7 +5,7 @@
 //! UTF-8, and readers print it). Pages are compressed with Snappy.
 //!
 //! Columns can't be written by many workers, but nearly all of the work can be done by them:
-//! [`Rows`] renders records as *rows*, self-delimiting octets that can be kept, sorted and put in
+//! [`Rows`] renders records as *rows*, self-delimiting bytes that can be kept, sorted and put in
 //! order like the lines of the other formats. [`Writer`], one a file, takes rows apart into columns.
 //!
 //! ```text
@@ -15,11 +15,11 @@
 //!          | 1 flag                       Boolean
 //!          | 1 string                     Keyword, Ip
 //!          | 1 count:u32 string ...       Keywords
-//! string   = len:u32 octets               all numbers little-endian
+//! string   = len:u32 bytes               all numbers little-endian
 //! ```
 //!
 //! Memory is flat with the size of the file: a row group is written when it holds [`ROWS_MAX`] rows
-//! or [`GROUP_BYTES_MAX`] octets of rows; with the columns being encoded that came to 150 MB. The
+//! or [`GROUP_BYTES_MAX`] bytes of rows; with the columns being encoded that came to 150 MB. The
 //! metadata of finished groups stays until the end, some 10 KiB each.
 
 use std::io::{self, Write};
@@ -33,40 +33,30 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type as Node, TypePtr};
 
 use super::RecordWriter;
-use super::schema::{self, FIELDS, Field, Type, Value};
+use super::fields::FIELDS;
+use super::schema::{self, Field, Type, Value};
 use crate::Error;
 use crate::record::FlowRecord;
 
 /// Most rows in a row group.
 pub const ROWS_MAX: usize = 122_880;
 
-/// Octets of rows (as [`Rows`] renders them) at which a row group is closed.
+/// Bytes of rows (as [`Rows`] renders them) at which a row group is closed.
 pub const GROUP_BYTES_MAX: usize = 64 << 20;
 
 const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
 
 /// Renders records as rows for [`Writer::push_rows`]. There is no header and no footer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rows;
 
-impl Rows {
-    /// A renderer.
-    pub fn new() -> Rows {
-        Rows
-    }
-}
-
 impl RecordWriter for Rows {
-    fn header(&mut self, _out: &mut Vec<u8>) {}
-
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
         for field in FIELDS {
             write_value((field.get)(record), out);
         }
     }
-
-    fn footer(&mut self, _out: &mut Vec<u8>) {}
 }
 
 fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
@@ -132,14 +122,12 @@ fn with_u32_before(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Option
 /// Writes a Parquet file.
 ///
 /// Call [`Writer::finish`] at the end: a Parquet file without its footer cannot be read. After an
-/// error the file can't be continued.
+/// error the file cannot be continued.
 pub struct Writer<W: Write + Send> {
     file: SerializedFileWriter<W>,
     columns: Vec<Column>,
     rows: usize,
     bytes: usize,
-    /// For [`Writer::push`].
-    row: Vec<u8>,
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -155,27 +143,14 @@ impl<W: Write + Send> Writer<W> {
         let file = SerializedFileWriter::new(out, message().map_err(failed)?, Arc::new(properties))
             .map_err(failed)?;
         let columns = FIELDS.iter().map(|field| Column::of(field.kind)).collect();
-        Ok(Writer { file, columns, rows: 0, bytes: 0, row: Vec::new() })
+        Ok(Writer { file, columns, rows: 0, bytes: 0 })
     }
 
-    /// Adds one record.
+    /// Adds any number of rows of [`Rows`].
     ///
     /// # Errors
-    /// [`Error::Output`], [`Error::ClosedPipe`]: see there.
-    pub fn push(&mut self, record: &FlowRecord) -> Result<(), Error> {
-        let mut row = std::mem::take(&mut self.row);
-        row.clear();
-        Rows.record(record, &mut row);
-        let pushed = self.push_rows(&row);
-        self.row = row;
-        pushed
-    }
-
-    /// Adds any number of rows, as [`Rows`] rendered them.
-    ///
-    /// # Errors
-    /// [`Error::Output`], [`Error::ClosedPipe`]: see there. Octets that are no rows are an output
-    /// error too: a temporary file was damaged.
+    /// [`Error::Output`], [`Error::ClosedPipe`]: see there. Damaged rows are an output error too: a
+    /// temporary file was damaged.
     pub fn push_rows(&mut self, mut rows: &[u8]) -> Result<(), Error> {
         while !rows.is_empty() {
             let before = rows.len();
@@ -196,7 +171,7 @@ impl<W: Write + Send> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is left, and the footer; returns the output.
+    /// Writes the rest, and the footer; returns the output.
     ///
     /// # Errors
     /// [`Error::Output`], [`Error::ClosedPipe`]: see there.
@@ -223,7 +198,7 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-/// Our error for theirs: a closed pipe is told apart, as everywhere.
+/// Converts an error; a closed pipe is distinguished, as everywhere.
 fn failed(error: ParquetError) -> Error {
     if let ParquetError::External(source) = &error
         && let Some(io) = source.downcast_ref::<io::Error>()
@@ -237,10 +212,10 @@ fn failed(error: ParquetError) -> Error {
     }
 }
 
-/// The values of one field in the row group being gathered.
+/// The values of one field in the current row group.
 struct Column {
     values: Values,
-    /// A definition level a row (a list: an element): see [`Type::parquet`] and [`node`].
+    /// A definition level for each row (a list: for each element): see [`node`].
     definitions: Vec<i16>,
     /// Lists only: 0 where a row begins.
     repetitions: Vec<i16>,
@@ -256,7 +231,7 @@ enum Values {
 /// Strings one after another: one allocation for all of a column.
 #[derive(Default)]
 struct Strings {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
@@ -271,7 +246,7 @@ impl Column {
         Column { values, definitions: Vec::new(), repetitions: Vec::new() }
     }
 
-    /// Takes this field's value off the front of a row; `None` where the row is cut short.
+    /// Takes this field's value from the front of a row; `None` if the row is cut short.
     fn take(&mut self, row: &mut &[u8]) -> Option<()> {
         let present = take(row, 1)? == [PRESENT];
         if let Values::Lists(strings) = &mut self.values {
@@ -300,7 +275,7 @@ impl Column {
         Some(())
     }
 
-    /// Writes and forgets the values.
+    /// Writes the values, and clears them.
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         let definitions = Some(self.definitions.as_slice());
         match &mut self.values {
@@ -331,17 +306,17 @@ impl Column {
 impl Strings {
     fn take(&mut self, row: &mut &[u8]) -> Option<()> {
         let len = take_u32(row)?;
-        self.octets.extend_from_slice(take(row, len as usize)?);
-        self.ends.push(self.octets.len());
+        self.bytes.extend_from_slice(take(row, len as usize)?);
+        self.ends.push(self.bytes.len());
         Some(())
     }
 
     /// All strings, as views of one buffer.
     fn take_all(&mut self) -> Vec<ByteArray> {
-        let octets = ByteArray::from(std::mem::take(&mut self.octets));
+        let bytes = ByteArray::from(std::mem::take(&mut self.bytes));
         let mut start = 0;
         let strings = self.ends.drain(..).map(|end| {
-            let string = octets.slice(start, end - start);
+            let string = bytes.slice(start, end - start);
             start = end;
             string
         });
@@ -402,7 +377,7 @@ fn node(field: &Field) -> Result<TypePtr, ParquetError> {
 mod tests {
     use super::*;
 
-    /// Rows cut anywhere, or of random octets, are an error and not a panic.
+    /// Rows cut anywhere, or of random bytes, are an error and not a panic.
     #[test]
     fn damaged_rows() {
         let mut writer = Writer::new(Vec::new()).expect("memory takes everything");

@@ -6,16 +6,16 @@
 //! 2024-01-02T03:04:06.000Z     0.000 tcp   10.0.0.6:49153        -> 198.51.100.7:https    -        60     0 - [no_lookup_seen] <- laptop.local [mdns]
 //! ```
 //!
-//! Lines can be written as they come, because widths are fixed: a value longer than its column
-//! pushes the rest of its line to the right, and names, which have no usual length, come last.
-//! No value holds a space, so `awk '{print $10}'` gives the destination's name; the header begins
-//! with `#`, so `grep -v '^#'` drops it. Byte counts are in thousands. A flow of a VLAN or an overlay network says
-//! at the end of its line which one: ` vlan=10`, ` vlan=10,20`, ` vni=5`, ` gre=7`.
+//! Widths are fixed, so each line can be written at once: a value longer than its column pushes the rest
+//! of its line to the right, and names, which have no usual length, come last. No value has a space, so
+//! `awk '{print $10}'` gives the destination's name; the header begins with `#`, so `grep -v '^#'` removes
+//! it. Byte counts are in thousands. The line of a flow in a VLAN or an overlay network ends with that
+//! network: ` vlan=10`, ` vlan=10,20`, ` vni=5`, ` gre=7`.
 //!
 //! Invariants
-//! 1. Both ends are always addresses. A name never stands where an address belongs, since hosts
-//!    choose their own names: one that calls itself `10.0.0.99` must not pass for that address.
-//! 2. Only printable ASCII is written, whatever a packet put in a name.
+//! 1. Both ends are always addresses. A name never replaces an address, since hosts choose their own
+//!    names: one that calls itself `10.0.0.99` must not be mistaken for that address.
+//! 2. Only printable ASCII is written, for any name in a packet.
 
 use larder_wire::civil::Civil;
 use larder_wire::digits::{self, Right};
@@ -34,13 +34,13 @@ const APP_END: usize = 93;
 const SENT_END: usize = 99;
 const RECEIVED_END: usize = 105;
 
-/// Titles of numbers stand to the right of their columns, as the numbers do.
+/// Titles of numbers are aligned to the right, as the numbers are.
 const HEADER: &str = concat!(
     "#time                     duration proto source                -> destination           ",
     "app    sent  rcvd name [source,flags] <- name of the source [source,flags]\n",
 );
 
-/// Writes lines for eyes.
+/// Writes aligned lines.
 #[derive(Debug)]
 pub struct Text {
     numeric_ports: bool,
@@ -55,8 +55,8 @@ impl Text {
     fn put_end(&self, record: &FlowRecord, end: &End, line: &mut Line<'_>) {
         let with_port = schema::has_ports(record.protocol);
         match end.addr.octets().first_chunk::<4>() {
-            Some(octets) if end.addr.is_v4() => {
-                let (text, len) = digits::v4(octets);
+            Some(bytes) if end.addr.is_v4() => {
+                let (text, len) = digits::v4(bytes);
                 line.put_filled(&text, len);
             }
             _ => {
@@ -84,7 +84,7 @@ impl Text {
 }
 
 impl RecordWriter for Text {
-    fn header(&mut self, out: &mut Vec<u8>) {
+    fn header(&self, _now_ns: i64, out: &mut Vec<u8>) {
         out.extend_from_slice(HEADER.as_bytes());
     }
 
@@ -139,8 +139,6 @@ impl RecordWriter for Text {
         }
         out.push(b'\n');
     }
-
-    fn footer(&mut self, _out: &mut Vec<u8>) {}
 }
 
 /// Appends `name [source,flags]`, or `- [reason]`.
@@ -189,29 +187,28 @@ fn write_naming(naming: &Naming, out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// A line up to its last column, put together here: most values have a place and a length that
-/// are known beforehand, and are copied there without a call. What has no usual length goes to the
-/// log at once, behind what stands here.
+/// A line up to its last column. Most values have a known place and length, and are copied there
+/// without a call. A value of any other length is written to the log at once, after the line so
+/// far.
 ///
 /// Invariant: from `len` on there are spaces.
 struct Line<'a> {
     out: &'a mut Vec<u8>,
-    /// Where the line begins in `out`.
+    /// Start of the line in `out`.
     start: usize,
-    octets: [u8; LINE_BYTES],
+    bytes: [u8; LINE_BYTES],
     len: usize,
 }
 
-/// More than any line without a long value needs; where it does not suffice, `out` is written more
-/// often.
+/// More than any line without a long value needs; for longer lines, `out` is written more often.
 const LINE_BYTES: usize = 192;
 
 impl<'a> Line<'a> {
     fn new(out: &'a mut Vec<u8>) -> Line<'a> {
-        Line { start: out.len(), out, octets: [b' '; LINE_BYTES], len: 0 }
+        Line { start: out.len(), out, bytes: [b' '; LINE_BYTES], len: 0 }
     }
 
-    /// Octets of the line so far.
+    /// Bytes of the line so far.
     fn column(&self) -> usize {
         self.out.len() - self.start + self.len
     }
@@ -222,13 +219,13 @@ impl<'a> Line<'a> {
         self.put_filled(value, value.len());
     }
 
-    /// Appends the first `len` octets of `value`, of which the others are spaces.
+    /// Appends the first `len` bytes of `value`; its other bytes are spaces.
     #[inline(always)]
     fn put_filled(&mut self, value: &[u8], len: usize) {
-        if self.octets.len() - self.len < value.len() {
+        if self.bytes.len() - self.len < value.len() {
             self.flush();
         }
-        match self.octets.get_mut(self.len..self.len + value.len()) {
+        match self.bytes.get_mut(self.len..self.len + value.len()) {
             Some(place) => {
                 place.copy_from_slice(value);
                 self.len += len;
@@ -237,8 +234,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Appends a space and a value, moved to the right so that the line then is `end` long. `WIDTH`
-    /// octets are what both mostly take.
+    /// Appends a space and a value, aligned so that the line then ends at `end`. `WIDTH` bytes hold
+    /// both in most lines.
     #[inline(always)]
     fn put_right<const WIDTH: usize>(&mut self, end: usize, value: &Right) {
         let column = self.column();
@@ -255,7 +252,7 @@ impl<'a> Line<'a> {
     #[inline]
     fn pad(&mut self, end: usize) {
         let missing = end.saturating_sub(self.column());
-        if missing > self.octets.len() - self.len {
+        if missing > self.bytes.len() - self.len {
             self.flush();
         }
         // No column is as wide as a line.
@@ -269,17 +266,18 @@ impl<'a> Line<'a> {
     }
 
     fn flush(&mut self) {
-        self.out.extend_from_slice(&self.octets[..self.len]);
-        self.octets = [b' '; LINE_BYTES];
+        self.out.extend_from_slice(&self.bytes[..self.len]);
+        self.bytes = [b' '; LINE_BYTES];
         self.len = 0;
     }
 
     fn end(self) {
-        self.out.extend_from_slice(&self.octets[..self.len]);
+        self.out.extend_from_slice(&self.bytes[..self.len]);
     }
 }
 
-/// A number in at most five octets: `999`, `1.2k`, `34.5k`, `678k`, `1.2M` ... cut, not rounded.
+/// A number in at most five bytes: `999`, `1.2k`, `34.5k`, `678k`, `1.2M` ... truncated, not
+/// rounded.
 fn thousands(number: u64) -> Right {
     let mut field = Right::new();
     if number < 1000 {
@@ -307,7 +305,7 @@ fn short_app(app: App) -> &'static str {
     }
 }
 
-/// IANA's names of the ports that a log is full of; others are clearer as numbers.
+/// IANA's names of ports that are common in logs; other ports are clearer as numbers.
 fn service(port: u16) -> Option<&'static str> {
     Some(match port {
         20 => "ftp-data",
@@ -367,7 +365,7 @@ fn service(port: u16) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Every size fits its column, from nothing to the most a counter holds.
+    /// Every size fits its column, up to the largest count.
     #[test]
     fn sizes_fit() {
         for (number, expected) in [

@@ -1,24 +1,26 @@
-//! Zeek's conn.log: its columns, order, types and headers (Zeek 8), ours appended.
+//! Zeek's conn.log: its columns, order, types and headers (Zeek 8), with added columns.
 //!
-//! Fields stand between tabs, absent ones are `-`, empty ones `(empty)`, lists are joined by
-//! commas. Octets of names outside printable ASCII are `\xHH`, and so is what would read as
-//! something else: a comma in a list, the first octet of a name that is `-` or `(empty)`.
+//! Fields are separated by tabs, absent ones are `-`, empty ones `(empty)`, lists are joined by
+//! commas. Bytes of names outside printable ASCII are `\xHH`, and so are bytes that would read as
+//! something else: a comma in a list, the first byte of a name that is `-` or `(empty)`.
 //!
-//! Where larder knows more than conn.log has room for, conn.log's meaning wins:
+//! If larder has more data than conn.log has columns for, conn.log's meaning counts:
 //!
 //! * a flow of one packet, or of no duration, has no `duration`, `orig_bytes` and `resp_bytes`;
-//! * `proto` is `icmp` for ICMPv6 too, and `unknown_transport` for what is not TCP, UDP or ICMP:
-//!   `ip_proto` tells;
+//! * `proto` is `icmp` for ICMPv6 too, and `unknown_transport` for protocols other than TCP, UDP
+//!   and ICMP: `ip_proto` has the number;
 //! * `service` is Zeek's word: `ssl` for TLS, `dns` for mDNS, LLMNR and NetBIOS names;
-//! * `tunnel_parents` holds uids of tunnels; larder keeps no flow for the tunnel itself, so `-`.
+//! * `tunnel_parents` has uids of tunnels; larder has no flow for the tunnel itself, so `-`.
 //!
-//! The `uid` is made from the 5-tuple, the VLAN or VNI, and the start, so it is the same in every run.
+//! The `uid` is made from the 5-tuple, the VLAN or VNI, and the start, so it is the same in every
+//! run.
 
 use larder_wire::civil::Civil;
 use larder_wire::digits;
 
 use super::RecordWriter;
-use super::schema::{self, FIELDS, Field, Value};
+use super::fields::FIELDS;
+use super::schema::{self, Field, Value};
 use crate::record::{App, FlowRecord};
 
 /// Zeek's own columns: name and type.
@@ -50,21 +52,21 @@ const COLUMNS: [(&str, &str); 22] = [
 /// Writes conn.log.
 #[derive(Debug)]
 pub struct Zeek {
-    log_time_ns: i64,
-    /// The rows of the schema that are appended, names first.
+    /// The rows of the schema that are added, names first.
     ours: Vec<&'static Field>,
 }
 
-impl Zeek {
-    /// A writer.
-    pub fn new() -> Zeek {
+impl Default for Zeek {
+    fn default() -> Zeek {
         let mut ours: Vec<_> = FIELDS.iter().filter(|field| field.zeek.is_some()).collect();
         ours.sort_by_key(|field| !field.zeek.is_some_and(|name| name.starts_with("id.")));
-        Zeek { log_time_ns: 0, ours }
+        Zeek { ours }
     }
+}
 
-    /// Appends a tag and, each after a tab, what `of_column` says of Zeek's columns and `of_field`
-    /// of ours.
+impl Zeek {
+    /// Appends a tag and, each after a tab, the text of `of_column` for Zeek's columns and of
+    /// `of_field` for the added ones.
     fn write_titles(
         &self,
         tag: &str,
@@ -80,32 +82,25 @@ impl Zeek {
         }
         out.push(b'\n');
     }
-
-    fn write_log_time(&self, tag: &str, out: &mut Vec<u8>) {
-        out.extend_from_slice(tag.as_bytes());
-        out.push(b'\t');
-        // `2024-01-02-03-04-05`
-        let text = Civil::from_ns(self.log_time_ns).rfc3339();
-        out.extend(
-            text[..19].iter().map(|octet| if octet.is_ascii_digit() { *octet } else { b'-' }),
-        );
-        out.push(b'\n');
-    }
 }
 
-impl Default for Zeek {
-    fn default() -> Zeek {
-        Zeek::new()
-    }
+/// Appends `#open` or `#close` with a time.
+fn write_log_time(tag: &str, now_ns: i64, out: &mut Vec<u8>) {
+    out.extend_from_slice(tag.as_bytes());
+    out.push(b'\t');
+    // `2024-01-02-03-04-05`
+    let text = Civil::from_ns(now_ns).rfc3339();
+    out.extend(text[..19].iter().map(|byte| if byte.is_ascii_digit() { *byte } else { b'-' }));
+    out.push(b'\n');
 }
 
 impl RecordWriter for Zeek {
-    fn header(&mut self, out: &mut Vec<u8>) {
+    fn header(&self, now_ns: i64, out: &mut Vec<u8>) {
         out.extend_from_slice(
             b"#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n#unset_field\t-\n\
               #path\tconn\n",
         );
-        self.write_log_time("#open", out);
+        write_log_time("#open", now_ns, out);
         self.write_titles(
             "#fields",
             |column| column.0,
@@ -124,12 +119,8 @@ impl RecordWriter for Zeek {
         out.push(b'\n');
     }
 
-    fn footer(&mut self, out: &mut Vec<u8>) {
-        self.write_log_time("#close", out);
-    }
-
-    fn set_log_time(&mut self, ns: i64) {
-        self.log_time_ns = ns;
+    fn footer(&self, now_ns: i64, out: &mut Vec<u8>) {
+        write_log_time("#close", now_ns, out);
     }
 
     fn states_time(&self) -> bool {
@@ -182,7 +173,7 @@ fn write_conn(record: &FlowRecord, out: &mut Vec<u8>) {
     write_count(Some(record.protocol.into()), out);
 }
 
-/// Appends a tab and a number, or that there is none.
+/// Appends a tab and a number, or `-`.
 fn write_count(count: Option<u64>, out: &mut Vec<u8>) {
     out.push(b'\t');
     match count {
@@ -215,7 +206,7 @@ fn service(record: &FlowRecord) -> &'static str {
     }
 }
 
-/// Appends the value of one of our columns.
+/// Appends the value of an added column.
 fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Absent => out.push(b'-'),
@@ -258,7 +249,7 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Escapes what stands behind `start` where it would read as absent or empty.
+/// Escapes the text after `start` if it would read as absent or empty.
 fn escape_reserved(start: usize, out: &mut Vec<u8>) {
     match &out[start..] {
         b"-" => out.splice(start..=start, *b"\\x2d"),
@@ -267,13 +258,13 @@ fn escape_reserved(start: usize, out: &mut Vec<u8>) {
     };
 }
 
-/// Escapes the commas behind `start`: within a list they would part names.
+/// Escapes the commas after `start`: within a list they would separate names.
 fn escape_commas(start: usize, out: &mut Vec<u8>) {
     if !out[start..].contains(&b',') {
         return;
     }
-    for octet in out.split_off(start) {
-        match octet {
+    for byte in out.split_off(start) {
+        match byte {
             b',' => out.extend_from_slice(b"\\x2c"),
             other => out.push(other),
         }
@@ -297,8 +288,8 @@ pub(super) fn write_uid(record: &FlowRecord, out: &mut Vec<u8>) {
 }
 
 /// Two independent hashes. Each word is folded in by a 64 x 64 -> 128 bit multiplication whose
-/// halves are combined (as in wyhash): it need not withstand an attacker, who gains nothing from
-/// two flows with one uid, but flows that differ in one bit must not meet.
+/// halves are combined (as in wyhash). It need not withstand an attacker, who gains nothing from
+/// two flows with one uid, but flows that differ in one bit must not collide.
 fn hash(record: &FlowRecord) -> (u64, u64) {
     let [source, destination] = [record.source.addr.0, record.destination.addr.0].map(|addr| {
         let addr = u128::from_be_bytes(addr);
@@ -307,7 +298,7 @@ fn hash(record: &FlowRecord) -> (u64, u64) {
     let ports = u64::from(record.source.port) << 32
         | u64::from(record.destination.port) << 16
         | u64::from(record.protocol);
-    // Without a network it is what it was before networks were told apart.
+    // Without a network the uid is the same as in versions that did not distinguish networks.
     let start = record.start_ns as u64 ^ fold(record.scope.bits()) ^ fold(0);
     let words = [source[0], source[1], destination[0], destination[1], ports, start];
     let lane = |seed: u64| {

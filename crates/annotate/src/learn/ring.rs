@@ -1,11 +1,11 @@
-//! A map of bounded size in which the oldest entry makes room.
+//! A map of bounded size that removes its oldest entry for a new one.
 //!
-//! Bounds: `limit` entries, and twice as many keys in the order they came in. Cost: O(1) amortised.
+//! Bounds: `limit` entries, and twice as many keys in order of insertion. Cost: O(1) amortized.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// A map that forgets its oldest entry when full.
+/// See the module.
 pub(super) struct Ring<K, V> {
     map: HashMap<K, V, foldhash::fast::RandomState>,
     order: VecDeque<K>,
@@ -13,12 +13,12 @@ pub(super) struct Ring<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V> Ring<K, V> {
-    /// Room for `limit` entries.
+    /// An empty map for `limit` entries.
     pub fn new(limit: usize) -> Ring<K, V> {
         Ring { map: HashMap::default(), order: VecDeque::new(), limit }
     }
 
-    /// Inserts or replaces; gives back what was displaced.
+    /// Inserts or replaces; returns the value that was displaced.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if let Some(place) = self.map.get_mut(&key) {
             return Some(std::mem::replace(place, value));
@@ -28,7 +28,7 @@ impl<K: Clone + Eq + Hash, V> Ring<K, V> {
             let Some(oldest) = self.order.pop_front() else { break };
             displaced = self.map.remove(&oldest).or(displaced);
         }
-        // Removed keys leave their place in `order` behind; sweep before it outgrows the map.
+        // Removed keys stay in `order`; they are swept before it outgrows the map.
         if self.order.len() >= 2 * self.limit {
             let map = &self.map;
             self.order.retain(|key| map.contains_key(key));
@@ -38,12 +38,10 @@ impl<K: Clone + Eq + Hash, V> Ring<K, V> {
         displaced
     }
 
-    /// The value of a key.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.map.get_mut(key)
     }
 
-    /// Takes an entry out.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         self.map.remove(key)
     }
@@ -53,10 +51,10 @@ impl<K: Clone + Eq + Hash, V> Ring<K, V> {
 mod tests {
     use super::*;
 
-    /// The oldest makes room, a replaced value is given back, and keys that were removed do not
-    /// count, however many there were.
+    /// The oldest entry is removed, a replaced value is returned, and removed keys do not count, however
+    /// many there were.
     #[test]
-    fn the_oldest_makes_room() {
+    fn the_oldest_entry_is_removed() {
         let mut ring = Ring::new(2);
         assert_eq!(ring.insert(1, "a"), None);
         assert_eq!(ring.insert(1, "b"), Some("a"));

@@ -1,13 +1,13 @@
-//! The names that an address may have, as they lie in an entry, and how a new one joins them.
+//! The candidates of an entry, and how a new one is merged.
 
 use crate::record::{NameFlags, NameSource};
 use crate::registered::are_of_one_domain;
 
-/// Who taught a name. Stored in entries, so the numbers are fixed.
+/// The protocol whose message gave a name. Stored in entries, so the numbers are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NameProtocol {
-    /// A unicast DNS answer.
+    /// A unicast DNS response.
     Dns = 0,
     /// Multicast DNS.
     Mdns = 1,
@@ -22,19 +22,18 @@ pub enum NameProtocol {
 }
 
 impl NameProtocol {
-    fn from_bits(bits: u8) -> NameProtocol {
-        match bits & 7 {
-            1 => NameProtocol::Mdns,
-            2 => NameProtocol::Llmnr,
-            3 => NameProtocol::Nbns,
-            4 => NameProtocol::Dhcp,
-            5 => NameProtocol::Ptr,
-            _ => NameProtocol::Dns,
-        }
-    }
+    /// All protocols, each at its number.
+    pub(crate) const ALL: [NameProtocol; 6] = [
+        NameProtocol::Dns,
+        NameProtocol::Mdns,
+        NameProtocol::Llmnr,
+        NameProtocol::Nbns,
+        NameProtocol::Dhcp,
+        NameProtocol::Ptr,
+    ];
 
-    /// The source that a log line names for an address-wide name of this learned_from.
-    pub(super) fn source(self) -> NameSource {
+    /// The source that a log states for a name of an address.
+    pub(crate) fn source(self) -> NameSource {
         match self {
             NameProtocol::Dns => NameSource::DnsAddress,
             NameProtocol::Mdns => NameSource::Mdns,
@@ -49,24 +48,24 @@ impl NameProtocol {
 /// One name that an address may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// The name as asked.
+    /// The name as queried.
     pub asked: &'a [u8],
     /// The head of the CNAME chain over several messages; empty when it is `asked`.
     pub head: &'a [u8],
     /// Time learned, ns since 1970 UTC.
     pub time_ns: i64,
-    /// TTL of the answer, seconds.
+    /// TTL of the response, seconds.
     pub ttl_s: u32,
-    /// Who taught it.
+    /// The protocol of the message that gave it.
     pub learned_from: NameProtocol,
     /// What supports it.
     pub standing: Standing,
-    /// Clients that asked for this very name, and not because an alias had led them to it; one that
-    /// asks again counts again only after another.
+    /// Clients that queried this very name, and were not led to it by an alias. A client that
+    /// queries again counts again only after another client.
     pub askers: u8,
-    /// The last of them, by a hash.
+    /// Hash of the last of them.
     pub asker: u16,
-    /// It stands before its head: at least as many clients asked for it directly as aliases have led
+    /// It comes before its head: at least as many clients queried it directly as aliases have led
     /// to it, and the head is of another domain.
     pub direct: bool,
 }
@@ -75,7 +74,7 @@ pub struct Candidate<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Standing {
-    /// The response to a query that was seen; of a host: its own word, sent from the address.
+    /// The response to a query that was seen; of a host: its own statement, sent from the address.
     Confirmed = 0,
     /// A DHCP server leased the address to a client that gave itself the name.
     Leased = 1,
@@ -83,7 +82,7 @@ pub enum Standing {
     OneSided = 2,
     /// A response without a query, to a client whose queries are seen.
     Unsolicited = 3,
-    /// Somebody else says so: another host, or the reverse zone.
+    /// A claim by another host, or by the reverse zone.
     Claimed = 4,
 }
 
@@ -97,7 +96,7 @@ impl Standing {
         Standing::Claimed,
     ];
 
-    /// True when something else than the name itself speaks for it.
+    /// True when a query, a lease or the host itself supports the name.
     pub(crate) fn is_supported(self) -> bool {
         matches!(self, Standing::Confirmed | Standing::Leased)
     }
@@ -113,7 +112,7 @@ impl Standing {
     }
 }
 
-/// Bits of a candidate's flags: learned_from, standing, direct.
+/// Bits of a candidate's flags: protocol, standing, direct.
 const STANDING_SHIFT: u8 = 3;
 const DIRECT_BIT: u8 = 0x40;
 /// flags u8, ttl u32, time i64, two lengths u16, askers u8, asker u16.
@@ -151,7 +150,7 @@ impl<'a> Candidate<'a> {
             head,
             ttl_s: u32::from_le_bytes(*header[1..].first_chunk()?),
             time_ns: i64::from_le_bytes(*header[5..].first_chunk()?),
-            learned_from: NameProtocol::from_bits(header[0]),
+            learned_from: *NameProtocol::ALL.get(usize::from(header[0] & 7))?,
             standing: *Standing::ALL.get(usize::from(header[0] >> STANDING_SHIFT & 7))?,
             direct: header[0] & DIRECT_BIT != 0,
             askers: header[17],
@@ -160,7 +159,7 @@ impl<'a> Candidate<'a> {
         Some((candidate, rest))
     }
 
-    /// True when the answer's TTL had run out at `now_ns`.
+    /// True when the response's TTL has expired at `now_ns`.
     pub fn is_stale_at(&self, now_ns: i64) -> bool {
         let life_ns = i64::from(self.ttl_s) * 1_000_000_000;
         now_ns.saturating_sub(self.time_ns) > life_ns
@@ -172,7 +171,7 @@ impl<'a> Candidate<'a> {
 pub struct Candidates<'a>(&'a [u8]);
 
 impl<'a> Candidates<'a> {
-    /// Over an entry's value.
+    /// The candidates of an entry's value.
     pub fn new(value: &'a [u8]) -> Candidates<'a> {
         Candidates(value)
     }
@@ -188,27 +187,27 @@ impl<'a> Iterator for Candidates<'a> {
     }
 }
 
-/// How candidates of one entry are joined.
+/// How a new candidate is merged into an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Merging<'t> {
-    /// Most that are kept.
+    /// Candidates of the entry, at most.
     pub limit: usize,
     /// Rule 3.
     pub newer_first: bool,
-    /// The aliases' targets through which the new name came to the address, each with the number of
-    /// clients that aliases have led to it.
+    /// The targets of the aliases that led from the new name to the address, each with the number
+    /// of clients that aliases have led to it.
     pub targets: &'t [&'t [u8]],
     /// See `targets`.
     pub led: &'t [u8],
     /// The same number for the new name.
     pub led_here: u8,
-    /// The client that asked for the new name directly.
+    /// The client that queried the new name directly.
     pub asker: Option<u16>,
 }
 
 impl Merging<'_> {
-    /// True when `candidate` is a name in its own right that the new name is an alias of. Within one
-    /// domain the owner of the alias owns the name too.
+    /// True when `candidate` is a name in its own right and the new name is an alias of it. Within
+    /// one domain the owner of the alias owns the name too.
     fn is_target(&self, candidate: &Candidate<'_>, new: &Candidate<'_>) -> bool {
         let target = self.targets.iter().position(|target| *target == candidate.asked);
         target.and_then(|at| self.led.get(at)).is_some_and(|led| {
@@ -217,14 +216,14 @@ impl Merging<'_> {
     }
 }
 
-/// True when at least as many clients asked for a name directly as aliases have led to it.
+/// True when at least as many clients queried a name directly as aliases have led to it.
 fn is_asked_for(askers: u8, led: u8) -> bool {
     askers > 0 && askers >= led
 }
 
 impl Candidate<'_> {
-    /// How much speaks for it at a time. What a host said itself counts more than its lease only
-    /// while it holds: an address gets another owner, who may say nothing.
+    /// The rank of its support at a time. The statement of a host counts more than its lease only
+    /// until it expires: then the address may have another owner that states nothing.
     fn rank_at(&self, now_ns: i64) -> u8 {
         match self.standing {
             Standing::Confirmed if self.is_lookup() || !self.is_stale_at(now_ns) => 2,
@@ -234,17 +233,17 @@ impl Candidate<'_> {
     }
 }
 
-/// Writes to `out` the entry `old` with `new` learned on top.
+/// Writes to `out` the entry `old` with `new` merged into it.
 ///
-/// The new name stands first but for what has a higher rank (rule 9), which it does not renew
-/// either, and but for a name that clients asked for directly and that the new one is an alias of:
-/// the owner of a zone can point an alias at any name.
+/// The new name comes first, with two exceptions. It comes after names of a higher rank (rule 9),
+/// and it does not renew them. It comes after a name that clients queried directly and that the new
+/// one is an alias of, since the owner of a zone can point an alias at any name.
 pub(super) fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging<'_>, out: &mut Vec<u8>) {
     out.clear();
     let mut left = merging.limit;
     let mut placed = false;
     let (mut new, mut first_place) = (*new, 0);
-    // A bit for each place that has the same name: two of the few names are compared only once.
+    // A bit for each place with the same name, so that the few names are compared only once.
     let mut same: u64 = 0;
     let bit = |at: usize| 1_u64.checked_shl(at as u32).unwrap_or(0);
     for (at, candidate) in Candidates::new(old).enumerate() {

@@ -1,16 +1,17 @@
-//! Names that are addresses. Anybody can call a host `10.0.0.99`, and a log that printed it would lie
-//! about who talked to whom, so no source teaches such a name.
+//! Names that are addresses. Anyone can call a host `10.0.0.99`, and a log that printed it would be
+//! wrong about the ends of a flow. So such names are not learned.
 
 use std::net::Ipv6Addr;
 
-/// Longest text of an address that is looked at: brackets around 45 characters of IPv6.
+/// Longest text of an address that is examined: brackets around 45 characters of IPv6.
 const TEXT_BYTES_MAX: usize = 64;
 
 /// True when `name` (canonical, see [`larder_wire::Name`]) reads as an IP address: its last label is
 /// a number, decimal or hexadecimal, as programs take for IPv4 in one to four parts (no top-level
 /// domain is a number); or it is the text of an IPv6 address, also in brackets or with a zone.
 pub fn is_address(name: &[u8]) -> bool {
-    // Half of all names are told by their ends: no number has the last byte, no IPv6 address the first.
+    // The first and last byte decide for half of all names: no number has the last byte, no IPv6
+    // address the first.
     let [first, last] = [name.first(), name.last()].map(|byte| byte.copied().unwrap_or(b'g'));
     if matches!(first, b'g'..=b'z') && matches!(last, b'g'..=b'w' | b'y' | b'z') {
         return false;
@@ -34,8 +35,8 @@ fn ends_in_number(name: &[u8]) -> bool {
     }
 }
 
-/// False for what cannot be an IPv6 address, as most names at their first or second letter: there are at
-/// most four digits before the first colon.
+/// False for most names at their first or second letter: an IPv6 address has at most four digits
+/// before the first colon.
 fn may_be_v6(name: &[u8]) -> bool {
     let mut start = name.iter().filter(|byte| !is_around_v6(**byte)).take(5);
     start.find(|byte| !byte.is_ascii_hexdigit()) == Some(&b':')
@@ -64,8 +65,8 @@ fn is_v6(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Every spelling that programs read as an address is one, and names that only look like it
-    /// are names.
+    /// Every spelling that programs read as an address is recognized, and names that only look
+    /// similar are names.
     #[test]
     fn addresses_are_no_names() {
         let addresses: [&[u8]; 13] = [

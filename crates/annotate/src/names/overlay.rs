@@ -1,4 +1,4 @@
-//! What one batch changed, and what was ever learned at a glance.
+//! The changes of one batch, and marks of all that was ever learned.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use larder::prefetch_read;
 
-/// A hasher for keys that are hashes already.
+/// A hasher for keys that are already hashes.
 #[derive(Default)]
 pub struct Prehashed(u64);
 
@@ -22,10 +22,10 @@ impl Hasher for Prehashed {
     }
 }
 
-/// What one batch changed: for each key its value before the batch and after each change.
+/// The changes of one batch: for each key its value before the batch and after each change.
 ///
-/// Changes lie in one list, keys and values in one arena; a key's changes are chained from the
-/// newest to the value before the batch, so that a lookup ends at the first that is old enough.
+/// Changes are in one list, keys and values in one arena. The changes of a key are chained from the
+/// newest to the value before the batch, so a lookup ends at the first that is old enough.
 #[derive(Default)]
 pub struct Overlay {
     /// Hash of a key -> its newest change. Keys of one hash share a chain.
@@ -42,13 +42,13 @@ pub(super) struct Change {
     pub value: Option<(u32, u32)>,
     /// The change acts on packets after this one; 0 = the value before the batch.
     packet: u64,
-    /// The change before, of the same hash.
+    /// The previous change of the same hash.
     older: u32,
 }
 
 impl Overlay {
-    /// Room for half as much again as the batch before needed: most batches are like it, and what
-    /// grows while it is filled is moved.
+    /// Reserves half as much again as the previous batch needed: most batches are alike, and
+    /// growing later would copy.
     pub(super) fn like(other: &Overlay) -> Overlay {
         let room = |len: usize| len + len / 2;
         Overlay {
@@ -80,14 +80,14 @@ impl Overlay {
         None
     }
 
-    /// The value of a key just before packet `packet`; outer `None` when the batch leaves the key
-    /// as it is in the engine.
+    /// The value of a key just before packet `packet`; outer `None` when the batch does not change
+    /// the key.
     pub(super) fn get(&self, hash: u64, key: &[u8], packet: u64) -> Option<Option<&[u8]>> {
         let change = self.find(hash, key, packet)?;
         Some(change.value.map(|range| self.slice(range)))
     }
 
-    /// Notes the first change of a key in the batch, and what the key had before; the number of
+    /// Adds the first change of a key in the batch, and the value before it; returns the number of
     /// the latter.
     pub(super) fn begin(
         &mut self,
@@ -107,7 +107,7 @@ impl Overlay {
         first
     }
 
-    /// Notes one more change of a key that [`Overlay::begin`] put at `key`.
+    /// Adds another change of a key that [`Overlay::begin`] put at `key`.
     pub(super) fn add(&mut self, hash: u64, key: (u32, u32), packet: u64, value: &[u8]) {
         let value = Some(self.keep(value));
         let at = self.changes.len() as u32;
@@ -115,20 +115,20 @@ impl Overlay {
         self.changes.push(Change { key, value, packet, older });
     }
 
-    /// True when the batch taught nothing.
+    /// True when the batch learned nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 }
 
-/// A set of hashes that only grows and may err on the side of a collision. One bit each, so that a
-/// question whose answer is mostly no touches few lines.
+/// A set of hashes that only grows. It may contain a hash that was not added (a collision). With
+/// one bit a hash, a lookup that mostly fails touches few lines.
 pub struct Sieve {
     words: Box<[AtomicU64]>,
 }
 
 impl Sieve {
-    /// Room for about `count` hashes; rounded up to a power of two, at least 64.
+    /// A sieve for about `count` hashes; rounded up to a power of two, at least 64.
     pub fn new(count: usize) -> Sieve {
         let words = count.next_power_of_two().div_ceil(64);
         Sieve { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
@@ -149,12 +149,12 @@ impl Sieve {
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }
 
-    /// Forgets everything.
+    /// Removes all hashes.
     pub fn clear(&mut self) {
         self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
     }
 
-    /// Asks for the word of a hash.
+    /// Prefetches the word of a hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch_read(self.place(hash).0);
@@ -168,16 +168,16 @@ impl Sieve {
     }
 }
 
-/// LearnedMarks that only grow, kept a hash slot each, with the batch that taught them. They answer
-/// "why is there no name", may err on the side of a collision, and never name anything.
+/// Marks that only grow: a slot for each hash, with the batch that set it. They tell why a name is
+/// absent, may contain a collision, and never name anything.
 pub struct Marks {
     slots: Box<[AtomicU32]>,
-    /// A bit for each slot in use: a thirty-second of the memory says no for most.
+    /// A bit for each slot in use. It is a thirty-second of the memory, and most lookups end there.
     used: Sieve,
 }
 
 impl Marks {
-    /// Room for about `count` learned, at least 64.
+    /// Marks for about `count` hashes, at least 64.
     pub fn new(count: usize) -> Marks {
         let count = count.next_power_of_two().max(64);
         Marks { slots: (0..count).map(|_| AtomicU32::new(0)).collect(), used: Sieve::new(count) }
@@ -188,31 +188,32 @@ impl Marks {
         &self.slots[hash as usize & (self.slots.len() - 1)]
     }
 
-    /// Notes a fact learned in batch `batch`. One writer; first come stays.
+    /// Sets a mark in batch `batch`. One writer; the first batch stays.
     #[inline]
     pub fn set(&self, hash: u64, batch: u64) {
-        // Relaxed: whoever may act on batch `batch` has synchronised with the name learner through the
-        // scheduler's lock, and later batches' marks are told apart by their number. Who sees the
-        // bit and not yet the slot is of an earlier batch, and reads 0 there, which is no too.
+        // Relaxed: a worker that handles batch `batch` has synchronized with the name learner
+        // through the scheduler's lock, and marks of later batches are distinguished by their
+        // number. A reader that sees the bit and not yet the slot handles an earlier batch and
+        // reads 0, which means no as well.
         if !self.used.has(hash) {
             self.slot(hash).store((batch as u32).saturating_add(1), Ordering::Relaxed);
             self.used.add(hash);
         }
     }
 
-    /// Asks for what [`Marks::set`] reads.
+    /// Prefetches the memory that [`Marks::set`] reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.used.prefetch(hash);
     }
 
-    /// False when the fact was noted in no batch; cheaper than [`Marks::has`].
+    /// False when no batch set the mark; cheaper than [`Marks::has`].
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
         self.used.has(hash)
     }
 
-    /// True when the fact was noted in batch `batch` or before.
+    /// True when the mark was set in batch `batch` or before.
     #[inline]
     pub fn has(&self, hash: u64, batch: u64) -> bool {
         if !self.may_have(hash) {
@@ -223,15 +224,17 @@ impl Marks {
     }
 }
 
-/// What was ever learned, at a glance: most addresses have no name, and are not looked up in vain.
+/// Marks of all that was ever learned: most addresses have no name, and are not looked up in the
+/// engine.
 pub struct LearnedMarks {
-    /// Addresses that were named by DNS: no name in the cache then means that it was evicted.
+    /// Addresses that DNS named: if the cache has no name, it was evicted.
     pub named: Marks,
-    /// Addresses whose hosts said their own name. Few, so that these marks stay near.
+    /// Addresses whose hosts stated their own name. They are few, so these marks stay in the CPU's
+    /// cache.
     pub hosts: Marks,
     /// Clients that use encrypted DNS.
     pub encrypted: Marks,
-    /// Names that were learned of no network count in all: they come from where networks are not told. Set before the first
-    /// packet, so that all workers see it.
+    /// Names without a network count in all networks: their source does not tell networks apart.
+    /// Set before the first packet, so all workers see it.
     pub of_all_networks: AtomicBool,
 }

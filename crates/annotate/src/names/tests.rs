@@ -1,7 +1,8 @@
-//! How names join, and what a batch's overlay and commits make of them.
+//! Merging of names, and the effects of a batch's overlay and commits.
 
 use larder_wire::Name;
 
+use super::followed::FOLLOWED_MAX;
 use super::*;
 use crate::record::{NameFlags, NameSource};
 
@@ -37,7 +38,8 @@ fn names(merged: &[(String, i64)]) -> String {
     merged.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// Newest first, each name once, no more than the limit; a name asked again comes to the front.
+/// Newest first, each name once, no more than the limit; a name that is queried again comes to the
+/// front.
 #[test]
 fn newer_names_come_first() {
     let step = |name, time| candidate(name, time, Standing::Confirmed);
@@ -49,8 +51,8 @@ fn newer_names_come_first() {
     assert_eq!(names(&merged(&all, first_writer)), "abc");
 }
 
-/// An unsolicited name stands behind every solicited one, pushes none out, and does not renew
-/// one that it repeats.
+/// An unsolicited name comes after every solicited one, displaces none, and does not renew one that
+/// it repeats.
 #[test]
 fn unsolicited_names_displace_nothing() {
     let (asked, forged) = (
@@ -66,7 +68,8 @@ fn unsolicited_names_displace_nothing() {
     assert_eq!(names(&promoted), "xa");
 }
 
-/// An entry gives back each candidate as it was written, and of a value that was cut short those that are whole.
+/// An entry returns each candidate as it was written, and of a value that was cut short those that
+/// are whole.
 #[test]
 fn candidates_are_read_as_they_were_written() {
     let teachers = [
@@ -105,8 +108,8 @@ fn names_are_stale_after_their_ttl() {
     assert!(!at_10_s.is_stale_at(0));
 }
 
-/// What a host says of itself stands before its lease while it holds, and behind it later; what DNS said
-/// with a query stands before both at any time.
+/// The statement of a host comes before its lease until it expires, and after it later; a name by
+/// DNS with a query comes before both at any time.
 #[test]
 fn a_lease_replaces_what_a_host_no_longer_says() {
     let (minute_ns, both) = (60_000_000_000, |first: Candidate<'_>, lease_ns: i64| {
@@ -123,8 +126,8 @@ fn a_lease_replaces_what_a_host_no_longer_says() {
     assert_eq!(both(looked_up, minute_ns + 1), "hostlease");
 }
 
-/// A site that clients ask for directly keeps its place before an alias of it in another domain, unless more
-/// clients followed aliases to it; names behind it do not.
+/// A site that clients query directly keeps its place before an alias of it in another domain,
+/// unless more clients followed aliases to it; names behind it do not.
 #[test]
 fn an_alias_stays_behind_a_site_that_is_asked_for() {
     let order = |asker: Option<u16>, led: &[u8], targets: &[&[u8]], owner: &str| {
@@ -146,8 +149,8 @@ fn an_alias_stays_behind_a_site_that_is_asked_for() {
     assert_eq!(order(Some(1), &[1], &[site], "a.site.com "), "a.site.com site.com old.org ");
 }
 
-/// A client that asks again counts again only after another, others' external_names count nobody, and the count
-/// does not wrap.
+/// A client that queries again counts again only after another client, observations without a
+/// client count none, and the count does not wrap.
 #[test]
 fn askers_are_counted() {
     let askers = |clients: &[Option<u16>]| {
@@ -168,8 +171,8 @@ fn askers_are_counted() {
     assert_eq!(askers(&many), (255, 299));
 }
 
-/// A name stands before the head of its chain where at least as many clients asked for it as were led to it,
-/// and the head is of another domain.
+/// A name comes before the head of its chain if at least as many clients queried it as were led to
+/// it, and the head is of another domain.
 #[test]
 fn a_name_asked_for_directly_stands_before_its_head() {
     let direct = |head: &[u8], asker: Option<u16>, led_here: u8| {
@@ -183,8 +186,8 @@ fn a_name_asked_for_directly_stands_before_its_head() {
     assert!(!direct(b"www.cdn.com", Some(1), 0) && !direct(b"", Some(1), 0));
 }
 
-/// A key changed in a batch reads as it was before each packet, and as the engine has it where
-/// the batch left it alone; keys of one hash are told apart.
+/// A key changed in a batch reads as it was before each packet, and as the engine has it if the
+/// batch did not change it; keys of one hash are distinguished.
 #[test]
 fn an_overlay_is_exact_to_the_packet() {
     let mut overlay = Overlay::default();
@@ -266,8 +269,8 @@ fn names_over_batches() {
     assert_eq!(named(other, 3, 6), None);
 }
 
-/// An alias that nobody asked for neither replaces one that a client asked for nor counts as followed; of those
-/// that were asked for the last counts, and each client once.
+/// An alias without a query neither replaces one with a query nor counts as followed; of those with
+/// a query the last counts, and each client once.
 #[test]
 fn aliases_that_nobody_asked_for_replace_none() {
     let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
@@ -292,8 +295,9 @@ fn aliases_that_nobody_asked_for_replace_none() {
     assert_eq!(names.led_to(b"one.example"), 0, "nothing is an alias of that");
 }
 
-/// Names that are addresses are counted and not learned, as aliases, as their targets, and as names asked;
-/// an alias of itself and a target that is too long for a key are not learned either.
+/// Names that are addresses are counted and not learned: as aliases, as their targets, and as
+/// queried names. An alias of itself and a target that is too long for a key are not learned
+/// either.
 #[test]
 fn addresses_and_long_names_are_not_learned() {
     let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
@@ -313,8 +317,8 @@ fn addresses_and_long_names_are_not_learned() {
     assert_eq!(head, b"a.example");
 }
 
-/// What was known once is learned under the keys that it came from; kinds that do not exist, and those that
-/// lack an address, are refused.
+/// An entry that was saved is learned under the same keys; unknown kinds, and those without an
+/// address, are refused.
 #[test]
 fn what_was_known_is_recalled() {
     let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
@@ -348,8 +352,8 @@ fn what_was_known_is_recalled() {
     assert_eq!(head, b"www.example");
 }
 
-/// A key made as one number has the octets of one made octet by octet, so that entries are found
-/// whichever way they were written.
+/// A key made as one number has the bytes of one made byte by byte, so entries are found whichever
+/// way they were written.
 #[test]
 fn keys_have_their_octets() {
     let v4 = [Addr::v4([192, 0, 2, 1]), Addr::v4([255, 254, 253, 252])];
@@ -371,8 +375,8 @@ fn keys_have_their_octets() {
     );
 }
 
-/// An address that others may use too has its network in its key, and one that is routed globally has not;
-/// a pair has it always. Keys of different kinds, networks and addresses differ.
+/// An address that other networks may use too has its network in its key, and a globally routed one
+/// has not; a pair always has it. Keys of different kinds, networks and addresses differ.
 #[test]
 fn keys_of_local_addresses_have_their_network() {
     let scope = Scope::NONE.tagged(5);
@@ -391,8 +395,8 @@ fn keys_of_local_addresses_have_their_network() {
     assert_eq!(turned.as_bytes(), [b"Q", &network[..], &v6.0, &[8; 4]].concat());
 }
 
-/// Who followed an alias is known until twice as many facts as one sieve takes have come after it; a fact
-/// that is repeated meanwhile stays.
+/// A client that followed an alias stays known until twice as many entries as one sieve takes have
+/// come after it; an entry that is repeated meanwhile stays.
 #[test]
 fn followed_aliases_are_forgotten_in_turn() {
     let (mut followed, max) = (Followed::new(), FOLLOWED_MAX as u64);
@@ -408,7 +412,7 @@ fn followed_aliases_are_forgotten_in_turn() {
     assert!(!followed.has(1), "the oldest are forgotten");
 }
 
-/// A sieve has all that was added, and of other hashes only those that share a bit.
+/// A sieve has all added hashes, and of others only those that share a bit.
 #[test]
 fn sieves_tell_what_was_added() {
     let sieve = Sieve::new(100);
@@ -418,7 +422,7 @@ fn sieves_tell_what_was_added() {
     assert_eq!(has, [5, 64, 128 + 5, 128 + 64]);
 }
 
-/// What is taught again as it is changes nothing, and nothing is written for it.
+/// Learning the same again changes nothing and writes nothing.
 #[test]
 fn what_stays_is_not_written() {
     let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");

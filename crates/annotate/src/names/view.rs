@@ -1,4 +1,4 @@
-//! Looking up: which name an address gets (docs/guide/naming.md).
+//! Lookups: the name that an address gets (docs/guide/naming.md).
 
 use std::sync::atomic::Ordering;
 
@@ -10,28 +10,28 @@ use super::candidate::{Candidate, Candidates, NameProtocol, Standing};
 use super::overlay::{LearnedMarks, Overlay};
 use super::{Alias, CHAIN_STEPS_MAX, Key, NOW};
 use crate::options::Rules;
-use crate::record::{NameFlags, NameSource};
+use crate::record::{NameFlags, NameSource, Naming};
 
 /// A worker's view of names at one batch.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Its reader, synced to the batch's position.
     pub reader: &'a Reader,
-    /// What the batch changed.
+    /// The changes of the batch.
     pub overlay: &'a Overlay,
     /// For hashing.
     pub cache: &'a Cache,
     /// Naming rules in force.
     pub rules: Rules,
-    /// What was ever learned.
+    /// Marks of all that was ever learned.
     pub learned: &'a LearnedMarks,
     /// The batch.
     pub batch: u64,
-    /// The network of the addresses that are asked for.
+    /// The network of the addresses.
     pub scope: Scope,
 }
 
-/// A name for one end of a flow, before it is weighed against what the flow says itself.
+/// A name for one end of a flow, before it is compared with the names that the flow states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The name.
@@ -40,7 +40,7 @@ pub struct Found {
     pub source: NameSource,
     /// When it was learned, ns since 1970 UTC.
     pub time_ns: i64,
-    /// What there is to doubt about it: stale, ambiguous, and what its standing says.
+    /// Doubts about the name: stale, ambiguous, and the flag of its standing.
     pub flags: NameFlags,
     /// Other names for the address, best first.
     pub rivals: Vec<Name>,
@@ -48,14 +48,31 @@ pub struct Found {
     pub support: Support,
 }
 
+impl Found {
+    /// The name of an end of a flow that began at `start_ns`. `is_late`: it was learned after that.
+    pub fn naming(&self, start_ns: i64, is_late: bool) -> Naming {
+        let age_ns = start_ns.saturating_sub(self.time_ns).max(0);
+        Naming {
+            name: self.name.clone(),
+            source: self.source,
+            age_ms: if is_late { 0 } else { (age_ns / 1_000_000) as u64 },
+            flags: match is_late {
+                true => self.flags.without(NameFlags::STALE).with(NameFlags::LATE),
+                false => self.flags,
+            },
+            conflict_grade: None,
+        }
+    }
+}
+
 /// Which names of a [`Found`] are supported, each by its place: the name is 0, the rivals follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Support {
-    /// A lookup gave them, or the host itself said them.
+    /// A lookup gave them, or the host itself stated them.
     known: u64,
     /// The lookups among them that gave them for this address.
     lookups: u64,
-    /// Of those lookups no query was seen.
+    /// Of those, the lookups whose query was not seen.
     one_sided: u64,
 }
 
@@ -86,7 +103,7 @@ impl Support {
         self.lookups != 0
     }
 
-    /// What a flow that states the name at `place` says without support: nothing where it is known.
+    /// The doubts about the stated name at `place`; none if it is known.
     pub fn doubt_of(self, place: Option<usize>) -> NameFlags {
         let bit = place.and_then(|place| 1_u64.checked_shl(place as u32)).unwrap_or(0);
         NameFlags::NONE
@@ -110,12 +127,12 @@ const LOCAL_SUFFIXES: [&[u8]; 8] = [
 ];
 
 /// True for a name that a host may give itself: one label, or below a suffix of local networks. All
-/// others belong to whoever has the domain in the DNS.
+/// other names belong to the owner of the domain in the DNS.
 fn is_host_name(name: &[u8]) -> bool {
     !name.contains(&b'.') || LOCAL_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// What the two ends of a flow are called.
+/// The names of the two ends of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// The initiator.
@@ -132,7 +149,7 @@ impl Ends {
 }
 
 impl<'a> View<'a> {
-    /// The same for addresses of a network.
+    /// The same view for addresses of a network.
     #[inline]
     pub fn within(self, scope: Scope) -> View<'a> {
         View { scope, ..self }
@@ -146,7 +163,7 @@ impl<'a> View<'a> {
         self.ends_also_of_none(source, destination, packet, now_ns)
     }
 
-    /// The same where names of no network count in all.
+    /// The same if names without a network count in all networks.
     #[cold]
     fn ends_also_of_none(&self, source: Addr, destination: Addr, packet: u64, now_ns: i64) -> Ends {
         let ends = self.ends_within(source, destination, packet, now_ns);
@@ -172,9 +189,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Asks for what tells whether an address may have a name.
+    /// Prefetches the mark that tells whether an address may have a name.
     #[inline]
-    pub fn prefetch_facts(&self, addr: Addr) {
+    pub fn prefetch_marks(&self, addr: Addr) {
         self.learned.named.prefetch(self.address_hash(addr));
     }
 
@@ -184,7 +201,7 @@ impl<'a> View<'a> {
         self.candidates_hashed(self.cache.hash(key.as_bytes()), key, packet)
     }
 
-    /// The same, for who has the hash already.
+    /// The same with the hash of the key.
     #[inline]
     pub fn candidates_hashed(&self, hash: KeyHash, key: &Key, packet: u64) -> Option<Entry<'a>> {
         self.entry(hash, key.as_bytes(), packet)
@@ -200,7 +217,7 @@ impl<'a> View<'a> {
         self.reader.get_hashed(hash, key, NOW).map(Entry::Reader)
     }
 
-    /// The hash of an address as [`LearnedMarks`] knows it.
+    /// The hash of an address in [`LearnedMarks`].
     #[inline]
     pub fn address_hash(&self, addr: Addr) -> u64 {
         self.key_hash(addr).get()
@@ -228,7 +245,7 @@ impl<'a> View<'a> {
         packet: u64,
         now_ns: i64,
     ) -> Option<Found> {
-        // Named once: what is known of the pair and of the address comes from memory together.
+        // The address has a name: the entries of pair and address are fetched from memory together.
         let pair = self.rules.has(2).then(|| {
             let key = Key::pair(self.scope, client, addr);
             let hash = self.cache.hash(key.as_bytes());
@@ -249,7 +266,7 @@ impl<'a> View<'a> {
         let pair = || Candidates::new(pair.as_deref().unwrap_or_default());
         let address = || Candidates::new(address.as_deref().unwrap_or_default());
         let mut weighed = Weighed::new(now_ns, self.rules);
-        // Rule 9: what was asked for comes first, whoever asked for it.
+        // Rule 9: names with a query come first, whichever client queried.
         for confirmed in [true, false] {
             let mut leaves_some = false;
             let mut is_wanted = |candidate: &Candidate<'_>| {
@@ -260,7 +277,7 @@ impl<'a> View<'a> {
             for candidate in pair().filter(&mut is_wanted) {
                 weighed.add(&candidate, candidate.asked, NameSource::DnsPair);
             }
-            // Of a local address its host knows more than the zone of which others asked.
+            // Of a local address, the name that its host states comes before others' lookups.
             if confirmed
                 && addr.is_local()
                 && let Some(entry) = self.host_entry(hash, addr, packet)
@@ -296,7 +313,7 @@ impl<'a> View<'a> {
         self.host_hashed(self.key_hash(addr), addr, packet, now_ns)
     }
 
-    /// The same, for who has the hash of the address already.
+    /// The same with the hash of the address.
     #[inline]
     fn host_hashed(&self, hash: KeyHash, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
         let entry = self.host_entry(hash, addr, packet)?;
@@ -308,7 +325,7 @@ impl<'a> View<'a> {
         let mut chosen = None;
         let mut is_disputed = false;
         for candidate in Candidates::new(entry) {
-            // Without rule 5 a stale name is none.
+            // Without rule 5 a stale name does not count.
             if !weighed.add(&candidate, candidate.asked, candidate.learned_from.source()) {
                 continue;
             }
@@ -368,7 +385,7 @@ impl<'a> View<'a> {
             || names.iter().any(|one| leads(one.as_bytes(), &|name| name == stated.as_bytes()))
     }
 
-    /// The name whose alias points to `target`.
+    /// The owner of the alias to `target`.
     fn owner_of(&self, target: &[u8], packet: u64) -> Option<Vec<u8>> {
         let key = [b"c", target].concat();
         let hash = self.cache.hash(&key);
@@ -381,7 +398,7 @@ fn first_label(name: &[u8]) -> Option<&[u8]> {
     name.split(|&byte| byte == b'.').next()
 }
 
-/// An entry's value, wherever it lies.
+/// An entry's value.
 pub enum Entry<'a> {
     /// In the engine.
     Reader(larder::Entry<'a>),
@@ -400,7 +417,7 @@ impl std::ops::Deref for Entry<'_> {
     }
 }
 
-/// Candidates come in best first; the first is the name, the others are rivals.
+/// Collects candidates, best first: the first is the name, the others are rivals.
 struct Weighed {
     now_ns: i64,
     rules: Rules,
@@ -412,7 +429,7 @@ impl Weighed {
         Weighed { now_ns, rules, found: None }
     }
 
-    /// False where the candidate does not count.
+    /// False if the candidate does not count.
     fn add(&mut self, candidate: &Candidate<'_>, name: &[u8], source: NameSource) -> bool {
         if !self.rules.has(5) && candidate.is_stale_at(self.now_ns) {
             return false;

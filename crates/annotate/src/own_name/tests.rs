@@ -22,7 +22,8 @@ fn request(host: &str) -> Vec<u8> {
     format!("GET / HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n\r\n").into_bytes()
 }
 
-/// What a flow says whose initiator sends these segments, by their distance from its first byte.
+/// The statements of a flow whose initiator sends these segments, by their distance from its first
+/// byte.
 fn said(segments: &[(i32, &[u8])], has_syn: bool) -> OwnName {
     let mut budget = Budget::new(1 << 20);
     let mut own = OwnName::default();
@@ -40,8 +41,8 @@ fn first_name(own: &OwnName) -> Option<String> {
     own.names().next().map(Name::to_string)
 }
 
-/// What is no host name (too long, an empty or too long label, an IP address) is there to be logged,
-/// bounded, and is no name.
+/// Text that is no host name (too long, an empty or too long label, an IP address) is logged with a
+/// bounded length, and is no name.
 #[test]
 fn what_is_no_host_name_names_nothing() {
     let long = [b"a.".repeat(140), b"example".to_vec()].concat();
@@ -64,7 +65,7 @@ fn what_is_no_host_name_names_nothing() {
     assert_eq!(first_name(&own).as_deref(), Some("www.example"));
 }
 
-/// A false head that the server never gets is followed by the true one in its place, in whatever
+/// A false head that never reaches the server is followed by the true one in its place, in any
 /// pieces: the two contradict each other.
 #[test]
 fn decoys_are_told() {
@@ -99,7 +100,7 @@ fn decoys_are_told() {
     }
 }
 
-/// A decoy before the stream's first byte is not read at all where the SYN was seen.
+/// A decoy before the stream's first byte is not read if the SYN was seen.
 #[test]
 fn old_bytes_do_not_name() {
     let (decoy, other) = (hello(b"www.decoy.example"), hello(b"evil.example"));
@@ -109,8 +110,8 @@ fn old_bytes_do_not_name() {
     assert!(own.contradicts, "without a SYN nobody knows which of the two is old");
 }
 
-/// Heads that are sent again, whole or in other pieces, requests that follow each other, and what
-/// comes after the responder answered say nothing else.
+/// Heads that are sent again, whole or in other pieces, further requests, and bytes after the
+/// responder answered change nothing.
 #[test]
 fn repeats_are_no_contradiction() {
     let (tls, get) = (hello(b"www.one.example"), request("one.example"));
@@ -145,7 +146,7 @@ fn repeats_are_no_contradiction() {
     assert!(!own.contradicts);
 }
 
-/// Watching ends after some segments, also where the responder is never seen.
+/// Watching ends after some segments, also if the responder is never seen.
 #[test]
 fn watching_is_bounded() {
     let mut budget = Budget::new(1 << 20);
@@ -158,13 +159,13 @@ fn watching_is_bounded() {
         own.tcp(&Segment { seq, seq_first: Some(5), data }, &mut budget);
     }
     assert!(own.is_done());
-    // A stream that is compared again and again is bounded by the same number.
+    // Repeated comparisons of a stream are bounded by the same number.
     let own = said(&[(0, &tls[..]); 300], true);
     assert!(!own.contradicts);
 }
 
-/// Two Host fields, or a Host that is not the target's, contradict each other; the target counts, and
-/// the other stays known. It does not matter in which segment the second comes.
+/// Two Host fields, or a Host that differs from the target, contradict each other. The target
+/// counts, and the other name is kept. It does not matter in which segment the second comes.
 #[test]
 fn two_hosts() {
     for (head, name, other) in [
@@ -209,7 +210,7 @@ fn two_hosts() {
     }
 }
 
-/// TLS, HTTP and HTTP/2 are read behind a PROXY header of either version, in whatever pieces.
+/// TLS, HTTP and HTTP/2 are read after a PROXY header of either version, in any pieces.
 #[test]
 fn behind_a_proxy_header() {
     let v2 = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &[7; 12]].concat();
@@ -250,7 +251,7 @@ fn dtls(number: u8, cookie: &[u8], name: &[u8]) -> Vec<u8> {
     [&[22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, number][..], &vector(&message)].concat()
 }
 
-/// A flow of DTLS is named; the second hello, with the cookie, says the same or contradicts.
+/// A flow of DTLS is named; the second hello, with the cookie, states the same or contradicts.
 #[test]
 fn datagrams() {
     for (second, contradicts) in [(&b"dtls.example"[..], false), (b"evil.example", true)] {

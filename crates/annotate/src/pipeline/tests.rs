@@ -8,10 +8,10 @@ use crate::names::Names;
 use crate::options::{Options, OutputFormat};
 use crate::worker::Shared;
 
-/// Invariant 3: who finds that the source has nothing, while a batch is in flight, does not ask
-/// again before that batch is written; it could not do the batch's flows while it waits.
+/// Invariant 3: a worker that finds the source empty while a batch is in flight does not poll it again
+/// before that batch is written; it could not do the batch's flows while it waits.
 #[test]
-fn nobody_waits_for_input_while_a_batch_waits() {
+fn no_worker_waits_for_input_while_a_batch_waits() {
     let mut schedule = Schedule::new(2);
     assert!(matches!(schedule.next_task(0, 8), Some(Task::Read)));
     assert!(schedule.next_task(1, 8).is_none(), "one reads at a time");
@@ -20,7 +20,7 @@ fn nobody_waits_for_input_while_a_batch_waits() {
     assert!(matches!(schedule.next_task(1, 8), Some(Task::Read)), "there may be more");
     (schedule.source_busy, schedule.source_dry) = (false, true);
     assert!(schedule.next_task(0, 8).is_none() && schedule.next_task(1, 8).is_none());
-    (schedule.edge_next, schedule.flows_next) = (1, vec![1, 1]);
+    (schedule.learn_next, schedule.flows_next) = (1, vec![1, 1]);
     schedule.written();
     assert!(matches!(schedule.next_task(1, 8), Some(Task::Read)));
 }
@@ -65,11 +65,11 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
             (None, 0, Some(new(66))),
         ];
         for (number, (packet, clock_step_ns, silent_at_ns)) in steps.into_iter().enumerate() {
-            let mut octets = capture.clone();
+            let mut file = capture.clone();
             if let Some((port, time_ns)) = packet {
-                block(&mut octets, port, time_ns);
+                block(&mut file, port, time_ns);
             }
-            let input = Input { name: String::new(), content: Content::Memory(octets.leak()) };
+            let input = Input { name: String::new(), content: Content::Memory(file.leak()) };
             let mut source =
                 Source::new(input, 0, SourceOptions::default(), &stop).expect("a capture");
             let mut batch = source.next_batch(&stop).expect("a batch");

@@ -1,7 +1,8 @@
-//! What the packet store is told of a flow's names: when it begins, when it says its own, and when it ends.
+//! Flow events for the packet store: names of a flow when it begins, when it states its own, and
+//! when it ends.
 //!
-//! The notes of a flow have every name that its record in the log has, so that what is found by a name is what the log
-//! calls so. Names that are not known before the end (they came late) are in the last event.
+//! The events of a flow have every name that its record in the log has, so `larder find` finds a
+//! flow by the names in the log. Names that come late are in the last event.
 
 use larder_store::flow_event::{FlowEvent, NameRole};
 use larder_wire::Name;
@@ -35,21 +36,21 @@ pub(super) fn of_known(flow: &Flow<FlowState>, known: &Known) -> FlowEvent {
     event
 }
 
-/// A flow has said its name.
+/// A flow has stated its name.
 pub(super) fn of_own(flow: &Flow<FlowState>, names: Vec<Name>) -> FlowEvent {
     let mut event = blank(flow);
     event.names.extend(names.iter().map(destination));
     event
 }
 
-/// A name is asked for in a flow of DNS.
+/// A DNS flow queries a name.
 pub(super) fn of_lookup(flow: &Flow<FlowState>, name: Name) -> FlowEvent {
     let mut event = blank(flow);
     event.names.push((NameRole::Lookup, name));
     event
 }
 
-/// The rest of a flow of which a record was handed out, before its packet `first_packet`.
+/// The rest of a flow after a record of it was written: it begins with packet `first_packet`.
 pub(super) fn of_rest(flow: &Flow<FlowState>, known: &Known, first_packet: u64) -> FlowEvent {
     let mut event = of_known(flow, known);
     if let Some(own) = &known.own {
@@ -62,7 +63,7 @@ fn destination(name: &Name) -> (NameRole, Name) {
     (NameRole::Destination, name.clone())
 }
 
-/// A flow has ended as `record` has it; packets from number `end_packet` on are not its own.
+/// A flow has ended with `record`; packets from number `end_packet` on do not belong to it.
 pub(super) fn of_record(flow: &Flow<FlowState>, record: &FlowRecord, end_packet: u64) -> FlowEvent {
     let mut event = blank(flow);
     event.end_packet = Some(end_packet);
@@ -73,8 +74,8 @@ pub(super) fn of_record(flow: &Flow<FlowState>, record: &FlowRecord, end_packet:
         let rivals = candidates.iter().filter(|name| **name != naming.name).cloned();
         event.names.extend(rivals.map(|name| (NameRole::Candidate, name)));
     }
-    // What the flow says of itself is a name of it also where another was chosen (and what was chosen when it began it has by
-    // its first event, also where it then says another).
+    // A stated name is a name of the flow also if another was chosen. (The name that was chosen at
+    // the start is in the first event, also if the flow then states another.)
     for name in record.tls_server_name.iter().chain(&record.http_host) {
         if !event.names.contains(&destination(name)) {
             event.names.push(destination(name));

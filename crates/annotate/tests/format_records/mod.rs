@@ -13,7 +13,7 @@ use larder_annotate::record::{
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-/// Octets that no log may pass on as they are: terminal escapes, line ends, separators, quotes,
+/// Bytes that no log may pass on as they are: terminal escapes, line ends, separators, quotes,
 /// broken UTF-8.
 pub const HOSTILE: &[u8] = b"=e\x1b[31m,\"\t\r\n\\.\x00\x7f\x80\xffx;'`$(1) y";
 
@@ -21,26 +21,16 @@ pub fn addr(text: &str) -> Addr {
     Addr::from(text.parse::<IpAddr>().expect("a literal address"))
 }
 
-pub fn name(octets: &[u8]) -> Name {
-    Name::from_canonical(octets)
+pub fn name(bytes: &[u8]) -> Name {
+    Name::from_canonical(bytes)
 }
 
 pub fn end(address: &str, port: u16) -> End {
-    End {
-        addr: addr(address),
-        port,
-        packets: 0,
-        ip_bytes: 0,
-        payload_bytes: None,
-        missed_bytes: 0,
-        naming: None,
-        candidates: Vec::new(),
-        unnamed_reason: None,
-    }
+    End { port, ..End::of(addr(address)) }
 }
 
-pub fn naming(octets: &[u8], source: NameSource) -> Naming {
-    Naming { name: name(octets), source, age_ms: 250, flags: NameFlags::NONE, conflict_grade: None }
+pub fn naming(bytes: &[u8], source: NameSource) -> Naming {
+    Naming { name: name(bytes), source, age_ms: 250, flags: NameFlags::NONE, conflict_grade: None }
 }
 
 /// A named TLS flow with rival names.
@@ -51,8 +41,6 @@ pub fn web() -> FlowRecord {
         start_ns: 1_704_164_645_123_456_789,
         end_ns: 1_704_164_657_469_135_578,
         protocol: 6,
-        tunnel: None,
-        scope: Default::default(),
         source: End {
             packets: 11,
             ip_bytes: 1_234,
@@ -75,11 +63,10 @@ pub fn web() -> FlowRecord {
         app: Some(App::Tls),
         tls_server_name: Some(name(b"www.example.com")),
         tls_ech: Some(true),
-        http_host: None,
-        no_names: larder_annotate::record::NoNames::default(),
         conn_state: ConnState::SF,
         history: "ShADadFf".to_owned(),
         end_reason: EndReason::Closed,
+        ..FlowRecord::blank()
     }
 }
 
@@ -91,8 +78,6 @@ pub fn ping() -> FlowRecord {
         start_ns: 1_704_164_646_000_000_000,
         end_ns: 1_704_164_646_000_000_000,
         protocol: 58,
-        tunnel: None,
-        scope: Default::default(),
         source: End {
             packets: 1,
             ip_bytes: 104,
@@ -104,14 +89,8 @@ pub fn ping() -> FlowRecord {
             unnamed_reason: Some(UnnamedReason::NoLookupSeen),
             ..end("2001:db8:0:0:1::7", 129)
         },
-        app: None,
-        tls_server_name: None,
-        tls_ech: None,
-        http_host: None,
-        no_names: larder_annotate::record::NoNames::default(),
         conn_state: ConnState::S0,
-        history: String::new(),
-        end_reason: EndReason::InputEnd,
+        ..FlowRecord::blank()
     }
 }
 
@@ -164,12 +143,12 @@ pub fn log(
     numeric_ports: bool,
     records: &[FlowRecord],
 ) -> Result<String, Error> {
-    let mut format = Format::new(output, numeric_ports)?;
+    let format = Format::new(output, numeric_ports)?;
     let mut out = Vec::new();
-    format.writer_mut().header(&mut out);
+    format.writer().header(0, &mut out);
     for record in records {
         format.writer().record(record, &mut out);
     }
-    format.writer_mut().footer(&mut out);
+    format.writer().footer(0, &mut out);
     Ok(String::from_utf8(out).expect("line formats are ASCII"))
 }

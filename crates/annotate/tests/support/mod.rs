@@ -43,7 +43,7 @@ pub const CORES: [usize; 4] = [1, 2, 4, 7];
 pub struct Frame {
     pub at_ns: i64,
     pub link_type: u16,
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// All packets of a capture file.
@@ -53,7 +53,7 @@ pub fn frames(path: &Path) -> Vec<Frame> {
     let frame = |record: Record<'_>| Frame {
         at_ns: record.ts_ns,
         link_type: record.link_type,
-        octets: record.frame.to_vec(),
+        bytes: record.frame.to_vec(),
     };
     records.filter_map(|(_, record)| record.ok()).map(frame).collect()
 }
@@ -61,7 +61,7 @@ pub fn frames(path: &Path) -> Vec<Frame> {
 /// Lays frames end to end in time.
 pub struct Maker {
     pub frames: Vec<Frame>,
-    pub octets: usize,
+    pub bytes: usize,
     pub random: Random,
     now_ns: i64,
     visits: u32,
@@ -70,17 +70,17 @@ pub struct Maker {
 impl Maker {
     pub fn new(seed: u64) -> Maker {
         let now_ns = 1_700_000_000 * SECOND_NS;
-        Maker { frames: Vec::new(), octets: 0, random: Random(seed), now_ns, visits: 0 }
+        Maker { frames: Vec::new(), bytes: 0, random: Random(seed), now_ns, visits: 0 }
     }
 
     pub fn pause(&mut self, ns: i64) {
         self.now_ns += ns;
     }
 
-    pub fn push(&mut self, octets: Vec<u8>) {
+    pub fn push(&mut self, bytes: Vec<u8>) {
         self.now_ns += self.random.below(400_000) as i64;
-        self.octets += octets.len();
-        self.frames.push(Frame { at_ns: self.now_ns, link_type: ETHERNET, octets });
+        self.bytes += bytes.len();
+        self.frames.push(Frame { at_ns: self.now_ns, link_type: ETHERNET, bytes });
     }
 
     /// Replays frames from now on; `moved` gives their outer IPv4 ends other addresses.
@@ -92,12 +92,12 @@ impl Maker {
             let since_ns = (frame.at_ns - first.at_ns).min(20 * SECOND_NS);
             self.now_ns = self.now_ns.max(start_ns + since_ns);
             let mut frame = Frame { at_ns: self.now_ns, ..frame.clone() };
-            let is_ipv4 = frame.octets.get(12..15).is_some_and(|head| *head == [8, 0, 0x45]);
-            if frame.link_type == ETHERNET && is_ipv4 && frame.octets.len() >= 34 {
-                frame.octets[28] ^= moved;
-                frame.octets[32] ^= moved;
+            let is_ipv4 = frame.bytes.get(12..15).is_some_and(|head| *head == [8, 0, 0x45]);
+            if frame.link_type == ETHERNET && is_ipv4 && frame.bytes.len() >= 34 {
+                frame.bytes[28] ^= moved;
+                frame.bytes[32] ^= moved;
             }
-            self.octets += frame.octets.len();
+            self.bytes += frame.bytes.len();
             self.frames.push(frame);
         }
     }
@@ -153,17 +153,17 @@ impl Maker {
 
     /// The frames of Ethernet as a pcap file.
     pub fn pcap(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.octets + 16 * self.frames.len() + 24);
+        let mut out = Vec::with_capacity(self.bytes + 16 * self.frames.len() + 24);
         pcap_header(&mut out, ETHERNET, SNAP_LEN);
         for frame in self.frames.iter().filter(|frame| frame.link_type == ETHERNET) {
-            pcap_record(&mut out, frame.at_ns, &frame.octets, frame.octets.len() as u32);
+            pcap_record(&mut out, frame.at_ns, &frame.bytes, frame.bytes.len() as u32);
         }
         out
     }
 
     /// All frames as a pcapng file with an interface for each link type.
     pub fn pcapng(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.octets + 40 * self.frames.len());
+        let mut out = Vec::with_capacity(self.bytes + 40 * self.frames.len());
         section(&mut out, "a test");
         let mut interfaces: Vec<u16> = Vec::new();
         for frame in &self.frames {
@@ -173,19 +173,19 @@ impl Maker {
                 interfaces.push(frame.link_type);
                 interfaces.len() - 1
             });
-            let len = frame.octets.len() as u32;
-            packet(&mut out, number as u32, frame.at_ns, &frame.octets, len);
+            let len = frame.bytes.len() as u32;
+            packet(&mut out, number as u32, frame.at_ns, &frame.bytes, len);
         }
         out
     }
 }
 
-/// Recordings and visits in turn, until the capture holds `octets`.
-pub fn mixture(seed: u64, octets: usize) -> Maker {
+/// Recordings and visits in turn, until the capture holds `bytes`.
+pub fn mixture(seed: u64, bytes: usize) -> Maker {
     let recordings: Vec<Vec<Frame>> = golden().iter().map(|path| frames(path)).collect();
     let mut maker = Maker::new(seed);
     let mut round = 0;
-    while maker.octets < octets {
+    while maker.bytes < bytes {
         let recording = &recordings[round % recordings.len()];
         maker.replay(recording, (round / recordings.len()) as u8);
         for _ in 0..30 {
@@ -203,7 +203,7 @@ pub fn mixture(seed: u64, octets: usize) -> Maker {
 
 const RESOLVER: [u8; 4] = [192, 0, 2, 53];
 
-/// An Ethernet frame of IPv4 cut into fragments of at most `step` octets of payload, a multiple of 8, in order.
+/// An Ethernet frame of IPv4 cut into fragments of at most `step` bytes of payload, a multiple of 8, in order.
 pub fn fragments(frame: &[u8], step: usize, id: u16) -> Vec<Vec<u8>> {
     let (head, payload) = frame.split_at(34);
     let parts = payload.chunks(step).enumerate();
@@ -287,9 +287,9 @@ impl Folder {
     }
 
     /// Writes a file.
-    pub fn keep(&self, name: &str, octets: impl AsRef<[u8]>) -> PathBuf {
+    pub fn keep(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
-        std::fs::write(&path, octets).expect("room for a capture");
+        std::fs::write(&path, bytes).expect("room for a capture");
         path
     }
 
@@ -369,13 +369,13 @@ pub fn difference(a: &Made, b: &Made) -> Option<String> {
     for (name, left) in &a.files {
         let Some(right) = b.files.get(name).filter(|right| *right != left) else { continue };
         let same = left.iter().zip(right).take_while(|(a, b)| a == b).count();
-        let start = left[..same].iter().rposition(|&octet| octet == b'\n').map_or(0, |at| at + 1);
+        let start = left[..same].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let shown = |bytes: &[u8]| {
             let end = bytes.len().min(start + 300);
             String::from_utf8_lossy(&bytes[start.min(end)..end]).into_owned()
         };
         wrong += &format!(
-            "{name}: {} and {} octets, other from {same} on\n  {}\n  {}\n",
+            "{name}: {} and {} bytes, other from {same} on\n  {}\n  {}\n",
             left.len(),
             right.len(),
             shown(left),

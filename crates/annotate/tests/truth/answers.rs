@@ -35,7 +35,7 @@ const EXPLAINED: &[(&str, &[u64], bool, &str)] = &[
         "nd-malformed_dns.pcap",
         &[2, 3, 5, 6],
         true,
-        "Two questions, the second with a name of more than 255 octets, and an alias to that name. \
+        "Two questions, the second with a name of more than 255 bytes, and an alias to that name. \
          Nobody may ask two questions at once (RFC 9619): it teaches nothing, and is counted as damage.",
     ),
     (

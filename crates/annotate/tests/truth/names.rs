@@ -37,7 +37,7 @@ const BY_DNS_EXPLAINED: &[(&str, &[&str], &str)] = &[
 const NAMELESS: [(&str, &str); 6] = [
     ("ak-bigendian.pcap", "an echo and its reply"),
     ("gp-test018.pcapng", "DHCP without host names"),
-    ("nd-malformed_dns.pcap", "responses with two questions, one of them over 255 octets"),
+    ("nd-malformed_dns.pcap", "responses with two questions, one of them over 255 bytes"),
     ("zk-dns-svcb.pcap", "a service binding without address hints"),
     ("zk-get-to-ssh-server.pcap", "a request to a host given by its address"),
     ("zk-linux_dlt_sll2.pcap", "echoes, router solicitations, ARP"),

@@ -1,14 +1,14 @@
-//! Finding on, as packets come.
+//! Follows the store: finds packets as they come.
 //!
 //! ```text
-//! older segments    as a search does
-//! the last one      length of the file -> events of the journal -> blocks up to that length -> and again, until it is closed
-//! the next one      when the one before is closed and was read to its end
+//! older segments    as in a search
+//! the last one      length of the file -> events of the journal -> blocks up to that length -> again, until it is closed
+//! the next one      when the previous one is closed and was read to its end
 //! ```
 //!
-//! Packets come in order of position, but for one case: a flow that gets its name after it began. Its earlier packets of the
-//! same segment are shown when the name is known. Fragments that came before the first one of their datagram are shown when
-//! they are looked for by address, else not.
+//! Packets come in order of position, with one exception: a flow that gets its name after it began.
+//! Its earlier packets in the same segment are shown when the name is known. Fragments that came
+//! before the first one of their datagram are shown if their address is searched, else not.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -30,10 +30,10 @@ use crate::journal::{self, StoredEvent};
 use crate::options::StoreError;
 use crate::query::Query;
 
-/// How often it is looked whether there is more.
+/// Interval at which the file is checked for more.
 pub const POLL_MS: u64 = 50;
 
-/// Octets that are read at a time.
+/// Bytes that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
 /// A segment that is followed.
@@ -41,7 +41,7 @@ struct Tail {
     identity: Identity,
     file: File,
     growing: PathBuf,
-    /// Its events, as long as they are in a journal, and what was read of them without coming to a whole frame.
+    /// Its events, while they are in a journal, and the bytes of an incomplete frame.
     journal: Option<File>,
     frames: Vec<u8>,
     /// The journal's header was read.
@@ -49,15 +49,15 @@ struct Tail {
     read: u64,
     walker: Walker,
     flows: Flows,
-    /// For each of its interfaces the number among all.
+    /// The number of each of its interfaces among all.
     interfaces: Vec<u32>,
     /// Places that were shown.
     shown: HashSet<u32>,
 }
 
 impl Finder {
-    /// Visits what there is and then what comes, until the visitor or `idle` breaks off; that is called whenever there is
-    /// nothing new, before the thread sleeps for [`POLL_MS`].
+    /// Visits the existing matches and then new ones, until the visitor or `idle` stops it. `idle`
+    /// is called whenever there is nothing new, before the thread sleeps for [`POLL_MS`].
     pub fn follow(
         &mut self,
         query: &Query,
@@ -95,7 +95,7 @@ impl Finder {
         Ok(search.summary)
     }
 
-    /// The first segment from number `next` on that can be read.
+    /// The first readable segment from number `next` on.
     fn next_tail(
         &self,
         next: u64,
@@ -114,7 +114,7 @@ impl Finder {
     fn tail(&self, number: u64, search: &mut Search<'_, '_>) -> io::Result<Option<Tail>> {
         let growing = files::path(&self.directory, number, Kind::Growing);
         let journal = files::path(&self.directory, number, Kind::Journal);
-        // The journal first: it goes last.
+        // The journal first: it is deleted last.
         let journal = found(File::open(journal))?;
         let file = match found(File::open(&growing))? {
             Some(file) => Some(file),
@@ -152,37 +152,38 @@ impl Finder {
 }
 
 impl Tail {
-    /// What could not be read of it: what comes behind something that is no block.
+    /// The unreadable part: everything after bytes that are no block.
     fn damage(&self) -> Option<Damage> {
         let bytes = self.read - self.walker.offset();
         let segment = self.identity.number;
         self.walker.is_lost().then_some(Damage { segment, packets: None, bytes })
     }
 
-    /// Shows what is new; true when no more comes.
+    /// Shows new matches; true when no more will come.
     fn read_on(
         &mut self,
         search: &mut Search<'_, '_>,
         interfaces: &mut Vec<Interface>,
     ) -> io::Result<bool> {
-        // In this order: what is closed has its last length; what is in the file has its events.
+        // In this order: a closed file has its final length, and the packets in the file have their
+        // events.
         let is_closed = fs::symlink_metadata(&self.growing).is_err();
         let bytes = self.file.metadata()?.len();
         self.read_events(search, interfaces)?;
-        let mut octets = vec![0; READ_BYTES];
+        let mut buffer = vec![0; READ_BYTES];
         while self.read < bytes && !search.summary.is_broken_off {
             let wanted = usize::try_from(bytes - self.read).unwrap_or(READ_BYTES).min(READ_BYTES);
-            let read = self.file.read_at(&mut octets[..wanted], self.read)?;
+            let read = self.file.read_at(&mut buffer[..wanted], self.read)?;
             if read == 0 {
                 break;
             }
             self.read += read as u64;
-            self.show(&octets[..read], search, interfaces);
+            self.show(&buffer[..read], search, interfaces);
         }
         Ok(is_closed)
     }
 
-    /// Takes new events, and shows what they name of what was passed.
+    /// Reads new events, and shows the earlier packets of the flows that they name.
     fn read_events(
         &mut self,
         search: &mut Search<'_, '_>,
@@ -242,10 +243,10 @@ impl Tail {
             }
             let mut head = [0; 8];
             self.file.read_exact_at(&mut head, offset)?;
-            let mut octets = vec![0; block::word(&head, 4).unwrap_or(0).min(16 << 20) as usize];
-            self.file.read_exact_at(&mut octets, offset)?;
+            let mut bytes = vec![0; block::word(&head, 4).unwrap_or(0).min(16 << 20) as usize];
+            self.file.read_exact_at(&mut bytes, offset)?;
             let at = (self.identity.number, position + offset);
-            if search.show_one(&octets, at, &self.interfaces, interfaces).is_break() {
+            if search.show_one(&bytes, at, &self.interfaces, interfaces).is_break() {
                 search.summary.is_broken_off = true;
                 break;
             }
@@ -253,19 +254,14 @@ impl Tail {
         Ok(())
     }
 
-    /// Shows what is looked for of octets that come next.
-    fn show(
-        &mut self,
-        octets: &[u8],
-        search: &mut Search<'_, '_>,
-        interfaces: &mut Vec<Interface>,
-    ) {
+    /// Shows the matches in the next bytes.
+    fn show(&mut self, bytes: &[u8], search: &mut Search<'_, '_>, interfaces: &mut Vec<Interface>) {
         let Tail { identity, walker, flows, interfaces: numbers, shown, .. } = self;
-        walker.feed(octets, |offset, octets| {
-            if let Some(interface) = block::interface(octets) {
+        walker.feed(bytes, |offset, bytes| {
+            if let Some(interface) = block::interface(bytes) {
                 numbers.push(number_of(interface, interfaces));
             }
-            let flow = flows.block(offset, octets);
+            let flow = flows.block(offset, bytes);
             let place = (offset / PLACE_BYTES) as u32;
             let position = identity.position + offset;
             let is_of_flow = flow.is_some_and(|flow| {
@@ -279,7 +275,7 @@ impl Tail {
             }
             shown.insert(place);
             let at = (identity.number, position);
-            if search.show_one(octets, at, numbers, interfaces).is_break() {
+            if search.show_one(bytes, at, numbers, interfaces).is_break() {
                 search.summary.is_broken_off = true;
             }
         });

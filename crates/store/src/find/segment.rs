@@ -1,4 +1,4 @@
-//! A segment that is looked at, closed or not.
+//! A segment that is searched, closed or not.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,10 +17,10 @@ use crate::journal;
 
 use super::Damage;
 
-/// A segment may be closed between two looks at its name, and once more its file be replaced: then it is looked for again.
+/// Tries to open a segment: it may be closed, and its file replaced, between two looks.
 const TRIES: usize = 4;
 
-/// Octets that are read where a block begins: as many as most have.
+/// Bytes that are read for a block: as many as most have.
 const READ_BYTES: usize = 2 << 10;
 
 const BLOCK_BYTES_MAX: usize = 16 << 20;
@@ -29,20 +29,20 @@ const BLOCK_BYTES_MAX: usize = 16 << 20;
 pub(super) struct Opened {
     pub path: PathBuf,
     file: File,
-    /// Octets of the file when it was opened.
+    /// Bytes of the file when it was opened.
     pub bytes: u64,
     pub index: Index,
-    /// It should have an index, and has none that is sound.
+    /// It should have an index, and has no valid one.
     pub lacks_index: bool,
-    /// It was looked through.
+    /// It was read whole.
     pub flows: Option<Flows>,
-    /// What cannot be read of it, as far as it was looked through.
+    /// The unreadable part, as far as it was read.
     pub damage: Option<Damage>,
     mapped: Option<Mapped>,
 }
 
 impl Opened {
-    /// `None`: it is gone, or not one of ours.
+    /// `None`: it is deleted, or foreign.
     pub fn open(directory: &Path, number: u64, seed: u64) -> io::Result<Option<Opened>> {
         for attempt in 0..TRIES {
             let path = files::path(directory, number, Kind::Closed);
@@ -86,7 +86,7 @@ impl Opened {
         }
     }
 
-    /// Looks through a segment without an index.
+    /// Reads a segment without an index.
     fn made(
         path: PathBuf,
         file: File,
@@ -96,7 +96,7 @@ impl Opened {
         seed: u64,
     ) -> io::Result<Option<Opened>> {
         let mapped = map(&file, bytes)?;
-        // Its header may not be written yet, but events of earlier packets be there.
+        // Its header may be missing while the journal has events of earlier packets.
         let identity = Identity::parse(octets_of(&mapped)).or_else(|| journal::identity(journal));
         let Some(identity) = identity.filter(|found| found.number == number) else {
             return Ok(None);
@@ -107,7 +107,7 @@ impl Opened {
         Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, damage, mapped }))
     }
 
-    /// It is closed, so that what is no block at its end is damage, too: it does not grow any more.
+    /// It is closed and does not grow, so bytes at its end that are no block are damage too.
     fn judge(&mut self) {
         let number = self.index.identity.number;
         let holes = self.damage.map_or(0, |damage| damage.bytes);
@@ -115,25 +115,25 @@ impl Opened {
         self.damage = damage_of(number, holes + behind, None);
     }
 
-    /// Its index has turned out to be damaged.
+    /// Reads the segment whole after its index proved damaged.
     pub fn look_through(&mut self, seed: u64) -> io::Result<()> {
         self.lacks_index = true;
         let identity = self.index.identity;
-        let (flows, index, walked) = look_through(&identity, self.octets()?, &[], seed);
+        let (flows, index, walked) = look_through(&identity, self.content()?, &[], seed);
         (self.flows, self.index) = (Some(flows), index);
         self.damage = damage_of(identity.number, walked.hole_bytes(), None);
         self.judge();
         Ok(())
     }
 
-    /// Looks at each of its packets, if that was not done.
+    /// Reads each of its packets, if that was not done.
     pub fn walk(&mut self, seed: u64) -> io::Result<()> {
         if self.flows.is_none() {
             let mut flows = Flows::new(seed);
-            let walked = block::walk(self.octets()?, |offset, octets| {
-                flows.block(offset, octets);
+            let walked = block::walk(self.content()?, |offset, block| {
+                flows.block(offset, block);
             });
-            // The index says how many packets there were.
+            // The index has the number of packets.
             let packets = self.index.packets.saturating_sub(flows.count);
             let bytes = walked.hole_bytes() + (self.bytes - walked.end);
             self.damage = damage_of(self.index.identity.number, bytes, Some(packets));
@@ -142,16 +142,16 @@ impl Opened {
         Ok(())
     }
 
-    /// The file's octets.
-    pub fn octets(&mut self) -> io::Result<&[u8]> {
+    /// The file's bytes.
+    pub fn content(&mut self) -> io::Result<&[u8]> {
         if self.mapped.is_none() {
             self.mapped = map(&self.file, self.bytes)?;
         }
         Ok(octets_of(&self.mapped))
     }
 
-    /// The octets of the block at `offset`, as far as they are there. Few blocks of many are read, many are mapped: a page that
-    /// is mapped costs more than a call, but serves all that lies in it.
+    /// The bytes of the block at `offset`, as far as they exist. Few blocks are read, many are
+    /// mapped: a mapped page costs more than a call, but serves all blocks in it.
     pub fn block<'a>(
         &'a mut self,
         offset: u64,
@@ -159,7 +159,10 @@ impl Opened {
         buffer: &'a mut Vec<u8>,
     ) -> io::Result<Option<&'a [u8]>> {
         if !is_sparse || self.mapped.is_some() {
-            return Ok(block::whole(self.octets()?, usize::try_from(offset).unwrap_or(usize::MAX)));
+            return Ok(block::whole(
+                self.content()?,
+                usize::try_from(offset).unwrap_or(usize::MAX),
+            ));
         }
         let mut wanted = READ_BYTES;
         loop {
@@ -177,7 +180,7 @@ impl Opened {
         }
     }
 
-    /// For each of its interfaces the index in `all`, to which new ones are added.
+    /// The index in `all` of each of its interfaces; new ones are added to `all`.
     pub fn interfaces(&mut self, all: &mut Vec<Interface>) -> io::Result<Vec<u32>> {
         let (mut numbers, mut at, mut buffer) = (Vec::new(), 0, Vec::new());
         while let Some(found) = self.block(at, true, &mut buffer)? {
@@ -193,7 +196,7 @@ impl Opened {
     }
 }
 
-/// As much as there is.
+/// Reads as many bytes as there are.
 fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
     let mut sum = 0;
     while !buffer.is_empty() {
@@ -219,7 +222,7 @@ pub(super) fn number_of(interface: Interface, all: &mut Vec<Interface>) -> u32 {
     number as u32
 }
 
-/// Nothing of an empty file can be mapped.
+/// An empty file cannot be mapped.
 fn map(file: &File, bytes: u64) -> io::Result<Option<Mapped>> {
     match usize::try_from(bytes) {
         Ok(0) => Ok(None),
@@ -231,7 +234,8 @@ fn octets_of(mapped: &Option<Mapped>) -> &[u8] {
     mapped.as_ref().map_or(&[], Mapped::bytes)
 }
 
-/// An index is that of a segment when both say so; a segment whose beginning is damaged says nothing.
+/// An index belongs to a segment when both have the same identity; a segment with a damaged
+/// beginning has none.
 fn is_of(index: &Index, file: &File, number: u64, bytes: u64) -> io::Result<bool> {
     let mut head = [0; files::HEADER_BYTES_MAX];
     let read = read_at(file, &mut head, 0)?;
@@ -249,22 +253,22 @@ fn damage_of(segment: u64, bytes: u64, packets: Option<u64>) -> Option<Damage> {
 
 fn look_through(
     identity: &Identity,
-    octets: &[u8],
+    bytes: &[u8],
     journal: &[u8],
     seed: u64,
 ) -> (Flows, Index, Walked) {
     let (mut flows, mut flow_names) = (Flows::new(seed), FlowNames::default());
-    let walked = block::walk(octets, |offset, octets| {
-        flows.block(offset, octets);
+    let walked = block::walk(bytes, |offset, bytes| {
+        flows.block(offset, bytes);
     });
     let frames = journal::frames(journal, identity).unwrap_or_default();
     journal::events(frames).for_each(|event| flow_names.take(event));
     let events = flow_names.of_segment(identity.position, &flows);
-    let octets = index::build(identity, walked.end, &flows, &events, true);
-    (flows, Index::made(octets).expect("what was made just now is sound"), walked)
+    let bytes = index::build(identity, walked.end, &flows, &events, true);
+    (flows, Index::made(bytes).expect("what was made just now is sound"), walked)
 }
 
-/// A file that is not there is no error.
+/// A missing file is no error.
 pub(super) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -2,14 +2,15 @@
 
 use super::{
     ADDRESSES, ENDS, EXTRAS, FLOWS, HEADER_BYTES, MAGIC, NAME_BYTES, NAMELESS, NAMES, OF_EXTRAS,
-    PAGE_BYTES, POSTINGS, SECTIONS, TEXTS, turned,
+    PAGE_BYTES, POSTINGS, SECTIONS, TEXTS, reversed,
 };
 use crate::FlowKey;
 use crate::files::Identity;
 use crate::flows::Flows;
 use crate::journal::{self, StoredEvent};
 
-/// The octets of an index; `bytes`: of the segment. `is_partial`: other names of these flows may be in other indexes.
+/// The bytes of an index; `bytes`: of the segment. `is_partial`: other names of these flows may be
+/// in other indexes.
 pub(crate) fn build(
     identity: &Identity,
     bytes: u64,
@@ -27,7 +28,7 @@ pub(crate) fn build(
     seal(identity, bytes, flows, sections)
 }
 
-/// A flow as it is sorted: numbers beside one another, since keys lie about in memory.
+/// A flow in the form for sorting: numbers next to each other, since keys are scattered in memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     low: u128,
@@ -56,12 +57,12 @@ fn entries(flows: &Flows) -> Vec<Entry> {
     entries
 }
 
-/// What flows are sorted by.
+/// The sort key of flows.
 pub(super) fn order_of(key: &FlowKey) -> ([u8; 16], [u8; 16], u16, u16, u8, u64) {
     (key.low.0, key.high.0, key.low_port, key.high_port, key.protocol, key.scope.bits())
 }
 
-/// Puts the networks that there are at the beginning of the texts, and gives them, sorted.
+/// Adds the networks at the beginning of the texts, and returns them, sorted.
 fn put_scopes(texts: &mut Vec<u8>, entries: &[Entry]) -> Vec<u64> {
     let mut scopes: Vec<u64> =
         entries.iter().map(|entry| entry.scope).filter(|scope| *scope != 0).collect();
@@ -71,7 +72,7 @@ fn put_scopes(texts: &mut Vec<u8>, entries: &[Entry]) -> Vec<u64> {
     scopes
 }
 
-/// Puts the addresses, and gives the indexes of each entry's low and high end.
+/// Adds the addresses, and returns the indexes of each entry's low and high end.
 fn put_addresses(sections: &mut [Vec<u8>; SECTIONS], entries: &[Entry]) -> Vec<[u32; 2]> {
     let mut highs: Vec<(u128, u32)> =
         entries.iter().enumerate().map(|(at, entry)| (entry.high, at as u32)).collect();
@@ -80,7 +81,7 @@ fn put_addresses(sections: &mut [Vec<u8>; SECTIONS], entries: &[Entry]) -> Vec<[
     let (mut first, mut rest, mut number) = (0, &highs[..], 0);
     let mut of_high = Vec::new();
     loop {
-        // Both are sorted: the addresses are what comes out when they are merged.
+        // Both lists are sorted: the addresses are the merge of the two.
         let low = entries.get(first).map(|entry| entry.low);
         let addr = match (low, rest.first().map(|(high, _)| *high)) {
             (Some(low), Some(high)) => low.min(high),
@@ -137,7 +138,7 @@ fn put_flows(
     }
 }
 
-/// Places of all packets, flow by flow, and where each flow's begin.
+/// Places of all packets, flow by flow, and the start of each flow's.
 fn grouped(flows: &Flows) -> (Vec<usize>, Vec<u32>) {
     let mut starts = vec![0; flows.list.len() + 1];
     for (flow, about) in flows.list.iter().enumerate() {
@@ -158,7 +159,7 @@ fn put_names(sections: &mut [Vec<u8>; SECTIONS], events: &[StoredEvent], is_part
         let at = sections[TEXTS].len() as u32;
         journal::put_event(&mut sections[TEXTS], event);
         names.extend(
-            event.names.iter().map(|(role, name)| (turned(name.as_bytes()), *role as u8, at)),
+            event.names.iter().map(|(role, name)| (reversed(name.as_bytes()), *role as u8, at)),
         );
         if event.names.is_empty() || is_partial && event.end.is_some() {
             names.push((Vec::new(), NAMELESS, at));
@@ -194,7 +195,7 @@ fn put_extras(sections: &mut [Vec<u8>; SECTIONS], flows: &Flows) {
     }
 }
 
-/// Puts header, sections and checksums together.
+/// Joins header, sections and checksums.
 fn seal(identity: &Identity, bytes: u64, flows: &Flows, sections: [Vec<u8>; SECTIONS]) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
     let times = [flows.least_ns.unwrap_or(0), flows.last_ns.unwrap_or(0)].map(|ns| ns as u64);
@@ -221,7 +222,7 @@ fn seal(identity: &Identity, bytes: u64, flows: &Flows, sections: [Vec<u8>; SECT
     [header, body, checksums].concat()
 }
 
-/// Appends a count and the distances of an ascending list.
+/// Appends a count and the differences of an ascending list.
 fn put_list(out: &mut Vec<u8>, list: &[u32]) {
     put_varint(out, list.len() as u32);
     let mut before = 0;

@@ -1,4 +1,4 @@
-//! Reads the index of a segment, page by checked page.
+//! Reads the index of a segment, and checks each page that it reads.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -21,35 +21,35 @@ use crate::block::PLACE_BYTES;
 use crate::files::Identity;
 use crate::journal::{self, StoredEvent};
 
-/// Octets of a segment that a place can be in.
+/// Bytes of a segment that places can address.
 const PLACEABLE_BYTES: u64 = PLACE_BYTES << 32;
 
-/// The index is not what was written.
+/// The index is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
 type Result<T> = std::result::Result<T, Damaged>;
 
-/// An index that can be asked.
+/// An index that was opened.
 pub(crate) struct Index {
-    octets: Octets,
+    content: Content,
     pub identity: Identity,
-    /// Of the segment.
+    /// Bytes of the segment.
     pub bytes: u64,
     pub packets: u64,
     /// The least and the greatest time of a packet.
     pub times_ns: (i64, i64),
     /// It has the addresses of packets that are no end of their flows.
     pub has_extras: bool,
-    /// Octets of its header.
+    /// Bytes of its header.
     header_bytes: usize,
     sections: [Range<usize>; SECTIONS],
     checksums: Range<usize>,
-    /// Pages that were found right.
+    /// Pages whose checksum was right.
     checked: RefCell<Vec<bool>>,
 }
 
-enum Octets {
+enum Content {
     Mapped(Mapped),
     Made(Vec<u8>),
 }
@@ -61,26 +61,26 @@ impl fmt::Debug for Index {
 }
 
 impl Index {
-    /// Opens a file; `Ok(Err)`: there is one, and it is not right.
+    /// Opens a file; `Ok(Err)`: it is damaged.
     pub fn open(path: &Path) -> io::Result<Result<Index>> {
         let file = File::open(path)?;
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-        // Nothing of an empty file can be mapped.
+        // An empty file cannot be mapped.
         if bytes == 0 {
             return Ok(Err(Damaged));
         }
-        Ok(Index::of(Octets::Mapped(Mapped::read_only(&file, bytes)?)))
+        Ok(Index::of(Content::Mapped(Mapped::read_only(&file, bytes)?)))
     }
 
-    /// One that was made just now.
-    pub fn made(octets: Vec<u8>) -> Result<Index> {
-        Index::of(Octets::Made(octets))
+    /// An index that was just made.
+    pub fn made(bytes: Vec<u8>) -> Result<Index> {
+        Index::of(Content::Made(bytes))
     }
 
-    fn of(octets: Octets) -> Result<Index> {
-        let bytes = match &octets {
-            Octets::Mapped(mapped) => mapped.bytes(),
-            Octets::Made(made) => made,
+    fn of(content: Content) -> Result<Index> {
+        let bytes = match &content {
+            Content::Mapped(mapped) => mapped.bytes(),
+            Content::Made(made) => made,
         };
         let has_extras = bytes.starts_with(MAGIC);
         if !has_extras && !bytes.starts_with(MAGIC_WITHOUT_EXTRAS) {
@@ -96,7 +96,7 @@ impl Index {
         let long = |at: usize| {
             head.get(at..)
                 .and_then(|rest| rest.first_chunk())
-                .map_or(0, |octets| u64::from_le_bytes(*octets))
+                .map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
         let range = |at: usize| {
             let start = usize::try_from(long(at)).map_err(|_| Damaged)?;
@@ -126,7 +126,7 @@ impl Index {
             sections,
             checksums,
             checked: RefCell::new(vec![false; pages]),
-            octets,
+            content,
         })
     }
 
@@ -152,11 +152,11 @@ impl Index {
     fn scope(&self, number: u32) -> Result<Scope> {
         let Some(at) = number.checked_sub(1) else { return Ok(Scope::NONE) };
         let at = at as usize * 8;
-        let octets = self.part(TEXTS, at..at + 8)?.first_chunk().ok_or(Damaged)?;
-        Scope::from_bits(u64::from_le_bytes(*octets)).ok_or(Damaged)
+        let bytes = self.part(TEXTS, at..at + 8)?.first_chunk().ok_or(Damaged)?;
+        Scope::from_bits(u64::from_le_bytes(*bytes)).ok_or(Damaged)
     }
 
-    /// The flows with the ends of this key, which has no network, one for each network.
+    /// The flows with the ends of this key, which has no network: one for each network.
     pub fn find(&self, key: &FlowKey) -> Result<Vec<(usize, Scope)>> {
         let wanted = order_of(key);
         let first = self.first(self.flows(), |flow| Ok(order_of(&self.key(flow)?) >= wanted))?;
@@ -177,7 +177,7 @@ impl Index {
         self.list(POSTINGS, at, out)
     }
 
-    /// Adds the numbers of flows that have an end between two addresses to `out`; some twice.
+    /// Adds the numbers of flows with an end between two addresses to `out`; some twice.
     pub fn with_address(&self, least: Addr, greatest: Addr, out: &mut Vec<u32>) -> Result<()> {
         let addresses = self.sections[ADDRESSES].len() / ADDRESS_BYTES;
         let start = self.first(addresses, |number| Ok(self.address(number)? >= least))?;
@@ -201,7 +201,8 @@ impl Index {
         Ok(())
     }
 
-    /// Adds the places of packets that have an address between two besides the ends of their flows to `out`; some twice.
+    /// Adds the places of packets with an address between two, other than the ends of their flows,
+    /// to `out`; some twice.
     pub fn with_extra(&self, least: Addr, greatest: Addr, out: &mut Vec<u32>) -> Result<()> {
         let count = self.sections[EXTRAS].len() / EXTRA_BYTES;
         let entry = |number| self.entry::<EXTRA_BYTES>(EXTRAS, number);
@@ -216,8 +217,8 @@ impl Index {
         Ok(())
     }
 
-    /// Visits the names that begin with `prefix` (labels from the right) as long as it wants more: text, role, and where the
-    /// event is.
+    /// Visits the names that begin with `prefix` (labels from the right) while `visit` returns
+    /// true: text, role, and offset of the event.
     pub fn names(
         &self,
         prefix: &[u8],
@@ -241,9 +242,9 @@ impl Index {
         Ok((text, entry[6], word(entry, 8) as usize))
     }
 
-    /// The event there.
+    /// The event at an offset.
     pub fn event(&self, at: usize) -> Result<StoredEvent> {
-        // Its length is only known when it was read: first as much as most have, then all there is.
+        // Its length is known only after reading: first the usual length is tried, then all bytes.
         let rest = self.sections[TEXTS].len().checked_sub(at).ok_or(Damaged)?;
         for bytes in [rest.min(1024), rest] {
             if let Some((event, _)) = journal::event(self.part(TEXTS, at..at + bytes)?) {
@@ -270,7 +271,8 @@ impl Index {
         entry.first_chunk().copied().map(Addr).ok_or(Damaged)
     }
 
-    /// The first number below `count` for which `is_reached` is true, as it is from some number on; else `count`.
+    /// The first number below `count` for which `is_reached` is true; it stays true from there.
+    /// `count` if there is none.
     fn first(&self, count: usize, is_reached: impl Fn(usize) -> Result<bool>) -> Result<usize> {
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -289,7 +291,7 @@ impl Index {
         self.part(section, start..start + BYTES)?.first_chunk().ok_or(Damaged)
     }
 
-    /// Octets of a section, of which each page was checked.
+    /// Bytes of a section, after a check of each page.
     fn part(&self, section: usize, range: Range<usize>) -> Result<&[u8]> {
         let within = &self.sections[section];
         if range.start > range.end || range.end > within.len() {
@@ -323,24 +325,25 @@ impl Index {
     }
 
     fn bytes_of_file(&self) -> &[u8] {
-        match &self.octets {
-            Octets::Mapped(mapped) => mapped.bytes(),
-            Octets::Made(made) => made,
+        match &self.content {
+            Content::Mapped(mapped) => mapped.bytes(),
+            Content::Made(made) => made,
         }
     }
 
-    /// A list of ascending numbers, as `put_list` wrote it.
+    /// A list of ascending numbers in the form of `put_list`.
     fn list(&self, section: usize, at: usize, out: &mut Vec<u32>) -> Result<()> {
         let len = self.sections[section].len();
-        let end = |octets: usize| len.min(at.saturating_add(octets)).max(at);
+        let end = |bytes: usize| len.min(at.saturating_add(bytes)).max(at);
         let (count, used) = varint(self.part(section, at..end(5))?)?;
-        // No number has more than five octets; the pages behind are checked once, for whoever comes next.
-        let octets = self.part(section, at..end((count as usize).saturating_mul(5) + 5))?;
-        let mut octets = octets.get(used..).ok_or(Damaged)?;
+        // No number has more than five bytes; the further pages are checked once, for all later
+        // reads.
+        let bytes = self.part(section, at..end((count as usize).saturating_mul(5) + 5))?;
+        let mut bytes = bytes.get(used..).ok_or(Damaged)?;
         let mut value = 0u32;
         for _ in 0..count {
-            let (distance, used) = varint(octets)?;
-            octets = &octets[used..];
+            let (distance, used) = varint(bytes)?;
+            bytes = &bytes[used..];
             value = value.checked_add(distance).ok_or(Damaged)?;
             out.push(value);
         }
@@ -348,23 +351,23 @@ impl Index {
     }
 }
 
-/// A number, and its octets.
-fn varint(octets: &[u8]) -> Result<(u32, usize)> {
+/// A number, and its length.
+fn varint(bytes: &[u8]) -> Result<(u32, usize)> {
     let mut value = 0u32;
-    for (index, octet) in octets.iter().take(5).enumerate() {
-        value |= u32::from(octet & 0x7f) << (7 * index);
-        if octet & 0x80 == 0 {
+    for (index, byte) in bytes.iter().take(5).enumerate() {
+        value |= u32::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
             return Ok((value, index + 1));
         }
     }
     Err(Damaged)
 }
 
-/// Of octets that are there.
+/// Of bytes that exist.
 fn word(bytes: &[u8], at: usize) -> u32 {
     crate::block::word(bytes, at).unwrap_or(u32::MAX)
 }
 
 fn half(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..at + 2).map_or(0, |octets| u16::from_le_bytes([octets[0], octets[1]]))
+    bytes.get(at..at + 2).map_or(0, |half| u16::from_le_bytes([half[0], half[1]]))
 }

@@ -1,10 +1,11 @@
-//! Crypto-PAn: addresses under pseudonyms that keep prefixes.
+//! Crypto-PAn: pseudonyms of addresses that preserve prefixes.
 //!
-//! Xu, Fan, Ammar, Moon: "Prefix-Preserving IP Address Anonymization" (ICNP 2002). Bit i of the pseudonym is bit i of the
-//! address, turned over when the first bit of AES(its first i bits, then padding) says so. Whoever has the key can turn it
-//! back; whoever knows some pairs knows as much of each address that shares a prefix with them.
+//! Xu, Fan, Ammar, Moon: "Prefix-Preserving IP Address Anonymization" (ICNP 2002). Bit i of the
+//! pseudonym is bit i of the address, inverted if the first bit of AES(its first i bits, then
+//! padding) is set. The key reverses it; known pairs reveal as much of each address that shares a
+//! prefix with them.
 //!
-//! Cost: an AES for each bit; up to [`KEPT_MAX`] pseudonyms are kept.
+//! Cost: an AES for each bit; up to [`KEPT_MAX`] pseudonyms are cached.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ use larder_wire::Addr;
 
 use crate::FlowKey;
 
-/// Pseudonyms that are kept.
+/// Pseudonyms that are cached.
 const KEPT_MAX: usize = 1 << 16;
 
 /// Makes pseudonyms of addresses.
@@ -31,10 +32,10 @@ impl std::fmt::Debug for Pseudonyms {
 }
 
 impl Pseudonyms {
-    /// Under a key, of which the first half is AES's and the second makes the padding.
+    /// Makes them under a key: the first half is AES's, the second makes the padding.
     pub fn new(key: &[u8; 32]) -> Pseudonyms {
         let (cipher, padding) = key.split_at(16);
-        let cipher = Aes128::new_from_slice(cipher).expect("sixteen octets are a key");
+        let cipher = Aes128::new_from_slice(cipher).expect("sixteen bytes are a key");
         let mut block = [0; 16];
         block.copy_from_slice(padding);
         let mut pseudonyms = Pseudonyms { cipher, padding: 0, kept: HashMap::new() };
@@ -42,7 +43,7 @@ impl Pseudonyms {
         pseudonyms
     }
 
-    /// The pseudonym of an address; IPv4's is IPv4.
+    /// The pseudonym of an address; that of IPv4 is IPv4.
     pub fn of(&mut self, addr: Addr) -> Addr {
         if let Some(pseudonym) = self.kept.get(&addr) {
             return *pseudonym;
@@ -50,7 +51,7 @@ impl Pseudonyms {
         let value = u128::from_be_bytes(addr.0);
         let pseudonym = Addr(
             match addr.is_v4() {
-                // As the highest bits, where the algorithm has them.
+                // In the highest bits, as in the algorithm.
                 true => value ^ (self.turns(value << 96, 32) >> 96),
                 false => value ^ self.turns(value, 128),
             }
@@ -63,7 +64,7 @@ impl Pseudonyms {
         pseudonym
     }
 
-    /// The key of a flow between the pseudonyms, and whether its low end was the other's high end.
+    /// The key of a flow between the pseudonyms, and whether its low end was the high end before.
     pub(crate) fn of_key(&mut self, key: &FlowKey) -> (FlowKey, bool) {
         let (low, high) = (self.of(key.low), self.of(key.high));
         let is_turned = (high, key.high_port) < (low, key.low_port);
@@ -73,7 +74,7 @@ impl Pseudonyms {
         (if is_turned { turned } else { FlowKey { low, high, ..*key } }, is_turned)
     }
 
-    /// The bits of `value` that are turned over.
+    /// The bits of `value` that are inverted.
     fn turns(&self, value: u128, bits: u32) -> u128 {
         let mut turns = 0;
         for bit in 0..bits {
@@ -100,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// The key and some pairs of the sample that its authors published.
+    /// The key and some pairs of the authors' published sample.
     #[test]
     fn published_values() {
         let key = [
@@ -121,7 +122,8 @@ mod tests {
     }
 
     proptest! {
-        /// Pseudonyms share exactly as many first bits as their addresses do, in both versions; so no two are the same.
+        /// Pseudonyms share exactly as many first bits as their addresses do, in both versions; so
+        /// no two are the same.
         #[test]
         fn prefixes_are_kept(one: u128, other: u128, shared in 0u32..=128, is_v4: bool, key: [u8; 32]) {
             let other = one ^ (other >> 1 | 1 << 127).checked_shr(shared).unwrap_or(0);

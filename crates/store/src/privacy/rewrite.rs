@@ -1,4 +1,4 @@
-//! Rewrites a batch: what is not to be kept is cut out before anything is kept.
+//! Rewrites a batch: removes the parts that are not stored before anything is stored.
 
 use larder_wire::Addr;
 use larder_wire::packet::{self, Packet, Skip};
@@ -21,17 +21,17 @@ pub(crate) struct Rewriter {
     links: Vec<u16>,
     /// Packets so far that are not IP.
     others: u64,
-    /// The batch as it is kept.
+    /// The batch as it is stored.
     pub blocks: Vec<u8>,
-    /// Where each packet begins; one that is left out, where the next does.
+    /// Offset of each packet; of one that is left out, that of the next.
     pub offsets: Vec<u32>,
     /// Packets of the batch that are left out.
     pub unsampled: u64,
 }
 
-/// What is to become of a packet.
+/// The treatment of a packet.
 struct Plan {
-    /// Octets of it that are kept.
+    /// Bytes of it that are stored.
     keep: usize,
     packet: Option<Packet>,
 }
@@ -50,25 +50,25 @@ impl Rewriter {
         })
     }
 
-    /// Rewrites the blocks of a batch, which is sound.
+    /// Rewrites the blocks of a valid batch.
     pub fn rewrite(&mut self, batch: &Batch<'_>) {
         self.blocks.clear();
         self.offsets.clear();
         self.unsampled = 0;
         let mut rest = batch.blocks;
         while let Ok(Some(len)) = block::block_len(rest) {
-            let (octets, after) = rest.split_at(len);
+            let (bytes, after) = rest.split_at(len);
             rest = after;
             self.offsets.push(self.blocks.len() as u32);
-            let Some(found) = block::packet(octets) else { continue };
+            let Some(found) = block::packet(bytes) else { continue };
             match self.plan(&found) {
-                Some(plan) => self.put(octets, &found, &plan),
+                Some(plan) => self.put(bytes, &found, &plan),
                 None => self.unsampled += 1,
             }
         }
     }
 
-    /// An event as it is kept: its key has pseudonyms, too.
+    /// Replaces the addresses in the key of an event.
     pub fn event(&mut self, event: &mut StoredEvent) {
         if let Some(pseudonyms) = &mut self.pseudonyms {
             let (key, is_turned) = pseudonyms.of_key(&event.key);
@@ -112,20 +112,20 @@ impl Rewriter {
         if packet.fragment.is_some() {
             (packet.src_port, packet.dst_port) = (0, 0);
         }
-        // By the high half: the low one is what tables use.
+        // By the high half: tables use the low one.
         (FlowKey::of(&packet).0.unscoped().hash(self.privacy.sample_seed) >> 32)
             .is_multiple_of(count)
     }
 
-    fn put(&mut self, octets: &[u8], found: &PacketBlock<'_>, plan: &Plan) {
+    fn put(&mut self, bytes: &[u8], found: &PacketBlock<'_>, plan: &Plan) {
         if plan.keep == found.frame.len() && self.pseudonyms.is_none() {
-            self.blocks.extend_from_slice(octets);
+            self.blocks.extend_from_slice(bytes);
             return;
         }
         let start = self.blocks.len();
         let len = PACKET_BYTES + plan.keep.next_multiple_of(4);
-        self.blocks.extend_from_slice(&octets[..28]);
-        // Whole, so that all headers are there while it is changed.
+        self.blocks.extend_from_slice(&bytes[..28]);
+        // Whole, so that all headers exist while they are changed.
         self.blocks.extend_from_slice(found.frame);
         if let (Some(pseudonyms), Some(packet)) = (&mut self.pseudonyms, &plan.packet) {
             hide(&mut self.blocks[start + 28..], packet, pseudonyms);
@@ -143,7 +143,7 @@ fn is_dns(packet: &Packet) -> bool {
         && [packet.src_port, packet.dst_port].iter().any(|port| matches!(port, 53 | 5353))
 }
 
-/// Octets of the link header of a frame that is not IP, about.
+/// Bytes of the link header of a frame that is not IP, approximately.
 fn link_bytes(link_type: u16) -> usize {
     match link_type {
         1 => 14,
@@ -156,8 +156,9 @@ fn link_bytes(link_type: u16) -> usize {
 
 /// Puts pseudonyms into all IP headers around and of `packet`.
 ///
-/// A header of IP is where the rest of the frame, read as raw IP, comes to the same packet: so none is missed, however many
-/// tunnels there are. Where octets look so that are none, they are changed as well, and nobody is harmed.
+/// An IP header is a place from which the rest of the frame, decoded as raw IP, gives the same
+/// packet: so none is missed in any number of tunnels. Other bytes that look the same are changed
+/// as well, which does no harm.
 fn hide(frame: &mut [u8], packet: &Packet, pseudonyms: &mut Pseudonyms) {
     let end = (packet.payload_offset as usize).min(frame.len());
     let headers: Vec<usize> = (0..end)
@@ -175,22 +176,22 @@ fn hide(frame: &mut [u8], packet: &Packet, pseudonyms: &mut Pseudonyms) {
     }
 }
 
-/// Puts pseudonyms into the IP header at `at`, of which its addresses are there.
+/// Puts pseudonyms into the IP header at `at`, if its addresses were captured.
 fn hide_header(frame: &mut [u8], at: usize, pseudonyms: &mut Pseudonyms) {
     let transport = transport_at(frame, at);
     let is_v4 = frame[at] >> 4 == 4;
     let (start, len) = if is_v4 { (at + 12, 4) } else { (at + 8, 16) };
     let mut change = Change::default();
     for start in [start, start + len] {
-        let Some(octets) = frame.get_mut(start..start + len) else { return };
-        let addr = match <[u8; 4]>::try_from(&octets[..]) {
+        let Some(bytes) = frame.get_mut(start..start + len) else { return };
+        let addr = match <[u8; 4]>::try_from(&bytes[..]) {
             Ok(v4) => Addr::v4(v4),
-            Err(_) => octets.try_into().map_or(Addr::UNSPECIFIED, Addr),
+            Err(_) => bytes.try_into().map_or(Addr::UNSPECIFIED, Addr),
         };
         let pseudonym = pseudonyms.of(addr);
         let new = &pseudonym.0[16 - len..];
-        change.replace(octets, new);
-        octets.copy_from_slice(new);
+        change.replace(bytes, new);
+        bytes.copy_from_slice(new);
     }
     if is_v4 {
         change.apply(frame, at + 10);
@@ -199,7 +200,7 @@ fn hide_header(frame: &mut [u8], at: usize, pseudonyms: &mut Pseudonyms) {
         Some((TCP, at)) => change.apply(frame, at + 16),
         Some((ICMPV6, at)) => change.apply(frame, at + 2),
         Some((UDP, at)) => {
-            // 0: it has none.
+            // 0: there is no checksum.
             let sum = frame.get(at + 6..at + 8).unwrap_or(&[0, 0]);
             if sum == [0, 0] {
                 return;
@@ -209,7 +210,7 @@ fn hide_header(frame: &mut [u8], at: usize, pseudonyms: &mut Pseudonyms) {
                 return;
             }
             change.apply(frame, at + 6);
-            // 0 would say that there is none.
+            // 0 would mean that there is no checksum.
             if let Some(sum) = frame.get_mut(at + 6..at + 8)
                 && sum == [0, 0]
             {
@@ -220,12 +221,12 @@ fn hide_header(frame: &mut [u8], at: usize, pseudonyms: &mut Pseudonyms) {
     }
 }
 
-/// By how much octets have changed, for checksums (RFC 1624).
+/// The change of a checksum by changed bytes (RFC 1624).
 #[derive(Default)]
 struct Change(u64);
 
 impl Change {
-    /// Octets of even number, that begin at an even place of what is summed.
+    /// Replaces an even number of bytes at an even offset.
     fn replace(&mut self, old: &[u8], new: &[u8]) {
         for (old, new) in old.chunks_exact(2).zip(new.chunks_exact(2)) {
             self.0 += u64::from(!u16::from_be_bytes([old[0], old[1]]));
@@ -235,17 +236,17 @@ impl Change {
 
     /// Changes the checksum at `at`, if it was captured.
     fn apply(&self, frame: &mut [u8], at: usize) {
-        let Some(octets) = frame.get_mut(at..at + 2) else { return };
-        let mut sum = u64::from(!u16::from_be_bytes([octets[0], octets[1]])) + self.0;
+        let Some(bytes) = frame.get_mut(at..at + 2) else { return };
+        let mut sum = u64::from(!u16::from_be_bytes([bytes[0], bytes[1]])) + self.0;
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);
         }
-        octets.copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        bytes.copy_from_slice(&(!(sum as u16)).to_be_bytes());
     }
 }
 
-/// Protocol and place of the transport header behind the IP header at `at`; `None` where there is none, as in fragments
-/// that are not the first.
+/// Protocol and place of the transport header after the IP header at `at`; `None` if there is none,
+/// as in later fragments.
 fn transport_at(frame: &[u8], at: usize) -> Option<(u8, usize)> {
     let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let is_v4 = *frame.get(at)? >> 4 == 4;

@@ -1,15 +1,18 @@
-//! Which requests are answered.
+//! Checks requests.
 //!
-//! A page in a browser may send requests to any address that its user reaches, and may read the response if it can make the browser
-//! believe that the address is the page's own host (DNS rebinding). The name of that host is in `Host`; it cannot be an address, nor a
-//! name that is served here. So the following is refused:
+//! A page in a browser may send requests to any address that its user reaches. It may read the
+//! response if the browser takes the address for the page's own host (DNS rebinding). The name of
+//! that host is in `Host`; it cannot be an address, nor a name that is served here. So these are
+//! refused:
 //!
-//! * a `Host` that is missing, or is neither `localhost`, nor an address of loopback, nor the address that the client has reached,
-//!   nor a name of the list. The port is not compared: it may be forwarded.
+//! * a `Host` that is missing, or is neither `localhost`, nor a loopback address, nor the address
+//!   that the client has reached, nor a name of the list. The port is not compared: it may be
+//!   forwarded.
 //! * an `Origin` that is not that host.
-//! * with a token: no `Authorization`, or another token. It is compared in a time that does not depend on where it differs.
+//! * with a token: no `Authorization`, or another token. The time of the comparison does not depend
+//!   on where they differ.
 //!
-//! A Unix socket cannot be reached by a browser: only `Origin` and the token are judged.
+//! A browser cannot reach a Unix socket: only `Origin` and the token are checked.
 
 use std::net::IpAddr;
 
@@ -29,7 +32,7 @@ impl Authorizer {
         Authorizer { hosts: hosts.iter().map(|host| plain(host)).collect(), token }
     }
 
-    /// The status with which a request is refused. `local`: the address that the client has reached, over TCP.
+    /// The status of a refusal. `local`: the address that the client has reached, over TCP.
     pub fn judge(&self, claims: &Claims, local: Option<IpAddr>) -> Result<(), u16> {
         let host = claims.host.as_deref().unwrap_or_default();
         if let Some(local) = local
@@ -68,7 +71,7 @@ fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// The host of `host:port`, where the port is one.
+/// The host of `host:port`, if the port is valid.
 fn name_of(host: &str) -> Option<&str> {
     let end = match host.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
@@ -98,8 +101,8 @@ mod tests {
         }
     }
 
-    /// Names of loopback, the address that was reached and listed names are served, in any case and with any port; all others
-    /// are not, nor is what only looks like one of them.
+    /// Loopback names, the address that was reached and listed names are served, in any case and
+    /// with any port; all others are refused, also similar ones.
     #[test]
     fn hosts_are_listed() {
         let authorizer = Authorizer::new(&["Tap.Example.".to_owned()], None);
@@ -141,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Pages of other sites are refused, also over a Unix socket; a page of ours is not.
+    /// Pages of other sites are refused, also over a Unix socket; own pages are not.
     #[test]
     fn origins_are_our_own() {
         let authorizer = Authorizer::new(&[], None);
@@ -166,7 +169,7 @@ mod tests {
         }
     }
 
-    /// With a token only those are answered who have all of it.
+    /// With a token only requests with the whole token are served.
     #[test]
     fn tokens_are_compared_whole() {
         let authorizer = Authorizer::new(&[], Some(b"s3cret".to_vec()));

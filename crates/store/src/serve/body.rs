@@ -1,4 +1,4 @@
-//! The body of a response: octets of a segment, of the one that grows and those after it.
+//! The body of a response: bytes of a segment, or of the growing one and those after it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,23 +15,23 @@ use larder_serve::http_server::Piece;
 use super::LEASE_BYTES_MAX;
 use crate::catalog::{Catalog, Content, Segment};
 
-/// Readers here have a loop of their own; they are told by wakers.
+/// Readers here have an event loop number of their own; wakers wake them.
 const LOOP: u32 = 62;
 
-/// Shorter leases are copied to the socket: pages that `sendfile` was shown have to be fresh when
-/// they are used again.
+/// Shorter leases are copied to the socket: a page for `sendfile` must be fresh when it is used
+/// again.
 const COPY_BYTES: usize = 16 << 10;
 
-/// Octets of a file that one call sends at most.
+/// Bytes of a file that one call sends, at most.
 const SEND_BYTES_MAX: u64 = 1 << 30;
 
-/// What is being sent.
+/// A body that is being sent.
 pub struct Packets {
-    /// Segments go on after this one.
+    /// Later segments follow this one.
     is_live: bool,
-    /// The one that is sent.
+    /// The current segment.
     number: u64,
-    /// Where in it the body ends.
+    /// End of the body in it.
     end: u64,
     from: From,
 }
@@ -39,7 +39,7 @@ pub struct Packets {
 enum From {
     /// Leases of an object, the first partly sent.
     Memory { reader: Reader, leases: VecDeque<Lease>, sent: usize },
-    /// Octets of a file.
+    /// Bytes of a file.
     File { file: File, at: u64, end: u64 },
     /// The live stream is at the end of a segment, and the next has not begun.
     Between,
@@ -47,12 +47,12 @@ enum From {
     Gone,
 }
 
-/// Octets of a segment from `first` up to `end`; `None`: they are gone.
+/// Bytes of a segment from `first` up to `end`; `None`: they are deleted.
 fn open(segment: &Segment, first: u64, end: u64) -> Option<From> {
     match &segment.content {
         Content::Memory(object) => lease_from(object, first, end),
         Content::File(path, bytes) => {
-            // Of one that the disk refused the file has less than there was in memory.
+            // After an error of the disk the file has less than there was in memory.
             let file = File::open(path).ok().filter(|_| first <= *bytes)?;
             Some(From::File { file, at: first, end: end.min(*bytes) })
         }
@@ -66,21 +66,21 @@ fn lease_from(object: &Arc<Object>, first: u64, end: u64) -> Option<From> {
 }
 
 impl Packets {
-    /// Octets of a segment from `first` up to `end`; `None`: they are gone.
+    /// Bytes of a segment from `first` up to `end`; `None`: they are deleted.
     pub fn of(segment: &Segment, first: u64, end: u64) -> Option<Packets> {
         let from = open(segment, first, end)?;
         Some(Packets { is_live: false, number: segment.number, end, from })
     }
 
-    /// What comes after now, and what to send first: the head of a section, since the stream begins
-    /// in the middle of one.
+    /// All bytes from now on, and the bytes before them: the headers of a section, since the stream
+    /// begins in the middle of one.
     pub fn live(segment: &Segment) -> Option<(Vec<u8>, Packets)> {
         let number = segment.number;
         let body = |from| Packets { is_live: true, number, end: u64::MAX, from };
         let Content::Memory(object) = &segment.content else {
             return Some((Vec::new(), body(From::Between)));
         };
-        // What is published ends with a block (invariant 2).
+        // Published bytes end with a block (invariant 2).
         let now = object.published();
         let header = &segment.header;
         let (first, start) = match now < header.len() as u64 {
@@ -90,14 +90,14 @@ impl Packets {
         lease_from(object, start, u64::MAX).map(|from| (first, body(from)))
     }
 
-    /// Goes on from the file, where the catalog wants the memory back: however slowly a client reads,
-    /// it holds none that is wanted.
+    /// Continues from the file if the catalog wants the memory back: a slow client holds no memory
+    /// that is needed.
     pub fn leave_revoked(&mut self, catalog: &Catalog) {
         let From::Memory { reader, leases, sent } = &mut self.from else { return };
         if !reader.object().is_revoked() {
             return;
         }
-        // What the client was promised of this piece comes from the file as well.
+        // The rest of this piece comes from the file as well.
         let unsent = leases.iter().map(|lease| lease.len() as u64).sum::<u64>() - *sent as u64;
         let at = reader.position() - unsent;
         let found = catalog.get(self.number).and_then(|segment| open(&segment, at, self.end));
@@ -108,7 +108,7 @@ impl Packets {
         };
     }
 
-    /// What comes next, at most `bytes_max` octets.
+    /// The next bytes, at most `bytes_max`.
     pub fn next(&mut self, catalog: &Catalog, waker: &Waker, bytes_max: u64) -> Piece {
         loop {
             let bytes = match &mut self.from {
@@ -122,7 +122,7 @@ impl Packets {
                         Poll::Pending | Poll::Ready(Leased::Later) => return Piece::Later,
                         Poll::Ready(Leased::Some { bytes, .. }) => bytes,
                         Poll::Ready(Leased::End) => 0,
-                        // All leases were given back, so there is nothing to return first.
+                        // All leases were returned, so there is nothing to return first.
                         Poll::Ready(Leased::ReturnFirst | Leased::Failed(_)) => {
                             return Piece::Broken;
                         }
@@ -135,17 +135,17 @@ impl Packets {
             if let Some(bytes) = NonZeroU64::new(bytes) {
                 return Piece::Bytes(bytes);
             }
-            // A segment is at its end: so is the body, unless it is live.
+            // The segment is at its end, and so is the body, unless it is live.
             if !self.is_live {
                 return Piece::End;
             }
             let Some(segment) = catalog.after(self.number) else {
-                // The catalog rings when there is one.
+                // The catalog wakes the thread when there is one.
                 self.from = From::Between;
                 return Piece::Later;
             };
             let number = segment.number;
-            // Its memory may have been given away in this very moment: then it is in a file now.
+            // Its memory may have been revoked at this moment: then it is in a file.
             let again = || catalog.get(number).and_then(|it| open(&it, 0, u64::MAX));
             let Some(from) = open(&segment, 0, u64::MAX).or_else(again) else {
                 return Piece::Broken;
@@ -159,9 +159,9 @@ impl Packets {
         match &mut self.from {
             From::Memory { reader, leases, sent } => {
                 let Some(lease) = leases.front() else { return Ok(0) };
-                let octets = &lease.as_bytes()[*sent..];
-                let bytes = if octets.len() < COPY_BYTES {
-                    transfer::write(&socket, octets)?
+                let unsent = &lease.as_bytes()[*sent..];
+                let bytes = if unsent.len() < COPY_BYTES {
+                    transfer::write(&socket, unsent)?
                 } else {
                     lease.send(&socket, *sent)?
                 };
@@ -174,7 +174,7 @@ impl Packets {
             }
             From::File { file, at, end } => {
                 let bytes = bytes_left.min(*end - *at).min(SEND_BYTES_MAX) as usize;
-                // 0: it became shorter, somebody else has cut it.
+                // 0: the file became shorter, by another program.
                 let bytes = transfer::send_file(&socket, file, *at, bytes)?;
                 *at += bytes as u64;
                 Ok(bytes)

@@ -1,27 +1,27 @@
-//! What a client asks for.
+//! Requests of clients.
 
 use larder_serve::http_server::Request;
 
-/// What is wanted.
+/// The requested resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The list, for eyes.
+    /// The list, for people.
     List,
     /// The list, for programs.
     Json,
     /// A segment.
     Segment(u64),
-    /// What comes from now on.
+    /// All packets from now on.
     Live,
-    /// Something that there is not.
+    /// An unknown path.
     Unknown,
 }
 
-/// First octet, and the one behind the last; both may lie behind the end. One range as `Range` has it (RFC 9110, section 14.2);
-/// several are as none.
+/// First byte, and end; both may be after the end of the file. One range of `Range` (RFC 9110,
+/// section 14.2); several count as none.
 pub type Range = (Option<u64>, Option<u64>);
 
-/// What decides whether a client may ask. A field that comes twice ends the request.
+/// The header fields for authorization. A repeated field ends the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// `Host`.
@@ -32,7 +32,7 @@ pub struct Claims {
     pub authorization: Option<Vec<u8>>,
 }
 
-/// What a path names.
+/// The resource of a path.
 pub fn wanted(path: &str) -> What {
     let segment = |name: &str| name.strip_suffix(".pcapng").and_then(|digits| digits.parse().ok());
     match path {
@@ -46,7 +46,7 @@ pub fn wanted(path: &str) -> What {
     }
 }
 
-/// Reads the header fields that matter here; `None` where one comes twice that may not.
+/// Reads the header fields that matter here; `None` if one is repeated that must not be.
 pub fn read_fields(request: &Request<'_>) -> Option<(Claims, Option<Range>)> {
     let (mut claims, mut range) = (Claims::default(), None);
     for (name, value) in request.fields() {
@@ -75,9 +75,7 @@ fn read_range(value: &str) -> Option<Range> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| match text.trim() {
         "" => Some(None),
-        digits if digits.bytes().all(|octet| octet.is_ascii_digit()) => {
-            digits.parse().ok().map(Some)
-        }
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok().map(Some),
         _ => None,
     };
     match (number(first)?, number(last)?) {
@@ -88,7 +86,7 @@ fn read_range(value: &str) -> Option<Range> {
     }
 }
 
-/// Which octets of `bytes` a range means; `None`: none of them (416).
+/// The bytes of a range, of `bytes`; `None`: none of them (416).
 pub fn within(range: Range, bytes: u64) -> Option<(u64, u64)> {
     let (first, end) = match range {
         (Some(first), end) => (first, end.unwrap_or(u64::MAX).min(bytes)),
@@ -101,7 +99,7 @@ pub fn within(range: Range, bytes: u64) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    /// Paths, with and without leading zeros; what is not served is unknown.
+    /// Paths, with and without leading zeros; others are unknown.
     #[test]
     fn paths() {
         assert_eq!(wanted("/segments/00000012.pcapng"), What::Segment(12));
@@ -111,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Ranges that mean nothing are as none; suffixes count from the end.
+    /// Invalid ranges count as none; suffixes count from the end.
     #[test]
     fn ranges() {
         assert_eq!(read_range("bytes=5-9"), Some((Some(5), Some(10))));

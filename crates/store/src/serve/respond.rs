@@ -1,4 +1,4 @@
-//! What requests for packets are answered.
+//! Responses to requests for packets.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,7 +15,7 @@ use super::body::Packets;
 use super::request::{self, Range, What};
 use crate::catalog::{Catalog, Segment};
 
-/// What all clients need.
+/// Shared by all clients.
 pub struct Common {
     pub catalog: Arc<Catalog>,
     pub waker: Waker,
@@ -79,15 +79,15 @@ const TEXT: &str = "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no
 const JSON: &str = "Content-Type: application/json\r\nCache-Control: no-store\r\n";
 
 impl Common {
-    /// A segment: of one that grows all there is and all that comes.
+    /// A segment: of a growing one all bytes that exist and all that come.
     fn segment(
         &self,
         request: &Request<'_>,
         segment: &Segment,
         range: Option<Range>,
     ) -> Response<Packets> {
-        // One that is closed has a length. That of one that grows is not known, and no range of it
-        // means anything.
+        // A closed segment has a length. That of a growing one is unknown, and ranges of it have no
+        // meaning.
         let whole = segment.is_closed.then_some(segment.bytes);
         let range = range.filter(|_| whole.is_some());
         let (first, end) = match (whole, range) {
@@ -108,12 +108,12 @@ impl Common {
         self.give(request, segment, status, headers, bytes, begin)
     }
 
-    /// What comes after now.
+    /// All packets from now on.
     fn live(&self, request: &Request<'_>, segment: &Segment) -> Response<Packets> {
         self.give(request, segment, 200, head(false), None, Packets::live)
     }
 
-    /// Begins to send; `begin` makes what comes first, and the body.
+    /// Begins a response; `begin` makes the first bytes, and the body.
     fn give(
         &self,
         request: &Request<'_>,
@@ -126,7 +126,7 @@ impl Common {
         let (first, rest) = if request.is_head {
             (Vec::new(), None)
         } else {
-            // Its memory may have been given away in this very moment: then it is in a file now.
+            // Its memory may have been revoked at this moment: then it is in a file.
             let again = || self.catalog.get(segment.number).and_then(|segment| begin(&segment));
             let Some((first, packets)) = begin(segment).or_else(again) else {
                 // It was deleted.
@@ -147,8 +147,8 @@ fn head(is_closed: bool) -> String {
          Accept-Ranges: bytes\r\nCross-Origin-Resource-Policy: same-origin\r\n",
     );
     head += match is_closed {
-        // A segment that is closed never changes, and its number is never used again. It is for
-        // this client alone.
+        // A closed segment never changes, and its number is never used again. It is for this client
+        // only.
         true => "Cache-Control: private, max-age=86400, immutable\r\n",
         false => "Cache-Control: no-store\r\n",
     };
@@ -160,7 +160,7 @@ fn listing(headers: &'static str, text: String) -> Response<Packets> {
     Response { status: 200, headers: Cow::Borrowed(headers), body, closes: false }
 }
 
-/// No, and what to do instead.
+/// A refusal, with the next step.
 fn refusal(status: u16) -> Response<Packets> {
     let next = match status {
         401 => "send the token: Authorization: Bearer TOKEN\n",
@@ -192,7 +192,7 @@ fn list(catalog: &Catalog) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "/segments/{:08}.pcapng {} octets {} packets {state}",
+            "/segments/{:08}.pcapng {} bytes {} packets {state}",
             segment.number, segment.bytes, segment.packets
         );
     }

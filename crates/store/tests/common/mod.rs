@@ -4,10 +4,12 @@
 pub mod world;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder_store::{Batch, FlowEvent, FlowKey, Interface, NameRole, Options, Store};
 use larder_testkit::frames;
 pub use larder_testkit::frames::transport_sum;
+use larder_testkit::wait::until_so;
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name, packet};
 
@@ -27,7 +29,7 @@ pub fn options(directory: &Path) -> Options {
     options
 }
 
-/// Ethernet, IPv4, UDP, with checksums that are right.
+/// Ethernet, IPv4, UDP, with right checksums.
 pub fn udp(src: [u8; 4], sport: u16, dst: [u8; 4], dport: u16, payload: &[u8]) -> Vec<u8> {
     summed(src, dst, 17, frames::udp((sport, dport), payload))
 }
@@ -44,7 +46,7 @@ fn summed(src: [u8; 4], dst: [u8; 4], protocol: u8, mut transport: Vec<u8>) -> V
     ethernet(&ipv4(src, dst, protocol, 0, &transport), 0x0800)
 }
 
-/// `fragment`: more fragments, and the offset in units of 8 octets, as in the header.
+/// `fragment`: more fragments, and the offset in units of 8 bytes, as in the header.
 pub fn ipv4(src: [u8; 4], dst: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     frames::ipv4_fragment((src, dst), protocol, (7, fragment), payload)
 }
@@ -58,7 +60,7 @@ pub fn key(frame: &[u8]) -> FlowKey {
     FlowKey::of(&packet::decode(1, frame).expect("a frame of a flow")).0
 }
 
-/// A batch that is being made.
+/// A batch in the making.
 #[derive(Default)]
 pub struct Made {
     pub blocks: Vec<u8>,
@@ -98,8 +100,8 @@ pub fn event(key: FlowKey, first_packet: u64, name: &str) -> FlowEvent {
     }
 }
 
-pub fn addr(octets: [u8; 4]) -> Addr {
-    Addr::v4(octets)
+pub fn addr(bytes: [u8; 4]) -> Addr {
+    Addr::v4(bytes)
 }
 
 /// Names of the files of a folder, in order.
@@ -110,6 +112,21 @@ pub fn files(directory: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Waits until every byte that was appended is in its file.
+pub fn wait_until_written(store: &Store) {
+    let counts = store.counts();
+    let (written, all) = (&counts.bytes_written, &counts.bytes);
+    let of = |count: &AtomicU64| count.load(Ordering::Acquire);
+    until_so("all bytes are written", || of(written) >= of(all));
+}
+
+/// Copies the files of a folder, as a kill would leave them.
+pub fn copy_files(from: &Path, to: &Path) {
+    for name in files(from) {
+        std::fs::copy(from.join(&name), to.join(&name)).expect("room for a copy");
+    }
 }
 
 /// The frames of a capture, with their times.

@@ -1,4 +1,5 @@
-//! Traffic by chance, and what a search of it must give: each packet and each flow in a list, looked through one by one.
+//! Random traffic, and the expected results of a search of it: each packet and each flow in a list,
+//! examined one by one.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,7 @@ pub struct World {
     pub flows: Vec<Flow>,
     /// Names are learned with the first packet, or not at all.
     pub is_prompt: bool,
-    /// For each kind of packet the flow that lives.
+    /// For each kind of packet the open flow.
     live: [Option<usize>; 14],
     run: u64,
     next: u64,
@@ -70,8 +71,8 @@ fn frame(kind: usize, length: usize) -> Vec<u8> {
     }
 }
 
-/// A frame without a flow, as long as that of [`frame`] for the kind that has none, and its addresses: ARP, TCP whose header
-/// contradicts itself, or neither.
+/// A frame without a flow, as long as that of [`frame`] for the kind that has none, and its
+/// addresses: ARP, TCP with an inconsistent header, or neither.
 fn frame_without_flow(length: usize) -> (Vec<u8>, Vec<[u8; 4]>) {
     let (one, other) = ([10, 0, (length % 3) as u8, 9], [192, 0, 2, (length % 5) as u8]);
     let mut frame = frame(13, length);
@@ -187,7 +188,7 @@ impl World {
         }
     }
 
-    /// A word to look for.
+    /// A search term.
     pub fn word(&mut self) -> String {
         let pick = |chance: &mut Random, words: &[&str]| {
             words[chance.below(words.len() as u64) as usize].to_owned()
@@ -211,7 +212,7 @@ impl World {
         }
     }
 
-    /// What a search must give of `packets`.
+    /// The expected result of a search of `packets`.
     pub fn expected<'a>(
         &self,
         packets: impl IntoIterator<Item = &'a Packet>,
@@ -264,7 +265,8 @@ impl World {
                 let is_named = |name: &Name| {
                     let name = String::from_utf8_lossy(name.as_bytes()).into_owned();
                     match word.strip_prefix('*') {
-                        // The one name whose first label has a dot: `odd.label` lies below example.com.
+                        // The one name whose first label has a dot: `odd.label` is below
+                        // example.com.
                         Some(end) => name.ends_with(end),
                         None => name == word,
                     }
@@ -287,7 +289,7 @@ impl World {
         }
     }
 
-    /// Options by chance.
+    /// Random options.
     pub fn find_options(&mut self) -> FindOptions {
         let half = self.ts_ns / 2;
         FindOptions {
@@ -299,7 +301,7 @@ impl World {
     }
 }
 
-/// What a search or a scan gives, and that its positions ascend.
+/// The result of a search or a scan, whose positions ascend.
 pub fn find(
     directory: &Path,
     words: &[String],

@@ -1,0 +1,510 @@
+//! One shard of the flow table.
+
+use larder::{prefetch_lines, prefetch_read, prefetch_slice};
+
+use super::event::{Event, FlowKey, source_is_low};
+use super::tcp::{History, Sent, account};
+use super::tcp_flag::{ACK, FIN, RST, SYN};
+use super::{Flow, FlowRules, FlowUser, Leave, List};
+
+/// A flow moves to its list's end when its place is older than this.
+const RESTAMP_NS: i64 = 1_000_000_000;
+const NONE: u32 = u32::MAX;
+/// Flows that a new shard has memory for, so that few tables are ever copied: half a mebibyte,
+/// which the system assigns only as it is used.
+const FLOWS_AT_FIRST: usize = 1 << 11;
+/// Cache lines of a flow whose user's part is small.
+const LINES: usize = 4;
+
+/// The probable slot of a flow. A wrong guess costs time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Guess {
+    slot: u32,
+    /// The index has no entry at that place, so the packet is probably the first of its flow.
+    pub is_new: bool,
+}
+
+/// Counts a packet in its flow, and passes it to the user unless the flow is quiet.
+#[inline(always)]
+fn take<U>(flow: &mut Flow<U>, event: &Event, user: &mut impl FlowUser<U>) {
+    account(flow, event);
+    if !flow.is_quiet {
+        user.packet(flow, event);
+    }
+}
+
+/// The same, not inlined: for rare packets.
+#[inline(never)]
+fn take_apart<U>(flow: &mut Flow<U>, event: &Event, user: &mut impl FlowUser<U>) {
+    take(flow, event, user);
+}
+
+/// One shard of the flow table.
+pub struct Shard<U> {
+    /// `slot + 1` in the high half, low 32 bits of the hash in the low half; 0 = empty.
+    index: Vec<u64>,
+    /// Live flows, and free slots, whose flows are in no list.
+    flows: Vec<Flow<U>>,
+    free: Vec<u32>,
+    heads: [u32; 3],
+    tails: [u32; 3],
+    /// Each list's first flow is not due before this time, ns; the least time if it is unknown, the
+    /// greatest if the list is empty. Saves reading 192 flows a batch.
+    due_ns: [i64; 3],
+    live: usize,
+    limit: usize,
+    rules: FlowRules,
+    /// Within this time, ns, no flow becomes idle too long or moves in its list.
+    moment_ns: u64,
+}
+
+impl<U: Default> Shard<U> {
+    /// An empty shard for at most `limit` flows (at least one).
+    pub fn new(limit: usize, rules: FlowRules) -> Shard<U> {
+        Shard {
+            index: vec![0; 64],
+            flows: Vec::with_capacity(limit.clamp(1, FLOWS_AT_FIRST)),
+            free: Vec::new(),
+            heads: [NONE; 3],
+            tails: [NONE; 3],
+            due_ns: [i64::MAX; 3],
+            live: 0,
+            limit: limit.max(1),
+            rules,
+            moment_ns: [rules.tcp_ns, rules.other_ns, rules.linger_ns]
+                .into_iter()
+                .fold(RESTAMP_NS, i64::min)
+                .max(0) as u64,
+        }
+    }
+
+    /// Prefetches the index line of `hash`.
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        prefetch_slice(&self.index, hash as u32 as usize & (self.index.len() - 1));
+    }
+
+    /// Prefetches the flow of `hash`, whose index line should have arrived. Returns the probable
+    /// slot, for [`Shard::packet`].
+    #[inline]
+    pub fn prefetch_flow(&self, hash: u64, from_low: bool) -> Guess {
+        let mask = self.index.len() - 1;
+        let entry = self.index[hash as u32 as usize & mask];
+        // Slot 0 of an empty or foreign place is as good a guess as any: its key differs.
+        let slot = ((entry >> 32) as u32).saturating_sub(1);
+        if let Some(flow) = self.flows.get(slot as usize) {
+            // Two lines: the first, and that of the end that sent the packet.
+            prefetch_read(flow);
+            prefetch_read(&flow.sent[usize::from(from_low)]);
+        }
+        Guess { slot, is_new: entry == 0 }
+    }
+
+    /// The slot of a key. The index leads to the one live flow with that key (invariant 1), so a
+    /// right guess saves the search.
+    #[inline]
+    fn find_guessed(&self, key: &FlowKey, hash: u32, guess: Guess) -> Option<u32> {
+        match self.flows.get(guess.slot as usize) {
+            Some(flow) if flow.key() == *key && flow.list != List::None => Some(guess.slot),
+            _ => self.find(key, hash),
+        }
+    }
+
+    fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
+        let mask = self.index.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let entry = self.index[at];
+            if entry >> 32 == 0 {
+                return None;
+            }
+            if entry as u32 == hash {
+                let slot = (entry >> 32) as u32 - 1;
+                if self.flow(slot).key() == *key {
+                    return Some(slot);
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The live flow of a key.
+    pub fn get(&self, key: &FlowKey, hash: u64) -> Option<&Flow<U>> {
+        self.find(key, hash as u32).map(|slot| self.flow(slot))
+    }
+
+    fn flow(&self, slot: u32) -> &Flow<U> {
+        &self.flows[slot as usize]
+    }
+
+    fn flow_mut(&mut self, slot: u32) -> &mut Flow<U> {
+        &mut self.flows[slot as usize]
+    }
+
+    /// Handles one packet. Inlined into the loop over packets: a call would take a tenth longer.
+    #[inline(always)]
+    pub fn packet(&mut self, event: &Event, guess: Guess, user: &mut impl FlowUser<U>) {
+        // Nearly all packets belong to a flow that had one a moment ago, and neither open nor close
+        // it: the flow keeps its place in its list.
+        if let Some(flow) = self.flows.get_mut(guess.slot as usize)
+            && flow.key() == event.key
+            && flow.list != List::None
+            && (event.time_ns.wrapping_sub(flow.stamp_ns) as u64) < self.moment_ns
+            && event.tcp_flags & (SYN | FIN | RST) == 0
+        {
+            take(flow, event, user);
+        } else {
+            self.packet_of_any(event, guess, user);
+        }
+    }
+
+    #[inline(never)]
+    fn packet_of_any(&mut self, event: &Event, guess: Guess, user: &mut impl FlowUser<U>) {
+        let slot = match self.find_guessed(&event.key, event.hash as u32, guess) {
+            Some(slot) if !self.is_over(slot, event) => {
+                let since_ns = event.time_ns.saturating_sub(self.flow(slot).start_ns);
+                // A held fragment is older: no new record begins with it.
+                if since_ns > self.rules.active_ns && !event.is_held {
+                    self.renew(slot, event, user);
+                }
+                slot
+            }
+            Some(slot) => {
+                let leave =
+                    if self.is_idle(slot, event.time_ns) { Leave::Timeout } else { Leave::Reused };
+                self.remove(slot, leave, event.packet, user);
+                self.open(event, user)
+            }
+            None => self.open(event, user),
+        };
+        let flow = self.flow_mut(slot);
+        let list = flow.list;
+        take_apart(flow, event, user);
+        if list != List::Closed && flow.is_closed() {
+            self.unlink(slot);
+            self.link(slot, List::Closed);
+        } else if flow.last_ns - flow.stamp_ns >= RESTAMP_NS {
+            self.unlink(slot);
+            self.link(slot, list);
+        }
+    }
+
+    /// Writes a record of a flow that goes on; `event` is the first packet of the rest.
+    #[cold]
+    fn renew(&mut self, slot: u32, event: &Event, user: &mut impl FlowUser<U>) {
+        let flow = &mut self.flows[slot as usize];
+        user.end(flow, false, Leave::Active, event.packet);
+        flow.start_ns = event.time_ns;
+        flow.first_packet = user.number(event);
+        flow.history = History::EMPTY;
+        flow.sent.iter_mut().for_each(Sent::renew);
+    }
+
+    /// Moves all times by a step of the clock, so that no flow lasts longer or shorter because of
+    /// it.
+    pub fn shift_times(&mut self, step_ns: i64) {
+        for flow in &mut self.flows {
+            for time_ns in [&mut flow.start_ns, &mut flow.last_ns, &mut flow.stamp_ns] {
+                *time_ns = time_ns.saturating_add(step_ns);
+            }
+        }
+        for (due_ns, head) in self.due_ns.iter_mut().zip(self.heads) {
+            *due_ns = if head == NONE { i64::MAX } else { i64::MIN };
+        }
+    }
+
+    fn is_idle(&self, slot: u32, now_ns: i64) -> bool {
+        let flow = self.flow(slot);
+        now_ns.saturating_sub(flow.last_ns) > self.rules.idle_ns(flow.list)
+    }
+
+    /// True when `event` cannot belong to the flow in `slot`: idle too long, or a SYN that opens
+    /// the 5-tuple again.
+    fn is_over(&self, slot: u32, event: &Event) -> bool {
+        if self.is_idle(slot, event.time_ns) {
+            return true;
+        }
+        if !event.is_tcp() || event.tcp_flags & (SYN | ACK | RST) != SYN {
+            return false;
+        }
+        let flow = self.flow(slot);
+        let sent = &flow.sent[usize::from(event.from_low)];
+        flow.is_closed() || (sent.syn && sent.seq_start != event.tcp_seq)
+    }
+
+    #[inline(never)]
+    fn open(&mut self, event: &Event, user: &mut impl FlowUser<U>) -> u32 {
+        if self.live >= self.limit {
+            self.evict(event.packet, user);
+        }
+        if (self.live + 1) * 2 > self.index.len() {
+            self.grow();
+        }
+        let is_tcp = event.is_tcp();
+        let FlowKey { low, high, low_port, high_port, protocol, scope } = event.key;
+        let mut flow = Flow {
+            low,
+            high,
+            scope,
+            low_port,
+            high_port,
+            protocol,
+            hash: event.hash as u32,
+            looked_up_from_low: false,
+            awaits_reply: false,
+            is_quiet: false,
+            last_ns: event.time_ns,
+            stamp_ns: event.time_ns,
+            sent: [Sent::NOTHING; 2],
+            source_is_low: match self.rules.first_sender_began {
+                true => event.from_low,
+                false => source_is_low(event),
+            },
+            list: if is_tcp { List::Tcp } else { List::Other },
+            prev: NONE,
+            next: NONE,
+            start_ns: event.time_ns,
+            first_packet: user.number(event),
+            tunnel: event.tunnel,
+            app: None,
+            history: History::EMPTY,
+            midstream: is_tcp && event.tcp_flags & SYN == 0,
+            user: U::default(),
+        };
+        if is_tcp && flow.source_is_low != event.from_low {
+            flow.history.push(b'^');
+        }
+        let list = flow.list;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.flows[slot as usize] = flow;
+                slot
+            }
+            None => {
+                self.flows.push(flow);
+                self.flows.len() as u32 - 1
+            }
+        };
+        user.begin(self.flow_mut(slot), event);
+        self.index_insert(event.hash as u32, slot);
+        self.link(slot, list);
+        self.live += 1;
+        slot
+    }
+
+    fn index_insert(&mut self, hash: u32, slot: u32) {
+        let mask = self.index.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.index[at] >> 32 != 0 {
+            at = (at + 1) & mask;
+        }
+        self.index[at] = u64::from(slot + 1) << 32 | u64::from(hash);
+    }
+
+    fn index_remove(&mut self, hash: u32, slot: u32) {
+        let mask = self.index.len() - 1;
+        let wanted = u64::from(slot + 1) << 32 | u64::from(hash);
+        let mut hole = hash as usize & mask;
+        while self.index[hole] != wanted {
+            hole = (hole + 1) & mask;
+        }
+        // Closes the hole: every later entry of the run moves back if its home slot allows it.
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let entry = self.index[at];
+            if entry >> 32 == 0 {
+                break;
+            }
+            let home = entry as u32 as usize & mask;
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.index[hole] = entry;
+                hole = at;
+            }
+        }
+        self.index[hole] = 0;
+    }
+
+    fn grow(&mut self) {
+        let entries: Vec<u64> = self.index.iter().copied().filter(|e| e >> 32 != 0).collect();
+        let len = self.index.len() * 2;
+        self.index.clear();
+        self.index.resize(len, 0);
+        for entry in entries {
+            self.index_insert(entry as u32, (entry >> 32) as u32 - 1);
+        }
+    }
+
+    fn link(&mut self, slot: u32, list: List) {
+        let tail = self.tails[list as usize];
+        let flow = self.flow_mut(slot);
+        flow.list = list;
+        flow.stamp_ns = flow.last_ns;
+        flow.prev = tail;
+        flow.next = NONE;
+        if tail == NONE {
+            self.heads[list as usize] = slot;
+            self.due_ns[list as usize] = i64::MIN;
+        } else {
+            self.flow_mut(tail).next = slot;
+        }
+        self.tails[list as usize] = slot;
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let (list, prev, next) = {
+            let flow = self.flow(slot);
+            (flow.list as usize, flow.prev, flow.next)
+        };
+        match prev {
+            NONE => {
+                self.heads[list] = next;
+                self.due_ns[list] = if next == NONE { i64::MAX } else { i64::MIN };
+            }
+            prev => self.flow_mut(prev).next = next,
+        }
+        match next {
+            NONE => self.tails[list] = prev,
+            next => self.flow_mut(next).prev = prev,
+        }
+    }
+
+    fn remove(&mut self, slot: u32, leave: Leave, packet: u32, user: &mut impl FlowUser<U>) {
+        self.unlink(slot);
+        let flow = &mut self.flows[slot as usize];
+        // In place: a flow is large, and moving it costs.
+        user.end(flow, flow.list == List::Closed, leave, packet);
+        let hash = flow.hash;
+        flow.list = List::None;
+        flow.user = U::default();
+        self.index_remove(hash, slot);
+        self.free.push(slot);
+        self.live -= 1;
+    }
+
+    /// Ends the flow that has been idle longest.
+    fn evict(&mut self, packet: u32, user: &mut impl FlowUser<U>) {
+        let longest_idle =
+            self.heads.iter().copied().filter(|&head| head != NONE).min_by_key(|&head| {
+                let flow = self.flow(head);
+                (flow.last_ns, flow.first_packet)
+            });
+        if let Some(slot) = longest_idle {
+            self.remove(slot, Leave::Evicted, packet, user);
+        }
+    }
+
+    /// Ends every flow that has been idle too long at `now_ns`.
+    #[inline(never)]
+    pub fn expire(&mut self, now_ns: i64, packet: u32, user: &mut impl FlowUser<U>) {
+        for list in [List::Tcp, List::Other, List::Closed] {
+            let timeout_ns = self.rules.idle_ns(list);
+            while self.is_due(list, now_ns) {
+                let head = self.heads[list as usize];
+                let flow = self.flow(head);
+                let due_ns = flow.last_ns.saturating_add(timeout_ns);
+                if now_ns <= due_ns {
+                    // Its place may be less than a second too early. It stays there: at the end of
+                    // the list it would be behind flows that had packets much later (invariant 2).
+                    self.due_ns[list as usize] = due_ns;
+                    break;
+                }
+                self.remove(head, Leave::Timeout, packet, user);
+            }
+        }
+    }
+
+    /// True if the first flow of a list may have been idle too long at `now_ns`.
+    #[inline]
+    fn is_due(&self, list: List, now_ns: i64) -> bool {
+        self.due_ns[list as usize] < now_ns
+    }
+
+    /// Prefetches the first flows that [`Shard::expire`] will read.
+    #[inline]
+    pub fn prefetch_due(&self, now_ns: i64) {
+        for list in [List::Tcp, List::Other, List::Closed] {
+            if self.is_due(list, now_ns) {
+                self.prefetch_slot(self.heads[list as usize]);
+            }
+        }
+    }
+
+    /// After those flows have arrived, prefetches the data for their end, and the next flows.
+    #[inline]
+    pub fn prefetch_due_users(&self, now_ns: i64, user: &impl FlowUser<U>) {
+        for list in [List::Tcp, List::Other, List::Closed] {
+            if self.is_due(list, now_ns)
+                && let Some(flow) = self.flows.get(self.heads[list as usize] as usize)
+                && now_ns.saturating_sub(flow.stamp_ns) > self.rules.idle_ns(list)
+            {
+                user.prefetch(flow);
+                self.prefetch_index(u64::from(flow.hash));
+                self.prefetch_slot(flow.next);
+            }
+        }
+    }
+
+    /// The key of the flow in a slot.
+    pub fn key(&self, slot: u32) -> FlowKey {
+        self.flow(slot).key()
+    }
+
+    /// Every live flow: its first packet, and its slot for [`Shard::finish`].
+    pub fn open_flows(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        // Two lines of each flow, in the order of memory but too far apart for the CPU's own
+        // prefetching.
+        const AHEAD: u32 = 8;
+        let flows = self.flows.iter().zip(0..);
+        flows.filter_map(|(flow, slot): (_, u32)| {
+            self.prefetch_slot(slot.saturating_add(AHEAD));
+            (flow.list != List::None).then_some((flow.first_packet, slot))
+        })
+    }
+
+    /// Prefetches a flow that will end soon.
+    #[inline]
+    pub fn prefetch_slot(&self, slot: u32) {
+        prefetch_lines(&self.flows, slot as usize, LINES);
+    }
+
+    /// Lets the user prefetch its data of that flow, which should have arrived.
+    #[inline]
+    pub fn prefetch_user(&self, slot: u32, user: &impl FlowUser<U>) {
+        if let Some(flow) = self.flows.get(slot as usize) {
+            user.prefetch(flow);
+            self.prefetch_index(u64::from(flow.hash));
+        }
+    }
+
+    /// Ends a live flow at the end of the input.
+    pub fn finish(&mut self, slot: u32, user: &mut impl FlowUser<U>) {
+        self.remove(slot, Leave::InputEnd, u32::MAX, user);
+    }
+
+    /// Live flows.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Walks everything and panics where an invariant does not hold. For tests.
+    pub fn validate(&self) {
+        assert!(self.live <= self.limit, "invariant 3");
+        assert_eq!(self.index.iter().filter(|&&entry| entry >> 32 != 0).count(), self.live);
+        let mut linked = 0;
+        for list in 0..3 {
+            let (mut at, mut prev) = (self.heads[list], NONE);
+            while at != NONE {
+                let flow = self.flow(at);
+                assert_eq!(flow.prev, prev);
+                assert_eq!(flow.list as usize, list);
+                assert_eq!(self.find(&flow.key(), flow.hash), Some(at), "invariant 1");
+                (prev, at) = (at, flow.next);
+                linked += 1;
+            }
+            assert_eq!(self.tails[list], prev);
+            assert_eq!(self.due_ns[list] == i64::MAX, prev == NONE);
+        }
+        assert_eq!(linked, self.live, "invariant 1");
+    }
+}

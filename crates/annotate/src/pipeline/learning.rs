@@ -1,0 +1,175 @@
+//! The learner's step: checks where the records of a batch began, then learns its names.
+
+use std::collections::BTreeMap;
+
+use larder_io::batch::Batch;
+use larder_wire::capture::Capture;
+
+use super::Work;
+use crate::decode::{self, Counts, Decoded, Keying, decode_from};
+use crate::learn::NameLearner;
+
+/// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
+const FINISH_PACKETS: u64 = 1 << 16;
+
+/// The learner, and its state between batches.
+pub(super) struct LearnerState {
+    pub learner: NameLearner,
+    pub packets: u64,
+    /// Flows that began before this packet have ended; 0 while there is input.
+    pub finished_before: u64,
+    packets_max: Option<u64>,
+    pub time_ns: i64,
+    capture_start_ns: Option<i64>,
+    pub previous: Option<Previous>,
+    keying: Keying,
+    workers: usize,
+    pub input_bytes: u64,
+    pub damaged: Counts,
+    pub damaged_count: u64,
+    pub skipped: BTreeMap<&'static str, u64>,
+    spare: Decoded,
+    /// The batch whose commit stalled.
+    pub stalled: Option<Work>,
+}
+
+/// The end of the previous batch.
+pub(super) struct Previous {
+    file: u32,
+    end: u64,
+    reader: Capture,
+}
+
+impl Previous {
+    /// The start of the first record of the next batch, and the reader at that place; `None` for a batch of
+    /// another file.
+    pub fn start_of(&self, batch: &Batch) -> Option<(usize, Capture)> {
+        let start = self.end.saturating_sub(batch.base_offset) as usize;
+        (self.file == batch.file).then(|| (start, self.reader.clone()))
+    }
+}
+
+impl LearnerState {
+    pub fn new(
+        learner: NameLearner,
+        workers: usize,
+        keying: Keying,
+        packets_max: Option<u64>,
+    ) -> LearnerState {
+        LearnerState {
+            learner,
+            packets: 0,
+            finished_before: 0,
+            packets_max,
+            time_ns: i64::MIN,
+            capture_start_ns: None,
+            previous: None,
+            keying,
+            workers,
+            input_bytes: 0,
+            damaged: Counts::new(),
+            damaged_count: 0,
+            skipped: Default::default(),
+            spare: Decoded::default(),
+            stalled: None,
+        }
+    }
+
+    /// Learns a batch. True when no more input is wanted.
+    pub fn take(&mut self, work: &mut Work) -> bool {
+        let Some(batch) = &work.batch else {
+            self.end_open_flows(work);
+            return false;
+        };
+        let decoded = &mut work.decoded;
+        self.check_start(batch, decoded);
+        let is_enough = self.limit_packets(batch, decoded);
+        work.packets_before = self.packets;
+        self.packets += u64::from(decoded.packets);
+        self.move_time(batch, decoded);
+        work.time_ns = self.time_ns;
+        work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
+        if decoded.reader.is_some() {
+            self.input_bytes = self.input_bytes.max(batch.base_offset + decoded.end as u64);
+        }
+        for (kind, found) in &decoded.damaged {
+            let entry = self.damaged.entry(kind).or_insert(decode::Count { count: 0, ..*found });
+            entry.count += found.count;
+            self.damaged_count += found.count;
+        }
+        for (kind, found) in &decoded.skipped {
+            *self.skipped.entry(kind).or_default() += found;
+        }
+        let (file, base) = (batch.file, batch.base_offset);
+        self.learner.batch(decoded, &batch.bytes, work.packets_before, file, base);
+        if let Some(log) = &mut self.learner.log {
+            work.answers = std::mem::take(log);
+        }
+        is_enough
+    }
+
+    /// Fills a pseudo-batch after the end of the input.
+    fn end_open_flows(&mut self, work: &mut Work) {
+        work.packets_before = self.packets;
+        work.time_ns = self.time_ns;
+        work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
+        if self.finished_before == 0 {
+            self.learner.finish(&mut work.decoded);
+        }
+        let last = self.packets + 1;
+        self.finished_before = last.min(self.finished_before + FINISH_PACKETS);
+        work.finish_before = self.finished_before;
+    }
+
+    /// Decodes a batch again if its first record is not where the previous batch ended. A worker that
+    /// began in the middle of a file guesses that place: a wrong guess costs time, never the result.
+    fn check_start(&mut self, batch: &Batch, decoded: &mut Decoded) {
+        if let (None, Some(previous)) = (batch.start, self.previous.take())
+            && let Some((expected, reader)) = previous.start_of(batch)
+            && decoded.start != expected
+        {
+            std::mem::swap(&mut self.spare, decoded);
+            let start = Some(expected);
+            decode_from(batch, start, reader, u32::MAX, self.workers, self.keying, decoded);
+        }
+        self.previous = decoded.reader.clone().map(|reader| Previous {
+            file: batch.file,
+            end: batch.base_offset + decoded.end as u64,
+            reader,
+        });
+    }
+
+    /// Cuts a batch after the last packet that is wanted. True when that packet is in it or before it.
+    fn limit_packets(&mut self, batch: &Batch, decoded: &mut Decoded) -> bool {
+        let Some(packets_max) = self.packets_max else { return false };
+        let left = packets_max.saturating_sub(self.packets);
+        if left == 0 {
+            // Read ahead of the last packet wanted: as though it had not been read.
+            decoded.clear(self.workers);
+        } else if u64::from(decoded.packets) > left
+            && let Some(reader) = decoded.reader_before.clone()
+        {
+            // Once a run: decoded again, and no further, so that no later packet's time or damage counts.
+            let start = Some(decoded.start);
+            let last = left as u32;
+            decode_from(batch, start, reader, last, self.workers, self.keying, decoded);
+        }
+        u64::from(decoded.packets) >= left
+    }
+
+    /// Moves the time to that of the batch. After the clock was set, the time goes on from there.
+    fn move_time(&mut self, batch: &Batch, decoded: &Decoded) {
+        if self.capture_start_ns.is_none() {
+            self.capture_start_ns = decoded.first_ns;
+        }
+        let is_set = batch.clock_step_ns != 0;
+        let later = |time_ns: i64, of_batch_ns: i64, is_set: bool| match is_set {
+            true => of_batch_ns,
+            false => time_ns.max(of_batch_ns),
+        };
+        self.time_ns = later(self.time_ns, decoded.latest_ns, is_set && decoded.packets > 0);
+        if let Some(silent_at_ns) = batch.silent_at_ns {
+            self.time_ns = later(self.time_ns, silent_at_ns, is_set);
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! The user of the flow table while a worker handles one batch: names of flows that begin, names that
+//! flows state, records of flows that end.
+
+use larder::prefetch_read;
+use larder_wire::dns::{Message, NameBuf};
+use larder_wire::{Addr, Name};
+
+use super::{BatchInput, Ended, FlowState, Output, Resolved, WorkerState, flow_event};
+use crate::decode::Held;
+use crate::flow::{Event, Flow, FlowKey, FlowUser, Leave, Sent, protocol};
+use crate::names::{Ends, Found, Support, View};
+use crate::options::{NameSources, Summary, Unresolved};
+use crate::own_name::{OwnName, Segment, Stated};
+use crate::record::{
+    App, End, EndReason, FlowRecord, NameFlags, NameSource, NoNames, UnnamedReason,
+};
+use crate::stated::{choose, is_resolver_traffic, state};
+
+/// The lookup of a flow that began this soon after the capture may have been before the capture.
+const BEFORE_CAPTURE_NS: i64 = 10_000_000_000;
+
+/// See the module.
+pub(super) struct Lane<'a, 'b> {
+    pub state: &'a mut WorkerState,
+    pub view: View<'a>,
+    pub input: &'a BatchInput<'b>,
+    pub output: &'a mut Output,
+    /// All packets of the batch are counted: a flow that ends now may have had the last of them.
+    pub is_behind: bool,
+}
+
+impl Lane<'_, '_> {
+    fn names(&self) -> NameSources {
+        self.state.shared.options.names
+    }
+
+    /// True for DNS over UDP if packets are stored: the store then needs the names of its queries.
+    fn wants_lookups(&self, flow: &Flow<FlowState>) -> bool {
+        flow.app == Some(App::Dns)
+            && flow.protocol == protocol::UDP
+            && self.state.shared.options.store.is_some()
+    }
+
+    /// Sends the name of a query to the packet store.
+    #[cold]
+    fn send_lookup(&mut self, flow: &Flow<FlowState>, event: &Event) {
+        let Some(Ok(message)) = self.input.payload(event).map(Message::parse) else { return };
+        let mut name = NameBuf::new();
+        if message.query(&mut name).is_some() {
+            self.output
+                .flow_events
+                .push(flow_event::of_lookup(flow, Name::from_canonical(name.as_bytes())));
+        }
+    }
+
+    /// Prefetches the first data that is read when `event` begins a flow.
+    #[cold]
+    #[inline(never)]
+    pub fn foresee(&self, event: &Event) {
+        let FlowKey { low, high, low_port, high_port, scope, .. } = event.key;
+        // The lower port is mostly the responder's.
+        self.view.within(scope).prefetch_marks(if low_port < high_port { low } else { high });
+    }
+
+    fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
+        let (source, _) = flow.source();
+        let (destination, _) = flow.destination();
+        let view = self.view.within(flow.key().scope);
+        let ends = view.ends(source, destination, packet, now_ns);
+        self.take_names(flow, ends, now_ns);
+    }
+
+    /// The names that a flow had before the first packet that is counted in it, `event`.
+    fn find_first_names(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        let Some(held) = self.held(event) else {
+            return self.find_names(flow, flow.first_packet, event.time_ns);
+        };
+        let by_sender = event.from_low == flow.source_is_low;
+        let ends = held.ends.as_ref().map(|ends| ends[usize::from(!by_sender)].clone());
+        self.take_names(flow, ends.unwrap_or_default(), event.time_ns);
+    }
+
+    /// Number and names of an event that was held.
+    fn held(&self, event: &Event) -> Option<&Held> {
+        let held = event.is_held.then(|| self.input.held.get(event.payload_offset as usize));
+        held.flatten()
+    }
+
+    #[inline]
+    fn take_names(&mut self, flow: &mut Flow<FlowState>, ends: Ends, now_ns: i64) {
+        flow.looked_up_from_low = flow.source_is_low;
+        // Most flows have none.
+        if !ends.is_empty() || flow.user.known.is_some() || !self.state.stated.is_empty() {
+            self.take_some_names(flow, ends, now_ns);
+        }
+    }
+
+    #[inline(never)]
+    fn take_some_names(&mut self, flow: &mut Flow<FlowState>, ends: Ends, now_ns: i64) {
+        let (destination, _) = flow.destination();
+        let Ends { source: found_source, destination: mut found } = ends;
+        if let Some(name) = self.state.stated.get(&destination) {
+            found = Some(Found {
+                name: name.clone(),
+                source: NameSource::Sni,
+                time_ns: now_ns,
+                flags: NameFlags::NONE,
+                rivals: Vec::new(),
+                support: Support::default(),
+            });
+        }
+        if found.is_some() || found_source.is_some() || flow.user.known.is_some() {
+            let known = flow.user.known.get_or_insert_with(|| self.state.spare.known());
+            known.destination = found;
+            known.source = found_source;
+        }
+    }
+}
+
+impl FlowUser<FlowState> for Lane<'_, '_> {
+    #[inline]
+    fn number(&self, event: &Event) -> u64 {
+        let counted_with = self.input.packets_before + u64::from(event.packet);
+        self.held(event).map_or(counted_with, |held| held.number)
+    }
+
+    fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        flow.app = app_by_port(flow);
+        flow.is_quiet = match flow.protocol {
+            protocol::TCP => flow.app.is_some(),
+            // The packet store needs the names that DNS flows query.
+            protocol::UDP => flow.app.is_some() && !self.wants_lookups(flow),
+            _ => true,
+        };
+        self.find_first_names(flow, event);
+        if self.state.shared.options.write_packets.is_some()
+            && let Some(known) = &flow.user.known
+        {
+            let ends =
+                [(flow.destination().0, &known.destination), (flow.source().0, &known.source)];
+            for (addr, found) in ends {
+                let Some(found) = found else { continue };
+                let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
+                names.push(found.name.clone());
+                let (packet, key) = (flow.first_packet, flow.key());
+                self.output.resolved.push(Resolved { packet, key, addr, names });
+            }
+        }
+        if self.state.shared.options.store.is_some()
+            && let Some(known) = &flow.user.known
+        {
+            self.output.flow_events.push(flow_event::of_known(flow, known));
+        }
+    }
+
+    #[inline]
+    fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        if event.payload_len > 0 && event.from_low == flow.source_is_low {
+            if self.wants_lookups(flow) {
+                self.send_lookup(flow, event);
+            } else {
+                self.look_for_own_name(flow, event);
+            }
+        } else if flow.awaits_reply && event.payload_len > 0 {
+            self.take_reply(flow);
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, flow: &Flow<FlowState>) {
+        match &flow.user.known {
+            Some(known) => prefetch_read(&**known),
+            // It is looked up again: for a late name, or for the reason why it has none.
+            None => self.view.within(flow.key().scope).prefetch_marks(flow.destination().0),
+        }
+    }
+
+    fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
+        if let Some(own) = flow.user.known.as_mut().and_then(|known| known.own.as_mut()) {
+            own.finish(&mut self.state.budgets[self.state.shard]);
+        }
+        // The rest of a flow that goes on keeps its names.
+        let rest = match &flow.user.known {
+            Some(known) if leave == Leave::Active => Some(Box::new(known.of_rest())),
+            _ => None,
+        };
+        let had_names = flow.user.known.is_some() || self.wants_lookups(flow);
+        let end_packet = match leave {
+            Leave::InputEnd => u64::MAX,
+            _ => self.input.packets_before + u64::from(packet),
+        };
+        let end_reason = match leave {
+            Leave::Evicted => EndReason::Evicted,
+            Leave::Active => EndReason::Active,
+            _ if closed => EndReason::Closed,
+            Leave::Timeout => EndReason::Idle,
+            Leave::Reused => EndReason::Closed,
+            Leave::InputEnd => EndReason::InputEnd,
+        };
+        let blank = || Box::new(FlowRecord::blank());
+        let mut record = self.state.record.take().unwrap_or_else(blank);
+        let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, end_reason);
+        if self.state.shared.options.store.is_some() {
+            let behind = end_packet.saturating_add(u64::from(self.is_behind));
+            let note = flow_event::of_record(flow, &record, behind);
+            if had_names || !note.names.is_empty() {
+                self.output.flow_events.push(note);
+            }
+            self.output
+                .flow_events
+                .extend(rest.iter().map(|rest| flow_event::of_rest(flow, rest, end_packet)));
+        }
+        if leave == Leave::Active {
+            flow.is_quiet = flow.is_quiet || rest.as_ref().is_some_and(|rest| rest.own.is_some());
+            flow.user.known = rest;
+        }
+        count(&mut self.state.summary, &record);
+        let destination = &record.destination;
+        let is_wanted = match self.state.shared.options.unresolved {
+            Unresolved::False => true,
+            _ if is_resolver_traffic(record.protocol, destination.addr, destination.port) => false,
+            Unresolved::True => {
+                let why = || self.why_unnamed(flow, has_name);
+                !has_lookup && why() == UnnamedReason::NoLookupSeen
+            }
+            Unresolved::All => destination.naming.is_none(),
+        };
+        if is_wanted {
+            let start = self.output.bytes.len();
+            self.state.shared.format.writer().record(&record, &mut self.output.bytes);
+            let end = self.output.bytes.len();
+            let (first_packet, end_ns) = (record.first_packet, record.end_ns);
+            let key = flow.key();
+            self.output.ended.push(Ended { end_packet, first_packet, key, end_ns, start, end });
+        }
+        self.state.record = Some(record);
+    }
+}
+
+impl Lane<'_, '_> {
+    #[cold]
+    fn look_for_own_name(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        let Some(data) = self.input.payload(event) else { return };
+        let budget = &mut self.state.budgets[self.state.shard];
+        let seq_first = flow.sent_by_source().first_payload_seq();
+        let spare = &mut self.state.spare;
+        let known = flow.user.known.get_or_insert_with(|| spare.known());
+        let own = known.own.get_or_insert_with(|| spare.own());
+        let was_looking = own.is_looking();
+        if flow.protocol == protocol::TCP {
+            own.tcp(&Segment { seq: event.tcp_seq, seq_first, data }, budget);
+        } else {
+            own.udp(data, budget);
+        }
+        if own.app.is_some() {
+            flow.app = own.app;
+        }
+        flow.is_quiet = own.is_done();
+        flow.awaits_reply = own.awaits_reply();
+        let was_read = was_looking && !own.is_looking();
+        let wants_flow_event = was_read && self.state.shared.options.store.is_some();
+        let names: Vec<Name> =
+            if wants_flow_event { own.names().cloned().collect() } else { Vec::new() };
+        if !self.view.rules.has(6)
+            && let Some(stated) = &own.server_name
+            && stated.is_name
+        {
+            let name = stated.text.clone();
+            self.state.stated.insert(flow.destination().0, name);
+        }
+        if !names.is_empty() {
+            self.output.flow_events.push(flow_event::of_own(flow, names));
+        }
+    }
+
+    /// The responder of a flow that stated a name sent its first bytes.
+    #[cold]
+    fn take_reply(&mut self, flow: &mut Flow<FlowState>) {
+        let own = flow.user.known.as_mut().and_then(|known| known.own.as_mut());
+        if let Some(own) = own {
+            own.replied(&mut self.state.budgets[self.state.shard]);
+        }
+        flow.is_quiet = true;
+        flow.awaits_reply = false;
+    }
+
+    /// Fills `record`, whatever it held, from a flow that ends. Returns whether the destination has a name
+    /// that the flow does not state, and whether a lookup gave its address.
+    fn fill(
+        &mut self,
+        record: &mut FlowRecord,
+        flow: &mut Flow<FlowState>,
+        end_packet: u64,
+        end_reason: EndReason,
+    ) -> (bool, bool) {
+        let turned = flow.looked_up_from_low != flow.source_is_low;
+        let mut late = false;
+        let valid_at_start = self.view.rules.has(7);
+        let known = flow.user.known.as_ref();
+        let wants_name = match known.and_then(|known| known.destination.as_ref()) {
+            None => valid_at_start,
+            Some(_) => !valid_at_start,
+        };
+        if turned || wants_name {
+            let start_ns = flow.start_ns;
+            self.find_names(flow, end_packet, start_ns);
+            late = !turned;
+        }
+        let is_tcp = flow.protocol == protocol::TCP;
+        fill_end(&mut record.source, flow.source(), flow.sent_by_source(), is_tcp);
+        fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
+        (record.tls_server_name, record.tls_ech, record.http_host) = (None, None, None);
+        record.no_names = NoNames::default();
+        let mut support = Support::default();
+        let mut has_name = false;
+        if let Some(mut known) = flow.user.known.take() {
+            if let Some(found) = &mut known.destination {
+                record.destination.naming = Some(found.naming(flow.start_ns, late));
+                support = found.support;
+                has_name = true;
+                take_names(found, &mut record.destination.candidates);
+            }
+            if let Some(found) = &mut known.source {
+                record.source.naming = Some(found.naming(flow.start_ns, late && !turned));
+                take_names(found, &mut record.source.candidates);
+            }
+            if let Some(own) = &mut known.own {
+                self.take_stated_name(record, own, support, end_packet);
+            }
+            self.state.spare.take_back(known);
+        }
+        let unnamed = record.destination.naming.is_none();
+        record.destination.unnamed_reason = unnamed.then(|| self.why_unnamed(flow, false));
+        record.first_packet = flow.first_packet;
+        record.end_packet = end_packet;
+        record.start_ns = flow.start_ns;
+        record.end_ns = flow.last_ns;
+        record.protocol = flow.protocol;
+        record.scope = flow.key().scope;
+        record.tunnel = flow.tunnel;
+        record.app = flow.app;
+        record.conn_state = flow.conn_state();
+        record.history.clear();
+        record.history.push_str(flow.history.as_str());
+        record.end_reason = end_reason;
+        (has_name, support.has_lookup())
+    }
+
+    /// Rule 6: the name that a flow states names this flow, and names by DNS are listed next to it. The
+    /// server name of an encrypted ClientHello is the provider's: the name that this client looked up for
+    /// the address comes before it.
+    fn take_stated_name(
+        &self,
+        record: &mut FlowRecord,
+        own: &mut OwnName,
+        support: Support,
+        packet: u64,
+    ) {
+        let names = self.names();
+        let is_quic = own.app == Some(App::Quic);
+        let [sni, host] = [&own.server_name, &own.http_host].map(|stated| {
+            let stated = stated.as_ref().filter(|stated| stated.is_name);
+            stated.map(|stated| &stated.text)
+        });
+        if let Some(stated) = choose(sni, is_quic, host, names) {
+            let End { naming, candidates, .. } = &mut record.destination;
+            let is_outer = own.ech == Some(true)
+                && naming.as_ref().is_some_and(|naming| {
+                    naming.source == NameSource::DnsPair && !naming.flags.has(NameFlags::LATE)
+                });
+            if is_outer && !candidates.contains(stated.0) {
+                candidates.push(stated.0.clone());
+            } else {
+                let support = names.has(NameSource::DnsAddress).then_some(support);
+                state(&mut record.destination, stated, support, |name, others| {
+                    self.view.are_joined(name, others, packet)
+                });
+            }
+        }
+        let End { naming, candidates, .. } = &mut record.destination;
+        if own.contradicts
+            && let Some(naming) = naming
+        {
+            naming.flags = naming.flags.with(NameFlags::CONFLICT);
+            candidates.extend(own.other.take().filter(|name| !candidates.contains(name)));
+        }
+        record.tls_ech = own.ech;
+        let no_names = &mut record.no_names;
+        let places = [
+            (&mut own.server_name, &mut record.tls_server_name, &mut no_names.tls_server_name),
+            (&mut own.http_host, &mut record.http_host, &mut no_names.http_host),
+        ];
+        for (stated, name, no_name) in places {
+            let Some(Stated { text, is_name }) = stated.take() else { continue };
+            *(if is_name { name } else { no_name }) = Some(text);
+        }
+    }
+
+    /// Why no lookup names the destination; `is_known`: there is a name at hand.
+    fn why_unnamed(&self, flow: &Flow<FlowState>, is_known: bool) -> UnnamedReason {
+        let (client, _) = flow.source();
+        let (addr, _) = flow.destination();
+        let known = self.view.learned;
+        let view = self.view.within(flow.key().scope);
+        let hash = |addr| view.address_hash(addr);
+        if addr.is_local() {
+            UnnamedReason::Local
+        } else if !is_known && known.named.has(hash(addr), self.view.batch) {
+            UnnamedReason::Evicted
+        } else if known.encrypted.has(hash(client), self.view.batch) {
+            UnnamedReason::EncryptedDnsSuspected
+        } else if flow.midstream
+            || flow.start_ns.saturating_sub(self.input.capture_start_ns) < BEFORE_CAPTURE_NS
+        {
+            UnnamedReason::BeforeCapture
+        } else {
+            UnnamedReason::NoLookupSeen
+        }
+    }
+}
+
+/// Fills the address and the counts of one end, without names.
+fn fill_end(end: &mut End, (addr, port): (Addr, u16), sent: &Sent, is_tcp: bool) {
+    end.addr = addr;
+    end.port = port;
+    end.packets = sent.packets;
+    end.ip_bytes = sent.ip_bytes;
+    end.payload_bytes = Some(if is_tcp { sent.stream_bytes() } else { sent.payload_bytes });
+    end.missed_bytes = sent.gap_bytes;
+    end.naming = None;
+    end.candidates.clear();
+    end.unnamed_reason = None;
+}
+
+/// Moves the names of `found` to a record, the chosen one first.
+fn take_names(found: &mut Found, candidates: &mut Vec<Name>) {
+    candidates.push(std::mem::take(&mut found.name));
+    candidates.append(&mut found.rivals);
+}
+
+fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {
+    let (low, high) = (flow.source().1, flow.destination().1);
+    let either = |port| low == port || high == port;
+    match flow.protocol {
+        protocol::TCP | protocol::UDP if either(53) => Some(App::Dns),
+        protocol::UDP if either(5353) => Some(App::Mdns),
+        protocol::UDP if either(5355) => Some(App::Llmnr),
+        protocol::UDP if either(137) => Some(App::Nbns),
+        protocol::UDP if either(67) || either(68) || either(546) || either(547) => Some(App::Dhcp),
+        _ => None,
+    }
+}
+
+fn count(summary: &mut Summary, record: &FlowRecord) {
+    summary.flows += 1;
+    summary.flows_evicted += u64::from(record.end_reason == EndReason::Evicted);
+    if record.destination.addr.is_multicast_or_broadcast() {
+        return;
+    }
+    summary.count_destination(&record.destination);
+}
