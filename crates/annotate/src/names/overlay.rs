@@ -131,7 +131,8 @@ impl Sieve {
     /// A sieve for about `count` hashes; rounded up to a power of two, at least 64.
     pub fn new(count: usize) -> Sieve {
         let words = count.next_power_of_two().div_ceil(64);
-        Sieve { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+        // From a zeroed vector, so that the kernel gives the pages when they are first written.
+        Sieve { words: vec![0; words].into_iter().map(AtomicU64::new).collect() }
     }
 
     /// The word of a hash and its bit there: the low bits choose both, as in [`Marks`].
@@ -180,7 +181,8 @@ impl Marks {
     /// Marks for about `count` hashes, at least 64.
     pub fn new(count: usize) -> Marks {
         let count = count.next_power_of_two().max(64);
-        Marks { slots: (0..count).map(|_| AtomicU32::new(0)).collect(), used: Sieve::new(count) }
+        let slots = vec![0; count].into_iter().map(AtomicU32::new).collect();
+        Marks { slots, used: Sieve::new(count) }
     }
 
     #[inline]
