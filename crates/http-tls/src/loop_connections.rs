@@ -60,13 +60,13 @@ impl LoopConnection {
         acceptor: &Acceptor,
         peer: SocketAddr,
         speaks_http2: bool,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> io::Result<LoopConnection> {
         let (ours, socket) = pair()?;
         let stream = UnixStream::from_std(ours)?;
         let (close_state, peer_close_state) = (CloseState::default(), CloseState::default());
         let connection = LoopConnection {
-            written: write_some(&stream, octets)?,
+            written: write_some(&stream, bytes)?,
             stream,
             close_state: close_state.clone(),
             peer_close_state: peer_close_state.clone(),
@@ -78,24 +78,24 @@ impl LoopConnection {
     }
 
     /// Sends a request on a connection that is open; `None` where it is not.
-    fn reuse(mut self, octets: &[u8]) -> Option<LoopConnection> {
+    fn reuse(mut self, bytes: &[u8]) -> Option<LoopConnection> {
         // There must be nothing to read, not even an end.
         match self.stream.try_read(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return None,
         }
-        self.written = write_some(&self.stream, octets).ok()?;
+        self.written = write_some(&self.stream, bytes).ok()?;
         self.is_reused = true;
         Some(self)
     }
 }
 
 /// Writes what there is room for.
-fn write_some(stream: &UnixStream, octets: &[u8]) -> io::Result<usize> {
-    if octets.is_empty() {
+fn write_some(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
         return Ok(0);
     }
-    match stream.try_write(octets) {
+    match stream.try_write(bytes) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
         written => written,
     }
@@ -115,14 +115,14 @@ impl Pool {
     }
 
     /// A connection that begins with these bytes, or some of them; one that is idle, if `may_reuse`.
-    pub(crate) fn ask(&self, octets: &[u8], may_reuse: bool) -> io::Result<LoopConnection> {
+    pub(crate) fn ask(&self, bytes: &[u8], may_reuse: bool) -> io::Result<LoopConnection> {
         let take = || if may_reuse { self.idle().pop() } else { None };
         while let Some(connection) = take() {
-            if let Some(connection) = connection.reuse(octets) {
+            if let Some(connection) = connection.reuse(bytes) {
                 return Ok(connection);
             }
         }
-        LoopConnection::connect(&self.acceptor, self.peer, true, octets)
+        LoopConnection::connect(&self.acceptor, self.peer, true, bytes)
     }
 
     /// It was used to the end of a response, and may be used again.

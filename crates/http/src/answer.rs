@@ -93,7 +93,7 @@ pub enum Body {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Segment {
     /// Bytes of larder itself.
-    Octets(Vec<u8>),
+    Bytes(Vec<u8>),
     /// Bytes of the stored body.
     Body(Range<u64>),
 }
@@ -221,11 +221,11 @@ fn part(
         push_field(&mut head, "Content-Range", content_range(it).as_bytes());
         head.extend_from_slice(b"\r\n");
         sum += head.len() as u64 + (it.1 - it.0 + 1);
-        segments.extend([Segment::Octets(head), range(it)]);
+        segments.extend([Segment::Bytes(head), range(it)]);
     }
     let end = format!("\r\n--{BOUNDARY}--\r\n").into_bytes();
     sum += end.len() as u64;
-    segments.push(Segment::Octets(end));
+    segments.push(Segment::Bytes(end));
     out.extend_from_slice(b"Content-Length: ");
     push_number(out, sum);
     out.extend_from_slice(b"\r\n");
@@ -289,17 +289,17 @@ pub fn push_own(
 }
 
 /// Appends what follows the headers of a body that is in its record.
-pub fn push_body(out: &mut Vec<u8>, body: &Body, octets: &[u8]) {
+pub fn push_body(out: &mut Vec<u8>, body: &Body, bytes: &[u8]) {
     match body {
         Body::None => {}
-        Body::Whole | Body::Chunks => out.extend_from_slice(octets),
+        Body::Whole | Body::Chunks => out.extend_from_slice(bytes),
         Body::Segments(segments) => {
             for segment in segments {
                 match segment {
-                    Segment::Octets(octets) => out.extend_from_slice(octets),
+                    Segment::Bytes(bytes) => out.extend_from_slice(bytes),
                     Segment::Body(range) => {
                         let (start, end) = (range.start as usize, range.end as usize);
-                        out.extend_from_slice(octets.get(start..end).unwrap_or_default());
+                        out.extend_from_slice(bytes.get(start..end).unwrap_or_default());
                     }
                 }
             }

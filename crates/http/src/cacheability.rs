@@ -53,26 +53,6 @@ pub enum Unstored {
     NotSaid,
 }
 
-impl Unstored {
-    /// A token for logs and `Cache-Status` (RFC 9211, section 2.8).
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Unstored::Method => "method",
-            Unstored::Content => "request-content",
-            Unstored::Status => "status",
-            Unstored::NotUnderstood => "must-understand",
-            Unstored::NoStore => "no-store",
-            Unstored::RequestNoStore => "request-no-store",
-            Unstored::Private => "private",
-            Unstored::Authorization => "authorization",
-            Unstored::VaryAny => "vary-any",
-            Unstored::Cookies => "set-cookie",
-            Unstored::RequestCookies => "request-cookie",
-            Unstored::NotSaid => "not-cacheable",
-        }
-    }
-}
-
 /// A field that selected a response, and its value in the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
@@ -270,7 +250,7 @@ fn unsaid_lifetime_s(
 
 /// True where a request has content, or may have some: a length other than 0, or a coding.
 fn has_content(fields: &[Field<'_>]) -> bool {
-    let is_zero = |value: &[u8]| value.iter().all(|octet| b"0, \t".contains(octet));
+    let is_zero = |value: &[u8]| value.iter().all(|byte| b"0, \t".contains(byte));
     has(fields, "transfer-encoding") || !values(fields, "content-length").all(is_zero)
 }
 
@@ -358,7 +338,7 @@ pub fn selecting_value(fields: &[Field<'_>], name: &str) -> Option<Vec<u8>> {
 pub(crate) fn is_entity_tag(value: &[u8]) -> bool {
     let opaque = value.strip_prefix(b"W/").unwrap_or(value);
     let inner = opaque.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\""));
-    inner.is_some_and(|it| it.iter().all(|&octet| octet > 0x20 && octet != b'"' && octet != 0x7f))
+    inner.is_some_and(|it| it.iter().all(|&byte| byte > 0x20 && byte != b'"' && byte != 0x7f))
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub fn parse_url(text: &str) -> Option<Vec<u8>> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let authority = authority.strip_suffix(port).unwrap_or(authority);
-    let is_visible = rest.bytes().all(|octet| octet.is_ascii_graphic());
+    let is_visible = rest.bytes().all(|byte| byte.is_ascii_graphic());
     if authority.is_empty() || authority.contains('@') || !is_visible {
         return None;
     }

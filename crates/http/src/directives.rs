@@ -42,7 +42,7 @@ pub struct RequestDirectives {
 
 /// Name and argument of a directive.
 fn parts(member: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match member.iter().position(|&octet| octet == b'=') {
+    match member.iter().position(|&byte| byte == b'=') {
         Some(at) => (member[..at].trim_ascii(), Some(member[at + 1..].trim_ascii())),
         None => (member, None),
     }
@@ -125,11 +125,11 @@ fn is_item(item: &[u8]) -> bool {
         [b'"', .., b'"'] | [b':', .., b':'] => item.len() > 1,
         [b'?', b'0' | b'1'] => true,
         [b'-' | b'0'..=b'9', rest @ ..] => {
-            rest.iter().all(|octet| octet.is_ascii_digit() || *octet == b'.')
+            rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
         }
-        [b'a'..=b'z' | b'A'..=b'Z' | b'*', rest @ ..] => rest
-            .iter()
-            .all(|octet| octet.is_ascii_graphic() && !b"\"(),;<=>?@[\\]{}".contains(octet)),
+        [b'a'..=b'z' | b'A'..=b'Z' | b'*', rest @ ..] => {
+            rest.iter().all(|byte| byte.is_ascii_graphic() && !b"\"(),;<=>?@[\\]{}".contains(byte))
+        }
         [b'(', .., b')'] => true,
         _ => false,
     }

@@ -398,8 +398,8 @@ impl Driver {
                     speaks_http2: false,
                 });
             }
-            Event::Received { token, bytes: octets } => {
-                self.with_client_of(token, |driver, client| driver.receive(client, octets));
+            Event::Received { token, bytes } => {
+                self.with_client_of(token, |driver, client| driver.receive(client, bytes));
             }
             Event::Finished { token } => self.with_client_of(token, Driver::finished),
             Event::Sent { token } => self.with_client_of(token, Driver::sent),

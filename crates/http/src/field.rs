@@ -33,15 +33,15 @@ pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let value = rest?;
         let (mut is_quoted, mut is_escaped) = (false, false);
-        let end = value.iter().position(|&octet| {
+        let end = value.iter().position(|&byte| {
             if is_escaped {
                 is_escaped = false;
-            } else if is_quoted && octet == b'\\' {
+            } else if is_quoted && byte == b'\\' {
                 is_escaped = true;
-            } else if octet == b'"' {
+            } else if byte == b'"' {
                 is_quoted = !is_quoted;
             }
-            !is_quoted && octet == separator
+            !is_quoted && byte == separator
         });
         let (part, after) = match end {
             Some(end) => (&value[..end], Some(&value[end + 1..])),
@@ -83,16 +83,16 @@ fn lenient_date(text: &str) -> Option<SystemTime> {
     let (day, rest) = text.split_at(text.find(|it: char| !it.is_ascii_alphabetic())?);
     let is_day = |name: &str| [name, &name[..3]].iter().any(|it| it.eq_ignore_ascii_case(day));
     DAYS.iter().find(|name| is_day(name))?;
-    let mut octets = rest.to_ascii_lowercase().into_bytes();
+    let mut bytes = rest.to_ascii_lowercase().into_bytes();
     let mut is_in_word = false;
-    for octet in &mut octets {
-        let is_letter = octet.is_ascii_alphabetic();
+    for byte in &mut bytes {
+        let is_letter = byte.is_ascii_alphabetic();
         if is_letter && !is_in_word {
-            octet.make_ascii_uppercase();
+            byte.make_ascii_uppercase();
         }
         is_in_word = is_letter;
     }
-    let rest = String::from_utf8(octets).ok()?.replace("Gmt", "GMT");
+    let rest = String::from_utf8(bytes).ok()?.replace("Gmt", "GMT");
     // The name that fits, in full or cut, as it was.
     let fits = |name: &&str| {
         let name = if day.len() > 3 { name } else { &name[..3] };

@@ -35,9 +35,9 @@ impl Digest {
         Digest(SipHasher24::new_with_keys(0x6c61_7264_6572_2068, u64::from(of)))
     }
 
-    fn part(mut self, octets: &[u8]) -> Digest {
-        self.0.write(&(octets.len() as u64).to_le_bytes());
-        self.0.write(octets);
+    fn part(mut self, bytes: &[u8]) -> Digest {
+        self.0.write(&(bytes.len() as u64).to_le_bytes());
+        self.0.write(bytes);
         self
     }
 

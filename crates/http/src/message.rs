@@ -92,42 +92,42 @@ pub enum Framing {
 /// none were, where the end may be in the new bytes, and where a bare line feed is among them, with
 /// which they never will be. Headers that come a byte at a time are so read twice, and not once for
 /// each byte.
-pub fn may_end_head(octets: &[u8], read_bytes: usize) -> bool {
-    let new = octets.get(read_bytes.saturating_sub(3)..).unwrap_or_default();
+pub fn may_end_head(bytes: &[u8], read_bytes: usize) -> bool {
+    let new = bytes.get(read_bytes.saturating_sub(3)..).unwrap_or_default();
     read_bytes == 0
         || new.windows(4).any(|four| four == b"\r\n\r\n")
         || new.windows(2).any(|two| two[0] != b'\r' && two[1] == b'\n')
 }
 
 /// True for a token (RFC 9110, section 5.6.2): names of fields, methods.
-pub fn is_token(octets: &[u8]) -> bool {
-    !octets.is_empty() && octets.iter().all(|&octet| is_token_octet(octet))
+pub fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
 /// True for a valid value (RFC 9110, section 5.5): no control bytes but tabs, and no white space at
 /// its ends.
-pub fn is_field_value(octets: &[u8]) -> bool {
-    let is_blank = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
-    !is_blank(octets.first())
-        && !is_blank(octets.last())
-        && octets.iter().all(|&octet| is_value_octet(octet))
+pub fn is_field_value(bytes: &[u8]) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    !is_blank(bytes.first())
+        && !is_blank(bytes.last())
+        && bytes.iter().all(|&byte| is_value_byte(byte))
 }
 
-pub(crate) fn is_token_octet(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet)
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-pub(crate) fn is_value_octet(octet: u8) -> bool {
-    octet == b'\t' || !octet.is_ascii_control()
+pub(crate) fn is_value_byte(byte: u8) -> bool {
+    byte == b'\t' || !byte.is_ascii_control()
 }
 
 /// True where a line feed has no carriage return before it. httparse takes it for the end of a
 /// line; other programs do not.
-fn has_bare_feed(octets: &[u8]) -> bool {
-    let after = octets.get(1..).unwrap_or_default();
-    let mut bare = usize::from(octets.first() == Some(&b'\n'));
+fn has_bare_feed(bytes: &[u8]) -> bool {
+    let after = bytes.get(1..).unwrap_or_default();
+    let mut bare = usize::from(bytes.first() == Some(&b'\n'));
     // Vector units are fast at sums of bytes, and sums of so few do not wrap.
-    for (firsts, seconds) in octets.chunks(128).zip(after.chunks(128)) {
+    for (firsts, seconds) in bytes.chunks(128).zip(after.chunks(128)) {
         let pairs = firsts.iter().zip(seconds);
         let is_bare = |(&first, &second): (&u8, &u8)| u8::from(first != b'\r' && second == b'\n');
         bare += usize::from(pairs.map(is_bare).sum::<u8>());
@@ -141,17 +141,17 @@ mod tests {
 
     /// Tokens and values agree with the `http` crate, byte by byte.
     #[test]
-    fn octets() {
-        for octet in 0..=u8::MAX {
-            let name = http::HeaderName::from_bytes(&[octet]).is_ok();
-            assert_eq!(is_token(&[octet]), name, "{octet}");
-            let method = http::Method::from_bytes(&[octet]).is_ok();
-            assert_eq!(is_token(&[octet]), method, "{octet}");
-            let value = [b'a', octet, b'a'];
+    fn bytes() {
+        for byte in 0..=u8::MAX {
+            let name = http::HeaderName::from_bytes(&[byte]).is_ok();
+            assert_eq!(is_token(&[byte]), name, "{byte}");
+            let method = http::Method::from_bytes(&[byte]).is_ok();
+            assert_eq!(is_token(&[byte]), method, "{byte}");
+            let value = [b'a', byte, b'a'];
             assert_eq!(
                 is_field_value(&value),
                 http::HeaderValue::from_bytes(&value).is_ok(),
-                "{octet}"
+                "{byte}"
             );
         }
         assert!(!is_token(b"") && is_field_value(b""));
@@ -178,7 +178,7 @@ mod tests {
             assert!(!may_end_head(&head[..cut], cut - 1) || cut == 1, "{cut}");
             assert!(may_end_head(head, cut), "{cut}");
         }
-        assert!(may_end_head(head, 0) && may_end_head(b"\x16", 0), "the first octets are read");
+        assert!(may_end_head(head, 0) && may_end_head(b"\x16", 0), "the first bytes are read");
         assert!(!may_end_head(head, head.len()) && !may_end_head(head, 1000));
         let bare = b"GET / HTTP/1.1\nHost";
         assert!(may_end_head(bare, 14) && !may_end_head(&bare[..14], 9));

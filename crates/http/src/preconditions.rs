@@ -78,7 +78,7 @@ fn is_in_force(validators: Validators<'_>, fields: &[Field<'_>]) -> bool {
 
 /// The ranges that a `Range` names; `None` where it is to be ignored.
 fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
-    let (unit, set) = range.split_at(range.iter().position(|&octet| octet == b'=')?);
+    let (unit, set) = range.split_at(range.iter().position(|&byte| byte == b'=')?);
     // No space is allowed around the unit: a program that reads it otherwise would see another
     // range.
     if !unit.eq_ignore_ascii_case(b"bytes") {
@@ -86,7 +86,7 @@ fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
     }
     let mut all: Vec<(u64, u64)> = Vec::new();
     let mut count = 0;
-    for spec in set[1..].split(|&octet| octet == b',').map(<[u8]>::trim_ascii) {
+    for spec in set[1..].split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
         if spec.is_empty() {
             continue;
         }
@@ -94,7 +94,7 @@ fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
         if count > RANGES_MAX {
             return None;
         }
-        let (first, last) = spec.split_at(spec.iter().position(|&octet| octet == b'-')?);
+        let (first, last) = spec.split_at(spec.iter().position(|&byte| byte == b'-')?);
         let last = &last[1..];
         let part = match (first.is_empty(), last.is_empty()) {
             (true, true) => return None,
@@ -185,7 +185,7 @@ mod tests {
     /// Ranges from the front, from the end, several; beyond the end none, and an invalid range is
     /// ignored.
     #[test]
-    fn which_octets() {
+    fn which_bytes() {
         let parts = |all: &[(u64, u64)]| Ranges::Parts(all.to_vec());
         for (range, expected) in [
             ("bytes=0-9", parts(&[(0, 9)])),

@@ -42,12 +42,12 @@ pub struct Damaged;
 
 /// Reads the beginning of a connection: whose it is, and the length of the header; `None`: more
 /// bytes have to come.
-pub fn read(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
-    let begins = |with: &[u8]| octets.iter().zip(with).all(|(one, other)| one == other);
-    if begins(SIGNATURE) && octets.len() >= SIGNATURE.len() {
-        header(octets)
-    } else if begins(WORD) && octets.len() >= WORD.len() {
-        line(octets)
+pub fn read(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
+    let begins = |with: &[u8]| bytes.iter().zip(with).all(|(one, other)| one == other);
+    if begins(SIGNATURE) && bytes.len() >= SIGNATURE.len() {
+        header(bytes)
+    } else if begins(WORD) && bytes.len() >= WORD.len() {
+        line(bytes)
     } else if begins(SIGNATURE) || begins(WORD) {
         Ok(None)
     } else {
@@ -56,8 +56,8 @@ pub fn read(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
 }
 
 /// Version 1.
-fn line(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
-    let within = &octets[..octets.len().min(LINE_BYTES_MAX)];
+fn line(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
+    let within = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = memchr::memchr(b'\n', within) else {
         return if within.len() == LINE_BYTES_MAX { Err(Damaged) } else { Ok(None) };
     };
@@ -91,14 +91,14 @@ fn line(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
 
 /// Digits without a zero before them.
 fn port(text: &str) -> Result<u16, Damaged> {
-    let is_plain = text.bytes().all(|octet| octet.is_ascii_digit());
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let has_zero = text.len() > 1 && text.starts_with('0');
     if is_plain && !has_zero { text.parse().map_err(|_| Damaged) } else { Err(Damaged) }
 }
 
 /// Version 2.
-fn header(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
-    let at = |place: usize| octets.get(place).copied();
+fn header(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
+    let at = |place: usize| bytes.get(place).copied();
     // Each byte is checked as it comes.
     let is_own = match at(12) {
         None => return Ok(None),
@@ -122,10 +122,10 @@ fn header(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     if end > HEADER_BYTES_MAX || !is_own && end < 16 + address_bytes {
         return Err(Damaged);
     }
-    let Some(said) = octets.get(16..end) else { return Ok(None) };
-    let proxied = match (is_own, octets[13]) {
-        (false, 0x11) => addresses(said, |octets: [u8; 4]| Ipv4Addr::from(octets).into()),
-        (false, 0x21) => addresses(said, |octets: [u8; 16]| Ipv6Addr::from(octets).into()),
+    let Some(said) = bytes.get(16..end) else { return Ok(None) };
+    let proxied = match (is_own, bytes[13]) {
+        (false, 0x11) => addresses(said, |bytes: [u8; 4]| Ipv4Addr::from(bytes).into()),
+        (false, 0x21) => addresses(said, |bytes: [u8; 16]| Ipv6Addr::from(bytes).into()),
         _ => Some(Proxied::Own),
     };
     Ok(Some((proxied.ok_or(Damaged)?, end)))
@@ -137,7 +137,7 @@ fn addresses<const N: usize>(said: &[u8], address: impl Fn([u8; N]) -> IpAddr) -
     let (to, rest) = rest.split_first_chunk::<N>()?;
     let (from_port, rest) = rest.split_first_chunk::<2>()?;
     let to_port = rest.first_chunk::<2>()?;
-    let socket = |octets, port| SocketAddr::new(address(octets), u16::from_be_bytes(port));
+    let socket = |bytes, port| SocketAddr::new(address(bytes), u16::from_be_bytes(port));
     Some(Proxied::Client { from: socket(*from, *from_port), to: socket(*to, *to_port) })
 }
 
@@ -156,17 +156,17 @@ mod tests {
 
     /// Bytes give the same result however they come: none before it is known, and the same whatever
     /// follows.
-    fn read_all(octets: &[u8]) -> Result<(Proxied, usize), Damaged> {
-        let whole = read(octets);
-        let followed = read(&[octets, b"GET / HTTP/1.1\r\n"].concat());
-        for cut in 0..octets.len() {
-            match read(&octets[..cut]) {
+    fn read_all(bytes: &[u8]) -> Result<(Proxied, usize), Damaged> {
+        let whole = read(bytes);
+        let followed = read(&[bytes, b"GET / HTTP/1.1\r\n"].concat());
+        for cut in 0..bytes.len() {
+            match read(&bytes[..cut]) {
                 Ok(None) => {}
-                early => assert_eq!(early, whole, "{cut} of {octets:?}"),
+                early => assert_eq!(early, whole, "{cut} of {bytes:?}"),
             }
         }
         if let Ok(Some((_, used))) = whole {
-            assert_eq!((used, followed), (octets.len(), whole));
+            assert_eq!((used, followed), (bytes.len(), whole));
         }
         whole.map(|read| read.expect("whole"))
     }
@@ -227,7 +227,7 @@ mod tests {
         let added = [&four[..], &[4, 0, 1, 0]].concat();
         let mut six = [0; 36];
         (six[0], six[15], six[31], six[33], six[35]) = (0x20, 1, 1, 7, 80);
-        for (octets, proxied) in [
+        for (bytes, proxied) in [
             (v2(0x21, 0x11, &four), said),
             (v2(0x21, 0x11, &added), said),
             (v2(0x21, 0x21, &six), client("[2000::1]:7", "[::1]:80")),
@@ -238,14 +238,14 @@ mod tests {
             (v2(0x20, 0x11, &four), Proxied::Own),
             (v2(0x20, 0x77, b"x"), Proxied::Own),
         ] {
-            assert_eq!(read_all(&octets), Ok((proxied, octets.len())), "{octets:?}");
+            assert_eq!(read_all(&bytes), Ok((proxied, bytes.len())), "{bytes:?}");
         }
     }
 
     /// Headers of another version, command or protocol, too short for their addresses or too long, are refused.
     #[test]
     fn bad_headers() {
-        for octets in [
+        for bytes in [
             v2(0x11, 0x11, &[0; 12]),
             v2(0x22, 0x11, &[0; 12]),
             v2(0x21, 0x12, &[0; 12]),
@@ -255,7 +255,7 @@ mod tests {
             v2(0x21, 0x31, &[0; 215]),
             v2(0x21, 0x11, &[0; (8 << 10) + 1]),
         ] {
-            assert_eq!(read(&octets), Err(Damaged), "{octets:?}");
+            assert_eq!(read(&bytes), Err(Damaged), "{bytes:?}");
         }
         assert_eq!(read(b"\r\n\r\n\0\r\nQUIX"), Err(Damaged));
     }

@@ -65,7 +65,7 @@ impl<'a> Choice<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Kept<'a> {
     /// The record itself.
-    pub octets: &'a [u8],
+    pub bytes: &'a [u8],
     /// How it may be used.
     pub life: Life,
     /// Its validators.
@@ -102,11 +102,6 @@ impl<'a> Kept<'a> {
     /// The fields alone, without `Content-Length`.
     pub fn field_lines(&self) -> &'a [u8] {
         &self.head[self.status_bytes..][..self.fields_bytes]
-    }
-
-    /// Status line and fields, without `Content-Length`.
-    pub fn head_without_length(&self) -> &'a [u8] {
-        &self.head[..self.status_bytes + self.fields_bytes]
     }
 
     /// The fields.
@@ -279,8 +274,8 @@ pub fn push_too_long(out: &mut Vec<u8>) {
 }
 
 /// The place of the body of a record that is deleted; `None`: it has none elsewhere.
-pub fn body_of(octets: &[u8]) -> Option<BodyId> {
-    match Record::read(octets)? {
+pub fn body_of(bytes: &[u8]) -> Option<BodyId> {
+    match Record::read(bytes)? {
         Record::Response(kept) => kept.body_id,
         Record::Choice(_) | Record::Unshared | Record::TooLong => None,
     }
@@ -288,11 +283,11 @@ pub fn body_of(octets: &[u8]) -> Option<BodyId> {
 
 impl<'a> Record<'a> {
     /// Reads a record; `None` for bytes that are none.
-    pub fn read(octets: &'a [u8]) -> Option<Record<'a>> {
-        match *octets.first()? {
-            RESPONSE => Kept::read(octets).map(Record::Response),
+    pub fn read(bytes: &'a [u8]) -> Option<Record<'a>> {
+        match *bytes.first()? {
+            RESPONSE => Kept::read(bytes).map(Record::Response),
             CHOICE => {
-                let (generation, names) = octets[1..].split_first_chunk()?;
+                let (generation, names) = bytes[1..].split_first_chunk()?;
                 let generation = u64::from_le_bytes(*generation);
                 let names = std::str::from_utf8(names).ok()?;
                 Some(Record::Choice(Choice { generation, names }))
@@ -305,8 +300,8 @@ impl<'a> Record<'a> {
 }
 
 impl<'a> Kept<'a> {
-    fn read(octets: &'a [u8]) -> Option<Kept<'a>> {
-        let (numbers, rest) = octets.split_first_chunk::<NUMBERS>()?;
+    fn read(bytes: &'a [u8]) -> Option<Kept<'a>> {
+        let (numbers, rest) = bytes.split_first_chunk::<NUMBERS>()?;
         let word16 = |at: usize| u16::from_le_bytes([numbers[at], numbers[at + 1]]);
         let word32 =
             |at: usize| u32::from_le_bytes(numbers[at..at + 4].try_into().expect("four of them"));
@@ -348,7 +343,7 @@ impl<'a> Kept<'a> {
             response_s: word64(16),
         };
         Some(Kept {
-            octets,
+            bytes,
             life,
             validators: Validators {
                 etag: validator(48),
@@ -386,7 +381,7 @@ mod tests {
         store(&request, &response, moments, &Rules::default()).unwrap()
     }
 
-    fn octets(body_bytes: Option<u64>, body_id: Option<BodyId>) -> Vec<u8> {
+    fn bytes(body_bytes: Option<u64>, body_id: Option<BodyId>) -> Vec<u8> {
         let mut out = Vec::new();
         let (stored, status_line) = (stored(), b"HTTP/1.1 200 OK\r\n");
         let parts = Parts {
@@ -407,9 +402,9 @@ mod tests {
     /// not.
     #[test]
     fn there_and_back() {
-        let mut octets_inline = octets(Some(3), None);
-        octets_inline.extend_from_slice(b"abc");
-        let Some(Record::Response(kept)) = Record::read(&octets_inline) else {
+        let mut bytes_inline = bytes(Some(3), None);
+        bytes_inline.extend_from_slice(b"abc");
+        let Some(Record::Response(kept)) = Record::read(&bytes_inline) else {
             panic!("a response")
         };
         let directives = stored().life.directives;
@@ -422,11 +417,11 @@ mod tests {
         assert!(kept.head().ends_with(b"X:\r\nContent-Length: 3\r\n"));
         let names: Vec<&str> = kept.fields().map(|field| field.name).collect();
         assert_eq!(names, ["Cache-Control", "ETag", "X"]);
-        let elsewhere = octets(None, Some(BodyId(9)));
+        let elsewhere = bytes(None, Some(BodyId(9)));
         assert_eq!(body_of(&elsewhere), Some(BodyId(9)));
         let Some(Record::Response(kept)) = Record::read(&elsewhere) else { panic!("a response") };
         assert_eq!(kept.body_bytes, None);
-        assert_eq!(kept.head(), kept.head_without_length());
+        assert_eq!(kept.head(), [kept.status_line(), kept.field_lines()].concat());
     }
 
     /// Choices and unshared records are read as they were written.
@@ -450,15 +445,15 @@ mod tests {
     proptest! {
         /// Damaged or cut bytes are another record or none, and never more than there are.
         #[test]
-        fn damage(at in 0usize..200, octet: u8, cut in 0usize..200) {
-            let mut octets = octets(Some(0), Some(BodyId(1)));
-            if let Some(there) = octets.get_mut(at) {
-                *there = octet;
+        fn damage(at in 0usize..200, byte: u8, cut in 0usize..200) {
+            let mut bytes = bytes(Some(0), Some(BodyId(1)));
+            if let Some(there) = bytes.get_mut(at) {
+                *there = byte;
             }
-            octets.truncate(octets.len().saturating_sub(cut));
-            if let Some(Record::Response(kept)) = Record::read(&octets) {
-                prop_assert!(kept.head().len() + kept.url.len() + kept.body.len() <= octets.len());
-                prop_assert!(kept.fields().count() <= octets.len());
+            bytes.truncate(bytes.len().saturating_sub(cut));
+            if let Some(Record::Response(kept)) = Record::read(&bytes) {
+                prop_assert!(kept.head().len() + kept.url.len() + kept.body.len() <= bytes.len());
+                prop_assert!(kept.fields().count() <= bytes.len());
                 prop_assert!(kept.field_lines().len() <= kept.head().len());
             }
         }

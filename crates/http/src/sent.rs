@@ -138,13 +138,13 @@ mod tests {
                 "Connection", "Upgrade", "Expect", "Cookie",
             ];
             const VALUES: [&str; 6] = ["a, B", "", "trailers", "x, cookie, via", "range ,x-forwarded-for", "\"q,r\" , s"];
-            let mut octets = format!("GET / HTTP/1.{minor_version}\r\nHost: a.example\r\n");
+            let mut bytes = format!("GET / HTTP/1.{minor_version}\r\nHost: a.example\r\n");
             for (name, value) in lines {
-                octets.push_str(&format!("{}: {}\r\n", NAMES[name], VALUES[value]));
+                bytes.push_str(&format!("{}: {}\r\n", NAMES[name], VALUES[value]));
             }
-            octets.push_str("\r\n");
+            bytes.push_str("\r\n");
             let mut room = FieldRoom::new();
-            let Ok(Some(head)) = request(octets.as_bytes(), &mut room, &Limits::default()) else { return Ok(()) };
+            let Ok(Some(head)) = request(bytes.as_bytes(), &mut room, &Limits::default()) else { return Ok(()) };
             let client = || has_address.then(|| "192.0.2.1".parse().unwrap());
             let scheme = is_secure.map(|it| if it { Scheme::Https } else { Scheme::Http });
             let sent = Sent::new(&head, scheme, is_shared, &client);

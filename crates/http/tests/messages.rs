@@ -82,25 +82,25 @@ fn response_head() -> impl Strategy<Value = Vec<u8>> {
 /// What was read of a head, owned: its parts and its size. `None` for more wanted.
 type Read<R> = Result<Option<(String, usize)>, R>;
 
-fn read_request(octets: &[u8]) -> Read<u16> {
+fn read_request(bytes: &[u8]) -> Read<u16> {
     let mut room = FieldRoom::new();
-    let head = request(octets, &mut room, &LIMITS).map_err(|refused| refused.status)?;
+    let head = request(bytes, &mut room, &LIMITS).map_err(|refused| refused.status)?;
     Ok(head.map(|head| (format!("{head:?}"), head.head_bytes)))
 }
 
-fn read_response(octets: &[u8]) -> Read<()> {
+fn read_response(bytes: &[u8]) -> Read<()> {
     let mut room = FieldRoom::new();
-    let head = response(octets, &mut room, "GET", &LIMITS).map_err(|_| ())?;
+    let head = response(bytes, &mut room, "GET", &LIMITS).map_err(|_| ())?;
     Ok(head.map(|head| (format!("{head:?}"), head.head_bytes)))
 }
 
 /// An byte after another: nothing is said until it can be, what is said is what is said of all of it, and nothing is taken
 /// back.
-fn grows<R: std::fmt::Debug>(octets: &[u8], read: impl Fn(&[u8]) -> Read<R>) {
-    let whole = read(octets);
+fn grows<R: std::fmt::Debug>(bytes: &[u8], read: impl Fn(&[u8]) -> Read<R>) {
+    let whole = read(bytes);
     let mut has_refused = false;
-    for end in 0..octets.len() {
-        match (read(&octets[..end]), &whole) {
+    for end in 0..bytes.len() {
+        match (read(&bytes[..end]), &whole) {
             (Ok(None), _) => assert!(!has_refused, "forgets at {end}"),
             (Ok(Some(some)), Ok(Some(all))) => {
                 assert_eq!(&some, all);
@@ -126,13 +126,13 @@ fn chunk_body() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Data and where the body ended, if it did; fed in pieces that end at these places.
-fn decode(octets: &[u8], ends: &[usize]) -> (Vec<u8>, Result<Option<usize>, BadChunk>) {
+fn decode(bytes: &[u8], ends: &[usize]) -> (Vec<u8>, Result<Option<usize>, BadChunk>) {
     let (mut chunked, mut data, mut at) = (Chunked::new(), Vec::new(), 0);
-    for &end in ends.iter().chain([&octets.len()]) {
+    for &end in ends.iter().chain([&bytes.len()]) {
         while at < end {
-            match chunked.next(&octets[at..end]) {
-                Ok(Piece::Data { octets, consumed }) => {
-                    data.extend_from_slice(octets);
+            match chunked.next(&bytes[at..end]) {
+                Ok(Piece::Data { bytes, consumed }) => {
+                    data.extend_from_slice(bytes);
                     at += consumed;
                 }
                 Ok(Piece::More { consumed }) => {
@@ -162,24 +162,24 @@ proptest! {
 
     /// Chunks are read the same in whatever pieces they come.
     #[test]
-    fn pieces_of_bodies(octets in chunk_body(), cuts in vec(0_usize..80, 0..6)) {
-        let mut ends: Vec<usize> = cuts.into_iter().map(|cut| cut.min(octets.len())).collect();
+    fn pieces_of_bodies(bytes in chunk_body(), cuts in vec(0_usize..80, 0..6)) {
+        let mut ends: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
         ends.sort_unstable();
-        let whole = decode(&octets, &[]);
-        prop_assert_eq!(&decode(&octets, &ends), &whole);
-        let single: Vec<usize> = (1..octets.len()).collect();
-        prop_assert_eq!(&decode(&octets, &single), &whole);
+        let whole = decode(&bytes, &[]);
+        prop_assert_eq!(&decode(&bytes, &ends), &whole);
+        let single: Vec<usize> = (1..bytes.len()).collect();
+        prop_assert_eq!(&decode(&bytes, &single), &whole);
     }
 
     /// What is accepted httparse reads likewise, and the `http` crate takes its method, names, values and target.
     /// Invariant 1 of `message`.
     #[test]
-    fn others_agree(octets in request_head()) {
+    fn others_agree(bytes in request_head()) {
         let mut room = FieldRoom::new();
-        let Ok(Some(head)) = request(&octets, &mut room, &LIMITS) else { return Ok(()) };
+        let Ok(Some(head)) = request(&bytes, &mut room, &LIMITS) else { return Ok(()) };
         let mut theirs = [httparse::EMPTY_HEADER; 6];
         let mut read = httparse::Request::new(&mut theirs);
-        prop_assert_eq!(read.parse(&octets), Ok(httparse::Status::Complete(head.head_bytes)));
+        prop_assert_eq!(read.parse(&bytes), Ok(httparse::Status::Complete(head.head_bytes)));
         prop_assert_eq!(read.method, Some(head.method));
         prop_assert_eq!(read.version, Some(head.minor_version));
         prop_assert_eq!(&*read.headers, head.fields);
@@ -230,15 +230,15 @@ proptest! {
 
     /// Whatever bytes come, nothing panics, and no more is read than is there.
     #[test]
-    fn any_octets(octets in vec(any::<u8>(), 0..64)) {
-        if let Ok(Some((_, head_bytes))) = read_request(&octets) {
-            prop_assert!(head_bytes <= octets.len());
+    fn any_bytes(bytes in vec(any::<u8>(), 0..64)) {
+        if let Ok(Some((_, head_bytes))) = read_request(&bytes) {
+            prop_assert!(head_bytes <= bytes.len());
         }
-        if let Ok(Some((_, head_bytes))) = read_response(&octets) {
-            prop_assert!(head_bytes <= octets.len());
+        if let Ok(Some((_, head_bytes))) = read_response(&bytes) {
+            prop_assert!(head_bytes <= bytes.len());
         }
-        let (data, end) = decode(&octets, &[]);
-        prop_assert!(data.len() <= octets.len() && !matches!(end, Ok(Some(end)) if end > octets.len()));
+        let (data, end) = decode(&bytes, &[]);
+        prop_assert!(data.len() <= bytes.len() && !matches!(end, Ok(Some(end)) if end > bytes.len()));
     }
 }
 

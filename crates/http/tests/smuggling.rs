@@ -21,8 +21,8 @@ fn body(body: &str, next: &str) -> Gives {
 }
 
 /// Reads bytes that come with a first piece of so many; the head is looked for in all that is there.
-fn read(octets: &[u8], first_bytes: usize) -> Gives {
-    for known in [&octets[..first_bytes], octets] {
+fn read(bytes: &[u8], first_bytes: usize) -> Gives {
+    for known in [&bytes[..first_bytes], bytes] {
         let mut room = FieldRoom::new();
         let head = match request(known, &mut room, &Limits::default()) {
             Ok(Some(head)) => head,
@@ -32,8 +32,8 @@ fn read(octets: &[u8], first_bytes: usize) -> Gives {
                 return Gives::No(refused.reason);
             }
         };
-        let rest = &octets[head.head_bytes..];
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let rest = &bytes[head.head_bytes..];
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         return match head.framing {
             Framing::None => body("", &text(rest)),
             Framing::Length(bytes) if (rest.len() as u64) < bytes => Gives::Wants,
@@ -48,13 +48,13 @@ fn read(octets: &[u8], first_bytes: usize) -> Gives {
     Gives::Wants
 }
 
-fn chunks(octets: &[u8], first_bytes: usize) -> Gives {
+fn chunks(bytes: &[u8], first_bytes: usize) -> Gives {
     let (mut chunked, mut data, mut at) = (Chunked::new(), Vec::new(), 0);
-    for end in [first_bytes, octets.len()] {
+    for end in [first_bytes, bytes.len()] {
         loop {
-            at += match chunked.next(&octets[at..end]) {
-                Ok(Piece::Data { octets, consumed }) => {
-                    data.extend_from_slice(octets);
+            at += match chunked.next(&bytes[at..end]) {
+                Ok(Piece::Data { bytes, consumed }) => {
+                    data.extend_from_slice(bytes);
                     consumed
                 }
                 Ok(Piece::More { consumed }) => {
@@ -62,8 +62,8 @@ fn chunks(octets: &[u8], first_bytes: usize) -> Gives {
                     break;
                 }
                 Ok(Piece::End { consumed }) => {
-                    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-                    return body(&text(&data), &text(&octets[at + consumed..]));
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    return body(&text(&data), &text(&bytes[at + consumed..]));
                 }
                 Err(error) => return Gives::Broken(error),
             };
@@ -74,12 +74,12 @@ fn chunks(octets: &[u8], first_bytes: usize) -> Gives {
 
 /// What is refused whole is refused in two pieces as well, perhaps for what is wrong with the first; everything else is the
 /// same.
-fn check(octets: &[u8], gives: &Gives) {
-    for first_bytes in 0..=octets.len() {
-        let text = String::from_utf8_lossy(octets);
-        let read = read(octets, first_bytes);
+fn check(bytes: &[u8], gives: &Gives) {
+    for first_bytes in 0..=bytes.len() {
+        let text = String::from_utf8_lossy(bytes);
+        let read = read(bytes, first_bytes);
         if let (Gives::No(_), Gives::No(_)) = (&read, gives)
-            && first_bytes < octets.len()
+            && first_bytes < bytes.len()
         {
             continue;
         }
@@ -184,8 +184,8 @@ fn framing_fields() {
         ("Transfer-Encoding: chunked\r\n", "3\nabc\n0\n\n", Broken(BadChunk::LineEnd)),
     ];
     for (fields, content, gives) in table {
-        let octets = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{content}");
-        check(octets.as_bytes(), &gives);
+        let bytes = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{content}");
+        check(bytes.as_bytes(), &gives);
     }
 }
 
@@ -264,8 +264,8 @@ fn heads() {
         ("CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", No(TargetForm)),
         ("CONNECT http://a:80/ HTTP/1.1\r\nHost: a\r\n\r\n", No(TargetForm)),
     ];
-    for (octets, gives) in table {
-        check(octets.as_bytes(), &gives);
+    for (bytes, gives) in table {
+        check(bytes.as_bytes(), &gives);
     }
 }
 
@@ -316,8 +316,8 @@ fn chunk_tricks() {
         ("0\r\nGET /admin HTTP/1.1\r\n\r\n", Broken(Trailer)),
     ];
     for (content, gives) in table {
-        let octets =
+        let bytes =
             format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{content}");
-        check(octets.as_bytes(), &gives);
+        check(bytes.as_bytes(), &gives);
     }
 }

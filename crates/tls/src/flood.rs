@@ -74,18 +74,18 @@ impl Frames {
     }
 
     /// Counts the frames that begin in these bytes; false: there are too many.
-    fn read(&mut self, mut octets: &[u8], now: impl Fn() -> Instant) -> bool {
+    fn read(&mut self, mut bytes: &[u8], now: impl Fn() -> Instant) -> bool {
         loop {
-            let skipped = self.skip.min(octets.len());
+            let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
-            octets = &octets[skipped..];
-            if octets.is_empty() {
+            bytes = &bytes[skipped..];
+            if bytes.is_empty() {
                 return true;
             }
-            let taken = (HEADER_BYTES - self.header_bytes).min(octets.len());
-            self.header[self.header_bytes..][..taken].copy_from_slice(&octets[..taken]);
+            let taken = (HEADER_BYTES - self.header_bytes).min(bytes.len());
+            self.header[self.header_bytes..][..taken].copy_from_slice(&bytes[..taken]);
             self.header_bytes += taken;
-            octets = &octets[taken..];
+            bytes = &bytes[taken..];
             if self.header_bytes < HEADER_BYTES {
                 return true;
             }
@@ -144,9 +144,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(cx, octets)
+        Pin::new(&mut self.get_mut().inner).poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -174,11 +174,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
 mod tests {
     use super::*;
 
-    fn frame(kind: u8, bytes: usize) -> Vec<u8> {
-        let mut octets =
-            vec![(bytes >> 16) as u8, (bytes >> 8) as u8, bytes as u8, kind, 0, 0, 0, 0, 0];
-        octets.resize(HEADER_BYTES + bytes, PING);
-        octets
+    fn frame(kind: u8, length: usize) -> Vec<u8> {
+        let mut bytes =
+            vec![(length >> 16) as u8, (length >> 8) as u8, length as u8, kind, 0, 0, 0, 0, 0];
+        bytes.resize(HEADER_BYTES + length, PING);
+        bytes
     }
 
     /// Frames that are answered or ignored are counted, however their bytes come, and those of

@@ -13,75 +13,75 @@ use larder_http::{Field, field};
 
 use super::{Cut, assert_inside};
 
-/// The first octet says what is read (request, response, response to HEAD, chunks), the second how long pieces are; the message
+/// The first byte says what is read (request, response, response to HEAD, chunks), the second how long pieces are; the message
 /// follows. Invariants 1, 2 and 3 of `http::message`.
 pub fn http_message(input: &[u8]) {
     let mut input = Cut(input);
     let (kind, piece_bytes) = (input.u8(), 1 + usize::from(input.u8()));
-    let octets = input.0;
+    let bytes = input.0;
     let method = if kind & 1 == 0 { "GET" } else { "HEAD" };
     let limits = Limits { head_bytes_max: 2 << 10, target_bytes_max: 200, fields_max: 20 };
     let rest = match kind % 4 {
-        0 => grown(octets, piece_bytes, |octets| {
+        0 => grown(bytes, piece_bytes, |bytes| {
             let mut room = FieldRoom::new();
-            let head = request(octets, &mut room, &limits);
-            head.map(|head| head.map(|head| of_request(&head, octets))).map_err(drop)
+            let head = request(bytes, &mut room, &limits);
+            head.map(|head| head.map(|head| of_request(&head, bytes))).map_err(drop)
         }),
-        1 | 2 => grown(octets, piece_bytes, |octets| {
+        1 | 2 => grown(bytes, piece_bytes, |bytes| {
             let mut room = FieldRoom::new();
-            let head = response(octets, &mut room, method, &limits);
+            let head = response(bytes, &mut room, method, &limits);
             let check = |head: larder_http::message::ResponseHead<'_>| {
-                check_fields(head.fields, octets);
+                check_fields(head.fields, bytes);
                 check_kept(head.status, head.fields);
                 (head.head_bytes, head.framing, head.keeps_alive)
             };
             head.map(|head| head.map(check)).map_err(drop)
         }),
-        _ => Some(octets),
+        _ => Some(bytes),
     };
-    if let Some(octets) = rest {
-        assert_eq!(decode(octets, piece_bytes), decode(octets, usize::MAX), "{piece_bytes}");
+    if let Some(bytes) = rest {
+        assert_eq!(decode(bytes, piece_bytes), decode(bytes, usize::MAX), "{piece_bytes}");
     }
-    check_log(octets);
+    check_log(bytes);
 }
 
 /// What is known of a head: its size, where its message ends, and whether the connection goes on.
 type Known = (usize, Framing, bool);
 
-/// Reads octets that arrive in pieces: a verdict is not taken back, and is that of the whole. What comes after a head with a body
+/// Reads bytes that arrive in pieces: a verdict is not taken back, and is that of the whole. What comes after a head with a body
 /// in chunks.
 fn grown(
-    octets: &[u8],
+    bytes: &[u8],
     piece_bytes: usize,
     read: impl Fn(&[u8]) -> Result<Option<Known>, ()>,
 ) -> Option<&[u8]> {
-    let whole = read(octets);
+    let whole = read(bytes);
     let mut arrived = 0;
-    while arrived < octets.len() {
-        let verdict = read(&octets[..arrived]);
+    while arrived < bytes.len() {
+        let verdict = read(&bytes[..arrived]);
         assert!(verdict == Ok(None) || verdict == whole, "{verdict:?} at {arrived}, {whole:?}");
         arrived += piece_bytes;
     }
     let (head_bytes, framing, _) = whole.ok()??;
-    (framing == Framing::Chunked).then(|| &octets[head_bytes..])
+    (framing == Framing::Chunked).then(|| &bytes[head_bytes..])
 }
 
-fn check_fields(fields: &[Field<'_>], octets: &[u8]) {
+fn check_fields(fields: &[Field<'_>], bytes: &[u8]) {
     for field in fields {
-        assert_inside(field.name.as_bytes(), octets);
-        assert_inside(field.value, octets);
+        assert_inside(field.name.as_bytes(), bytes);
+        assert_inside(field.value, bytes);
         assert!(is_token(field.name.as_bytes()) && is_field_value(field.value));
     }
     let is_framed = |name| field::has(fields, name);
     assert!(!(is_framed("content-length") && is_framed("transfer-encoding")));
 }
 
-fn of_request(head: &RequestHead<'_>, octets: &[u8]) -> Known {
-    assert!(head.head_bytes <= octets.len());
-    assert!(octets[..head.head_bytes].ends_with(b"\r\n\r\n"));
-    assert_inside(head.method.as_bytes(), octets);
-    assert_inside(head.host, octets);
-    check_fields(head.fields, octets);
+fn of_request(head: &RequestHead<'_>, bytes: &[u8]) -> Known {
+    assert!(head.head_bytes <= bytes.len());
+    assert!(bytes[..head.head_bytes].ends_with(b"\r\n\r\n"));
+    assert_inside(head.method.as_bytes(), bytes);
+    assert_inside(head.host, bytes);
+    check_fields(head.fields, bytes);
     assert_ne!(head.framing, Framing::UntilClose);
     let known = (head.head_bytes, head.framing, head.keeps_alive);
     if head.host.is_empty() {
@@ -120,9 +120,9 @@ fn check_kept(status: u16, fields: &[Field<'_>]) {
 }
 
 /// What goes on of a trailer section is read as the same fields, all of them such as may be there.
-fn check_trailers(octets: &[u8]) {
+fn check_trailers(bytes: &[u8]) {
     let mut out = Vec::new();
-    push_trailers(&mut out, octets);
+    push_trailers(&mut out, bytes);
     let section = [b"0\r\n", &out[..], b"\r\n"].concat();
     let mut again = Chunked::new();
     assert_eq!(again.next(&section), Ok(Piece::End { consumed: section.len() }));
@@ -133,14 +133,14 @@ fn check_trailers(octets: &[u8]) {
 }
 
 /// Data and trailers of chunks and where the body ended, in pieces of a size.
-fn decode(octets: &[u8], piece_bytes: usize) -> (Vec<u8>, Result<Option<usize>, BadChunk>) {
+fn decode(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, Result<Option<usize>, BadChunk>) {
     let (mut chunked, mut data, mut at) = (Chunked::new(), Vec::new(), 0);
-    while at < octets.len() {
-        let end = octets.len().min(at.saturating_add(piece_bytes));
-        match chunked.next(&octets[at..end]) {
-            Ok(Piece::Data { octets: piece, consumed }) => {
+    while at < bytes.len() {
+        let end = bytes.len().min(at.saturating_add(piece_bytes));
+        match chunked.next(&bytes[at..end]) {
+            Ok(Piece::Data { bytes: piece, consumed }) => {
                 assert!(!piece.is_empty() && piece.len() <= consumed);
-                assert_inside(piece, octets);
+                assert_inside(piece, bytes);
                 data.extend_from_slice(piece);
                 at += consumed;
             }
@@ -149,7 +149,7 @@ fn decode(octets: &[u8], piece_bytes: usize) -> (Vec<u8>, Result<Option<usize>, 
                 at = end;
             }
             Ok(Piece::End { consumed }) => {
-                assert!(at + consumed <= octets.len() && chunked.has_ended());
+                assert!(at + consumed <= bytes.len() && chunked.has_ended());
                 check_trailers(chunked.trailers());
                 data.extend_from_slice(chunked.trailers());
                 return (data, Ok(Some(at + consumed)));
@@ -161,14 +161,14 @@ fn decode(octets: &[u8], piece_bytes: usize) -> (Vec<u8>, Result<Option<usize>, 
 }
 
 /// Whatever stands in it, a line is one line, and an object can be read.
-fn check_log(octets: &[u8]) {
+fn check_log(bytes: &[u8]) {
     let exchange = Exchange {
         client: std::net::Ipv4Addr::LOCALHOST.into(),
-        began_ms: octets.len() as u64 * 0x0123_4567_89ab,
-        user: Some(octets),
-        asked: Asked::Octets(octets),
-        host: octets,
-        referer: Some(octets),
+        began_ms: bytes.len() as u64 * 0x0123_4567_89ab,
+        user: Some(bytes),
+        asked: Asked::Bytes(bytes),
+        host: bytes,
+        referer: Some(bytes),
         user_agent: None,
         status: 400,
         body_bytes: 0,
@@ -181,11 +181,11 @@ fn check_log(octets: &[u8]) {
     let (mut line, mut object) = (Vec::new(), Vec::new());
     push_combined(&mut line, &exchange);
     push_json(&mut object, &exchange);
-    assert!(line[..line.len() - 1].iter().all(|octet| (b' '..=b'~').contains(octet)));
-    assert_eq!(line.iter().filter(|&&octet| octet == b'"').count(), 6);
-    assert_eq!(object.iter().position(|&octet| octet == b'\n'), Some(object.len() - 1));
+    assert!(line[..line.len() - 1].iter().all(|byte| (b' '..=b'~').contains(byte)));
+    assert_eq!(line.iter().filter(|&&byte| byte == b'"').count(), 6);
+    assert_eq!(object.iter().position(|&byte| byte == b'\n'), Some(object.len() - 1));
     let read: serde_json::Value = serde_json::from_slice(&object).expect("an object");
-    if let Ok(text) = std::str::from_utf8(octets) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
         assert_eq!(read["octets"], text);
     }
 }

@@ -293,17 +293,17 @@ async fn read(from: &mut (impl AsyncRead + Unpin), inbox: &mut BytesMut) -> io::
 
 /// Sends bytes as the client makes room for them, the last of a body or not; false: the client is
 /// gone.
-async fn send(stream: &mut SendStream<Bytes>, mut octets: Bytes, is_last: bool) -> bool {
-    while !octets.is_empty() {
-        stream.reserve_capacity(octets.len());
+async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes, is_last: bool) -> bool {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
         if stream.capacity() == 0 {
             match poll_fn(|context| stream.poll_capacity(context)).await {
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return false,
             }
         }
-        let part = octets.split_to(stream.capacity().min(octets.len()));
-        if !part.is_empty() && stream.send_data(part, is_last && octets.is_empty()).is_err() {
+        let part = bytes.split_to(stream.capacity().min(bytes.len()));
+        if !part.is_empty() && stream.send_data(part, is_last && bytes.is_empty()).is_err() {
             return false;
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn head(
 /// What is left of a body.
 #[derive(Debug)]
 pub(super) enum Body {
-    Octets(u64),
+    Bytes(u64),
     Chunks(Box<Chunked>),
     UntilClose,
 }
@@ -74,7 +74,7 @@ impl Body {
     pub(super) fn new(framing: Framing) -> Option<Body> {
         match framing {
             Framing::None | Framing::Length(0) => None,
-            Framing::Length(bytes) => Some(Body::Octets(bytes)),
+            Framing::Length(bytes) => Some(Body::Bytes(bytes)),
             Framing::Chunked => Some(Body::Chunks(Box::default())),
             Framing::UntilClose => Some(Body::UntilClose),
         }
@@ -82,16 +82,16 @@ impl Body {
 
     /// True where no more is to come, as far as can be known.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self, Body::Octets(0))
+        matches!(self, Body::Bytes(0))
     }
 
     /// Trailers, once the end was seen.
     pub(super) fn trailers(&self) -> Result<Option<HeaderMap>, Bad> {
         let Body::Chunks(chunked) = self else { return Ok(None) };
         let mut trailers = HeaderMap::new();
-        for line in chunked.trailers().split(|&octet| octet == b'\n') {
+        for line in chunked.trailers().split(|&byte| byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(colon) = line.iter().position(|&octet| octet == b':') else { continue };
+            let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
             let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| Bad)?;
             let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).map_err(|_| Bad)?;
             trailers.append(name, value);
@@ -102,9 +102,9 @@ impl Body {
     /// Takes what came.
     pub(super) fn take(&mut self, inbox: &mut BytesMut) -> Result<Next, Bad> {
         match self {
-            Body::Octets(0) => Ok(Next::End),
+            Body::Bytes(0) => Ok(Next::End),
             _ if inbox.is_empty() => Ok(Next::More),
-            Body::Octets(left) => {
+            Body::Bytes(left) => {
                 let bytes = usize::try_from(*left).unwrap_or(usize::MAX).min(inbox.len());
                 *left -= bytes as u64;
                 Ok(Next::Data(inbox.split_to(bytes).freeze()))
@@ -112,7 +112,7 @@ impl Body {
             Body::UntilClose => Ok(Next::Data(inbox.split().freeze())),
             Body::Chunks(chunked) => {
                 let (consumed, data_bytes, is_end) = match chunked.next(inbox).map_err(|_| Bad)? {
-                    Piece::Data { octets, consumed } => (consumed, octets.len(), false),
+                    Piece::Data { bytes, consumed } => (consumed, bytes.len(), false),
                     Piece::More { consumed } => (consumed, 0, false),
                     Piece::End { consumed } => (consumed, 0, true),
                 };
@@ -136,13 +136,13 @@ mod tests {
     #[test]
     fn heads() {
         let limits = Limits::default();
-        let octets = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3";
-        for cut in 0..octets.len() - 1 {
-            let mut inbox = BytesMut::from(&octets[..cut]);
+        let bytes = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3";
+        for cut in 0..bytes.len() - 1 {
+            let mut inbox = BytesMut::from(&bytes[..cut]);
             assert!(head(&mut inbox, "GET", &limits).unwrap().is_none());
             assert_eq!(inbox.len(), cut);
         }
-        let mut inbox = BytesMut::from(octets);
+        let mut inbox = BytesMut::from(bytes);
         let read = head(&mut inbox, "GET", &limits).unwrap().unwrap();
         assert_eq!((read.framing, read.keeps_alive), (Framing::Chunked, false));
         assert_eq!(&inbox[..], b"3");
@@ -154,15 +154,15 @@ mod tests {
     /// Bodies of each framing give the same bytes, however they come, and only framed ones end of themselves.
     #[test]
     fn bodies() {
-        for (framing, octets, ends) in [
+        for (framing, bytes, ends) in [
             (Framing::Length(6), "abcdef", true),
             (Framing::Chunked, "3\r\nabc\r\n3;x\r\ndef\r\n0\r\nA: b\r\n\r\n", true),
             (Framing::UntilClose, "abcdef", false),
         ] {
-            for step in 1..octets.len() {
+            for step in 1..bytes.len() {
                 let mut body = Body::new(framing).unwrap();
                 let (mut inbox, mut got, mut ended) = (BytesMut::new(), Vec::new(), false);
-                for part in octets.as_bytes().chunks(step) {
+                for part in bytes.as_bytes().chunks(step) {
                     inbox.extend_from_slice(part);
                     loop {
                         match body.take(&mut inbox).unwrap() {

@@ -64,8 +64,8 @@ fn ends() {
         |head, stream| {
             let is_cut = head.contains("/cut");
             let parts = if is_cut { "5\r\nabcde\r\n" } else { "5\r\nabcde\r\n0\r\n\r\n" };
-            let octets = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{parts}");
-            stream.write_all(octets.as_bytes()).is_ok() && !is_cut
+            let bytes = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{parts}");
+            stream.write_all(bytes.as_bytes()).is_ok() && !is_cut
         },
         None,
     );
@@ -74,8 +74,8 @@ fn ends() {
         let mut client = world.http1(&["http/1.1"]);
         // HTTP/1.0 knows no chunks: its answers end with the connection.
         client.write_all(format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
-        let mut octets = Vec::new();
-        client.read_to_end(&mut octets).map(|_| octets.ends_with(b"\r\n\r\nabcde"))
+        let mut bytes = Vec::new();
+        client.read_to_end(&mut bytes).map(|_| bytes.ends_with(b"\r\n\r\nabcde"))
     };
     assert!(ask("/whole").unwrap());
     let error = ask("/cut").unwrap_err();

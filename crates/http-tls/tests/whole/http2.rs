@@ -46,13 +46,13 @@ fn send(client: &mut SendRequest<Bytes>, request: http::request::Builder) -> Res
 }
 
 async fn read(mut body: RecvStream) -> Result<(Vec<u8>, Option<HeaderMap>), h2::Error> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     while let Some(part) = body.data().await {
         let part = part?;
-        octets.extend_from_slice(&part);
+        bytes.extend_from_slice(&part);
         let _ = body.flow_control().release_capacity(part.len());
     }
-    Ok((octets, body.trailers().await?))
+    Ok((bytes, body.trailers().await?))
 }
 
 async fn get(client: &mut SendRequest<Bytes>, path: &str) -> Result<Vec<u8>, h2::Error> {
@@ -209,11 +209,11 @@ fn cut_bodies() {
     assert_eq!(world.count("http2_connections"), 1);
 }
 
-async fn upload(stream: &mut SendStream<Bytes>, mut octets: Bytes) {
-    while !octets.is_empty() {
-        stream.reserve_capacity(octets.len());
+async fn upload(stream: &mut SendStream<Bytes>, mut bytes: Bytes) {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
         let room = std::future::poll_fn(|context| stream.poll_capacity(context)).await;
-        let part = octets.split_to(room.unwrap().unwrap().min(octets.len()));
+        let part = bytes.split_to(room.unwrap().unwrap().min(bytes.len()));
         stream.send_data(part, false).unwrap();
     }
 }
@@ -226,20 +226,20 @@ fn take_body(head: &str, stream: &mut dyn super::world::Stream) -> (usize, Strin
         let is_whole = stream.read_exact(&mut body).is_ok();
         return (length, String::new(), is_whole);
     }
-    let (mut chunked, mut bytes, mut room) = (Chunked::new(), 0, vec![0; 64 << 10]);
+    let (mut chunked, mut length, mut room) = (Chunked::new(), 0, vec![0; 64 << 10]);
     loop {
-        let Ok(count @ 1..) = stream.read(&mut room) else { return (bytes, String::new(), false) };
+        let Ok(count @ 1..) = stream.read(&mut room) else { return (length, String::new(), false) };
         let mut at = 0;
         loop {
             match chunked.next(&room[at..count]).unwrap() {
-                Piece::Data { octets, consumed } => {
-                    bytes += octets.len();
+                Piece::Data { bytes, consumed } => {
+                    length += bytes.len();
                     at += consumed;
                 }
                 Piece::More { .. } => break,
                 Piece::End { .. } => {
                     let trailers = String::from_utf8(chunked.trailers().to_vec()).unwrap();
-                    return (bytes, trailers.replace("\r\n", ","), true);
+                    return (length, trailers.replace("\r\n", ","), true);
                 }
             }
         }
@@ -268,7 +268,7 @@ fn uploads() {
         None,
     );
     let world = World::start(address);
-    let octets = Bytes::from(vec![b'u'; BODY_BYTES]);
+    let bytes = Bytes::from(vec![b'u'; BODY_BYTES]);
     tell(async {
         let mut client = connect(&world).await;
         for has_length in [true, false] {
@@ -278,7 +278,7 @@ fn uploads() {
             }
             let (response, mut stream) =
                 client.send_request(asks.body(()).unwrap(), false).unwrap();
-            upload(&mut stream, octets.clone()).await;
+            upload(&mut stream, bytes.clone()).await;
             let mut trailers = HeaderMap::new();
             trailers.insert("x-check", "1".parse().unwrap());
             stream.send_trailers(trailers).unwrap();
@@ -292,7 +292,7 @@ fn uploads() {
         }
         let asks = request(Method::POST, "/").body(()).unwrap();
         let (response, mut stream) = client.send_request(asks, false).unwrap();
-        upload(&mut stream, octets.slice(..100_000)).await;
+        upload(&mut stream, bytes.slice(..100_000)).await;
         while asked.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -455,9 +455,9 @@ fn floods() {
                 let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", settings].concat();
                 let (mut from, mut to) = tokio::io::split(&mut stream);
                 let sends = async {
-                    let octets = [begin, frame.repeat(frames)].concat();
+                    let bytes = [begin, frame.repeat(frames)].concat();
                     // It may be closed before all is sent.
-                    let _ = to.write_all(&octets).await;
+                    let _ = to.write_all(&bytes).await;
                     // Who is still served is answered.
                     let _ = to.write_all(&[&ping[..9], b"answered"].concat()).await;
                 };

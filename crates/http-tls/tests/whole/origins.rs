@@ -10,8 +10,8 @@ use super::world::{World, answer, head, origin};
 /// Asks in the clear, to the connection's end.
 fn ask(world: &World, path: &str) -> String {
     let mut client = world.clear();
-    let octets = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    client.write_all(octets.as_bytes()).unwrap();
+    let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    client.write_all(bytes.as_bytes()).unwrap();
     let mut answer = String::new();
     // A reset is an end too.
     let _ = client.read_to_string(&mut answer);
@@ -25,12 +25,12 @@ fn origins_over_tls() {
     let made = Identity::new("origin.example");
     let (address, asked) = origin(
         |head, stream| {
-            let octets = match head.split(' ').nth(1).unwrap() {
+            let bytes = match head.split(' ').nth(1).unwrap() {
                 "/cut" => "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nabc".to_owned(),
                 _ => answer("Cache-Control: no-store\r\n", "x"),
             };
             // Who returns false here drops the stream, and so says no `close_notify`.
-            stream.write_all(octets.as_bytes()).is_ok() && !head.contains("/cut")
+            stream.write_all(bytes.as_bytes()).is_ok() && !head.contains("/cut")
         },
         Some(made.server(&[])),
     );
@@ -85,8 +85,8 @@ fn whole_until_close() {
         let mut stream = listener.accept().unwrap().0;
         let mut tls = rustls::ServerConnection::new(tls).unwrap();
         head(&mut rustls::Stream::new(&mut tls, &mut stream)).unwrap();
-        let octets = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nabc";
-        rustls::Stream::new(&mut tls, &mut stream).write_all(octets).unwrap();
+        let bytes = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nabc";
+        rustls::Stream::new(&mut tls, &mut stream).write_all(bytes).unwrap();
         tls.send_close_notify();
         while tls.wants_write() {
             tls.write_tls(&mut stream).unwrap();

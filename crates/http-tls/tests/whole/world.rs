@@ -67,10 +67,10 @@ pub fn origin(
 
 /// The head of a request or response; `None` where there is none.
 pub fn head(stream: &mut (impl Read + ?Sized)) -> Option<String> {
-    let (mut head, mut octet) = (Vec::new(), [0]);
+    let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut octet) {
-            Ok(1) => head.push(octet[0]),
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
             _ => return None,
         }
     }

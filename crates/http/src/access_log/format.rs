@@ -62,7 +62,7 @@ pub enum Asked<'a> {
         protocol: &'static str,
     },
     /// The beginning of one that was not.
-    Octets(&'a [u8]),
+    Bytes(&'a [u8]),
 }
 
 /// A line of the combined format, with its end.
@@ -86,7 +86,7 @@ pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
             out.push(b' ');
             out.extend_from_slice(protocol.as_bytes());
         }
-        Asked::Octets(octets) => push_escaped(out, octets, b'"'),
+        Asked::Bytes(bytes) => push_escaped(out, bytes, b'"'),
     }
     out.extend_from_slice(b"\" ");
     push_number(out, u64::from(exchange.status));
@@ -116,7 +116,7 @@ pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
             push_member(out, "target", Some(target));
             push_member(out, "protocol", Some(protocol.as_bytes()));
         }
-        Asked::Octets(octets) => push_member(out, "octets", Some(octets)),
+        Asked::Bytes(bytes) => push_member(out, "octets", Some(bytes)),
     }
     push_count(out, "status", Some(exchange.status.into()));
     push_count(out, "body_bytes", Some(exchange.body_bytes));
@@ -136,20 +136,20 @@ fn time(exchange: &Exchange<'_>) -> Civil {
 }
 
 /// `\x0A`.
-fn push_hex(out: &mut Vec<u8>, octet: u8) {
+fn push_hex(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(b"\\x");
-    json::write_hex(octet, out);
+    json::write_hex(byte, out);
 }
 
 /// Bytes that stand before one which ends them. Almost all pass as they are, and are copied together.
-fn push_escaped(out: &mut Vec<u8>, mut octets: &[u8], end: u8) {
-    let is_plain = |octet: u8| (b' '..=b'~').contains(&octet) && !b"\"\\".contains(&octet);
-    while let Some(at) = octets.iter().position(|&octet| !is_plain(octet) || octet == end) {
-        out.extend_from_slice(&octets[..at]);
-        push_hex(out, octets[at]);
-        octets = &octets[at + 1..];
+fn push_escaped(out: &mut Vec<u8>, mut bytes: &[u8], end: u8) {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
+    while let Some(at) = bytes.iter().position(|&byte| !is_plain(byte) || byte == end) {
+        out.extend_from_slice(&bytes[..at]);
+        push_hex(out, bytes[at]);
+        bytes = &bytes[at + 1..];
     }
-    out.extend_from_slice(octets);
+    out.extend_from_slice(bytes);
 }
 
 fn push_name(out: &mut Vec<u8>, name: &str) {
@@ -250,7 +250,7 @@ mod tests {
         let nasty = b"a\"b\\c\r\n\0\x7f\t\xff\xc3\xa4 d";
         let exchange = Exchange {
             user: Some(b"e f"),
-            asked: Asked::Octets(nasty),
+            asked: Asked::Bytes(nasty),
             user_agent: Some(nasty),
             ..PLAIN
         };
@@ -263,9 +263,9 @@ mod tests {
         );
         let escaped = "a\\\"b\\\\c\\u000D\\u000A\\u0000\\u007F\\u0009\\\\xFF\u{e4} d";
         assert!(json(&exchange).contains(&format!(",\"octets\":\"{escaped}\",\"status\"")));
-        for octet in 0..=u8::MAX {
-            let one = [octet];
-            let exchange = Exchange { referer: Some(&one), asked: Asked::Octets(&one), ..PLAIN };
+        for byte in 0..=u8::MAX {
+            let one = [byte];
+            let exchange = Exchange { referer: Some(&one), asked: Asked::Bytes(&one), ..PLAIN };
             let (line, object) = (combined(&exchange), json(&exchange));
             assert!(line.is_ascii() && line.matches('"').count() == 6, "{line}");
             for text in [line, object] {

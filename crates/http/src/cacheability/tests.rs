@@ -183,27 +183,6 @@ fn rules_for_statuses() {
     assert_eq!(kept(&[cc("no-store")], 404, &[]), Err(Unstored::RequestNoStore));
 }
 
-/// Logs and `Cache-Status` have a token for each reason.
-#[test]
-fn reasons_have_tokens() {
-    for (reason, token) in [
-        (Unstored::Method, "method"),
-        (Unstored::Content, "request-content"),
-        (Unstored::Status, "status"),
-        (Unstored::NotUnderstood, "must-understand"),
-        (Unstored::NoStore, "no-store"),
-        (Unstored::RequestNoStore, "request-no-store"),
-        (Unstored::Private, "private"),
-        (Unstored::Authorization, "authorization"),
-        (Unstored::VaryAny, "vary-any"),
-        (Unstored::Cookies, "set-cookie"),
-        (Unstored::RequestCookies, "request-cookie"),
-        (Unstored::NotSaid, "not-cacheable"),
-    ] {
-        assert_eq!(reason.as_str(), token);
-    }
-}
-
 /// Variants are told apart by the fields named, however those are spread and spaced; and absence is not emptiness.
 #[test]
 fn variants() {

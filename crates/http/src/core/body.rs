@@ -74,7 +74,7 @@ impl Remaining {
                 let mut used = 0;
                 loop {
                     match chunked.next(&bytes[used..]) {
-                        Ok(Piece::Data { octets: data, consumed }) => {
+                        Ok(Piece::Data { bytes: data, consumed }) => {
                             let left = data.len() - fill(filler, data);
                             chunked.put_back(left);
                             used += consumed - left;

@@ -14,8 +14,8 @@ use larder::mem::object::{Object, Phase};
 
 use super::fetch::{Fetch, Purpose};
 use super::{ClientRequest, Content, Core, Net, Told, Upload};
-use crate::answer::{Answer, Asked, Body, Composed, NAME, Said, compose, push_body, push_own};
-use crate::cache_status_header::{CacheStatus, Forward, Handling, push_cache_status};
+use crate::answer::{Answer, Asked, Body, Composed, Said, compose, push_body, push_own};
+use crate::cache_status_header::{CacheStatus, Forward, push_cache_status};
 use crate::cacheability::Life;
 use crate::coalescing::{Flight, Join, Outcome, Waiter};
 use crate::directives::RequestDirectives;
@@ -24,7 +24,7 @@ use crate::freshness::{Decision, decide};
 use crate::key::{Key, push_url};
 use crate::message::trailers::takes_trailers;
 use crate::message::{Framing, RequestHead, Target};
-use crate::record::{Kept, Record};
+use crate::record::Record;
 use crate::sent::Sent;
 use crate::store::Found;
 use crate::{Field, Request};
@@ -207,11 +207,13 @@ impl Core {
             {
                 return Lookup::Pass(Forward::Stale, true);
             }
-            _ => return Lookup::Join(key, Forward::Stale, Some(kept.octets.to_vec())),
+            _ => return Lookup::Join(key, Forward::Stale, Some(kept.bytes.to_vec())),
         };
         self.note.clear();
         if self.options.says_status {
-            push_hit(&mut self.note, &kept, self.now_s);
+            let life = &kept.life;
+            let ttl_s = life.fresh_s(self.now_s) as i64 - life.stale_s(self.now_s) as i64;
+            push_cache_status(&mut self.note, CacheStatus::Hit { ttl_s }, life.is_by_rule);
         }
         let said = Said { age_s: Some(age_s), cache_status: &self.note, heeds_conditions: true };
         let composed = compose(out, &kept, asked, &said, kept.body_bytes);
@@ -233,7 +235,7 @@ impl Core {
                 && !self.store.flights.has(&key)
         };
         match renews && may_renew() {
-            true => Lookup::Renew(composed, object, key, kept.octets.to_vec()),
+            true => Lookup::Renew(composed, object, key, kept.bytes.to_vec()),
             false => Lookup::Hit(composed, object),
         }
     }
@@ -478,7 +480,9 @@ impl Core {
         };
         self.note.clear();
         if self.options.says_status {
-            push_forwarded(&mut self.note, why, answer, &kept);
+            let (status, is_stored) = (answer.origin_status, !answer.is_private);
+            let status = CacheStatus::Forwarded { why, status, is_stored };
+            push_cache_status(&mut self.note, status, kept.life.is_by_rule);
         }
         let age_s = (!answer.is_private).then(|| kept.life.age_s(self.now_s));
         // A response that just came has no age, unless the origin stated one.
@@ -550,33 +554,4 @@ fn wants_other_protocol(fields: &[Field<'_>]) -> bool {
 fn is_for_all(life: &Life) -> bool {
     let said = &life.directives;
     said.is_public || said.s_maxage_s.is_some() || said.must_revalidate
-}
-
-/// `Cache-Status` of a hit.
-fn push_hit(note: &mut Vec<u8>, kept: &Kept<'_>, now_s: u64) {
-    let life = &kept.life;
-    let ttl_s = match life.stale_s(now_s) {
-        0 => life.fresh_s(now_s) as i64,
-        stale_s => -(stale_s as i64),
-    };
-    let (outcome, detail) = (Handling::Hit, detail(life));
-    let status = CacheStatus { outcome, ttl_s: Some(ttl_s), key: None, detail };
-    push_cache_status(note, NAME, &status);
-}
-
-/// `Cache-Status` of a response from the origin.
-fn push_forwarded(note: &mut Vec<u8>, why: Forward, answer: &Answer, kept: &Kept<'_>) {
-    let outcome = Handling::Forwarded {
-        why,
-        status: answer.origin_status,
-        is_stored: !answer.is_private,
-        is_collapsed: false,
-    };
-    let status = CacheStatus { outcome, ttl_s: None, key: None, detail: detail(&kept.life) };
-    push_cache_status(note, NAME, &status);
-}
-
-/// How long a response is fresh may come from a rule for its status.
-fn detail(life: &Life) -> Option<&'static str> {
-    life.is_by_rule.then_some("keep-status")
 }

@@ -17,7 +17,7 @@ use crate::core::Told;
 use crate::message::{self, FieldRoom, Limits, RequestHead};
 
 /// Bytes of an invalid request in the log.
-const OCTETS_MAX: usize = 256;
+const BYTES_MAX: usize = 256;
 
 /// An exchange that has not ended.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Noted {
 
 impl Driver {
     /// What became of a request for now: a line, or a record until it ends.
-    pub(super) fn note(&mut self, client: &mut Client, head: &RequestHead<'_>, octets: &[u8]) {
+    pub(super) fn note(&mut self, client: &mut Client, head: &RequestHead<'_>, bytes: &[u8]) {
         if self.access_log.is_none() {
             return;
         }
@@ -40,7 +40,7 @@ impl Driver {
         let waits = client.exchange.is_some();
         if let Some(exchange) = client.exchange.as_ref().filter(|_| before.is_none()) {
             let told = Told { cache: Some(exchange.why.as_str()), ..Told::default() };
-            let noted = Noted { head: octets.to_vec(), began_us: now_us, origin_us: None, told };
+            let noted = Noted { head: bytes.to_vec(), began_us: now_us, origin_us: None, told };
             client.noted = Some(Box::new(noted));
             return;
         }
@@ -62,7 +62,7 @@ impl Driver {
         };
         if client.delivery.is_some() {
             if noted.head.is_empty() {
-                noted.head = octets.to_vec();
+                noted.head = bytes.to_vec();
             }
             client.noted = Some(noted);
         } else {
@@ -102,26 +102,26 @@ impl Driver {
         error: Option<&'static str>,
     ) {
         noted.told.body_bytes += body_bytes;
-        let octets = std::mem::take(&mut noted.head);
+        let bytes = std::mem::take(&mut noted.head);
         let mut room = FieldRoom::new();
         // It was read before.
-        if let Ok(Some(head)) = message::request(&octets, &mut room, &Limits::READ_BEFORE) {
+        if let Ok(Some(head)) = message::request(&bytes, &mut room, &Limits::READ_BEFORE) {
             let asked = request_of(client, &head);
             self.write_line(client, &noted, asked, head.host, &head, error);
         }
     }
 
     /// An invalid request.
-    pub(super) fn note_refused(&mut self, client: &mut Client, octets: &[u8], why: &'static str) {
+    pub(super) fn note_refused(&mut self, client: &mut Client, bytes: &[u8], why: &'static str) {
         if self.access_log.is_none() {
             return;
         }
         let told = std::mem::take(&mut self.core.told);
-        let line = octets.split(|&octet| octet == b'\n').next().unwrap_or_default();
-        let line = &line[..line.len().min(OCTETS_MAX)];
+        let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let line = &line[..line.len().min(BYTES_MAX)];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let noted = Noted { head: Vec::new(), began_us: self.now.us, origin_us: None, told };
-        self.write_exchange(client, &noted, Asked::Octets(line), b"", [None, None], Some(why));
+        self.write_exchange(client, &noted, Asked::Bytes(line), b"", [None, None], Some(why));
     }
 
     fn write_line(

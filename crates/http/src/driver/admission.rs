@@ -33,8 +33,8 @@ impl Driver {
     }
 
     /// Bytes in front of the first request.
-    pub(super) fn hear_proxy(&mut self, client: &mut Client, octets: &[u8]) -> bool {
-        client.inbox.extend_from_slice(octets);
+    pub(super) fn hear_proxy(&mut self, client: &mut Client, bytes: &[u8]) -> bool {
+        client.inbox.extend_from_slice(bytes);
         match proxy_protocol::read(&client.inbox) {
             Ok(None) => true,
             Ok(Some((proxied, used))) => {

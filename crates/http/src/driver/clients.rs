@@ -263,19 +263,19 @@ impl Driver {
     }
 
     /// Bytes of a client came.
-    pub(super) fn receive(&mut self, client: &mut Client, octets: &[u8]) -> bool {
+    pub(super) fn receive(&mut self, client: &mut Client, bytes: &[u8]) -> bool {
         if client.expects_proxy {
-            return self.hear_proxy(client, octets);
+            return self.hear_proxy(client, bytes);
         }
         if client.is_shut {
             return true;
         }
         let is_ready = client.inbox.is_empty() && self.takes_requests(client);
         if is_ready {
-            let used = self.requests(client, octets);
-            client.inbox.extend_from_slice(&octets[used.min(octets.len())..]);
+            let used = self.requests(client, bytes);
+            client.inbox.extend_from_slice(&bytes[used.min(bytes.len())..]);
         } else {
-            client.inbox.extend_from_slice(octets);
+            client.inbox.extend_from_slice(bytes);
         }
         self.go_on(client)
     }
@@ -391,22 +391,22 @@ impl Driver {
         true
     }
 
-    /// Answers the requests in `octets`, as far as they are complete: how many bytes they were.
-    fn requests(&mut self, client: &mut Client, octets: &[u8]) -> usize {
+    /// Answers the requests in `bytes`, as far as they are complete: how many bytes they were.
+    fn requests(&mut self, client: &mut Client, bytes: &[u8]) -> usize {
         let (mut used, mut out) = (0, self.reactor.buffer());
-        while used < octets.len() && self.takes_requests(client) && out.len() < GATHERED_BYTES {
-            let rest = &octets[used..];
+        while used < bytes.len() && self.takes_requests(client) && out.len() < GATHERED_BYTES {
+            let rest = &bytes[used..];
             let mut room = FieldRoom::new();
             match message::request(rest, &mut room, &self.core.options.limits) {
                 Ok(None) => break,
                 Ok(Some(head)) => {
                     used += head.head_bytes;
-                    let octets = &rest[..head.head_bytes];
-                    self.request(client, &head, octets, &mut out);
-                    self.note(client, &head, octets);
+                    let bytes = &rest[..head.head_bytes];
+                    self.request(client, &head, bytes, &mut out);
+                    self.note(client, &head, bytes);
                 }
                 Err(refused) => {
-                    used = octets.len();
+                    used = bytes.len();
                     self.refused(client, refused, &mut out);
                     self.note_refused(client, rest, refused.reason.as_str());
                 }

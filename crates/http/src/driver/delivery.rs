@@ -42,14 +42,14 @@ const CALLS_MAX: usize = 8;
 /// A piece of what is sent.
 #[derive(Debug)]
 enum Piece {
-    Octets(Vec<u8>),
+    Bytes(Vec<u8>),
     Lease(Lease),
 }
 
 impl Piece {
-    fn octets(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         match self {
-            Piece::Octets(octets) => octets,
+            Piece::Bytes(bytes) => bytes,
             Piece::Lease(lease) => lease.as_bytes(),
         }
     }
@@ -119,16 +119,16 @@ impl Delivery {
     }
 
     /// Sends these bytes first.
-    pub(super) fn begin_with(&mut self, octets: Vec<u8>) {
-        self.pieces.push_front(Piece::Octets(octets));
+    pub(super) fn begin_with(&mut self, bytes: Vec<u8>) {
+        self.pieces.push_front(Piece::Bytes(bytes));
     }
 
     /// Leases more of the body.
     fn look_for_more(&mut self, loop_number: u32, lease_bytes_max: u64) -> More {
         while let Some(segment) = self.segments.front_mut() {
             let range = match segment {
-                Segment::Octets(octets) => {
-                    self.pieces.push_back(Piece::Octets(std::mem::take(octets)));
+                Segment::Bytes(bytes) => {
+                    self.pieces.push_back(Piece::Bytes(std::mem::take(bytes)));
                     self.segments.pop_front();
                     continue;
                 }
@@ -160,7 +160,7 @@ impl Delivery {
         if !self.is_complete && self.is_chunked {
             let lines = self.trailers.as_ref().and_then(|it| it.get());
             let lines: &[u8] = lines.map_or(b"", |it| it);
-            self.pieces.push_back(Piece::Octets([b"0\r\n", lines, b"\r\n"].concat()));
+            self.pieces.push_back(Piece::Bytes([b"0\r\n", lines, b"\r\n"].concat()));
         }
         self.is_complete = true;
         More::Complete
@@ -181,11 +181,11 @@ impl Delivery {
         if self.is_chunked {
             let mut line = Vec::new();
             push_chunk_size(&mut line, bytes as usize);
-            self.pieces.push_back(Piece::Octets(line));
+            self.pieces.push_back(Piece::Bytes(line));
         }
         self.pieces.extend(self.leases.drain(..).map(Piece::Lease));
         if self.is_chunked {
-            self.pieces.push_back(Piece::Octets(b"\r\n".to_vec()));
+            self.pieces.push_back(Piece::Bytes(b"\r\n".to_vec()));
         }
     }
 
@@ -193,7 +193,7 @@ impl Delivery {
     fn advance(&mut self, mut bytes: usize) {
         bytes += self.sent;
         while let Some(first) = self.pieces.front() {
-            let first_bytes = first.octets().len();
+            let first_bytes = first.bytes().len();
             if bytes < first_bytes {
                 break;
             }
@@ -217,7 +217,7 @@ impl Delivery {
         }
         let is_long = |piece: &Piece| match piece {
             Piece::Lease(lease) => !self.is_private && lease.as_bytes().len() >= SENDFILE_BYTES_MIN,
-            Piece::Octets(_) => false,
+            Piece::Bytes(_) => false,
         };
         let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
@@ -227,7 +227,7 @@ impl Delivery {
                 break;
             }
             let from = if at == 0 { self.sent } else { 0 };
-            slices[at] = IoSlice::new(&piece.octets()[from..]);
+            slices[at] = IoSlice::new(&piece.bytes()[from..]);
             count += 1;
         }
         // Bytes that the next call sends go into the same packets.

@@ -12,7 +12,7 @@
 //! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost: data is borrowed; all else is
 //! looked at a byte at a time, and trailers are copied.
 
-use super::{is_token_octet, is_value_octet};
+use super::{is_token_byte, is_value_byte};
 
 /// Most bytes of all extensions of a message, so that a body is not made of them.
 pub const EXTENSION_BYTES_MAX: u32 = 4 << 10;
@@ -62,7 +62,7 @@ pub enum Piece<'a> {
     /// Data, at the end of what was consumed.
     Data {
         /// The data; not empty.
-        octets: &'a [u8],
+        bytes: &'a [u8],
         /// How many bytes were looked at, with what stood before the data.
         consumed: usize,
     },
@@ -139,20 +139,20 @@ impl Chunked {
     }
 
     /// Looks at bytes that follow those consumed before, up to the end of the next data.
-    pub fn next<'a>(&mut self, octets: &'a [u8]) -> Result<Piece<'a>, BadChunk> {
+    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Piece<'a>, BadChunk> {
         let mut consumed = 0;
         loop {
             match self.state {
                 State::Broken(error) => return Err(error),
                 State::End => return Ok(Piece::End { consumed }),
-                State::Data if consumed < octets.len() => {
-                    return Ok(self.data(&octets[consumed..], consumed));
+                State::Data if consumed < bytes.len() => {
+                    return Ok(self.data(&bytes[consumed..], consumed));
                 }
                 _ => {}
             }
-            let Some(&octet) = octets.get(consumed) else { return Ok(Piece::More { consumed }) };
+            let Some(&byte) = bytes.get(consumed) else { return Ok(Piece::More { consumed }) };
             consumed += 1;
-            self.state = self.after(octet).unwrap_or_else(State::Broken);
+            self.state = self.after(byte).unwrap_or_else(State::Broken);
         }
     }
 
@@ -164,90 +164,90 @@ impl Chunked {
         }
     }
 
-    fn data<'a>(&mut self, octets: &'a [u8], before: usize) -> Piece<'a> {
+    fn data<'a>(&mut self, bytes: &'a [u8], before: usize) -> Piece<'a> {
         // What does not fit in a usize is certainly more than there is.
-        let bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(octets.len());
-        self.left_bytes -= bytes as u64;
+        let count = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(bytes.len());
+        self.left_bytes -= count as u64;
         if self.left_bytes == 0 {
             self.state = State::DataReturn;
         }
-        Piece::Data { octets: &octets[..bytes], consumed: before + bytes }
+        Piece::Data { bytes: &bytes[..count], consumed: before + count }
     }
 
     /// The state after a byte that is not data.
-    fn after(&mut self, octet: u8) -> Result<State, BadChunk> {
+    fn after(&mut self, byte: u8) -> Result<State, BadChunk> {
         match self.state {
-            State::Size => self.size(octet),
-            State::Padding | State::Extension => self.extension(octet),
-            State::SizeFeed if octet == b'\n' => {
+            State::Size => self.size(byte),
+            State::Padding | State::Extension => self.extension(byte),
+            State::SizeFeed if byte == b'\n' => {
                 self.digits = 0;
                 Ok(if self.left_bytes > 0 { State::Data } else { State::TrailerBegin })
             }
-            State::DataReturn if octet == b'\r' => Ok(State::DataFeed),
-            State::DataFeed if octet == b'\n' => Ok(State::Size),
-            State::TrailerBegin | State::TrailerName | State::TrailerValue => self.trailer(octet),
-            State::TrailerFeed if octet == b'\n' => {
-                self.trailers.push(octet);
+            State::DataReturn if byte == b'\r' => Ok(State::DataFeed),
+            State::DataFeed if byte == b'\n' => Ok(State::Size),
+            State::TrailerBegin | State::TrailerName | State::TrailerValue => self.trailer(byte),
+            State::TrailerFeed if byte == b'\n' => {
+                self.trailers.push(byte);
                 Ok(State::TrailerBegin)
             }
-            State::LastFeed if octet == b'\n' => Ok(State::End),
+            State::LastFeed if byte == b'\n' => Ok(State::End),
             _ => Err(BadChunk::LineEnd),
         }
     }
 
-    fn size(&mut self, octet: u8) -> Result<State, BadChunk> {
-        if let Some(digit) = char::from(octet).to_digit(16) {
+    fn size(&mut self, byte: u8) -> Result<State, BadChunk> {
+        if let Some(digit) = char::from(byte).to_digit(16) {
             self.digits += 1;
             // No shift loses a digit: the sum fits 63 bits before each, or it is refused.
             self.left_bytes = self.left_bytes << 4 | u64::from(digit);
             let is_fine = self.digits <= SIZE_DIGITS_MAX && self.left_bytes <= i64::MAX as u64;
             return if is_fine { Ok(State::Size) } else { Err(BadChunk::Size) };
         }
-        match octet {
+        match byte {
             _ if self.digits == 0 => Err(BadChunk::Size),
             b'\r' => Ok(State::SizeFeed),
             b';' | b' ' | b'\t' => {
                 self.state = State::Padding;
-                self.extension(octet)
+                self.extension(byte)
             }
             b'\n' => Err(BadChunk::LineEnd),
             _ => Err(BadChunk::Size),
         }
     }
 
-    fn extension(&mut self, octet: u8) -> Result<State, BadChunk> {
+    fn extension(&mut self, byte: u8) -> Result<State, BadChunk> {
         self.extension_bytes += 1;
         if self.extension_bytes > EXTENSION_BYTES_MAX {
             return Err(BadChunk::ExtensionsTooLong);
         }
-        match (self.state, octet) {
+        match (self.state, byte) {
             (State::Padding, b' ' | b'\t') => Ok(State::Padding),
             (State::Padding, b';') => Ok(State::Extension),
             // White space after a size and no extension: somebody's parser stopped there.
             (State::Padding, _) => Err(BadChunk::Size),
             (_, b'\r') => Ok(State::SizeFeed),
             (_, b'\n') => Err(BadChunk::LineEnd),
-            _ if is_value_octet(octet) => Ok(State::Extension),
+            _ if is_value_byte(byte) => Ok(State::Extension),
             _ => Err(BadChunk::Extension),
         }
     }
 
-    fn trailer(&mut self, octet: u8) -> Result<State, BadChunk> {
+    fn trailer(&mut self, byte: u8) -> Result<State, BadChunk> {
         self.trailer_bytes += 1;
         if self.trailer_bytes > TRAILER_BYTES_MAX {
             return Err(BadChunk::TrailersTooLong);
         }
-        if (self.state, octet) != (State::TrailerBegin, b'\r') {
-            self.trailers.push(octet);
+        if (self.state, byte) != (State::TrailerBegin, b'\r') {
+            self.trailers.push(byte);
         }
-        match (self.state, octet) {
+        match (self.state, byte) {
             (State::TrailerBegin, b'\r') => Ok(State::LastFeed),
             (State::TrailerName, b':') => Ok(State::TrailerValue),
             (State::TrailerValue, b'\r') => Ok(State::TrailerFeed),
-            (State::TrailerBegin | State::TrailerName, _) if is_token_octet(octet) => {
+            (State::TrailerBegin | State::TrailerName, _) if is_token_byte(byte) => {
                 Ok(State::TrailerName)
             }
-            (State::TrailerValue, _) if is_value_octet(octet) => Ok(State::TrailerValue),
+            (State::TrailerValue, _) if is_value_byte(byte) => Ok(State::TrailerValue),
             (_, b'\n') => Err(BadChunk::LineEnd),
             _ => Err(BadChunk::Trailer),
         }
@@ -259,22 +259,22 @@ mod tests {
     use super::*;
 
     /// All data of a body, how many bytes it took, and whether it ended; fed in pieces of a size.
-    fn decode(octets: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
-        decode_with(&mut Chunked::new(), octets, piece_bytes)
+    fn decode(bytes: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
+        decode_with(&mut Chunked::new(), bytes, piece_bytes)
     }
 
     fn decode_with(
         chunked: &mut Chunked,
-        octets: &[u8],
+        bytes: &[u8],
         piece_bytes: usize,
     ) -> Result<(Vec<u8>, usize, bool), BadChunk> {
         let (mut data, mut total) = (Vec::new(), 0);
-        for mut piece in octets.chunks(piece_bytes) {
+        for mut piece in bytes.chunks(piece_bytes) {
             loop {
                 match chunked.next(piece)? {
-                    Piece::Data { octets, consumed } => {
-                        assert!(!octets.is_empty());
-                        data.extend_from_slice(octets);
+                    Piece::Data { bytes, consumed } => {
+                        assert!(!bytes.is_empty());
+                        data.extend_from_slice(bytes);
                         (piece, total) = (&piece[consumed..], total + consumed);
                     }
                     Piece::More { consumed } => {
@@ -348,14 +348,14 @@ mod tests {
             (b"0\r\na: \0\r\n", Trailer),
             (b"0\r\na: b\nc: d\r\n", LineEnd),
         ];
-        for (octets, error) in table {
+        for (bytes, error) in table {
             let mut chunked = Chunked::new();
-            let mut result = chunked.next(octets);
-            if let Ok(Piece::Data { octets: data, consumed }) = result {
+            let mut result = chunked.next(bytes);
+            if let Ok(Piece::Data { bytes: data, consumed }) = result {
                 assert_eq!(data, b"a");
-                result = chunked.next(&octets[consumed..]);
+                result = chunked.next(&bytes[consumed..]);
             }
-            assert_eq!(result, Err(error), "{octets:?}");
+            assert_eq!(result, Err(error), "{bytes:?}");
             assert_eq!(chunked.next(b"0\r\n\r\n"), Err(error));
         }
     }

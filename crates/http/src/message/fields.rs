@@ -76,7 +76,7 @@ impl<'a> Said<'a> {
 
     /// A `Connection` field, and how many options it has.
     fn connection(&mut self, value: &[u8]) -> usize {
-        let options = value.split(|&octet| octet == b',').map(<[u8]>::trim_ascii);
+        let options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         options
             .inspect(|option| {
                 self.closes |= option.eq_ignore_ascii_case(b"close");
@@ -87,7 +87,7 @@ impl<'a> Said<'a> {
 
     /// A `Content-Length` field: some senders repeat it, within a field or as another (RFC 9110, section 8.6).
     fn length(&mut self, value: &[u8]) -> Result<(), Fault> {
-        for member in value.split(|&octet| octet == b',') {
+        for member in value.split(|&byte| byte == b',') {
             let length = number(member.trim_ascii()).ok_or(Fault::Length)?;
             if *self.length.get_or_insert(length) != length {
                 return Err(Fault::Length);
@@ -122,7 +122,7 @@ struct Codings {
 impl Codings {
     fn add(&mut self, value: &[u8]) {
         self.is_there = true;
-        for member in value.split(|&octet| octet == b',') {
+        for member in value.split(|&byte| byte == b',') {
             self.is_last_chunked = member.trim_ascii().eq_ignore_ascii_case(b"chunked");
             self.chunked += usize::from(self.is_last_chunked);
             self.others += usize::from(!self.is_last_chunked);

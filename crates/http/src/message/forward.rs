@@ -109,9 +109,9 @@ mod tests {
     use super::super::{FieldRoom, Limits, request};
     use super::*;
 
-    fn forwarded(octets: &str, host: Option<&[u8]>) -> String {
+    fn forwarded(bytes: &str, host: Option<&[u8]>) -> String {
         let mut room = FieldRoom::new();
-        let head = request(octets.as_bytes(), &mut room, &Limits::default()).unwrap().unwrap();
+        let head = request(bytes.as_bytes(), &mut room, &Limits::default()).unwrap().unwrap();
         let mut out = Vec::new();
         let extra = [("Via", &b"1.1 larder"[..]), ("If-None-Match", b"\"b\"")];
         push_request(&mut out, &head, host, &extra, |name| {
@@ -123,15 +123,15 @@ mod tests {
     /// Origin-form, the authority as `Host`, fields of the connection and those it names gone, ours last, framing anew.
     #[test]
     fn requests() {
-        let octets = "POST http://a.b:81/c?d HTTP/1.0\r\nhost: other\r\nConnection: keep-alive, X-y\r\n\
+        let bytes = "POST http://a.b:81/c?d HTTP/1.0\r\nhost: other\r\nConnection: keep-alive, X-y\r\n\
             x-Y: 1\r\nTE: trailers\r\nKeep-Alive: 5\r\nUpgrade: h2c\r\nProxy-Connection: close\r\n\
             Expect: 100-continue\r\nVia: 1.0 z\r\nIf-None-Match: \"a\"\r\nContent-Length: 3, 3\r\n\
             Accept:  */* \r\n\r\n";
         let expected = "POST /c?d HTTP/1.1\r\nHost: a.b:81\r\nVia: 1.0 z\r\nAccept: */*\r\n\
             Via: 1.1 larder\r\nIf-None-Match: \"b\"\r\nContent-Length: 3\r\n\r\n";
-        assert_eq!(forwarded(octets, None), expected);
+        assert_eq!(forwarded(bytes, None), expected);
         let theirs = expected.replace("a.b:81", "origin");
-        assert_eq!(forwarded(octets, Some(b"origin")), theirs);
+        assert_eq!(forwarded(bytes, Some(b"origin")), theirs);
         let chunked = "PUT / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: CHUNKED\r\n\r\n";
         assert!(forwarded(chunked, None).ends_with("\r\nTransfer-Encoding: chunked\r\n\r\n"));
     }
@@ -143,11 +143,11 @@ mod tests {
         let options: Vec<String> = (0..14).map(|option| format!("x{option}")).collect();
         let named = options.join(", ");
         let fields: String = options.iter().map(|name| format!("{name}: 1\r\n")).collect();
-        let octets = format!(
+        let bytes = format!(
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: Content-Length, Host, {named}\r\n\
              Content-Length: 3\r\n{fields}Y: 1\r\n\r\n"
         );
-        let out = forwarded(&octets, None);
+        let out = forwarded(&bytes, None);
         let mut room = FieldRoom::new();
         let head = request(out.as_bytes(), &mut room, &Limits::default()).unwrap().unwrap();
         assert_eq!((head.framing, head.host), (Framing::Length(3), &b"a"[..]));

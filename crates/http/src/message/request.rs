@@ -149,22 +149,22 @@ impl From<Fault> for Reason {
 
 /// Reads the head that bytes begin with; `None` where more of them are wanted.
 pub fn request<'a, 'b: 'a>(
-    octets: &'b [u8],
+    bytes: &'b [u8],
     room: &'a mut FieldRoom<'b>,
     limits: &Limits,
 ) -> Result<Option<RequestHead<'a>>, Refused> {
-    let Some(begin) = after_empty_lines(octets)? else { return Ok(None) };
-    let octets = &octets[begin..];
-    let octets = &octets[..octets.len().min(limits.head_bytes_max)];
+    let Some(begin) = after_empty_lines(bytes)? else { return Ok(None) };
+    let bytes = &bytes[begin..];
+    let bytes = &bytes[..bytes.len().min(limits.head_bytes_max)];
     let mut read = httparse::Request::new(&mut []);
     let room = &mut room.0[..limits.fields_max.min(super::FIELDS_MAX)];
-    let head_bytes = match read.parse_with_uninit_headers(octets, room) {
+    let head_bytes = match read.parse_with_uninit_headers(bytes, room) {
         Ok(Status::Complete(head_bytes)) => head_bytes,
         Ok(Status::Partial) => {
-            unfinished(octets, limits)?;
+            unfinished(bytes, limits)?;
             return Ok(None);
         }
-        Err(error) => return Err(reason(error, octets).into()),
+        Err(error) => return Err(reason(error, bytes).into()),
     };
     let (Some(method), Some(target), Some(minor_version)) = (read.method, read.path, read.version)
     else {
@@ -173,7 +173,7 @@ pub fn request<'a, 'b: 'a>(
     if target.len() > limits.target_bytes_max {
         return Err(Reason::TargetTooLong.into());
     }
-    if has_bare_feed(&octets[..head_bytes]) {
+    if has_bare_feed(&bytes[..head_bytes]) {
         return Err(Reason::LineEnd.into());
     }
     let target = Target::read(method, target.as_bytes())?;
@@ -201,9 +201,9 @@ pub fn request<'a, 'b: 'a>(
 
 /// Where a request begins: an empty line or two before it are left over from another (RFC 9112, section 2.2). `None` where that
 /// cannot be told yet.
-fn after_empty_lines(octets: &[u8]) -> Result<Option<usize>, Reason> {
+fn after_empty_lines(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     for begin in [0, 2, 4] {
-        match octets.get(begin..).unwrap_or_default() {
+        match bytes.get(begin..).unwrap_or_default() {
             [] | [b'\r'] => return Ok(None),
             [b'\r', b'\n', ..] => {}
             [b'\r' | b'\n', ..] => return Err(Reason::LineEnd),
@@ -214,35 +214,35 @@ fn after_empty_lines(octets: &[u8]) -> Result<Option<usize>, Reason> {
 }
 
 /// Refuses what will not become a request whatever follows.
-fn unfinished(octets: &[u8], limits: &Limits) -> Result<(), Reason> {
-    if has_bare_feed(octets) {
+fn unfinished(bytes: &[u8], limits: &Limits) -> Result<(), Reason> {
+    if has_bare_feed(bytes) {
         return Err(Reason::LineEnd);
     }
-    let target = octets.split(|&octet| octet == b' ').nth(1).unwrap_or_default();
+    let target = bytes.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
     if target.len() > limits.target_bytes_max {
         return Err(Reason::TargetTooLong);
     }
-    if octets.len() >= limits.head_bytes_max {
+    if bytes.len() >= limits.head_bytes_max {
         return Err(Reason::HeadTooLong);
     }
     Ok(())
 }
 
 /// Why httparse does not read bytes.
-fn reason(error: Error, octets: &[u8]) -> Reason {
+fn reason(error: Error, bytes: &[u8]) -> Reason {
     match error {
         Error::HeaderName => Reason::FieldName,
         Error::HeaderValue => Reason::FieldValue,
         Error::TooManyHeaders => Reason::TooManyFields,
         Error::NewLine => Reason::LineEnd,
-        Error::Version if octets.starts_with(b"PRI * HTTP/2") => Reason::Http2,
+        Error::Version if bytes.starts_with(b"PRI * HTTP/2") => Reason::Http2,
         Error::Version => {
-            let version = octets.split(|&octet| octet == b' ').nth(2).unwrap_or_default();
+            let version = bytes.split(|&byte| byte == b' ').nth(2).unwrap_or_default();
             let number = version.strip_prefix(b"HTTP/").and_then(<[u8]>::first);
             let is_other = number.is_some_and(u8::is_ascii_digit);
             if is_other { Reason::Version } else { Reason::RequestLine }
         }
-        _ if octets.starts_with(&[22, 3]) => Reason::Tls,
+        _ if bytes.starts_with(&[22, 3]) => Reason::Tls,
         Error::Token | Error::Status => Reason::RequestLine,
     }
 }
@@ -266,47 +266,47 @@ fn host<'a>(target: &Target<'a>, said: &Said<'a>, minor_version: u8) -> Result<&
 mod tests {
     use super::*;
 
-    fn read(octets: &[u8], check: impl Fn(Option<RequestHead<'_>>)) -> Result<(), Refused> {
+    fn read(bytes: &[u8], check: impl Fn(Option<RequestHead<'_>>)) -> Result<(), Refused> {
         let mut room = FieldRoom::new();
-        request(octets, &mut room, &Limits::default()).map(check)
+        request(bytes, &mut room, &Limits::default()).map(check)
     }
 
     /// A plain request, with all that is read of it; what follows is left.
     #[test]
     fn plain() {
-        let octets = b"\r\nGET /a?b HTTP/1.1\r\nHost: a.b:80\r\nX:\t c d \r\n\r\nGET /";
+        let bytes = b"\r\nGET /a?b HTTP/1.1\r\nHost: a.b:80\r\nX:\t c d \r\n\r\nGET /";
         let check = |head: Option<RequestHead<'_>>| {
             let head = head.unwrap();
             assert_eq!((head.method, head.minor_version), ("GET", 1));
             assert_eq!(head.target, Target::Origin { path: b"/a?b" });
-            assert_eq!((head.host, head.head_bytes), (&b"a.b:80"[..], octets.len() - 5));
+            assert_eq!((head.host, head.head_bytes), (&b"a.b:80"[..], bytes.len() - 5));
             let fields = [("Host", &b"a.b:80"[..]), ("X", b"c d")];
             assert!(head.fields.iter().map(|it| (it.name, it.value)).eq(fields));
             assert_eq!(head.framing, Framing::None);
             assert!(head.keeps_alive && !head.expects_continue);
         };
-        assert_eq!(read(octets, check), Ok(()));
+        assert_eq!(read(bytes, check), Ok(()));
     }
 
     /// A limit is what is still allowed, and one more is not, for the target, the head and its fields.
     #[test]
     fn limits() {
-        let octets = b"GET /abc HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
-        let fits = Limits { head_bytes_max: octets.len(), target_bytes_max: 4, fields_max: 2 };
-        let status = |limits: &Limits, octets: &[u8]| {
+        let bytes = b"GET /abc HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
+        let fits = Limits { head_bytes_max: bytes.len(), target_bytes_max: 4, fields_max: 2 };
+        let status = |limits: &Limits, bytes: &[u8]| {
             let mut room = FieldRoom::new();
-            let read = request(octets, &mut room, limits);
+            let read = request(bytes, &mut room, limits);
             read.map(|head| head.is_some()).map_err(|refused| refused.status)
         };
-        assert_eq!(status(&fits, octets), Ok(true));
-        assert_eq!(status(&fits, &[&b"\r\n"[..], octets].concat()), Ok(true));
+        assert_eq!(status(&fits, bytes), Ok(true));
+        assert_eq!(status(&fits, &[&b"\r\n"[..], bytes].concat()), Ok(true));
         for (limits, expected) in [
-            (Limits { head_bytes_max: octets.len() - 1, ..fits }, 431),
+            (Limits { head_bytes_max: bytes.len() - 1, ..fits }, 431),
             (Limits { target_bytes_max: 3, ..fits }, 414),
             (Limits { fields_max: 1, ..fits }, 431),
         ] {
-            assert_eq!(status(&limits, octets), Err(expected));
-            let early = (0..octets.len()).find_map(|end| status(&limits, &octets[..end]).err());
+            assert_eq!(status(&limits, bytes), Err(expected));
+            let early = (0..bytes.len()).find_map(|end| status(&limits, &bytes[..end]).err());
             assert_eq!(early, Some(expected), "as soon as it can be told");
         }
         let huge = Limits { head_bytes_max: usize::MAX, fields_max: 1000, ..Limits::default() };
@@ -319,9 +319,9 @@ mod tests {
     #[test]
     fn connections() {
         let said = |version: u8, field: &str| {
-            let octets = format!("GET / HTTP/1.{version}\r\nHost: a\r\n{field}\r\n\r\n");
+            let bytes = format!("GET / HTTP/1.{version}\r\nHost: a\r\n{field}\r\n\r\n");
             let mut room = FieldRoom::new();
-            let head = request(octets.as_bytes(), &mut room, &Limits::default()).unwrap().unwrap();
+            let head = request(bytes.as_bytes(), &mut room, &Limits::default()).unwrap().unwrap();
             (head.keeps_alive, head.expects_continue)
         };
         assert_eq!((said(1, "A: b"), said(0, "A: b")), ((true, false), (false, false)));
@@ -339,7 +339,7 @@ mod tests {
     /// Other protocols, and other versions, are named.
     #[test]
     fn others() {
-        let reason = |octets: &[u8]| read(octets, |_| ()).map_err(|it| (it.status, it.reason));
+        let reason = |bytes: &[u8]| read(bytes, |_| ()).map_err(|it| (it.status, it.reason));
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         assert_eq!(reason(preface), Err((505, Reason::Http2)));
         assert_eq!(reason(&preface[..14]), Err((505, Reason::Http2)));

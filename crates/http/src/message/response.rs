@@ -101,23 +101,23 @@ impl From<Error> for BadResponse {
 /// Reads the head that bytes begin with, of the response to a request with this method; `None` where more of them are wanted.
 /// A head with a status below 200 is followed by another: it is the caller who skips it.
 pub fn response<'a, 'b: 'a>(
-    octets: &'b [u8],
+    bytes: &'b [u8],
     room: &'a mut FieldRoom<'b>,
     request_method: &str,
     limits: &Limits,
 ) -> Result<Option<ResponseHead<'a>>, BadResponse> {
-    let octets = &octets[..octets.len().min(limits.head_bytes_max)];
+    let bytes = &bytes[..bytes.len().min(limits.head_bytes_max)];
     // httparse would skip empty lines, which only requests may begin with.
-    if octets.first().is_some_and(|&first| first != b'H') {
+    if bytes.first().is_some_and(|&first| first != b'H') {
         return Err(BadResponse::StatusLine);
     }
     let mut read = httparse::Response::new(&mut []);
     let room = &mut room.0[..limits.fields_max.min(super::FIELDS_MAX)];
     let parser = ParserConfig::default();
-    let head_bytes = match parser.parse_response_with_uninit_headers(&mut read, octets, room)? {
+    let head_bytes = match parser.parse_response_with_uninit_headers(&mut read, bytes, room)? {
         Status::Complete(head_bytes) => head_bytes,
-        Status::Partial if has_bare_feed(octets) => return Err(BadResponse::LineEnd),
-        Status::Partial if octets.len() >= limits.head_bytes_max => {
+        Status::Partial if has_bare_feed(bytes) => return Err(BadResponse::LineEnd),
+        Status::Partial if bytes.len() >= limits.head_bytes_max => {
             return Err(BadResponse::HeadTooLong);
         }
         Status::Partial => return Ok(None),
@@ -126,7 +126,7 @@ pub fn response<'a, 'b: 'a>(
     else {
         return Err(BadResponse::StatusLine);
     };
-    if has_bare_feed(&octets[..head_bytes]) {
+    if has_bare_feed(&bytes[..head_bytes]) {
         return Err(BadResponse::LineEnd);
     }
     match status {
@@ -173,9 +173,9 @@ fn framing(status: u16, request_method: &str, said: &Said<'_>) -> Framing {
 mod tests {
     use super::*;
 
-    fn read(method: &str, octets: &str) -> Result<Option<(u16, Framing, bool)>, BadResponse> {
+    fn read(method: &str, bytes: &str) -> Result<Option<(u16, Framing, bool)>, BadResponse> {
         let mut room = FieldRoom::new();
-        let head = response(octets.as_bytes(), &mut room, method, &Limits::default())?;
+        let head = response(bytes.as_bytes(), &mut room, method, &Limits::default())?;
         Ok(head.map(|head| (head.status, head.framing, head.keeps_alive)))
     }
 
@@ -208,11 +208,11 @@ mod tests {
             ("CONNECT", "HTTP/1.1 200 OK", "Content-Length: 5", UntilClose, false),
         ];
         for (method, line, fields, framing, keeps_alive) in table {
-            let octets = format!("{line}\r\n{fields}\r\n\r\n");
+            let bytes = format!("{line}\r\n{fields}\r\n\r\n");
             let status = line[9..12].parse().unwrap();
-            assert_eq!(read(method, &octets), Ok(Some((status, framing, keeps_alive))), "{octets}");
-            for end in 0..octets.len() {
-                assert_eq!(read(method, &octets[..end]), Ok(Option::None), "{octets:?} to {end}");
+            assert_eq!(read(method, &bytes), Ok(Some((status, framing, keeps_alive))), "{bytes}");
+            for end in 0..bytes.len() {
+                assert_eq!(read(method, &bytes[..end]), Ok(Option::None), "{bytes:?} to {end}");
             }
         }
     }
@@ -244,8 +244,8 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nA: \0\r\n\r\n", FieldValue),
             ("HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", FieldValue),
         ];
-        for (octets, error) in lines {
-            assert_eq!(read("GET", octets), Err(error), "{octets:?}");
+        for (bytes, error) in lines {
+            assert_eq!(read("GET", bytes), Err(error), "{bytes:?}");
         }
         let fields = [
             ("Content-Length: 1\r\nContent-Length: 2", Length),
@@ -258,8 +258,8 @@ mod tests {
         ];
         for (fields, error) in fields {
             for method in ["GET", "HEAD"] {
-                let octets = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
-                assert_eq!(read(method, &octets), Err(error), "{octets:?}");
+                let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+                assert_eq!(read(method, &bytes), Err(error), "{bytes:?}");
             }
         }
         let old = "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -269,14 +269,14 @@ mod tests {
     /// A head may be as long as it may, and no longer, and have so many fields.
     #[test]
     fn limits() {
-        let octets = b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\nbody";
-        let fits = Limits { head_bytes_max: octets.len() - 4, fields_max: 2, ..Limits::default() };
+        let bytes = b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\nbody";
+        let fits = Limits { head_bytes_max: bytes.len() - 4, fields_max: 2, ..Limits::default() };
         let read = |limits: &Limits| {
             let mut room = FieldRoom::new();
-            response(octets, &mut room, "GET", limits).map(|head| head.map(|it| it.head_bytes))
+            response(bytes, &mut room, "GET", limits).map(|head| head.map(|it| it.head_bytes))
         };
-        assert_eq!(read(&fits), Ok(Some(octets.len() - 4)));
-        let less = Limits { head_bytes_max: octets.len() - 5, ..fits };
+        assert_eq!(read(&fits), Ok(Some(bytes.len() - 4)));
+        let less = Limits { head_bytes_max: bytes.len() - 5, ..fits };
         assert_eq!(read(&less), Err(BadResponse::HeadTooLong));
         assert_eq!(read(&Limits { fields_max: 1, ..fits }), Err(BadResponse::TooManyFields));
     }

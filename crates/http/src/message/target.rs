@@ -57,31 +57,31 @@ impl<'a> Target<'a> {
 
     /// Reads a target: visible ASCII without a fragment, in a form that its method allows. Bytes that RFC 3986 wants encoded
     /// and that browsers send as they are (`|`, `"`, `{`) pass; a URI with a path that is empty before a query does not.
-    pub(super) fn read(method: &str, octets: &'a [u8]) -> Result<Target<'a>, Reason> {
-        if !octets.iter().all(|&octet| octet.is_ascii_graphic() && octet != b'#') {
+    pub(super) fn read(method: &str, bytes: &'a [u8]) -> Result<Target<'a>, Reason> {
+        if !bytes.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'#') {
             return Err(Reason::Target);
         }
         if method == "CONNECT" {
-            let is_fine = is_authority(octets) && has_port(octets);
-            return if is_fine { Ok(Target::Authority(octets)) } else { Err(Reason::TargetForm) };
+            let is_fine = is_authority(bytes) && has_port(bytes);
+            return if is_fine { Ok(Target::Authority(bytes)) } else { Err(Reason::TargetForm) };
         }
-        match octets {
-            [b'/', ..] => Ok(Target::Origin { path: octets }),
+        match bytes {
+            [b'/', ..] => Ok(Target::Origin { path: bytes }),
             b"*" if method == "OPTIONS" => Ok(Target::Asterisk),
             b"*" => Err(Reason::TargetForm),
-            _ => Target::absolute(method, octets),
+            _ => Target::absolute(method, bytes),
         }
     }
 
-    fn absolute(method: &str, octets: &'a [u8]) -> Result<Target<'a>, Reason> {
-        let (scheme, rest) = if let Some(rest) = without_prefix(octets, b"http://") {
+    fn absolute(method: &str, bytes: &'a [u8]) -> Result<Target<'a>, Reason> {
+        let (scheme, rest) = if let Some(rest) = without_prefix(bytes, b"http://") {
             (Scheme::Http, rest)
-        } else if let Some(rest) = without_prefix(octets, b"https://") {
+        } else if let Some(rest) = without_prefix(bytes, b"https://") {
             (Scheme::Https, rest)
         } else {
             return Err(Reason::TargetForm);
         };
-        let end = rest.iter().position(|octet| b"/?".contains(octet)).unwrap_or(rest.len());
+        let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if !is_authority(authority) {
             return Err(Reason::Target);
@@ -97,33 +97,33 @@ impl<'a> Target<'a> {
 }
 
 /// What comes after a prefix in any case.
-fn without_prefix<'a>(octets: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
-    let (first, rest) = octets.split_at_checked(prefix.len())?;
+fn without_prefix<'a>(bytes: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (first, rest) = bytes.split_at_checked(prefix.len())?;
     first.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
 /// True for a host, with or without a port: a name of letters, digits, `-`, `.` and `_`, an IPv4 address, or an IPv6 address in
 /// brackets. What RFC 3986 allows beside that (`,`, `%41`, an empty port, somebody's name and password) is nothing that clients
 /// send, and others read it in other ways.
-pub fn is_authority(octets: &[u8]) -> bool {
-    let (host, port) = if let Some(bracketed) = octets.strip_prefix(b"[") {
-        let Some(end) = bracketed.iter().position(|&octet| octet == b']') else { return false };
+pub fn is_authority(bytes: &[u8]) -> bool {
+    let (host, port) = if let Some(bracketed) = bytes.strip_prefix(b"[") {
+        let Some(end) = bracketed.iter().position(|&byte| byte == b']') else { return false };
         let address = std::str::from_utf8(&bracketed[..end]).unwrap_or_default();
         if address.parse::<Ipv6Addr>().is_err() {
             return false;
         }
         (&b"[]"[..], &bracketed[end + 1..])
     } else {
-        octets.split_at(octets.iter().position(|&octet| octet == b':').unwrap_or(octets.len()))
+        bytes.split_at(bytes.iter().position(|&byte| byte == b':').unwrap_or(bytes.len()))
     };
-    let is_host_octet = |octet: &u8| octet.is_ascii_alphanumeric() || b"-._".contains(octet);
-    let is_host = host == b"[]" || (!host.is_empty() && host.iter().all(is_host_octet));
+    let is_host_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let is_host = host == b"[]" || (!host.is_empty() && host.iter().all(is_host_byte));
     is_host && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
 /// True where an authority says its port.
 fn has_port(authority: &[u8]) -> bool {
-    authority.iter().rev().find(|octet| !octet.is_ascii_digit()) == Some(&b':')
+    authority.iter().rev().find(|byte| !byte.is_ascii_digit()) == Some(&b':')
 }
 
 fn is_port(digits: &[u8]) -> bool {
@@ -155,8 +155,8 @@ mod tests {
     /// Each form where its method allows it.
     #[test]
     fn forms() {
-        let read = |method, octets: &'static str| Target::read(method, octets.as_bytes());
-        let path = |method, octets| read(method, octets).map(|target| target.path());
+        let read = |method, bytes: &'static str| Target::read(method, bytes.as_bytes());
+        let path = |method, bytes| read(method, bytes).map(|target| target.path());
         assert_eq!(path("GET", "/a?b|\"{}"), Ok(&b"/a?b|\"{}"[..]));
         assert_eq!(path("GET", "//a/b"), Ok(&b"//a/b"[..]));
         assert_eq!(
@@ -172,8 +172,8 @@ mod tests {
             [("GET", "*"), ("GET", "a:443"), ("GET", "ftp://a/"), ("GET", "a"), ("GET", "")];
         let connects =
             [("CONNECT", "/"), ("CONNECT", "a"), ("CONNECT", "[::1]"), ("OPTIONS", "**")];
-        for (method, octets) in forms.into_iter().chain(connects) {
-            assert_eq!(read(method, octets), Err(Reason::TargetForm), "{method} {octets}");
+        for (method, bytes) in forms.into_iter().chain(connects) {
+            assert_eq!(read(method, bytes), Err(Reason::TargetForm), "{method} {bytes}");
         }
         let bad =
             ["/a#b", "/a b", "/\t", "/\u{7f}", "/\u{e4}", "http://", "http:///a", "http://a?b"];

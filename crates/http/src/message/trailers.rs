@@ -81,8 +81,8 @@ pub fn may_trail(name: &str) -> bool {
 }
 
 /// Appends the fields of a trailer section ([`super::Chunked::trailers`]) that may go on, a line each and without the empty line.
-pub fn push_trailers(out: &mut Vec<u8>, octets: &[u8]) {
-    let lines = || octets.split(|&octet| octet == b'\n').filter(|line| !line.is_empty());
+pub fn push_trailers(out: &mut Vec<u8>, bytes: &[u8]) {
+    let lines = || bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     if lines().count() > TRAILERS_MAX {
         return;
     }
@@ -112,9 +112,9 @@ pub fn takes_trailers(fields: &[Field<'_>]) -> bool {
 mod tests {
     use super::*;
 
-    fn passed_on(octets: &str) -> String {
+    fn passed_on(bytes: &str) -> String {
         let mut out = Vec::new();
-        push_trailers(&mut out, octets.as_bytes());
+        push_trailers(&mut out, bytes.as_bytes());
         String::from_utf8(out).unwrap()
     }
 

@@ -60,7 +60,7 @@ impl Delivery {
     fn run(&mut self, body: &mut Vec<u8>) -> Option<bool> {
         while let Some(segment) = self.segments.front() {
             let range = match segment {
-                Segment::Octets(bytes) => {
+                Segment::Bytes(bytes) => {
                     body.extend_from_slice(bytes);
                     self.segments.pop_front();
                     continue;

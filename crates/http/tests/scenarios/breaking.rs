@@ -1,6 +1,6 @@
 //! Origins that die while they send: whoever reads learns it, nothing is kept, and the next asks anew.
 
-use crate::support::{Client, Connection, End, KEPT, World, assert_octets, body, scenario};
+use crate::support::{Client, Connection, End, KEPT, World, assert_bytes, body, scenario};
 
 /// How an origin says where its body ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,7 +44,7 @@ fn readers(world: &World, framing: Framing) -> (Connection, Vec<Client>) {
                 _ => read.extend(reader.try_chunk().unwrap()),
             }
         }
-        assert_octets(&read, &body(SENT));
+        assert_bytes(&read, &body(SENT));
     }
     (origin, readers)
 }
@@ -119,7 +119,7 @@ fn who_cannot_read_chunks_is_reset() {
             begin(&mut origin, Framing::Chunks);
             let head = client.head();
             assert!(!head.is_chunked() && head.length().is_none());
-            assert_octets(&client.take(SENT), &body(SENT));
+            assert_bytes(&client.take(SENT), &body(SENT));
             if is_broken {
                 drop(origin);
                 assert_eq!(client.end(), End::Reset);

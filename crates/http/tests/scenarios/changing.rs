@@ -2,7 +2,7 @@
 
 use larder_http::options::{Options, OriginAddress};
 
-use crate::support::{End, KEPT, Origin, UNKEPT, World, answer, assert_octets, octets, scenario};
+use crate::support::{End, KEPT, Origin, UNKEPT, World, answer, assert_bytes, pattern, scenario};
 
 const BYTES: usize = 200_000;
 const FIRST: usize = 50_000;
@@ -28,7 +28,7 @@ fn origins() {
         reading.get("/film");
         let mut film = world.asked("GET /film");
         film.begins("200 OK", &[KEPT], BYTES);
-        film.send(octets(0, FIRST));
+        film.send(pattern(0, FIRST));
         joined.get("/film");
         let long = format!("X-Long: {}", "x".repeat(2_000));
         waiting.ask("GET", "/own", &[&long]);
@@ -49,10 +49,10 @@ fn origins() {
         own.answers("200 OK", &[UNKEPT], "own");
         assert_eq!(waiting.response().text(), "own");
         assert_eq!(own.end(), End::Clean);
-        film.send(octets(FIRST, BYTES - FIRST));
+        film.send(pattern(FIRST, BYTES - FIRST));
         for reader in [&mut reading, &mut joined] {
             reader.head();
-            assert_octets(&reader.take(BYTES), &octets(0, BYTES));
+            assert_bytes(&reader.take(BYTES), &pattern(0, BYTES));
         }
         assert_eq!(film.end(), End::Clean);
         world.until_counts("the film is kept", |it| it.kept == 1);

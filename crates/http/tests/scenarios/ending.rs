@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use crate::support::{End, KEPT, UNKEPT, assert_octets, body, octets, scenario};
+use crate::support::{End, KEPT, UNKEPT, assert_bytes, body, pattern, scenario};
 
 const BYTES: usize = 200_000;
 const FIRST: usize = 50_000;
@@ -16,7 +16,7 @@ fn drains() {
         reading.get("/film");
         let mut origin = world.asked("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
-        origin.send(octets(0, FIRST));
+        origin.send(pattern(0, FIRST));
         reading.head();
         reading.take(FIRST);
         let mut waiting = world.client();
@@ -32,8 +32,8 @@ fn drains() {
         assert_eq!((response.text(), response.head.field("connection")), ("own", Some("close")));
         assert_eq!(waiting.end(), End::Clean);
         assert!(!world.server.has_ended());
-        origin.send(octets(FIRST, BYTES - FIRST));
-        assert_octets(&reading.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
+        assert_bytes(&reading.take(BYTES - FIRST), &pattern(FIRST, BYTES - FIRST));
         assert_eq!(reading.end(), End::Clean);
         world.until("all loops have ended", || world.server.has_ended());
     });
@@ -57,7 +57,7 @@ fn answers_once_more() {
         world.server.drain();
         world.until("nobody listens", || TcpStream::connect(world.address()).is_err());
         second.send(body(BYTES));
-        assert_octets(&clients[1].take(BYTES), &body(BYTES));
+        assert_bytes(&clients[1].take(BYTES), &body(BYTES));
         for client in &mut clients {
             let response = client.fetch("/page");
             assert_eq!(response.text(), "page");
@@ -77,21 +77,21 @@ fn for_others() {
         first.get("/film");
         let mut origin = world.asked("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
-        origin.send(octets(0, FIRST));
+        origin.send(pattern(0, FIRST));
         first.head();
         let mut others = world.clients(2);
         for other in &mut others {
             other.get("/film");
             other.head();
-            assert_octets(&other.take(FIRST), &body(FIRST));
+            assert_bytes(&other.take(FIRST), &body(FIRST));
         }
         first.stop();
         world.until_counts("it has left", |it| it.clients_open == 2);
         world.server.drain();
         world.until("nobody listens", || TcpStream::connect(world.address()).is_err());
-        origin.send(octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
         for other in &mut others {
-            assert_octets(&other.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+            assert_bytes(&other.take(BYTES - FIRST), &pattern(FIRST, BYTES - FIRST));
             assert_eq!(other.end(), End::Clean);
         }
         world.until("all loops have ended", || world.server.has_ended());
@@ -106,7 +106,7 @@ fn hurried() {
         reading.get("/film");
         let mut origin = world.asked("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
-        origin.send(octets(0, FIRST));
+        origin.send(pattern(0, FIRST));
         let head = reading.head();
         reading.take(FIRST);
         world.server.drain();

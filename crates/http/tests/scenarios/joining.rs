@@ -1,6 +1,6 @@
 //! Clients that join an answer while it comes.
 
-use crate::support::{KEPT, answer, assert_octets, body, chunk, octets, scenario};
+use crate::support::{KEPT, answer, assert_bytes, body, chunk, pattern, scenario};
 
 const BYTES: usize = 256 << 10;
 const FIRST: usize = 64 << 10;
@@ -14,26 +14,26 @@ fn second_client_joins() {
         first.get("/film");
         let mut origin = world.asked("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
-        origin.send(octets(0, FIRST));
+        origin.send(pattern(0, FIRST));
         let head = first.head();
         assert_eq!((head.status(), head.length()), (200, Some(BYTES)));
-        assert_octets(&first.take(FIRST), &body(FIRST));
+        assert_bytes(&first.take(FIRST), &body(FIRST));
         // So many that there are some on each loop.
         let mut others = world.clients(12);
         for other in &mut others {
             other.get("/film");
             assert_eq!(other.head().length(), Some(BYTES));
-            assert_octets(&other.take(FIRST), &body(FIRST));
+            assert_bytes(&other.take(FIRST), &body(FIRST));
         }
-        origin.send(octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
         for client in others.iter_mut().chain([&mut first]) {
-            assert_octets(&client.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+            assert_bytes(&client.take(BYTES - FIRST), &pattern(FIRST, BYTES - FIRST));
         }
         world.until_counts("all are counted", |it| it.misses == 1 && it.collapsed == 12);
         world.origin().is_idle();
         let again = first.fetch("/film");
         assert!(again.head.cache_status().contains("hit"), "{again:?}");
-        assert_octets(&again.body, &body(BYTES));
+        assert_bytes(&again.body, &body(BYTES));
     });
 }
 
@@ -55,7 +55,7 @@ fn all_at_once() {
         let mut client = world.client();
         for bytes in (100_000..1_500_000).step_by(70_000) {
             for kind in ["length", "chunks"] {
-                assert_octets(&client.fetch(&format!("/{kind}/{bytes}")).body, &body(bytes));
+                assert_bytes(&client.fetch(&format!("/{kind}/{bytes}")).body, &body(bytes));
             }
         }
     });
@@ -74,12 +74,12 @@ fn as_it_ends() {
             let origin = origin.get_or_insert_with(|| world.origin().accept());
             origin.asked(&format!("GET {path}"));
             origin.begins("200 OK", &[KEPT], BYTES);
-            origin.send(octets(0, BYTES - 1));
+            origin.send(pattern(0, BYTES - 1));
             first.head();
-            origin.send(octets(BYTES - 1, 1));
+            origin.send(pattern(BYTES - 1, 1));
             client.get(&path);
-            assert_octets(&client.response().body, &body(BYTES));
-            assert_octets(&first.take(BYTES), &body(BYTES));
+            assert_bytes(&client.response().body, &body(BYTES));
+            assert_bytes(&first.take(BYTES), &body(BYTES));
         }
         world.origin().is_idle();
     });

@@ -1,6 +1,6 @@
 //! What is kept whole: parts of it, conditions, who wants nothing but it, and what a 304 makes of it.
 
-use crate::support::{Client, Connection, Response, World, assert_octets, body, octets, scenario};
+use crate::support::{Client, Connection, Response, World, assert_bytes, body, pattern, scenario};
 
 /// Short enough to lie beside its head, and too long for that.
 const LENGTHS: [usize; 2] = [1_000, 200_000];
@@ -16,7 +16,7 @@ fn kept(world: &World, control: &str, bytes: usize) -> (Client, Connection) {
     client.get("/film");
     let mut origin = world.asked("GET /film");
     origin.answers("200 OK", &[control, ETAG, DATE, TYPE], body(bytes));
-    assert_octets(&client.response().body, &body(bytes));
+    assert_bytes(&client.response().body, &body(bytes));
     (client, origin)
 }
 
@@ -34,7 +34,7 @@ fn only_if_cached() {
             let (mut client, mut origin) = kept(world, FRESH, bytes);
             let hit = client.fetch_with("/film", &[ONLY]);
             assert!(hit.status() == 200 && is_hit(&hit), "{:?}", hit.head);
-            assert_octets(&hit.body, &body(bytes));
+            assert_bytes(&hit.body, &body(bytes));
             assert_eq!(client.fetch_with("/film", &[ONLY, "If-None-Match: \"a\""]).status(), 304);
             assert_eq!(client.fetch_with("/film", &[ONLY, "Range: bytes=0-9"]).status(), 206);
             assert_eq!(client.fetch_with("/other", &[ONLY]).status(), 504);
@@ -74,7 +74,7 @@ fn parts() {
                 assert_eq!(part.status(), 206, "{range}");
                 let said = format!("bytes {first}-{last}/{bytes}");
                 assert_eq!(part.head.field("content-range"), Some(&said[..]));
-                assert_octets(&part.body, &octets(first, last + 1 - first));
+                assert_bytes(&part.body, &pattern(first, last + 1 - first));
                 assert!(is_hit(&part));
             }
             let several = client.fetch_with("/film", &["Range: bytes=500-509, 10-19,-1"]);
@@ -85,18 +85,18 @@ fn parts() {
                 let range = format!("{first}-{}/{bytes}", first + count - 1);
                 let head =
                     format!("\r\n--{boundary}\r\n{TYPE}\r\nContent-Range: bytes {range}\r\n\r\n");
-                [head.as_bytes(), &octets(first, count)].concat()
+                [head.as_bytes(), &pattern(first, count)].concat()
             };
             let end = format!("\r\n--{boundary}--\r\n").into_bytes();
             let expected = [part(500, 10), part(10, 10), part(bytes - 1, 1), end].concat();
-            assert_octets(&several.body, &expected);
+            assert_bytes(&several.body, &expected);
             let behind = client.fetch_with("/film", &[&format!("Range: bytes={bytes}-")]);
             assert_eq!(behind.status(), 416);
             assert_eq!(behind.head.field("content-range"), Some(&format!("bytes */{bytes}")[..]));
             for fields in [["Range: lines=0-9"], ["Range: bytes=9-0"], ["Range: bytes=a-b"]] {
                 let whole = client.fetch_with("/film", &fields);
                 assert_eq!(whole.status(), 200, "{fields:?}");
-                assert_octets(&whole.body, &body(bytes));
+                assert_bytes(&whole.body, &body(bytes));
             }
             // Of HEAD a range means nothing.
             client.ask("HEAD", "/film", &["Range: bytes=0-9"]);
@@ -125,8 +125,8 @@ fn if_range() {
             ] {
                 let response = client.fetch_with("/film", &[PART, field]);
                 assert_eq!(response.status(), if is_part { 206 } else { 200 }, "{field}");
-                let expected = if is_part { octets(10, 10) } else { body(bytes) };
-                assert_octets(&response.body, &expected);
+                let expected = if is_part { pattern(10, 10) } else { body(bytes) };
+                assert_bytes(&response.body, &expected);
             }
             let known = client.fetch_with("/film", &[PART, "If-None-Match: \"a\""]);
             assert_eq!(known.status(), 304);
@@ -164,7 +164,7 @@ fn head_of_what_is_stale() {
             world.until_counts("it is kept", |it| it.kept == 4);
             let hit = client.fetch("/film");
             assert!(is_hit(&hit) && hit.head.field("etag") == Some("\"b\""), "{:?}", hit.head);
-            assert_octets(&hit.body, &body(2 * bytes));
+            assert_bytes(&hit.body, &body(2 * bytes));
             world.origin().is_idle();
         });
     }
@@ -186,7 +186,7 @@ fn variants_are_renewed_one_by_one() {
                 let mut origin = world.asking_of(&mut known);
                 origin.asked("GET /page");
                 let etag = format!("ETag: \"{word}\"");
-                origin.answers("200 OK", &[STALE, VARY, &etag, "X-Turn: 1"], octets(from, bytes));
+                origin.answers("200 OK", &[STALE, VARY, &etag, "X-Turn: 1"], pattern(from, bytes));
                 client.response();
                 known.push(origin);
             }
@@ -194,12 +194,12 @@ fn variants_are_renewed_one_by_one() {
             let mut origin = world.asking_of(&mut known);
             assert_eq!(origin.asked("GET /page").field("if-none-match"), Some("\"de\""));
             origin.answers("304 Not Modified", &[FRESH, VARY, "ETag: \"de\"", "X-Turn: 2"], "");
-            assert_octets(&client.response().body, &octets(0, bytes));
+            assert_bytes(&client.response().body, &pattern(0, bytes));
             known.push(origin);
             ask(&mut client, "de");
             let fresh = client.response();
             assert!(is_hit(&fresh) && fresh.head.field("x-turn") == Some("2"), "{:?}", fresh.head);
-            assert_octets(&fresh.body, &octets(0, bytes));
+            assert_bytes(&fresh.body, &pattern(0, bytes));
 
             ask(&mut client, "fr");
             let mut origin = world.asking_of(&mut known);
@@ -207,7 +207,7 @@ fn variants_are_renewed_one_by_one() {
             origin.answers("304 Not Modified", &[STALE, VARY, "ETag: \"fr\""], "");
             let other = client.response();
             assert_eq!(other.head.field("x-turn"), Some("1"), "{:?}", other.head);
-            assert_octets(&other.body, &octets(7, bytes));
+            assert_bytes(&other.body, &pattern(7, bytes));
         });
     }
 }

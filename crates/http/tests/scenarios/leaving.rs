@@ -3,7 +3,7 @@
 use larder_http::options::Abandoned;
 
 use crate::support::{
-    Client, Connection, KEPT, Scenario, UNKEPT, World, answer, assert_octets, body, octets,
+    Client, Connection, KEPT, Scenario, UNKEPT, World, answer, assert_bytes, body, pattern,
     scenario,
 };
 
@@ -19,7 +19,7 @@ fn what_is_kept_is_finished() {
             client.get("/film");
             let mut origin = world.asked("GET /film");
             origin.begins("200 OK", &[KEPT], BYTES);
-            origin.send(octets(0, FIRST));
+            origin.send(pattern(0, FIRST));
             client.head();
             client.take(FIRST);
             if is_reset {
@@ -27,11 +27,11 @@ fn what_is_kept_is_finished() {
             } else {
                 drop(client);
             }
-            origin.send(octets(FIRST, BYTES - FIRST));
+            origin.send(pattern(FIRST, BYTES - FIRST));
             world.until_counts("it is kept", |it| it.kept == 1 && it.clients_open == 0);
             let kept = world.client().fetch("/film");
             assert!(kept.head.cache_status().contains("hit"), "{kept:?}");
-            assert_octets(&kept.body, &body(BYTES));
+            assert_bytes(&kept.body, &body(BYTES));
         });
     }
 }
@@ -46,7 +46,7 @@ fn unread(world: &World, path: &str) -> Connection {
     client.get(path);
     let mut origin = world.asked(&format!("GET {path}"));
     origin.begins("200 OK", &[KEPT], BYTES);
-    origin.send(octets(0, FIRST));
+    origin.send(pattern(0, FIRST));
     client.head();
     client.take(FIRST);
     client.stop();
@@ -61,7 +61,7 @@ fn what_is_kept_is_dropped() {
         by(abandoned).tell(|world| {
             let mut origin = unread(world, "/film");
             // It is seen with the next bytes.
-            origin.send(octets(FIRST, 1));
+            origin.send(pattern(FIRST, 1));
             world.until_counts("it is broken off", |it| it.fetches_abandoned == 1);
             origin.end();
             let mut next = world.client();
@@ -69,7 +69,7 @@ fn what_is_kept_is_dropped() {
             let mut origin = world.asked("GET /film");
             origin.begins("200 OK", &[KEPT], BYTES);
             origin.send(body(BYTES));
-            assert_octets(&next.response().body, &body(BYTES));
+            assert_bytes(&next.response().body, &body(BYTES));
             world.until_counts("it is kept", |it| it.kept == 1);
         });
     }
@@ -80,23 +80,23 @@ fn what_is_kept_is_dropped() {
 fn what_is_nearly_whole_is_finished() {
     by(Abandoned::FinishUpTo((BYTES - FIRST) as u64)).tell(|world| {
         let mut origin = unread(world, "/film");
-        origin.send(octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
         world.until_counts("it is kept", |it| it.kept == 1);
-        assert_octets(&world.client().fetch("/film").body, &body(BYTES));
+        assert_bytes(&world.client().fetch("/film").body, &body(BYTES));
     });
     by(Abandoned::FinishUpTo(0)).tell(|world| {
         let mut client = world.client();
         client.get("/stream");
         let mut origin = world.asked("GET /stream");
         origin.begins_chunks("200 OK", &[KEPT]);
-        origin.sends_chunk(&octets(0, FIRST));
+        origin.sends_chunk(&pattern(0, FIRST));
         client.head();
         client.stop();
         world.until_counts("it has left", |it| it.clients_open == 0);
-        origin.sends_chunk(&octets(FIRST, FIRST));
+        origin.sends_chunk(&pattern(FIRST, FIRST));
         origin.send("0\r\n\r\n");
         world.until_counts("it is kept", |it| it.kept == 1);
-        assert_octets(&world.client().fetch("/stream").body, &body(2 * FIRST));
+        assert_bytes(&world.client().fetch("/stream").body, &body(2 * FIRST));
         assert_eq!(world.server.counts().fetches_abandoned, 0);
     });
 }
@@ -109,7 +109,7 @@ fn what_somebody_reads_is_finished() {
         first.get("/film");
         let mut origin = world.asked("GET /film");
         origin.begins("200 OK", &[KEPT, "ETag: \"a\""], BYTES);
-        origin.send(octets(0, FIRST));
+        origin.send(pattern(0, FIRST));
         first.head();
         let mut others = world.clients(6);
         for other in &mut others {
@@ -121,8 +121,8 @@ fn what_somebody_reads_is_finished() {
         first.stop();
         others.into_iter().for_each(Client::stop);
         world.until_counts("one is left", |it| it.clients_open == 1);
-        origin.send(octets(FIRST, BYTES - FIRST));
-        assert_octets(&last.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
+        assert_bytes(&last.take(BYTES - FIRST), &pattern(FIRST, BYTES - FIRST));
         world.until_counts("it is kept", |it| it.kept == 1);
 
         let stale = "Cache-Control: max-age=0, stale-while-revalidate=600";
@@ -137,10 +137,10 @@ fn what_somebody_reads_is_finished() {
         let mut origin = world.asking_of(&mut known);
         origin.asked("GET /page");
         origin.begins("200 OK", &[KEPT], BYTES);
-        origin.send(octets(0, FIRST));
-        origin.send(octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(0, FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
         world.until_counts("it is kept too", |it| it.kept == 3);
-        assert_octets(&last.fetch("/page").body, &body(BYTES));
+        assert_bytes(&last.fetch("/page").body, &body(BYTES));
         assert_eq!(world.server.counts().fetches_abandoned, 0);
     });
 }
@@ -163,7 +163,7 @@ fn as_the_last_one_leaves() {
                 first.stop();
                 next.get(&path);
             }
-            assert_octets(&next.response().body, &body(BYTES));
+            assert_bytes(&next.response().body, &body(BYTES));
         }
     });
 }
@@ -177,7 +177,7 @@ fn what_is_private_is_abandoned() {
             client.get("/own");
             let mut origin = world.asked("GET /own");
             origin.begins("200 OK", &[UNKEPT], 1 << 40);
-            origin.send(octets(0, FIRST));
+            origin.send(pattern(0, FIRST));
             client.head();
             client.take(FIRST);
             if is_reset {
@@ -186,7 +186,7 @@ fn what_is_private_is_abandoned() {
             } else {
                 drop(client);
             }
-            while origin.try_send(octets(FIRST, FIRST)) {}
+            while origin.try_send(pattern(FIRST, FIRST)) {}
             world
                 .until_counts("nothing is open", |it| it.origins_open == 0 && it.clients_open == 0);
         });
@@ -208,7 +208,7 @@ fn who_asked_first_leaves() {
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(body(BYTES));
         for other in &mut others {
-            assert_octets(&other.response().body, &body(BYTES));
+            assert_bytes(&other.response().body, &body(BYTES));
         }
     });
 }
@@ -226,7 +226,7 @@ fn before_the_head() {
         origin.send(body(BYTES));
         world.until_counts("it is kept", |it| it.kept == 1);
         let mut client = world.client();
-        assert_octets(&client.fetch("/film").body, &body(BYTES));
+        assert_bytes(&client.fetch("/film").body, &body(BYTES));
         drop(origin);
         world.until_counts("the connection is gone", |it| it.origins_open == 0);
 
@@ -249,7 +249,7 @@ fn half_closed() {
         let mut origin = world.asked("GET /film");
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(body(BYTES));
-        assert_octets(&client.response().body, &body(BYTES));
+        assert_bytes(&client.response().body, &body(BYTES));
         client.end();
     });
 }

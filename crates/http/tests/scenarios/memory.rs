@@ -5,7 +5,7 @@ use std::thread;
 use larder_http::options::Options;
 
 use crate::support::{
-    Client, KEPT, Scenario, UNKEPT, World, answer, assert_octets, body, chunk, octets, scenario,
+    Client, KEPT, Scenario, UNKEPT, World, answer, assert_bytes, body, chunk, pattern, scenario,
 };
 
 /// All memory for bodies, which is a multiple of this.
@@ -50,12 +50,12 @@ fn all_or_broken(client: &mut Client, bytes: usize) -> bool {
         return false;
     }
     match client.try_body(&head) {
-        Ok(octets) => {
-            assert_octets(&octets, &body(bytes));
+        Ok(found) => {
+            assert_bytes(&found, &body(bytes));
             true
         }
         Err((part, _)) => {
-            assert_octets(&part, &octets(0, part.len()));
+            assert_bytes(&part, &pattern(0, part.len()));
             false
         }
     }
@@ -100,14 +100,14 @@ fn longer_than_all_as_it_turns_out() {
             clients[0].get(path);
             let mut origin = world.asked(&format!("GET {path}"));
             origin.begins_chunks("200 OK", &[KEPT]);
-            origin.sends_chunk(&octets(0, part));
+            origin.sends_chunk(&pattern(0, part));
             let mut heads = vec![clients[0].head()];
             for client in &mut clients[1..] {
                 client.get(path);
                 heads.push(client.head());
             }
             let sends = thread::spawn(move || {
-                (1..parts).for_each(|at| origin.sends_chunk(&octets(at * part, part)));
+                (1..parts).for_each(|at| origin.sends_chunk(&pattern(at * part, part)));
                 origin.send("0\r\n\r\n");
                 origin
             });
@@ -125,7 +125,7 @@ fn longer_than_all_as_it_turns_out() {
                 })
                 .collect();
             for read in reads {
-                assert_octets(&read.join().unwrap(), &body(parts * part));
+                assert_bytes(&read.join().unwrap(), &body(parts * part));
             }
             drop(sends.join().unwrap());
         }
@@ -149,7 +149,7 @@ fn longer_than_all_for_nobody() {
         clients[0].get("/long");
         let mut origin = world.asked("GET /long");
         origin.begins_chunks("200 OK", &[KEPT]);
-        let part = octets(0, 50_000);
+        let part = pattern(0, 50_000);
         origin.sends_chunk(&part);
         clients[0].head();
         clients[1].get("/long");
@@ -176,7 +176,7 @@ fn longer_than_all_and_not_read() {
         client.get("/long");
         let mut origin = world.asked("GET /long");
         origin.begins_chunks("200 OK", &[KEPT]);
-        let part = octets(0, 50_000);
+        let part = pattern(0, 50_000);
         origin.sends_chunk(&part);
         client.head();
         let sends = thread::spawn(move || {
@@ -192,7 +192,7 @@ fn longer_than_all_and_not_read() {
             other.get(path);
             let mut origin = world.asked(&format!("GET {path}"));
             origin.answers("200 OK", &[KEPT, "Connection: close"], body(300_000));
-            assert_octets(&other.response().body, &body(300_000));
+            assert_bytes(&other.response().body, &body(300_000));
         }
         client.stop();
         world.until_counts("it was given up", |it| it.fetches_abandoned >= 1);
@@ -211,7 +211,7 @@ fn makes_room() {
             let client = &mut clients[round % 3];
             let kind = if round % 2 == 0 { "length" } else { "chunks" };
             let response = client.fetch(&format!("/{kind}/{bytes}"));
-            assert_octets(&response.body, &body(bytes));
+            assert_bytes(&response.body, &body(bytes));
         }
         let (bodies, evicted) = world.server.store().bodies.counts();
         assert!(bodies >= 1 && evicted >= 20, "{bodies} bodies, {evicted} evicted");
@@ -254,11 +254,11 @@ fn slow_ones_among_them() {
         for number in 0..10 {
             let bytes = MIB + number;
             let response = quick.fetch(&format!("/length/{bytes}"));
-            assert_octets(&response.body, &body(bytes));
+            assert_bytes(&response.body, &body(bytes));
         }
         for (number, client) in slow.iter_mut().enumerate() {
             let bytes = 8 * MIB + number;
-            assert_octets(&client.take(bytes), &body(bytes));
+            assert_bytes(&client.take(bytes), &body(bytes));
         }
     });
 }

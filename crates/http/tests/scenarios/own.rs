@@ -99,13 +99,13 @@ fn content_of_a_get() {
         ];
         let mut known = Vec::new();
         for method in ["GET", "HEAD"] {
-            for (at, (field, octets)) in bodies.iter().enumerate() {
+            for (at, (field, bytes)) in bodies.iter().enumerate() {
                 let path = format!("/{method}/{at}");
                 client.ask(method, &path, &[field]);
-                client.send(octets);
+                client.send(bytes);
                 let mut origin = world.asking_of(&mut known);
                 origin.asked(&format!("{method} {path}"));
-                origin.take(octets.len());
+                origin.take(bytes.len());
                 let text = if method == "GET" { "evil" } else { "" };
                 origin.answers("200 OK", &[KEPT, "Vary: X"], text);
                 if method == "GET" {
@@ -123,10 +123,10 @@ fn content_of_a_get() {
                 assert_eq!(other.response().text(), "plain");
                 // And again: what is stored stays.
                 client.ask(method, &path, &[field]);
-                client.send(octets);
+                client.send(bytes);
                 let mut origin = world.asking_of(&mut known);
                 origin.asked(&format!("{method} {path}"));
-                origin.take(octets.len());
+                origin.take(bytes.len());
                 origin.answers("200 OK", &[KEPT, "Vary: X"], text);
                 known.push(origin);
                 if method == "GET" {

@@ -1,6 +1,6 @@
 //! Requests that come without waiting for the answers to those before.
 
-use crate::support::{End, KEPT, UNKEPT, answer, assert_octets, body, request, scenario};
+use crate::support::{End, KEPT, UNKEPT, answer, assert_bytes, body, request, scenario};
 
 /// The path of a request.
 fn path(line: &str) -> &str {
@@ -36,7 +36,7 @@ fn a_hundred() {
         for path in &paths {
             let response = client.response();
             assert_eq!(response.head.field("x-path"), Some(path.as_str()));
-            assert_octets(&response.body, &body(bytes(path)));
+            assert_bytes(&response.body, &body(bytes(path)));
         }
         // The same in pieces that end anywhere.
         let all: String = paths.iter().map(|path| request("GET", path, &[])).collect();
@@ -46,7 +46,7 @@ fn a_hundred() {
         for path in &paths {
             let response = client.response();
             assert_eq!(response.head.field("x-path"), Some(path.as_str()));
-            assert_octets(&response.body, &body(bytes(path)));
+            assert_bytes(&response.body, &body(bytes(path)));
         }
     });
 }
@@ -74,13 +74,13 @@ fn ten_thousand() {
 #[test]
 fn body_and_next() {
     scenario().tell(|world| {
-        for (framing, octets) in [
+        for (framing, bytes) in [
             ("Content-Length: 4", "body"),
             ("Transfer-Encoding: chunked", "4\r\nbody\r\n0\r\n\r\n"),
         ] {
             let mut client = world.client();
             let post = request("POST", "/form", &[framing]);
-            client.send(format!("{post}{octets}{}", request("GET", "/page", &[])));
+            client.send(format!("{post}{bytes}{}", request("GET", "/page", &[])));
             let mut origin = world.origin().accept();
             let head = origin.asked("POST /form");
             assert_eq!(origin.try_body(&head).unwrap(), b"body");

@@ -1,6 +1,6 @@
 //! Parts of a body that still comes.
 
-use crate::support::{Connection, KEPT, World, answer, assert_octets, body, octets, scenario};
+use crate::support::{Connection, KEPT, World, answer, assert_bytes, body, pattern, scenario};
 
 const BYTES: usize = 200_000;
 const FIRST: usize = 100_000;
@@ -28,7 +28,7 @@ fn as_it_comes() {
         let part = there.fetch_with("/film", &["Range: bytes=1000-1999"]);
         assert_eq!(part.status(), 206);
         assert_eq!(part.head.field("content-range"), Some("bytes 1000-1999/200000"));
-        assert_octets(&part.body, &octets(1000, 1000));
+        assert_bytes(&part.body, &pattern(1000, 1000));
 
         let mut later = world.client();
         later.ask("GET", "/film", &["Range: bytes=150000-150099"]);
@@ -36,18 +36,18 @@ fn as_it_comes() {
         let mut both = world.client();
         both.ask("GET", "/film", &["Range: bytes=99000-"]);
         assert_eq!(both.head().length(), Some(BYTES - 99_000));
-        assert_octets(&both.take(1000), &octets(99_000, 1000));
+        assert_bytes(&both.take(1000), &pattern(99_000, 1000));
         let mut last = world.client();
         last.ask("GET", "/film", &["Range: bytes=-10"]);
         assert_eq!(last.head().field("content-range"), Some("bytes 199990-199999/200000"));
 
-        origin.send(octets(FIRST, 60_000));
-        assert_octets(&later.take(100), &octets(150_000, 100));
-        assert_octets(&both.take(60_000), &octets(FIRST, 60_000));
-        origin.send(octets(160_000, 40_000));
-        assert_octets(&both.take(40_000), &octets(160_000, 40_000));
-        assert_octets(&last.take(10), &octets(199_990, 10));
-        assert_octets(&later.fetch("/film").body, &body(BYTES));
+        origin.send(pattern(FIRST, 60_000));
+        assert_bytes(&later.take(100), &pattern(150_000, 100));
+        assert_bytes(&both.take(60_000), &pattern(FIRST, 60_000));
+        origin.send(pattern(160_000, 40_000));
+        assert_bytes(&both.take(40_000), &pattern(160_000, 40_000));
+        assert_bytes(&last.take(10), &pattern(199_990, 10));
+        assert_bytes(&later.fetch("/film").body, &body(BYTES));
         world.origin().is_idle();
     });
 }
@@ -62,7 +62,7 @@ fn spaces_around_the_unit() {
         for range in ["bytes = 0-1", "bytes =0-1", "bytes\t=0-1"] {
             let response = client.fetch_with("/film", &[&format!("Range: {range}")]);
             assert_eq!(response.status(), 200, "{range}");
-            assert_octets(&response.body, &body(BYTES));
+            assert_bytes(&response.body, &body(BYTES));
         }
         assert_eq!(client.fetch_with("/film", &["Range: bytes=0-1"]).status(), 206);
     });
@@ -79,18 +79,18 @@ fn several() {
         assert_eq!(head.status(), 206);
         let boundary = head.field("content-type").unwrap().strip_prefix("multipart/byteranges; boundary=");
         let boundary = boundary.unwrap().to_owned();
-        origin.send(octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
         let part = |first: usize| {
             let range = format!("{first}-{}", first + 9);
             let head = format!(
                 "\r\n--{boundary}\r\nContent-Type: video/x\r\nContent-Range: bytes {range}/{BYTES}\r\n\r\n"
             );
-            [head.as_bytes(), &octets(first, 10)].concat()
+            [head.as_bytes(), &pattern(first, 10)].concat()
         };
         let end = format!("\r\n--{boundary}--\r\n").into_bytes();
         let expected = [part(150_000), part(10), end].concat();
         assert_eq!(head.length(), Some(expected.len()));
-        assert_octets(&client.take(expected.len()), &expected);
+        assert_bytes(&client.take(expected.len()), &expected);
     });
 }
 
@@ -118,8 +118,8 @@ fn conditions() {
             assert_eq!(client.head().status(), 200, "{fields:?}");
             wholes.push(client);
         }
-        origin.send(octets(FIRST, BYTES - FIRST));
-        wholes.iter_mut().for_each(|it| assert_octets(&it.take(BYTES), &body(BYTES)));
+        origin.send(pattern(FIRST, BYTES - FIRST));
+        wholes.iter_mut().for_each(|it| assert_bytes(&it.take(BYTES), &body(BYTES)));
     });
 }
 
@@ -135,9 +135,9 @@ fn who_asks_first_for_a_part() {
         origin.begins("200 OK", &[KEPT], BYTES);
         origin.send(body(100));
         let part = client.response();
-        assert_eq!((part.status(), part.body), (206, octets(10, 10)));
-        origin.send(octets(100, BYTES - 100));
-        assert_octets(&client.fetch("/film").body, &body(BYTES));
+        assert_eq!((part.status(), part.body), (206, pattern(10, 10)));
+        origin.send(pattern(100, BYTES - 100));
+        assert_bytes(&client.fetch("/film").body, &body(BYTES));
     });
 }
 
@@ -153,9 +153,9 @@ fn unknown_length() {
         let head = client.head();
         assert!(head.status() == 200 && head.is_chunked(), "{head:?}");
         origin.send("0\r\n\r\n");
-        assert_octets(&client.try_body(&head).unwrap(), &body(FIRST));
+        assert_bytes(&client.try_body(&head).unwrap(), &body(FIRST));
         let part = client.fetch_with("/film", &["Range: bytes=10-19"]);
-        assert_eq!((part.status(), part.body), (206, octets(10, 10)));
+        assert_eq!((part.status(), part.body), (206, pattern(10, 10)));
     });
 }
 
@@ -168,9 +168,9 @@ fn of_what_breaks() {
         client.ask("GET", "/film", &["Range: bytes=150000-150099"]);
         let head = client.head();
         assert_eq!(head.status(), 206);
-        origin.send(octets(FIRST, 10_000));
+        origin.send(pattern(FIRST, 10_000));
         let there = world.client().fetch_with("/film", &["Range: bytes=105000-105099"]);
-        assert_octets(&there.body, &octets(105_000, 100));
+        assert_bytes(&there.body, &pattern(105_000, 100));
         drop(origin);
         assert_eq!(client.broken_body(&head), b"");
     });

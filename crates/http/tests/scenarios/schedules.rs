@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::support::{
-    Client, Head, KEPT, UNKEPT, World, assert_octets, body, chunk, octets, scenario,
+    Client, Head, KEPT, UNKEPT, World, assert_bytes, body, chunk, pattern, scenario,
 };
 
 /// How the origin says where the body ends.
@@ -118,7 +118,7 @@ impl Reader {
     }
 
     fn is_next(&mut self, taken: &[u8]) {
-        assert_octets(taken, &octets(self.from + self.taken, taken.len()));
+        assert_bytes(taken, &pattern(self.from + self.taken, taken.len()));
         self.taken += taken.len();
     }
 
@@ -135,13 +135,13 @@ impl Reader {
             }
         };
         match left {
-            Ok(octets) => {
-                self.is_next(&octets);
+            Ok(bytes) => {
+                self.is_next(&bytes);
                 assert_eq!(self.from + self.taken, body_bytes, "a clean end before the body's");
                 true
             }
-            Err((octets, _)) => {
-                self.is_next(&octets);
+            Err((bytes, _)) => {
+                self.is_next(&bytes);
                 false
             }
         }
@@ -165,7 +165,7 @@ fn tell(schedule: &Schedule) {
         let mut sent = 0;
         let send = |origin: &mut crate::support::Connection, bytes: usize, sent: &mut usize| {
             let bytes = bytes.min(body_bytes - *sent);
-            let part = octets(*sent, bytes);
+            let part = pattern(*sent, bytes);
             match framing {
                 Framing::Chunks if bytes > 0 => origin.sends_chunk(&part),
                 _ => origin.send(part),
@@ -226,7 +226,7 @@ fn tell(schedule: &Schedule) {
             assert_eq!(next.response().text(), "anew");
         } else if sent > 0 {
             world.until_counts("it is kept", |it| it.kept == 1);
-            assert_octets(&next.response().body, &body(sent));
+            assert_bytes(&next.response().body, &body(sent));
         }
     });
 }
@@ -246,7 +246,7 @@ fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Endi
         let sending = std::thread::spawn(move || {
             let mut sent = 0;
             for piece in pieces {
-                origin.send(octets(sent, piece));
+                origin.send(pattern(sent, piece));
                 sent += piece;
             }
             match ending {
@@ -264,7 +264,7 @@ fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Endi
         if is_whole {
             for take in takes.iter().copied() {
                 let take = take.min(bytes - taken);
-                assert_octets(&client.take(take), &octets(taken, take));
+                assert_bytes(&client.take(take), &pattern(taken, take));
                 taken += take;
             }
         }
@@ -275,11 +275,11 @@ fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Endi
         match client.try_body(&head) {
             Ok(rest) => {
                 assert!(is_whole);
-                assert_octets(&rest, &octets(taken, bytes - taken));
+                assert_bytes(&rest, &pattern(taken, bytes - taken));
             }
             Err((rest, _)) => {
                 assert!(!is_whole);
-                assert_octets(&rest, &octets(taken, rest.len()));
+                assert_bytes(&rest, &pattern(taken, rest.len()));
             }
         }
         sending.join().unwrap();

@@ -1,18 +1,18 @@
 //! Clients that are slow, or do nothing at all: they hold little, and others are served.
 
-use crate::support::{End, KEPT, answer, assert_octets, body, octets, scenario};
+use crate::support::{End, KEPT, answer, assert_bytes, body, pattern, scenario};
 
 /// A head that comes a byte at a time is not waited for longer than a head may take, and others are served meanwhile.
 #[test]
-fn head_by_octets() {
+fn head_by_bytes() {
     scenario().loops(&[1, 2]).with(|it| it.patience.head_ms = 100).tell(|world| {
         world.origin().answers_by(|_| answer("200 OK", &[KEPT], "quick"));
         let (mut slow, mut quick) = (world.clients(3), world.client());
         let head =
             format!("GET / HTTP/1.1\r\nHost: a.example\r\nX: {}\r\n\r\n", "x".repeat(30_000));
-        for octet in head.as_bytes() {
+        for byte in head.as_bytes() {
             for client in &mut slow {
-                client.try_send([*octet]);
+                client.try_send([*byte]);
             }
             assert_eq!(quick.fetch("/").text(), "quick");
             if slow.iter_mut().all(|it| it.has_news()) {
@@ -75,7 +75,7 @@ fn three_hundred_readers() {
         for reader in &mut readers {
             reader.get("/film");
             assert_eq!(reader.head().length(), Some(BYTES));
-            assert_octets(&reader.take(1024), &whole[..1024]);
+            assert_bytes(&reader.take(1024), &whole[..1024]);
         }
         // The kernel takes some megabytes for each, and then no more.
         world.until_still(|| world.server.counts().sent_bytes);
@@ -83,13 +83,13 @@ fn three_hundred_readers() {
         for _ in 0..100 {
             assert_eq!(quick.fetch("/quick").text(), "quick");
             let leased = world.objects().leased_bytes;
-            assert!(leased <= READERS as u64 * LEASE_BYTES_MAX, "{leased} octets are leased");
+            assert!(leased <= READERS as u64 * LEASE_BYTES_MAX, "{leased} bytes are leased");
         }
         // One body is in memory, once.
         let held = world.objects().bytes - world.objects().free_bytes;
-        assert!(held <= (BYTES + (2 << 20)) as u64, "{held} octets are held");
+        assert!(held <= (BYTES + (2 << 20)) as u64, "{held} bytes are held");
         for reader in &mut readers {
-            assert_octets(&reader.take(BYTES - 1024), &whole[1024..]);
+            assert_bytes(&reader.take(BYTES - 1024), &whole[1024..]);
         }
         assert_eq!(world.origin().answered(), 2);
     });
@@ -108,9 +108,9 @@ fn behind_a_window() {
         client.head();
         let held = || world.objects().bytes - world.objects().free_bytes;
         let received = world.until_still(|| world.server.counts().received_bytes);
-        assert!(held() <= 256 << 10, "{} octets are held", held());
-        assert!((1..bytes as u64).contains(&received), "{received} octets of {bytes}");
-        assert_octets(&client.take(bytes), &body(bytes));
+        assert!(held() <= 256 << 10, "{} bytes are held", held());
+        assert!((1..bytes as u64).contains(&received), "{received} bytes of {bytes}");
+        assert_bytes(&client.take(bytes), &body(bytes));
     });
 }
 
@@ -118,14 +118,14 @@ fn behind_a_window() {
 #[test]
 fn too_many_clients() {
     scenario().with(|it| it.clients_max = 4).tell(|world| {
-        world.origin().answers_by(|_| answer("200 OK", &[KEPT], octets(0, 10)));
+        world.origin().answers_by(|_| answer("200 OK", &[KEPT], pattern(0, 10)));
         let mut clients = world.clients(4);
-        clients.iter_mut().for_each(|it| assert_eq!(it.fetch("/").body, octets(0, 10)));
+        clients.iter_mut().for_each(|it| assert_eq!(it.fetch("/").body, pattern(0, 10)));
         let mut beyond = world.client();
         beyond.end();
-        clients.iter_mut().for_each(|it| assert_eq!(it.fetch("/").body, octets(0, 10)));
+        clients.iter_mut().for_each(|it| assert_eq!(it.fetch("/").body, pattern(0, 10)));
         drop(clients.pop());
         world.until_counts("one has left", |it| it.clients_open == 3);
-        assert_eq!(world.client().fetch("/").body, octets(0, 10));
+        assert_eq!(world.client().fetch("/").body, pattern(0, 10));
     });
 }

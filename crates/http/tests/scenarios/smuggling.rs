@@ -80,15 +80,15 @@ fn heads_are_refused() {
             format!("POST / HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n{rest}")
         });
         let all: Vec<String> = framed.chain(HEADS.iter().map(|it| (*it).to_owned())).collect();
-        for octets in &all {
+        for bytes in &all {
             let mut client = world.client();
-            client.send(format!("{octets}{SMUGGLED}"));
-            let head = client.try_head().unwrap_or_else(|| panic!("no answer to {octets:?}"));
-            assert!((400..600).contains(&head.status()), "{octets:?}: {head:?}");
-            assert_eq!(head.field("connection"), Some("close"), "{octets:?}");
+            client.send(format!("{bytes}{SMUGGLED}"));
+            let head = client.try_head().unwrap_or_else(|| panic!("no answer to {bytes:?}"));
+            assert!((400..600).contains(&head.status()), "{bytes:?}: {head:?}");
+            assert_eq!(head.field("connection"), Some("close"), "{bytes:?}");
             client.try_body(&head).unwrap();
             client.finish();
-            assert_eq!(client.end(), End::Clean, "{octets:?}");
+            assert_eq!(client.end(), End::Clean, "{bytes:?}");
         }
         assert_eq!(world.origin().answered(), 0);
         world.until_counts("all are counted", |it| it.refused_requests == all.len() as u64);

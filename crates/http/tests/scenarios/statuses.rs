@@ -11,10 +11,10 @@ fn with(rules: &'static [(&'static str, u64)]) -> Scenario {
 }
 
 /// Asks, and has the origin answer: what `Cache-Status` says of it.
-fn missed(client: &mut Client, origin: &mut Connection, path: &str, octets: &[u8]) -> String {
+fn missed(client: &mut Client, origin: &mut Connection, path: &str, bytes: &[u8]) -> String {
     client.get(path);
     origin.asked(&format!("GET {path}"));
-    origin.send(octets);
+    origin.send(bytes);
     client.response().head.cache_status().to_owned()
 }
 
@@ -40,15 +40,15 @@ fn kept_by_rule() {
         assert!(status.contains("stored") && !status.contains("detail"), "{status}");
         for fields in [&["Cache-Control: no-store"][..], &["Set-Cookie: a=b"], &["Vary: *"]] {
             for _ in 0..2 {
-                let octets = answer("404 Not Found", fields, "no");
-                let status = missed(&mut client, &mut origin, "/not", &octets);
+                let bytes = answer("404 Not Found", fields, "no");
+                let status = missed(&mut client, &mut origin, "/not", &bytes);
                 assert!(!status.contains("stored") && !status.contains("detail"), "{status}");
             }
         }
         // A client's own oversized or odd request must not become everybody's error.
         for _ in 0..2 {
-            let octets = answer("400 Bad Request", &[], "no");
-            missed(&mut client, &mut origin, "/bad", &octets);
+            let bytes = answer("400 Bad Request", &[], "no");
+            missed(&mut client, &mut origin, "/bad", &bytes);
         }
         world.origin().is_idle();
     });

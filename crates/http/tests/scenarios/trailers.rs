@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::support::{Client, KEPT, UNKEPT, assert_octets, body, chunk, octets, scenario};
+use crate::support::{Client, KEPT, UNKEPT, assert_bytes, body, chunk, pattern, scenario};
 
 const BYTES: usize = 100_000;
 const TAKES: &str = "TE: trailers";
@@ -13,18 +13,18 @@ const LEFT: [&str; 2] = ["X-Sum: abc", "X-Took: 5"];
 
 /// The chunks of a body, and the lines after the last.
 fn rest(client: &mut Client) -> (Vec<u8>, Vec<String>) {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     loop {
         // A chunk of no bytes is the last, with no line end of its own.
         let line = client.line();
         match usize::from_str_radix(&line, 16).unwrap() {
             0 => break,
-            bytes => octets.extend(client.take(bytes)),
+            length => bytes.extend(client.take(length)),
         }
         assert_eq!(client.line(), "");
     }
     let lines = std::iter::from_fn(|| Some(client.line()).filter(|line| !line.is_empty()));
-    (octets, lines.collect())
+    (bytes, lines.collect())
 }
 
 /// Trailers go to who takes them, kept or not, joined or not, and to nobody else; what must not be there stays behind, and none is in a
@@ -44,8 +44,8 @@ fn of_responses() {
                 let head = format!("HTTP/1.1 200 OK\r\n{control}\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
                 let mut others = Vec::new();
                 if is_quick {
-                    let octets = [head.as_bytes(), &chunk(&body(BYTES)), b"0\r\n", TRAILERS.as_bytes(), b"\r\n"];
-                    origin.send(octets.concat());
+                    let bytes = [head.as_bytes(), &chunk(&body(BYTES)), b"0\r\n", TRAILERS.as_bytes(), b"\r\n"];
+                    origin.send(bytes.concat());
                 } else {
                     origin.send([head.as_bytes(), &chunk(&body(1_000))].concat());
                 }
@@ -61,18 +61,18 @@ fn of_responses() {
                             others.push((other, fields == [TAKES]));
                         }
                     }
-                    origin.send([&chunk(&octets(1_000, BYTES - 1_000)), &b"0\r\n"[..], TRAILERS.as_bytes(), b"\r\n"].concat());
+                    origin.send([&chunk(&pattern(1_000, BYTES - 1_000)), &b"0\r\n"[..], TRAILERS.as_bytes(), b"\r\n"].concat());
                 }
                 for (client, takes) in others.iter_mut().map(|(it, takes)| (it, *takes)).chain([(&mut client, true)]) {
-                    let (octets, lines) = rest(client);
-                    assert_octets(&octets, &body(BYTES));
+                    let (bytes, lines) = rest(client);
+                    assert_bytes(&bytes, &body(BYTES));
                     assert_eq!(lines, if takes { &LEFT[..] } else { &[] });
                 }
                 // The connection goes on, and what is kept has none.
                 if control == KEPT {
                     let kept = client.fetch_with(&path, &[TAKES]);
                     assert!(kept.head.cache_status().contains("hit"), "{kept:?}");
-                    assert_octets(&kept.body, &body(BYTES));
+                    assert_bytes(&kept.body, &body(BYTES));
                 }
                 client.stop();
             }
@@ -98,17 +98,17 @@ fn odd_ones() {
                 1 => "A: b\r\n",
                 _ => &many,
             };
-            let octets = format!("{chunked}{body}0\r\n{lines}\r\n");
+            let bytes = format!("{chunked}{body}0\r\n{lines}\r\n");
             let mut client = world.client();
             client.ask("GET", "/page", &[TAKES]);
             let mut origin = world.asked("GET /page");
-            origin.send(&octets);
+            origin.send(&bytes);
             let head = client.head();
             if count != 1 {
                 assert_eq!(client.try_body(&head).unwrap(), expected.as_bytes());
             } else {
-                let (octets, lines) = rest(&mut client);
-                assert_eq!(octets, expected.as_bytes());
+                let (bytes, lines) = rest(&mut client);
+                assert_eq!(bytes, expected.as_bytes());
                 assert_eq!(lines, ["A: b"]);
             }
             client.stop();
@@ -118,7 +118,7 @@ fn odd_ones() {
             old.send("GET /page HTTP/1.0\r\nHost: a.example\r\nTE: trailers\r\n\r\n");
             let mut origin = world.origin().accept();
             assert!(!origin.asked("GET /page").has("te"));
-            origin.send(&octets);
+            origin.send(&bytes);
             assert_eq!(old.response().text(), expected);
         }
     });

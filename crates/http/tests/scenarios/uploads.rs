@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{End, UNKEPT, assert_octets, body, chunk, octets, scenario};
+use crate::support::{End, UNKEPT, assert_bytes, body, chunk, pattern, scenario};
 
 /// A client that waits for `100 Continue` is told to go on; the origin gets the body and no `Expect`.
 #[test]
@@ -40,7 +40,7 @@ fn as_it_comes() {
             let head = origin.asked("POST /file");
             let mut read = Vec::new();
             for from in (0..200_000).step_by(50_000) {
-                let part = octets(from, 50_000);
+                let part = pattern(from, 50_000);
                 client.send(if is_chunked { chunk(&part) } else { part });
                 while read.len() < from + 50_000 {
                     read.extend(if is_chunked {
@@ -55,7 +55,7 @@ fn as_it_comes() {
                 client.send("0\r\n\r\n");
                 assert_eq!(origin.try_chunk(), Ok(Vec::new()));
             }
-            assert_octets(&read, &body(200_000));
+            assert_bytes(&read, &body(200_000));
             origin.answers("200 OK", &[UNKEPT], "got it");
             assert_eq!(client.response().text(), "got it");
         }
@@ -81,7 +81,7 @@ fn held_back() {
         });
         let held = || world.objects().bytes - world.objects().free_bytes;
         world.until_still(held);
-        assert!(held() <= WINDOW, "{} octets are held", held());
+        assert!(held() <= WINDOW, "{} bytes are held", held());
         assert!(!sending.is_finished(), "all of it went somewhere");
         let mut read = Vec::new();
         loop {
@@ -89,11 +89,11 @@ fn held_back() {
             if part.is_empty() {
                 break;
             }
-            assert!(held() <= WINDOW, "{} octets are held", held());
+            assert!(held() <= WINDOW, "{} bytes are held", held());
             read.extend(part);
         }
         sending.join().unwrap();
-        assert_octets(&read, &body(bytes));
+        assert_bytes(&read, &body(bytes));
         origin.answers("200 OK", &[UNKEPT], "got it");
         assert_eq!(client.response().text(), "got it");
     });
@@ -136,10 +136,10 @@ fn both_at_once() {
         origin.take(10);
         origin.begins("200 OK", &[UNKEPT], 300_000);
         for from in (0..300_000).step_by(100_000) {
-            origin.send(octets(from, 100_000));
+            origin.send(pattern(from, 100_000));
         }
         let response = client.response();
-        assert_octets(&response.body, &body(300_000));
+        assert_bytes(&response.body, &body(300_000));
         client.finish();
         assert_eq!(client.end(), End::Clean);
         origin.end_of_rest();

@@ -1,7 +1,7 @@
 //! Responses that are chosen by more than their URL, and those that are not to be shared.
 
 use crate::support::{
-    Client, Connection, Head, KEPT, UNKEPT, answer, assert_octets, body, octets, scenario,
+    Client, Connection, Head, KEPT, UNKEPT, answer, assert_bytes, body, pattern, scenario,
 };
 
 const BYTES: usize = 200_000;
@@ -87,15 +87,15 @@ fn joining_one() {
         for other in &mut others {
             ask(other, "de");
             other.head();
-            assert_octets(&other.take(FIRST), &body(FIRST));
+            assert_bytes(&other.take(FIRST), &body(FIRST));
         }
         let mut french = world.client();
         ask(&mut french, "fr");
         world.asked("GET /page").answers("200 OK", &[KEPT, VARY], "fr");
         assert_eq!(french.response().text(), "fr");
-        origin.send(octets(FIRST, BYTES - FIRST));
+        origin.send(pattern(FIRST, BYTES - FIRST));
         for other in others.iter_mut().chain([&mut first]) {
-            assert_octets(&other.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+            assert_bytes(&other.take(BYTES - FIRST), &pattern(FIRST, BYTES - FIRST));
         }
         world.origin().is_idle();
     });
@@ -128,7 +128,7 @@ fn only_looked_at() {
         let head = client.head();
         assert_eq!((head.status(), head.length()), (200, Some(BYTES)));
         origin.send(body(BYTES));
-        assert_octets(&client.fetch("/film").body, &body(BYTES));
+        assert_bytes(&client.fetch("/film").body, &body(BYTES));
         client.ask("HEAD", "/film", &[]);
         assert_eq!(client.head().length(), Some(BYTES));
         assert!(client.fetch("/film").head.cache_status().contains("hit"));
@@ -158,7 +158,7 @@ fn not_shared() {
         texts.sort();
         assert_eq!(texts, ["0", "1", "2", "3", "4", "5", "6"]);
         first.send(body(BYTES));
-        assert_octets(&readers[0].response().body, &body(BYTES));
+        assert_bytes(&readers[0].response().body, &body(BYTES));
     });
 }
 

@@ -210,21 +210,21 @@ impl World {
 }
 
 /// Bytes of the body that all stories have: what is at an offset is at no other nearby.
-pub fn octets(from: usize, bytes: usize) -> Vec<u8> {
-    let octet = |at: usize| ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
-    (from..from + bytes).map(octet).collect()
+pub fn pattern(from: usize, bytes: usize) -> Vec<u8> {
+    let byte = |at: usize| ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
+    (from..from + bytes).map(byte).collect()
 }
 
 /// The first bytes of that body.
 pub fn body(bytes: usize) -> Vec<u8> {
-    octets(0, bytes)
+    pattern(0, bytes)
 }
 
 /// Says where bodies differ, and not what they are.
 #[track_caller]
-pub fn assert_octets(found: &[u8], expected: &[u8]) {
+pub fn assert_bytes(found: &[u8], expected: &[u8]) {
     if found != expected {
         let at = found.iter().zip(expected).position(|(a, b)| a != b);
-        panic!("{} octets, not {}; the first other one at {at:?}", found.len(), expected.len());
+        panic!("{} bytes, not {}; the first other one at {at:?}", found.len(), expected.len());
     }
 }
