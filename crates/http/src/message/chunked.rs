@@ -6,11 +6,12 @@
 //!                                     TrailerBegin -> TrailerName -> TrailerValue -> TrailerFeed -> TrailerBegin ... -> LastFeed -> End
 //! ```
 //!
-//! Extensions are read and dropped; trailers are collected, for who asks ([`Chunked::trailers`]). Every line ends in CRLF and nothing
-//! else: a line feed alone in an extension is a known way to smuggle. After an error nothing is read.
+//! Extensions are read and dropped; trailers are collected ([`Chunked::trailers`]). Every line ends
+//! in CRLF and nothing else: a line feed alone in an extension is a known way to smuggle requests.
+//! After an error nothing is read.
 //!
-//! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost: data is borrowed; all else is
-//! looked at a byte at a time, and trailers are copied.
+//! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost:
+//! data is borrowed; all else is read a byte at a time, and trailers are copied.
 
 use super::{is_token_byte, is_value_byte};
 
@@ -27,7 +28,7 @@ const SIZE_DIGITS_MAX: u8 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Size,
-    /// White space before an extension, which is wrong and to be suffered.
+    /// White space before an extension, which is wrong and accepted.
     Padding,
     Extension,
     SizeFeed,
@@ -56,32 +57,32 @@ pub struct Chunked {
     trailers: Vec<u8>,
 }
 
-/// What bytes begin with.
+/// What the bytes begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Data, at the end of what was consumed.
     Data {
         /// The data; not empty.
         bytes: &'a [u8],
-        /// How many bytes were looked at, with what stood before the data.
+        /// How many bytes were read, with those before the data.
         consumed: usize,
     },
-    /// No more of it: all was looked at.
+    /// Nothing more: all bytes were read.
     More {
         /// All of them.
         consumed: usize,
     },
-    /// The body has ended; what follows is of the next message.
+    /// The body has ended; the bytes after it belong to the next message.
     End {
-        /// How many bytes were looked at.
+        /// How many bytes were read.
         consumed: usize,
     },
 }
 
-/// Why a body is not read. After it the connection is of no use.
+/// Why a body is invalid. After it the connection is of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BadChunk {
-    /// A size that is no number, or too large.
+    /// An invalid size, or one that is too large.
     Size,
     /// A line that does not end in CRLF, or data that is not followed by one.
     LineEnd,
@@ -89,7 +90,7 @@ pub enum BadChunk {
     Extension,
     /// More than [`EXTENSION_BYTES_MAX`].
     ExtensionsTooLong,
-    /// A trailer that is no field.
+    /// An invalid trailer.
     Trailer,
     /// More than [`TRAILER_BYTES_MAX`].
     TrailersTooLong,
@@ -133,12 +134,13 @@ impl Chunked {
         self.state == State::End
     }
 
-    /// The lines of the trailer section, as they came, once the end was seen: each a name, a colon, a value and CRLF.
+    /// The lines of the trailer section, as they came, once the end was seen: each a name, a colon,
+    /// a value and CRLF.
     pub fn trailers(&self) -> &[u8] {
         if self.has_ended() { &self.trailers } else { &[] }
     }
 
-    /// Looks at bytes that follow those consumed before, up to the end of the next data.
+    /// Reads bytes that follow those consumed before, up to the end of the next data.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Piece<'a>, BadChunk> {
         let mut consumed = 0;
         loop {
@@ -156,7 +158,8 @@ impl Chunked {
         }
     }
 
-    /// Takes back the last `bytes` bytes of the data that was given last: they come again with the next bytes.
+    /// Takes back the last `bytes` bytes of the data that was returned last: they come again with
+    /// the next bytes.
     pub fn put_back(&mut self, bytes: usize) {
         if bytes > 0 {
             self.left_bytes += bytes as u64;
@@ -223,7 +226,7 @@ impl Chunked {
         match (self.state, byte) {
             (State::Padding, b' ' | b'\t') => Ok(State::Padding),
             (State::Padding, b';') => Ok(State::Extension),
-            // White space after a size and no extension: somebody's parser stopped there.
+            // White space after a size and no extension: some parsers stop there.
             (State::Padding, _) => Err(BadChunk::Size),
             (_, b'\r') => Ok(State::SizeFeed),
             (_, b'\n') => Err(BadChunk::LineEnd),
@@ -322,8 +325,8 @@ mod tests {
         }
     }
 
-    /// Whatever is no CRLF where one belongs, no field where one belongs, or a control byte, is refused, and nothing after it is
-    /// read.
+    /// Anything but CRLF where it belongs, anything but a field where it belongs, and control bytes
+    /// are refused, and nothing after them is read.
     #[test]
     fn refusals() {
         use BadChunk::{Extension, LineEnd, Trailer};
@@ -360,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Neither extensions nor trailers go on for ever, also when each is short.
+    /// Extensions and trailers have limits, also when each is short.
     #[test]
     fn bounds() {
         let room = EXTENSION_BYTES_MAX as usize;

@@ -19,7 +19,7 @@ pub fn push_status_line(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A line of a head. Name and value are ours, or were read by this module.
+/// A line of the headers. Name and value are larder's own, or were read by this module.
 pub fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     debug_assert!(is_token(name.as_bytes()) && is_field_value(value), "{name}: {value:?}");
     out.extend_from_slice(name.as_bytes());
@@ -48,7 +48,7 @@ pub fn push_date(out: &mut Vec<u8>, date_s: u64) {
     write!(out, "{}", httpdate::HttpDate::from(date)).expect("a vector takes all that is written");
 }
 
-/// What is usually said of a status code (RFC 9110, section 15, and what IANA lists beside it).
+/// The usual phrase of a status code (RFC 9110, section 15, and the list of IANA).
 pub fn phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -1,4 +1,4 @@
-//! What the fields of a head say of the message itself and of its connection, read in one walk.
+//! What the fields state about the message itself and its connection, read in one walk.
 
 use super::limits::CONNECTION_OPTIONS_MAX;
 use crate::Field;
@@ -27,7 +27,8 @@ pub struct Said<'a> {
 pub enum Fault {
     /// A length that is no number, is too large, or is there twice and differs.
     Length,
-    /// Codings of which `chunked` is not the last and there once: nobody can tell where the message ends.
+    /// Codings of which `chunked` is not the last and there once: where the message ends is not
+    /// known.
     Coding,
     /// `chunked` comes last, after a coding that is not known here.
     CodingUnknown,
@@ -170,7 +171,8 @@ mod tests {
         assert_eq!(length(&[]), Ok(None));
     }
 
-    /// `chunked` stands alone; where it ends other codings it could be read by somebody else, and otherwise by nobody.
+    /// `chunked` is there alone; at the end of other codings another program could read the body,
+    /// and otherwise none could.
     #[test]
     fn codings() {
         let coding = |values: &[&'static str]| {

@@ -1,5 +1,6 @@
-//! Heads for the next hop. What is of one connection only stays behind (RFC 9110, section 7.6.1), and what says where the message
-//! ends is written anew, so that no other reading of it gets any further.
+//! Headers for the next hop. Fields of one connection are not forwarded (RFC 9110, section 7.6.1),
+//! and larder writes the fields that frame the message itself, so that no other reading of it is
+//! forwarded.
 
 use super::encode::{push_field, push_number, push_status_line};
 use super::limits::CONNECTION_OPTIONS_MAX;
@@ -9,9 +10,10 @@ use crate::freshness::is_hop_by_hop;
 
 /// A request for an origin, in origin-form and HTTP/1.1, with the empty line after it.
 ///
-/// `host` stands for the client's if it is there. Of the client's fields those stay behind that are of its connection, that frame
-/// the message, `Host` and `Expect` (who reads a body sends `100 Continue` himself), and those that `drop` is true for; `extra` come
-/// last: conditions, `Via`, `X-Forwarded-For`. A field that may be there several times is so appended to the client's own.
+/// `host` replaces the client's if it is there. Fields of the client's connection, fields that
+/// frame the message, `Host`, `Expect` (the reader of the body sends `100 Continue` itself), and
+/// those for which `drop` is true are not forwarded. `extra` comes last: conditions, `Via`,
+/// `X-Forwarded-For`. So a field that may be there several times is appended to the client's own.
 pub fn push_request(
     out: &mut Vec<u8>,
     head: &RequestHead<'_>,
@@ -35,8 +37,9 @@ pub fn push_request(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The status line of a response and its fields but those of the connection, and those that `skip` is true for:
-/// `Content-Length` for one, `Age` and `Date`, which the caller says himself. No empty line comes after it.
+/// The status line of a response and its fields except those of the connection, and those for which
+/// `skip` is true: `Content-Length` for one, `Age` and `Date`, which the caller appends itself. No
+/// empty line comes after it.
 pub fn push_kept_head(
     out: &mut Vec<u8>,
     status: u16,
@@ -47,7 +50,7 @@ pub fn push_kept_head(
     push_end_to_end(out, fields, skip);
 }
 
-/// The line that says where the body ends, if a line says it.
+/// The line that states where the body ends, if there is one.
 pub fn push_framing(out: &mut Vec<u8>, framing: Framing) {
     match framing {
         Framing::Length(bytes) => {
@@ -69,7 +72,8 @@ fn push_end_to_end(out: &mut Vec<u8>, fields: &[Field<'_>], skip: impl Fn(&str) 
     }
 }
 
-/// Names that `Connection` fields have beside those that are known, looked up once for all fields.
+/// Names that `Connection` fields have in addition to the known ones, looked up once for all
+/// fields.
 struct Named<'a> {
     fields: &'a [Field<'a>],
     names: [&'a [u8]; CONNECTION_OPTIONS_MAX],
@@ -120,7 +124,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Origin-form, the authority as `Host`, fields of the connection and those it names gone, ours last, framing anew.
+    /// Origin-form, the authority as `Host`, fields of the connection and those it names gone,
+    /// larder's own last, new framing.
     #[test]
     fn requests() {
         let bytes = "POST http://a.b:81/c?d HTTP/1.0\r\nhost: other\r\nConnection: keep-alive, X-y\r\n\
@@ -136,8 +141,8 @@ mod tests {
         assert!(forwarded(chunked, None).ends_with("\r\nTransfer-Encoding: chunked\r\n\r\n"));
     }
 
-    /// What is passed on is read as the same request by whoever reads as we do, also with as many options of the connection as
-    /// there may be, and with an option that names what frames the message.
+    /// A request that is forwarded reads as the same request, also with as many options of the
+    /// connection as there may be, and with an option that names a field of framing.
     #[test]
     fn again() {
         let options: Vec<String> = (0..14).map(|option| format!("x{option}")).collect();

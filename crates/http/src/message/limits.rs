@@ -1,15 +1,16 @@
-//! How much there may be of a head.
+//! Limits of headers.
 
-/// The most fields that a head may have, whatever [`Limits`] say.
+/// The most fields of a message, whatever [`Limits`] say.
 pub const FIELDS_MAX: usize = 128;
 
-/// The most options that the `Connection` fields of a head may name: each is looked for among all fields when a head is passed on.
+/// The most options that the `Connection` fields of a message may name: each is looked for among
+/// all fields when headers are forwarded.
 pub const CONNECTION_OPTIONS_MAX: usize = 16;
 
-/// How much there may be of a head.
+/// Limits of headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a head with all its lines.
+    /// Bytes of headers with all their lines.
     pub head_bytes_max: usize,
     /// Bytes of a request's target.
     pub target_bytes_max: usize,
@@ -18,7 +19,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of a head that was read before: limits may be others since.
+    /// For headers that were read before: limits may have changed since.
     pub const READ_BEFORE: Limits =
         Limits { head_bytes_max: usize::MAX, target_bytes_max: usize::MAX, fields_max: FIELDS_MAX };
 }

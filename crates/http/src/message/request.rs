@@ -1,4 +1,4 @@
-//! Heads of requests.
+//! Headers of requests.
 
 use httparse::{Error, Status};
 
@@ -7,18 +7,18 @@ use super::target::is_authority;
 use super::{FieldRoom, Framing, Limits, Target, has_bare_feed};
 use crate::Field;
 
-/// The head of a request.
+/// The headers of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'a> {
     /// The method, in its case.
     pub method: &'a str,
-    /// What it is about.
+    /// The target.
     pub target: Target<'a>,
     /// 0 or 1, of HTTP/1.
     pub minor_version: u8,
     /// The fields, in their order.
     pub fields: &'a [Field<'a>],
-    /// Bytes of the head, with the empty lines before it and the one after it.
+    /// Bytes of the headers, with the empty lines before them and the one after them.
     pub head_bytes: usize,
     /// Where the message ends; never [`Framing::UntilClose`].
     pub framing: Framing,
@@ -26,11 +26,13 @@ pub struct RequestHead<'a> {
     pub keeps_alive: bool,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// Whose: the authority of the target if it has one, else `Host`; empty where an HTTP/1.0 client said neither.
+    /// The host: the authority of the target if it has one, else `Host`; empty where an HTTP/1.0
+    /// client stated neither.
     pub host: &'a [u8],
 }
 
-/// A request that is not read: the answer's status code, and why. After it the connection is of no use.
+/// A request that is refused: the status code of the response, and why. After it the connection is
+/// of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     /// 400, 414, 431, 501 or 505.
@@ -39,7 +41,7 @@ pub struct Refused {
     pub reason: Reason,
 }
 
-/// Why a request is not read.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// More than two empty lines before it.
@@ -48,23 +50,23 @@ pub enum Reason {
     LineEnd,
     /// It is not method, target and version with one space between.
     RequestLine,
-    /// TLS, where HTTP was to be spoken in the open.
+    /// TLS, where HTTP without encryption was expected.
     Tls,
     /// HTTP/2 with prior knowledge.
     Http2,
     /// Another version of HTTP.
     Version,
-    /// A target with bytes that no target has, or with a host that is none.
+    /// A target with invalid bytes, or with an invalid host.
     Target,
-    /// A target in a form that its method does not take, or of another scheme.
+    /// A target in a form that its method does not allow, or of another scheme.
     TargetForm,
     /// A longer target than [`Limits`] allow.
     TargetTooLong,
-    /// A longer head than [`Limits`] allow.
+    /// Longer headers than [`Limits`] allow.
     HeadTooLong,
     /// More fields than [`Limits`] allow.
     TooManyFields,
-    /// A field whose name is none; white space before the colon; a folded line.
+    /// An invalid name of a field; white space before the colon; a folded line.
     FieldName,
     /// Control bytes in a value.
     FieldValue,
@@ -72,9 +74,9 @@ pub enum Reason {
     HostMissing,
     /// More than one `Host`.
     HostTwice,
-    /// A `Host` that is none.
+    /// An invalid `Host`.
     Host,
-    /// A length that is no number, is too large, or is there twice and differs.
+    /// An invalid length, one that is too large, or two that differ.
     Length,
     /// Both a length and codings.
     LengthAndCoding,
@@ -84,7 +86,7 @@ pub enum Reason {
     CodingUnknown,
     /// Codings in HTTP/1.0, which has none.
     CodingOfOldVersion,
-    /// More options of the connection than are looked at.
+    /// More options of the connection than are read.
     ConnectionOptions,
 }
 
@@ -117,7 +119,7 @@ impl Reason {
         }
     }
 
-    /// The status code of the answer.
+    /// The status code of the response.
     pub fn status(self) -> u16 {
         match self {
             Reason::TargetTooLong => 414,
@@ -147,7 +149,7 @@ impl From<Fault> for Reason {
     }
 }
 
-/// Reads the head that bytes begin with; `None` where more of them are wanted.
+/// Reads the headers that bytes begin with; `None` where more bytes are needed.
 pub fn request<'a, 'b: 'a>(
     bytes: &'b [u8],
     room: &'a mut FieldRoom<'b>,
@@ -199,8 +201,8 @@ pub fn request<'a, 'b: 'a>(
     }))
 }
 
-/// Where a request begins: an empty line or two before it are left over from another (RFC 9112, section 2.2). `None` where that
-/// cannot be told yet.
+/// Where a request begins: an empty line or two before it are left over from another (RFC 9112,
+/// section 2.2). `None` where that is not known yet.
 fn after_empty_lines(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     for begin in [0, 2, 4] {
         match bytes.get(begin..).unwrap_or_default() {
@@ -213,7 +215,7 @@ fn after_empty_lines(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     Err(Reason::EmptyLines)
 }
 
-/// Refuses what will not become a request whatever follows.
+/// Refuses bytes that cannot become a request, whatever follows.
 fn unfinished(bytes: &[u8], limits: &Limits) -> Result<(), Reason> {
     if has_bare_feed(bytes) {
         return Err(Reason::LineEnd);
@@ -247,7 +249,7 @@ fn reason(error: Error, bytes: &[u8]) -> Reason {
     }
 }
 
-/// Whose resource is asked for (RFC 9112, section 3.2).
+/// The host whose resource is requested (RFC 9112, section 3.2).
 fn host<'a>(target: &Target<'a>, said: &Said<'a>, minor_version: u8) -> Result<&'a [u8], Reason> {
     if said.hosts > 1 {
         return Err(Reason::HostTwice);
@@ -271,7 +273,7 @@ mod tests {
         request(bytes, &mut room, &Limits::default()).map(check)
     }
 
-    /// A plain request, with all that is read of it; what follows is left.
+    /// A plain request, with all that is read of it; the bytes after it are left.
     #[test]
     fn plain() {
         let bytes = b"\r\nGET /a?b HTTP/1.1\r\nHost: a.b:80\r\nX:\t c d \r\n\r\nGET /";
@@ -288,7 +290,8 @@ mod tests {
         assert_eq!(read(bytes, check), Ok(()));
     }
 
-    /// A limit is what is still allowed, and one more is not, for the target, the head and its fields.
+    /// A limit is the most that is allowed, and one more is refused, for the target, the headers
+    /// and their fields.
     #[test]
     fn limits() {
         let bytes = b"GET /abc HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
@@ -315,7 +318,8 @@ mod tests {
         assert_eq!(status(&huge, many.as_bytes()), Err(431));
     }
 
-    /// Whether the connection goes on and who waits for 100, by version and fields; and what is refused before the head ends.
+    /// Whether the connection goes on and the client waits for 100, by version and fields; and what
+    /// is refused before the headers end.
     #[test]
     fn connections() {
         let said = |version: u8, field: &str| {

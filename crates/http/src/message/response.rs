@@ -1,4 +1,4 @@
-//! Heads of responses, as an origin sends them.
+//! Headers of responses, as an origin sends them.
 
 use httparse::{Error, ParserConfig, Status};
 
@@ -6,7 +6,7 @@ use super::fields::{Fault, Said};
 use super::{FieldRoom, Framing, Limits, has_bare_feed};
 use crate::Field;
 
-/// The head of a response.
+/// The headers of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<'a> {
     /// The status code, 100 to 999 but 101.
@@ -17,7 +17,7 @@ pub struct ResponseHead<'a> {
     pub minor_version: u8,
     /// The fields, in their order.
     pub fields: &'a [Field<'a>],
-    /// Bytes of the head, with the empty line after it.
+    /// Bytes of the headers, with the empty line after them.
     pub head_bytes: usize,
     /// Where the message ends.
     pub framing: Framing,
@@ -33,11 +33,11 @@ pub enum BadResponse {
     StatusLine,
     /// A status code that is none.
     Status,
-    /// 101: nobody asked for another protocol.
+    /// 101: larder did not ask for another protocol.
     Upgrade,
     /// A line that does not end in CRLF.
     LineEnd,
-    /// A longer head than [`Limits`] allow.
+    /// Longer headers than [`Limits`] allow.
     HeadTooLong,
     /// More fields than [`Limits`] allow.
     TooManyFields,
@@ -98,8 +98,9 @@ impl From<Error> for BadResponse {
     }
 }
 
-/// Reads the head that bytes begin with, of the response to a request with this method; `None` where more of them are wanted.
-/// A head with a status below 200 is followed by another: it is the caller who skips it.
+/// Reads the headers that bytes begin with, of the response to a request with this method; `None`
+/// where more bytes are needed. After headers with a status below 200 others follow: the caller
+/// skips the first.
 pub fn response<'a, 'b: 'a>(
     bytes: &'b [u8],
     room: &'a mut FieldRoom<'b>,
@@ -131,7 +132,7 @@ pub fn response<'a, 'b: 'a>(
     }
     match status {
         101 => return Err(BadResponse::Upgrade),
-        // What has no meaning yet is passed on, and not stored.
+        // A status without a meaning yet is forwarded, and not stored.
         100..=999 => {}
         _ => return Err(BadResponse::Status),
     }
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(read("GET", old), Err(Coding));
     }
 
-    /// A head may be as long as it may, and no longer, and have so many fields.
+    /// Headers may be as long as the limit, and not longer, and have as many fields.
     #[test]
     fn limits() {
         let bytes = b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\nbody";

@@ -102,9 +102,9 @@ fn without_prefix<'a>(bytes: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     first.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// True for a host, with or without a port: a name of letters, digits, `-`, `.` and `_`, an IPv4 address, or an IPv6 address in
-/// brackets. What RFC 3986 allows beside that (`,`, `%41`, an empty port, somebody's name and password) is nothing that clients
-/// send, and others read it in other ways.
+/// True for a host, with or without a port: a name of letters, digits, `-`, `.` and `_`, an IPv4
+/// address, or an IPv6 address in brackets. RFC 3986 allows more (`,`, `%41`, an empty port, a user
+/// name and password), which clients do not send, and which programs read in different ways.
 pub fn is_authority(bytes: &[u8]) -> bool {
     let (host, port) = if let Some(bracketed) = bytes.strip_prefix(b"[") {
         let Some(end) = bracketed.iter().position(|&byte| byte == b']') else { return false };

@@ -1,15 +1,18 @@
 //! Trailers: fields after a body in chunks (RFC 9110, section 6.5), for the next hop.
 //!
 //! ```text
-//! bytes of a trailer section -> push_trailers() -> lines for the next hop, without what must not be there
+//! bytes of a trailer section -> push_trailers() -> lines for the next hop, without fields that must not be there
 //! ```
 //!
-//! They are never made part of a head. What frames, routes, authenticates, or says how the content is to be taken must not be in
-//! a trailer (section 6.5.1): who reads a head and goes on has decided all that already, and who merges trailers into the head would decide
-//! it twice. Such fields stay behind, and so do those of one connection.
+//! They are never made part of the headers. Fields that frame, route or authenticate a message, or
+//! state how the content is to be processed, must not be in a trailer (section 6.5.1): a program
+//! that has read the headers has decided on all that already, and one that merges trailers into the
+//! headers would decide it twice. Such fields are not forwarded, and neither are those of one
+//! connection.
 //!
-//! Bounds: [`TRAILERS_MAX`] fields and [`TRAILER_BYTES_MAX`] bytes as they are written, beyond which none goes on, since half of them
-//! may mean something else than all, and whoever reads as we do would break the body.
+//! Bounds: [`TRAILERS_MAX`] fields and [`TRAILER_BYTES_MAX`] bytes as they are written. Above that
+//! none is forwarded, since half of them may mean something else than all, and a program with the
+//! same limits would abort the body.
 
 use super::chunked::TRAILER_BYTES_MAX;
 use super::encode::push_field;
@@ -18,11 +21,12 @@ use crate::Field;
 use crate::field::members;
 use crate::freshness::is_hop_by_hop;
 
-/// Most fields of a trailer section that goes on.
+/// The most fields of a trailer section that is forwarded.
 pub const TRAILERS_MAX: usize = 32;
 
-/// What must not come after the content: framing, routing, authentication, conditions and controls of requests, control data of
-/// responses. Names of fields that begin with one of [`NOT_BEGINNINGS`] are meant likewise.
+/// Fields that must not come after the content: framing, routing, authentication, conditions and
+/// controls of requests, control data of responses; and those that begin with one of
+/// [`NOT_BEGINNINGS`].
 const NOT: [&str; 38] = [
     "accept-ranges",
     "age",
@@ -80,7 +84,8 @@ pub fn may_trail(name: &str) -> bool {
     name.eq_ignore_ascii_case(AND_YET) || !is_meant && !is_hop_by_hop(name, &[])
 }
 
-/// Appends the fields of a trailer section ([`super::Chunked::trailers`]) that may go on, a line each and without the empty line.
+/// Appends the fields of a trailer section ([`super::Chunked::trailers`]) that may be forwarded, a
+/// line each and without the empty line.
 pub fn push_trailers(out: &mut Vec<u8>, bytes: &[u8]) {
     let lines = || bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     if lines().count() > TRAILERS_MAX {
@@ -103,7 +108,7 @@ pub fn push_trailers(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// True where a request says that trailers of its response are taken (RFC 9110, section 10.1.4).
+/// True where a request states that it accepts trailers (RFC 9110, section 10.1.4).
 pub fn takes_trailers(fields: &[Field<'_>]) -> bool {
     members(fields, "te").any(|member| member.eq_ignore_ascii_case(b"trailers"))
 }
@@ -118,7 +123,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Fields go on as lines of ours; what must not be there stays behind, in whatever case.
+    /// Fields are forwarded as lines of larder's own; those that must not be there are not, in
+    /// whatever case.
     #[test]
     fn filtered() {
         let section = "X-Sum:\t abc \r\nServer-Timing: a;dur=1, b\r\ngrpc-status:0\r\nEmpty:\r\n";
@@ -163,7 +169,7 @@ mod tests {
         assert_eq!(passed_on("Content-Digest: sha-256=:x:\r\n"), "Content-Digest: sha-256=:x:\r\n");
     }
 
-    /// Of too many none goes on; of as many as there may be all do.
+    /// Of too many none is forwarded; of as many as there may be all are.
     #[test]
     fn bounds() {
         let section = "A: b\r\n".repeat(TRAILERS_MAX);
@@ -177,13 +183,14 @@ mod tests {
         assert_eq!(passed_on(&long(room + 1)), "");
     }
 
-    /// What is no field is none, whoever handed it in.
+    /// An invalid field is not forwarded.
     #[test]
     fn no_fields() {
         assert_eq!(passed_on("no colon\r\n: no name\r\na b: c\r\nd: e\x01\r\n\u{e9}: f\r\n"), "");
     }
 
-    /// Who says so takes trailers, in any case and among other codings; a weight or another word is something else.
+    /// A request that states it accepts trailers, in any case and among other codings; a weight or
+    /// another word means something else.
     #[test]
     fn te() {
         let takes = |value: &str| takes_trailers(&[Field { name: "te", value: value.as_bytes() }]);
