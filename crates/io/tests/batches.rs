@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use larder_io::batch::{Batch, Source, SourceDamageKind, SourceOptions};
 use larder_io::input::{Content, Input, InputError};
+use larder_testkit::random::Random;
 use larder_wire::capture::{Capture, CaptureDamage, Step, write};
 
 const TS: i64 = 1_700_000_000_000_000_000;
@@ -210,13 +211,12 @@ fn long_and_random_damage_too() {
         assert_eq!(damages.count(), 1);
         assert!(read_input(pipe(long, 10_000)).0 == want);
 
-        let mut state = 1u64;
+        let mut random = Random(1);
         for round in 0..20 {
             let mut bytes = clean.clone();
             for _ in 0..5 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let at = 28 + (state >> 33) as usize % (bytes.len() - 28);
-                bytes[at] ^= (state >> 20) as u8;
+                let at = 28 + random.index(bytes.len() - 28);
+                bytes[at] ^= random.next() as u8;
             }
             let (want, _) = read_input(open(dir.path(), "plain", &bytes));
             assert!(read_input(pipe(bytes, 3000)).0 == want, "round {round}");
@@ -229,14 +229,11 @@ fn long_and_random_damage_too() {
 fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
     let dir = tempfile::tempdir().unwrap();
     // Bytes that don't compress, so that every decoder has many blocks to deliver.
-    let (mut bytes, mut state) = (Vec::new(), 1u64);
+    let (mut bytes, mut random) = (Vec::new(), Random(1));
     write::pcap_header(&mut bytes, 1, 65535);
     for n in 0..1200 {
-        let random = std::iter::repeat_with(|| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 56) as u8
-        });
-        write::pcap_record(&mut bytes, TS + n, &random.take(500).collect::<Vec<u8>>(), 500);
+        let frame: Vec<u8> = (0..500).map(|_| random.next() as u8).collect();
+        write::pcap_record(&mut bytes, TS + n, &frame, 500);
     }
     let (whole, _) = read_input(open(dir.path(), "plain", &bytes));
     let whole: Vec<Seen> = whole.into_iter().flatten().collect();

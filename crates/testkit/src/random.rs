@@ -34,6 +34,13 @@ impl Random {
         self.below(count) == 0
     }
 
+    /// Puts items into a random order (Fisher-Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.index(last + 1));
+        }
+    }
+
     /// One of these.
     pub fn of<T: Clone>(&mut self, these: &[T]) -> T {
         these[self.index(these.len())].clone()

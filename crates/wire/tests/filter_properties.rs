@@ -3,7 +3,7 @@
 
 mod filter_support;
 
-use filter_support::{BY_HAND, Grammar};
+use filter_support::{Grammar, by_hand};
 use larder_wire::filter::{
     INSTRUCTIONS_MAX, Instruction, LinkType, NESTING_MAX, Origin, TEXT_BYTES_MAX, compile, run,
     run_live,
@@ -116,11 +116,12 @@ fn hostile() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::collection::vec(word, 0..24).prop_map(|words| words.join(" ")),
         any::<String>(),
-        (prop::sample::select(BY_HAND.to_vec()), any::<prop::sample::Index>(), any::<char>())
-            .prop_map(|(filter, at, with)| {
+        (prop::sample::select(by_hand()), any::<prop::sample::Index>(), any::<char>()).prop_map(
+            |(filter, at, with)| {
                 let at = at.index(filter.len() + 1);
                 format!("{}{with}{}", &filter[..at], &filter[at..])
-            }),
+            }
+        ),
     ]
 }
 

@@ -11,7 +11,7 @@ mod packet_support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use filter_support::{BY_HAND, Grammar, Random};
+use filter_support::{Grammar, Random, by_hand};
 use larder_testkit::frames::read_capture;
 use larder_testkit::skip::skip;
 use larder_wire::filter::{Instruction, LinkType, Origin, compile, run, run_live};
@@ -217,7 +217,7 @@ fn filters_take_what_tcpdump_takes() {
     }
     for (link, _, telling_min) in LINKS {
         let frames = frames(link);
-        let telling = compare("whole", link, &frames, BY_HAND, &[]);
+        let telling = compare("whole", link, &frames, &by_hand(), &[]);
         assert!(telling >= telling_min, "only {telling} filters took some and left some");
         let filters = generated(0x5eed_f117, link);
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
@@ -242,7 +242,7 @@ fn filters_fail_where_tcpdump_fails() {
         });
         let more = generated(0xca7_f117, link);
         let filters: Vec<&str> =
-            BY_HAND.iter().copied().chain(more.iter().map(String::as_str)).collect();
+            by_hand().into_iter().chain(more.iter().map(String::as_str)).collect();
         assert!(compare("damaged", link, &frames, &filters, &["-O"]) >= 100);
     }
 }
@@ -261,7 +261,7 @@ fn live_programs_decide_as_tcpdumps() {
     let generated: Vec<String> =
         (0..GENERATED / 3).map(|_| format!("vlan and ({})", grammar.filter())).collect();
     let mut telling = 0;
-    for filter in BY_HAND.iter().copied().chain(generated.iter().map(String::as_str)) {
+    for filter in by_hand().into_iter().chain(generated.iter().map(String::as_str)) {
         let mut command = Command::new("tcpdump");
         let output =
             command.args(["-i", "lo", "-O", "-ddd", "--", filter]).output().expect("it was found");

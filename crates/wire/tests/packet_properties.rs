@@ -3,6 +3,7 @@
 
 mod packet_support;
 
+use larder_testkit::random::Random;
 use larder_wire::fragment::{Outcome, Reassembler};
 use larder_wire::packet::{
     Packet, TUNNELS_MAX, addresses, addresses_of_payload, decode, decode_payload,
@@ -123,7 +124,7 @@ proptest! {
         if !pieces.is_empty() {
             order.extend(repeats.iter().map(|repeat| repeat.index(pieces.len())));
         }
-        shuffle(&mut order, seed);
+        Random(seed).shuffle(&mut order);
 
         let mut table = Reassembler::new(1 << 20);
         let mut accounted = Vec::new();
@@ -164,14 +165,4 @@ fn assert_inside(frame: &[u8], packet: &Packet) {
     let end = packet.payload_offset as usize + packet.payload_len as usize;
     assert!(end <= frame.len());
     assert!(packet.payload_len <= packet.payload_bytes);
-}
-
-/// Fisher-Yates with a 64-bit multiplicative generator.
-fn shuffle(items: &mut [usize], seed: u64) {
-    let mut state = seed;
-    for last in (1..items.len()).rev() {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        items.swap(last, (state >> 33) as usize % (last + 1));
-    }
 }
