@@ -4,10 +4,12 @@
 //! handler maps a page of zeros there instead and marks the mapping; the reader then finds damage
 //! at the end of the file, and reports it. A failing disk looks the same and is handled the same.
 //!
-//! life of a slot     start     written by
+//! ```text
+//! state of a slot    start     written by
 //! free               0         `Mapped::drop`, after the last borrow
 //! claimed            1         `claim` (compare and swap)
 //! live               address   `claim`, after `end` and `torn_at`
+//! ```
 //!
 //! Invariants
 //! 1. While a `Mapped` lives its slot is live, and `start..end` is a mapping made by it.

@@ -23,13 +23,13 @@ pub struct Message<'a> {
     pub client_port: Option<u16>,
     /// Port of the server.
     pub server_port: Option<u16>,
-    /// When the question was seen, ns since 1970 UTC.
+    /// When the query was seen, ns since 1970 UTC.
     pub query_time_ns: Option<i64>,
-    /// When the answer was seen, ns since 1970 UTC.
+    /// When the response was seen, ns since 1970 UTC.
     pub response_time_ns: Option<i64>,
-    /// The question in wire form.
+    /// The query in wire form.
     pub query: Option<&'a [u8]>,
-    /// The answer in wire form.
+    /// The response in wire form.
     pub response: Option<&'a [u8]>,
 }
 

@@ -1,4 +1,4 @@
-//! UDP messages in Ethernet frames: read strictly, and answered.
+//! UDP messages in Ethernet frames: strict reading, and responses.
 //!
 //! For AF_XDP, where larder takes frames from an interface without the kernel's network stack and
 //! must do its work: verify everything, and write headers. [`crate::packet`] reads captures and is
@@ -36,7 +36,7 @@ const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const UDP: u8 = 17;
 
-/// Hops that an answer may take (RFC 1700 and what systems do).
+/// Hops that a response may take (RFC 1700 and common practice).
 const HOPS: u8 = 64;
 
 /// Bytes before a message in a frame of IPv4.
@@ -257,7 +257,7 @@ mod tests {
     use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
     use proptest::prelude::*;
 
-    /// A question as etherparse writes it.
+    /// A query as etherparse writes it.
     fn written(ends: &FrameAddresses, message: &[u8], checksum: bool) -> Vec<u8> {
         let builder = PacketBuilder::ethernet2(ends.peer_mac, ends.local_mac);
         let builder = match (ends.peer.ip(), ends.local.ip()) {
@@ -435,7 +435,7 @@ mod tests {
     }
 
     /// Lengths that contradict one another, cut frames, fragments, options, tags and other
-    /// protocols are no messages, nor can an answer be sealed in a frame that is too short, or be
+    /// protocols are no messages; a response cannot be sealed in a frame that is too short, or be
     /// longer than UDP allows.
     #[test]
     fn strangers_are_refused() {

@@ -1,9 +1,9 @@
 //! What can be learned from a response: the query name, the aliases that it led through, and the
 //! addresses at their end; and the reverse, an address and its PTR names.
 //!
-//! One walk over the records notes, for the types that matter, owner and content. Owners are
+//! One walk over the records stores owner and content for the types that matter. Owners are
 //! *interned*: each distinct name is read once and then known by a small number, mostly by the
-//! offset that a compression pointer names, so that the usual answer reads two names in all. The
+//! offset that a compression pointer names, so that the usual response reads two names in all. The
 //! chain is then followed over those numbers, so that records may come in any order.
 //!
 //! Trusted records: in a unicast response only records whose owner is the query name or is reached
@@ -71,7 +71,7 @@ struct Found {
     hint: bool,
 }
 
-/// An address that the answer gives.
+/// An address in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address<'a> {
     /// The address.
@@ -127,7 +127,7 @@ pub struct Extract {
 }
 
 impl Extract {
-    /// An empty one, with room for the usual answer.
+    /// An empty one, with room for the usual response.
     pub fn new() -> Extract {
         Extract {
             arena: Vec::with_capacity(1024),
@@ -444,9 +444,9 @@ pub fn extract(message: &Message<'_>, out: &mut Extract) -> Result<(), DnsError>
     outcome
 }
 
-/// Reads what a multicast DNS response teaches: its answers and additional records, each for its
-/// own owner. Errors are as in [`extract`]. Queries, also those that announce what a host would
-/// like to be called (section 8.1), teach nothing.
+/// Extracts from a multicast DNS response: its answers and additional records, each for its own
+/// owner. Errors are as in [`extract`]. Nothing is extracted from queries, also those in which a
+/// host probes for its name (section 8.1).
 pub fn extract_mdns(message: &Message<'_>, out: &mut Extract) -> Result<(), DnsError> {
     out.clear();
     // Section 18: messages with another OPCODE or RCODE are ignored.

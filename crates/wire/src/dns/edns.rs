@@ -119,7 +119,7 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// The OPT record of an answer.
+/// The OPT record of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opt<'a> {
     /// The largest message over UDP that we take, bytes.

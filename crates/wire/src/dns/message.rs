@@ -1,4 +1,4 @@
-//! The frame of a message: header, question, and the records section by section.
+//! The structure of a message: header, question, and the records section by section.
 //!
 //! Nothing is read before it is requested. [`Message::parse`] reads the header alone; the records
 //! come from an iterator that reads each once, in order, and ends at the first damage.
@@ -69,9 +69,9 @@ impl<'a> Message<'a> {
 
     /// Takes the captured bytes of a message that had `wire_bytes` bytes when it was sent.
     ///
-    /// The header's counts are held against that length: a packet of another protocol seldom
-    /// passes. A sender that set TC may have left the counts of the whole answer standing, so
-    /// there they are held against [`MESSAGE_BYTES_MAX`] only.
+    /// The header's counts are compared with that length: a packet of another protocol seldom
+    /// passes. A sender that set TC may have left the counts of the whole response, so they are
+    /// compared with [`MESSAGE_BYTES_MAX`] only.
     #[inline]
     pub fn parse_captured(bytes: &'a [u8], wire_bytes: usize) -> Result<Message<'a>, DnsError> {
         let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
@@ -226,14 +226,14 @@ impl<'a> Message<'a> {
         self.bytes.get(record.rdata_offset..record.rdata_end()).unwrap_or(&[])
     }
 
-    /// True for what a client sends to ask: a standard query with one readable question, no
-    /// answers, and a class in use. For telling DNS on a port that is not its own.
+    /// True for the message of a client: a standard query with one readable question, no answers,
+    /// and a class in use. To recognize DNS on other ports.
     pub fn looks_like_query(&self) -> bool {
         self.query(&mut NameBuf::new()).is_some()
     }
 
-    /// The question of a message for which [`Message::looks_like_query`] holds, its name read into
-    /// `name`; `None` for any other, and `name` is then of no use.
+    /// The question of a message for which [`Message::looks_like_query`] is true, its name read
+    /// into `name`; `None` for any other, and `name` is then undefined.
     pub fn query(&self, name: &mut NameBuf) -> Option<Question> {
         let shape = !self.is_response()
             && self.opcode() == 0
@@ -271,7 +271,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// The QU bit of a multicast DNS question: the answer may come to the asker alone.
+    /// The QU bit of a multicast DNS question: the client accepts a unicast response.
     pub fn wants_unicast(&self) -> bool {
         self.qclass & class::MDNS_TOP_BIT != 0
     }

@@ -1,10 +1,9 @@
-//! A question as a server meets it: read in one pass, its name folded into the key of a cache on
-//! the way.
+//! A query, read in one pass; its name is folded into the key of a cache on the way.
 //!
 //! ```text
-//! bytes -> Query::read -> Ok(Query)     a question to answer; its name, type and class are in the KeyBuf
-//!                          Err(Refused)  what to say instead, or to say nothing
-//! KeyBuf -> finish(what else distinguishes answers) -> the key, at most 255 bytes
+//! bytes -> Query::read -> Ok(Query)     a good query; its name, type and class are in the KeyBuf
+//!                          Err(Refused)  the response to send instead, or none
+//! KeyBuf -> finish(other parts of the key) -> the key, at most 255 bytes
 //! ```
 //!
 //! Refused messages: see [`Refusal`]. A response never gets a response, or two servers could send
@@ -42,7 +41,7 @@ const CAPACITY: usize = (NAME_WIRE_BYTES_MAX + TYPE_AND_CLASS_BYTES).next_multip
 /// First byte of the key of a long name; a name begins with 63 at most.
 const DIGEST_MARK: u8 = 0xff;
 
-/// The key of a question. Reused from question to question; never on the heap.
+/// The key of a query. Reused from query to query; never on the heap.
 #[derive(Debug, Clone)]
 pub struct KeyBuf {
     len: usize,
@@ -119,7 +118,7 @@ impl Default for KeyBuf {
     }
 }
 
-/// A question that can be answered.
+/// A query that can get a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Query<'a> {
     /// To be given back.
@@ -128,7 +127,7 @@ pub struct Query<'a> {
     pub recursion_desired: bool,
     /// AD: the client requests the validation state (RFC 6840, section 5.7).
     pub authentic_data: bool,
-    /// CD: answers that fail validation are wanted too (RFC 4035, section 3.2.2).
+    /// CD: the client also accepts data that fails validation (RFC 4035, section 3.2.2).
     pub checking_disabled: bool,
     /// Name, type and class as they came.
     question: &'a [u8],
@@ -154,15 +153,15 @@ pub enum Refusal {
     Version,
 }
 
-/// Why a message is not answered as a question, and what of it can be given back.
+/// Why a message is no good query, and which of its parts a response can repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     /// The kind of refusal.
     pub refusal: Refusal,
     /// Bytes of the message up to the end of its question, if that could be read, else of the
-    /// header: an answer repeats them.
+    /// header: the response repeats them.
     pub repeated_bytes: usize,
-    /// An OPT record was met: an answer has one too.
+    /// The message has an OPT record: the response has one too.
     pub has_edns: bool,
     /// The bit that is DO in version 0, which is copied (RFC 3225, section 3), as other versions
     /// may have it too.
@@ -250,7 +249,7 @@ impl<'a> Query<'a> {
         &self.question[..self.question.len() - TYPE_AND_CLASS_BYTES]
     }
 
-    /// The largest answer over UDP, bytes, where the server sends at most `server_max`.
+    /// The largest response over UDP, bytes, if the server sends at most `server_max`.
     #[inline]
     pub fn udp_bytes_max(&self, server_max: u16) -> usize {
         let client = self.edns.map_or(UDP_BYTES_PLAIN, |edns| edns.udp_bytes.max(UDP_BYTES_PLAIN));
@@ -263,7 +262,7 @@ impl<'a> Query<'a> {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
     }
 
-    /// True where AD of the answer means something to the client (RFC 6840, section 5.7).
+    /// True if the client uses AD of the response (RFC 6840, section 5.7).
     #[inline]
     pub fn wants_authentic_data(&self) -> bool {
         self.authentic_data || self.dnssec_ok()
@@ -288,7 +287,7 @@ impl<'a> Query<'a> {
 }
 
 impl Refused {
-    /// The response code to answer with; `None` where there is to be no answer.
+    /// The response code; `None` if no response is sent.
     pub fn rcode(&self) -> Option<u16> {
         match self.refusal {
             Refusal::Silence => None,
@@ -313,7 +312,7 @@ impl Refused {
     }
 }
 
-/// Header, question and OPT, each where there is one.
+/// Header, question and OPT, each if there is one.
 fn write_empty(
     id: u16,
     flags: [u8; 2],

@@ -1,9 +1,9 @@
-//! A response that was finished once and is sent many times.
+//! A response that is rendered once and sent many times.
 //!
 //! ```text
-//! answer from upstream -> Renderer::render -> stored bytes, in a cache -> write -> answer to a client
+//! response from upstream -> Renderer::render -> stored bytes, in a cache -> write -> response to a client
 //!
-//! stored   born 4 | TTLs 2 | code 2 | message without OPT | where each TTL stands, 2 each      numbers big-endian
+//! stored   born 4 | TTLs 2 | code 2 | message without OPT | offset of each TTL, 2 each      numbers big-endian
 //! ```
 //!
 //! Rendering checks everything once: the message responds to this query, every record can be read,
@@ -49,8 +49,8 @@
 //! 2. A stored message has one question, before all records, and all its names can be read.
 //!
 //! Bounds: a message is at most 65,535 bytes, buffers hold one. Cost: to render, one walk over the
-//! records, and one over the answers for their chain; to write, a copy and four bytes a record. An
-//! answer that is too long for its client is walked once more.
+//! records, and one over the answers for their chain; to write, a copy and four bytes a record. A
+//! response that is too long for its client is walked once more.
 
 mod chain;
 mod encode;

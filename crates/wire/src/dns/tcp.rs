@@ -22,8 +22,8 @@ pub fn next_message(bytes: &[u8]) -> Result<Option<Range<usize>>, DnsError> {
     }
     let message = Message::parse_captured(&rest[..rest.len().min(length)], length)?;
     let opcode_known = matches!(message.opcode(), 0..=2 | 4..=6);
-    // An answer without a question is legal in a zone transfer, which has one message after
-    // another; more than one question is not sent by anyone.
+    // A message without a question is legal in a zone transfer, which is a sequence of messages; no
+    // message has more than one question.
     if !opcode_known || message.question_count() > 1 {
         return Err(DnsError::NotDns);
     }

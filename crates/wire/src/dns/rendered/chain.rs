@@ -43,7 +43,7 @@ pub(super) struct Chain {
 /// The place of a record of the answer section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The first name of the chain that it concerns; answers are in this order.
+    /// The first name of the chain that it belongs to; answers are in this order.
     pub rank: u8,
     /// The record is queried data.
     pub is_data: bool,

@@ -43,8 +43,8 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Begins a message, of which `out` holds header and question behind `base` bytes. The
-    /// question's name may be led to; it is the sender's matter that it is whole.
+    /// Begins a message, of which `out` holds header and question after `base` bytes. Pointers may
+    /// lead to the question's name; the caller guarantees that it is whole.
     pub fn begin(&mut self, out: &[u8], base: usize) -> Result<(), Unfit> {
         self.slots.fill(Slot::default());
         let message = &out[base..];

@@ -18,7 +18,7 @@ pub struct Rules {
     pub failure_ttl_s: u32,
     /// Trust the upstream's AD (RFC 6840, section 5.8: over a trusted path).
     pub believes_ad: bool,
-    /// Answers go without authority and additional records.
+    /// Omit authority and additional records if there is an answer.
     pub is_minimal: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Facts {
     pub extended_error: Option<u16>,
 }
 
-/// Why a message is no answer that can be used.
+/// Why a message is no usable response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
     /// It is no response, or to another query. The query stays open.
@@ -101,7 +101,7 @@ pub enum Unfit {
     /// Aliases form a circle, or are more than 16. Respond with SERVFAIL, which may be cached as a
     /// failure.
     AliasChain,
-    /// It cannot be read. The server is of no use for this question.
+    /// It cannot be read. The server is not usable for this query.
     Damaged(DnsError),
     /// Encoded again it does not fit a message. As [`Unfit::Damaged`].
     TooLong,

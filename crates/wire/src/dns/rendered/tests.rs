@@ -339,8 +339,8 @@ fn kinds() {
     }
 }
 
-/// TTLs are brought within the limits, each for itself; 0 stays 0 and keeps the answer from being
-/// kept; with the top bit set one is as long as may be (RFC 8767, section 4).
+/// TTLs are clamped, each on its own; a TTL of 0 stays 0, and the response is not cached; one with
+/// the top bit set is the longest possible (RFC 8767, section 4).
 #[test]
 fn limits() {
     let asks = question("www.test", rtype::A);
@@ -397,7 +397,7 @@ fn dnssec_only_for_who_asks() {
     let asks = question("www.test", rtype::A);
     let message = response(&asks, 0, [answers(), authority(), additional()]);
     assert_eq!(answered(&asks, &message, true, &RULES), without(&message, &[]));
-    // A minimal answer keeps the proofs, which that of a wildcard needs; without DO it has none.
+    // A minimal response keeps the proofs, which that of a wildcard needs; without DO it has none.
     let minimal = Rules { is_minimal: true, ..RULES };
     assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[6, 7, 8]));
     let rest = without(&message, &[1, 3, 4, 5, 6, 7, 8]);

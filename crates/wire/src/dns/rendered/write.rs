@@ -11,26 +11,26 @@ use crate::read::{u16_at, u32_at};
 pub struct Reply<'a> {
     /// Seconds, by the clock that [`Renderer::render`](super::Renderer::render) was given.
     pub now_s: u32,
-    /// Bytes of the answer at most: [`Query::udp_bytes_max`], or 65,535 on a stream.
+    /// Most bytes of the response: [`Query::udp_bytes_max`], or 65,535 on a stream.
     pub bytes_max: usize,
     /// Our UDP size in OPT, bytes.
     pub udp_bytes: u16,
-    /// TTL of records whose time is over, seconds: 0, but where an answer is served though it is
-    /// stale (RFC 8767, section 5, recommends 30).
+    /// TTL of expired records, seconds: 0, except for a response that is served stale (RFC 8767,
+    /// section 5, recommends 30).
     pub stale_ttl_s: u32,
     /// EDNS options in wire form; sent only to clients with EDNS, and left out if not even a
     /// response without records has room for them.
     pub options: &'a [u8],
 }
 
-/// Writes what is stored, as the answer to `query`, into `out`; its length. `None` where `stored`
-/// holds no answer to this question, or `out` has not the room of the whole answer or `bytes_max`,
-/// whichever is less (512 bytes without options are always enough).
+/// Writes the stored response to `query` into `out`, and returns its length. `None` if `stored` is
+/// no response to this query, or `out` has no room for the whole response or `bytes_max`, whichever
+/// is less (512 bytes without options are always enough).
 ///
-/// An answer that is too long loses whole sets of records from its end, and if that concerns any
-/// but the additional section, or the addresses in a referral (RFC 9471), TC is set (RFC 2181,
-/// section 9). Question and OPT are never cut. AA is never set, RA always; AD where it was earned
-/// and means something to the client (RFC 6840, section 5.7); RD and CD are the client's.
+/// A response that is too long loses whole sets of records from its end, and if any of those is
+/// outside the additional section, or is an address in a referral (RFC 9471), TC is set (RFC 2181,
+/// section 9). Question and OPT are never cut. AA is never set, RA always; AD if the response has
+/// it and the client uses it (RFC 6840, section 5.7); RD and CD are the client's.
 #[inline]
 pub fn write(stored: &[u8], query: &Query<'_>, reply: &Reply<'_>, out: &mut [u8]) -> Option<usize> {
     let born_s = u32_at(stored, 0)?;
