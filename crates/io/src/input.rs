@@ -275,7 +275,7 @@ mod tests {
         std::fs::write(&path, b"plain bytes").unwrap();
         let input = Input::open(&path).unwrap();
         assert!(matches!(&input.content, Content::Mapped(m) if m.bytes() == b"plain bytes"));
-        assert_eq!(input.total_bytes(), Some(12));
+        assert_eq!(input.total_bytes(), Some(11));
         for bytes in [&b""[..], b"\x1f\x8b\x08\0\0\0", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"] {
             std::fs::write(&path, bytes).unwrap();
             let input = Input::open(&path).unwrap();
