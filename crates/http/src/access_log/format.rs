@@ -39,7 +39,8 @@ pub struct Exchange<'a> {
     pub body_bytes: u64,
     /// From its beginning to the last byte of the answer, microseconds.
     pub duration_us: u64,
-    /// What the cache did: [`crate::cache_status_header::Outcome::as_str`]; `None` where it was not asked.
+    /// What the cache did: `hit`, or a word of [`crate::cache_status_header::Forward::as_str`];
+    /// `None` where it was not asked.
     pub cache: Option<&'a str>,
     /// The status code of the origin's answer, if it was asked and answered.
     pub origin_status: Option<u16>,
