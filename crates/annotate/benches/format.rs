@@ -124,7 +124,7 @@ fn report(title: &str, count: usize, rounds: Vec<f64>, bytes: usize, checksum: u
     );
 }
 
-/// Cheap beside rendering: a word of every 64.
+/// A checksum that costs little next to rendering: a word of every 64 is read.
 fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8).step_by(64);
     words.fold(0, |sum, word| {
@@ -133,7 +133,7 @@ fn sum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// A flow as most are: TLS to a named address that has a rival name.
+/// A flow as most are: TLS to a named address that has two candidates.
 fn record(number: usize) -> FlowRecord {
     let name = |text: &str| Name::from_canonical(text.as_bytes());
     let addr = |text: String| Addr::from(text.parse::<IpAddr>().expect("a literal address"));

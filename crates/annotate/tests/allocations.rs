@@ -1,7 +1,8 @@
-//! Nothing is allocated for a packet (ARCHITECTURE.md, invariant 5): a capture of the same flows with ten times the
-//! packets allocates more only for its batches.
+//! A packet allocates nothing (ARCHITECTURE.md, invariant 5): a capture of the same flows with ten
+//! times the packets allocates more only for its batches.
 //!
-//! A test program of its own, with one test: the allocator counts for all threads of the process.
+//! This is a test program of its own, with one test: the allocator counts for all threads of the
+//! process.
 
 mod support;
 
@@ -17,13 +18,14 @@ use support::*;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Packets for each allocation that is allowed beyond those of the shorter capture. A batch of 1 MiB has some two
-/// thousand packets here, and some allocations of its own.
+/// Packets for each allocation that is allowed beyond those of the shorter capture. A batch of 1
+/// MiB has about two thousand packets here, and some allocations of its own.
 const PACKETS_PER_ALLOCATION: usize = 50;
 
 const FLOWS: u64 = 200;
 
-/// A pcap file in which every flow begins, and `packets` follow in all: TCP both ways, UDP, and TCP in VXLAN.
+/// A pcap file in which every flow begins, then `packets` packets: TCP in both directions, UDP, and
+/// TCP in VXLAN.
 fn capture(packets: usize) -> Vec<u8> {
     let mut maker = Maker::new(7);
     let client = |flow: u64| [10, 0, 0, flow as u8];
@@ -76,7 +78,7 @@ fn nothing_is_allocated_for_a_packet() {
     };
     let (short, long) = (kept(few), kept(many));
     for cores in [1, 2] {
-        // What is allocated once for the process is not what this counts.
+        // The first run makes the allocations that are made once a process.
         allocations(&short, cores);
         let before = allocations(&short, cores);
         let more = allocations(&long, cores).saturating_sub(before);

@@ -1,5 +1,5 @@
-//! The same bytes whatever the number of cores, whatever the input came from, also when budgets
-//! bind and the input is damaged: log, packets, `dns.log`, names and counts.
+//! The output has the same bytes for any number of cores and any kind of input, also when budgets
+//! are reached and the input is damaged: log, packets, `dns.log`, names and counts.
 
 mod support;
 
@@ -19,13 +19,13 @@ const MIB: u64 = 1 << 20;
 fn read(path: &Path) -> Options {
     Options {
         read: vec![Endpoint::Path(path.to_owned())],
-        // Enough for all names of these captures; 256 MiB would only be mapped and let go.
+        // Enough for all names of these captures; 256 MiB would only be mapped and unmapped.
         names_budget_bytes: 32 * MIB,
         ..Options::default()
     }
 }
 
-/// The ways to be short of room that the issue names, beside none.
+/// Each budget that can be reached, set so that it is, and one case without.
 fn pressures(options: &Options) -> Vec<(&'static str, Options)> {
     vec![
         ("at ease", options.clone()),
@@ -49,8 +49,8 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     out.finish().expect("memory")
 }
 
-/// Every recording, in every format, at ease and with little room.
-/// Invariant 2 of `format`, and invariant 4 of `pipeline`.
+/// Every recording, in every format, with large and with small budgets. Invariant 2 of `format`,
+/// and invariant 4 of `pipeline`.
 #[test]
 fn recordings() {
     for path in golden() {
@@ -64,7 +64,7 @@ fn recordings() {
     }
 }
 
-/// Every recording and every public capture, with each shortage.
+/// Every recording and every public capture, with each small budget.
 #[test]
 fn shortages() {
     for path in larder_testkit::captures::all() {
@@ -75,16 +75,15 @@ fn shortages() {
     }
 }
 
-/// A capture of many batches, whose records lie across their edges, in every format and with every
-/// shortage; and it does fill the tables that are said to be short.
-/// Invariants 2 and 4 of `pipeline`.
+/// A capture of many batches, with records across their boundaries, in every format and with every
+/// small budget; it does reach these budgets. Invariants 2 and 4 of `pipeline`.
 #[test]
 fn many_batches() {
     let folder = Folder::new();
     let path = folder.keep("many.pcap", mixture(1, 8 * BATCH_BYTES).pcap());
     let pressures = pressures(&read(&path));
-    // Each format with little room, and each shortage, but not their product: formats render
-    // records, and don't know why these are as they are.
+    // Each format with small budgets, and each small budget, but not their product: a format
+    // renders records, and does not depend on the reason for their content.
     let ways = FORMATS.iter().map(|&format| (format, pressures.last().expect("ways")));
     for (format, (pressure, options)) in
         ways.chain(pressures.iter().map(|pressure| (OutputFormat::Text, pressure)))
@@ -98,8 +97,8 @@ fn many_batches() {
     }
 }
 
-/// Mapped pcap (whose batches are guessed), a compressed one (whose batches are walked), and the
-/// same packets as pcapng are one input, on any number of cores.
+/// A mapped pcap file (the start of its batches is guessed), a compressed one (its batches are
+/// walked), and the same packets as pcapng give the same output, on any number of cores.
 #[test]
 fn any_source() {
     let folder = Folder::new();
@@ -115,7 +114,8 @@ fn any_source() {
             panic!("{pressure}: a stream differs from a mapped file\n{difference}");
         }
     }
-    // All link types; its batches are cut elsewhere, so it is only compared with itself.
+    // It has all link types, and its batches are cut at other places, so it is compared only with
+    // itself.
     let pcapng = maker.pcapng();
     let mapped = folder.keep("a.pcapng", &pcapng);
     let streamed = folder.keep("a.pcapng.gz", gzipped(&pcapng));
@@ -138,8 +138,8 @@ fn several_captures() {
     same_on_all_cores("two captures", &options);
 }
 
-/// Bytes flipped anywhere, and records whose length was: the same damage, once, at the same
-/// places, and the same packets out of `-w`, mapped or streamed.
+/// Random bytes are flipped, and lengths of records changed: the same damage is reported once, at
+/// the same places, and `-w` writes the same packets, mapped or streamed.
 #[test]
 fn damaged() {
     let folder = Folder::new();
@@ -151,7 +151,8 @@ fn damaged() {
             let at = 24 + random.below(pcap.len() as u64 - 24) as usize;
             pcap[at] ^= 1 << random.below(8);
         }
-        // A sound length that is wrong, one beyond belief, and a hole of zeros over a batch's edge.
+        // A plausible length that is wrong, one over the limit, and a range of zeros across the
+        // boundary of a batch.
         for _ in 0..20 {
             let at = starts[random.below(starts.len() as u64) as usize];
             pcap[at + 8 + random.below(4) as usize] ^= 1 << random.below(8);
@@ -164,7 +165,7 @@ fn damaged() {
     }
 }
 
-/// Nothing to be found for more than a batch: the search goes on from batch to batch.
+/// No record is found for more than a batch: the search continues from batch to batch.
 #[test]
 fn damaged_for_long() {
     let folder = Folder::new();
@@ -173,8 +174,8 @@ fn damaged_for_long() {
         .into_iter()
         .find(|&start| start > BATCH_BYTES + BATCH_BYTES / 2)
         .expect("a record there");
-    // What lies where each search ends would be read as a record by a reader that has forgotten
-    // that it is searching: a length, and no sense in the rest.
+    // At the end of each search are bytes that a reader would take for a record if it forgot that
+    // it is searching: a length, and no meaning in the rest.
     let hole = &mut pcap[hole..hole + 2 * BATCH_BYTES + 12345];
     hole.fill(0xff);
     for header in hole[17..].chunks_exact_mut(16) {
@@ -185,8 +186,8 @@ fn damaged_for_long() {
     assert!(made.summary.packets > 0 && written > 2 * BATCH_BYTES, "{written} bytes written");
 }
 
-/// Packets that carry captures: the guess where a batch's first record is goes wrong, and nobody
-/// sees it.
+/// Packets that contain captures: the guess of a batch's first record is wrong, and the output is
+/// the same.
 #[test]
 fn captures_as_payload() {
     let folder = Folder::new();
@@ -236,8 +237,8 @@ fn same_in_a_stream(folder: &Folder, what: &str, pcap: &[u8]) -> Made {
     first
 }
 
-/// `-c` ends at the same packet on any number of cores, in a batch's middle or at its edge, and what
-/// comes out is what a capture of those packets alone gives.
+/// `-c` ends at the same packet on any number of cores, inside a batch or at its boundary, and the
+/// output is that of a capture of those packets alone.
 #[test]
 fn first_packets() {
     let folder = Folder::new();
@@ -258,8 +259,8 @@ fn first_packets() {
     }
 }
 
-/// So many answers a batch that the names' log is full several times over in each: the run ends,
-/// and all agree. The premise, that such a batch stalls, is checked on the names themselves.
+/// Each batch has so many answers that it fills the log of names several times: the run ends, and
+/// the output is the same. That such a batch stalls is checked on the names themselves.
 #[test]
 fn stalls() {
     let (mut names, mut readers) = Names::new(MIB, 1, 7, 4, Rules::all()).expect("a budget");
@@ -290,7 +291,7 @@ fn stalls() {
     let folder = Folder::new();
     let mut maker = Maker::new(13);
     while maker.bytes < 3 * BATCH_BYTES {
-        // Answers of 28 addresses or fewer, and now and then a flow that must get its name.
+        // Answers of 28 addresses or fewer, and some flows that must get their name.
         for _ in 0..50 {
             maker.visit(28, 0);
         }

@@ -1,4 +1,4 @@
-//! Logs of others, end to end: learned from, and annotated.
+//! Logs of other programs, through a whole run: larder learns names from them, and annotates them.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -45,7 +45,7 @@ impl Folder {
         Endpoint::Path(self.path(name))
     }
 
-    /// Runs into a file, and gives what it holds.
+    /// Runs into a file, and returns its content.
     fn run(&self, options: &Options) -> (Vec<u8>, Summary) {
         let output = self.path("out");
         let options = Options { output: Endpoint::Path(output.clone()), ..options.clone() };
@@ -54,7 +54,7 @@ impl Folder {
     }
 }
 
-/// The rows of a Zeek log by column name, read by the rules of a CSV reader of others.
+/// The rows of a Zeek log by column name, read by the rules of another CSV reader.
 fn zeek_rows(log: &[u8]) -> Vec<HashMap<String, String>> {
     let text = std::str::from_utf8(log).expect("ASCII");
     let fields = text.lines().rfind(|line| line.starts_with("#fields")).expect("a header");
@@ -79,8 +79,8 @@ fn captures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
 }
 
-/// Rows get the name that was valid at their own time, whatever the order of rows in either log;
-/// the client's own lookup comes before that of others; cutting our columns off gives the log back.
+/// Rows get the name that was valid at their own time, in any order of rows in either log; the
+/// client's own lookup comes before that of others; without our columns the log is the original.
 #[test]
 fn zeek_log_by_zeek_dns() {
     let folder = Folder::new();
@@ -162,8 +162,8 @@ fn zeek_log_by_zeek_dns() {
     assert!(first.contains("said.example\t-\t-\tdns_address\tnew.example,www.example"), "{first}");
 }
 
-/// A log that cannot teach a name, larder's own dns.log or another log of Zeek, is refused with the
-/// column that it lacks, in both forms, instead of teaching nothing without a word.
+/// A log without the columns that names need, larder's own dns.log or another log of Zeek, is
+/// refused in both forms, with the column that it lacks.
 #[test]
 fn logs_that_teach_nothing_are_refused() {
     let folder = Folder::new();
@@ -211,7 +211,7 @@ fn hostile_names() {
     assert_eq!(read["destination.domain"], r"a\x1b[2j\x09b\xff,x.example");
 }
 
-/// An EVE log teaches itself: its DNS events name its flows, also those that are logged after a
+/// An EVE log gives itself names: its DNS events name its flows, also those that are logged after a
 /// later answer; a packet of the responder gets the name at its source; no byte is lost.
 #[test]
 fn eve_teaches_itself() {
@@ -265,11 +265,11 @@ fn eve_teaches_itself() {
     assert_eq!(tls["larder.destination.name_source"], "sni");
 }
 
-/// What a real server wrote as dnstap names the flows of a log, at the times of its answers.
+/// dnstap that a real server wrote names the flows of a log, at the times of its answers.
 #[test]
 fn dnstap_file() {
     let folder = Folder::new();
-    let rows = facts_of_recorded(&folder);
+    let rows = rows_of_recorded(&folder);
     // The name that the same lookup gives in r2-between.pcap.
     assert!(!rows.is_empty());
     for row in &rows {
@@ -279,8 +279,8 @@ fn dnstap_file() {
     }
 }
 
-/// Annotates a log that has every address of the recorded stream, with `--dnstap` as told.
-fn facts_of_recorded(folder: &Folder) -> Vec<HashMap<String, String>> {
+/// Annotates a log that has every address of the recorded stream, with the options of `--dnstap`.
+fn rows_of_recorded(folder: &Folder) -> Vec<HashMap<String, String>> {
     let dnstap = Endpoint::Path(captures().join("dnstap-unbound.fstrm"));
     let options = Options {
         dnstap: Some(dnstap),
@@ -310,12 +310,12 @@ fn recorded_log() -> String {
     log
 }
 
-/// A server that connects to our socket teaches what the same stream in a file teaches; the socket
-/// goes with the run.
+/// A server that connects to our socket gives the same names as the same stream in a file; the
+/// socket is removed when the run ends.
 #[test]
 fn dnstap_socket() {
     let folder = Folder::new();
-    let from_file = facts_of_recorded(&folder);
+    let from_file = rows_of_recorded(&folder);
     let path = folder.path("tap.sock");
     let sender = {
         let path = path.clone();
@@ -333,12 +333,12 @@ fn dnstap_socket() {
     assert!(!path.exists());
 }
 
-/// A log that grows is answered line by line, before its writer goes on, with names that arrive
-/// over a socket meanwhile; at its end the socket goes.
+/// Each line of a growing log is annotated before its writer continues, with names that arrive over
+/// a socket meanwhile; the socket is removed at the end of the log.
 #[test]
 fn growing_log_and_socket() {
     let folder = Folder::new();
-    let expected = facts_of_recorded(&folder);
+    let expected = rows_of_recorded(&folder);
     let (pipe, socket, out) = (folder.path("pipe"), folder.path("tap.sock"), folder.path("live"));
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
     assert!(made.success());
@@ -353,10 +353,10 @@ fn growing_log_and_socket() {
     let log = recorded_log();
     let (head, rows) = log.split_at(CONN_HEAD.len());
     writer.write_all(head.as_bytes()).expect("a header is taken");
-    // Every frame was taken when the sender has its FINISH.
+    // Once the sender has the FINISH, larder has read every frame.
     send_recorded(&socket);
     writer.write_all(rows.as_bytes()).expect("rows are taken");
-    // The writer stays: only what is flushed by itself can be seen.
+    // The writer stays open: only what larder flushes without a close can be seen.
     let lines = log.lines().count();
     let seen = (0..3_000).find_map(|_| {
         let seen = std::fs::read(&out).unwrap_or_default();
@@ -404,8 +404,8 @@ fn send_recorded(path: &Path) {
     assert_eq!(finish[8..], 5u32.to_be_bytes());
 }
 
-/// Names from a log name the flows of a capture that holds no DNS, at the packet: an answer between
-/// two flows names the second one only.
+/// Names from a log name the flows of a capture without DNS, from the packet on: an answer between
+/// two flows names only the second.
 #[test]
 fn capture_named_by_a_log() {
     let folder = Folder::new();
@@ -454,7 +454,7 @@ fn capture_named_by_a_log() {
     }
 }
 
-/// What contradicts itself is refused with advice.
+/// Contradicting options are refused with advice.
 #[test]
 fn contradictions_are_refused() {
     let folder = Folder::new();

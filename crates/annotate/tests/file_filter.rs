@@ -1,5 +1,5 @@
-//! A filter for packets of files: what tcpdump takes of them, whatever the link type, the form of the file and the number of
-//! cores.
+//! A filter for packets of files takes what tcpdump takes, for any link type, form of the file and
+//! number of cores.
 
 mod support;
 
@@ -36,7 +36,8 @@ fn options(path: &Path, filter: &str) -> Options {
     }
 }
 
-/// What tcpdump takes of a capture, as a capture; nothing where it is not installed. Where no packet can be meant it refuses.
+/// What tcpdump takes of a capture, as a capture; nothing where tcpdump is not installed. It
+/// refuses a filter that no packet can match.
 fn tcpdump(path: &Path, filter: &str) -> Option<Vec<u8>> {
     let mut command = Command::new("tcpdump");
     command.arg("-r").arg(path).args(["--time-stamp-precision=nano", "-w", "-", "--", filter]);
@@ -98,13 +99,14 @@ fn a_filter_does_not_depend_on_cores() {
     let read = [&plain, &blocks].map(|path| Endpoint::Path(path.clone())).to_vec();
     let both = same_on_all_cores("both", &Options { read, ..options(&plain, filter) });
     assert_eq!(both.summary.packets, 2 * packets);
-    // `-c` counts the packets that the filter takes, as tcpdump does; how many it saw is not known then.
+    // `-c` counts the packets that the filter takes, as tcpdump does; the number of packets before
+    // the filter is not known then.
     let few = made(&Options { packets_max: Some(7), ..options(&plain, filter) }, 2).summary;
     assert_eq!((few.packets, few.filtered_of), (7, None));
 }
 
-/// A filter is for the link type of each file; one of which filters know nothing is refused by its number, and so is what the
-/// link type lacks.
+/// A filter is compiled for the link type of each file; a link type that filters do not know is
+/// refused by its number, and so is a primitive that the link type does not have.
 #[test]
 fn link_types_that_filters_do_not_know_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -43,8 +43,8 @@ fn header() {
     assert_eq!(rows.len(), all().len());
 }
 
-/// A hostile name can't break out of its cell, no spreadsheet runs it, and it reads back in the
-/// escaped spelling once the leading `'` is gone.
+/// A hostile name stays in its cell, no spreadsheet runs it, and it is read back in the escaped
+/// spelling once the leading `'` is removed.
 #[test]
 fn hostile_names() {
     let text = log(OutputFormat::Csv, false, &[hostile()]).expect("a line format");
@@ -62,8 +62,8 @@ fn hostile_names() {
     assert_eq!(cell("url.domain"), "'@sum(a1),b");
 }
 
-/// Each byte that a spreadsheet takes for the beginning of a formula is neutralised, and so is
-/// the `'` itself; other names stand as they are.
+/// Each first byte that makes a spreadsheet see a formula gets a `'` before it, and so does the `'`
+/// itself; other names are unchanged.
 #[test]
 fn formulas() {
     for (host, expected) in [

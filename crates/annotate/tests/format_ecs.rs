@@ -90,7 +90,7 @@ fn types_are_those_of_ecs() {
         (Type::Keywords, &["event.category", "event.type", "related.hosts"]),
         (Type::Ip, &["source.ip", "destination.ip"]),
         (Type::Ips, &["related.ip"]),
-        // Not of the schema, which has no field for it yet: it stands where users look for it.
+        // Not of the schema, which has no field for it yet: it is where users look for it.
         (Type::Boolean, &["tls.client.ech"]),
         (Type::Id, &["network.vlan.id", "network.inner.vlan.id"]),
         (
@@ -136,8 +136,8 @@ fn types_are_those_of_ecs() {
     }
 }
 
-/// Names are spelled as in every other format, with bytes outside printable ASCII as `\xHH` and the
-/// root as a dot; and nothing in the line itself can harm a terminal.
+/// Names are spelled as in every other format, with bytes outside printable ASCII as `\xHH` and
+/// the root as a dot; no byte of the line can harm a terminal.
 #[test]
 fn hostile_names() {
     let text = log(OutputFormat::Ecs, false, &[hostile()]).expect("a line format");

@@ -1,4 +1,5 @@
-//! The Parquet format, read back by the same crate's reader (other readers are asked elsewhere).
+//! The Parquet format, read back by the reader of the same crate (other readers are tested
+//! elsewhere).
 #![cfg(feature = "parquet")]
 
 mod format_records;
@@ -90,7 +91,7 @@ fn row_groups_are_bounded() {
     assert_eq!(rows.iter().sum::<i64>(), ROWS_MAX as i64 + 1);
 }
 
-/// A reader that went away is told apart from a full disk.
+/// A closed pipe is reported differently from a full disk.
 #[test]
 fn errors_of_the_output() {
     struct Failing(io::ErrorKind);

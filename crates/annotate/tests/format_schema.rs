@@ -143,7 +143,7 @@ fn plain_parquet(records: &[FlowRecord]) -> Vec<Plain> {
     .collect()
 }
 
-/// The structured formats, read back by readers that are not ours, say the same of every field.
+/// The structured formats have the same value for every field, read back by other readers.
 #[test]
 fn formats_agree() {
     // Hostile names are spelled differently by design (JSON has escapes of its own).

@@ -1,4 +1,4 @@
-//! The text format: what a person sees.
+//! The text format, which people read.
 
 mod format_records;
 
@@ -6,7 +6,7 @@ use format_records::{hostile, log, naming, ping, web};
 use larder_annotate::options::OutputFormat;
 use larder_annotate::record::NameSource;
 
-/// Columns stand under their titles, and hostile bytes are spelled out.
+/// Columns are aligned with their titles, and hostile bytes are escaped.
 #[test]
 fn golden() {
     let text = log(OutputFormat::Text, false, &[web(), ping(), hostile()]).expect("a line format");
@@ -34,8 +34,8 @@ fn numeric_ports() {
     assert!(text.contains(" 93.184.216.34:443 "), "{text}");
 }
 
-/// A host that calls itself by another host's address does not pass for it: both ends stay
-/// addresses, and what the host claims is a name in a column of its own, with its source.
+/// A host that gives itself another host's address as its name is not shown by it: both ends stay
+/// addresses, and the name that the host states is in a column of its own, with its source.
 /// Invariant 1 of `text`.
 #[test]
 fn a_name_never_stands_in_for_an_address() {

@@ -7,7 +7,7 @@ use larder_annotate::format::Format;
 use larder_annotate::options::OutputFormat;
 use larder_annotate::record::FlowRecord;
 
-/// The values of a record beside their fields.
+/// The values of a record with their fields.
 type Line = Vec<(String, String)>;
 
 /// Reads a log as Zeek's own reader does: by what its header says.
@@ -32,7 +32,7 @@ fn get<'a>(record: &'a Line, field: &str) -> &'a str {
     &record.iter().find(|(name, _)| name == field).expect("a field").1
 }
 
-/// The header lines are Zeek's, with Zeek's columns and types first and ours after.
+/// The header lines are Zeek's, with Zeek's columns and types first and ours after them.
 #[test]
 fn golden_header() {
     let text = log(OutputFormat::Zeek, false, &[]).expect("a line format");
@@ -85,7 +85,7 @@ fn golden_records() {
     assert_eq!(lines, expected);
 }
 
-/// A name can't end a line, add a column or an element, or pass for an absent or empty value.
+/// A name can't end a line, add a column or an element, or look like an absent or empty value.
 #[test]
 fn hostile_names() {
     let mut empty = web();
@@ -139,7 +139,7 @@ fn uid() {
     assert_eq!(get(&both[0], "uid"), get(&both[1], "uid"));
 }
 
-/// Header and footer state the times they are told.
+/// Header and footer state the times that they are given.
 #[test]
 fn log_times() {
     let format = Format::new(OutputFormat::Zeek, false).expect("a line format");

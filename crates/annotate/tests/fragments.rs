@@ -1,5 +1,6 @@
-//! Fragments and what comes out of them: each has the number of its own packet, none is lost, and the log is the same
-//! bytes on any number of cores, whatever was done to the capture and however it is cut into batches.
+//! Packets that begin in fragments: each fragment has the number of its own packet, no packet is
+//! lost, and the log is the same on any number of cores, for any mutation of the capture and any
+//! cut into batches.
 
 mod support;
 
@@ -126,8 +127,8 @@ fn a_held_fragment_begins_no_rest() {
     assert_eq!(packets, [Some("3"), Some("1")], "{text}");
 }
 
-/// What happens to a capture here: some packets are cut into fragments, put in tunnels, tagged, moved, repeated, lost, or
-/// damaged.
+/// The mutations of a capture: some packets are cut into fragments, put in tunnels, tagged, moved,
+/// repeated, lost, or damaged.
 fn mutated(seed: u64) -> Maker {
     let mut maker = Maker::new(seed);
     for _ in 0..20 {

@@ -1,5 +1,5 @@
-//! What somebody who wants a wrong name in the log may try, each with the name and the flags that the
-//! flow must get. Packets are made here; every capture gives the same log on one core and on four.
+//! Attempts to get a wrong name into the log, each with the name and the flags that the flow must
+//! get. Packets are made here; every capture gives the same log on one core and on four.
 
 mod support;
 
@@ -48,7 +48,7 @@ fn message(id: u16, flags: u16, asked: Option<&str>, records: &[(&str, Data<'_>)
     out
 }
 
-/// The packets of a capture, and the flows that are asked about.
+/// The packets of a capture, and the flows that a test reads from the log.
 struct Scene {
     maker: Maker,
     id: u16,
@@ -195,8 +195,8 @@ fn described(record: &Value, end: &str) -> String {
     words.join(" ")
 }
 
-/// A response counts in full only with its own query; one from another port, a second one, and one
-/// without a query are flagged, and displace none that was asked for, neither for the client nor for
+/// Only a response with its own query counts in full; one from another port, a second one, and one
+/// without a query are flagged, and remove no name that was queried, neither for the client nor for
 /// others.
 #[test]
 fn responses_without_a_query_are_flagged() {
@@ -218,7 +218,7 @@ fn responses_without_a_query_are_flagged() {
         scene.flow(CLIENT, [198, 51, 100, addr]);
     }
     scene.flow(CLIENT, [198, 51, 100, 4]);
-    // The client's port is the one of DNS, the server's is another than the one that was asked.
+    // The client's port is the one of DNS, the server's is another than the one that was queried.
     scene.query(CLIENT, 53, "asked.example");
     let records = [("asked.example", Data::A([198, 51, 100, 5]))];
     scene.response(CLIENT, (999, 53), "asked.example", &records);
@@ -234,7 +234,8 @@ fn responses_without_a_query_are_flagged() {
     assert_eq!(names[6], "asked.example dns_pair unsolicited", "the query was answered already");
 }
 
-/// However many names are forged for an address, the one that was asked for stays, for its client and for others.
+/// However many names are forged for an address, the one that was queried stays, for its client and
+/// for others.
 #[test]
 fn forged_names_do_not_crowd_out_what_was_asked_for() {
     let mut scene = Scene::new();
@@ -250,8 +251,8 @@ fn forged_names_do_not_crowd_out_what_was_asked_for() {
     assert_eq!(names[1], "good.example dns_address ambiguous");
 }
 
-/// A host that never asks can't be made to rename an address, for itself or for others; where no
-/// queries are seen at all, names come with a flag.
+/// No response makes a host that never queries rename an address, for itself or for others; where
+/// no queries are seen at all, names come with a flag.
 #[test]
 fn responses_to_dark_hosts_are_one_sided() {
     let dark = [10, 1, 0, 250];
@@ -262,12 +263,12 @@ fn responses_to_dark_hosts_are_one_sided() {
     scene.flow(dark, SITE);
     scene.forged(dark, "tapped.example", EVIL);
     scene.flow(dark, EVIL);
-    // An alias that nobody asked for gives no name that was asked for another head.
+    // An alias that no client queried gives no name to an address that was queried by another head.
     let records = [("evil.example", Data::Cname("good.example")), ("good.example", Data::A(EVIL))];
     scene.response(dark, (53, 77), "evil.example", &records);
     scene.lookup(CLIENT, "good.example", SITE);
     scene.flow(OTHER, SITE);
-    // Nor when it is the host itself that asks, later.
+    // Nor when the host itself sends a query later.
     let addr = [203, 0, 113, 9];
     let alias = ("evil.example", Data::Cname("late.example"));
     scene.response(dark, (53, 77), "evil.example", &[alias, ("late.example", Data::A(EVIL))]);
@@ -299,8 +300,8 @@ fn a_flood_of_queries_does_not_make_forged_responses_count() {
     assert_eq!(names[1], "alone.example dns_pair unsolicited");
 }
 
-/// The owner of a zone points an alias at another site. Whatever the order of lookups, the site keeps
-/// its name for everybody who did not ask for the alias; both names stay candidates.
+/// The owner of a zone points an alias at another site. In any order of lookups, the site keeps its
+/// name for every client that did not query the alias; both names stay candidates.
 #[test]
 fn an_alias_does_not_rename_the_site_that_it_points_to() {
     let resolver = [198, 51, 100, 53];
@@ -337,7 +338,7 @@ fn the_head_of_a_chain_that_a_resolver_followed_wins() {
     scene.query(resolver, 4000, "www.shop.example");
     let records = [("www.shop.example", Data::Cname("edge.cdn.test"))];
     scene.response(resolver, (53, 4000), "www.shop.example", &records);
-    // An alias that nobody was seen asking for does not take its place.
+    // An alias without a query does not take its place.
     let forged = [("evil.example", Data::Cname("edge.cdn.test"))];
     scene.response([10, 1, 0, 250], (53, 77), "evil.example", &forged);
     scene.lookup(resolver, "edge.cdn.test", SITE);
@@ -345,8 +346,8 @@ fn the_head_of_a_chain_that_a_resolver_followed_wins() {
     assert_eq!(scene.names(), ["www.shop.example dns_chain ambiguous"]);
 }
 
-/// A host names its own address, on its own link. What others say of it is a claim that displaces
-/// nothing, whatever the protocol.
+/// A host names its own address, on its own link. A name that others give it is a claim that
+/// displaces nothing, by any protocol.
 #[test]
 fn hosts_name_only_themselves() {
     let mut scene = Scene::new();
@@ -387,9 +388,9 @@ fn hosts_name_only_themselves() {
     assert_eq!(names[4], "desk nbns");
 }
 
-/// A DHCP client may call itself what it likes: a host name counts, a name of the public DNS is a
-/// claim until a lookup confirms it; so is a second lease of an address, and a name that only a reply
-/// has.
+/// A DHCP client may state any name: a host name counts; a name of the public DNS is a claim until
+/// a lookup confirms it; so is the name of a second lease of an address, and a name that only a
+/// reply has.
 #[test]
 fn leases_are_claims_where_nothing_confirms_them() {
     let at = |last: u8| -> V4 { [10, 1, 0, last] };
@@ -403,7 +404,7 @@ fn leases_are_claims_where_nothing_confirms_them() {
     scene.dhcp((ATTACKER, RESOLVER), false, 6, [at(75), [0; 4]], "other");
     scene.dhcp((at(76), RESOLVER), false, 7, [at(76), [0; 4]], "renews");
     scene.lease(8, at(77), "phone");
-    // The server is none of this network.
+    // The server is not in this network.
     scene.dhcp(([0; 4], [255; 4]), false, 9, [[0; 4]; 2], "outside");
     scene.dhcp((EVIL, at(78)), true, 9, [[0; 4], at(78)], "");
     for last in 71..=78 {
@@ -420,7 +421,8 @@ fn leases_are_claims_where_nothing_confirms_them() {
     assert_eq!(names[7], "outside dhcp claimed");
 }
 
-/// What a host said of itself counts before a lease only while it holds: the address may have another owner now.
+/// A name that a host stated counts before a lease only while it is valid: the address may have
+/// another owner now.
 #[test]
 fn an_address_gets_another_owner() {
     let mut scene = Scene::new();
@@ -464,7 +466,7 @@ fn reverse_names_need_a_forward_match() {
 }
 
 /// One client's answer from a hostile zone (DNS rebinding) names a local host for that client only:
-/// for all others the host's own word stands.
+/// for all others the name that the host states stays.
 #[test]
 fn a_local_host_keeps_its_own_name() {
     let mut scene = Scene::new();
@@ -516,8 +518,8 @@ fn stated_names_are_held_against_lookups() {
     assert_eq!(found, expected);
 }
 
-/// `--unresolved` lists the flows that no lookup supports, whatever they state, and none of the
-/// lookups themselves; `--unresolved=all` lists those without a name.
+/// `--unresolved` lists the flows that no lookup supports, whether they state a name or not, and no
+/// lookups; `--unresolved=all` lists those without a name.
 #[test]
 fn unresolved_lists_what_no_lookup_supports() {
     let at = |last: u8| -> V4 { [198, 51, 100, last] };
@@ -547,7 +549,7 @@ fn unresolved_lists_what_no_lookup_supports() {
     assert_eq!(all, ["198.51.100.9", "198.51.100.2", "10.1.0.10", "10.1.0.5", "198.51.100.4"]);
 }
 
-/// An alias whose owner reads as an address gives nobody that name.
+/// An alias with an owner that reads as an address names no address.
 #[test]
 fn addresses_are_no_aliases() {
     let resolver = [198, 51, 100, 53];
@@ -560,7 +562,7 @@ fn addresses_are_no_aliases() {
     assert_eq!(scene.names(), ["edge.cdn.test dns_address"]);
 }
 
-/// Nor is a saved name taken back that reads as one.
+/// A saved name that reads as an address is not loaded.
 #[test]
 fn saved_addresses_are_no_names() {
     let mut scene = Scene::new();
@@ -581,7 +583,7 @@ fn saved_addresses_are_no_names() {
     }
 }
 
-/// A name that reads as an address is no name, whoever says it; it is counted.
+/// A name that reads as an address is no name in any protocol; it is counted.
 #[test]
 fn addresses_are_no_names() {
     let at = |last: u8| -> V4 { [10, 1, 0, last] };

@@ -14,7 +14,7 @@ use support::*;
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 /// Private, and so another host in each network.
 const SERVER: [u8; 4] = [10, 0, 0, 9];
-/// The same host wherever it is seen.
+/// The same host in every network.
 const PUBLIC: [u8; 4] = [198, 51, 100, 7];
 
 /// Puts a frame in a network.
@@ -28,7 +28,8 @@ const PUTS: [(&str, Put); 5] = [
     ("GRE", |frame, number| in_gre(([192, 0, 2, 1], [192, 0, 2, 2]), number.into(), frame)),
 ];
 
-/// A client in each of two networks asks for a name of its own, gets the same address, and both talk to it from the same port.
+/// A client in each of two networks queries a name of its own, gets the same address, and both send
+/// to it from the same port.
 fn two_networks(put: Put, server: [u8; 4]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for number in 0..2 {
@@ -67,8 +68,8 @@ impl Run {
     }
 }
 
-/// The same 5-tuple in two networks is two flows, each with the name that its own client asked for, whatever keeps the networks
-/// apart; with `ignore_vlan` it is one.
+/// The same 5-tuple in two networks is two flows, each with the name that its own client queried,
+/// for each way to separate networks; with `ignore_vlan` it is one.
 #[test]
 fn networks_do_not_meet() {
     for (what, put) in PUTS {
@@ -81,7 +82,7 @@ fn networks_do_not_meet() {
             for flow in &flows {
                 assert_eq!(flow["network.packets"], 4, "{what}: {flow}");
                 assert_eq!(flow["larder.destination.name_source"], "dns_pair", "{what}");
-                // What another network says of a private address is no rival.
+                // A name of a private address in another network is no candidate.
                 let is_alone = server == SERVER;
                 assert_eq!(flow["larder.destination.name_ambiguous"], !is_alone, "{what}: {flow}");
             }
@@ -94,7 +95,7 @@ fn networks_do_not_meet() {
     }
 }
 
-/// Records say the network: both VLANs of QinQ, and the identifier of the overlay.
+/// Records have the network: both VLANs of QinQ, and the identifier of the overlay.
 #[test]
 fn records_say_the_network() {
     let ids = |put: Put| {
@@ -156,7 +157,8 @@ fn responses_are_of_the_network_of_their_query() {
     }
 }
 
-/// Saved names keep their networks, and a file without networks, of an earlier version say, names flows in all of them.
+/// Saved names keep their networks; those of a file without networks, as an earlier version wrote
+/// it, name flows in all of them.
 #[test]
 fn saved_names_keep_their_networks() {
     for (what, put) in PUTS {
@@ -193,8 +195,9 @@ fn saved_names_keep_their_networks() {
     }
 }
 
-/// What is found by a name in the packets that were kept is what the log calls so: not the packets of the same 5-tuple in
-/// another network; found by the 5-tuple, all are. With `ignore_vlan` both networks are one flow there too.
+/// A search by name in the stored packets finds those of the flows with this name in the log, and
+/// not the packets of the same 5-tuple in another network; a search by 5-tuple finds all. With
+/// `ignore_vlan` both networks are one flow there too.
 #[test]
 fn found_packets_are_of_their_network() {
     for (what, put) in PUTS {

@@ -1,11 +1,11 @@
-//! A lookup counts whatever port the client asks from.
+//! A lookup counts from any port of the client.
 
 mod support;
 
 use support::{Folder, answer, ecs, made, question, tcp};
 
-/// A client may ask port 53 from the ports of mDNS, LLMNR, NetBIOS and DHCP: random source ports hit
-/// each of them once in 64,000 lookups. The flow that follows is named by the answer.
+/// A client may query port 53 from the ports of mDNS, LLMNR, NetBIOS and DHCP: random source ports
+/// are one of them once in 64,000 lookups. The flow that follows is named by the answer.
 #[test]
 fn from_ports_that_mean_something_else() {
     let folder = Folder::new();

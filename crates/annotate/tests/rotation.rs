@@ -1,5 +1,5 @@
-//! Logs that are cut say what one log says: the same records in the same order, each file whole, whatever the number of
-//! cores.
+//! Rotated logs have the records of one log: the same in the same order, each file complete, on any
+//! number of cores.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -80,7 +80,7 @@ fn a_zeek_log_states_the_times_of_its_packets() {
     }
 }
 
-/// A time as Zeek's headers state it, by another algorithm than the program's: days are counted up.
+/// A time as Zeek's headers have it, by another algorithm than the program's: days are counted up.
 fn dashed(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
@@ -104,8 +104,8 @@ fn dashed(seconds: f64) -> String {
     format!("{year}-{:02}-{:02}-{hour:02}-{minute:02}-{second:02}", month + 1, days + 1)
 }
 
-/// Cut by size, by time and both, packed or not, in three formats: together the files are the log, each begins and ends as one, and
-/// one and three cores make the same files.
+/// Rotated by size, by time and both, compressed or not, in three formats: the files together are
+/// the log, each has its header and footer, and one and three cores write the same files.
 #[test]
 fn files_together_are_the_log() {
     for format in [OutputFormat::Zeek, OutputFormat::Ecs, OutputFormat::Csv] {

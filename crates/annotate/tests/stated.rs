@@ -1,5 +1,5 @@
-//! What flows state themselves, through a whole run: which of it names, which flags it sets, and what is
-//! only logged. Captures are made here, packet by packet.
+//! Names that flows state, through a whole run: which of them name, which flags they set, and which
+//! are only logged. Captures are made here, packet by packet.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Made {
         self.tcp(false, port, 1, 0x18, b"the server's answer");
     }
 
-    /// `client` asks for `name` on `port`, and gets `addr`.
+    /// `client` queries `name` on `port`, and gets `addr`.
     fn lookup(&mut self, client: [u8; 4], port: u16, name: &[u8], addr: [u8; 4]) {
         let (query, answer) = lookup(7, name, addr);
         self.udp((client, 40_000), (RESOLVER, port), &query);
@@ -106,7 +106,7 @@ fn flag(record: &Value, name: &str) -> bool {
     record[format!("larder.destination.name_{name}")] == true
 }
 
-/// A server name longer than DNS allows, and an address as one, are logged as they came and name
+/// A server name longer than DNS allows, and an address as one, are logged unchanged and name
 /// nothing; the name that was looked up stays, without a conflict.
 #[test]
 fn no_host_name() {
@@ -128,8 +128,8 @@ fn no_host_name() {
     }
 }
 
-/// A decoy ClientHello, a second Host and a Host beside another target set `conflict`, and both names
-/// are candidates.
+/// A decoy ClientHello, a second Host, and a Host that differs from the request's target set
+/// `conflict`, and both names are candidates.
 #[test]
 fn contradictions_set_conflict() {
     let (decoy, truth) = (hello(b"www.decoy.example", false), hello(b"evil.example", false));
@@ -156,7 +156,7 @@ fn contradictions_set_conflict() {
     assert!(!flag(&made.record(443), "conflict"), "sent again");
 }
 
-/// What lies before the stream's first byte, which the server never takes, names nothing.
+/// Bytes before the stream's first byte, which the server never takes, name nothing.
 #[test]
 fn old_bytes_name_nothing() {
     let (decoy, truth) = (hello(b"www.decoy.example", false), hello(b"evil.example", false));
@@ -167,8 +167,8 @@ fn old_bytes_name_nothing() {
     assert!(!flag(&record, "conflict"), "{record}");
 }
 
-/// A name is read behind the header of a PROXY protocol, and from HTTP/2 in the clear, where another Host
-/// beside `:authority` sets `conflict`.
+/// A name is read behind the header of a PROXY protocol, and from unencrypted HTTP/2, where a Host
+/// that differs from `:authority` sets `conflict`.
 #[test]
 fn behind_proxies_and_in_http2() {
     let hello = hello(b"site.example", false);
@@ -224,7 +224,7 @@ fn encrypted_hello() {
     }
 }
 
-/// A datagram in IP fragments of `step` bytes, in an order of one's own.
+/// A datagram in IP fragments of `step` bytes, in the given order.
 fn in_fragments(made: &mut Made, protocol: u8, datagram: &[u8], step: usize, order: &[usize]) {
     for &at in order {
         let (from, to) = (at * step, datagram.len().min((at + 1) * step));
@@ -233,8 +233,8 @@ fn in_fragments(made: &mut Made, protocol: u8, datagram: &[u8], step: usize, ord
     }
 }
 
-/// A flow whose first datagram came in IP fragments is named by the ClientHello in it, in whatever order
-/// they come, and its packets and bytes are counted as they are.
+/// A flow whose first datagram came in IP fragments, in any order, is named by the ClientHello in
+/// it, and its packets and bytes are counted as captured.
 #[test]
 fn fragments() {
     let body = {
@@ -269,8 +269,8 @@ fn fragments() {
     }
 }
 
-/// DNS on another port teaches when a query is followed by its response, between the same ends; a
-/// response alone, one to another query, and one from another port teach nothing.
+/// DNS on another port gives names when a query is followed by its response, between the same ends;
+/// a response alone, one to another query, and one from another port give none.
 #[test]
 fn dns_on_other_ports() {
     let (query, answer) = lookup(7, b"good.example", SERVER);

@@ -38,7 +38,7 @@ fn ends(key: &FlowKey) -> Ends {
     [(addr(key.low), u64::from(key.low_port)), (addr(key.high), u64::from(key.high_port))].into()
 }
 
-/// Runs with a store of tiny segments; the log, a record a line.
+/// Runs with a store of tiny segments; returns the log, one record a line.
 fn keep(capture: &Path, folder: &Path, cores: usize) -> Vec<Value> {
     let log = folder.join("log");
     let store = larder_store::Options {
@@ -97,9 +97,9 @@ fn names_of_the_log_find_their_packets() {
     let mut names_tried = 0;
     for path in larder_testkit::captures::all() {
         let packets = packets(&path);
-        // Which flow a later fragment is of only its first one says; the store has tests of those.
+        // Only its first fragment tells the flow of a later one; the store has tests of those.
         let has_fragments = packets.iter().any(|(_, is_whole, _)| !is_whole);
-        // Where times go back, a record's times do not say which packets are its own.
+        // Where times go back, the packets of a record cannot be told by its times.
         let is_sorted = packets.is_sorted_by_key(|(.., (ns, _))| *ns);
         let folder = tempfile::tempdir().expect("a folder");
         let records = keep(&path, folder.path(), 1 + names_tried % 3);
@@ -132,8 +132,8 @@ fn names_of_the_log_find_their_packets() {
             }
         }
         for (name, spans) in &flows {
-            // What is no plain name is written otherwise in a query than in JSON.
-            // Nor is an address that a flow states as its host a name.
+            // A name that is not plain has another spelling in a query than in JSON. And an address
+            // that a flow states as its host is no name.
             if has_fragments
                 || !is_sorted
                 || name.parse::<IpAddr>().is_ok()
@@ -155,7 +155,7 @@ fn names_of_the_log_find_their_packets() {
                     assert_eq!(found.next(), Some(frame), "{}: {name}", path.display());
                     count += 1;
                 } else if is_of(beside, key, frame.0) {
-                    // Asked for, and another stated: whether it was the chosen one or a rival the log does not say.
+                    // Queried, and another stated: the log does not tell which one was chosen.
                     let _ = found.as_slice().first().is_some_and(|next| next == frame)
                         && found.next().is_some();
                 }
@@ -171,7 +171,7 @@ fn names_of_the_log_find_their_packets() {
     assert!(names_tried > 10, "{names_tried}");
 }
 
-/// Who asked for a name is found when lookups are wanted, and only then.
+/// A search finds the client that queried a name only when lookups are wanted.
 #[test]
 fn lookups_are_found_when_asked_for() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures/r1-as-asked.pcap");

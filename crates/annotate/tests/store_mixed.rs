@@ -1,5 +1,6 @@
-//! What the packet store is told of flows where it is hard: files whose times go to and fro, ports that are used again, few flows in
-//! the table, records handed out of flows that go on. By each name as many packets are found as the log has.
+//! Flow events in the store where they are difficult: files whose times go back and forth, ports
+//! that are used again, few flows in the table, records of flows that continue. By each name the
+//! store finds as many packets as the log has.
 
 mod support;
 
@@ -13,8 +14,8 @@ use larder_annotate::{Progress, run};
 use larder_store::{FindOptions, Finder, Query};
 use support::*;
 
-/// Packets by name, as the log has them: those of each flow that is called so, as destination or as source; and those of each
-/// that might be, as another name of its addresses.
+/// Packets by name, as the log has them: those of each flow with this name as destination or as
+/// source, and those of each flow with it as a candidate.
 fn in_log(path: &Path) -> BTreeMap<String, (u64, u64)> {
     let mut reader = csv::Reader::from_path(path).expect("a log");
     let header = reader.headers().expect("a header").clone();
@@ -31,7 +32,7 @@ fn in_log(path: &Path) -> BTreeMap<String, (u64, u64)> {
         let others =
             others.iter().flat_map(|at| row[*at].split([' ', ',', ';', '|', '"', '[', ']']));
         let all: BTreeSet<&str> = others.chain(names.iter().copied()).collect();
-        // Of the others a search takes some characters for something else.
+        // Some characters of the other names have a meaning in a search.
         let is_plain =
             |name: &&str| !name.is_empty() && !name.contains(['\\', '*', '?', '/', ':', '[']);
         for name in all.into_iter().filter(is_plain) {
@@ -56,8 +57,8 @@ fn in_store(folder: &Path, name: &str, is_scan: bool) -> u64 {
     .packets
 }
 
-/// Runs over `read`, keeps the packets, and compares log and store by every name that the log has. Packets that were
-/// compared.
+/// Runs over `read`, stores the packets, and compares log and store by every name of the log.
+/// Returns the number of compared packets.
 fn compare(what: &str, read: Vec<Endpoint>, cores: usize, options: Options) -> u64 {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("flows.csv");
@@ -92,8 +93,8 @@ fn compare(what: &str, read: Vec<Endpoint>, cores: usize, options: Options) -> u
     sum
 }
 
-/// Recordings of real programs in one run, and the last of them first: by each name as many packets are found as the flows
-/// have that are called so.
+/// Recordings of real programs in one run, the last of them first: by each name the store finds as
+/// many packets as the flows with it have.
 #[test]
 fn recordings_together() {
     let paths = golden();
@@ -105,8 +106,8 @@ fn recordings_together() {
     }
 }
 
-/// Much traffic with keys that are used again, over many segments, with few flows in the table, and with records handed
-/// out of flows that go on.
+/// Much traffic with keys that are used again, over many segments, with few flows in the table, and
+/// with records of flows that continue.
 #[test]
 fn mixtures() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -123,8 +124,8 @@ fn mixtures() {
     }
 }
 
-/// The last packet of a batch belongs to a flow whose time is over when that batch is: times go back, as where rings or files
-/// are joined. It is found all the same.
+/// The last packet of a batch belongs to a flow that has ended when that batch ends: times go back,
+/// as where rings or files are joined. The store finds it.
 #[test]
 fn a_flow_that_ends_with_its_batch() {
     let (client, server) = ([10, 0, 0, 1], [198, 51, 100, 7]);
@@ -139,7 +140,7 @@ fn a_flow_that_ends_with_its_batch() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("to-and-fro.pcap");
     std::fs::write(&path, maker.pcap()).expect("room");
-    // Question and answer have no name of their own; the client's packet has the server's.
+    // Query and response have no name of their own; the client's packet has the server's.
     let compared = compare("to and fro", vec![Endpoint::Path(path)], 1, Options::default());
     assert_eq!(compared, 1);
 }

@@ -13,8 +13,8 @@ use larder_annotate::record::{
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
-/// Bytes that no log may pass on as they are: terminal escapes, line ends, separators, quotes,
-/// broken UTF-8.
+/// Bytes that no log may contain unescaped: terminal escapes, line ends, separators, quotes,
+/// invalid UTF-8.
 pub const HOSTILE: &[u8] = b"=e\x1b[31m,\"\t\r\n\\.\x00\x7f\x80\xffx;'`$(1) y";
 
 pub fn addr(text: &str) -> Addr {
@@ -33,7 +33,7 @@ pub fn naming(bytes: &[u8], source: NameSource) -> Naming {
     Naming { name: name(bytes), source, age_ms: 250, flags: NameFlags::NONE, conflict_grade: None }
 }
 
-/// A named TLS flow with rival names.
+/// A named TLS flow with two candidates.
 pub fn web() -> FlowRecord {
     FlowRecord {
         first_packet: 7,
@@ -70,7 +70,7 @@ pub fn web() -> FlowRecord {
     }
 }
 
-/// A lone ping over IPv6; nothing is known of either end.
+/// A single ping over IPv6 without a name for either end.
 pub fn ping() -> FlowRecord {
     FlowRecord {
         first_packet: 9,
@@ -94,7 +94,7 @@ pub fn ping() -> FlowRecord {
     }
 }
 
-/// A flow of which everything is known.
+/// A flow with a value for every field.
 pub fn full() -> FlowRecord {
     let mut record = web();
     record.first_packet = 8;
@@ -132,7 +132,6 @@ pub fn hostile() -> FlowRecord {
     record
 }
 
-/// All of them.
 pub fn all() -> Vec<FlowRecord> {
     vec![web(), full(), ping(), hostile()]
 }

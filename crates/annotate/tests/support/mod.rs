@@ -35,7 +35,7 @@ pub const FORMATS: &[OutputFormat] = &[
     OutputFormat::Parquet,
 ];
 
-/// Numbers of cores that must agree; the first is what the others are held against.
+/// Numbers of cores with equal output; the others are compared with the first.
 pub const CORES: [usize; 4] = [1, 2, 4, 7];
 
 /// A packet of a capture.
@@ -58,7 +58,7 @@ pub fn frames(path: &Path) -> Vec<Frame> {
     records.filter_map(|(_, record)| record.ok()).map(frame).collect()
 }
 
-/// Lays frames end to end in time.
+/// Appends frames in order of time.
 pub struct Maker {
     pub frames: Vec<Frame>,
     pub bytes: usize,
@@ -88,7 +88,7 @@ impl Maker {
         let Some(first) = frames.first() else { return };
         let start_ns = self.now_ns;
         for frame in frames {
-            // Recordings hold pauses of minutes, which flows of others need not live through.
+            // Recordings have pauses of minutes, which other flows need not wait for.
             let since_ns = (frame.at_ns - first.at_ns).min(20 * SECOND_NS);
             self.now_ns = self.now_ns.max(start_ns + since_ns);
             let mut frame = Frame { at_ns: self.now_ns, ..frame.clone() };
@@ -102,14 +102,14 @@ impl Maker {
         }
     }
 
-    /// A client asks for a name, gets up to `addresses_max` addresses, and talks to one of them.
+    /// A client queries a name, gets up to `addresses_max` addresses, and sends to one of them.
     pub fn visit(&mut self, addresses_max: u64, payload_max: u64) {
         self.visits += 1;
         let visit = self.visits;
         let client = [10, 0, self.random.below(4) as u8, self.random.below(200) as u8];
         let port = 1024 + self.random.below(60_000) as u16;
         let id = self.random.next() as u16;
-        // Some names and addresses come again, most are new.
+        // Some names and addresses repeat, most are new.
         let host = match self.random.below(4) {
             0 => self.random.below(50) as u32,
             _ => visit,
@@ -311,14 +311,14 @@ pub fn ecs(path: &Path) -> Options {
     }
 }
 
-/// What a run left behind.
+/// The output of a run.
 pub struct Made {
     pub files: BTreeMap<String, Vec<u8>>,
     /// With the name of the damaged file taken out, which inputs of the same content differ in.
     pub summary: Summary,
 }
 
-/// Runs with every output there is, on so many cores.
+/// Runs with every output, on `cores` cores.
 pub fn made(options: &Options, cores: usize) -> Made {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
@@ -385,7 +385,7 @@ pub fn difference(a: &Made, b: &Made) -> Option<String> {
     (!wrong.is_empty()).then_some(wrong)
 }
 
-/// Runs on every number of cores; all must leave the same as the first, which is returned.
+/// Runs on every number of cores; all must write the same as the first, which is returned.
 pub fn same_on_all_cores(what: &str, options: &Options) -> Made {
     let first = made(options, CORES[0]);
     for &cores in &CORES[1..] {

@@ -1,4 +1,4 @@
-//! What each DNS message teaches, packet by packet, as `tshark` reads it with reassembly on.
+//! The names of each DNS message, packet by packet, as `tshark` reads it with reassembly on.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,8 +7,9 @@ use crate::open::{Capture, captures};
 use larder_testkit::process::tshark;
 use larder_testkit::skip::skip;
 
-/// What one packet's messages say: the names asked for (in multicast DNS, where nobody need ask, the
-/// names that own addresses), the addresses and the alias targets in the answers, each sorted.
+/// The content of one packet's messages: the queried names (in multicast DNS, which has answers
+/// without a query, the names that own addresses), the addresses and the alias targets in the
+/// answers, each sorted.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     asked: Vec<String>,
@@ -52,7 +53,7 @@ const EXPLAINED: &[(&str, &[u64], bool, &str)] = &[
     ),
 ];
 
-/// What `dns.log` says, by packet.
+/// The content of `dns.log`, by packet.
 fn ours(capture: &Capture) -> BTreeMap<u64, Said> {
     let mut said: BTreeMap<u64, Said> = BTreeMap::new();
     let log = String::from_utf8_lossy(&capture.runs[0].answers);
@@ -97,15 +98,15 @@ const FIELDS: [&str; 13] = [
     "dns.resp.name",
 ];
 
-/// What `tshark` says, by packet; `None` where it does not run.
+/// The content by `tshark`, by packet; `None` where it does not run.
 fn by_tshark(capture: &Capture) -> Option<BTreeMap<u64, Said>> {
     let options = ["-n", "-Y", NOT_QUOTED, "-E", "occurrence=a", "-E", "aggregator=|"];
     let lines = tshark(&capture.path, &options, &FIELDS)?;
     Some(lines.iter().map(|line| one_packet(line)).collect())
 }
 
-/// One line of `tshark`. Its columns list what all messages of the packet say, one after the other,
-/// and do not tell sections apart: the counts and the types of the records do.
+/// One line of `tshark`. Its columns list the records of all messages of the packet, one after the
+/// other, and do not separate sections: the counts and the types of the records do.
 fn one_packet(line: &str) -> (u64, Said) {
     let columns: Vec<Vec<&str>> = line
         .split('\t')
@@ -154,8 +155,8 @@ fn one_packet(line: &str) -> (u64, Said) {
     (columns[0][0].parse().expect("a number"), said.sorted())
 }
 
-/// Over tunnels, fragments and segments, each packet that ends a message teaches the names, aliases
-/// and addresses that `tshark` reads there, and no other packet teaches anything.
+/// Over tunnels, fragments and segments, each packet that ends a message gives the names, aliases
+/// and addresses that `tshark` reads there, and no other packet gives any.
 #[test]
 fn answers_are_those_of_tshark() {
     let (mut equal, mut wrong) = (0, Vec::new());
@@ -166,7 +167,7 @@ fn answers_are_those_of_tshark() {
         let mut ours = ours(capture);
         for (packet, theirs) in theirs {
             let ours = ours.remove(&packet).unwrap_or_default();
-            // An answer without addresses and aliases teaches nothing, and is in no log of ours.
+            // An answer without addresses and aliases gives no names, and is in none of our logs.
             let agree = if theirs.teaches() { ours == theirs } else { !ours.teaches() };
             let explained = EXPLAINED
                 .iter()

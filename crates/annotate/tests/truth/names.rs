@@ -204,8 +204,8 @@ fn flows_state_the_names_that_tshark_reads() {
     }
 }
 
-/// No name is invented: with DNS alone every name in every record was answered for in that
-/// capture, and where nothing tells a name nothing is named, by no source.
+/// No name is invented: with DNS alone every name in every record was in an answer of that capture,
+/// and in captures without names no flow is named, by any source.
 #[test]
 fn no_name_is_invented() {
     let mut nameless = 0;

@@ -1,4 +1,4 @@
-//! The captures, each with what we make of it and what the folder `truth` says of it.
+//! The captures, each with our records and with those of the folder `truth`.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ pub struct Ours {
     pub late: bool,
     /// All names of the destination.
     pub candidates: Vec<String>,
-    /// What either end is called or might be called.
+    /// Names and candidates of both ends.
     pub all_names: Vec<String>,
     /// Every host in the record, also the one that the flow states.
     pub hosts: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Theirs {
     pub packets: u64,
     /// The name that the flow states, if it is a name and no address.
     pub name: Option<String>,
-    /// What states it: `tls`, `quic`, `http`; `http-ip` for an address.
+    /// The protocol that states it: `tls`, `quic`, `http`; `http-ip` for an address.
     pub source: Option<String>,
     /// The name by DNS at the first packet.
     pub by_dns: Option<String>,
@@ -256,7 +256,7 @@ fn microseconds(rfc3339: &str) -> i64 {
     ((days - days_to_1970) * 86_400 + seconds) * 1_000_000 + number(20, 26)
 }
 
-/// What is said on one core is said on three: the log, the answers and the names known.
+/// Three cores give the same as one: the log, the answers and the known names.
 #[test]
 fn cores_change_nothing() {
     for capture in captures() {
