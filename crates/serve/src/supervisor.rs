@@ -67,7 +67,7 @@ pub trait Server: Duties {
     /// How long what was begun may take at the end, milliseconds.
     const DRAIN_MS: u64;
 
-    /// Whether workers have to look around every [`NUDGE_MS`] while a client of the control socket
+    /// Whether workers have to look around every `NUDGE_MS` while a client of the control socket
     /// is connected: what it stores must be seen by all of them before it can store more.
     const WAKES_FOR_CLIENTS: bool = false;
 
