@@ -2,14 +2,14 @@
 //!
 //! `cargo bench -p larder` is for measurements; `cargo test` runs it tiny, so that it keeps
 //! working. Parameters, as `--name value` after `--`: entries, operations, value-bytes, batch,
-//! feedback (0 or 1), policy (fifo, lru, partitioned, paper).
+//! feedback (0 or 1); the word fifo chooses that policy.
 //!
 //! Every figure comes with a checksum of the work done, the same on every machine.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use larder::{Cache, IndexMode, PaperRules, Policy, Reader, Seconds, Ttl, Writer};
+use larder::{Cache, IndexMode, Policy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -33,15 +33,9 @@ fn parameters() -> Parameters {
         given.unwrap_or(if real { real_default } else { tiny_default })
     };
     let named = |name: &str| arguments.iter().any(|argument| argument == name);
-    let policies = [
-        ("fifo", Policy::Fifo),
-        ("lru", Policy::Lru),
-        ("paper", Policy::Paper(PaperRules::default())),
-    ];
-    let policy = policies.into_iter().find(|(name, _)| named(name));
     Parameters {
         feedback: read("--feedback", 1, 1) == 1,
-        policy: policy.map_or(Policy::Partitioned, |(_, policy)| policy),
+        policy: if named("fifo") { Policy::Fifo } else { Policy::Partitioned },
         entries: read("--entries", 1_000_000, 2_000),
         operations: read("--operations", 4_000_000, 10_000),
         value_bytes: read("--value-bytes", 22, 22) as usize,

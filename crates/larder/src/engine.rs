@@ -4,8 +4,8 @@
 //! changed. Then the operation makes room in the budget by evicting, then it places its entry.
 //! Evictions depend only on the charges of live entries and on the policy, not on limbo or syncs.
 //!
-//! Bounds per operation: at most `charge_max_of_a_slot / 16` evictions (two more if the policy has
-//! a surplus) and one displacement; two records per eviction, six for the rest.
+//! Bounds per operation: at most `charge_max_of_a_slot / 16` evictions and one displacement; two
+//! records per eviction, six for the rest.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use crate::evicted::{Batch, Cause};
 use crate::feedback::Report;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
-use crate::policy::{Chosen, Entries, EntryNumber, Replacement, SURPLUS_MAX};
+use crate::policy::{Chosen, Entries, EntryNumber, Replacement};
 use crate::time::{Seconds, is_dead, is_expired};
 
 /// Records of an operation, without its evictions, at most. Two masks, a move (two) and the entry
@@ -190,8 +190,7 @@ impl Engine<'_> {
         let over = live.saturating_sub(limits.charge_max) + limits.charge_min - 1;
         let over = over >> limits.charge_min.ilog2();
         let full = is_new && self.state.policy.len() >= limits.entries_max;
-        let surplus = if self.state.policy.has_surplus() { SURPLUS_MAX } else { 0 };
-        over.max(u64::from(full)) + surplus
+        over.max(u64::from(full))
     }
 
     fn make_room(
@@ -208,11 +207,6 @@ impl Engine<'_> {
         {
             if !self.evict(updated, now) {
                 break;
-            }
-        }
-        for _ in 0..SURPLUS_MAX {
-            if updated.is_none() && self.state.policy.has_surplus() {
-                self.evict(None, now);
             }
         }
     }

@@ -75,7 +75,7 @@ pub use larder_mem as mem;
 pub use larder_mem::IndexMode;
 pub use larder_mem::{ClassUse, PageUse, SlabId, prefetch_lines, prefetch_read, prefetch_slice};
 pub use map::{LOADS_MAX, Map};
-pub use policy::{PaperRules, Policy};
+pub use policy::Policy;
 pub use position::LogPosition;
 pub use reader::{Parked, Reader};
 pub use save::{Damage, Loaded, SAVE_VERSION, SaveError};

@@ -20,7 +20,7 @@ fn look_ups_write_nothing_shared() {
         for (shards, sync, policy) in [
             (1, SyncMode::Periodic(Default::default()), Policy::Partitioned),
             (4, SyncMode::Immediate, Policy::Partitioned),
-            (2, SyncMode::Immediate, Policy::Lru),
+            (2, SyncMode::Immediate, Policy::Partitioned),
             (1, SyncMode::Immediate, Policy::Fifo),
         ] {
             let has_reports = policy != Policy::Fifo;

@@ -5,8 +5,8 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Random, bytes, dump, key_of};
-use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Reader, Seconds, Stats, Ttl};
+use common::{POLICIES, Random, bytes, dump, key_of};
+use larder::{Cache, Error, OwnedEntry, Policy, Reader, Seconds, Stats, Ttl};
 
 /// Runs `act` once; after a stall, syncs the named reader and runs it again.
 fn retry(readers: &mut [Reader], mut act: impl FnMut() -> Result<(), Error>) {
@@ -61,10 +61,7 @@ fn run(
 /// same order, under every policy.
 #[test]
 fn readers_and_batches_do_not_matter() {
-    let paper = Policy::Paper(PaperRules::default());
-    for policy in [Policy::Fifo, Policy::Lru, Policy::Partitioned, paper] {
-        habits_do_not_matter(policy);
-    }
+    POLICIES.into_iter().for_each(habits_do_not_matter);
 }
 
 fn habits_do_not_matter(policy: Policy) {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Random, every_policy, key_of};
+use common::{POLICIES, Random, key_of};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -404,7 +404,7 @@ fn a_listener_may_insert() {
 /// bytes while the cache turns over many times. They are bounded, and freed in the end.
 #[test]
 fn leases() {
-    for policy in every_policy() {
+    for policy in POLICIES {
         leases_under(policy);
     }
 }

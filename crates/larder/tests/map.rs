@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
-use larder::policy::PaperRules;
 use larder::{Cache, Clock, Error, Map, Policy, Seconds, Ttl};
 use proptest::prelude::*;
 
@@ -385,8 +384,7 @@ fn tasks_share_a_map() {
 /// now and then outlive thousands that are not, except if reads do not matter.
 #[test]
 fn reads_keep_entries() {
-    let policies = [Policy::Partitioned, Policy::Lru, Policy::Paper(PaperRules::default())];
-    for policy in policies.into_iter().chain([Policy::Fifo]) {
+    for policy in [Policy::Partitioned, Policy::Fifo] {
         for shards in [1, 2] {
             let builder = Cache::builder().budget(1 << 20).readers_max(1);
             let builder = builder.policy(policy).shards(shards);
@@ -416,9 +414,7 @@ fn reads_keep_entries() {
 /// walk has its own place, and the first one continues with what is left.
 #[test]
 fn walks_do_not_wait() {
-    for policy in
-        [Policy::Partitioned, Policy::Lru, Policy::Fifo, Policy::Paper(PaperRules::default())]
-    {
+    for policy in [Policy::Partitioned, Policy::Fifo] {
         let builder = || Cache::builder().budget(2 << 20).policy(policy).shards(2);
         let map: Map<u64, u64> = Map::build(builder(), Clock::manual(Seconds(1))).unwrap();
         map.insert_many((0..500).map(|number| (number, number)), Ttl::FOREVER).unwrap();

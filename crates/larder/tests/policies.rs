@@ -4,9 +4,9 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{Random, bytes, dump, every_policy, key_of};
-use larder::policy::{Entries, EntryNumber, Fifo, Lru, Paper, Partitioned, Replacement};
-use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Seconds, Stats, Ttl};
+use common::{POLICIES, Random, bytes, dump, key_of};
+use larder::policy::{Entries, EntryNumber, Fifo, Partitioned, Replacement};
+use larder::{Cache, Error, OwnedEntry, Policy, Seconds, Stats, Ttl};
 
 /// Random reads and writes by one thread; the last value and expiry of every key that was not
 /// removed.
@@ -84,7 +84,7 @@ fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) 
 /// hold, and the same operations result in the same entries.
 #[test]
 fn every_policy_keeps_the_contract() {
-    for policy in every_policy() {
+    for policy in POLICIES {
         for (feedback, seed) in [(true, 1), (false, 1), (true, 2)] {
             let (entries, stats) = churn(policy, feedback, seed);
             assert!(stats.evicted > 1_000 && entries.len() > 100, "{policy:?}: {stats:?}");
@@ -165,21 +165,16 @@ fn hit_percent(mut policy: impl Replacement, capacity: u64) -> f64 {
 }
 
 /// On a Zipf stream the partitions reach the hit ratio measured for their definition: at 1/17 of
-/// the names 8 points more than LRU and 12 more than FIFO, at 7/17 more than 2 and 5; and never
-/// less than the paper's listing.
+/// the names 12 points more than FIFO, at 7/17 more than 5. (larder-lab's tests compare LRU and the
+/// paper's listing.)
 #[test]
-fn partitions_beat_lists() {
-    for (seventeenths, over_lru, over_fifo) in [(1, 7.0, 11.0), (3, 4.5, 8.5), (7, 1.8, 4.8)] {
+fn partitions_beat_fifo() {
+    for (seventeenths, over_fifo) in [(1, 11.0), (3, 8.5), (7, 4.8)] {
         let capacity = NAMES as u64 * seventeenths / 17;
         let numbers = capacity as usize;
         let partitioned = hit_percent(Partitioned::new(numbers, capacity).unwrap(), capacity);
-        let lru = hit_percent(Lru::new(numbers).unwrap(), capacity);
         let fifo = hit_percent(Fifo::new(numbers).unwrap(), capacity);
-        let paper = Paper::new(numbers, capacity, PaperRules::default()).unwrap();
-        let paper = hit_percent(paper, capacity);
-        let all = format!("{capacity}: {partitioned:.2} {paper:.2} {lru:.2} {fifo:.2}");
-        assert!(partitioned > lru + over_lru && partitioned > fifo + over_fifo, "{all}");
-        assert!(partitioned > paper && paper > lru && lru > fifo, "{all}");
+        assert!(partitioned > fifo + over_fifo, "{capacity}: {partitioned:.2} {fifo:.2}");
     }
 }
 
@@ -211,17 +206,15 @@ fn engine_hit_percent(policy: Policy, feedback: bool, sync_every: usize) -> f64 
     100.0 * hits as f64 / (hits + misses) as f64
 }
 
-/// In the engine, with reports once per epoch and handed over late, the order of the policies
-/// stays, and nearly all of the gain; without reports the partitions still gain from evicted keys
-/// alone.
+/// In the engine, with reports once per epoch and handed over late, the partitions keep nearly all
+/// of their gain over FIFO; without reports they still gain from evicted keys alone.
 #[test]
 fn late_reports_do() {
     let fifo = engine_hit_percent(Policy::Fifo, true, 500);
-    let lru = engine_hit_percent(Policy::Lru, true, 500);
     let soon = engine_hit_percent(Policy::Partitioned, true, 50);
     let late = engine_hit_percent(Policy::Partitioned, true, 500);
     let never = engine_hit_percent(Policy::Partitioned, false, 500);
-    let all = format!("{soon:.2} {late:.2} {never:.2} {lru:.2} {fifo:.2}");
-    assert!(late > lru + 2.0 && lru > fifo + 1.0 && never > fifo + 4.0, "{all}");
+    let all = format!("{soon:.2} {late:.2} {never:.2} {fifo:.2}");
+    assert!(late > fifo + 3.0 && never > fifo + 4.0, "{all}");
     assert!(soon > never + 2.0 && (soon - late).abs() < 1.0, "{all}");
 }

@@ -78,7 +78,7 @@ fn counted_under(policy: Policy, readers: usize) -> (Typed<Counted>, Arc<Counts>
 /// others are reused; at the end each was dropped exactly once. Under every policy.
 #[test]
 fn objects_are_used_again_and_dropped_once() {
-    for policy in common::every_policy() {
+    for policy in common::POLICIES {
         churn_under(policy);
     }
 }

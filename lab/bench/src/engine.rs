@@ -32,11 +32,6 @@ pub const VARIANTS: &[Variant] = &[
         configure: |builder| builder.policy(Policy::Fifo),
     },
     Variant {
-        name: "larder, LRU",
-        note: "LRU; an index replica a core, shards by its budget",
-        configure: |builder| builder.policy(Policy::Lru),
-    },
-    Variant {
         name: "larder, shared",
         note: "three partitions, no replicas, shards by its budget",
         configure: |builder| builder.index_mode(IndexMode::Shared),

@@ -9,7 +9,6 @@
 //! row       one line of JSON a comparison        table     figures for people
 //! duel      one thing done in several ways
 //! engine    larder as a contestant      limit   what memory alone would take
-//! locked    the textbook LRU            paper   the experiments of the paper that larder began with
 //! net       a load generator, and what a network alone would take (feature `net`)
 //! process   a server that runs: its time, its memory, its end (feature `net`)
 //! dns       DNS servers beside one another and those limits (feature `net`)
@@ -44,10 +43,8 @@ pub mod http;
 pub mod limit;
 #[cfg(feature = "net")]
 pub mod live;
-pub mod locked;
 #[cfg(feature = "net")]
 pub mod net;
-pub mod paper;
 pub mod peer;
 #[cfg(feature = "net")]
 pub mod process;

@@ -3,18 +3,19 @@
 //!
 //! ```text
 //! names         lengths: a list, or made up            figures 2, 3
-//! measured      the engine by the clock (the caller)    figures 7 to 12, throughput of tables 1 and 2
+//! engine        the engine, measured by the clock      figures 7 to 12, throughput of tables 1 and 2
 //! simulate      policies and ways of sharing            figure 13, hits of table 1
 //! files         all of it as CSV, SVG, Markdown, HTML   each beside what the paper reports
 //! ```
 //!
-//! What is simulated is a function of [`Settings`] and the names; [`Measured`] is what a machine did, and is
-//! handed in, so that this crate needs neither clock nor engine threads.
+//! Simulated results are a function of [`Settings`] and the names; [`Measured`] has the machine's figures.
 //!
 //! Cost of the full size: some ten thousand million steps of a policy, three minutes on two cores.
 
 mod chapters;
 mod document;
+pub mod engine;
+mod locked;
 mod measured;
 pub mod reported;
 mod simulated;

@@ -19,6 +19,8 @@ mod ghosts;
 mod lfu;
 mod lirs;
 mod list;
+mod lru;
+mod paper;
 mod random;
 mod s3_fifo;
 mod sieve;
@@ -30,12 +32,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use larder::Error;
-use larder::policy::{Fifo, Flagged, Lru, Paper, PaperRules, Partitioned, Promotion, Replacement};
+use larder::policy::{Fifo, Partitioned, Replacement};
 
 pub use arc::Arc;
 pub use clock::Clock;
 pub use lfu::Lfu;
 pub use lirs::Lirs;
+pub use lru::Lru;
+pub use paper::{Flagged, Paper, PaperRules, Promotion};
 pub use random::Random;
 pub use s3_fifo::S3Fifo;
 pub use sieve::Sieve;
@@ -62,9 +66,9 @@ pub enum Kind {
     Partitioned,
     /// The engine's first in, first out.
     Fifo,
-    /// The engine's least recently used.
+    /// Least recently used.
     Lru,
-    /// The engine's Algorithm 1 of Shi et al., by one of its readings: [`larder::policy::paper`].
+    /// Algorithm 1 of Shi et al., with one choice for each that it leaves open.
     Paper(PaperRules),
     /// CLOCK with one bit.
     Clock,

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use larder::policy::{Fifo, Lru, Replacement};
+use larder::policy::{Fifo, Replacement};
 use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Row, Shape, Watch, run};
 use larder_sim::intern::{Batch, Detail, Intake};
-use larder_sim::policy::{Kind, Visitor};
+use larder_sim::policy::{Kind, Lru, Visitor};
 use larder_sim::replay::{By, Counts, Replay, Rules, Simulation};
 use larder_sim::request::{Op, Request, TTL_NONE};
 use larder_sim::sample::Sampling;

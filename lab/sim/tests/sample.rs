@@ -74,3 +74,25 @@ fn automatic_rates_fit_the_trace() {
     assert!((0.1..0.2).contains(&rate), "{rate}");
     assert!(large.keys > 50_000 && large.notes.is_empty(), "{} {:?}", large.keys, large.notes);
 }
+
+/// On a Zipf stream the partitions reach the hit ratio measured for their definition: at 1/17 of the names 8
+/// points more than LRU, at 7/17 more than 2; and never less than the paper's listing, which has more than LRU.
+#[test]
+fn partitions_beat_lists() {
+    let kinds = ["partitioned", "paper", "lru", "fifo"];
+    let contestants = kinds.map(|name| name.parse().unwrap()).into();
+    let sizes = [(1.0, 7.0), (3.0, 4.5), (7.0, 1.8)];
+    let capacities = sizes.map(|(part, _)| Capacity::Share(part / 17.0)).into();
+    let results = run_on(&Plan::new(contestants, capacities), "zipf:0.9:20000:300000");
+    for (at, (part, over_lru)) in sizes.into_iter().enumerate() {
+        let rows = results.rows.iter().skip(at).step_by(sizes.len());
+        let [partitioned, paper, lru, fifo] =
+            rows.map(|row| 100.0 * row.hit_ratio.unwrap()).collect::<Vec<_>>()[..]
+        else {
+            panic!("one row for each policy and capacity: {:?}", results.rows)
+        };
+        let all = format!("{part}/17: {partitioned:.2} {paper:.2} {lru:.2} {fifo:.2}");
+        assert!(partitioned > lru + over_lru, "{all}");
+        assert!(partitioned > paper && paper > lru && lru > fifo, "{all}");
+    }
+}

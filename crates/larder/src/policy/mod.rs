@@ -24,11 +24,8 @@
 
 mod entry_states;
 mod fifo;
-mod list;
-mod lru;
 #[cfg(test)]
 mod model;
-pub mod paper;
 pub mod partitioned;
 mod recycle;
 mod walks;
@@ -38,8 +35,6 @@ use larder_mem::Memory;
 use crate::error::Error;
 
 pub use fifo::Fifo;
-pub use lru::Lru;
-pub use paper::{Flagged, Paper, PaperRules, Promotion};
 pub use partitioned::Partitioned;
 pub(crate) use walks::WalkId;
 
@@ -49,9 +44,6 @@ pub type EntryNumber = u32;
 /// Entries that one `evict` passes over because of hits, at most. Then it evicts the next one, so
 /// that the lock is not held for longer than about 50 microseconds.
 pub const STEPS_MAX: u32 = 1024;
-
-/// Entries evicted beyond the need, per insert, at most: see [`Replacement::has_surplus`].
-pub(crate) const SURPLUS_MAX: u64 = 2;
 
 /// No mapping: each table of a policy that is used alone has its own.
 fn unmapped() -> Result<Memory, Error> {
@@ -101,7 +93,8 @@ pub trait Replacement {
     fn evict(&mut self, except: Option<EntryNumber>, entries: &impl Entries)
     -> Option<EntryNumber>;
 
-    /// True if an entry should be evicted for a new one although there is room.
+    /// True if an entry should be evicted for a new one although there is room. No policy of the
+    /// engine has a surplus; references that larder-lab simulates have.
     #[inline]
     fn has_surplus(&self) -> bool {
         false
@@ -132,12 +125,9 @@ pub enum Policy {
     /// and 3.3 per entry.
     #[default]
     Partitioned,
-    /// Least recently used, as far as reads are reported. 8 bytes per index way.
-    Lru,
-    /// First in, first out. 8 bytes per index way, and reads cost nothing.
+    /// First in, first out. 8 bytes per index way, and reads cost nothing. The same operations
+    /// result in the same entries, whatever is read.
     Fifo,
-    /// The paper's Algorithm 1 as printed (see [`paper`]). 9 bytes per index way.
-    Paper(PaperRules),
 }
 
 impl Policy {
@@ -152,8 +142,7 @@ impl Policy {
     pub(crate) fn bytes(&self, numbers: usize, entries_max: u64) -> usize {
         match self {
             Policy::Partitioned => Partitioned::bytes(numbers, entries_max),
-            Policy::Lru | Policy::Fifo => numbers * list::LINK_BYTES,
-            Policy::Paper(_) => Paper::bytes(numbers),
+            Policy::Fifo => Fifo::bytes(numbers),
         }
     }
 
@@ -172,11 +161,7 @@ impl Policy {
             Policy::Partitioned => {
                 Chosen::Partitioned(Partitioned::new_in(memory, numbers, entries_max)?)
             }
-            Policy::Lru => Chosen::Lru(Lru::new_in(memory, numbers)?),
             Policy::Fifo => Chosen::Fifo(Fifo::new_in(memory, numbers)?),
-            Policy::Paper(rules) => {
-                Chosen::Paper(Paper::new_in(memory, numbers, entries_max, rules)?)
-            }
         })
     }
 }
@@ -185,18 +170,14 @@ impl Policy {
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Partitioned(Partitioned),
-    Lru(Lru),
     Fifo(Fifo),
-    Paper(Paper),
 }
 
 macro_rules! each {
     ($chosen:expr, $policy:ident => $act:expr) => {
         match $chosen {
             Chosen::Partitioned($policy) => $act,
-            Chosen::Lru($policy) => $act,
             Chosen::Fifo($policy) => $act,
-            Chosen::Paper($policy) => $act,
         }
     };
 }
@@ -212,9 +193,7 @@ impl Chosen {
     pub fn walk_start(&mut self) -> WalkId {
         match self {
             Chosen::Partitioned(policy) => policy.states.walk_start(),
-            Chosen::Lru(policy) => policy.lists.walk_start(),
-            Chosen::Fifo(policy) => policy.lists.walk_start(),
-            Chosen::Paper(policy) => policy.lists.walk_start(),
+            Chosen::Fifo(policy) => policy.walk_start(),
         }
     }
 
@@ -223,9 +202,7 @@ impl Chosen {
     pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
         match self {
             Chosen::Partitioned(policy) => policy.states.walk_next(walk),
-            Chosen::Lru(policy) => policy.lists.walk_next(walk),
-            Chosen::Fifo(policy) => policy.lists.walk_next(walk),
-            Chosen::Paper(policy) => policy.lists.walk_next(walk),
+            Chosen::Fifo(policy) => policy.walk_next(walk),
         }
     }
 
@@ -233,9 +210,7 @@ impl Chosen {
     pub fn walk_end(&mut self, walk: WalkId) {
         match self {
             Chosen::Partitioned(policy) => policy.states.walk_end(walk),
-            Chosen::Lru(policy) => policy.lists.walk_end(walk),
-            Chosen::Fifo(policy) => policy.lists.walk_end(walk),
-            Chosen::Paper(policy) => policy.lists.walk_end(walk),
+            Chosen::Fifo(policy) => policy.walk_end(walk),
         }
     }
 
@@ -243,9 +218,7 @@ impl Chosen {
     pub fn each_entry(&self, act: impl FnMut(EntryNumber)) {
         match self {
             Chosen::Partitioned(policy) => policy.states.each(act),
-            Chosen::Lru(policy) => policy.lists.each(act),
-            Chosen::Fifo(policy) => policy.lists.each(act),
-            Chosen::Paper(policy) => policy.lists.each(act),
+            Chosen::Fifo(policy) => policy.each(act),
         }
     }
 }
@@ -293,11 +266,6 @@ impl Replacement for Chosen {
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
         each!(self, policy => policy.evict(except, entries))
-    }
-
-    #[inline]
-    fn has_surplus(&self) -> bool {
-        each!(self, policy => policy.has_surplus())
     }
 
     #[inline]

@@ -3,23 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use larder_testkit::random::Random;
+
 use super::*;
-
-/// A small generator: the same numbers from the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(mix(self.0)) * u128::from(limit)) >> 64) as u64
-    }
-}
-
-fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
 
 /// Entries by number: their keys, and which have expired.
 #[derive(Default)]
@@ -38,67 +24,45 @@ impl Entries for Table {
     }
 }
 
-fn take(list: &mut Vec<EntryNumber>, entry: EntryNumber) -> bool {
-    let place = list.iter().position(|&other| other == entry);
-    place.inspect(|&place| _ = list.remove(place)).is_some()
-}
-
-fn rename(list: &mut [EntryNumber], from: EntryNumber, to: EntryNumber) {
-    list.iter_mut().filter(|entry| **entry == from).for_each(|entry| *entry = to);
-}
-
-/// The oldest entry, other than `except`.
-fn oldest(list: &[EntryNumber], except: Option<EntryNumber>) -> Option<EntryNumber> {
-    list.iter().copied().find(|&entry| Some(entry) != except)
-}
-
 /// All entries, in the policy's order.
 trait Ordered {
     fn order(&self) -> Vec<EntryNumber>;
 }
 
+/// First in, first out: a list that is searched from end to end.
 #[derive(Default)]
-struct SlowList {
-    list: Vec<EntryNumber>,
-    renews: bool,
-}
+struct SlowFifo(Vec<EntryNumber>);
 
-impl Ordered for SlowList {
+impl Ordered for SlowFifo {
     fn order(&self) -> Vec<EntryNumber> {
-        self.list.clone()
+        self.0.clone()
     }
 }
 
-impl Replacement for SlowList {
+impl Replacement for SlowFifo {
     fn len(&self) -> u64 {
-        self.list.len() as u64
+        self.0.len() as u64
     }
 
     fn inserted(&mut self, entry: EntryNumber) {
-        self.list.push(entry);
+        self.0.push(entry);
     }
 
-    fn updated(&mut self, entry: EntryNumber) {
-        self.hit(entry, 0);
-    }
+    fn updated(&mut self, _: EntryNumber) {}
 
-    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        if self.renews {
-            take(&mut self.list, entry);
-            self.list.push(entry);
-        }
-    }
+    fn hit(&mut self, _: EntryNumber, _: u64) {}
 
     fn removed(&mut self, entry: EntryNumber) {
-        assert!(take(&mut self.list, entry));
+        let place = self.0.iter().position(|&other| other == entry);
+        self.0.remove(place.expect("it is there"));
     }
 
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        rename(&mut self.list, from, to);
+        self.0.iter_mut().filter(|entry| **entry == from).for_each(|entry| *entry = to);
     }
 
     fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
-        let victim = oldest(&self.list, except)?;
+        let victim = self.0.iter().copied().find(|&entry| Some(entry) != except)?;
         self.removed(victim);
         Some(victim)
     }
@@ -484,148 +448,82 @@ impl Replacement for SlowPartitioned {
     }
 }
 
-#[derive(Default)]
-struct SlowPaper {
-    rules: PaperRules,
-    capacity: u64,
-    recycle: Vec<EntryNumber>,
-    temporary: Vec<EntryNumber>,
-    hot: Vec<EntryNumber>,
-    flagged: HashSet<EntryNumber>,
+/// A policy and its model, with the entries that both have.
+struct Pair<P, M> {
+    fast: P,
+    slow: M,
+    table: Table,
+    numbers: HashMap<u64, EntryNumber>,
+    free: Vec<EntryNumber>,
+    evicted: u64,
+    /// For messages.
+    place: String,
 }
 
-impl SlowPaper {
-    fn share(&self, percent: u8) -> u64 {
-        (self.capacity * u64::from(percent) / 100).max(1)
+impl<P: Replacement, M: Replacement + Ordered> Pair<P, M> {
+    /// Takes the entry's key out of the books.
+    fn forget(&mut self, entry: EntryNumber) {
+        self.numbers.remove(&self.table.keys.remove(&entry).expect("it is there"));
+        self.table.expired.remove(&entry);
+        self.free.push(entry);
     }
 
-    fn hot_target(&self) -> u64 {
-        let others =
-            self.share(self.rules.temporary_percent) + self.share(self.rules.recycle_percent);
-        self.capacity.saturating_sub(others).max(1)
+    fn draw_number(&mut self, random: &mut Random) -> EntryNumber {
+        self.free.swap_remove(random.index(self.free.len()))
     }
 
-    fn heat(&mut self, entry: EntryNumber) {
-        self.removed(entry);
-        self.hot.push(entry);
-        if !self.rules.borrow && self.hot.len() as u64 > self.hot_target() {
-            self.recycle.push(self.hot.remove(0));
-        }
+    /// Both evict the same entry, if any.
+    fn evict(&mut self, except: Option<EntryNumber>) -> bool {
+        let victim = self.fast.evict(except, &self.table);
+        assert_eq!(victim, self.slow.evict(except, &self.table), "{}", self.place);
+        let Some(victim) = victim else { return false };
+        self.forget(victim);
+        self.evicted += 1;
+        true
     }
 
-    fn access(&mut self, entry: EntryNumber, is_write: bool) {
-        if self.hot.contains(&entry) {
-            return;
-        }
-        let second = match self.rules.promotion {
-            Promotion::Listing => is_write,
-            Promotion::SecondAccess => false,
-            Promotion::ThirdAccess => true,
-        };
-        if second && self.temporary.contains(&entry) && self.flagged.insert(entry) {
-            return;
-        }
-        self.heat(entry);
-    }
-
-    fn leave(&mut self, entry: EntryNumber) -> Option<EntryNumber> {
-        self.removed(entry);
-        Some(entry)
-    }
-}
-
-impl Ordered for SlowPaper {
-    fn order(&self) -> Vec<EntryNumber> {
-        [&self.recycle[..], &self.temporary, &self.hot].concat()
-    }
-}
-
-impl Replacement for SlowPaper {
-    fn len(&self) -> u64 {
-        self.order().len() as u64
-    }
-
-    fn inserted(&mut self, entry: EntryNumber) {
-        self.temporary.push(entry);
-    }
-
-    fn updated(&mut self, entry: EntryNumber) {
-        self.access(entry, true);
-    }
-
-    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        self.access(entry, false);
-    }
-
-    fn removed(&mut self, entry: EntryNumber) {
-        self.flagged.remove(&entry);
-        let lists = [&mut self.recycle, &mut self.temporary, &mut self.hot];
-        assert!(lists.into_iter().any(|list| take(list, entry)));
-    }
-
-    fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        for list in [&mut self.recycle, &mut self.temporary, &mut self.hot] {
-            rename(list, from, to);
-        }
-        if self.flagged.remove(&from) {
-            self.flagged.insert(to);
-        }
-    }
-
-    fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
-        if self.rules.borrow {
-            self.capacity = self.len();
-        }
-        loop {
-            let temporary = oldest(&self.temporary, except);
-            let temporary_is_full =
-                self.temporary.len() as u64 >= self.share(self.rules.temporary_percent);
-            let recycle_is_over =
-                self.recycle.len() as u64 > self.share(self.rules.recycle_percent);
-            let hot_is_over = self.hot.len() as u64 > self.hot_target();
-            match (temporary, oldest(&self.hot, except)) {
-                (Some(entry), _)
-                    if temporary_is_full && (self.rules.borrow || !recycle_is_over) =>
-                {
-                    if !self.flagged.remove(&entry) {
-                        return self.leave(entry);
-                    }
-                    match self.rules.flagged {
-                        Flagged::Evicted => return self.leave(entry),
-                        Flagged::ToHot => self.heat(entry),
-                        Flagged::StaysOnce => {
-                            self.removed(entry);
-                            self.temporary.push(entry);
-                        }
-                        Flagged::ToRecycle => {
-                            self.removed(entry);
-                            self.recycle.push(entry);
-                        }
-                    }
+    /// One random operation on an entry.
+    fn use_entry(&mut self, entry: EntryNumber, key: u64, random: &mut Random) {
+        match random.below(40) {
+            0 => {
+                self.fast.removed(entry);
+                self.slow.removed(entry);
+                self.forget(entry);
+            }
+            1 => {
+                let to = self.draw_number(random);
+                self.fast.moved(entry, to);
+                self.slow.moved(entry, to);
+                self.forget(entry);
+                self.table.keys.insert(to, key);
+                self.numbers.insert(key, to);
+            }
+            2 => _ = self.table.expired.insert(entry),
+            3..=8 => {
+                if random.below(4) == 0 {
+                    self.evict(Some(entry));
                 }
-                (_, Some(entry)) if hot_is_over => {
-                    self.removed(entry);
-                    self.recycle.push(entry);
-                }
-                (temporary, hot) => {
-                    return self.leave(oldest(&self.recycle, except).or(temporary).or(hot)?);
-                }
+                self.fast.updated(entry);
+                self.slow.updated(entry);
+            }
+            _ => {
+                let lag = random.below(4) * random.below(3);
+                self.fast.hit(entry, lag);
+                self.slow.hit(entry, lag);
             }
         }
     }
 
-    fn has_surplus(&self) -> bool {
-        !self.rules.borrow
-            && (self.temporary.len() as u64 >= self.share(self.rules.temporary_percent)
-                || self.recycle.len() as u64 > self.share(self.rules.recycle_percent))
-    }
-
-    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        [None; 2]
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        Ok(())
+    /// A new entry, for which room is made.
+    fn insert(&mut self, key: u64, limit: u64, random: &mut Random) {
+        self.fast.arriving(key);
+        self.slow.arriving(key);
+        while self.fast.len() >= limit && self.evict(None) {}
+        let entry = self.draw_number(random);
+        self.table.keys.insert(entry, key);
+        self.numbers.insert(key, entry);
+        self.fast.inserted(entry);
+        self.slow.inserted(entry);
     }
 }
 
@@ -634,114 +532,60 @@ impl Replacement for SlowPaper {
 fn compare<P: Replacement, M: Replacement + Ordered>(
     entries_max: u64,
     seed: u64,
-    fast: &mut P,
+    fast: P,
     entries: impl Fn(&P) -> Vec<EntryNumber>,
-    slow: &mut M,
+    slow: M,
 ) {
     let wanted = std::env::var("LARDER_SEED").map(|seed| seed.parse::<u64>().expect("a number"));
     let seed = seed + 1000 * wanted.unwrap_or(0);
     let mut random = Random(seed);
-    let mut table = Table::default();
-    let mut numbers: HashMap<u64, EntryNumber> = HashMap::new();
-    let mut free: Vec<EntryNumber> = (0..2 * entries_max as u32).collect();
-    let mut evicted = 0u64;
+    let mut pair = Pair {
+        fast,
+        slow,
+        table: Table::default(),
+        numbers: HashMap::new(),
+        free: (0..2 * entries_max as u32).collect(),
+        evicted: 0,
+        place: String::new(),
+    };
     // In the engine the number of entries that fit follows their sizes, so it drifts here.
     let mut limit = entries_max;
     for step in 0..20_000 {
+        pair.place = format!("seed {seed} step {step}");
         if step % 500 == 0 {
             limit = entries_max - random.below(1 + entries_max / 3);
         }
         // A few names are popular, and the set of names drifts.
         let span = if random.below(3) == 0 { entries_max / 2 } else { entries_max * 4 };
-        let key = mix(random.below(1 + span) + step / 50);
-        let entry = numbers.get(&key).copied();
-        let mut evict = |except, fast: &mut P, slow: &mut M| {
-            let victim = fast.evict(except, &table);
-            assert_eq!(victim, slow.evict(except, &table), "seed {seed} step {step}");
-            if let Some(victim) = victim {
-                numbers.remove(&table.keys.remove(&victim).unwrap());
-                table.expired.remove(&victim);
-                free.push(victim);
-                evicted += 1;
-            }
-            victim.is_some()
-        };
-        match (entry, random.below(40)) {
-            (Some(entry), 0) => {
-                fast.removed(entry);
-                slow.removed(entry);
-                numbers.remove(&table.keys.remove(&entry).unwrap());
-                table.expired.remove(&entry);
-                free.push(entry);
-            }
-            (Some(from), 1) => {
-                let to = free.swap_remove(random.below(free.len() as u64) as usize);
-                fast.moved(from, to);
-                slow.moved(from, to);
-                table.keys.remove(&from);
-                table.keys.insert(to, key);
-                numbers.insert(key, to);
-                table.expired.remove(&from);
-                free.push(from);
-            }
-            (Some(entry), 2) => _ = table.expired.insert(entry),
-            (Some(entry), 3..=8) => {
-                if random.below(4) == 0 {
-                    evict(Some(entry), fast, slow);
-                }
-                fast.updated(entry);
-                slow.updated(entry);
-            }
-            (Some(entry), _) => {
-                let lag = random.below(4) * random.below(3);
-                fast.hit(entry, lag);
-                slow.hit(entry, lag);
-            }
-            (None, _) => {
-                assert_eq!(fast.has_surplus(), slow.has_surplus(), "seed {seed} step {step}");
-                fast.arriving(key);
-                slow.arriving(key);
-                while fast.len() >= limit && evict(None, fast, slow) {}
-                for _ in 0..SURPLUS_MAX {
-                    if fast.has_surplus() {
-                        evict(None, fast, slow);
-                    }
-                }
-                let entry = free.swap_remove(random.below(free.len() as u64) as usize);
-                table.keys.insert(entry, key);
-                numbers.insert(key, entry);
-                fast.inserted(entry);
-                slow.inserted(entry);
-            }
+        let key = Random(random.below(1 + span) + step / 50).next();
+        match pair.numbers.get(&key) {
+            Some(&entry) => pair.use_entry(entry, key, &mut random),
+            None => pair.insert(key, limit, &mut random),
         }
-        assert_eq!(fast.len(), slow.len());
+        assert_eq!(pair.fast.len(), pair.slow.len());
         if step % 100 == 0 {
-            fast.validate().unwrap_or_else(|wrong| panic!("seed {seed} step {step}: {wrong}"));
-            assert_eq!(entries(fast), slow.order(), "seed {seed} step {step}");
+            pair.fast.validate().unwrap_or_else(|wrong| panic!("{}: {wrong}", pair.place));
+            assert_eq!(entries(&pair.fast), pair.slow.order(), "{}", pair.place);
         }
     }
-    assert!(evicted > 2_000, "{evicted} evictions prove little");
+    assert!(pair.evicted > 2_000, "{} evictions prove little", pair.evicted);
 }
 
 const SIZES: [u64; 8] = [1, 2, 3, 7, 30, 41, 150, 600];
 
-fn listed<const N: usize>(lists: &super::list::Lists<N>) -> Vec<EntryNumber> {
+fn each_of(each: impl FnOnce(&mut dyn FnMut(EntryNumber))) -> Vec<EntryNumber> {
     let mut entries = Vec::new();
-    lists.each(|entry| entries.push(entry));
+    each(&mut |entry| entries.push(entry));
     entries
 }
 
-/// FIFO and LRU evict as lists that are searched from end to end.
+/// FIFO evicts as a list that is searched from end to end.
 #[test]
-fn lists_follow_their_models() {
+fn fifo_follows_its_model() {
     for (seed, size) in SIZES.into_iter().enumerate() {
-        let numbers = 2 * size as usize;
-        let mut fifo = Fifo::new(numbers).unwrap();
-        let mut slow = SlowList::default();
-        compare(size, seed as u64, &mut fifo, |fifo| listed(&fifo.lists), &mut slow);
-        let mut lru = Lru::new(numbers).unwrap();
-        let mut slow = SlowList { renews: true, ..SlowList::default() };
-        compare(size, seed as u64, &mut lru, |lru| listed(&lru.lists), &mut slow);
+        let entries = |fifo: &Fifo| each_of(|act| fifo.each(act));
+        let fifo = Fifo::new(2 * size as usize).unwrap();
+        compare(size, seed as u64, fifo, entries, SlowFifo::default());
     }
 }
 
@@ -750,33 +594,8 @@ fn lists_follow_their_models() {
 #[test]
 fn partitions_follow_their_model() {
     for (seed, size) in SIZES.into_iter().cycle().take(24).enumerate() {
-        let mut fast = Partitioned::new(2 * size as usize, size).unwrap();
-        let mut slow = SlowPartitioned::new(size);
-        let entries = |fast: &Partitioned| {
-            let mut entries = Vec::new();
-            fast.states.each(|entry| entries.push(entry));
-            entries
-        };
-        compare(size, 100 + seed as u64, &mut fast, entries, &mut slow);
-    }
-}
-
-/// Algorithm 1 evicts as its listing says, whatever its open choices.
-#[test]
-fn paper_follows_its_model() {
-    use {Flagged::*, Promotion::*};
-    let mut seed = 200;
-    for promotion in [Listing, SecondAccess, ThirdAccess] {
-        for flagged in [Flagged::Evicted, StaysOnce, ToHot, ToRecycle] {
-            for borrow in [true, false] {
-                for size in [1, 3, 41, 300] {
-                    let rules = PaperRules { promotion, flagged, borrow, ..PaperRules::default() };
-                    let mut fast = Paper::new(2 * size as usize, size, rules).unwrap();
-                    let mut slow = SlowPaper { rules, capacity: size, ..SlowPaper::default() };
-                    compare(size, seed, &mut fast, |fast| listed(&fast.lists), &mut slow);
-                    seed += 1;
-                }
-            }
-        }
+        let entries = |policy: &Partitioned| each_of(|act| policy.states.each(act));
+        let policy = Partitioned::new(2 * size as usize, size).unwrap();
+        compare(size, 100 + seed as u64, policy, entries, SlowPartitioned::new(size));
     }
 }

@@ -4,22 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder::mem::{CHARGE_UNITS, Classes, HEADER_BYTES, VERSION_BYTES};
-use larder::policy::{Flagged, Promotion};
-use larder::{Cache, Cause, PaperRules, Policy, Reader, Seconds, Ttl};
+use larder::{Cache, Cause, Policy, Reader, Seconds, Ttl};
 pub use larder_testkit::random::Random;
 
-/// All policies, those with rules in several forms.
-pub fn every_policy() -> Vec<Policy> {
-    let text = PaperRules { promotion: Promotion::ThirdAccess, ..PaperRules::default() };
-    vec![
-        Policy::Partitioned,
-        Policy::Lru,
-        Policy::Fifo,
-        Policy::Paper(PaperRules::default()),
-        Policy::Paper(text),
-        Policy::Paper(PaperRules { borrow: false, flagged: Flagged::ToHot, ..text }),
-    ]
-}
+/// All policies.
+pub const POLICIES: [Policy; 2] = [Policy::Partitioned, Policy::Fifo];
 
 /// Added to a test's seeds, so that a long run can try others: a thousand times `LARDER_SEED`.
 pub fn seed_added() -> u64 {

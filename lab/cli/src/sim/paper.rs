@@ -2,12 +2,11 @@
 
 use std::fs;
 
-use larder_bench::paper::{self as bench, Size};
-use larder_bench::sample::Median;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::terminal::eprint_quietly;
 use larder_sim::lengths::names::Names;
-use larder_sim::paper::{self, Measured, Mode, Settings, Timed, TimedMode};
+use larder_sim::paper::engine::{self, Size};
+use larder_sim::paper::{self, Measured, Settings};
 
 use super::ended;
 use super::hit_ratio::usage;
@@ -65,42 +64,7 @@ fn measure(is_quick: bool) -> Result<Measured, String> {
         true => Size { entries: 5_000, operations: 5_000, rounds: 1, cores },
         false => Size { entries: 1_000_000, operations: 1_000_000, rounds: 7, cores },
     };
-    let machine = machine(cores);
-    eprint_quietly("figures 7 to 9: time of an insert");
-    let inserts = bench::insert_latency(&size)?;
-    eprint_quietly("figures 10 to 12: throughput");
-    let throughput = bench::throughput(&size)?;
-    eprint_quietly("table 1: throughput of sync modes");
-    let modes = bench::sync_modes(&size)?;
-    Ok(Measured {
-        machine,
-        cores,
-        entries: size.entries,
-        rounds: size.rounds,
-        contestants: bench::names().map(str::to_owned).collect(),
-        stands_for: bench::STANDS_FOR.map(str::to_owned),
-        inserts: inserts.iter().map(timed).collect(),
-        throughput: throughput.iter().map(timed).collect(),
-        modes: modes.iter().map(timed_mode).collect(),
-    })
-}
-
-fn timed(point: &bench::Point) -> Timed {
-    let bench::Point { name, cores, percent, figure } = *point;
-    Timed { name: name.to_owned(), cores, percent, value: interval(figure) }
-}
-
-fn timed_mode(figure: &bench::SyncFigure) -> TimedMode {
-    let mode = match figure.mode {
-        bench::Sync::Each => Mode::Synchronous,
-        bench::Sync::Periodic => Mode::Asynchronous,
-        bench::Sync::Never => Mode::Single,
-    };
-    TimedMode { mode, mops: interval(figure.mops), hit_ratio: figure.hits }
-}
-
-fn interval(figure: Median) -> [f64; 3] {
-    [figure.value, figure.low, figure.high]
+    engine::measured(&size, machine(cores), eprint_quietly)
 }
 
 /// The processor's name where the system tells it, the cores, and how busy it was before.

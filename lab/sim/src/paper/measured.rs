@@ -1,4 +1,4 @@
-//! What a machine did: figures by the clock, handed in by who has the engine and a clock.
+//! Figures by the clock, of one machine.
 
 use crate::figure::{Axis, Bars, Figure, Group, Series};
 use crate::sheet::{Cell, Sheet};
@@ -16,9 +16,9 @@ pub struct Measured {
     pub entries: usize,
     /// Rounds behind each figure.
     pub rounds: usize,
-    /// Who takes part, larder first.
+    /// The contestants, larder first.
     pub contestants: Vec<String>,
-    /// Who stands for the paper's own replacement, its FIFO and its LRU.
+    /// The contestants that stand for the paper's system, its FIFO and its LRU.
     pub stands_for: [String; 3],
     /// Nanoseconds of an insert; `percent` is how full the table is.
     pub inserts: Vec<Timed>,
@@ -31,9 +31,9 @@ pub struct Measured {
 /// A figure of one contestant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
-    /// Who.
+    /// The contestant.
     pub name: String,
-    /// On so many cores.
+    /// Cores that it ran on.
     pub cores: usize,
     /// See [`Measured`].
     pub percent: usize,

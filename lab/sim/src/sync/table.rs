@@ -153,7 +153,8 @@ impl<P: Replacement> Table<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder::policy::{Fifo, Lru};
+    use crate::policy::Lru;
+    use larder::policy::Fifo;
 
     /// Two places under LRU: a read saves a name, the other one leaves for the third, and each change is told.
     #[test]

@@ -46,7 +46,7 @@ impl Act for Churn<'_> {
         while cache.evict(None).is_some() {}
         cache.validate();
         assert_eq!(cache.places.len(), 0);
-        assert_eq!((cache.get(7), cache.get(7)), (Step::Miss(None), Step::Hit));
+        assert_eq!((cache.get(7), cache.get(7)), (Step::Miss(vec![]), Step::Hit));
     }
 }
 

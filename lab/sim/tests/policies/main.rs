@@ -4,19 +4,23 @@ mod bound;
 mod contract;
 mod models;
 mod oracles;
+mod paper;
 
 use std::collections::HashMap;
 
 use larder::policy::{Entries, EntryNumber, Replacement};
 use larder_sim::policy::{Kind, Visitor};
 
-/// What came of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The result of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Hit,
-    /// A miss, which stored the key, and who left for it.
-    Miss(Option<u32>),
+    /// A miss, which stored the key, and the keys that were evicted for it.
+    Miss(Vec<u32>),
 }
+
+/// Entries evicted for a new one although there is room, at most.
+const SURPLUS_MAX: usize = 2;
 
 /// A cache of keys without values under a policy, one place an entry.
 struct Cache<P> {
@@ -70,8 +74,15 @@ impl<P: Replacement> Cache<P> {
             return Step::Hit;
         }
         self.policy.arriving(mix(key));
-        let full = self.policy.len() >= self.capacity();
-        let left = full.then(|| self.evict(None).expect("a full cache has a victim"));
+        let mut left = Vec::new();
+        if self.policy.len() >= self.capacity() {
+            left.push(self.evict(None).expect("a full cache has a victim"));
+        }
+        for _ in 0..SURPLUS_MAX {
+            if self.policy.has_surplus() {
+                left.extend(self.evict(None));
+            }
+        }
         let place = self.free.pop().expect("one left");
         self.policy.inserted(place);
         self.keys.0[place as usize] = Some(key);

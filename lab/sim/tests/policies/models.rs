@@ -9,16 +9,16 @@ use proptest::prelude::*;
 use super::{Act, Cache, Step, with_cache};
 
 /// Keys, oldest first.
-type Queue = Vec<u32>;
+pub type Queue = Vec<u32>;
 
-trait Model {
+pub trait Model {
     /// A look-up or an update, as [`Cache::ask`].
     fn ask(&mut self, key: u32, is_set: bool) -> Step;
     fn remove(&mut self, key: u32);
 }
 
 /// Takes a key out of a queue, if it is there.
-fn take(queue: &mut Queue, key: u32) -> bool {
+pub fn take(queue: &mut Queue, key: u32) -> bool {
     let position = queue.iter().position(|&other| other == key);
     position.map(|position| queue.remove(position)).is_some()
 }
@@ -60,7 +60,7 @@ impl Model for OneQueue {
             }
         }
         self.queue.push((key, 0));
-        Step::Miss(left)
+        Step::Miss(left.into_iter().collect())
     }
 
     fn remove(&mut self, key: u32) {
@@ -99,7 +99,7 @@ impl Model for Sieve {
             }
         }
         self.queue.push((key, false));
-        Step::Miss(left)
+        Step::Miss(left.into_iter().collect())
     }
 
     fn remove(&mut self, key: u32) {
@@ -133,7 +133,7 @@ impl Model for Lfu {
             self.entries.retain(|entry| Some(entry.0) != left);
         }
         self.entries.push((key, 1, self.now));
-        Step::Miss(left)
+        Step::Miss(left.into_iter().collect())
     }
 
     fn remove(&mut self, key: u32) {
@@ -182,7 +182,7 @@ impl Model for S3Fifo {
         } else {
             self.small.push((key, 0))
         }
-        Step::Miss(left)
+        Step::Miss(left.into_iter().collect())
     }
 
     fn remove(&mut self, key: u32) {
@@ -224,7 +224,7 @@ impl Model for TwoQueue {
         } else {
             self.a1in.push(key)
         }
-        Step::Miss(left)
+        Step::Miss(left.into_iter().collect())
     }
 
     fn remove(&mut self, key: u32) {
@@ -273,7 +273,7 @@ impl Model for Arc {
             let left = self.replace(false);
             take(&mut self.b1, key);
             self.t2.push(key);
-            return Step::Miss(left);
+            return Step::Miss(left.into_iter().collect());
         }
         if self.b2.contains(&key) {
             let delta = if b2 >= b1 { 1.0 } else { b1 / b2 };
@@ -281,7 +281,7 @@ impl Model for Arc {
             let left = self.replace(true);
             take(&mut self.b2, key);
             self.t2.push(key);
-            return Step::Miss(left);
+            return Step::Miss(left.into_iter().collect());
         }
         let l1 = self.t1.len() + self.b1.len();
         let all = l1 + self.t2.len() + self.b2.len();
@@ -300,7 +300,7 @@ impl Model for Arc {
             left = self.replace(false);
         }
         self.t1.push(key);
-        Step::Miss(left)
+        Step::Miss(left.into_iter().collect())
     }
 
     fn remove(&mut self, key: u32) {
@@ -395,7 +395,7 @@ impl Model for Lirs {
             self.queue.push(key);
             self.top(key, State::Hir);
         }
-        Step::Miss(left)
+        Step::Miss(left.into_iter().collect())
     }
 
     fn remove(&mut self, key: u32) {

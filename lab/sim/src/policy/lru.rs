@@ -1,27 +1,20 @@
 //! Least recently used: a hit, read or write, makes an entry the newest. 8 bytes per entry.
-//!
-//! Read reports come late and once per epoch, so "recently" is as precise as the reports.
 
-use larder_mem::Memory;
+use larder::Error;
+use larder::policy::{Entries, EntryNumber, Replacement};
 
 use super::list::Lists;
-use super::{Entries, EntryNumber, Replacement, unmapped};
-use crate::error::Error;
 
 /// Least recently used.
 #[derive(Debug)]
 pub struct Lru {
-    pub(super) lists: Lists<1>,
+    lists: Lists<1>,
 }
 
 impl Lru {
     /// For entry numbers below `numbers`.
     pub fn new(numbers: usize) -> Result<Self, Error> {
-        Self::new_in(&unmapped()?, numbers)
-    }
-
-    pub(super) fn new_in(memory: &Memory, numbers: usize) -> Result<Self, Error> {
-        Ok(Lru { lists: Lists::new(memory, numbers)? })
+        Ok(Lru { lists: Lists::new(numbers)? })
     }
 }
 

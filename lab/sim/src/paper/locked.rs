@@ -1,29 +1,28 @@
-//! The textbook cache as a contestant: a map, a list of recency and one lock around both. It is how we read the
-//! LRU of the paper that larder began with.
+//! The textbook cache as a contestant: a map, a replacement policy and one lock around both. With LRU, it is how we
+//! read the LRU of the paper that larder began with.
 //!
-//! The list is `larder::policy::Lru`; entries have a fixed place each, so that an insert into a full cache
-//! allocates nothing. Several locks, or other people's code, take part in the workspace `bench/`.
+//! Each entry has a fixed place, so that an insert into a full cache allocates nothing. Several locks, or other
+//! people's code, take part in the workspace `bench/`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::FixedState;
 use larder::Error;
-use larder::policy::{Entries, EntryNumber, Lru, Replacement};
-
-use crate::data::{Key, VALUE_BYTES_MAX, number_of};
-use crate::peer::{Handle, Peer, Shape};
+use larder::policy::{Entries, EntryNumber, Replacement};
+use larder_bench::data::{Key, VALUE_BYTES_MAX, number_of};
+use larder_bench::peer::{Handle, Peer, Shape};
 
 /// A cache under one lock.
 #[derive(Debug)]
-pub struct Locked(Mutex<Inside>);
+pub struct Locked<P>(Mutex<Inside<P>>);
 
 #[derive(Debug)]
-struct Inside {
+struct Inside<P> {
     places: HashMap<Key, EntryNumber, FixedState>,
     entries: Vec<Entry>,
     entries_max: usize,
-    order: Lru,
+    policy: P,
 }
 
 #[derive(Debug)]
@@ -33,7 +32,7 @@ struct Entry {
     value_len: u8,
 }
 
-/// An LRU asks nothing.
+/// Policies that remember no keys of evicted entries ask nothing.
 struct Nothing;
 
 impl Entries for Nothing {
@@ -46,32 +45,35 @@ impl Entries for Nothing {
     }
 }
 
-impl Locked {
-    /// Empty, for so many entries.
-    pub fn new(shape: &Shape) -> Result<Locked, Error> {
+impl<P: Replacement> Locked<P> {
+    /// Empty, under a policy for a number of entries, which `policy` makes.
+    pub fn new(
+        shape: &Shape,
+        policy: impl FnOnce(usize) -> Result<P, Error>,
+    ) -> Result<Locked<P>, Error> {
         let entries_max = shape.entries.clamp(1, EntryNumber::MAX as usize);
         Ok(Locked(Mutex::new(Inside {
             places: HashMap::with_capacity_and_hasher(entries_max, FixedState::default()),
             entries: Vec::with_capacity(entries_max),
             entries_max,
-            order: Lru::new(entries_max)?,
+            policy: policy(entries_max)?,
         })))
     }
 }
 
-impl Inside {
+impl<P: Replacement> Inside<P> {
     fn put(&mut self, key: &Key, value: &[u8]) {
         let value = &value[..value.len().min(VALUE_BYTES_MAX)];
         let place = match self.places.get(key) {
             Some(&place) => {
-                self.order.updated(place);
+                self.policy.updated(place);
                 place
             }
             None => {
                 let Some(place) = self.vacant() else { return };
                 self.entries[place as usize].key = *key;
                 self.places.insert(*key, place);
-                self.order.inserted(place);
+                self.policy.inserted(place);
                 place
             }
         };
@@ -86,25 +88,28 @@ impl Inside {
             self.entries.push(Entry { key: Key::default(), value: [0; _], value_len: 0 });
             return Some(self.entries.len() as EntryNumber - 1);
         }
-        let place = self.order.evict(None, &Nothing)?;
+        let place = self.policy.evict(None, &Nothing)?;
         self.places.remove(&self.entries[place as usize].key);
         Some(place)
     }
 }
 
-impl Peer for Locked {
-    type Handle<'a> = &'a Locked;
+impl<P: Replacement + Send> Peer for Locked<P> {
+    type Handle<'a>
+        = &'a Locked<P>
+    where
+        P: 'a;
 
-    fn handle(&self) -> &Locked {
+    fn handle(&self) -> &Locked<P> {
         self
     }
 }
 
-impl Handle for &Locked {
+impl<P: Replacement + Send> Handle for &Locked<P> {
     fn get(&mut self, key: &Key) -> Option<u64> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = *inside.places.get(key)?;
-        inside.order.hit(place, 0);
+        inside.policy.hit(place, 0);
         let entry = &inside.entries[place as usize];
         Some(number_of(&entry.value[..usize::from(entry.value_len)]))
     }
@@ -116,13 +121,15 @@ impl Handle for &Locked {
 
 #[cfg(test)]
 mod tests {
+    use larder_bench::data::{ValueBuffer, key};
+
     use super::*;
-    use crate::data::{ValueBuffer, key};
+    use crate::policy::Lru;
 
     /// The least recent leaves, a read and a second put save, and values are those of their keys.
     #[test]
     fn the_least_recent_leaves() {
-        let cache = Locked::new(&Shape { entries: 3, threads: 1 }).unwrap();
+        let cache = Locked::new(&Shape { entries: 3, threads: 1 }, Lru::new).unwrap();
         let mut handle = cache.handle();
         let mut buffer = ValueBuffer::default();
         for number in [1, 2, 3] {

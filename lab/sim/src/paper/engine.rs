@@ -7,59 +7,54 @@
 //! table 1            when readers are synchronised, or not at all: throughput and hits
 //! ```
 //!
-//! `larder-lab sim paper` sets them beside what the paper reports, with the parts that need no clock (`larder-sim`).
-//! Numbers of cores that the machine lacks are left out. Differences from the paper are the report's to tell.
+//! Numbers of cores that the machine lacks are left out. The report states the differences from the paper.
 //!
-//! Contestants run once a round in rotated order, the first round warms up; figures are medians with their
+//! Contestants run once a round in rotated order, and the first round warms up; figures are medians with their
 //! 95 % interval. Every value that a get finds is checked.
 
 use std::time::Instant;
 
-use larder::{PaperRules, Policy, Ttl};
+use larder::{Policy, Ttl};
+use larder_bench::data::{ValueBuffer, Zipf, key, mix, scatter};
+use larder_bench::engine::{Core, Engine, NOW, Variant};
+use larder_bench::peer::{Handle, Peer, Shape};
+use larder_bench::sample::Median;
+use larder_bench::stand::{ZIPF_EXPONENT, measure, put};
 
-use crate::data::{ValueBuffer, Zipf, key, mix, scatter};
-use crate::engine::{Core, Engine, NOW, Variant};
-use crate::locked::Locked;
-use crate::peer::{Handle, Peer, Shape};
-use crate::sample::Median;
-use crate::stand::{ZIPF_EXPONENT, measure, put};
+use super::locked::Locked;
+use super::{Measured, Mode, Timed, TimedMode};
+use crate::policy::{Lru, Paper, PaperRules};
 
 /// Numbers of cores that every experiment has a place for.
-pub const CORES: [usize; 5] = [1, 2, 4, 8, 16];
+const CORES: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// Tenths of the table that are filled one after the other.
-pub const STEPS: usize = 10;
+const STEPS: usize = 10;
 
 /// Shares of puts, in percent: figure 10; the caption of figure 11; the text of section 4.2.
-pub const PUT_PERCENTS: [u32; 3] = [100, 70, 30];
+const PUT_PERCENTS: [u32; 3] = [100, 70, 30];
+
+/// The modes of table 1, in its order.
+const MODES: [Mode; 3] = [Mode::Synchronous, Mode::Asynchronous, Mode::Single];
 
 /// Requests of a core from one sync to the next in the asynchronous mode.
-pub const PERIOD: usize = 1024;
+const PERIOD: usize = 1024;
 
-/// The LRU that takes part: one list and one lock, as the paper's must have had.
-pub const LOCKED: &str = "LRU, one lock";
-
-/// The engine's ways that take part; the first one is larder as it comes.
-const ENGINES: [Variant; 4] = [
+/// The engine's policies that take part; the first one is larder as it comes.
+const ENGINES: [Variant; 2] = [
     Variant { name: "larder", note: "three partitions, as it comes", configure: |builder| builder },
-    Variant {
-        name: "larder, Algorithm 1",
-        note: "the paper's replacement as listed",
-        configure: |builder| builder.policy(Policy::Paper(PaperRules::default())),
-    },
     Variant {
         name: "larder, FIFO",
         note: "first in, first out",
         configure: |builder| builder.policy(Policy::Fifo),
     },
-    Variant {
-        name: "larder, LRU",
-        note: "least recently used, as far as reads are reported",
-        configure: |builder| builder.policy(Policy::Lru),
-    },
 ];
 
-const CONTESTANTS: usize = ENGINES.len() + 1;
+/// The paper's own policies that the engine does not have: each in a map with one lock, as the paper's LRU must have
+/// been.
+const LOCKED: [&str; 2] = ["Algorithm 1, one lock", "LRU, one lock"];
+
+const CONTESTANTS: usize = ENGINES.len() + LOCKED.len();
 
 /// How much is measured.
 #[derive(Debug, Clone)]
@@ -81,17 +76,38 @@ impl Size {
     }
 }
 
-/// A figure of one contestant on some cores.
-#[derive(Debug, Clone)]
-pub struct Point {
-    /// Who.
-    pub name: &'static str,
-    /// On so many cores.
-    pub cores: usize,
-    /// How full the table is, or the share of puts, in percent.
-    pub percent: usize,
-    /// The figure.
-    pub figure: Median,
+/// Runs the experiments; `progress` gets a line before each. `machine` describes the machine, in words.
+///
+/// # Errors
+/// A table could not be built, or a cache gave a wrong value.
+pub fn measured(size: &Size, machine: String, progress: fn(&str)) -> Result<Measured, String> {
+    progress("figures 7 to 9: time of an insert");
+    let inserts = insert_latency(size)?;
+    progress("figures 10 to 12: throughput");
+    let throughput = throughput(size)?;
+    progress("table 1: throughput of sync modes");
+    let modes = sync_modes(size)?;
+    Ok(Measured {
+        machine,
+        cores: size.cores,
+        entries: size.entries,
+        rounds: size.rounds,
+        contestants: (0..CONTESTANTS).map(|at| name(at).to_owned()).collect(),
+        stands_for: STANDS_FOR.map(str::to_owned),
+        inserts,
+        throughput,
+        modes,
+    })
+}
+
+fn interval(figures: &[f64]) -> [f64; 3] {
+    let Median { value, low, high, .. } = Median::of(figures);
+    [value, low, high]
+}
+
+/// A figure of a contestant.
+fn timed(at: usize, cores: usize, percent: usize, figures: &[f64]) -> Timed {
+    Timed { name: name(at).to_owned(), cores, percent, value: interval(figures) }
 }
 
 /// A contestant whose type is forgotten.
@@ -112,31 +128,27 @@ struct Mix {
     round: usize,
 }
 
-/// Contestants, larder first.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    (0..CONTESTANTS).map(name)
-}
-
-/// Who stands for the paper's own replacement, its FIFO and its LRU.
-pub const STANDS_FOR: [&str; 3] = [ENGINES[1].name, ENGINES[2].name, LOCKED];
+/// The contestants that stand for the paper's system, its FIFO and its LRU.
+const STANDS_FOR: [&str; 3] = [ENGINES[0].name, ENGINES[1].name, LOCKED[1]];
 
 fn name(at: usize) -> &'static str {
-    ENGINES.get(at).map_or(LOCKED, |variant| variant.name)
+    ENGINES.get(at).map_or_else(|| LOCKED[at - ENGINES.len()], |variant| variant.name)
 }
 
 fn build(at: usize, shape: &Shape) -> Result<Box<dyn Contestant>, String> {
     let failed = |error: larder::Error| format!("{}: {error}", name(at));
     Ok(match ENGINES.get(at) {
         Some(variant) => Box::new(Engine::new(variant, shape).map_err(failed)?),
-        None => Box::new(Locked::new(shape).map_err(failed)?),
+        None if name(at) == LOCKED[0] => {
+            let policy = |entries| Paper::new(entries, entries as u64, PaperRules::default());
+            Box::new(Locked::new(shape, policy).map_err(failed)?)
+        }
+        None => Box::new(Locked::new(shape, Lru::new).map_err(failed)?),
     })
 }
 
 /// Figures 7 to 9: nanoseconds that an insert takes its core, at each tenth of load.
-///
-/// # Errors
-/// A table could not be built.
-pub fn insert_latency(size: &Size) -> Result<Vec<Point>, String> {
+fn insert_latency(size: &Size) -> Result<Vec<Timed>, String> {
     let mut points = Vec::new();
     for cores in size.cores() {
         let shape = Shape { entries: size.entries, threads: cores };
@@ -151,22 +163,19 @@ pub fn insert_latency(size: &Size) -> Result<Vec<Point>, String> {
             }
         }
         for (at, steps) in figures.iter().enumerate() {
-            points.extend(steps.iter().enumerate().map(|(step, figures)| Point {
-                name: name(at),
-                cores,
-                percent: (step + 1) * 100 / STEPS,
-                figure: Median::of(figures),
-            }));
+            points.extend(
+                steps
+                    .iter()
+                    .enumerate()
+                    .map(|(step, figures)| timed(at, cores, (step + 1) * 100 / STEPS, figures)),
+            );
         }
     }
     Ok(points)
 }
 
 /// Figures 10 to 12: million operations a second for each share of puts, in tables that are full.
-///
-/// # Errors
-/// A table could not be built, or answered wrongly.
-pub fn throughput(size: &Size) -> Result<Vec<Point>, String> {
+fn throughput(size: &Size) -> Result<Vec<Timed>, String> {
     let shape = Shape { entries: size.entries, threads: size.cores().last().unwrap_or(1) };
     let mut contestants = Vec::with_capacity(CONTESTANTS);
     for at in 0..CONTESTANTS {
@@ -188,12 +197,10 @@ pub fn throughput(size: &Size) -> Result<Vec<Point>, String> {
                     figures[at].extend((round > 0).then_some(figure));
                 }
             }
-            points.extend(figures.iter().enumerate().map(|(at, figures)| Point {
-                name: name(at),
-                cores,
-                percent: put_percent as usize,
-                figure: Median::of(figures),
-            }));
+            let figures = figures.iter().enumerate();
+            points.extend(
+                figures.map(|(at, figures)| timed(at, cores, put_percent as usize, figures)),
+            );
         }
     }
     Ok(points)
@@ -244,38 +251,8 @@ fn serve_mix<H: Handle>(handle: &mut H, seed: u64, operations: u64, of: &Mix) ->
     wrong
 }
 
-/// When a core sees what others stored: the modes of the paper's table 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sync {
-    /// Every put is published, and every get looks for news first: the paper's synchronous mode.
-    Each,
-    /// After [`PERIOD`] requests of the core: its asynchronous mode.
-    Periodic,
-    /// Never: every core has a cache of its own, with its share of the memory.
-    Never,
-}
-
-impl Sync {
-    /// All, in the table's order.
-    pub const ALL: [Sync; 3] = [Sync::Each, Sync::Periodic, Sync::Never];
-}
-
-/// What a mode gave: million requests a second, and the share of hits in the second half.
-#[derive(Debug, Clone, Copy)]
-pub struct SyncFigure {
-    /// The mode.
-    pub mode: Sync,
-    /// Million requests a second, all cores together, the puts after misses included.
-    pub mops: Median,
-    /// Hits a request.
-    pub hits: f64,
-}
-
 /// Table 1: requests by Zipf's law over 17 keys where 8 fit, as in the paper; a miss is followed by a put.
-///
-/// # Errors
-/// A table could not be built.
-pub fn sync_modes(size: &Size) -> Result<Vec<SyncFigure>, String> {
+fn sync_modes(size: &Size) -> Result<Vec<TimedMode>, String> {
     let ids = size.entries * 17 / 8;
     let law = Zipf::new(ids, ZIPF_EXPONENT);
     let each = (size.operations / size.cores.max(1)).max(1);
@@ -285,27 +262,27 @@ pub fn sync_modes(size: &Size) -> Result<Vec<SyncFigure>, String> {
             (0..each as u64).map(number).collect()
         })
         .collect();
-    let mut figures = vec![(Vec::new(), 0.0); Sync::ALL.len()];
+    let mut figures = vec![(Vec::new(), 0.0); MODES.len()];
     for round in 0..=size.rounds {
-        for turn in 0..Sync::ALL.len() {
-            let at = (turn + round) % Sync::ALL.len();
-            let (mops, hits) = request(Sync::ALL[at], size, &orders)?;
+        for turn in 0..MODES.len() {
+            let at = (turn + round) % MODES.len();
+            let (mops, hits) = request(MODES[at], size, &orders)?;
             if round > 0 {
                 figures[at].0.push(mops);
                 figures[at].1 = hits;
             }
         }
     }
-    let figure = |(mode, (mops, hits)): (Sync, (Vec<f64>, f64))| SyncFigure {
+    let figure = |(mode, (mops, hit_ratio)): (Mode, (Vec<f64>, f64))| TimedMode {
         mode,
-        mops: Median::of(&mops),
-        hits,
+        mops: interval(&mops),
+        hit_ratio,
     };
-    Ok(Sync::ALL.into_iter().zip(figures).map(figure).collect())
+    Ok(MODES.into_iter().zip(figures).map(figure).collect())
 }
 
-fn request(mode: Sync, size: &Size, orders: &[Vec<u32>]) -> Result<(f64, f64), String> {
-    let caches = if mode == Sync::Never { size.cores.max(1) } else { 1 };
+fn request(mode: Mode, size: &Size, orders: &[Vec<u32>]) -> Result<(f64, f64), String> {
+    let caches = if mode == Mode::Single { size.cores.max(1) } else { 1 };
     let shape =
         Shape { entries: size.entries / caches, threads: if caches == 1 { size.cores } else { 1 } };
     let engine = |_| Engine::new(&ENGINES[0], &shape).map_err(|error| error.to_string());
@@ -327,11 +304,11 @@ fn request(mode: Sync, size: &Size, orders: &[Vec<u32>]) -> Result<(f64, f64), S
 }
 
 /// Serves one core's requests: its hits in the second half.
-fn serve(core: &mut Core, mode: Sync, order: &[u32]) -> u64 {
+fn serve(core: &mut Core, mode: Mode, order: &[u32]) -> u64 {
     let mut buffer = ValueBuffer::default();
     let mut hits = 0;
     for (i, &number) in order.iter().enumerate() {
-        if (mode == Sync::Each && core.reader.is_behind()) || i % PERIOD == 0 {
+        if (mode == Mode::Synchronous && core.reader.is_behind()) || i % PERIOD == 0 {
             core.reader.sync();
         }
         let key = key(number);
@@ -340,7 +317,7 @@ fn serve(core: &mut Core, mode: Sync, order: &[u32]) -> u64 {
             continue;
         }
         let value = buffer.value(number);
-        if mode == Sync::Each {
+        if mode == Mode::Synchronous {
             while core.writer.insert(&key, value, Ttl::FOREVER, NOW).is_err()
                 || core.writer.flush().is_err()
             {
@@ -365,13 +342,13 @@ mod tests {
         let size = Size { entries: 3000, operations: 3000, rounds: 1, cores: 2 };
         let points = insert_latency(&size).unwrap();
         assert_eq!(points.len(), CONTESTANTS * 2 * STEPS);
-        assert!(points.iter().all(|point| point.figure.value > 0.0));
+        assert!(points.iter().all(|point| point.value[0] > 0.0));
         let points = throughput(&size).unwrap();
         assert_eq!(points.len(), CONTESTANTS * 2 * PUT_PERCENTS.len());
-        assert!(points.iter().all(|point| point.figure.value > 0.0));
+        assert!(points.iter().all(|point| point.value[0] > 0.0));
         let modes = sync_modes(&size).unwrap();
         assert!(
-            modes.iter().all(|mode| mode.mops.value > 0.0 && mode.hits > 0.3 && mode.hits < 1.0)
+            modes.iter().all(|mode| mode.mops[0] > 0.0 && (0.3..1.0).contains(&mode.hit_ratio))
         );
     }
 }

@@ -24,11 +24,11 @@
 //!
 //! Bytes: 9 per entry number.
 
-use larder_mem::{Memory, Region, prefetch_slice};
+use larder::mem::Region;
+use larder::policy::{Entries, EntryNumber, Replacement, STEPS_MAX};
+use larder::{Error, prefetch_slice};
 
-use super::list::{LINK_BYTES, Lists};
-use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
-use crate::error::Error;
+use super::list::Lists;
 
 /// When an entry moves from temporary to hot. The insertion is the first access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +92,10 @@ const HOT: usize = 2;
 /// Set in an entry's record, next to the partition.
 const FLAG: u8 = 4;
 
-/// Algorithm 1. See the [module](self).
+/// Algorithm 1. See the source's header for its rules.
 #[derive(Debug)]
 pub struct Paper {
-    pub(super) lists: Lists<3>,
+    lists: Lists<3>,
     /// `partition | FLAG` of each entry.
     records: Region<u8>,
     rules: PaperRules,
@@ -107,23 +107,14 @@ pub struct Paper {
 impl Paper {
     /// For entry numbers below `numbers` and at most `entries_max` entries at once.
     pub fn new(numbers: usize, entries_max: u64, rules: PaperRules) -> Result<Self, Error> {
-        Self::new_in(&unmapped()?, numbers, entries_max, rules)
-    }
-
-    pub(super) fn new_in(
-        memory: &Memory,
-        numbers: usize,
-        entries_max: u64,
-        rules: PaperRules,
-    ) -> Result<Self, Error> {
         let PaperRules { temporary_percent, recycle_percent, .. } = rules;
         let sum = u32::from(temporary_percent) + u32::from(recycle_percent);
         if temporary_percent == 0 || recycle_percent == 0 || sum > 99 {
             return Err(Error::Setting("each of the paper's partitions needs at least 1 percent"));
         }
         let mut policy = Paper {
-            lists: Lists::new(memory, numbers)?,
-            records: memory.region(numbers).map_err(Error::Memory)?,
+            lists: Lists::new(numbers)?,
+            records: Region::new(numbers).map_err(Error::Memory)?,
             rules,
             temporary_target: 0,
             hot_target: 0,
@@ -131,11 +122,6 @@ impl Paper {
         };
         policy.resize(entries_max);
         Ok(policy)
-    }
-
-    /// Bytes of the policy.
-    pub(super) fn bytes(numbers: usize) -> usize {
-        numbers * (LINK_BYTES + size_of::<u8>())
     }
 
     fn resize(&mut self, capacity: u64) {
@@ -280,13 +266,6 @@ impl Replacement for Paper {
     }
 
     fn validate(&self) -> Result<(), String> {
-        self.lists.validate()?;
-        for list in [RECYCLE, TEMPORARY, HOT] {
-            if let Some(entry) = self.lists.iter(list).find(|&entry| self.partition(entry) != list)
-            {
-                return Err(format!("entry {entry} is in list {list}, and does not know it"));
-            }
-        }
-        Ok(())
+        self.lists.validate_by(|entry| self.partition(entry))
     }
 }
