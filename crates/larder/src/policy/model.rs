@@ -456,8 +456,7 @@ struct Pair<P, M> {
     numbers: HashMap<u64, EntryNumber>,
     free: Vec<EntryNumber>,
     evicted: u64,
-    /// For messages.
-    place: String,
+    step: String,
 }
 
 impl<P: Replacement, M: Replacement + Ordered> Pair<P, M> {
@@ -475,7 +474,7 @@ impl<P: Replacement, M: Replacement + Ordered> Pair<P, M> {
     /// Both evict the same entry, if any.
     fn evict(&mut self, except: Option<EntryNumber>) -> bool {
         let victim = self.fast.evict(except, &self.table);
-        assert_eq!(victim, self.slow.evict(except, &self.table), "{}", self.place);
+        assert_eq!(victim, self.slow.evict(except, &self.table), "{}", self.step);
         let Some(victim) = victim else { return false };
         self.forget(victim);
         self.evicted += 1;
@@ -546,12 +545,12 @@ fn compare<P: Replacement, M: Replacement + Ordered>(
         numbers: HashMap::new(),
         free: (0..2 * entries_max as u32).collect(),
         evicted: 0,
-        place: String::new(),
+        step: String::new(),
     };
     // In the engine the number of entries that fit follows their sizes, so it drifts here.
     let mut limit = entries_max;
     for step in 0..20_000 {
-        pair.place = format!("seed {seed} step {step}");
+        pair.step = format!("seed {seed} step {step}");
         if step % 500 == 0 {
             limit = entries_max - random.below(1 + entries_max / 3);
         }
@@ -564,8 +563,8 @@ fn compare<P: Replacement, M: Replacement + Ordered>(
         }
         assert_eq!(pair.fast.len(), pair.slow.len());
         if step % 100 == 0 {
-            pair.fast.validate().unwrap_or_else(|wrong| panic!("{}: {wrong}", pair.place));
-            assert_eq!(entries(&pair.fast), pair.slow.order(), "{}", pair.place);
+            pair.fast.validate().unwrap_or_else(|wrong| panic!("{}: {wrong}", pair.step));
+            assert_eq!(entries(&pair.fast), pair.slow.order(), "{}", pair.step);
         }
     }
     assert!(pair.evicted > 2_000, "{} evictions prove little", pair.evicted);
