@@ -24,7 +24,7 @@ use larder_mem::sync::CacheLines;
 use larder_mem::{CHARGE_UNITS, Classes, Config, HEADER_BYTES, IndexMode, Memory, Shard, WAYS};
 use parking_lot::Mutex;
 
-use crate::cache::{Cache, Counters, Shared};
+use crate::cache::Cache;
 use crate::engine::{Counts, Limits, RECORDS_MAX, State};
 use crate::error::Error;
 use crate::evicted::{Batch, Evicted, Listener, Notifier};
@@ -33,13 +33,8 @@ use crate::hash::Hasher;
 use crate::index::{DISPLACED_BYTES, Displaced, Placement};
 use crate::policy::Policy;
 use crate::position::SHARDS_MAX;
+use crate::shared::{KEY_BYTES_MAX, PublishedLookups, Shared, VALUE_BYTES_MAX};
 use crate::time::{Seconds, SyncMode, Ticks};
-
-/// The longest value of any cache, in bytes, whatever its budget.
-pub const VALUE_BYTES_MAX: usize = 32 << 10;
-
-/// The longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 255;
 
 /// Log records per operation, on average, at most: an entry, an eviction, and a mask for one in
 /// five of each.
@@ -86,6 +81,13 @@ pub struct Builder {
     listener: Option<Listener>,
     lease_bytes_max: u64,
     index_mode: IndexMode,
+}
+
+impl Cache {
+    /// Begins to configure a cache.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Default for Builder {
@@ -296,7 +298,9 @@ impl Builder {
             slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
             queue_bytes_max: usize::try_from(shape.reserve_bytes / 8).unwrap_or(usize::MAX),
             report_shift,
-            counters: (0..self.readers_max).map(|_| CacheLines(Counters::default())).collect(),
+            lookups: (0..self.readers_max)
+                .map(|_| CacheLines(PublishedLookups::default()))
+                .collect(),
             reader_ids: Mutex::new(vec![false; self.readers_max].into()),
         }))
     }

@@ -2,95 +2,17 @@
 
 use std::sync::Arc;
 
-use larder_mem::sync::{AtomicU64, CacheLines, Ordering};
-use larder_mem::{Guard, Shard};
-use parking_lot::Mutex;
-
-use crate::build::Builder;
-use crate::engine::{Engine, Limits, State};
 use crate::error::Error;
-use crate::evicted::{Batch, Notifier};
-use crate::hash::{Hasher, KeyHash};
-use crate::index::{Placement, find};
+use crate::evicted::Batch;
+use crate::hash::KeyHash;
+use crate::index::find;
 use crate::iter::Iter;
 use crate::position::LogPosition;
 use crate::reader::Reader;
+use crate::shared::{Shared, value_bytes_max, with_engine};
 use crate::stats::Stats;
-use crate::time::{Seconds, SyncMode, is_expired};
+use crate::time::{Seconds, is_expired};
 use crate::writer::Writer;
-
-/// A reader's counters as of its last sync. Only that reader writes them.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    hits: AtomicU64,
-    misses: AtomicU64,
-    stale_hits: AtomicU64,
-    expired_misses: AtomicU64,
-}
-
-/// Counts of lookups by result.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Lookups {
-    pub hits: u64,
-    pub misses: u64,
-    /// Hits on expired entries.
-    pub stale_hits: u64,
-    /// Misses because the entry had expired.
-    pub expired_misses: u64,
-}
-
-impl Counters {
-    pub fn publish(&self, lookups: &Lookups) {
-        self.hits.store(lookups.hits, Ordering::Relaxed);
-        self.misses.store(lookups.misses, Ordering::Relaxed);
-        self.stale_hits.store(lookups.stale_hits, Ordering::Relaxed);
-        self.expired_misses.store(lookups.expired_misses, Ordering::Relaxed);
-    }
-
-    pub fn read(&self) -> Lookups {
-        Lookups {
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-            stale_hits: self.stale_hits.load(Ordering::Relaxed),
-            expired_misses: self.expired_misses.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// The state that all handles, readers and writers of a cache share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// By [`Placement::shard`].
-    pub shards: Box<[Arc<Shard<State>>]>,
-    pub placement: Placement,
-    pub hasher: Hasher,
-    pub budget: u64,
-    pub limits: Limits,
-    /// Seconds after its expiry in which an entry can still be looked up.
-    pub stale: u32,
-    pub sync: SyncMode,
-    /// Reports evictions to the listener.
-    pub notifier: Option<Notifier>,
-    /// Bytes of the largest entry, header included.
-    pub slot_bytes_max: usize,
-    /// Bytes that a writer may hold in unpublished slots.
-    pub queue_bytes_max: usize,
-    /// Log records per report epoch, as a power of two; `None` if reads are not reported.
-    pub report_shift: Option<u32>,
-    pub counters: Box<[CacheLines<Counters>]>,
-    /// Which reader numbers are taken. A reader has the same number in every shard.
-    pub reader_ids: Mutex<Box<[bool]>>,
-}
-
-/// Runs `act` on main and the engine's state, under a lock that the caller holds.
-pub(crate) fn with_engine<R>(
-    shard: &Shard<State>,
-    guard: &mut Guard<'_, State>,
-    act: impl FnOnce(&mut Engine<'_>) -> R,
-) -> R {
-    let (main, state) = guard.parts();
-    act(&mut Engine { shard, main, state })
-}
 
 /// A cache. Cloning is cheap, and every clone is the same cache.
 #[derive(Debug, Clone)]
@@ -99,18 +21,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Begins to configure a cache.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(shared: Shared) -> Self {
         Cache { shared: Arc::new(shared) }
     }
 
     /// How many readers can exist at once.
     pub fn readers_max(&self) -> usize {
-        self.shared.counters.len()
+        self.shared.lookups.len()
     }
 
     /// Creates a reader for one core. Copies the index once.
@@ -185,9 +102,7 @@ impl Cache {
     }
 
     /// Copies of all entries that are live at `now`, shard by shard, in the policy's order. That is
-    /// the order of first insertion for [`Policy::Fifo`](crate::Policy), and the longest unused
-    /// first for `Lru`. The others go partition by partition, roughly the next to be evicted first;
-    /// within a partition `Paper` has the order of insertion, and `Partitioned` none.
+    /// the order of first insertion for [`Policy::Fifo`](crate::Policy). `Partitioned` has no order.
     ///
     /// Takes the lock for a few entries at a time. An entry that is inserted, removed, changed or
     /// hit meanwhile may be returned once, twice or not at all. Iterators do not wait for each
@@ -206,11 +121,6 @@ impl Cache {
         }
         Ok(())
     }
-}
-
-pub(crate) fn value_bytes_max(shared: &Shared, key_len: usize) -> usize {
-    let room = shared.slot_bytes_max.saturating_sub(larder_mem::HEADER_BYTES + key_len);
-    room.min(crate::build::VALUE_BYTES_MAX)
 }
 
 #[cfg(test)]

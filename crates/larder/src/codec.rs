@@ -23,8 +23,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use crate::build::KEY_BYTES_MAX;
 use crate::hash::Hasher;
+use crate::shared::KEY_BYTES_MAX;
 
 /// A type that can be a key of a [`crate::Map`].
 ///

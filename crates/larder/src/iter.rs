@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use larder_mem::WAYS;
 
-use crate::cache::{Shared, with_engine};
 use crate::policy::WalkId;
+use crate::shared::{Shared, with_engine};
 use crate::time::{Seconds, end_of, is_expired};
 
 /// Entries copied per lock hold.

@@ -14,7 +14,6 @@ use larder_mem::{self as mem, MainView, Memory, Shard, View};
 #[cfg(test)]
 use larder_mem::{Slot, WAYS};
 
-use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::State;
 use crate::entry::{Entry, Lease};
 use crate::error::Error;
@@ -22,6 +21,7 @@ use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
 use crate::index::{Found, Placement, find, stage, stage_second};
 use crate::position::{LogPosition, SHARDS_MAX};
+use crate::shared::{OwnLookups, Shared, with_engine};
 use crate::time::{Seconds, SyncMode, Ticks, is_dead, is_expired};
 
 /// Keys whose memory [`Reader::get_many`] fetches together.
@@ -60,7 +60,7 @@ pub struct Reader {
     immediate: bool,
     /// A copy of the cache's own.
     report_shift: Option<u32>,
-    lookups: Tally,
+    lookups: OwnLookups,
     /// When [`Reader::sync_if_due`] syncs next.
     due: Ticks,
 }
@@ -157,35 +157,6 @@ impl Drop for ReaderId {
     }
 }
 
-/// [`Lookups`], counted by the one thread that owns the reader.
-#[derive(Debug, Default)]
-struct Tally {
-    hits: Cell<u64>,
-    misses: Cell<u64>,
-    stale_hits: Cell<u64>,
-    expired_misses: Cell<u64>,
-}
-
-impl Tally {
-    fn of(lookups: Lookups) -> Tally {
-        Tally {
-            hits: Cell::new(lookups.hits),
-            misses: Cell::new(lookups.misses),
-            stale_hits: Cell::new(lookups.stale_hits),
-            expired_misses: Cell::new(lookups.expired_misses),
-        }
-    }
-
-    fn sum(&self) -> Lookups {
-        Lookups {
-            hits: self.hits.get(),
-            misses: self.misses.get(),
-            stale_hits: self.stale_hits.get(),
-            expired_misses: self.expired_misses.get(),
-        }
-    }
-}
-
 #[inline(always)]
 fn bump(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
@@ -197,7 +168,7 @@ pub struct Parked {
     shared: Arc<Shared>,
     shards: PerShard<ParkedShardReader>,
     id: ReaderId,
-    lookups: Tally,
+    lookups: OwnLookups,
     due: Ticks,
 }
 
@@ -209,7 +180,7 @@ impl Reader {
         let memory = Memory::new(copies).map_err(Error::Memory)?;
         let open = |shard| ShardReader::open(shared, &memory, shard, id.number);
         let shards = each_shard(&shared.shards, open)?;
-        let lookups = Tally::of(shared.counters[id.number].0.read());
+        let lookups = OwnLookups::of(&shared.lookups[id.number].0);
         Ok(Reader::new(shared.clone(), shards, id, lookups, Ticks(0)))
     }
 
@@ -217,7 +188,7 @@ impl Reader {
         shared: Arc<Shared>,
         shards: PerShard<ShardReader>,
         id: ReaderId,
-        lookups: Tally,
+        lookups: OwnLookups,
         due: Ticks,
     ) -> Self {
         let placement = shared.placement;
@@ -498,7 +469,7 @@ impl Reader {
             }
             now_at
         }));
-        self.publish_counters();
+        self.publish_lookups();
         now_at
     }
 
@@ -522,8 +493,8 @@ impl Reader {
         due
     }
 
-    fn publish_counters(&self) {
-        self.shared.counters[self.number()].0.publish(&self.lookups.sum());
+    fn publish_lookups(&self) {
+        self.shared.lookups[self.number()].0.publish(&self.lookups);
     }
 
     /// Lookups that found a live entry.
@@ -538,7 +509,7 @@ impl Reader {
 
     /// Parks: the reader does not block writers until it is unparked.
     pub fn park(self) -> Parked {
-        self.publish_counters();
+        self.publish_lookups();
         let Reader { shared, shards, id, lookups, due, .. } = self;
         Parked {
             shared,

@@ -35,10 +35,10 @@ use std::io::{self, Read, Write};
 
 use larder_mem::VERSION_BYTES;
 
-use crate::build::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::iter::OwnedEntry;
+use crate::shared::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::time::{Seconds, Ttl, is_expired};
 use crate::writer::Writer;
 

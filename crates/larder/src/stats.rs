@@ -2,10 +2,10 @@
 
 use larder_mem::{CHARGE_UNITS, ClassUse, PageUse};
 
-use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::policy::Replacement;
+use crate::shared::{Lookups, Shared, with_engine};
 
 /// A cache's figures. Counters count since the build.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -90,7 +90,7 @@ pub struct ReaderStats {
 
 impl Stats {
     pub(crate) fn collect(shared: &Shared) -> Result<Stats, Error> {
-        let lookups: Vec<_> = shared.counters.iter().map(|counters| counters.0.read()).collect();
+        let lookups: Vec<_> = shared.lookups.iter().map(|lookups| lookups.0.read()).collect();
         let shards = shared.shards.len() as u64;
         let config = shared.shards[0].config();
         let mut stats = Stats {

@@ -16,13 +16,12 @@ use larder_mem::{
     Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, Stalled, VERSION_BYTES,
 };
 
-use crate::build::KEY_BYTES_MAX;
-use crate::cache::{Shared, value_bytes_max, with_engine};
 use crate::engine::{Engine, State, When};
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::hash::KeyHash;
 use crate::position::LogPosition;
+use crate::shared::{KEY_BYTES_MAX, Shared, value_bytes_max, with_engine};
 use crate::time::{Seconds, Ttl};
 
 /// Operations queued before the writer first tries the lock.

@@ -1,0 +1,108 @@
+//! What all handles, readers and writers of a cache share.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use larder_mem::sync::{AtomicU64, CacheLines, Ordering};
+use larder_mem::{Guard, Shard};
+use parking_lot::Mutex;
+
+use crate::engine::{Engine, Limits, State};
+use crate::evicted::Notifier;
+use crate::hash::Hasher;
+use crate::index::Placement;
+use crate::time::SyncMode;
+
+/// The longest value of any cache, in bytes, whatever its budget.
+pub const VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// Counts of lookups by result.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lookups<T = u64> {
+    pub hits: T,
+    pub misses: T,
+    /// Hits on expired entries.
+    pub stale_hits: T,
+    /// Misses because the entry had expired.
+    pub expired_misses: T,
+}
+
+/// Counts of the one thread that owns a reader.
+pub(crate) type OwnLookups = Lookups<Cell<u64>>;
+
+/// A reader's counts as of its last sync. Only that reader writes them.
+pub(crate) type PublishedLookups = Lookups<AtomicU64>;
+
+impl<T> Lookups<T> {
+    fn map<U>(&self, act: impl Fn(&T) -> U) -> Lookups<U> {
+        Lookups {
+            hits: act(&self.hits),
+            misses: act(&self.misses),
+            stale_hits: act(&self.stale_hits),
+            expired_misses: act(&self.expired_misses),
+        }
+    }
+}
+
+impl OwnLookups {
+    /// Goes on from published counts.
+    pub fn of(published: &PublishedLookups) -> OwnLookups {
+        published.read().map(|count| Cell::new(*count))
+    }
+}
+
+impl PublishedLookups {
+    pub fn publish(&self, own: &OwnLookups) {
+        self.hits.store(own.hits.get(), Ordering::Relaxed);
+        self.misses.store(own.misses.get(), Ordering::Relaxed);
+        self.stale_hits.store(own.stale_hits.get(), Ordering::Relaxed);
+        self.expired_misses.store(own.expired_misses.get(), Ordering::Relaxed);
+    }
+
+    pub fn read(&self) -> Lookups {
+        self.map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// The state that all handles, readers and writers of a cache share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// By [`Placement::shard`].
+    pub shards: Box<[Arc<Shard<State>>]>,
+    pub placement: Placement,
+    pub hasher: Hasher,
+    pub budget: u64,
+    pub limits: Limits,
+    /// Seconds after its expiry in which an entry can still be looked up.
+    pub stale: u32,
+    pub sync: SyncMode,
+    /// Reports evictions to the listener.
+    pub notifier: Option<Notifier>,
+    /// Bytes of the largest entry, header included.
+    pub slot_bytes_max: usize,
+    /// Bytes that a writer may hold in unpublished slots.
+    pub queue_bytes_max: usize,
+    /// Log records per report epoch, as a power of two; `None` if reads are not reported.
+    pub report_shift: Option<u32>,
+    pub lookups: Box<[CacheLines<PublishedLookups>]>,
+    /// Which reader numbers are taken. A reader has the same number in every shard.
+    pub reader_ids: Mutex<Box<[bool]>>,
+}
+
+/// Runs `act` on main and the engine's state, under a lock that the caller holds.
+pub(crate) fn with_engine<R>(
+    shard: &Shard<State>,
+    guard: &mut Guard<'_, State>,
+    act: impl FnOnce(&mut Engine<'_>) -> R,
+) -> R {
+    let (main, state) = guard.parts();
+    act(&mut Engine { shard, main, state })
+}
+
+pub(crate) fn value_bytes_max(shared: &Shared, key_len: usize) -> usize {
+    let room = shared.slot_bytes_max.saturating_sub(larder_mem::HEADER_BYTES + key_len);
+    room.min(VALUE_BYTES_MAX)
+}
