@@ -1,12 +1,12 @@
-//! What single decisions of the engine are worth: each beside the other way of doing it.
+//! What single decisions of the engine are worth: each compared with the other way of doing it.
 //!
-//! | row | larder | beside |
+//! | row | larder | compared with |
 //! |---|---|---|
 //! | sync after a share of entries changed | applying the log | copying changed sub-tables, copying all |
 //! | get, the time of each | a tick that the caller keeps | asking the system's clock |
 //! | store a rendered value | `insert_with`: built where it stays | built in a buffer, then `insert` |
 //! | slow gets while another thread writes | the writer at full rate | no writer |
-//! | a neighbour's work | beside larder's look-ups | beside nobody, beside other caches |
+//! | a neighbor's work | during larder's lookups | alone, during other caches' lookups |
 //! | put while the mix of sizes changes, and the room then in use | short values, then long ones | both in turn |
 //! | an object with two buffers for a new key, the oldest leaving | `Typed`: reset and used again | `Box::new`, in an `lru` |
 //! | entries behind a map | places in one slab | pointers to their own allocations |
@@ -23,12 +23,12 @@ use larder::mem::Region;
 use larder::{Cache, Error, Policy, Reader, Seconds, Ttl, Typed, Writer};
 use larder_bench::clock::ThreadTime;
 use larder_bench::data::{Key, VALUE_BYTES_MAX, ValueBuffer, key, mix, number_of, scatter};
-use larder_bench::duel::{Way, cache_with_long_log, duel};
+use larder_bench::pair::{Way, cache_with_long_log, compare_ways};
 use larder_bench::engine::{Engine, NOW, VARIANTS};
-use larder_bench::field::{Entrant, own_entrants};
+use larder_bench::contest::{Entrant, own_entrants};
 use larder_bench::peer::{Handle, Peer, Shape};
 use larder_bench::row::{Row, Unit};
-use larder_bench::stand::Work;
+use larder_bench::runner::Work;
 
 use crate::peers;
 
@@ -52,7 +52,7 @@ pub fn all(size: Size, mut emit: impl FnMut(Row)) -> Result<(), String> {
         clocks,
         built_in_place,
         slow_gets,
-        neighbours,
+        neighbors,
         changing_mix,
         reused_objects,
         pointers_or_slab,
@@ -116,7 +116,7 @@ fn log_or_copies(size: Size) -> Result<Vec<Row>, String> {
             ways.push(Way::new(&name, "a model: index only", run));
         }
         let work = format!("sync after {} % of {entries} entries changed", per_mille as f64 / 10.0);
-        rows.extend(duel(&work, Unit::Ns, size.rounds, &mut ways));
+        rows.extend(compare_ways(&work, Unit::Ns, size.rounds, &mut ways));
     }
     Ok(rows)
 }
@@ -173,7 +173,7 @@ fn clocks(size: Size) -> Result<Vec<Row>, String> {
         Way::new("SystemTime::now a get", "", || gets(reader, size, wall)),
         Way::new("Instant::now a get", "", || gets(reader, size, mono)),
     ];
-    Ok(duel("get, the time by a tick", Unit::Ns, size.rounds, &mut ways))
+    Ok(compare_ways("get, the time by a tick", Unit::Ns, size.rounds, &mut ways))
 }
 
 fn gets(reader: &Reader, size: Size, now: impl Fn() -> Seconds) -> f64 {
@@ -235,7 +235,7 @@ fn built_in_place(size: Size) -> Result<Vec<Row>, String> {
         }),
     ];
     let work = format!("store a value rendered from {PARTS} parts, insert_with");
-    Ok(duel(&work, Unit::Ns, size.rounds, &mut ways))
+    Ok(compare_ways(&work, Unit::Ns, size.rounds, &mut ways))
 }
 
 /// Each get is timed by itself, with the clock's own time in it; syncs, one in 1024 gets, are not.
@@ -259,7 +259,7 @@ fn slow_gets(size: Size) -> Result<Vec<Row>, String> {
             Way::new("no writer", "", || quantile(false)),
         ];
         let work = format!("get, {name}, while another thread puts at full rate");
-        rows.extend(duel(&work, Unit::Ns, size.rounds, &mut ways));
+        rows.extend(compare_ways(&work, Unit::Ns, size.rounds, &mut ways));
     }
     Ok(rows)
 }
@@ -293,9 +293,9 @@ fn timed_gets(engine: &Engine, size: Size) -> Vec<u32> {
     times
 }
 
-/// The neighbour reads a mebioctet of its own at random: what fits in its core's caches is slowed by whoever
+/// The neighbor reads a mebibyte of its own at random: what fits in its core's caches is slowed by the cache that
 /// takes the shared cache or the memory's bandwidth.
-fn neighbours(size: Size) -> Result<Vec<Row>, String> {
+fn neighbors(size: Size) -> Result<Vec<Row>, String> {
     let entrants: Vec<Entrant> = (own_entrants().into_iter().take(1))
         .chain(
             peers::entrants()
@@ -305,29 +305,29 @@ fn neighbours(size: Size) -> Result<Vec<Row>, String> {
         .collect();
     let mut ways = Vec::new();
     for entrant in &entrants {
-        let mut stand = entrant.stand(&Shape { entries: size.entries, threads: 1 })?;
+        let mut runner = entrant.build(&Shape { entries: size.entries, threads: 1 })?;
         // Once before, so that what it kept has been asked for.
-        stand.run(Work::GetIndependent, 1, size.operations)?;
+        runner.run(Work::GetIndependent, 1, size.operations)?;
         ways.push(Way::new(entrant.name, "", move || {
-            beside(|| drop(stand.run(Work::GetIndependent, 1, size.operations)))
+            during(|| drop(runner.run(Work::GetIndependent, 1, size.operations)))
         }));
     }
-    ways.push(Way::new("nobody", "", || beside(|| std::thread::sleep(Duration::from_millis(50)))));
-    Ok(duel(
-        "a neighbour's read of its own memory, beside look-ups",
+    ways.push(Way::new("alone", "", || during(|| std::thread::sleep(Duration::from_millis(50)))));
+    Ok(compare_ways(
+        "a neighbor's read of its own memory, during lookups",
         Unit::Ns,
         size.rounds,
         &mut ways,
     ))
 }
 
-/// What a read takes the neighbour while `act` runs.
-fn beside(act: impl FnOnce()) -> f64 {
+/// What a read takes the neighbor while `act` runs.
+fn during(act: impl FnOnce()) -> f64 {
     const WORDS: u32 = 1 << 17;
     const READS: u64 = 4096;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let neighbour = scope.spawn(|| {
+        let neighbor = scope.spawn(|| {
             let memory: Vec<u64> = (0..u64::from(WORDS)).map(mix).collect();
             let (mut sum, mut reads) = (0u64, 0u64);
             let time = ThreadTime::start();
@@ -342,11 +342,11 @@ fn beside(act: impl FnOnce()) -> f64 {
         });
         act();
         stop.store(true, Ordering::Relaxed);
-        neighbour.join().unwrap_or(f64::NAN)
+        neighbor.join().unwrap_or(f64::NAN)
     })
 }
 
-/// Octets of a short value and of a long one, of a changing mix.
+/// Bytes of a short value and of a long one, of a changing mix.
 const MIX: [usize; 2] = [24, 600];
 
 /// A cache that is given as many short values as long ones, until it has changed them all.
@@ -361,7 +361,7 @@ struct Mixed {
 
 impl Mixed {
     fn new(entries: usize, changes: bool) -> Result<Mixed, String> {
-        // Room for a fifth of the long ones, or so: a phase of either kind leaves nothing of the other.
+        // Room for a fifth of the long ones, or so: a phase of either kind evicts the other.
         let budget = (entries * 128) as u64 + (4 << 20);
         let cache = Cache::builder().budget(budget).readers_max(1).shards(1).policy(Policy::Fifo);
         let cache = cache.entry_bytes_mean(64).build().map_err(text)?;
@@ -394,26 +394,26 @@ impl Mixed {
 fn changing_mix(size: Size) -> Result<Vec<Row>, String> {
     let changing = RefCell::new(Mixed::new(size.entries, true)?);
     let steady = RefCell::new(Mixed::new(size.entries, false)?);
-    // What fails gives no figure, and the row says so.
+    // A failure gives no figure, and the row states that.
     let put = |mixed: &RefCell<Mixed>| mixed.borrow_mut().run().unwrap_or(f64::NAN);
     let share = |mixed: &RefCell<Mixed>| mixed.borrow().share().unwrap_or(f64::NAN);
-    let (before, beside) = ("pages move between classes", "short and long values in turn");
+    let (before, steady_note) = ("pages move between classes", "short and long values in turn");
     let mut puts = [
         Way::new("larder", before, || put(&changing)),
-        Way::new("a steady mix", beside, || put(&steady)),
+        Way::new("a steady mix", steady_note, || put(&steady)),
     ];
     let mut rows =
-        duel("put, short values and then long ones", Unit::Ns, size.rounds.min(6), &mut puts);
+        compare_ways("put, short values and then long ones", Unit::Ns, size.rounds.min(6), &mut puts);
     drop(puts);
     let mut shares = [
         Way::new("larder", before, || share(&changing)),
-        Way::new("a steady mix", beside, || share(&steady)),
+        Way::new("a steady mix", steady_note, || share(&steady)),
     ];
-    rows.extend(duel("room in use after the mix of sizes changed", Unit::Share, 1, &mut shares));
+    rows.extend(compare_ways("room in use after the mix of sizes changed", Unit::Share, 1, &mut shares));
     Ok(rows)
 }
 
-/// What a connection keeps: dear to build, cheap to empty.
+/// What a connection stores: expensive to build, cheap to empty.
 struct Connection {
     number: u32,
     received: Vec<u8>,
@@ -479,7 +479,7 @@ fn reused_objects(size: Size) -> Result<Vec<Row>, String> {
         Way::new("larder", "Typed: in place, reset and used again", by_typed),
         Way::new("Box::new", "an lru of boxes, by one thread without a lock", by_box),
     ];
-    Ok(duel("an object with two buffers for a new key", Unit::Ns, size.rounds, &mut ways))
+    Ok(compare_ways("an object with two buffers for a new key", Unit::Ns, size.rounds, &mut ways))
 }
 
 /// One entry of the slab: a key and a value of at most [`VALUE_BYTES_MAX`].
@@ -519,7 +519,7 @@ fn pointers_or_slab(size: Size) -> Result<Vec<Row>, String> {
         Way::new("larder", "std map to places in a slab", || run(&by_place)),
         Way::new("map of pointers", "std map of Box<[u8]>", || run(&by_pointer)),
     ];
-    Ok(duel("get behind a map: indexed slab", Unit::Ns, size.rounds, &mut ways))
+    Ok(compare_ways("get behind a map: indexed slab", Unit::Ns, size.rounds, &mut ways))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use larder_bench::field::{Entrant, footprint, hit_ratio};
+use larder_bench::contest::{Entrant, footprint, hit_ratio};
 
 /// Memory that contestants may take when hits are compared.
 pub const HITS_RESIDENT_BYTES: u64 = 60 << 20;
@@ -38,15 +38,15 @@ pub fn answer(
 /// What a contestant answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
-    /// Octets an entry above its payload, or the share of hits.
+    /// Bytes an entry above its payload, or the share of hits.
     pub figure: f64,
     /// The same by the contestant's own count.
     pub own: Option<f64>,
-    /// Octets by which its process grew.
+    /// Bytes by which its process grew.
     pub resident_bytes: u64,
 }
 
-/// Octets an entry, measured in a process of its own.
+/// Bytes an entry, measured in a process of its own.
 pub fn memory(name: &str, entries: usize) -> Result<Answer, String> {
     ask(&["--alone", "memory", "--only", name, "--entries", &entries.to_string()])
 }

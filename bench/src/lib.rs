@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`peers`] | each cache as a contestant of `larder_bench` |
 //! | [`alone`] | figures that need a process of their own: memory, hits at a size |
-//! | [`ablations`] | single decisions of the engine, each beside the other way |
+//! | [`ablations`] | single decisions of the engine, each compared with the other way |
 //! | [`rings`] | queues between cores |
 //! | [`remote`] | leaving the process once: memcached over loopback |
 //! | [`args`] | the few flags of the programs here |

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use foldhash::fast::FixedState;
 use larder_bench::data::{Key, number_of};
-use larder_bench::field::Entrant;
+use larder_bench::contest::Entrant;
 use larder_bench::peer::{Handle, Peer, Shape};
 
 /// Every peer.
@@ -112,7 +112,7 @@ struct Seg {
     bytes: u64,
 }
 
-/// Octets that an average entry takes in a segment, header and rounding included.
+/// Bytes that an average entry takes in a segment, header and rounding included.
 const SEGMENT_ENTRY_BYTES: usize = 48;
 
 impl Seg {
@@ -176,7 +176,7 @@ impl Lru {
         Ok(Lru((0..locks).map(|_| shard()).collect()))
     }
 
-    /// The shard of a key: its octets are spread enough for that.
+    /// The shard of a key: its bytes are spread enough for that.
     #[inline]
     fn shard(&self, key: &Key) -> MutexGuard<'_, LruShard> {
         let [.., a, b] = *key;
@@ -282,7 +282,7 @@ impl Peer for LeftRight {
     }
 }
 
-/// One thread's reader, and everybody's writer.
+/// One thread's reader, and the shared writer.
 struct Core<'a> {
     writer: &'a Mutex<(left_right::WriteHandle<Side, Put>, usize)>,
     reader: left_right::ReadHandle<Side>,

@@ -27,18 +27,18 @@ impl Drop for Remote {
     }
 }
 
-/// The key of a number, as text: the protocol takes no octets but those one can print.
+/// The key of a number, as text: the protocol takes no bytes but those one can print.
 fn key(number: u32) -> String {
     format!("{number:016x}")
 }
 
-/// 22 octets, as an average value has.
+/// 22 bytes, as an average value has.
 fn value(number: u32) -> String {
     format!("{number:022}")
 }
 
 impl Remote {
-    /// Starts the server with room for `mib` mebioctets and connects; `NotFound` when it is not installed.
+    /// Starts the server with room for `mib` mebibytes and connects; `NotFound` when it is not installed.
     pub fn start(mib: usize) -> io::Result<Remote> {
         // A port that was free a moment ago.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -91,7 +91,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Asks for every number, `pipeline` at a time: nanoseconds a look-up by the clock.
+    /// Asks for every number, `pipeline` at a time: nanoseconds a lookup by the clock.
     pub fn get(&mut self, numbers: &[u32], pipeline: usize) -> io::Result<f64> {
         let mut line = String::new();
         let mut body = Vec::new();

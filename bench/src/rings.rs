@@ -2,7 +2,7 @@
 //!
 //! Every queue holds 1024 messages and is used as its documentation shows. Channels that can block do; the
 //! rings that cannot yield the core when they are full or empty. With several producers the rings for one are
-//! as many rings, and the consumer goes round them. A message of 32 items is an array: that is what
+//! as many rings, and the consumer takes them in turn. A message of 32 items is an array: that is what
 //! a front end sends when it works in batches, and it asks nothing of the queue.
 //!
 //! Items are numbers; the consumer adds them up, and a wrong sum is an error.
@@ -85,7 +85,7 @@ impl Queue {
             }
             Queue::Crossbeam => {
                 let (sender, receiver) = crossbeam_channel::bounded::<Message<N>>(CAPACITY);
-                // A closed channel loses a message, and the sum will tell.
+                // A closed channel loses a message, which the sum shows.
                 let send = move |message| {
                     let _ = sender.send(message);
                 };
@@ -93,7 +93,7 @@ impl Queue {
             }
             Queue::Std => {
                 let (sender, receiver) = mpsc::sync_channel::<Message<N>>(CAPACITY);
-                // A closed channel loses a message, and the sum will tell.
+                // A closed channel loses a message, which the sum shows.
                 let send = move |message| {
                     let _ = sender.send(message);
                 };
@@ -101,7 +101,7 @@ impl Queue {
             }
             Queue::Kanal => {
                 let (sender, receiver) = kanal::bounded::<Message<N>>(CAPACITY);
-                // A closed channel loses a message, and the sum will tell.
+                // A closed channel loses a message, which the sum shows.
                 let send = move |message| {
                     let _ = sender.send(message);
                 };
@@ -109,7 +109,7 @@ impl Queue {
             }
             Queue::Flume => {
                 let (sender, receiver) = flume::bounded::<Message<N>>(CAPACITY);
-                // A closed channel loses a message, and the sum will tell.
+                // A closed channel loses a message, which the sum shows.
                 let send = move |message| {
                     let _ = sender.send(message);
                 };
@@ -173,7 +173,7 @@ impl<const N: usize> Receive<N> for Shared<Message<N>> {
     }
 }
 
-/// A channel's blocking end; a channel that was closed gives zeros, and the sum will tell.
+/// A channel's blocking end; a channel that was closed gives zeros, which the sum shows.
 struct From<F>(F);
 
 impl<const N: usize, F: FnMut() -> Option<Message<N>> + Send> Receive<N> for From<F> {

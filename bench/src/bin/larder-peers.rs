@@ -1,10 +1,10 @@
-//! `larder-peers`: larder beside other caches, one line of JSON a comparison.
+//! `larder-peers`: larder compared with other caches, one line of JSON a comparison.
 //!
 //! ```text
 //! larder-peers [--entries N] [--operations N] [--rounds N] [--threads 1,2] [--only NAME] [--works TEXT] [--tiny]
 //! ```
 //!
-//! `--only` leaves all peers but one out, `--works` all works whose names do not contain the text. `--tiny`
+//! `--only` runs one peer alone, `--works` the works whose names contain the text. `--tiny`
 //! takes seconds: it proves that every contestant does every work and gives right answers, and its figures
 //! mean nothing.
 
@@ -12,10 +12,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use larder_bench::data::PAYLOAD_BYTES_MEAN;
-use larder_bench::field::{Entrant, Plan, compare, own_entrants};
+use larder_bench::contest::{Entrant, Plan, compare, own_entrants};
 use larder_bench::row::{Rival, Row, Unit};
 use larder_bench::sample::Median;
-use larder_bench::stand::Work;
+use larder_bench::runner::Work;
 use larder_peers::alone::{self, Answer, HITS_IDS, HITS_RESIDENT_BYTES};
 use larder_peers::args::{Args, threads_of_machine};
 use larder_peers::peers;
@@ -89,7 +89,7 @@ fn once(value: f64) -> Median {
     Median { value, low: value, high: value, runs: 1 }
 }
 
-/// Octets an entry above its payload: by what the process grew, and by each cache's own count.
+/// Bytes an entry above its payload: by what the process grew, and by each cache's own count.
 fn memory(entrants: &[Entrant], entries: usize) -> Result<(), String> {
     let mut own = None;
     for entrant in entrants {

@@ -1,4 +1,4 @@
-//! `larder-remote`: one look-up in larder beside one that leaves the process (memcached over loopback).
+//! `larder-remote`: one lookup in larder compared with one that leaves the process (memcached over loopback).
 //!
 //! ```text
 //! larder-remote [--entries N] [--operations N] [--rounds N]
@@ -10,11 +10,11 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use larder_bench::data::scatter;
-use larder_bench::duel::{Way, duel};
-use larder_bench::field::own_entrants;
+use larder_bench::pair::{Way, compare_ways};
+use larder_bench::contest::own_entrants;
 use larder_bench::peer::Shape;
 use larder_bench::row::Unit;
-use larder_bench::stand::Work;
+use larder_bench::runner::Work;
 use larder_peers::args::Args;
 use larder_peers::remote::{Remote, SERVER};
 
@@ -45,10 +45,10 @@ fn run() -> Result<(), String> {
     let entrant = &own_entrants()[0];
     for (pipeline, work) in [(1, Work::GetIndependent), (32, Work::GetBatch)] {
         let shape = Shape { entries: entries as usize, threads: 1 };
-        let mut stand = entrant.stand(&shape)?;
+        let mut runner = entrant.build(&shape)?;
         let mut failed = None;
         let rows = {
-            let own = || stand.run(work, 1, operations).unwrap_or(f64::NAN);
+            let own = || runner.run(work, 1, operations).unwrap_or(f64::NAN);
             let theirs = || match remote.get(&numbers, pipeline) {
                 Ok(figure) => figure,
                 Err(error) => {
@@ -59,8 +59,8 @@ fn run() -> Result<(), String> {
             let name = format!("{SERVER}, pipeline of {pipeline}");
             let note = "loopback, text protocol, one connection, by the clock on the wall";
             let mut ways = [Way::new("larder", "", own), Way::new(&name, note, theirs)];
-            duel(
-                &format!("get hit beside another process, {pipeline} at a time"),
+            compare_ways(
+                &format!("get hit, compared with another process, {pipeline} at a time"),
                 Unit::Ns,
                 rounds,
                 &mut ways,

@@ -1,10 +1,10 @@
 //! What it costs to go through a body that is in memory: `cargo bench -p larder-bench --bench bodies`. Under `cargo test` a small
 //! body is gone through once, to show that it works.
 //!
-//! Three ways, in rotated order, each over the same body, kept in extents of 16 KiB as the pull request to Varnish had them: its octets
+//! Three ways, in rotated order, each over the same body, kept in extents of 16 KiB as the pull request to Varnish had them: its bytes
 //! walked where they lie; the synchronous iterator, which is made of the asynchronous one; and leases taken and returned in
 //! batches. Without a check, and with a checksum of each page that is compared when it is leased (CRC-32, in the walk
-//! likewise). What is done with the octets is one addition for each eight.
+//! likewise). What is done with the bytes is one addition for each eight.
 //!
 //! Figures are nanoseconds of the thread's processor time a KiB, medians of the rounds with their 95 % interval.
 
@@ -16,10 +16,10 @@ use larder::mem::object::{
     StoreOptions, iterate,
 };
 use larder_bench::clock::ThreadTime;
-use larder_bench::duel::{Way, duel};
+use larder_bench::pair::{Way, compare_ways};
 use larder_bench::row::Unit;
 
-/// Octets filled at a time, and taken by one lease.
+/// Bytes filled at a time, and taken by one lease.
 const EXTENT_BYTES: usize = 16 << 10;
 /// Leases returned together.
 const BATCH: usize = 16;
@@ -42,9 +42,9 @@ fn body(bytes: usize, digest: Option<fn(u32, &[u8]) -> u32>) -> (ObjectStore, Ar
         let Room::Memory(room) = filler.room(EXTENT_BYTES.min(bytes - filled)) else {
             panic!("the store is as large as the body")
         };
-        for octet in room.iter_mut() {
+        for byte in room.iter_mut() {
             word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            *octet = (word >> 24) as u8;
+            *byte = (word >> 24) as u8;
         }
         let count = room.len();
         filler.wrote(count);
@@ -56,16 +56,16 @@ fn body(bytes: usize, digest: Option<fn(u32, &[u8]) -> u32>) -> (ObjectStore, Ar
     (store, object)
 }
 
-fn sum(octets: &[u8]) -> u64 {
+fn sum(bytes: &[u8]) -> u64 {
     let words =
-        octets.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
     words.fold(0, u64::wrapping_add)
 }
 
 fn iterated(object: &Arc<Object>) -> u64 {
     let mut total = 0u64;
-    let ended = iterate(object, 0..u64::MAX, |octets| {
-        for extent in octets.chunks(EXTENT_BYTES) {
+    let ended = iterate(object, 0..u64::MAX, |bytes| {
+        for extent in bytes.chunks(EXTENT_BYTES) {
             total = total.wrapping_add(sum(extent));
         }
         ControlFlow::<()>::Continue(())
@@ -106,9 +106,9 @@ fn all(object: &Arc<Object>) -> Vec<Lease> {
 fn main() {
     let is_real = std::env::args().any(|word| word == "--bench");
     let (bytes, rounds) = if is_real { (64 << 20, 20) } else { (256 << 10, 2) };
-    let crc: fn(u32, &[u8]) -> u32 = |before, octets| {
+    let crc: fn(u32, &[u8]) -> u32 = |before, bytes| {
         let mut hasher = crc32fast::Hasher::new_with_initial(before);
-        hasher.update(octets);
+        hasher.update(bytes);
         hasher.finalize()
     };
     for (work, digest) in [("without a check", None), ("with a check", Some(crc))] {
@@ -120,7 +120,7 @@ fn main() {
         let expected = extents.iter().map(|it| sum(it)).fold(0, u64::wrapping_add);
         let ns_per_kib = |run: &dyn Fn() -> u64| {
             let start = ThreadTime::start();
-            assert_eq!(run(), expected, "the same octets");
+            assert_eq!(run(), expected, "the same bytes");
             start.elapsed_ns() / (bytes >> 10) as f64
         };
         let walked = || {
@@ -137,12 +137,12 @@ fn main() {
         };
         let mut ways = [
             Way::new("iterator", "", || ns_per_kib(&|| iterated(&object))),
-            Way::new("walk", "octets where they lie", || ns_per_kib(&walked)),
+            Way::new("walk", "bytes where they lie", || ns_per_kib(&walked)),
             Way::new("leases", "16 KiB each, returned 16 at a time", || {
                 ns_per_kib(&|| leased(&object))
             }),
         ];
-        for row in duel(&format!("iterator, {work}"), Unit::Ns, rounds, &mut ways) {
+        for row in compare_ways(&format!("iterator, {work}"), Unit::Ns, rounds, &mut ways) {
             println!("{}", row.to_json());
         }
     }

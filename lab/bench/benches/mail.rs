@@ -17,7 +17,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use larder_bench::clock::ThreadTime;
-use larder_bench::duel::{Way, duel};
+use larder_bench::pair::{Way, compare_ways};
 use larder_bench::row::Unit;
 use larder_http::coalescing::Outcome;
 use larder_http::loop_channel::{LoopChannels, Message};
@@ -173,7 +173,7 @@ fn main() {
                 run(Kind::ChannelAlwaysWoken, messages, burst)
             }),
         ];
-        for row in duel(&format!("messages, {work}"), Unit::Ns, rounds, &mut ways) {
+        for row in compare_ways(&format!("messages, {work}"), Unit::Ns, rounds, &mut ways) {
             println!("{}", row.to_json());
         }
     }

@@ -9,7 +9,7 @@
 //! A line is medians of rounds. "a server second" divides answers by the time that the server's thread ran:
 //! the figure to compare, since the two cores need not be the two programs' alone. The others are by the clock.
 //!
-//! Questions are 36 octets, as `name12345.example` in DNS would be, and answers 120.
+//! Questions are 36 bytes, as `name12345.example` in DNS would be, and answers 120.
 
 use std::error::Error;
 use std::io;

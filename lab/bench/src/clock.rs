@@ -35,12 +35,12 @@ fn ran_ns() -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Octets of the process in memory now.
+/// Bytes of the process in memory now.
 pub fn resident_bytes() -> Option<u64> {
     resident_in(&fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// Octets in memory, by the text of a process's status.
+/// Bytes in memory, by the text of a process's status.
 pub(crate) fn resident_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

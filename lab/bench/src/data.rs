@@ -1,19 +1,19 @@
 //! The entries that every contestant stores, and the orders in which they are asked for.
 //!
-//! A number makes a key of 16 octets, as an address pair has, and a value of 8 to 38 octets, 22.6 on
+//! A number makes a key of 16 bytes, as an address pair has, and a value of 8 to 38 bytes, 22.6 on
 //! average, as a domain name has. The value begins with its number, so that every answer can be checked.
 //! Everything is a function of numbers and seeds: no run differs from another.
 
 /// A key.
 pub type Key = [u8; KEY_BYTES];
 
-/// Octets of a key.
+/// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
 
-/// Octets of the longest value.
+/// Bytes of the longest value.
 pub const VALUE_BYTES_MAX: usize = 38;
 
-/// Octets of key and value, on average.
+/// Bytes of key and value, on average.
 pub const PAYLOAD_BYTES_MEAN: f64 = KEY_BYTES as f64 + 22.6;
 
 /// The key of a number.
@@ -43,7 +43,7 @@ impl ValueBuffer {
     }
 }
 
-/// Octets of a number's value: 8 to 37 evenly, and one more for every tenth.
+/// Bytes of a number's value: 8 to 37 evenly, and one more for every tenth.
 #[inline(always)]
 pub fn value_len(number: u32) -> usize {
     let mixed = mix(u64::from(number));
@@ -61,7 +61,7 @@ pub fn number_of(value: &[u8]) -> u64 {
 
 /// Spreads a number over 64 bits (the finalizer of SplitMix64, Steele, Lea and Flood 2014).
 #[inline(always)]
-pub fn mix(number: u64) -> u64 {
+pub const fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -130,7 +130,7 @@ mod tests {
         assert_ne!(key(1), key(2));
     }
 
-    /// A tenth of a thousand ranks takes 72 % of Zipf's draws at 0.99, as the sum of the weights says.
+    /// A tenth of a thousand ranks takes 72 % of Zipf's draws at 0.99, as the sum of the weights states.
     #[test]
     fn zipf_is_skewed() {
         let zipf = Zipf::new(1000, 0.99);
@@ -141,7 +141,7 @@ mod tests {
         assert!((0..draws).all(|i| zipf.rank(8, i) < 1000));
     }
 
-    /// A shuffle loses nothing and leaves little in place.
+    /// A shuffle loses nothing and keeps little in place.
     #[test]
     fn shuffle_permutes() {
         let mut list: Vec<u32> = (0..1000).collect();

@@ -1,4 +1,4 @@
-//! DNS servers beside one another, and beside the bare limits of a network.
+//! DNS servers next to one another, and compared with the bare limits of a network.
 //!
 //! ```text
 //! question  names, questions and the check of answers, all from a number
@@ -8,19 +8,18 @@
 //! key       what signs them
 //! server    how larder, unbound, dnsdist and BIND are set up for one upstream
 //! plan      what is asked and how much, and what comes of it
-//! ground    the network, cores and upstream of a run, and the asking
-//! field     works and rounds: everybody is asked once a round, in rotated order
+//! testbed   the network, cores and upstream of a run, and the asking
+//! contest   works and rounds: each contestant gets queries once a round, in rotated order
 //! report    tables and lines of JSON
 //! ```
 //!
 //! Servers are processes of their own in the run's network namespace, on cores of their own; the generator
 //! and the upstream share the cores that are left. The limits are threads of ours in the same place: an echo
-//! (what a hit costs at least) and a relay (a miss). Where the generator is as dear as the server, as it is on
+//! (what a hit costs at least) and a relay (a miss). Where the generator costs as much as the server, as it does on
 //! loopback, answers by the clock say what the pair does; answers a second of the server's processor time say
 //! what the server does. Both are given, and how busy the server was.
 
-pub mod field;
-mod ground;
+pub mod contest;
 pub mod hierarchy;
 mod key;
 pub mod plan;
@@ -29,3 +28,4 @@ pub mod report;
 pub mod server;
 pub mod signed;
 pub mod stub;
+mod testbed;

@@ -1,7 +1,7 @@
 //! larder as a contestant.
 //!
 //! A handle is a writer and a reader, as a core has them. The reader syncs after every 1024 puts, and when a
-//! writer says that it is stalled: that time is part of what is measured.
+//! writer is stalled: that time is part of the measured time.
 
 use larder::{Builder, Cache, Error, IndexMode, Policy, Reader, Seconds, Ttl, Writer};
 
@@ -94,7 +94,7 @@ impl Engine {
         &self.cache
     }
 
-    /// A handle; the error says that `Shape::threads` was too small.
+    /// A handle; the error is that `Shape::threads` was too small.
     pub fn core(&self) -> Result<Core, Error> {
         Ok(Core { writer: self.cache.writer(), reader: self.cache.reader()?, puts: 0 })
     }
@@ -158,7 +158,7 @@ impl Handle for Core {
 }
 
 impl Core {
-    /// Does what an error asks for; false when nothing can be done, and the caller's check will tell.
+    /// Does what an error asks for; false when nothing can be done, which the caller's check finds.
     #[cold]
     fn make_room(&mut self, error: &Error) -> bool {
         self.reader.sync();

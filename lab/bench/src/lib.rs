@@ -1,19 +1,20 @@
-//! How caches are measured beside each other, and the engine measured beside the bare limits of memory.
+//! How caches are measured next to each other, and the engine compared with the bare limits of memory.
 //!
 //! ```text
-//! data      the entries: 16 octets of key, 22.6 of value on average; Zipf and uniform orders
+//! data      the entries: 16 bytes of key, 22.6 of value on average; Zipf and uniform orders
 //! peer      what a cache must offer to take part: get, get_many, put, settle
-//! stand     a contestant on its stand: filled, churned, and made to do a work; every answer is checked
-//! field     contestants and rounds: everybody runs once a round, in rotated order
+//! runner    runs a contestant: fills it, churns it, and makes it do a work; checks every value
+//! contest   contestants and rounds: each runs once a round, in rotated order
 //! sample    medians, their 95 % intervals, ratios of rounds
-//! row       one line of JSON a comparison        table     figures for people
-//! duel      one thing done in several ways
+//! row       one line of JSON for each comparison    result_table  rows of results, in every form
+//! pair      one thing done in several ways
 //! engine    larder as a contestant      limit   what memory alone would take
 //! net       a load generator, and what a network alone would take (feature `net`)
 //! process   a server that runs: its time, its memory, its end (feature `net`)
-//! dns       DNS servers beside one another and those limits (feature `net`)
-//! http      HTTP caches beside one another and their limits (feature `net`)
-//! live      live capture beside the bare limit of a ring (feature `net`)
+//! servers   what comparisons of servers share (feature `net`)
+//! dns       DNS servers next to one another and those limits (feature `net`)
+//! http      HTTP caches next to one another and their limits (feature `net`)
+//! live      live capture compared with the bare limit of a ring (feature `net`)
 //! ```
 //!
 //! `larder-lab bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
@@ -32,12 +33,11 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod clock;
+pub mod contest;
 pub mod data;
 #[cfg(feature = "net")]
 pub mod dns;
-pub mod duel;
 pub mod engine;
-pub mod field;
 #[cfg(feature = "net")]
 pub mod http;
 pub mod limit;
@@ -45,10 +45,13 @@ pub mod limit;
 pub mod live;
 #[cfg(feature = "net")]
 pub mod net;
+pub mod pair;
 pub mod peer;
 #[cfg(feature = "net")]
 pub mod process;
+pub mod result_table;
 pub mod row;
+pub mod runner;
 pub mod sample;
-pub mod stand;
-pub mod table;
+#[cfg(feature = "net")]
+pub mod servers;

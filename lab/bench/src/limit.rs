@@ -1,11 +1,11 @@
 //! What memory alone would take: the least that a table of such entries could do.
 //!
 //! An index of 64-bit words, eight a cache line, at half load (32 bits of hash, 32 of place), and entries of
-//! 64 octets on lines of their own, all in huge pages. A look-up hashes the key with one multiplication,
+//! 64 bytes on lines of their own, all in huge pages. A lookup hashes the key with one multiplication,
 //! reads one line of index and one of entry, and compares the key; a batch asks for all lines of a stage
 //! before it reads them. A put writes the entries round and round, takes the index word of the entry that it
 //! overwrites out, and sets its own. No sizes, no ends of life, no replacement but that, no second thread.
-//! When an index line is full a word in it is lost; look-ups are only measured for entries that are there.
+//! When an index line is full a word in it is lost; lookups are only measured for entries that are there.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -168,9 +168,9 @@ impl Handle for MutexGuard<'_, Table> {
         slot[..KEY_WORDS].copy_from_slice(&key);
         slot[KEY_WORDS] = number_of(value);
         for (word, bytes) in slot[KEY_WORDS + 1..].iter_mut().zip(value[8..].chunks(8)) {
-            let mut octets = [0; 8];
-            octets[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_le_bytes(octets);
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_le_bytes(whole);
         }
         let line = &mut table.index[line..line + WORDS_A_LINE];
         let way = line.iter().position(|&word| word == 0).unwrap_or(entry % WORDS_A_LINE);

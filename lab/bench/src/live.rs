@@ -1,4 +1,4 @@
-//! Live capture beside the bare limit: a generator on one core, a reader on another, a pair of interfaces between them, in
+//! Live capture compared with the bare limit: a generator on one core, a reader on another, a pair of interfaces between them, in
 //! a network that nothing else uses.
 //!
 //! ```text
@@ -57,9 +57,9 @@ pub struct Plan {
     pub measured: Duration,
     /// Frames a second; 0: as many as can be sent.
     pub frames_per_s: u64,
-    /// Rings, and their octets.
+    /// Rings, and their bytes.
     pub rings: usize,
-    /// Octets of one ring.
+    /// Bytes of one ring.
     pub ring_bytes: u64,
     /// By AF_XDP; a failure where that cannot be had.
     pub xdp: bool,
@@ -106,7 +106,7 @@ impl fmt::Display for Error {
 
 /// Measures a stage.
 pub fn run(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
-    // On a thread of its own, since it leaves our network and our cores.
+    // On a thread of its own, since it changes its network and its cores.
     thread::scope(|scope| match scope.spawn(|| measure(plan, stage)).join() {
         Ok(result) => result,
         Err(panic) => std::panic::resume_unwind(panic),
@@ -192,7 +192,7 @@ fn measure_program(plan: &Plan, program: &Program, cores: &[usize]) -> Result<Me
             stop.store(true, Ordering::Release);
             sent
         });
-        // The program has the cores of who starts it.
+        // The program inherits the cores of this thread.
         let said = pin_to_core(reader_core)
             .map_err(failed)
             .and_then(|()| program::run(program, plan, begins, stop));
@@ -279,9 +279,9 @@ fn make_pair() -> Result<(), Error> {
 
 /// Frames that the reader's interface has received.
 fn interface_counts() -> Result<u64, Error> {
-    let none = || Error::Failed("/proc/thread-self/net/dev does not tell".to_owned());
+    let none = || Error::Failed("/proc/thread-self/net/dev lacks the interface".to_owned());
     let text = std::fs::read_to_string("/proc/thread-self/net/dev").map_err(|_| none())?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(READER)?.strip_prefix(':'));
-    // Octets, then packets.
+    // Bytes, then packets.
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).ok_or_else(none)
 }

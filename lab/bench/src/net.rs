@@ -10,11 +10,11 @@
 //! Contestants and limits are asked by one generator, on a core of its own, over loopback, in a network
 //! that nothing else uses. Where generator and server share two cores, the generator spends as much on a
 //! message as a bare echo does, since the kernel's work on both sides of loopback is alike; what the
-//! server's core could do is then told by the time that its thread ran, not by the clock.
+//! server's core could do is then known from the time that its thread ran, not by the clock.
 
 pub mod echo;
+pub mod host;
 pub mod load;
-pub mod place;
 pub mod relay;
 
 /// What a server's loop did until it was stopped.
@@ -31,8 +31,8 @@ pub struct Served {
 /// Longest time that a loop sleeps before it looks whether it should stop.
 const STOP_CHECK_MS: u64 = 10;
 
-/// Octets of the kernel's buffers: room for every question in flight.
+/// Bytes of the kernel's buffers: room for every question in flight.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-/// Octets of the longest message in any of these loops.
+/// Bytes of the longest message in any of these loops.
 pub const MESSAGE_BYTES_MAX: usize = 1500;

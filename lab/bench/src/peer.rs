@@ -1,6 +1,6 @@
 //! What a cache must offer to take part.
 //!
-//! The traits are generic, and the loops that use them are compiled for each contestant: no call goes
+//! The traits are generic, and the loops that use them are compiled for each contestant: no call is made
 //! through a pointer inside a measured loop.
 
 use crate::data::Key;
@@ -21,10 +21,10 @@ pub trait Peer: Sync + Sized {
     where
         Self: 'a;
 
-    /// A thread's handle. May be dear: it is made outside the measured time.
+    /// A thread's handle. May be expensive: it is made outside the measured time.
     fn handle(&self) -> Self::Handle<'_>;
 
-    /// Octets that the cache says it holds, everything that it counts; `None` when it counts entries only.
+    /// Bytes that the cache holds by its own count, all that it counts; `None` when it counts entries only.
     fn own_bytes(&self) -> Option<u64> {
         None
     }
@@ -35,7 +35,7 @@ pub trait Handle {
     /// Looks a key up; what it gives is the number that the value begins with, read from the value.
     fn get(&mut self, key: &Key) -> Option<u64>;
 
-    /// Looks many keys up, in order. One at a time, for those who know no better.
+    /// Looks many keys up, in order. One at a time, for caches without such a call.
     fn get_many(&mut self, keys: &[Key], mut each: impl FnMut(Option<u64>)) {
         for key in keys {
             each(self.get(key));

@@ -1,4 +1,4 @@
-//! A contestant that runs: a process of somebody's server, or threads of ours.
+//! A contestant that runs: a process of a server, or threads of this program.
 //!
 //! life of a contestant   what is known                   leaves by
 //! started                its processes or its threads    `wait_until`, drop
@@ -56,7 +56,7 @@ enum Kind {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// What it says; the reason when it does not start.
+    /// Its output; has the reason when it does not start.
     log: PathBuf,
 }
 
@@ -97,7 +97,7 @@ impl Drop for Threads {
 }
 
 impl Running {
-    /// Starts a program; it inherits the calling thread's network and cores. What it says goes to `log`. The
+    /// Starts a program; it inherits the calling thread's network and cores. Its output is written to `log`. The
     /// calling thread must outlive it.
     pub fn process(
         program: &Path,
@@ -134,17 +134,17 @@ impl Running {
         let stop = Arc::new(AtomicBool::new(false));
         // From here on, an error stops those that run.
         let mut threads = Threads { stop, tasks: Vec::new(), joins: Vec::new() };
-        let (tell, told) = mpsc::channel();
+        let (sender, tasks) = mpsc::channel();
         for body in bodies {
-            let (stop, tell) = (Arc::clone(&threads.stop), tell.clone());
+            let (stop, sender) = (Arc::clone(&threads.stop), sender.clone());
             threads.joins.push(thread::Builder::new().spawn(move || {
                 // Relative to proc(5): PID/task/TID.
-                let _ = tell.send(fs::read_link("/proc/thread-self"));
+                let _ = sender.send(fs::read_link("/proc/thread-self"));
                 body(&stop)
             })?);
         }
         for _ in &threads.joins {
-            let task = told.recv_timeout(START_MAX).map_err(io::Error::other)??;
+            let task = tasks.recv_timeout(START_MAX).map_err(io::Error::other)??;
             threads.tasks.push(Path::new("/proc").join(task));
         }
         Ok(Running { address, kind: Kind::Threads(threads) })
@@ -159,7 +159,7 @@ impl Running {
         self
     }
 
-    /// Waits until `ask` says that it answers rightly; the error says what came instead.
+    /// Waits until `ask` gets the right response; the error states what came instead.
     pub fn wait_until(
         &mut self,
         stop: &AtomicBool,
@@ -227,7 +227,7 @@ impl Running {
         }
     }
 
-    /// Octets in memory now; `None` for what is no process.
+    /// Bytes in memory now; `None` for what is no process.
     pub fn resident_bytes(&self) -> Option<u64> {
         let Kind::Processes(processes) = &self.kind else { return None };
         let resident = |process: &Process| {
@@ -238,12 +238,12 @@ impl Running {
     }
 }
 
-/// The last line that says something, or that there is none.
+/// The last line that is not empty, or that there is none.
 fn last_line(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
     let line = text.lines().rev().find(|line| !line.trim().is_empty());
-    line.map_or("it said nothing".to_owned(), |line| format!("it said: {}", line.trim()))
+    line.map_or("no output".to_owned(), |line| format!("its last line: {}", line.trim()))
 }
 
 /// A program by its name: in `PATH`, or where servers are.
@@ -256,7 +256,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The first line that a program says of its version.
+/// The first line of a program's version.
 pub fn version(program: &Path, flag: &str) -> Option<String> {
     let mut child = Command::new(program)
         .arg(OsStr::new(flag))
@@ -272,7 +272,7 @@ pub fn version(program: &Path, flag: &str) -> Option<String> {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    // A pipe holds more than a program says of its version, so it ends without a reader.
+    // A pipe has room for a program's version, so it ends without a reader.
     let _ = child.kill();
     let _ = child.wait();
     let mut text = String::new();
@@ -319,7 +319,7 @@ mod tests {
             .wait_until(&stop, |_| Err("nothing".to_owned()))
             .unwrap_err();
         fs::remove_file(&log).unwrap();
-        assert!(failed.contains("it said: the reason"), "{failed}");
+        assert!(failed.contains("its last line: the reason"), "{failed}");
     }
 
     /// What a process started ends with it, and is measured with it. Invariant 1.
@@ -357,12 +357,12 @@ mod tests {
     #[test]
     fn threads_end() {
         let ended = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ended);
+        let flag = Arc::clone(&ended);
         let body = move |stop: &AtomicBool| {
             while !stop.load(Ordering::Relaxed) {
                 thread::yield_now();
             }
-            told.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
             Ok(())
         };
         let running = Running::threads(anywhere(), vec![body]).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn programs_are_found() {
         assert!(find("sh").is_some() && find("no-such-program-of-anybody").is_none());
-        let said = version(&find("echo").unwrap(), "version 7");
-        assert_eq!(said.as_deref(), Some("version 7"));
+        let found = version(&find("echo").unwrap(), "version 7");
+        assert_eq!(found.as_deref(), Some("version 7"));
     }
 }

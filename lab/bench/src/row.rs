@@ -9,9 +9,7 @@
 //! The unit is in the names: `ns` an operation, `mops` (million operations a second), `bytes` an entry above
 //! its payload, `share` (0 to 1). A row without a peer is larder's alone.
 
-use std::fmt::Write as _;
-
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::sample::Median;
 
@@ -22,7 +20,7 @@ pub enum Unit {
     Ns,
     /// Million operations a second.
     Mops,
-    /// Octets an entry above its payload.
+    /// Bytes an entry above its payload.
     Bytes,
     /// A part of a whole, 0 to 1.
     Share,
@@ -66,40 +64,65 @@ pub struct Row {
     pub unit: Unit,
     /// larder's figure; not a number where it could not take part.
     pub larder: Median,
-    /// Beside whom.
+    /// The contestant that it is compared with.
     pub peer: Option<Rival>,
     /// What memory alone would take, and what that is.
     pub limit: Option<(f64, String)>,
 }
 
 impl Row {
+    /// Rows of what contestants, larder first, did round by round: each has a name, what a reader should know of it,
+    /// and its figures. A row for each other contestant, or one row when there is none.
+    pub fn of_rounds<'a>(
+        work: &str,
+        threads: usize,
+        unit: Unit,
+        contestants: impl IntoIterator<Item = (&'a str, &'a str, &'a [f64])>,
+        limit: Option<(f64, String)>,
+    ) -> Vec<Row> {
+        let mut contestants = contestants.into_iter();
+        let Some((_, _, larder)) = contestants.next() else { return Vec::new() };
+        let row = |peer| Row {
+            work: work.to_owned(),
+            threads,
+            unit,
+            larder: Median::of(larder),
+            peer,
+            limit: limit.clone(),
+        };
+        let rival = |(name, note, figures): (&str, &str, &[f64])| Rival {
+            name: name.to_owned(),
+            figure: Median::of(figures),
+            ratio: Median::of_ratios(larder, figures),
+            note: note.to_owned(),
+        };
+        let rows: Vec<Row> = contestants.map(|other| row(Some(rival(other)))).collect();
+        if rows.is_empty() { vec![row(None)] } else { rows }
+    }
+
     /// The line, without its end.
     pub fn to_json(&self) -> String {
         let unit = self.unit.suffix();
-        let mut text = format!(
-            "{{\"work\":{},\"threads\":{},\"larder_{unit}\":{},\"interval\":{}",
-            quote(&self.work),
-            self.threads,
-            number(self.larder.value),
-            interval(self.larder)
-        );
+        let mut line = json!({
+            "work": self.work,
+            "threads": self.threads,
+            "interval": interval(self.larder),
+            "runs": self.larder.runs,
+        });
+        line[format!("larder_{unit}")] = rounded(self.larder.value);
         if let Some(peer) = &self.peer {
-            let _ = write!(
-                text,
-                ",\"peer\":{},\"peer_{unit}\":{},\"peer_interval\":{},\"ratio\":{},\"ratio_interval\":{},\"note\":{}",
-                quote(&peer.name),
-                number(peer.figure.value),
-                interval(peer.figure),
-                number(peer.ratio.value),
-                interval(peer.ratio),
-                quote(&peer.note)
-            );
+            line["peer"] = json!(peer.name);
+            line["note"] = json!(peer.note);
+            line[format!("peer_{unit}")] = rounded(peer.figure.value);
+            line["peer_interval"] = interval(peer.figure);
+            line["ratio"] = rounded(peer.ratio.value);
+            line["ratio_interval"] = interval(peer.ratio);
         }
         if let Some((value, what)) = &self.limit {
-            let _ = write!(text, ",\"limit_{unit}\":{},\"limit\":{}", number(*value), quote(what));
+            line[format!("limit_{unit}")] = rounded(*value);
+            line["limit"] = json!(what);
         }
-        let _ = write!(text, ",\"runs\":{}}}", self.larder.runs);
-        text
+        line.to_string()
     }
 
     /// Reads a line that [`Row::to_json`] wrote, or another program after its example; `None` for anything else.
@@ -148,23 +171,27 @@ fn median(value: Option<&Value>, interval: Option<&Value>, runs: Option<&Value>)
     Median { value, low: end(0), high: end(1), runs: usize::try_from(runs).unwrap_or(0) }
 }
 
-/// Four digits that mean something; null for what is not a number.
-pub(crate) fn number(value: f64) -> String {
+/// Four digits that mean something; null for a value that is not a number.
+pub fn rounded(value: f64) -> Value {
     if !value.is_finite() {
-        return "null".to_owned();
+        return Value::Null;
     }
     let digits = if value == 0.0 { 0 } else { 3 - value.abs().log10().floor() as i32 };
-    format!("{value:.*}", digits.clamp(0, 6) as usize)
+    let text = format!("{value:.*}", digits.clamp(0, 6) as usize);
+    text.parse::<f64>().map_or(Value::Null, Value::from)
 }
 
 /// Both ends.
-pub(crate) fn interval(median: Median) -> String {
-    format!("[{},{}]", number(median.low), number(median.high))
+pub fn interval(median: Median) -> Value {
+    json!([rounded(median.low), rounded(median.high)])
 }
 
-/// Text as a JSON string.
-pub fn quote(text: &str) -> String {
-    Value::from(text).to_string()
+/// Adds the medians of figures to a line, each with its interval under `NAME_interval`.
+pub(crate) fn add_medians<const N: usize>(line: &mut Value, medians: [(&str, Median); N]) {
+    for (name, median) in medians {
+        line[name] = rounded(median.value);
+        line[format!("{name}_interval")] = interval(median);
+    }
 }
 
 #[cfg(test)]
@@ -206,8 +233,8 @@ mod tests {
         {
             assert_eq!(Row::from_json(line), None, "{line}");
         }
-        assert_eq!(number(f64::NAN), "null");
-        assert_eq!(number(0.123_456), "0.1235");
-        assert_eq!(number(12_345.6), "12346");
+        assert_eq!(rounded(f64::NAN), Value::Null);
+        assert_eq!(rounded(0.123_456), 0.1235);
+        assert_eq!(rounded(12_345.6), 12_346.0);
     }
 }

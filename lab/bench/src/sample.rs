@@ -38,6 +38,28 @@ impl Median {
     }
 }
 
+/// Runs each of some contestants once a round, in rotated order: the first one moves on by one each round, so that no
+/// contestant always runs after the same neighbor, and a busy moment of the machine hits all of them. `run` gets
+/// the round and the contestant. Round 0 warms up: its figures are discarded. Returns the figures of each
+/// contestant, round by round.
+pub fn rounds<T, E>(
+    contestants: usize,
+    rounds: usize,
+    mut run: impl FnMut(usize, usize) -> Result<T, E>,
+) -> Result<Vec<Vec<T>>, E> {
+    let mut figures: Vec<Vec<T>> = (0..contestants).map(|_| Vec::with_capacity(rounds)).collect();
+    for round in 0..=rounds {
+        for turn in 0..contestants {
+            let at = (turn + round) % contestants;
+            let figure = run(round, at)?;
+            if round > 0 {
+                figures[at].push(figure);
+            }
+        }
+    }
+    Ok(figures)
+}
+
 /// How many figures may be left out at each end while the rest holds the median with 95 %.
 fn ranks_outside(runs: usize) -> usize {
     // P(fewer than k + 1 of n fair coins show heads), both ends.

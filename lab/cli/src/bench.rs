@@ -1,8 +1,8 @@
-//! `larder-lab bench annotate`: larder beside the bare header walk and tshark, interleaved.
+//! `larder-lab bench annotate`: larder compared with the bare header walk and tshark, interleaved.
 //!
 //! The walk ([`mod@walk`]) is the limit of what a reader of this file could do on as many cores: it
 //! visits every record and header of the mapped file, adds up what it saw, and keeps nothing. Each
-//! round maps the file anew and ends the mapping inside the measured time, for the walk as for
+//! round maps the file again and ends the mapping inside the measured time, for the walk as for
 //! annotate, so that both pay for the same page faults. Where the parts for several cores begin is
 //! found once, before the first round; that also brings the file into the system's cache.
 //!
@@ -17,7 +17,7 @@ mod engine;
 mod http;
 mod live;
 mod memory;
-mod printer;
+pub mod printer;
 mod table;
 mod walk;
 
@@ -52,7 +52,7 @@ struct Contestant {
     lookup_rates: Vec<f64>,
     /// Single lookups, those of all rounds.
     lookup_times: Histogram,
-    /// Most memory in any round, octets.
+    /// Most memory in any round, bytes.
     peak_bytes: Option<u64>,
     /// The same every round, else the contestant does not do the same work twice.
     packets: Option<u64>,
@@ -64,7 +64,7 @@ struct Round {
     lookups: u64,
     lookup_times: Histogram,
     elapsed: Duration,
-    /// Most memory, octets; `None` where it says nothing, or the system does not.
+    /// Most memory, bytes; `None` where it is unknown.
     peak_bytes: Option<u64>,
 }
 
@@ -243,7 +243,7 @@ fn walk(files: &[PathBuf], plans: &[Plan]) -> Result<u64, Failure> {
     Ok(all.packets)
 }
 
-/// Runs tshark over the beginning of the first file, as a person who wants names would.
+/// Runs tshark over the beginning of the first file, as a person does for names.
 fn tshark(files: &[PathBuf], packets: u64) -> Result<u64, Failure> {
     let output = Command::new("tshark")
         .args(["-N", "nd", "-c", &packets.to_string(), "-T", "fields"])
@@ -255,5 +255,5 @@ fn tshark(files: &[PathBuf], packets: u64) -> Result<u64, Failure> {
     if !output.status.success() {
         return Err(Failure::usage("tshark failed on this file; skip it with --tshark-packets 0"));
     }
-    Ok(output.stdout.iter().filter(|octet| **octet == b'\n').count() as u64)
+    Ok(output.stdout.iter().filter(|byte| **byte == b'\n').count() as u64)
 }

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use larder_annotate::options::Endpoint;
+use larder_bench::data::mix;
 use larder_io::input::is_same_file;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_wire::capture::write::{pcap_header, pcap_record};
@@ -53,7 +54,7 @@ pub fn gen_capture(settings: &GenCapture) -> Outcome {
             .write(size, seed, &mut BufWriter::with_capacity(1 << 20, io::stdout().lock()))
             .map_err(|error| Failure::stdout(&error))?,
     };
-    let _ = writeln!(io::stderr(), "{} packets, {} octets", written.packets, written.bytes);
+    let _ = writeln!(io::stderr(), "{} packets, {} bytes", written.packets, written.bytes);
     Ok(exit::DONE)
 }
 
@@ -132,7 +133,7 @@ impl Source {
         Ok(())
     }
 
-    /// Writes rounds until the next record would make more than `size` octets.
+    /// Writes rounds until the next record would make more than `size` bytes.
     fn write(&self, size: u64, seed: u64, out: &mut impl Write) -> io::Result<Written> {
         let link_type = self.link_type.unwrap_or(LINK_ETHERNET);
         let mut record = Vec::new();
@@ -170,6 +171,9 @@ const LINK_IPV4: u16 = 228;
 const LINK_IPV6: u16 = 229;
 const LINK_SLL2: u16 = 276;
 
+/// Between the numbers that make shifts of rounds: the golden ratio of 2^64, made odd.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// How far private addresses move in one round.
 #[derive(Clone, Copy)]
 struct Shift(u32);
@@ -180,11 +184,8 @@ impl Shift {
         if round == 0 {
             return Shift(0);
         }
-        // SplitMix64's finaliser (Steele, Lea, Flood 2014): rounds are far from one another.
-        let mut mixed = seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Shift((mixed ^ mixed >> 31) as u32)
+        // Rounds are far from one another.
+        Shift(mix(seed.wrapping_add((round - 1).wrapping_mul(STEP))) as u32)
     }
 
     /// Moves the addresses of one frame, and mends the checksums that cover them.
@@ -223,7 +224,7 @@ impl Shift {
         }
     }
 
-    /// The last four octets move; a network of its own has room for that.
+    /// The last four bytes move; a network of its own has room for that.
     fn apply_v6(self, ip: &mut [u8]) {
         let Some(header) = ip.first_chunk::<40>() else { return };
         let checksum_at = match header[6] {
@@ -280,7 +281,7 @@ fn ip_offset(link_type: u16, frame: &[u8]) -> Option<usize> {
     }
 }
 
-/// A transport checksum; zero says that a UDP datagram over IPv4 has none (RFC 768).
+/// A transport checksum; zero means that a UDP datagram over IPv4 has none (RFC 768).
 fn mend_transport(ip: &mut [u8], checksum_at: usize, udp_checksum_at: usize, old: u32, new: u32) {
     let is_udp = checksum_at == udp_checksum_at;
     let none = is_udp && ip.get(checksum_at..checksum_at + 2) == Some(&[0, 0]);
@@ -313,10 +314,9 @@ mod tests {
 
     /// The Internet checksum of RFC 1071, the slow and obvious way.
     fn checksum(parts: &[&[u8]]) -> u16 {
-        let octets: Vec<u8> = parts.concat();
-        let words = octets
-            .chunks(2)
-            .map(|word| u64::from(word[0]) << 8 | *word.get(1).unwrap_or(&0) as u64);
+        let bytes: Vec<u8> = parts.concat();
+        let words =
+            bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | *word.get(1).unwrap_or(&0) as u64);
         let mut sum: u64 = words.sum();
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);

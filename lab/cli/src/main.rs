@@ -1,5 +1,4 @@
-//! `larder-lab`: flags and wiring of what measures and simulates. `larder` is the program for those
-//! who watch and serve.
+//! `larder-lab`: flags and wiring of the commands that measure and simulate. `larder` is the program for operators.
 //!
 //! | module | duty |
 //! |---|---|
@@ -46,7 +45,7 @@ fn run(asked: &Asked) -> Outcome {
     }
 }
 
-/// The program that is measured where none is named: `larder`, as it was built beside this one.
+/// The program that is measured where none is named: `larder`, as it was built next to this one.
 fn larder() -> PathBuf {
     std::env::current_exe().unwrap_or_default().with_file_name("larder")
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! --hit-ratio LIST                    -> cases
 //! --trace FILE, --cache-size LIST     -> replayed by larder_sim::hit_ratio, ends of lives and all -> cases
-//! --measure                           -> Q1, Q2 and mixes of real servers, beside what the model says (model/measure.rs)
+//! --measure                           -> Q1, Q2 and mixes of real servers, next to the model's results (model/measure.rs)
 //! cases, Q1, Q2, external queries     -> larder_sim::model: time on hits, answers a second, known error
 //! ```
 
@@ -29,7 +29,7 @@ pub fn model(settings: &Model) -> Outcome {
     let rates = rates(settings)?;
     let external_queries: f64 = settings.external_queries.item()?;
     let wanted: Vec<Wanted> = settings.wanted.items()?;
-    // A trace has many hit ratios, and the inverse of each is for who asks.
+    // A trace has many hit ratios, and the inverse of each is printed on request.
     let is_wanted = settings.wanted.given().is_some() || settings.trace.is_none();
     let wanted = if is_wanted { wanted } else { Vec::new() };
     // Before the trace is read, which may take minutes.
@@ -109,13 +109,13 @@ fn traced(settings: &Model, path: &Path) -> Result<(Vec<Case>, u8), Failure> {
     let cases: Vec<Case> = results.rows.iter().filter_map(|row| case(name, row)).collect();
     if cases.is_empty() {
         let why =
-            "nothing in it is a look-up, and a hit ratio is of look-ups; is it the right trace?";
+            "nothing in it is a lookup, and a hit ratio is of lookups; is it the right trace?";
         return Err(Failure::usage(format!("{name}: {why}")));
     }
     Ok((cases, if results.is_stopped { exit::INTERRUPTED } else { code }))
 }
 
-/// A row as a case; none where there were no look-ups.
+/// A row as a case; none where there were no lookups.
 fn case(trace: &str, row: &Row) -> Option<Case> {
     let traced = Traced {
         trace: trace.to_owned(),

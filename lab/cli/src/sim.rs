@@ -14,9 +14,9 @@ mod sync;
 
 use std::str::FromStr;
 
+use larder_bench::result_table::ResultTable;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::terminal::{print, say};
-use larder_sim::sheet::Sheet;
 use larder_sim::trace::Damage;
 
 pub use hit_ratio::sim_hit_ratio;
@@ -24,7 +24,7 @@ pub use lengths::sim_lengths;
 pub use paper::sim_paper;
 pub use sync::sim_sync;
 
-/// Whether a look-up that misses stores its key.
+/// Whether a lookup that misses stores its key.
 fn fills(fill: bool, no_fill: bool) -> Result<bool, Failure> {
     if fill && no_fill {
         return Err(Failure::usage("--fill and --no-fill exclude each other; pass one"));
@@ -53,11 +53,11 @@ impl FromStr for Share {
 }
 
 /// Prints rows in this format; a table has the columns of `short`.
-fn print_rows(format: &str, rows: &Sheet, short: &Sheet) -> Outcome {
+fn print_rows(format: &str, rows: &ResultTable, short: &ResultTable) -> Outcome {
     print(&match format {
         "csv" => rows.csv(),
         "json" => rows.json(),
-        _ => short.table(),
+        _ => short.text(),
     })
 }
 

@@ -9,9 +9,9 @@ use std::process::Stdio;
 use common::Scratch;
 use larder_testkit::process::{has_thread, signal};
 
-/// Runs the program on a pipe with these octets, interrupts it while the pipe is open, and closes
+/// Runs the program on a pipe with these bytes, interrupts it while the pipe is open, and closes
 /// that once the program says that it stops: exit code, standard output and error.
-fn interrupted(scratch: &Scratch, line: &str, octets: &[u8]) -> (Option<i32>, String, String) {
+fn interrupted(scratch: &Scratch, line: &str, bytes: &[u8]) -> (Option<i32>, String, String) {
     let mut command = scratch.lab();
     command.args(line.split_whitespace());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -22,7 +22,7 @@ fn interrupted(scratch: &Scratch, line: &str, octets: &[u8]) -> (Option<i32>, St
     }
     // More than the reader's window and the pipe hold: once it is written, some of it was taken.
     let mut stdin = child.stdin.take().expect("piped");
-    stdin.write_all(octets).expect("the program reads");
+    stdin.write_all(bytes).expect("the program reads");
     signal(child.id(), "-INT");
     let mut pipe = BufReader::new(child.stderr.take().expect("piped"));
     let [mut out, mut err] = [String::new(), String::new()];
@@ -44,7 +44,7 @@ fn a_replay_is_left() {
     for (line, what) in [
         (format!("{sim} 1000"), "different keys"),
         (format!("{sim} 1000 --sample 50%"), "a sample of 50 % of the keys"),
-        ("model --trace - --trace-format keys --cache-size 1000".to_owned(), "look-ups"),
+        ("model --trace - --trace-format keys --cache-size 1000".to_owned(), "lookups"),
     ] {
         let (code, out, err) = run(&line);
         assert_eq!(code, Some(130), "{line}: {err}");

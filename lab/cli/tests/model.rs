@@ -82,7 +82,7 @@ fn a_trace_gives_the_hit_ratios() {
     let table = scratch.run(line).out;
     let row = table.lines().find(|line| line.starts_with("lru") && line.contains("90.00 %"));
     assert!(row.expect("a row").contains("64.29 %"), "{table}");
-    assert!(table.contains("keys.txt: 20 look-ups"), "{table}");
+    assert!(table.contains("keys.txt: 20 lookups"), "{table}");
 }
 
 /// What ends by its TTL misses, however large the cache is: the same keys with and without ends.

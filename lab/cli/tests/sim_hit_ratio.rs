@@ -42,9 +42,9 @@ fn csv_is_golden() {
     );
 }
 
-/// Sizes count where capacities are octets; objects that no cache of the size can hold are mentioned.
+/// Sizes count where capacities are bytes; objects that no cache of the size can hold are mentioned.
 #[test]
-fn octets_are_counted() {
+fn bytes_are_counted() {
     let scratch = Scratch::new();
     // time id size
     scratch.write("web.trace", "0 1 10\n1 2 90\n2 1 10\n3 3 500\n4 1 10\n5 2 90\n");

@@ -34,7 +34,7 @@ fn everything_is_written() {
     assert!(files["throughput.csv"].lines().count() > 10);
 }
 
-/// Without the engine: the same octets each time, whatever the number of threads.
+/// Without the engine: the same bytes each time, whatever the number of threads.
 #[test]
 fn what_is_simulated_is_the_same_each_time() {
     let scratch = Scratch::new();

@@ -18,7 +18,7 @@ fn rows_are_golden() {
     assert_eq!(again.out, run.out);
 }
 
-/// The table is for eyes, JSON is an array of the same rows, and modes can be chosen.
+/// The table is for people, JSON is an array of the same rows, and modes can be chosen.
 #[test]
 fn forms_have_the_same_rows() {
     let scratch = Scratch::new();

@@ -8,13 +8,13 @@ use larder_fuzz_targets::LINK_TYPES;
 use larder_wire::capture::{Capture, Record, Step};
 use larder_wire::packet::{Packet, decode};
 
-/// Most octets of a seed: long ones make a fuzzer slow.
+/// Most bytes of a seed: long ones make a fuzzer slow.
 const SEED_BYTES_MAX: usize = 8 << 10;
 
 /// Most seeds of one target from one file.
 const SEEDS_MAX: usize = 40;
 
-/// Most octets of a capture that is a seed of a whole run.
+/// Most bytes of a capture that is a seed of a whole run.
 const CAPTURE_BYTES_MAX: usize = 64 << 10;
 
 fn main() -> std::io::Result<()> {
@@ -80,15 +80,15 @@ impl Seeds {
                 Step::NeedMore | Step::End => break,
             }
         }
-        for ((_, source_port, _, port), octets) in streams {
+        for ((_, source_port, _, port), bytes) in streams {
             if source_port == 53 || port == 53 {
-                self.write("dns_stream", &[&[63], &octets])?;
-            } else if octets.starts_with(&[22, 3]) {
-                self.write("tls", &[&[0, 99], &octets])?;
-            } else if octets.first().is_some_and(u8::is_ascii_alphabetic) {
-                self.write("http", &[&[40], &octets])?;
-                let kind = if octets.starts_with(b"HTTP/") { 2 } else { 0 };
-                self.write("http_message", &[&[kind, 40], &octets])?;
+                self.write("dns_stream", &[&[63], &bytes])?;
+            } else if bytes.starts_with(&[22, 3]) {
+                self.write("tls", &[&[0, 99], &bytes])?;
+            } else if bytes.first().is_some_and(u8::is_ascii_alphabetic) {
+                self.write("http", &[&[40], &bytes])?;
+                let kind = if bytes.starts_with(b"HTTP/") { 2 } else { 0 };
+                self.write("http_message", &[&[kind, 40], &bytes])?;
             }
         }
         Ok(())
@@ -204,7 +204,7 @@ impl Seeds {
     }
 }
 
-/// A ClientHello up to the six octets of its name.
+/// A ClientHello up to the six bytes of its name.
 #[rustfmt::skip]
 const HELLO_HEAD: [u8; 56] = [
     1, 0, 0, 58,  3, 3,
@@ -269,7 +269,7 @@ const WALK: &[u8] = &[
     0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 9, 9, 9, 33,
 ];
 
-/// The choice of `pcap-dns` in the target of traces, whole and in pieces of one octet.
+/// The choice of `pcap-dns` in the target of traces, whole and in pieces of one byte.
 const TRACE_PCAP_DNS: u8 = 12;
 
 /// Traces by the choice of their format.

@@ -46,7 +46,7 @@ pub fn capture(file: &[u8]) {
         );
         offset = next_offset;
     }
-    assert_eq!(offset, file.len(), "octets were left");
+    assert_eq!(offset, file.len(), "bytes were left");
 }
 
 /// A second reader, which sees the file grow.

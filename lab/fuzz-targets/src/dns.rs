@@ -10,7 +10,7 @@ use larder_wire::stream::{Budget, Stream, dns_resync};
 
 use super::{Cut, assert_inside, occurs};
 
-/// The first octet says how many octets the capture cut off, and a message follows.
+/// The first byte is the number of bytes that the capture cut off, and a message follows.
 pub fn dns(input: &[u8]) {
     let mut input = Cut(input);
     let cut = usize::from(input.u8());
@@ -87,23 +87,23 @@ fn check(message: &Message<'_>, taught: &Extract) {
     }
 }
 
-/// No address is invented: its octets are in the message.
+/// No address is invented: its bytes are in the message.
 fn assert_stands_in(message: &Message<'_>, addr: Addr) {
     assert!(occurs(addr.octets(), message.bytes()), "{addr} was invented");
 }
 
-/// The first octet says how long segments are, and the octets of a stream follow. In pieces and
+/// The first byte is the length of segments, and the bytes of a stream follow. In pieces and
 /// whole they hold the same messages.
 pub fn dns_stream(input: &[u8]) {
     let mut input = Cut(input);
     let segment_bytes = 1 + usize::from(input.u8());
-    let octets = input.0;
-    let whole = messages(octets);
+    let bytes = input.0;
+    let whole = messages(bytes);
     let mut budget = Budget::new(1 << 20);
     let mut stream = Stream::starting_at(0);
     let mut found = Vec::new();
     let mut lost = false;
-    for (number, segment) in octets.chunks(segment_bytes).enumerate() {
+    for (number, segment) in bytes.chunks(segment_bytes).enumerate() {
         let seq = (number * segment_bytes) as u32;
         stream.push(seq, 0, segment, &mut budget);
         while !lost {
@@ -134,8 +134,8 @@ pub fn dns_stream(input: &[u8]) {
     assert_eq!(budget.used_bytes(), 0);
 }
 
-fn messages(octets: &[u8]) -> Vec<Vec<u8>> {
-    let mut rest = octets;
+fn messages(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut rest = bytes;
     let mut found = Vec::new();
     while let Ok(Some(range)) = next_message(rest) {
         found.push(rest[range.clone()].to_vec());

@@ -1,4 +1,4 @@
-//! The engine against the slow and obvious cache of its own tests, step by step as the input says.
+//! The engine against the slow and obvious cache of its own tests, step by step by the input.
 
 use larder::{Cache, Error, Policy, Seconds, Ttl};
 
@@ -13,8 +13,8 @@ const BUDGET_BYTES: u64 = 200_000;
 
 const READERS: usize = 2;
 
-/// Steps of five octets: what to do; which key (2); size, in units that the first octet chooses;
-/// lifetime. The second reader syncs only when the writer says that it must.
+/// Steps of five bytes: what to do; which key (2); size, in units that the first byte chooses;
+/// lifetime. The second reader syncs only when the writer is stalled.
 pub fn engine(input: &[u8]) {
     let cache = Cache::builder()
         .budget(BUDGET_BYTES)

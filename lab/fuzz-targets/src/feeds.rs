@@ -1,4 +1,4 @@
-//! Logs of other programs: not an octet is lost, and what goes out with our keys can be read.
+//! Logs of other programs: not a byte is lost, and output with our keys can be read.
 
 use std::io::BufReader;
 
@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::assert_inside;
 
-/// What a run may append, with octets that every format has to mask.
+/// What a run may append, with bytes that every format has to mask.
 const HOSTILE: &[u8] = b"a\x1b[31m\t\"\\\n,\xffb.example";
 
 /// A buffer so short that lines end in the middle of it.
@@ -40,7 +40,7 @@ pub fn zeek(input: &[u8]) {
             assert_json(&annotated);
         } else {
             assert_eq!(plain, log.line(), "a line that changed");
-            let lines = |text: &[u8]| text.iter().filter(|&&octet| octet == b'\n').count();
+            let lines = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();
             assert_eq!(lines(&annotated), lines(log.line()), "one line became two");
             let body = log.line().trim_ascii_end();
             assert!(annotated.starts_with(body) || item == zeek_log::Item::Fields);
@@ -74,7 +74,7 @@ pub fn eve(input: &[u8]) {
 }
 
 fn assert_json(line: &[u8]) {
-    let lines = line.iter().filter(|&&octet| octet == b'\n').count();
+    let lines = line.iter().filter(|&&byte| byte == b'\n').count();
     assert!(lines <= 1, "one line became several");
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(line) {
         panic!("{error}: {}", line.escape_ascii());
@@ -91,18 +91,18 @@ fn check_row(row: Option<DnsRow>) {
 pub fn dnstap(input: &[u8]) {
     check_frame(input);
     let Ok(mut frames) = Frames::open(input) else { return };
-    let mut octets = 0;
+    let mut bytes = 0;
     while let Ok(Some(frame)) = frames.next_frame() {
         assert!(frame.len() <= FRAME_BYTES_MAX);
-        octets += frame.len();
+        bytes += frame.len();
         check_frame(frame);
     }
-    assert!(octets <= input.len());
+    assert!(bytes <= input.len());
 }
 
 fn check_frame(frame: &[u8]) {
     let Some(message) = Message::parse(frame) else { return };
-    for octets in [message.query, message.response].into_iter().flatten() {
-        assert_inside(octets, frame);
+    for bytes in [message.query, message.response].into_iter().flatten() {
+        assert_inside(bytes, frame);
     }
 }

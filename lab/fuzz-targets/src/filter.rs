@@ -6,7 +6,7 @@ use larder_wire::filter::{
 
 use super::Cut;
 
-/// The first octet says what a text is compiled for, the second how many octets of text follow; the rest is a frame.
+/// The first byte states what a text is compiled for, the second how many bytes of text follow; the rest is a frame.
 /// The whole input is also run as a program.
 pub fn filter(input: &[u8]) {
     let mut rest = Cut(input);
@@ -30,11 +30,11 @@ pub fn filter(input: &[u8]) {
         }
         Err(error) => assert!(error.at_bytes <= text.len()),
     }
-    let step = |octets: &[u8]| Instruction {
-        code: u16::from(octets[0]),
-        jt: octets[1] & 7,
-        jf: octets[2] & 7,
-        k: u32::from(octets[3]),
+    let step = |bytes: &[u8]| Instruction {
+        code: u16::from(bytes[0]),
+        jt: bytes[1] & 7,
+        jf: bytes[2] & 7,
+        k: u32::from(bytes[3]),
     };
     let program: Vec<Instruction> = input.chunks_exact(4).map(step).collect();
     run(&program, input, input.len() as u32);

@@ -7,12 +7,12 @@ use larder_wire::Addr;
 use larder_wire::fragment::{Held, Outcome, Push, Reassembler};
 use larder_wire::packet::{Fragment, Packet};
 
-use super::{Cut, octet_of};
+use super::{Cut, byte_of};
 
-/// Small, so that datagrams are given up for want of room.
+/// Small, so that datagrams are dropped (buffer full).
 const LIMIT_BYTES: usize = 24 << 10;
 
-/// Seven octets a fragment: flags (1 IPv6, 2 more follow, 4 octets that contradict, 8 cut by the
+/// Seven bytes a fragment: flags (1 IPv6, 2 more follow, 4 bytes that contradict, 8 cut by the
 /// capture, 16 minutes pass), which datagram, offset in units of eight (2), length in units of eight,
 /// length beyond that, milliseconds since the one before.
 pub fn fragment(input: &[u8]) {
@@ -32,7 +32,7 @@ pub fn fragment(input: &[u8]) {
         }
         let contradicts = flags & 4 != 0;
         let data: Vec<u8> = (0..len)
-            .map(|at| octet_of(datagram, u32::from(offset) + at) ^ u8::from(contradicts))
+            .map(|at| byte_of(datagram, u32::from(offset) + at) ^ u8::from(contradicts))
             .collect();
         let captured = if flags & 8 != 0 { data.len() / 2 } else { data.len() };
         let packet = packet(flags, datagram, offset, len, captured as u32);
@@ -51,7 +51,7 @@ pub fn fragment(input: &[u8]) {
     for orphan in reassembler.orphans() {
         model.take(&orphan.held);
     }
-    assert!(model.held.is_empty(), "fragments that nobody accounted: {:?}", model.held);
+    assert!(model.held.is_empty(), "fragments without an account: {:?}", model.held);
     assert_eq!(reassembler.used_bytes(), 0);
 }
 
@@ -59,7 +59,7 @@ pub fn fragment(input: &[u8]) {
 struct Model {
     /// Numbers of fragments that wait for their ports.
     held: HashSet<u64>,
-    /// Datagrams that ever got octets that contradict.
+    /// Datagrams that ever got bytes that contradict.
     contradicted: HashSet<(Addr, u8)>,
     /// The ports of each datagram's sender.
     ports: HashMap<Addr, (u16, u16)>,
@@ -89,9 +89,9 @@ impl Model {
     fn check_whole(&mut self, datagram: u32, outer: &Packet, payload: &[u8]) {
         assert_eq!(outer.ip_bytes as usize, payload.len() + 20);
         let may_differ = self.contradicted.contains(&(outer.src, outer.ip_version));
-        for (place, &octet) in payload.iter().enumerate() {
-            let wrong = octet ^ octet_of(datagram, place as u32);
-            assert!(wrong == 0 || (may_differ && wrong == 1), "octet {place} is another's");
+        for (place, &byte) in payload.iter().enumerate() {
+            let wrong = byte ^ byte_of(datagram, place as u32);
+            assert!(wrong == 0 || (may_differ && wrong == 1), "byte {place} is another's");
         }
         let ports = (outer.src_port, outer.dst_port);
         assert_eq!(*self.ports.entry(outer.src).or_insert(ports), ports);
@@ -100,7 +100,7 @@ impl Model {
 
 fn packet(flags: u8, datagram: u32, offset: u16, len: u32, captured: u32) -> Packet {
     let v6 = flags & 1 != 0;
-    // Two senders for each ID, so that IDs alone do not tell datagrams apart.
+    // Two senders for each ID, so that IDs alone do not identify datagrams.
     let sender = (datagram & 1) as u8;
     let src = if v6 {
         Addr::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sender])

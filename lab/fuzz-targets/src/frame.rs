@@ -17,7 +17,7 @@ pub fn frame(input: &[u8]) {
         return;
     };
     assert!(bytes >= begins + message.len() && bytes <= answer.len());
-    // Who asked reads it, unless we are nobody to be answered ourselves.
+    // The client reads it, unless we have no address to respond from.
     if let Ok((back, echoed)) = read(&answer[..bytes]) {
         assert_eq!((back.peer, back.local), (ends.local, ends.peer));
         assert_eq!((back.peer_mac, back.local_mac), (ends.local_mac, ends.peer_mac));

@@ -15,7 +15,7 @@ pub fn nbns(payload: &[u8]) {
         hosts += 1;
         assert!(occurs(host.addr.octets(), payload), "{} was invented", host.addr);
         assert!(!host.name.is_empty() && host.name.len() <= 2 * 15);
-        assert!(host.name.iter().all(|octet| !octet.is_ascii_control()));
+        assert!(host.name.iter().all(|byte| !byte.is_ascii_control()));
     });
     assert!(hosts * 6 <= payload.len(), "more hosts than there is room for");
 }
@@ -45,9 +45,9 @@ pub fn dhcp(payload: &[u8]) {
 
 /// A name that was found is one; else the buffer holds anything.
 fn assert_named(found: bool, name: &NameBuf) {
-    let octets = name.as_bytes();
+    let bytes = name.as_bytes();
     if found {
-        assert!(!octets.is_empty() && octets.len() <= NAME_BYTES_MAX);
-        assert!(!octets.iter().any(u8::is_ascii_uppercase));
+        assert!(!bytes.is_empty() && bytes.len() <= NAME_BYTES_MAX);
+        assert!(!bytes.iter().any(u8::is_ascii_uppercase));
     }
 }

@@ -45,7 +45,7 @@ pub fn http_message(input: &[u8]) {
     check_log(bytes);
 }
 
-/// What is known of a head: its size, where its message ends, and whether the connection goes on.
+/// What is known of a head: its size, where its message ends, and whether the connection continues.
 type Known = (usize, Framing, bool);
 
 /// Reads bytes that arrive in pieces: a verdict is not taken back, and is that of the whole. What comes after a head with a body
@@ -85,7 +85,7 @@ fn of_request(head: &RequestHead<'_>, bytes: &[u8]) -> Known {
     assert_ne!(head.framing, Framing::UntilClose);
     let known = (head.head_bytes, head.framing, head.keeps_alive);
     if head.host.is_empty() {
-        // What is passed on says whose it is, for which somebody has to say it.
+        // A forwarded request states its host, so the request must state it.
         assert_eq!(head.minor_version, 0);
         return known;
     }
@@ -101,7 +101,7 @@ fn of_request(head: &RequestHead<'_>, bytes: &[u8]) -> Known {
     known
 }
 
-/// True for fields that are written anew when a request is passed on.
+/// True for fields that are written again when a request is forwarded.
 fn is_ours(name: &str) -> bool {
     ["host", "via", "content-length", "transfer-encoding"]
         .iter()

@@ -1,12 +1,12 @@
-//! What must hold for any octets: the bodies of the fuzz targets.
+//! What must hold for any bytes: the bodies of the fuzz targets.
 //!
-//! Each is a plain function over the octets of one input, which panics where a property fails. Two
+//! Each is a plain function over the bytes of one input, which panics where a property fails. Two
 //! programs call them: the fuzzer (`fuzz/`, with a nightly compiler), and `tests/regressions.rs` of
 //! this crate, which replays `fuzz/regressions/<target>/*` in every `cargo test`.
 //!
-//! An input has no hidden state: the same octets always do the same. Where a target wants choices
-//! besides the octets of a message (a link type, where to cut), they are the first octets of the
-//! input, as the target's comment says; `examples/seeds.rs` writes inputs of that shape.
+//! An input has no hidden state: the same bytes always do the same. Where a target wants choices
+//! next to the bytes of a message (a link type, where to cut), they are the first bytes of the
+//! input, as the target's comment states; `examples/seeds.rs` writes inputs of that shape.
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -99,7 +99,7 @@ impl<'a> Cut<'a> {
         u16::from_be_bytes([self.u8(), self.u8()])
     }
 
-    /// The next `len` octets, or as many as there are.
+    /// The next `len` bytes, or as many as there are.
     fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (head, tail) = self.0.split_at(len.min(self.0.len()));
         self.0 = tail;
@@ -107,7 +107,7 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Asserts that a borrowed part is a part of `whole` in memory, not a copy and not beside it.
+/// Asserts that a borrowed part is a part of `whole` in memory, not a copy and not outside it.
 #[track_caller]
 fn assert_inside(part: &[u8], whole: &[u8]) {
     if !part.is_empty() {
@@ -121,8 +121,8 @@ fn occurs(part: &[u8], whole: &[u8]) -> bool {
     part.is_empty() || whole.windows(part.len()).any(|window| window == part)
 }
 
-/// Octets that tell their own place, so that a reassembler cannot mix them up.
-fn octet_of(stream: u32, place: u32) -> u8 {
+/// Bytes that state their own position, so that a reassembler cannot mix them up.
+fn byte_of(stream: u32, place: u32) -> u8 {
     let mixed = (place ^ stream.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
     (mixed >> 24) as u8 ^ (mixed >> 11) as u8
 }

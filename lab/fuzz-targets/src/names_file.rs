@@ -12,24 +12,22 @@ const BUDGET_BYTES: u64 = 256 << 10;
 pub fn names_file(input: &[u8]) {
     let mut text = Vec::new();
     escaped(input, &mut text);
-    assert!(text.iter().all(|octet| (0x21..0x7f).contains(octet)));
+    assert!(text.iter().all(|byte| (0x21..0x7f).contains(byte)));
     assert_eq!(unescaped(&text).as_deref(), Some(input));
     let _ = unescaped(input);
 
     if input.starts_with(b"#larder-names") {
         return round_trip(input);
     }
-    let facts = input
-        .split_inclusive(|&octet| octet == b'\n')
-        .filter(|line| !line.starts_with(b"#"))
-        .count();
+    let facts =
+        input.split_inclusive(|&byte| byte == b'\n').filter(|line| !line.starts_with(b"#")).count();
     let mut whole = b"#larder-names 1\n".to_vec();
     whole.extend_from_slice(input.strip_suffix(b"\n").unwrap_or(input));
     whole.extend_from_slice(format!("\n#end {facts}\n").as_bytes());
     round_trip(&whole);
 }
 
-/// What was learned from a file is saved; learned from that, it is saved as the same octets.
+/// What was learned from a file is saved; learned from that, it is saved as the same bytes.
 fn round_trip(file: &[u8]) {
     let Some(first) = through(file) else { return };
     let second = through(&first).expect("what was saved can be read");

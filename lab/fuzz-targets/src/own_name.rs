@@ -1,4 +1,4 @@
-//! Names that a client states: TLS, DTLS and HTTP. A name that is found stands in the octets, and a
+//! Names that a client states: TLS, DTLS and HTTP. A name that is found stands in the bytes, and a
 //! verdict does not depend on the pieces in which they arrive.
 
 use larder_wire::dtls::{Assembler, looks_like_hello};
@@ -9,68 +9,68 @@ use larder_wire::tls::{HELLO_BYTES_MAX, Hello, client_hello, client_hello_cut, h
 
 use super::{Cut, assert_inside};
 
-/// The first two octets say where a prefix ends, and the first octets of a stream follow.
+/// The first two bytes say where a prefix ends, and the first bytes of a stream follow.
 pub fn tls(input: &[u8]) {
     let mut input = Cut(input);
     let cut = usize::from(input.u16());
-    let octets = input.0;
-    let whole = client_hello(octets);
-    check_hello(&whole, octets);
-    let prefix = client_hello(&octets[..cut.min(octets.len())]);
+    let bytes = input.0;
+    let whole = client_hello(bytes);
+    check_hello(&whole, bytes);
+    let prefix = client_hello(&bytes[..cut.min(bytes.len())]);
     if prefix != Hello::NeedMore {
         assert_eq!(prefix, whole, "a verdict that changed");
     }
-    let final_verdict = client_hello_cut(octets);
-    check_hello(&final_verdict, octets);
+    let final_verdict = client_hello_cut(bytes);
+    check_hello(&final_verdict, bytes);
     if whole != Hello::NeedMore {
         assert_eq!(final_verdict, whole);
     }
-    check_hello(&hello_message(octets), octets);
+    check_hello(&hello_message(bytes), bytes);
 }
 
-fn check_hello(hello: &Hello<'_>, octets: &[u8]) {
+fn check_hello(hello: &Hello<'_>, bytes: &[u8]) {
     let Hello::Found(hello) = hello else { return };
     assert!(hello.server_name.as_ref().is_none_or(|name| !name.is_empty()));
     for found in [&hello.server_name, &hello.alpn_first].into_iter().flatten() {
-        assert!(stands_in_order(found, octets), "octets were invented");
+        assert!(stands_in_order(found, bytes), "bytes were invented");
         host_name_is_part(found);
     }
 }
 
-/// True when the octets stand in `whole` in this order, with record headers between them perhaps.
-fn stands_in_order(octets: &[u8], whole: &[u8]) -> bool {
+/// True when the bytes stand in `whole` in this order, with record headers between them perhaps.
+fn stands_in_order(bytes: &[u8], whole: &[u8]) -> bool {
     let mut rest = whole.iter();
-    octets.iter().all(|octet| rest.any(|other| other == octet))
+    bytes.iter().all(|byte| rest.any(|other| other == byte))
 }
 
-/// The first octet says how long segments are, and the first octets of a stream follow.
+/// The first byte is the length of segments, and the first bytes of a stream follow.
 pub fn http(input: &[u8]) {
     let mut input = Cut(input);
     let segment_bytes = 1 + usize::from(input.u8());
-    let octets = input.0;
-    let whole = request_head(octets);
+    let bytes = input.0;
+    let whole = request_head(bytes);
     let mut scanner = HeadScanner::new();
     let mut arrived = 0;
     let in_pieces = loop {
-        arrived = octets.len().min(arrived + segment_bytes);
-        let head = scanner.scan(&octets[..arrived]);
-        if head != Head::NeedMore || arrived == octets.len() {
+        arrived = bytes.len().min(arrived + segment_bytes);
+        let head = scanner.scan(&bytes[..arrived]);
+        if head != Head::NeedMore || arrived == bytes.len() {
             break head;
         }
     };
     assert_eq!(in_pieces, whole, "pieces of {segment_bytes}");
     if let Head::Found(request) = whole {
-        assert_inside(request.method, octets);
+        assert_inside(request.method, bytes);
         let authority = request.authority().unwrap_or_default();
-        assert_inside(authority, octets);
+        assert_inside(authority, bytes);
         host_name_is_part(authority);
         host_name_is_part(request.host.unwrap_or_default());
     }
-    host_name_is_part(octets);
+    host_name_is_part(bytes);
     if matches!(whole, Head::Found(_))
-        && let Rest::AnotherHost(value) = scanner.rest(octets)
+        && let Rest::AnotherHost(value) = scanner.rest(bytes)
     {
-        assert_inside(value, octets);
+        assert_inside(value, bytes);
     }
 }
 
@@ -87,7 +87,7 @@ pub fn dtls(input: &[u8]) {
         if let Hello::Found(hello) = hello {
             assert!(hello.server_name.as_ref().is_none_or(|name| !name.is_empty()));
             for found in [&hello.server_name, &hello.alpn_first].into_iter().flatten() {
-                assert!(found.iter().all(|octet| input.contains(octet)), "octets were invented");
+                assert!(found.iter().all(|byte| input.contains(byte)), "bytes were invented");
             }
         }
         assert!(assembler.held_bytes() <= 2 * HELLO_BYTES_MAX);
@@ -99,13 +99,13 @@ pub fn dtls(input: &[u8]) {
 pub fn http2(input: &[u8]) {
     let mut input = Cut(input);
     let cut = usize::from(input.u16());
-    let octets = input.0;
-    let early = &octets[..cut.min(octets.len())];
-    let (before, header) = (prefix(early), prefix(octets));
+    let bytes = input.0;
+    let early = &bytes[..cut.min(bytes.len())];
+    let (before, header) = (prefix(early), prefix(bytes));
     assert!(before == header || before == Prefix::NeedMore || early.is_empty());
     let stream = match header {
-        Prefix::Bytes(len) => &octets[len..],
-        _ => octets,
+        Prefix::Bytes(len) => &bytes[len..],
+        _ => bytes,
     };
     let early = &stream[..cut.min(stream.len())];
     let whole = first_request(stream);
@@ -117,10 +117,10 @@ pub fn http2(input: &[u8]) {
     }
 }
 
-/// A host is a part of its authority, and no octet in it ends a field or a line.
+/// A host is a part of its authority, and no byte in it ends a field or a line.
 fn host_name_is_part(authority: &[u8]) {
     if let Some((name, _port)) = host_name(authority) {
         assert!(!name.is_empty() && authority.starts_with(name));
-        assert!(!name.iter().any(|octet| octet.is_ascii_control() || b" :/@".contains(octet)));
+        assert!(!name.iter().any(|byte| byte.is_ascii_control() || b" :/@".contains(byte)));
     }
 }

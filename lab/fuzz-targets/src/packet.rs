@@ -1,4 +1,4 @@
-//! Frames and payloads: whatever the octets, what is said of them lies inside.
+//! Frames and payloads: for any bytes, the parts that are found lie inside.
 
 use larder_wire::Addr;
 use larder_wire::community_id;
@@ -10,8 +10,8 @@ use larder_wire::packet::{
 pub const LINK_TYPES: [u16; 16] =
     [1, 113, 276, 101, 0, 108, 9, 50, 51, 104, 12, 14, 228, 229, 105, 9999];
 
-/// The first octet chooses a link type of [`LINK_TYPES`], and a frame follows. From 128 on the
-/// second octet is an IP protocol, and the payload of a reassembled datagram follows.
+/// The first byte chooses a link type of [`LINK_TYPES`], and a frame follows. From 128 on the
+/// second byte is an IP protocol, and the payload of a reassembled datagram follows.
 pub fn packet(input: &[u8]) {
     let Some((&choice, rest)) = input.split_first() else { return };
     if choice < 128 {

@@ -1,5 +1,5 @@
-//! A whole run: any octets as a capture file give the same octets on one core and on two, also when
-//! every budget binds, and no control octet gets out.
+//! A whole run: any bytes as a capture file give the same bytes on one core and on two, also when
+//! every budget binds, and no control byte gets out.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use serde::de::IgnoredAny;
 /// So long that a repeated file makes three batches.
 const REPEATED_BYTES: usize = (2 << 20) + 100_000;
 
-/// Octets of the header of a pcap file.
+/// Bytes of the header of a pcap file.
 const PCAP_HEADER_BYTES: usize = 24;
 
-/// The input is a file, perhaps compressed, and one octet behind it: format (1 and 2), sorted (4),
+/// The input is a file, perhaps compressed, and one byte behind it: format (1 and 2), sorted (4),
 /// packets written again (8), tight budgets (16); and where it is 32 to 63, the records again and
 /// again until there are several batches, which is slow.
 pub fn pipeline(input: &[u8]) {
@@ -92,17 +92,17 @@ fn repeated(file: &[u8]) -> Vec<u8> {
 }
 
 fn check_log(choice: u8, log: &[u8]) {
-    let is_plain = |octet: &u8| !octet.is_ascii_control() || matches!(octet, b'\n' | b'\t');
+    let is_plain = |byte: &u8| !byte.is_ascii_control() || matches!(byte, b'\n' | b'\t');
     match format_of(choice) {
         OutputFormat::Ecs => {
-            for line in log.split(|&octet| octet == b'\n').filter(|line| !line.is_empty()) {
+            for line in log.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
                 if let Err(error) = serde_json::from_slice::<IgnoredAny>(line) {
                     panic!("{error}: {}", line.escape_ascii());
                 }
             }
         }
         // CSV lines end in CR LF.
-        OutputFormat::Csv => assert!(log.iter().all(|octet| is_plain(octet) || *octet == b'\r')),
-        _ => assert!(log.iter().all(is_plain), "a control octet got out"),
+        OutputFormat::Csv => assert!(log.iter().all(|byte| is_plain(byte) || *byte == b'\r')),
+        _ => assert!(log.iter().all(is_plain), "a control byte got out"),
     }
 }

@@ -1,5 +1,5 @@
-//! QUIC: datagrams as they come, and packets that we seal ourselves, since nobody guesses a tag:
-//! else no octet of a frame would ever be read.
+//! QUIC: datagrams as they come, and packets that we seal ourselves, since no input guesses a tag:
+//! else no byte of a frame would ever be read.
 
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::aes::Aes128;
@@ -16,7 +16,7 @@ use super::Cut;
 const PACKETS_MAX: usize = 40;
 
 /// Parts of an assembler's life. Each opens with its kind: even, a datagram of the length that two
-/// octets state; odd, frames of the length that two octets state, which are sealed as a client's
+/// bytes state; odd, frames of the length that two bytes state, which are sealed as a client's
 /// Initial packet: with 2 under another connection ID, with 4 together with the next part's packet
 /// in one datagram.
 pub fn quic(input: &[u8]) {
@@ -30,12 +30,12 @@ pub fn quic(input: &[u8]) {
         }
         let kind = cut.u8();
         let len = usize::from(cut.u16() & 0x0fff);
-        let octets = cut.bytes(len);
+        let bytes = cut.bytes(len);
         all_sealed &= kind & 1 != 0;
         if kind & 1 == 0 {
-            datagram.extend_from_slice(octets);
+            datagram.extend_from_slice(bytes);
         } else {
-            datagram.extend(seal(kind >> 1 & 1, number as u8, octets));
+            datagram.extend(seal(kind >> 1 & 1, number as u8, bytes));
         }
         if kind & 4 != 0 && !cut.is_empty() {
             continue;
@@ -44,9 +44,9 @@ pub fn quic(input: &[u8]) {
         if let Initial::Found(hello) = assembler.push(&datagram) {
             for found in [&hello.server_name, &hello.alpn_first].into_iter().flatten() {
                 assert!(found.len() <= HELLO_BYTES_MAX);
-                // Padding is the only octet that does not stand in the input.
-                let stands = |octet: &u8| *octet == 0 || input.contains(octet);
-                assert!(!all_sealed || found.iter().all(stands), "octets were invented");
+                // Padding is the only byte that does not stand in the input.
+                let stands = |byte: &u8| *byte == 0 || input.contains(byte);
+                assert!(!all_sealed || found.iter().all(stands), "bytes were invented");
             }
             assert!(hello.server_name.as_ref().is_none_or(|name| !name.is_empty()));
         }
@@ -61,10 +61,10 @@ const SALT_V1: [u8; 20] = [
 ];
 
 /// A client's Initial packet of QUIC version 1 (RFC 9001, section 5) with a packet number of one
-/// octet.
+/// byte.
 fn seal(connection: u8, number: u8, frames: &[u8]) -> Vec<u8> {
     let mut payload = frames.to_vec();
-    // Header protection samples sixteen octets, four behind the number's place.
+    // Header protection samples sixteen bytes, four behind the number's place.
     payload.resize(payload.len().max(20), 0);
     let destination_id = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, connection];
     let mut packet = vec![0xc0, 0, 0, 0, 1, destination_id.len() as u8];

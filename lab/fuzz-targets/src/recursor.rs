@@ -1,4 +1,4 @@
-//! Recursion, whatever name servers say: each client is told once, in time, and costs no more packets than it may.
+//! Recursion, for any responses of name servers: each client gets one response, in time, for a bounded number of packets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Net<u8> for Wire {
     }
 }
 
-/// First the clients: how many, and for each name and type. Then what happens: who is answered, how the header of the answer
+/// First the clients: how many, and for each name and type. Then what happens: which query gets a response, how the header of the response
 /// differs from a right one, and what follows the question in it.
 pub fn dns_recursor(input: &[u8]) {
     let mut input = Cut(input);
@@ -110,6 +110,6 @@ pub fn dns_recursor(input: &[u8]) {
         walker.tick(now(us), &mut wire);
     }
     wire.told.sort_unstable();
-    assert_eq!(wire.told, (0..clients).collect::<Vec<_>>(), "each is told once");
+    assert_eq!(wire.told, (0..clients).collect::<Vec<_>>(), "each gets one response");
     assert!(walker.in_flight() == 0 && wire.packets <= u32::from(clients) * PACKETS_MAX);
 }

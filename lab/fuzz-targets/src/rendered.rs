@@ -89,7 +89,7 @@ pub fn dns_rendered(input: &[u8]) {
     assert!(facts.kind != Kind::Inconclusive || facts.ttl_s == 0);
     assert!(stored.len() <= 8 + MESSAGE_BYTES_MAX + MESSAGE_BYTES_MAX / 4);
 
-    // Whole, as one who may have everything gets it, and rendered again: nothing is lost on the way.
+    // Whole, as for a client without limits, and rendered again: nothing is lost on the way.
     let client =
         [b"\x12\x34\x01\x20\0\x01\0\0\0\0\0\x01", question, b"\0\0\x29\xff\xff\0\0\x80\0\0\0"];
     let client = client.concat();
@@ -119,7 +119,7 @@ pub fn dns_rendered(input: &[u8]) {
         assert!(bytes_max < HEADER_BYTES + question.len() + OPT_BYTES);
         return;
     };
-    assert!(len <= bytes_max && out[len..].iter().all(|&octet| octet == UNTOUCHED));
+    assert!(len <= bytes_max && out[len..].iter().all(|&byte| byte == UNTOUCHED));
     let (all, left) = (records(&whole), records(&out[..len]));
     assert!(left.len() <= all.len());
     for ((ttl_s, record), (ttl_left_s, left)) in all.iter().zip(&left) {

@@ -2,7 +2,7 @@
 
 use larder_wire::stream::{Budget, Pushed, STREAM_BYTES_MAX, Stream};
 
-use super::{Cut, octet_of};
+use super::{Cut, byte_of};
 
 /// What both streams may hold together: small, so that it binds.
 const BUDGET_BYTES: usize = 16 << 10;
@@ -12,7 +12,7 @@ const SLACK_BYTES: usize = 1024;
 
 const SYN: u8 = 2;
 
-/// Steps of two streams, five octets each: what to do and on which stream; TCP flags; distance from
+/// Steps of two streams, five bytes each: what to do and on which stream; TCP flags; distance from
 /// where the step before was (2, signed); length in units of eight, or how much to consume.
 pub fn stream(input: &[u8]) {
     let mut input = Cut(input);
@@ -46,7 +46,7 @@ struct Side {
     number: u32,
     /// Where the last segment began.
     cursor: u32,
-    /// Where the contiguous octets may begin. More than one while the origin floats and no octet
+    /// Where the contiguous bytes may begin. More than one while the origin floats and no byte
     /// has told it yet.
     origins: Vec<u32>,
     /// The origin stays.
@@ -63,7 +63,7 @@ impl Side {
         self.cursor = seq.wrapping_add(len as u32);
         let data_seq = seq.wrapping_add(u32::from(flags & SYN != 0));
         let data: Vec<u8> =
-            (0..len as u32).map(|at| octet_of(self.number, data_seq.wrapping_add(at))).collect();
+            (0..len as u32).map(|at| byte_of(self.number, data_seq.wrapping_add(at))).collect();
         let before = self.stream.contiguous().len();
         let pushed = self.stream.push(seq, flags, &data, budget);
         if !self.fixed && !self.origins.contains(&data_seq) {
@@ -78,23 +78,23 @@ impl Side {
         self.check();
     }
 
-    /// The contiguous octets are those of one place in the sender's stream.
+    /// The contiguous bytes are those of one place in the sender's stream.
     fn check(&mut self) {
         let Side { stream, number, origins, .. } = self;
-        let octets = stream.contiguous();
+        let bytes = stream.contiguous();
         let is_from = |origin: u32| {
-            octets
+            bytes
                 .iter()
                 .enumerate()
-                .all(|(at, &octet)| octet == octet_of(*number, origin.wrapping_add(at as u32)))
+                .all(|(at, &byte)| byte == byte_of(*number, origin.wrapping_add(at as u32)))
         };
-        if !octets.is_empty() {
+        if !bytes.is_empty() {
             origins.retain(|&origin| is_from(origin));
-            assert!(!origins.is_empty(), "octets of no place");
+            assert!(!origins.is_empty(), "bytes of no place");
         }
         assert!(stream.buffered_bytes() <= STREAM_BYTES_MAX);
         assert!(stream.buffered_bytes() <= stream.held_bytes());
-        assert!(octets.len() <= stream.buffered_bytes());
+        assert!(bytes.len() <= stream.buffered_bytes());
         let _ = stream.is_complete();
     }
 
@@ -120,7 +120,7 @@ impl Side {
         assert!(hole > 0 || !reaches_over, "no hole to acknowledge");
         assert_eq!(self.stream.skip_hole(budget), hole);
         if hole > 0 {
-            assert!(!self.stream.contiguous().is_empty(), "a hole ends with octets");
+            assert!(!self.stream.contiguous().is_empty(), "a hole ends with bytes");
             self.move_on(before + hole as usize);
         }
         self.check();

@@ -1,4 +1,4 @@
-//! Traces of requests: any octets are read to their end, and the same however they arrive.
+//! Traces of requests: any bytes are read to their end, and the same however they arrive.
 
 use std::io::{Cursor, Read};
 
@@ -16,7 +16,7 @@ impl Read for Pieces {
     }
 }
 
-/// The first octet says the format and the length of pieces, the rest is the trace.
+/// The first byte states the format and the length of pieces, the rest is the trace.
 pub fn traces(input: &[u8]) {
     let Some((choice, trace)) = input.split_first() else { return };
     if Compression::detect(trace).is_some() {
@@ -29,7 +29,7 @@ pub fn traces(input: &[u8]) {
     assert_eq!(whole, pieces);
     let Ok((requests, damage)) = whole else { return };
     assert_eq!(damage.records == 0, damage.first.is_none());
-    // Every record that was lost or asked for something had an octet at least.
+    // Every record that was lost or asked for something had a byte at least.
     let lines = trace.len() as u64;
     assert!(damage.records <= lines);
     assert!(requests.windows(2).all(|pair| pair[0].time_s <= pair[1].time_s), "time went back");
@@ -57,5 +57,5 @@ fn drain(
     }
 }
 
-/// A few octets of an `arc` trace ask for thousands of blocks; the last ones will do.
+/// A few bytes of an `arc` trace ask for thousands of blocks; the last ones will do.
 const REQUESTS_KEPT: usize = 1 << 12;

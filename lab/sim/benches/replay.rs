@@ -79,7 +79,7 @@ impl Visitor for Round<'_> {
     }
 }
 
-/// Records of 24 octets: time (u32), key (u64), size (u32), the next request for the key (i64, unknown).
+/// Records of 24 bytes: time (u32), key (u64), size (u32), the next request for the key (i64, unknown).
 fn write_oracle_general(path: &str, batches: &[Batch]) {
     let mut file = BufWriter::new(fs::File::create(path).expect("the file can be made"));
     for (number, id) in batches.iter().flat_map(|batch| &batch.ids).enumerate() {

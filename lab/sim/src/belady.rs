@@ -1,4 +1,4 @@
-//! MIN: the most hits that any cache of a size can have, for one who knows the future.
+//! MIN: the most hits that any cache of a size can have, with the future known.
 //!
 //! Belady, *A study of replacement algorithms for a virtual-storage computer* (1966), with bypass: a key that
 //! is asked for need not be kept. Entries have one size and no end. Between two requests for a key the cache
@@ -7,7 +7,7 @@
 //! is best: an interval opens at every request that is not a key's last, and when there are too many, the one
 //! that ends last is given up.
 //!
-//! Two passes: back through the trace for the ends, then forth. O(n log C) time for n requests. Memory: 4 octets
+//! Two passes: back through the trace for the ends, then forth. O(n log C) time for n requests. Memory: 4 bytes
 //! a request (8 from 2^32 - 1 requests on) and one bit, 4 for each number up to the largest (8), 8 for each
 //! entry of the capacity (16).
 

@@ -1,12 +1,12 @@
 //! Charts for people: lines and bars as SVG, made without a library.
 //!
-//! A [`Figure`] draws series of points as lines, a [`Bars`] groups of values as bars. What a chart says must
+//! A [`Figure`] draws series of points as lines, a [`Bars`] groups of values as bars. A chart must
 //! survive a bad printer and any pair of eyes:
 //!
 //! * Lines carry their names at their ends; there is no legend to look things up in. Names that would lie on
 //!   one another are moved apart, with a thin leader back to the line.
-//! * Every line has a dash pattern and a marker of its own; colours, from a set that people of all kinds of
-//!   colour vision tell apart, come on top. The first series is the one that the figure is about: it is
+//! * Every line has a dash pattern and a marker of its own; colors, from a set that people of all kinds of
+//!   color vision can distinguish, come on top. The first series is the one that the figure is about: it is
 //!   the widest, solid, black, and lies over the others.
 //! * Numbers that others reported are [`Figure::marks`]: hollow markers, never joined by a line.
 //!
@@ -30,7 +30,7 @@
 //! | `lines` | a figure of lines, laid out |
 //! | `bars` | a figure of bars, laid out |
 //! | `labels` | names moved apart |
-//! | `style` | what tells one series from another |
+//! | `style` | how series differ from one another |
 //! | `frame` | title, notes, caption and source around a plot |
 //! | `canvas` | shapes and text as SVG elements |
 //!
@@ -38,7 +38,7 @@
 //! 1. Any numbers and any text give a well-formed document whose coordinates are finite and inside its view
 //!    box. A point that cannot be shown (not a number, infinite, beyond 1e150, not positive on a logarithmic
 //!    axis) leaves a gap in its line, and a note under the plot says how many there were.
-//! 2. The same figure gives the same octets.
+//! 2. The same figure gives the same bytes.
 //!
 //! Bounds: a line of more than 4,000 points is thinned to that many, highs and lows kept. The plot grows with
 //! the number of lines. Cost: linear in points, n log n in names.

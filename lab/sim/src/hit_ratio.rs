@@ -2,288 +2,36 @@
 //!
 //! ```text
 //! auto rate     (only with Sampling::Auto) counts different keys in bounded memory, and chooses the rate
-//! survey        (where a capacity is a share, or in octets, or the bound is asked for) numbers all keys; what
+//! survey        (where a capacity is a share, or in bytes, or the bound is asked for) numbers all keys; what
 //!               fits KEPT_BYTES_MAX is kept, so that the trace is read once
 //! replay        every cache takes every request, from what was kept or from the trace read again
 //! bound         MIN sees the whole order at once, so it comes last, and only when all was kept
 //! rows          policies by capacities, in the order asked for
 //! ```
 //!
-//! A trace larger than memory is streamed twice, or once where no survey is needed. What is held: 34 octets or
-//! so a different key, [`KEPT_BYTES_MAX`], and of each cache what `replay` says. FIFO is always simulated, for
+//! A trace larger than memory is streamed twice, or once where no survey is needed. What is held: 34 bytes or
+//! so a different key, [`KEPT_BYTES_MAX`], and for each cache what `replay` states. FIFO is always simulated, for
 //! the column that compares with it. No result depends on the number of cores, times apart.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use larder::policy::Replacement;
 
 use crate::belady::belady;
-use crate::crew::{self, Done, Portion};
-use crate::intern::{Intake, KEYS_MAX};
+use crate::intern::Intake;
+use crate::parallel_replay::{self, Done, Portion};
 use crate::pass::{Intakes, Pass, Read, choose_rate};
-use crate::policy::{Kind, UnknownPolicy, Visitor};
-use crate::replay::{By, Counts, Replay, Rules, Simulation};
+use crate::plan::Entrant;
+use crate::policy::{Kind, Visitor};
+use crate::replay::{By, Counts, Replay};
 use crate::sample::{ENTRIES_MIN, Estimate, SUBSAMPLES, Sampler, Sampling, miss_ratio};
-use crate::trace::{Damage, Source};
 
-/// Most octets of numbered requests that are kept between survey and replay, by default: 268 million plain look-ups, or
-/// 53 million with sizes, ends or stores. It is also the most that the bound can be computed of.
-pub const KEPT_BYTES_MAX: usize = 1 << 30;
+pub use crate::plan::{
+    Capacity, Contestant, Error, KEPT_BYTES_MAX, Open, Plan, Results, Row, Shape, Watch,
+};
 
-/// How large a cache is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Capacity {
-    /// So many entries, or octets, as [`Rules::by`] says.
-    Absolute(u64),
-    /// This part of the trace's different keys, or of the octets of its different objects.
-    Share(f64),
-}
-
-/// What a policy for a simulated cache has to know.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// Entry numbers are below this, and there are never more entries.
-    pub places: u32,
-    /// In entries or octets.
-    pub capacity: u64,
-    /// How requests are taken.
-    pub rules: Rules,
-    /// For what is left to chance.
-    pub seed: u64,
-}
-
-impl Shape {
-    /// A cache of this shape that follows `policy`, which is new and empty.
-    pub fn simulate<P: Replacement + Send + 'static>(&self, policy: P) -> Box<dyn Replay> {
-        Box::new(Simulation::new(policy, self.capacity, self.rules))
-    }
-}
-
-/// Makes a cache of a shape.
-type Make = dyn Fn(&Shape) -> Result<Box<dyn Replay>, larder::Error> + Send + Sync;
-
-/// A policy that takes part.
-pub struct Contestant {
-    name: String,
-    who: Who,
-}
-
-enum Who {
-    Named(Kind),
-    Own(Box<Make>),
-    Bound { is_optional: bool },
-}
-
-impl Contestant {
-    /// The name of the bound.
-    pub const BOUND: &'static str = "belady";
-
-    /// A policy of your own: `make` makes a cache that follows it, see [`Shape::simulate`].
-    pub fn own(
-        name: impl Into<String>,
-        make: impl Fn(&Shape) -> Result<Box<dyn Replay>, larder::Error> + Send + Sync + 'static,
-    ) -> Contestant {
-        Contestant { name: name.into(), who: Who::Own(Box::new(make)) }
-    }
-
-    /// All that have a name, the bound last: it is left out where it cannot be computed.
-    pub fn all() -> Vec<Contestant> {
-        let bound =
-            Contestant { name: Self::BOUND.to_owned(), who: Who::Bound { is_optional: true } };
-        Kind::ALL.into_iter().map(Contestant::from).chain([bound]).collect()
-    }
-
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl From<Kind> for Contestant {
-    fn from(kind: Kind) -> Contestant {
-        Contestant { name: kind.to_string(), who: Who::Named(kind) }
-    }
-}
-
-impl FromStr for Contestant {
-    type Err = UnknownPolicy;
-
-    /// A name of [`Kind`], or `belady`.
-    fn from_str(name: &str) -> Result<Contestant, UnknownPolicy> {
-        match name {
-            Self::BOUND => {
-                Ok(Contestant { name: name.to_owned(), who: Who::Bound { is_optional: false } })
-            }
-            _ => Ok(Contestant { name: name.to_owned(), ..name.parse::<Kind>()?.into() }),
-        }
-    }
-}
-
-impl fmt::Debug for Contestant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Contestant({})", self.name)
-    }
-}
-
-/// What is to be simulated.
-#[derive(Debug)]
-pub struct Plan {
-    /// Policies.
-    pub contestants: Vec<Contestant>,
-    /// Capacities.
-    pub capacities: Vec<Capacity>,
-    /// How requests are taken.
-    pub rules: Rules,
-    /// How much of the trace is taken.
-    pub sampling: Sampling,
-    /// For samples, and what policies leave to chance.
-    pub seed: u64,
-    /// Threads that replay.
-    pub cores: usize,
-    /// Most octets of numbered requests that are kept between survey and replay.
-    pub kept_bytes_max: usize,
-}
-
-impl Plan {
-    /// The whole trace, entries, with fill, on one core.
-    pub fn new(contestants: Vec<Contestant>, capacities: Vec<Capacity>) -> Plan {
-        Plan {
-            contestants,
-            capacities,
-            rules: Rules::default(),
-            sampling: Sampling::Whole,
-            seed: 0,
-            cores: 1,
-            kept_bytes_max: KEPT_BYTES_MAX,
-        }
-    }
-}
-
-/// Whom a run tells how far it is, and who may stop it.
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// Requests read so far, in all passes.
-    pub requests: AtomicU64,
-    /// Set by somebody else: finish what was read, and say what is known.
-    pub stop: AtomicBool,
-}
-
-/// One policy at one capacity.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// The policy's name.
-    pub policy: String,
-    /// In entries or octets; of the whole cache where a miniature was simulated.
-    pub capacity: u64,
-    /// Look-ups.
-    pub requests: u64,
-    /// Look-ups answered; of a sample, what is estimated of the whole.
-    pub hits: u64,
-    /// Hits a look-up; `None` without look-ups.
-    pub hit_ratio: Option<f64>,
-    /// Octets answered an octet looked up; `None` where it is not known (the bound of objects with sizes).
-    pub byte_hit_ratio: Option<f64>,
-    /// By how much fewer misses than FIFO's at this capacity, as a part of those.
-    pub miss_reduction_vs_fifo: Option<f64>,
-    /// Nanoseconds of a processor a request replayed, those of reading and numbering apart.
-    pub ns_per_request: f64,
-    /// By how much `hit_ratio` may be off, with 95 % confidence; `None` where nothing was sampled.
-    pub hit_ratio_error: Option<f64>,
-    /// Objects larger than the cache, of those replayed.
-    pub bypassed: u64,
-}
-
-/// What came of a trace.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Results {
-    /// Policy by policy, capacity by capacity.
-    pub rows: Vec<Row>,
-    /// Requests of any kind that were read.
-    pub requests: u64,
-    /// Different keys replayed.
-    pub keys: u64,
-    /// The part of the keys that was replayed, where not all were.
-    pub rate: Option<f64>,
-    /// What could not be read.
-    pub damage: Damage,
-    /// What a reader of the rows should know.
-    pub notes: Vec<String>,
-    /// The run was stopped; the rows are of what was read until then.
-    pub is_stopped: bool,
-}
-
-/// Why nothing came of it. Every message says what to do next.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// The trace cannot be opened: what it says.
-    Open(Box<dyn std::error::Error + Send + Sync>),
-    /// The trace cannot be read on.
-    Read(std::io::Error),
-    /// There is no request in it; perhaps it is of another format.
-    Empty(Damage),
-    /// Read again, it was another trace: write it to a file first.
-    Changed,
-    /// More keys than can be numbered: sample.
-    TooManyKeys,
-    /// The bound was asked for and cannot be computed: leave it out, or do what it says.
-    Bound(&'static str),
-    /// This policy cannot be had at this capacity.
-    Policy {
-        /// Its name.
-        policy: String,
-        /// In entries or octets.
-        capacity: u64,
-        /// Why.
-        error: larder::Error,
-    },
-    /// Stopped before there was anything to say: while keys were counted, or while the sample kept of that
-    /// pass was replayed, which does not tell of how many look-ups its beginning is.
-    Stopped,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Open(error) => error.fmt(f),
-            Error::Read(error) => {
-                write!(f, "reading stopped: {error}; copy the file and try again")
-            }
-            Error::Empty(Damage { records: 0, .. }) => {
-                f.write_str("there is no request in it (0 requests); is it the right file?")
-            }
-            Error::Empty(Damage { records, first }) => write!(
-                f,
-                "there is no request in it, but {records} records that cannot be read (the first: {}); \
-                 is it of another format?",
-                first.as_deref().unwrap_or("unknown")
-            ),
-            Error::Changed => f.write_str(
-                "it has to be read twice, and the second time it was not the same; a pipe has to be \
-                 written to a file first",
-            ),
-            Error::TooManyKeys => {
-                write!(f, "more than {KEYS_MAX} different keys; simulate a sample of them")
-            }
-            Error::Bound(why) => write!(f, "{}: {why}", Contestant::BOUND),
-            Error::Policy { policy, capacity, error } => {
-                write!(f, "{policy} at capacity {capacity}: {error}")
-            }
-            Error::Stopped => f.write_str("stopped before there was a result"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// Opens the trace; every time the same requests.
-pub type Open<'a> =
-    &'a dyn Fn() -> Result<Box<dyn Source>, Box<dyn std::error::Error + Send + Sync>>;
-
-/// Simulates what `plan` says over the requests that `open` opens.
+/// Simulates the plan over the requests that `open` opens.
 pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error> {
     let (rate, mut counted) = match plan.sampling {
         Sampling::Whole => (None, None),
@@ -303,18 +51,18 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
         counted = Some(read.requests);
     }
     let bound = Bound::of(plan, &intakes, kept.as_deref())?;
-    let field = Field::of(plan, &intakes);
-    let teams = field.build(plan, &intakes)?;
+    let caches = Caches::of(plan, &intakes);
+    let teams = caches.build(plan, &intakes)?;
     let done = match &kept {
         Some(portions) => {
             let mut portions = portions.iter();
-            let done = crew::replay(teams, plan.cores, || {
+            let done = parallel_replay::replay(teams, plan.cores, || {
                 read.is_stopped |= watch.stop.load(Ordering::Relaxed);
                 Ok::<_, Error>(portions.next().filter(|_| !read.is_stopped).cloned())
             })?;
             if read.is_stopped {
                 if rate.is_some() {
-                    // Of how many look-ups the replayed ones are the sample was not kept with them.
+                    // Of how many lookups the replayed ones are the sample was not kept with them.
                     return Err(Error::Stopped);
                 }
                 // FIFO is always there.
@@ -324,23 +72,23 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
         }
         None => {
             let mut pass = Pass::open(open, &mut intakes, watch)?;
-            let done = crew::replay(teams, plan.cores, || pass.next())?;
+            let done = parallel_replay::replay(teams, plan.cores, || pass.next())?;
             read = pass.read;
             done
         }
     };
     read.check(counted)?;
-    let mut notes = field.notes(&intakes);
-    let mut rows = field.rows(&done, &read, &intakes);
+    let mut notes = caches.notes(&intakes);
+    let mut rows = caches.rows(&done, &read, &intakes);
     match bound {
         Bound::Wanted(portions) if !read.is_stopped => {
-            rows.extend(bounds(plan, &field, &intakes, portions, &read));
+            rows.extend(bounds(plan, &caches, &intakes, portions, &read));
         }
         Bound::LeftOut(why) => notes.push(format!("{} is left out: {why}", Contestant::BOUND)),
         _ => {}
     }
     Ok(Results {
-        rows: arrange(plan, &field.capacities, rows),
+        rows: arrange(plan, &caches.capacities, rows),
         requests: read.requests,
         keys: intakes.keys(),
         rate: intakes.sampler.map(|sampler| sampler.rate()),
@@ -354,7 +102,10 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
 fn needs_survey(plan: &Plan) -> bool {
     plan.rules.by == By::Bytes
         || plan.capacities.iter().any(|capacity| matches!(capacity, Capacity::Share(_)))
-        || plan.contestants.iter().any(|contestant| matches!(contestant.who, Who::Bound { .. }))
+        || plan
+            .contestants
+            .iter()
+            .any(|contestant| matches!(contestant.entrant, Entrant::Bound { .. }))
 }
 
 /// Whether the bound is wanted, and can be had.
@@ -366,23 +117,27 @@ enum Bound<'a> {
 
 impl<'a> Bound<'a> {
     fn of(plan: &Plan, intakes: &Intakes, kept: Option<&'a [Portion]>) -> Result<Self, Error> {
-        let wanted = plan.contestants.iter().filter_map(|contestant| match contestant.who {
-            Who::Bound { is_optional } => Some(is_optional),
+        let wanted = plan.contestants.iter().filter_map(|contestant| match contestant.entrant {
+            Entrant::Bound { is_optional } => Some(is_optional),
             _ => None,
         });
         let any = |has: fn(&Intake) -> bool| intakes.teams.iter().any(has);
         let why = match (wanted.min(), kept) {
             (None, _) => return Ok(Bound::Absent),
-            _ if plan.rules.by == By::Bytes => "it counts entries, not octets",
+            _ if plan.rules.by == By::Bytes => "it counts entries, not bytes",
             _ if !plan.rules.fill => "it is known only where every miss stores its key",
             _ if any(Intake::has_ends) => "it is not known where values end by themselves",
-            _ if any(Intake::has_stores) => "it is known only for traces of look-ups alone",
+            _ if any(Intake::has_stores) => "it is known only for traces of lookups alone",
             (_, None) => {
-                "the trace is too large to be kept in memory (1 GiB, 4 octets a request); simulate a sample"
+                "the trace is too large to be kept in memory (1 GiB, 4 bytes a request); simulate a sample"
             }
             (Some(_), Some(kept)) => return Ok(Bound::Wanted(kept)),
         };
-        if plan.contestants.iter().any(|c| matches!(c.who, Who::Bound { is_optional: false })) {
+        if plan
+            .contestants
+            .iter()
+            .any(|c| matches!(c.entrant, Entrant::Bound { is_optional: false }))
+        {
             return Err(Error::Bound(why));
         }
         Ok(Bound::LeftOut(why))
@@ -390,7 +145,7 @@ impl<'a> Bound<'a> {
 }
 
 /// The caches of a team: policies by capacities, the bound apart.
-struct Field<'a> {
+struct Caches<'a> {
     /// As asked for, and FIFO in any case.
     policies: Vec<&'a Contestant>,
     /// As asked for, without repetitions; of the whole trace.
@@ -401,9 +156,10 @@ struct Field<'a> {
 /// What others are compared with.
 static FIFO: LazyLock<Contestant> = LazyLock::new(|| Contestant::from(Kind::Fifo));
 
-impl<'a> Field<'a> {
-    fn of(plan: &'a Plan, intakes: &Intakes) -> Field<'a> {
-        let is_bound = |contestant: &Contestant| matches!(contestant.who, Who::Bound { .. });
+impl<'a> Caches<'a> {
+    fn of(plan: &'a Plan, intakes: &Intakes) -> Caches<'a> {
+        let is_bound =
+            |contestant: &Contestant| matches!(contestant.entrant, Entrant::Bound { .. });
         let mut policies: Vec<&Contestant> =
             plan.contestants.iter().filter(|contestant| !is_bound(contestant)).collect();
         if !policies.iter().any(|policy| policy.name == FIFO.name) {
@@ -426,7 +182,7 @@ impl<'a> Field<'a> {
                 capacities.push(capacity.max(1));
             }
         }
-        Field { policies, capacities, by }
+        Caches { policies, capacities, by }
     }
 
     /// The size of a team's cache.
@@ -457,7 +213,7 @@ impl<'a> Field<'a> {
                         let policy = policy.name.clone();
                         Error::Policy { policy, capacity, error }
                     };
-                    team.push(policy.who.make(&shape).map_err(failed)?);
+                    team.push(policy.entrant.make(&shape).map_err(failed)?);
                 }
             }
             teams.push(team);
@@ -495,13 +251,13 @@ impl<'a> Field<'a> {
     }
 }
 
-impl Who {
+impl Entrant {
     fn make(&self, shape: &Shape) -> Result<Box<dyn Replay>, larder::Error> {
         match self {
-            Who::Named(kind) => kind.build(shape.places, shape.seed, *shape),
-            Who::Own(make) => make(shape),
-            Who::Bound { .. } => {
-                unreachable!("the bound has no cache; it is left out of the field")
+            Entrant::Named(kind) => kind.build(shape.places, shape.seed, *shape),
+            Entrant::Own(make) => make(shape),
+            Entrant::Bound { .. } => {
+                unreachable!("the bound has no cache; it is not among the caches")
             }
         }
     }
@@ -540,11 +296,11 @@ fn row(policy: &str, capacity: u64, parts: &[Done], read: &Read, intakes: &Intak
             (total > 0).then(|| miss_ratio(&parts, total, sampler.rate()))
         };
         let estimate = misses(|counts| counts.gets - counts.hits, read.gets);
-        let octets = misses(|counts| counts.get_bytes - counts.hit_bytes, read.get_bytes);
+        let bytes = misses(|counts| counts.get_bytes - counts.hit_bytes, read.get_bytes);
         row.requests = read.gets;
         row.hit_ratio = estimate.map(|misses| 1.0 - misses.value);
         row.hits = (row.hit_ratio.unwrap_or(0.0) * read.gets as f64).round() as u64;
-        row.byte_hit_ratio = octets.map(|misses| 1.0 - misses.value);
+        row.byte_hit_ratio = bytes.map(|misses| 1.0 - misses.value);
         row.hit_ratio_error = estimate.map(|misses| misses.error);
     }
     row
@@ -553,7 +309,7 @@ fn row(policy: &str, capacity: u64, parts: &[Done], read: &Read, intakes: &Intak
 /// The bound at each capacity.
 fn bounds(
     plan: &Plan,
-    field: &Field<'_>,
+    caches: &Caches<'_>,
     intakes: &Intakes,
     portions: &[Portion],
     read: &Read,
@@ -562,16 +318,16 @@ fn bounds(
     for (team, batch) in portions {
         teams[*team].extend_from_slice(&batch.ids);
     }
-    let tasks: Vec<(u64, &[u32])> = field
+    let tasks: Vec<(u64, &[u32])> = caches
         .capacities
         .iter()
         .flat_map(|capacity| teams.iter().map(|ids| (*capacity, ids.as_slice())))
         .collect();
-    let hits = crew::each(&tasks, plan.cores, |(capacity, ids)| {
-        belady(ids, field.scaled(*capacity, intakes))
+    let hits = parallel_replay::each(&tasks, plan.cores, |(capacity, ids)| {
+        belady(ids, caches.scaled(*capacity, intakes))
     });
     let has_sizes = intakes.teams.iter().any(Intake::has_sizes);
-    let mut rows = Vec::with_capacity(field.capacities.len());
+    let mut rows = Vec::with_capacity(caches.capacities.len());
     for (tasks, hits) in tasks.chunks(teams.len()).zip(hits.chunks(teams.len())) {
         let part = |((_, ids), (hits, ran_ns)): (&(u64, &[u32]), &(u64, u64))| {
             let gets = ids.len() as u64;

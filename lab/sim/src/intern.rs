@@ -1,15 +1,15 @@
-//! Keys to dense numbers, once for all who replay.
+//! Keys to dense numbers, once for all replayed caches.
 //!
 //! A trace's keys are 64-bit numbers from anywhere; a simulated cache wants them from 0 upwards, so that where
 //! a key lies is one look into an array and not into a hash table of each cache. The thread that reads does
 //! this once: a key's number is how many different keys came before it. So numbers do not depend on the hash
-//! function, which is seeded anew in each process (a trace made to collide finds nothing to aim at).
+//! function, which has another seed in each process (a trace made to collide finds nothing to aim at).
 //!
-//! A [`Batch`] is what comes out: numbers alone where the trace says no more, and beside them a [`Detail`] a
+//! A [`Batch`] is the result: numbers alone where the trace has no more, and with them a [`Detail`] a
 //! request where it has sizes, ends, stores or removals. Once a life with an end was seen all batches have
-//! details, because a look-up's time matters from then on.
+//! details, because a lookup's time matters from then on.
 //!
-//! Bounds: [`KEYS_MAX`] keys, some 34 octets each while the table grows. Cost: one probe of a hash table a request.
+//! Bounds: [`KEYS_MAX`] keys, some 34 bytes each while the table grows. Cost: one probe of a hash table a request.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,7 +25,7 @@ pub const KEYS_MAX: usize = 1 << 27;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyKeys;
 
-/// What a request says beside its key.
+/// What a request has next to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail {
     /// As [`Request::time_s`].
@@ -39,7 +39,7 @@ pub struct Detail {
 }
 
 impl Detail {
-    /// Of a look-up in a trace that says nothing else.
+    /// Of a lookup in a trace that has nothing else.
     pub const PLAIN: Detail = Detail { time_s: 0, ttl_s: TTL_NONE, bytes: 1, op: Op::Get };
 }
 
@@ -55,7 +55,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Octets that it takes.
+    /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.ids[..]) + size_of_val(&self.details[..])
     }
@@ -84,12 +84,12 @@ impl Intake {
         self.numbers.len()
     }
 
-    /// Octets of all different keys so far, each as large as it first was.
+    /// Bytes of all different keys so far, each as large as it first was.
     pub fn distinct_bytes(&self) -> u64 {
         self.distinct_bytes
     }
 
-    /// Octets of the smallest request so far; 1 before the first.
+    /// Bytes of the smallest request so far; 1 before the first.
     pub fn bytes_min(&self) -> u32 {
         self.bytes_min.unwrap_or(1)
     }
@@ -99,12 +99,12 @@ impl Intake {
         self.has_ends
     }
 
-    /// True once something else than a look-up came.
+    /// True once something else than a lookup came.
     pub fn has_stores(&self) -> bool {
         self.has_stores
     }
 
-    /// True once a request came that is not one octet large.
+    /// True once a request came that is not one byte large.
     pub fn has_sizes(&self) -> bool {
         self.has_sizes
     }
@@ -162,14 +162,14 @@ mod tests {
         assert_eq!((intake.distinct_bytes(), intake.bytes_min()), (4, 1));
     }
 
-    /// From the first life with an end on, every batch has details, plain look-ups too: their time counts.
+    /// From the first life with an end on, every batch has details, plain lookups too: their time counts.
     #[test]
     fn details_come_when_they_matter() {
         let mut intake = Intake::new();
         assert!(intake.batch(&[Request::get(1)]).unwrap().details.is_empty());
         let ends = Request { ttl_s: 5, bytes: 0, ..Request::get(1) };
         let batch = intake.batch(&[ends]).unwrap();
-        assert_eq!(batch.details, [Detail { ttl_s: 5, ..Detail::PLAIN }], "no octets count as one");
+        assert_eq!(batch.details, [Detail { ttl_s: 5, ..Detail::PLAIN }], "no bytes count as one");
         assert_eq!(intake.batch(&[Request::get(2)]).unwrap().details, [Detail::PLAIN]);
         assert!(intake.has_ends() && !intake.has_stores());
     }

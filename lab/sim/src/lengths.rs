@@ -4,13 +4,13 @@
 //! 3.2, Figures 2 and 3): each holds entries of one size, so that none leaves a hole, and gets a fixed part of
 //! the memory, more of it where names are short. A fixed part can be the wrong part, and a size is rounded up to
 //! its class. Here the same requests go to a cache whose memory is split in one of four ways, in classes of some
-//! width, and to one that counts octets and splits nothing; the difference in hits is the cost.
+//! width, and to one that counts bytes and splits nothing; the difference in hits is the cost.
 //!
 //! ```text
 //! moving      one policy over all, each name charged its class: the engine, whose pages move between classes
 //! universe    a class gets memory as the names there are would need it
 //! popularity  a class gets memory by the square root of how often each of its names is asked for
-//! geometric   the paper's example, drawn out: 50 for names of 3 octets, 1 for those of 65, and so on
+//! geometric   the paper's example, drawn out: 50 for names of 3 bytes, 1 for those of 65, and so on
 //! ```
 //!
 //! Names are asked for by Zipf's law, in the order of the list (the first one most often), or, to take length and
@@ -92,15 +92,15 @@ impl std::error::Error for UnknownSplit {}
 /// What is found out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Who leaves, in each class or in all.
+    /// The replacement policy, in each class or in all.
     pub policies: Vec<Kind>,
-    /// Widths of classes in octets, 1 to 253.
+    /// Widths of classes in bytes, 1 to 253.
     pub widths: Vec<u8>,
-    /// Sizes of the memory, as shares of the octets of all names.
+    /// Sizes of the memory, as shares of the bytes of all names.
     pub memory_shares: Vec<f64>,
     /// Zipf's exponent.
     pub alpha: f64,
-    /// Whether a name's place in the list says nothing of how often it is asked for.
+    /// Whether a name's position in the list is independent of its frequency.
     pub is_shuffled: bool,
     /// Requests; the first third warms up.
     pub requests: u64,
@@ -125,21 +125,21 @@ impl Default for Settings {
 /// What one way of dividing gave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    /// Who leaves.
+    /// The replacement policy.
     pub policy: Kind,
     /// How the memory was divided.
     pub split: Split,
-    /// Width of a class, octets.
+    /// Width of a class, bytes.
     pub width: u8,
-    /// Octets of memory.
+    /// Bytes of memory.
     pub memory_bytes: u64,
     /// Requests that count.
     pub requests: u64,
     /// Hits among them.
     pub hits: u64,
-    /// Share of the memory that holds octets of names, at the end.
+    /// Share of the memory that holds bytes of names, at the end.
     pub used: f64,
-    /// Points of hit ratio below the same policy with octets counted and nothing split.
+    /// Points of hit ratio below the same policy with bytes counted and nothing split.
     pub loss_points: f64,
 }
 

@@ -25,7 +25,7 @@
 //! asks more: the memo has 1.44 to 1.63 external queries a miss, from traces of real clients. Here a miss is the
 //! work of a hit (receive, look up, answer: `1/Q1`) and for each external query an equal share of the rest.
 //! So with `e` of them a miss takes `1/Q1 + e * (1/Q2 - 1/Q1)` seconds ([`Rates::with_external_queries`]). The
-//! time in which a server only waits is nobody's: it answers others meanwhile.
+//! time in which a server only waits does not count: it responds to others meanwhile.
 //!
 //! # How wrong it is
 //!
@@ -41,7 +41,7 @@ mod report;
 use std::fmt;
 use std::str::FromStr;
 
-pub use report::{CSV_COLUMNS, Case, Report, Traced, WANTED_CSV_COLUMNS};
+pub use report::{Case, Report, Traced};
 
 /// A part of a whole, `0..=1`: of queries that hit, or of time.
 ///
@@ -196,7 +196,7 @@ impl Rates {
 
     /// Least and most that a real server may be expected to answer a second: the formula less [`SHORTFALL`].
     /// That was measured at 90 % hits. At 0 and 100 % the formula is right by definition, and nothing is taken
-    /// off; between, what is taken off is as at 90 % for want of a measurement.
+    /// off; between, what is taken off is as at 90 %, since it was not measured.
     pub fn expected(self, r: HitRatio) -> (f64, f64) {
         let formula = self.throughput(r);
         if r.0 == 0.0 || r.0 == 1.0 {
@@ -206,7 +206,7 @@ impl Rates {
     }
 }
 
-/// By which part, least and most, measured servers answer fewer queries at 90 % hits than the formula says.
+/// By which part, least and most, measured servers answer fewer queries at 90 % hits than by the formula.
 pub const SHORTFALL: (f64, f64) = (0.03, 0.21);
 
 /// What was measured of a server: answers a CPU second of one core, over loopback, forwarding only (one
@@ -234,7 +234,7 @@ pub const SERVERS: [Server; 3] = [
 /// Where [`Server::mixed`] was measured.
 pub const MIXED_HIT_RATIO: HitRatio = HitRatio(0.9);
 
-/// Where the rates come from when nobody gives any.
+/// Where the rates come from when none are given.
 pub const DEFAULT_SOURCE: &str = "unbound on one core, loopback, forwarding: \
 the middle of 160,000 to 176,000 hits and 24,000 misses a CPU second";
 
@@ -244,7 +244,7 @@ impl Server {
         [self.hits.0, self.hits.1].map(|q1| Rates { q1, q2: self.misses })
     }
 
-    /// What the formula says of it at 90 % hits: least and most.
+    /// Its rate by the formula at 90 % hits: least and most.
     pub fn formula(&self) -> (f64, f64) {
         let [least, most] = self.rates().map(|rates| rates.throughput(MIXED_HIT_RATIO));
         (least, most)
@@ -265,7 +265,7 @@ impl Default for Rates {
     }
 }
 
-/// Why there is no answer. Every message says what to do.
+/// Why there is no result. Every message states what to do.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(rates.with_external_queries(0.0).unwrap().q2(), 1_000.0);
     }
 
-    /// What the formula says of the servers that were measured, and how far off it is: all within the
+    /// The formula's results for the measured servers, and how far off they are: all within the
     /// span that is stated for it, the lower end of unbound's rates apart, which is 2 %.
     #[test]
     fn the_servers_fall_short() {

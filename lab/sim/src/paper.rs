@@ -1,11 +1,11 @@
-//! The experiments of the paper that larder began with, done again and set beside its numbers (Han, Guo and Zeng,
+//! The experiments of the paper that larder began with, repeated and compared with its numbers (Han, Guo and Zeng,
 //! "Research on Multicore Key-Value Storage System for Domain Name Storage", Applied Sciences 11(16), 2021).
 //!
 //! ```text
 //! names         lengths: a list, or made up            figures 2, 3
 //! engine        the engine, measured by the clock      figures 7 to 12, throughput of tables 1 and 2
 //! simulate      policies and ways of sharing            figure 13, hits of table 1
-//! files         all of it as CSV, SVG, Markdown, HTML   each beside what the paper reports
+//! files         all of it as CSV, SVG, Markdown, HTML   each compared with the paper's numbers
 //! ```
 //!
 //! Simulated results are a function of [`Settings`] and the names; [`Measured`] has the machine's figures.
@@ -75,7 +75,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Every file of the report. `names_are` says where the names come from; without `measured`, figures 7 to 12 say
+/// Every file of the report. `names_are` states where the names come from; without `measured`, figures 7 to 12 state
 /// that they were left out.
 pub fn files(
     settings: &Settings,

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::crew::Portion;
-use crate::hit_ratio::{Capacity, Error, Open, Plan, Watch};
 use crate::intern::Intake;
+use crate::parallel_replay::Portion;
+use crate::plan::{Capacity, Error, Open, Plan, Watch};
 use crate::replay::By;
 use crate::request::{Op, Request};
 use crate::sample::{Distinct, SUBSAMPLES, Sampler, rate_for};
@@ -85,9 +85,9 @@ impl Intakes {
 pub(crate) struct Read {
     /// Requests of any kind.
     pub requests: u64,
-    /// Look-ups.
+    /// Lookups.
     pub gets: u64,
-    /// Octets looked up.
+    /// Bytes looked up.
     pub get_bytes: u64,
     /// What could not be read.
     pub damage: Damage,

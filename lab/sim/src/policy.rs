@@ -1,15 +1,15 @@
 //! Policies by name: the engine's own, and references to compare them with.
 //!
-//! All of them are [`Replacement`]s, told of the same events in the same order by whoever replays: entries
+//! All of them are [`Replacement`]s, which get the same events in the same order from the replay: entries
 //! are places `0..capacity`, and a key's 64 bits are mixed (the same for the same key). A hit costs no look
 //! for a key; what a policy remembers of keys that have left, it looks for in `arriving`.
 //!
 //! Where a published policy divides a capacity `C`, it is, as in the engine, the number of entries there were
 //! when room was last needed: exact where entries have one size, and of use where a sum of sizes is the limit.
-//! An entry taken out on request leaves no ghost. Ends of lives are nothing that the references know of; who
-//! replays takes out what has ended.
+//! An entry taken out on request leaves no ghost. The references do not know of expiry: the
+//! replay removes expired entries.
 //!
-//! Bounds: memory is reserved at the start, in proportion to the capacity. Calls are O(1) amortised: what one
+//! Bounds: memory is reserved at the start, in proportion to the capacity. Calls are O(1) amortized: what one
 //! `evict` walks over was put there by as many hits before, and W-TinyLFU halves its counts once in ten
 //! capacities of them.
 
@@ -46,7 +46,7 @@ pub use sieve::Sieve;
 pub use two_queue::TwoQueue;
 pub use w_tinylfu::WTinyLfu;
 
-/// Does something with a policy whose type it does not know, so that loops are compiled for each.
+/// Acts on a policy of any type, so that loops are compiled for each.
 pub trait Visitor {
     /// What comes of it.
     type Output;
@@ -153,7 +153,7 @@ impl Kind {
     };
 
     /// Makes the policy for at most `capacity` entries, whose numbers lie below `capacity`, and shows it to
-    /// `visitor`. What a policy leaves to chance, it takes from `seed`.
+    /// `visitor`. A policy draws its random numbers from `seed`.
     ///
     /// # Errors
     /// [`Error::Setting`] for a capacity of 0 or above [`CAPACITY_MAX`], or shares that the paper's policy

@@ -1,21 +1,21 @@
 //! One simulated cache: a policy, a capacity, and the requests of a trace.
 //!
 //! ```text
-//! get, resident and alive    a hit: the policy hears of it
-//! get, resident and ended    a miss; with fill the value is stored anew at its place, else it stays till it leaves
+//! get, resident and alive    a hit: reported to the policy
+//! get, resident and ended    a miss; with fill the value is stored again at its place, else it stays until it is evicted
 //! get, absent                a miss; with fill the key is stored
-//! set, resident              the value, its size and its end are replaced in place; the policy hears of an update
+//! set, resident              the value, its size and its end are replaced in place; the policy gets an update
 //! set, absent                stored
 //! remove                     taken out, where resident
 //! ```
 //!
 //! To store is what the engine does: `arriving`, evict while there is no room, up to two more while the policy
-//! says that it has a surplus, `inserted` (see [`larder::policy`]). Room is counted in entries or in octets; an
+//! states that it has a surplus, `inserted` (see [`larder::policy`]). Room is counted in entries or in bytes; an
 //! object larger than the whole cache is passed by and counted. Of a resident object the size is what it was
-//! when stored, of a hit octets are what the request says.
+//! when stored, of a hit the bytes are those of the request.
 //!
 //! Where an entry lies is a number below the capacity, as the policy knows it. Kept are: the place of each key
-//! (4 octets a key of the trace), the key of each place (4), and where the trace has them the end (4) and the
+//! (4 bytes a key of the trace), the key of each place (4), and where the trace has them the end (4) and the
 //! size (4) of each place. Values there are none.
 //!
 //! Invariants
@@ -53,7 +53,7 @@ pub enum By {
     /// Entries.
     #[default]
     Entries,
-    /// Octets of the objects.
+    /// Bytes of the objects.
     Bytes,
 }
 
@@ -62,7 +62,7 @@ pub enum By {
 pub struct Rules {
     /// What a capacity counts.
     pub by: By,
-    /// A look-up that misses stores its key. Without, only [`Op::Set`] stores.
+    /// A lookup that misses stores its key. Without, only [`Op::Set`] stores.
     pub fill: bool,
 }
 
@@ -78,15 +78,15 @@ impl Default for Rules {
 pub struct Counts {
     /// Requests of any kind.
     pub requests: u64,
-    /// Look-ups.
+    /// Lookups.
     pub gets: u64,
-    /// Look-ups answered.
+    /// Lookups answered.
     pub hits: u64,
-    /// Octets looked up.
+    /// Bytes looked up.
     pub get_bytes: u64,
-    /// Octets of look-ups answered.
+    /// Bytes of lookups answered.
     pub hit_bytes: u64,
-    /// Entries that left for others.
+    /// Entries evicted for others.
     pub evicted: u64,
     /// Objects not stored because they are larger than the cache.
     pub bypassed: u64,
@@ -106,7 +106,7 @@ pub trait Replay: Send {
 pub struct Simulation<P> {
     policy: P,
     rules: Rules,
-    /// In entries or octets.
+    /// In entries or bytes.
     capacity: u64,
     charged: u64,
     place_of: Vec<u32>,
@@ -116,7 +116,7 @@ pub struct Simulation<P> {
 }
 
 impl<P: Replacement> Simulation<P> {
-    /// `policy` is new, empty, and knows the entry numbers below `capacity` (by octets: below the number of
+    /// `policy` is new, empty, and knows the entry numbers below `capacity` (by bytes: below the number of
     /// entries that there can be at once).
     pub fn new(policy: P, capacity: u64, rules: Rules) -> Self {
         Simulation {
@@ -172,7 +172,7 @@ impl<P: Replacement> Simulation<P> {
     #[inline]
     fn admit_plain(&mut self, id: u32) {
         self.policy.arriving(mix(u64::from(id)));
-        // The one who leaves hands its place over, and the list of free ones is not touched.
+        // The evicted entry's place is used again, and the list of free ones is not touched.
         let mut place = None;
         let mut surplus = 0;
         while self.charged >= self.capacity || (surplus < SURPLUS_MAX && self.policy.has_surplus())
@@ -288,7 +288,7 @@ impl<P: Replacement> Simulation<P> {
         self.free.push(place);
     }
 
-    /// Walks everything; `Err` says what is wrong.
+    /// Walks everything; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         self.policy.validate()?;
         let occupied = self.place_of.iter().filter(|place| **place != NONE).count();

@@ -1,54 +1,57 @@
-//! Rows of hit ratios as a table for eyes, as CSV, and as JSON.
+//! Hit ratios as a table for people, as CSV, and as JSON.
 //!
 //! All three have the same rows in the same order. Numbers are written with as many digits as they are good
-//! for: ratios with six (one request in a million), times with hundredths of a nanosecond. What is not known is
-//! `-` in the table, empty in CSV, `null` in JSON. CSV has one more column where anything was sampled.
+//! for: ratios with six (one request in a million), times with hundredths of a nanosecond. An unknown value is
+//! `-` in the table, empty in CSV, `null` in JSON. CSV has one more column where a trace was sampled.
 
+use larder_bench::result_table::{Cell, ResultTable, grouped};
 use serde_json::{Value, json};
 
 use crate::hit_ratio::{Results, Row};
-use crate::sheet::quoted;
 
 /// Columns of CSV.
-pub const CSV_COLUMNS: &str = "trace,policy,capacity,requests,hits,hit_ratio,byte_hit_ratio,miss_reduction_vs_fifo,ns_per_request";
+pub const CSV_COLUMNS: [&str; 9] = [
+    "trace",
+    "policy",
+    "capacity",
+    "requests",
+    "hits",
+    "hit_ratio",
+    "byte_hit_ratio",
+    "miss_reduction_vs_fifo",
+    "ns_per_request",
+];
 
-/// The column that is added where anything was sampled: see [`Row::hit_ratio_error`].
+/// The column that is added where a trace was sampled: see [`Row::hit_ratio_error`].
 pub const CSV_COLUMN_ERROR: &str = "hit_ratio_error";
 
-/// A trace's name, and what came of it.
+/// A trace's name, and its results.
 pub type Named = (String, Results);
 
 /// As CSV (RFC 4180, but with line feeds).
 pub fn csv(all: &[Named]) -> String {
-    let is_sampled = is_sampled(all);
-    let mut text = CSV_COLUMNS.to_owned();
-    if is_sampled {
-        text.push(',');
-        text.push_str(CSV_COLUMN_ERROR);
-    }
-    text.push('\n');
+    let is_sampled = all.iter().any(|(_, results)| results.rate.is_some());
+    let mut columns = CSV_COLUMNS.to_vec();
+    columns.extend(is_sampled.then_some(CSV_COLUMN_ERROR));
+    let mut table = ResultTable::new(&columns);
+    let ratio = |ratio: Option<f64>| ratio.map_or(Cell::Unknown, Cell::ratio);
     for (trace, results) in all {
         for row in &results.rows {
-            let Row { policy, capacity, requests, hits, ns_per_request, .. } = row;
-            let mut fields = vec![
-                quoted(trace),
-                quoted(policy),
-                capacity.to_string(),
-                requests.to_string(),
-                hits.to_string(),
-                six_digits(row.hit_ratio),
-                six_digits(row.byte_hit_ratio),
-                six_digits(row.miss_reduction_vs_fifo),
-                format!("{ns_per_request:.2}"),
-            ];
-            if is_sampled {
-                fields.push(six_digits(row.hit_ratio_error));
-            }
-            text.push_str(&fields.join(","));
-            text.push('\n');
+            table.push([
+                trace.as_str().into(),
+                row.policy.as_str().into(),
+                row.capacity.into(),
+                row.requests.into(),
+                row.hits.into(),
+                ratio(row.hit_ratio),
+                ratio(row.byte_hit_ratio),
+                ratio(row.miss_reduction_vs_fifo),
+                Cell::Number(row.ns_per_request, 2),
+                ratio(row.hit_ratio_error),
+            ]);
         }
     }
-    text
+    table.csv()
 }
 
 /// As one JSON object.
@@ -100,80 +103,38 @@ pub fn table(all: &[Named]) -> String {
                 significant(rate * 100.0)
             )),
         }
-        text.push_str(&aligned(&cells(results)));
+        text.push_str(&rows(results).text());
     }
     text
 }
 
-/// Header and rows of one trace.
-fn cells(results: &Results) -> Vec<Vec<String>> {
-    let mut header = vec![
-        "policy",
-        "capacity",
-        "requests",
-        "hits",
-        "hit %",
-        "byte hit %",
-        "misses vs fifo %",
-        "ns/request",
-    ];
-    if results.rate.is_some() {
-        header.insert(5, "+- (95 %)");
-    }
-    let percent = |ratio: Option<f64>| match ratio {
-        Some(ratio) => format!("{:.2}", ratio * 100.0),
-        None => "-".to_owned(),
+/// The rows of one trace, for people.
+fn rows(results: &Results) -> ResultTable {
+    let is_sampled = results.rate.is_some();
+    let titles = ["policy", "capacity", "requests", "hits", "hit %"];
+    let errors = is_sampled.then_some("+- (95 %)");
+    let others = ["byte hit %", "misses vs fifo %", "ns/request"];
+    let titles: Vec<&str> = titles.into_iter().chain(errors).chain(others).collect();
+    let mut table = ResultTable::new(&titles);
+    let percent = |ratio: Option<f64>| ratio.map_or(Cell::Unknown, Cell::percent);
+    let count = |count: u64| Cell::Figure(grouped(count));
+    let signed = |ratio: f64| match (ratio * 1e4).round() {
+        0.0 => Cell::percent(0.0),
+        // A minus where there are fewer.
+        _ => Cell::Figure(format!("{:+.2}", -ratio * 100.0)),
     };
-    let signed = |ratio: Option<f64>| match ratio {
-        // A minus where there are fewer; never a minus nought.
-        Some(ratio) if (ratio * 1e4).round() != 0.0 => format!("{:+.2}", -ratio * 100.0),
-        Some(_) => "0.00".to_owned(),
-        None => "-".to_owned(),
-    };
-    let row = |row: &Row| {
-        let mut cells = vec![
-            row.policy.clone(),
-            grouped(row.capacity),
-            grouped(row.requests),
-            grouped(row.hits),
-            percent(row.hit_ratio),
+    for row in &results.rows {
+        let counts = [count(row.capacity), count(row.requests), count(row.hits)];
+        let error = is_sampled.then(|| percent(row.hit_ratio_error));
+        let others = [
             percent(row.byte_hit_ratio),
-            signed(row.miss_reduction_vs_fifo),
-            format!("{:.1}", row.ns_per_request),
+            row.miss_reduction_vs_fifo.map_or(Cell::Unknown, signed),
+            Cell::Number(row.ns_per_request, 1),
         ];
-        if results.rate.is_some() {
-            cells.insert(5, percent(row.hit_ratio_error));
-        }
-        cells
-    };
-    let header = header.into_iter().map(str::to_owned).collect();
-    [header].into_iter().chain(results.rows.iter().map(row)).collect()
-}
-
-/// The first column to the left, the others to the right.
-pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            match column {
-                0 => text.push_str(&format!("{cell:width$}")),
-                _ => text.push_str(&format!("  {cell:>width$}")),
-            }
-        }
-        text.push('\n');
+        let policy = [row.policy.as_str().into()].into_iter();
+        table.push(policy.chain(counts).chain([percent(row.hit_ratio)]).chain(error).chain(others));
     }
-    text
-}
-
-fn is_sampled(all: &[Named]) -> bool {
-    all.iter().any(|(_, results)| results.rate.is_some())
-}
-
-fn six_digits(number: Option<f64>) -> String {
-    number.map(|number| format!("{number:.6}")).unwrap_or_default()
+    table
 }
 
 /// Three digits that count, without zeros at the end.
@@ -184,19 +145,6 @@ fn significant(number: f64) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
     }
-}
-
-/// A number with a comma every three digits: 1234567 is `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -242,14 +190,14 @@ mod tests {
             "trace,policy,capacity,requests,hits,hit_ratio,byte_hit_ratio,miss_reduction_vs_fifo,\
              ns_per_request\n\
              a.trace,s3-fifo,1000,12345,6000,0.486027,,0.125000,12.35\n\
-             a.trace,\"own, \"\"quoted\"\"\",1000,12345,6000,0.486027,0.500000,-0.000000,12.35\n"
+             a.trace,\"own, \"\"quoted\"\"\",1000,12345,6000,0.486027,0.500000,0.000000,12.35\n"
         );
         let sampled = csv(&[("a".to_owned(), results(Some(0.1)))]);
         assert!(sampled.lines().next().unwrap().ends_with(",ns_per_request,hit_ratio_error"));
         assert!(sampled.lines().nth(1).unwrap().ends_with(",12.35,0.012300"));
     }
 
-    /// The table is aligned, says a sample's error beside the ratio, and has no minus nought.
+    /// The table is aligned, states a sample's error next to the ratio, and has no minus zero.
     #[test]
     fn the_table_is_aligned() {
         let text = table(&[("a".to_owned(), results(Some(0.001)))]);
@@ -279,8 +227,5 @@ mod tests {
         assert_eq!(significant(12.345), "12.3");
         assert_eq!(significant(100.0), "100");
         assert_eq!(significant(0.00012345), "0.000123");
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
-        }
     }
 }

@@ -6,13 +6,13 @@ pub enum Op {
     /// Somebody looks a key up.
     #[default]
     Get,
-    /// Somebody stores a value; it is no look-up and counts as neither hit nor miss.
+    /// Somebody stores a value; it is no lookup and counts as neither hit nor miss.
     Set,
     /// Somebody takes a key out.
     Remove,
 }
 
-/// [`Request::ttl_s`] of a value that never ends, or of which the trace says nothing.
+/// [`Request::ttl_s`] of a value that never ends, or of which the trace has none.
 pub const TTL_NONE: u32 = u32::MAX;
 
 /// One request, in the trace's order.
@@ -25,14 +25,14 @@ pub struct Request {
     pub time_s: u32,
     /// How long the value lives once stored, in seconds, or [`TTL_NONE`].
     pub ttl_s: u32,
-    /// Octets of the value (and key, where the trace counts it); 1 where the trace has no sizes.
+    /// Bytes of the value (and key, where the trace counts it); 1 where the trace has no sizes.
     pub bytes: u32,
     /// What is asked.
     pub op: Op,
 }
 
 impl Request {
-    /// A look-up of a key in a trace without times, sizes and ends.
+    /// A lookup of a key in a trace without times, sizes and ends.
     pub const fn get(key: u64) -> Request {
         Request { key, time_s: 0, ttl_s: TTL_NONE, bytes: 1, op: Op::Get }
     }

@@ -9,9 +9,9 @@
 //!   but hardly its number of misses, since such keys hit. So misses are divided by the requests that a sample
 //!   *should* have, `rate * gets`, not by those it has.
 //! * **Error**: the sample is cut by other bits of the hash into [`SUBSAMPLES`] disjoint ones, each with caches of
-//!   its own. The estimate is their mean; the error is Student's interval of 95 % for that mean. Thus it tells of
-//!   luck with keys, measured and not assumed. It does not tell of what all miniatures share: a cache of a few
-//!   dozen entries is coarser than a large one. Below [`ENTRIES_MIN`] entries a note says so.
+//!   its own. The estimate is their mean; the error is Student's interval of 95 % for that mean. Thus it covers
+//!   luck with keys, measured and not assumed. It does not cover what all miniatures share: a cache of a few
+//!   dozen entries is coarser than a large one. Below [`ENTRIES_MIN`] entries a note states that.
 //!
 //! Cost: one hash a request, and `rate` of the memory and time that the whole would take. All of this is a
 //! function of the trace and a seed.
@@ -112,8 +112,8 @@ pub struct Estimate {
     pub error: f64,
 }
 
-/// The miss ratio of the whole from the misses of each sub-sample, when the whole trace has `gets` look-ups (or
-/// both in octets) and `rate` of its keys were sampled.
+/// The miss ratio of the whole from the misses of each sub-sample, when the whole trace has `gets` lookups (or
+/// both in bytes) and `rate` of its keys were sampled.
 pub fn miss_ratio(misses: &[u64; SUBSAMPLES], gets: u64, rate: f64) -> Estimate {
     let parts = SUBSAMPLES as f64;
     let expected = gets as f64 * rate / parts;

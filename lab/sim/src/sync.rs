@@ -21,7 +21,7 @@
 //! | `lone` | caches side by side, and shards |
 //! | [`report`] | outcomes as rows |
 //!
-//! *Old* is said of the worst case: every set changes the value, and a hit is old when what it gave had been
+//! *Old* means the worst case: every set changes the value, and a hit is old when what it gave had been
 //! replaced before, at whatever core. Ends of life are left out: they are the same in every mode.
 //!
 //! Work is counted four ways, as there are four ways to do it: a record for every change, which is what the
@@ -55,7 +55,7 @@ use stream::{Access, Stream, Version};
 /// Parts that the table is taken to have where whole parts are copied.
 pub const SUB_TABLES: usize = 64;
 
-/// Octets of a record in the engine's log.
+/// Bytes of a record in the engine's log.
 pub const RECORD_BYTES: usize = larder::mem::RECORD_BYTES;
 
 /// Most virtual cores.
@@ -104,7 +104,7 @@ pub enum Spread {
     /// Any.
     #[default]
     Random,
-    /// A flow stays with its core: look-ups of a name within a thousand requests are one flow, of four look-ups in
+    /// A flow stays with its core: lookups of a name within a thousand requests are one flow, of four lookups in
     /// the mean.
     Flow,
     /// A name stays with its core.
@@ -176,11 +176,11 @@ pub struct Settings {
     pub period: u64,
     /// Which core a request comes to.
     pub spread: Spread,
-    /// Share of a proxy's hits that main is told of, 0 to 1. Caches without a main always see their own.
+    /// Share of a reader's hits that are reported to main, 0 to 1. Caches without a main always see their own.
     pub report_share: f64,
     /// Whether a miss is followed by a set of the origin's value, as in a resolver; otherwise only sets store.
     pub fills: bool,
-    /// Share of the trace's look-ups that are taken for sets, 0 to 1.
+    /// Share of the trace's lookups that are taken for sets, 0 to 1.
     pub set_share: f64,
     /// Whether a name that a proxy does not show is looked for in main; the engine's proxies don't.
     pub falls_through: bool,
@@ -211,7 +211,7 @@ impl Default for Settings {
 pub struct Point {
     /// How cores share.
     pub mode: Mode,
-    /// Who leaves.
+    /// The replacement policy.
     pub policy: Kind,
     /// Entries of main; of all parts together where the memory is divided. At least a core's share is 1.
     pub capacity: u32,
@@ -224,7 +224,7 @@ pub struct Outcome {
     pub requests: u64,
     /// Those that look up.
     pub gets: u64,
-    /// Look-ups that found something.
+    /// Lookups that found something.
     pub hits: u64,
     /// Hits on a value that had been replaced.
     pub old: u64,
@@ -241,7 +241,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Hits a look-up.
+    /// Hits a lookup.
     pub fn hit_ratio(&self) -> f64 {
         ratio(self.hits, self.gets)
     }

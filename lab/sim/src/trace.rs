@@ -3,8 +3,8 @@
 //! ```text
 //! Spec      what the user named: a file, or zipf:0.9:200000    -> open
 //! Format    how a file is to be read; Auto looks at it          -> one of the readers
-//! octets    the file, decompressed, a window of it at a time    -> lines, records
-//! Source    requests by the batch                               -> whoever replays
+//! bytes    the file, decompressed, a window of it at a time    -> lines, records
+//! Source    requests by the batch                               -> the replay
 //! ```
 //!
 //! | module | reads or makes |
@@ -20,7 +20,7 @@
 //!
 //! A [`Source`] hands out requests by the batch and never holds the whole trace, so that one larger than
 //! memory can be replayed. Damage is never fatal by itself: a record that cannot be read is counted, with the
-//! place of the first, and skipped; a compressed file that is cut ends there, and says so.
+//! place of the first, and skipped; a compressed file that is cut ends there, and the cut is reported.
 //!
 //! Bounds: [`LINE_BYTES_MAX`] a line, a window of the decoder, and half a MiB (32 for a damaged capture).
 
@@ -30,9 +30,9 @@ pub mod cycle;
 mod digits;
 pub mod dns_like;
 pub mod format;
-pub(crate) mod octets;
 mod pcap;
 pub mod random;
+pub(crate) mod reader;
 pub mod spec;
 mod text;
 mod zeek;
@@ -43,7 +43,7 @@ use std::fmt;
 use crate::request::Request;
 
 pub use format::Format;
-pub use octets::LINE_BYTES_MAX;
+pub use reader::LINE_BYTES_MAX;
 pub use spec::{Spec, read};
 
 /// Requests a batch, about.
@@ -54,7 +54,7 @@ pub const BATCH_REQUESTS: usize = 1 << 16;
 pub struct Damage {
     /// Records skipped.
     pub records: u64,
-    /// Where the first was and what was wrong with it: `line 17: no number`, `octet 4096: cut short`.
+    /// Where the first was and what was wrong with it: `line 17: no number`, `byte 4096: cut short`.
     pub first: Option<String>,
 }
 
@@ -77,11 +77,11 @@ pub trait Source: Send {
     }
 }
 
-/// Why a trace can't be had. Every message says what to do next.
+/// Why a trace cannot be opened. Every message states what to do next.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The name of a trace, or of a format, makes no sense. The caller should change it as the text says.
+    /// The name of a trace, or of a format, makes no sense. The caller should change it as the text states.
     Name {
         /// What was given.
         given: String,
@@ -92,7 +92,7 @@ pub enum Error {
     Open {
         /// What was to be read.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The compressed stream, or the device, fails before anything could be read. The caller should get the
@@ -100,10 +100,10 @@ pub enum Error {
     Unreadable {
         /// What was to be read.
         name: String,
-        /// What the decoder or the system said.
+        /// The error of the decoder or of the system.
         why: String,
     },
-    /// Nothing in the file or its name tells the format. The caller should name it.
+    /// Neither the file nor its name states the format. The caller should name it.
     Undecided {
         /// What was to be read.
         name: String,
@@ -168,7 +168,7 @@ impl std::error::Error for Error {
 
 /// A text key as 64 bits, the same on every machine and in every version.
 ///
-/// Eight octets at a time go through a bijection of 64 bits, so texts of the same length of up to eight octets
+/// Eight bytes at a time go through a bijection of 64 bits, so texts of the same length of up to eight bytes
 /// never collide. Longer ones do as random numbers would: among n distinct texts some two with a chance of
 /// about n² / 2^65, which is one in 3,700 for a hundred million of them and one in 37 million for a million.
 pub fn text_key(text: &[u8]) -> u64 {

@@ -233,7 +233,7 @@ fn long_lines_are_thinned() {
     let wave = |i: u32| (f64::from(i), if i == 250_001 { 9.0 } else { f64::from(i % 7) / 7.0 });
     let series = vec![Series::new("wave", (0..500_000).map(wave).collect())];
     let svg = Figure { series, ..Figure::default() }.svg();
-    assert!(svg.len() < 100_000, "{} octets", svg.len());
+    assert!(svg.len() < 100_000, "{} bytes", svg.len());
     let document = roxmltree::Document::parse(&svg).expect("well-formed");
     let paths = document.descendants().filter_map(|node| node.attribute("d"));
     let longest = numbers(paths.max_by_key(|path| path.len()).expect("a line"));
@@ -261,7 +261,7 @@ fn bars_say_their_numbers() {
     }
 }
 
-/// The same figure gives the same octets. Invariant 2 of `figure`.
+/// The same figure gives the same bytes. Invariant 2 of `figure`.
 #[test]
 fn figures_are_deterministic() {
     let mark = |i: u32| Series::new(format!("m{i}"), vec![(1.0, f64::from(i))]);

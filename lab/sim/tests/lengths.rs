@@ -41,7 +41,7 @@ fn one_length_is_one_class() {
     }
 }
 
-/// Octets counted and nothing split lose nothing to themselves; wider classes of moving pages lose by rounding
+/// Bytes counted and nothing split lose nothing to themselves; wider classes of moving pages lose by rounding
 /// alone, more the wider they are, and all use the memory that they have.
 #[test]
 fn moving_pages_lose_by_rounding_alone() {

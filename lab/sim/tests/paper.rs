@@ -48,7 +48,7 @@ fn measured() -> Measured {
     }
 }
 
-/// What is simulated is the same octets for a seed, on any number of threads, and others for another seed.
+/// What is simulated is the same bytes for a seed, on any number of threads, and others for another seed.
 #[test]
 fn the_report_is_a_function_of_its_seed() {
     let files = report(1, None);

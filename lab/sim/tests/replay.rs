@@ -1,4 +1,4 @@
-//! A simulated cache beside the most obvious one, and runs of many caches beside each other.
+//! A simulated cache beside the most obvious one, and runs of many caches next to each other.
 
 use std::sync::atomic::Ordering;
 
@@ -100,7 +100,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-/// A trace whose first part is of plain look-ups, so that both loops run, and change over.
+/// A trace whose first part is of plain lookups, so that both loops run, and change over.
 fn mixed() -> impl Strategy<Value = Vec<Request>> {
     (prop::collection::vec(0..24u64, 0..200), requests()).prop_map(|(gets, rest)| {
         let gets =
@@ -166,7 +166,7 @@ impl Visitor for Both<'_> {
     }
 }
 
-/// The loop for plain look-ups does what the general one does, for every policy, those with a surplus too.
+/// The loop for plain lookups does what the general one does, for every policy, those with a surplus too.
 #[test]
 fn both_loops_are_one() {
     let (mut intake, requests) = (Intake::new(), skewed(30_000, 3_000));
@@ -205,7 +205,7 @@ impl Source for Slice {
     }
 }
 
-/// Look-ups, few keys often and many seldom: about as Zipf's law has it.
+/// Lookups, few keys often and many seldom: about as Zipf's law has it.
 fn skewed(requests: u64, keys: u64) -> Vec<Request> {
     let key = |number| {
         let uniform = (mix(number) >> 11) as f64 / (1u64 << 53) as f64;
@@ -278,9 +278,9 @@ fn rows_are_compared_with_fifo() {
     assert_eq!(fixed(&hidden), others);
 }
 
-/// By octets, capacities are octets and shares are of the octets of different objects, and no cache is over.
+/// By bytes, capacities are bytes and shares are of the bytes of different objects, and no cache is over.
 #[test]
-fn octets_are_counted() {
+fn bytes_are_counted() {
     let size = |request: &Request| 1 + (mix(request.key) % 1000) as u32;
     let requests: Vec<Request> = skewed(30_000, 2_000)
         .into_iter()

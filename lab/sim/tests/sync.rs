@@ -28,7 +28,7 @@ fn outcome(text: &str, settings: &Settings, mode: Mode, capacity: u32) -> Outcom
     outcomes(&script(text), settings, &[Point { mode, policy: Kind::Lru, capacity }])[0]
 }
 
-/// `a` is a look-up of a, `A` a set of it, `-a` its removal.
+/// `a` is a lookup of a, `A` a set of it, `-a` its removal.
 fn script(text: &str) -> Vec<Request> {
     let mut removes = false;
     let mut requests = Vec::new();
@@ -48,7 +48,7 @@ fn script(text: &str) -> Vec<Request> {
     requests
 }
 
-/// Look-ups of some names, of small ones more often.
+/// Lookups of some names, of small ones more often.
 fn skewed(count: u64, names: u64) -> Vec<Request> {
     let mut state = 0x1234_5678_9abc_def1u64;
     let mut draw = || {

@@ -1,7 +1,7 @@
-//! A load that leaves and comes back by frames: the same rules as `larder_bench::net::load`, without the kernel's network.
+//! A load by frames: the same rules as `larder_bench::net::load`, without the kernel's network.
 //!
-//! Closed: a question leaves when an answer has come. An ID is a slot's number and above it how often the slot was used, so that
-//! an answer that comes after its question was given up is known as late and is not taken for a wrong one.
+//! Closed: a query is sent when a response has come. An ID is a slot's number and above it how often the slot was used, so
+//! that a response to a query that was given up is recognized as late and is not taken for a wrong one.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use larder_wire::udp_frame::{self, FrameAddresses};
 
 use super::Result;
 
-/// A question under way.
+/// A query in flight.
 #[derive(Clone, Copy)]
 struct Slot {
     since_ns: u64,
@@ -27,7 +27,7 @@ const SLOT_BITS: u32 = 10;
 /// An interface to ask by.
 pub struct Frames {
     queues: Vec<xdp::Queue>,
-    ends: FrameAddresses,
+    addresses: FrameAddresses,
 }
 
 impl Frames {
@@ -37,10 +37,10 @@ impl Frames {
         let options =
             xdp::Options { interface: &interface, targets: &[from], frame_bytes_max: 1500 };
         let queues = xdp::open(&options)?;
-        let (peer_mac, local_mac) = (neighbour(server)?, interface.mac);
+        let (peer_mac, local_mac) = (neighbor(server)?, interface.mac);
         Ok(Frames {
             queues,
-            ends: FrameAddresses { peer: server, local: from, peer_mac, local_mac },
+            addresses: FrameAddresses { peer: server, local: from, peer_mac, local_mac },
         })
     }
 
@@ -51,82 +51,112 @@ impl Frames {
         mut ask: impl FnMut(u16, &mut [u8]) -> Option<Question>,
         mut check: impl FnMut(u64, &[u8]) -> bool,
     ) -> Result<Load> {
-        let ends = self.ends;
+        let addresses = self.addresses;
         let queue = self.queues.first_mut().ok_or("no queue")?;
         let (poller, mut events) = (Poller::new()?, Events::new(1));
         poller.add(&queue.receiver, 0, Interest::READ)?;
         let start = Instant::now();
         let count_from_ns = options.warm_up.as_nanos() as u64;
         let end_ns = count_from_ns + options.measured.as_nanos() as u64;
-        let mut found = Load::default();
-        let mut slots = (0..options.in_flight_max.min(1 << SLOT_BITS) as u16)
-            .map(|id| Slot { since_ns: 0, tag: 0, id })
-            .collect::<Vec<Slot>>();
-        let mut free: Vec<u16> = (0..slots.len() as u16).collect();
+        let mut slots = Slots::new(options.in_flight_max.min(1 << SLOT_BITS) as u16, count_from_ns);
         let (mut now_ns, mut looked_ns) = (0, 0);
         while now_ns < end_ns {
             now_ns = start.elapsed().as_nanos() as u64;
             let received = queue.receiver.recv();
-            for octets in queue.receiver.frames() {
-                let Ok((_, answer)) = udp_frame::read(octets) else {
-                    found.wrong += 1;
-                    continue;
-                };
-                let id = answer.first_chunk().map_or(u16::MAX, |id| u16::from_be_bytes(*id));
-                match slots.get_mut(usize::from(id) & ((1 << SLOT_BITS) - 1)) {
-                    Some(slot) if slot.since_ns > 0 && slot.id == id && check(slot.tag, answer) => {
-                        if now_ns >= count_from_ns {
-                            found.answers += 1;
-                            found.latency.add(now_ns - slot.since_ns);
-                        }
-                        slot.since_ns = 0;
-                        free.push(id & ((1 << SLOT_BITS) - 1));
-                    }
-                    Some(slot) if slot.since_ns > 0 && slot.id == id => found.wrong += 1,
-                    _ => found.unexpected += 1,
+            for bytes in queue.receiver.frames() {
+                match udp_frame::read(bytes) {
+                    Ok((_, answer)) => slots.take(answer, now_ns, &mut check),
+                    Err(_) => slots.found.wrong += 1,
                 }
             }
             if now_ns > looked_ns + 100_000_000 {
                 looked_ns = now_ns;
-                let lost_ns = now_ns.saturating_sub(options.lost_after.as_nanos() as u64);
-                for (id, slot) in (0..).zip(&mut slots) {
-                    if (1..lost_ns).contains(&slot.since_ns) {
-                        found.lost += 1;
-                        slot.since_ns = 0;
-                        free.push(id);
-                    }
-                }
+                slots.give_up(now_ns.saturating_sub(options.lost_after.as_nanos() as u64));
             }
-            while let Some(&number) = free.last() {
-                let slot = &mut slots[usize::from(number)];
-                let id = slot.id.wrapping_add(1 << SLOT_BITS);
+            while let Some((number, id)) = slots.next() {
                 let Some(frame) = queue.sender.slot() else { break };
-                let Some(asked) = ask(id, &mut frame[ends.headers_bytes()..]) else { break };
-                let length = ends.seal(asked.length, frame).ok_or("a question fits")?;
+                let Some(asked) = ask(id, &mut frame[addresses.headers_bytes()..]) else { break };
+                let length = addresses.seal(asked.length, frame).ok_or("a question fits")?;
                 queue.sender.commit(length);
-                free.pop();
-                found.asked += 1;
-                *slot = Slot { since_ns: now_ns.max(1), tag: asked.tag, id };
+                slots.begin(number, Slot { since_ns: now_ns.max(1), tag: asked.tag, id });
             }
             queue.sender.send();
             if received == 0 {
                 poller.wait(&mut events, Some(10))?;
             }
         }
-        found.seconds = (now_ns - count_from_ns) as f64 / 1e9;
-        Ok(found)
+        slots.found.seconds = (now_ns - count_from_ns) as f64 / 1e9;
+        Ok(slots.found)
+    }
+}
+
+/// Queries in flight, and the counts so far.
+struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    /// From when on responses count.
+    count_from_ns: u64,
+    found: Load,
+}
+
+impl Slots {
+    fn new(count: u16, count_from_ns: u64) -> Slots {
+        let slots = (0..count).map(|id| Slot { since_ns: 0, tag: 0, id }).collect();
+        Slots { slots, free: (0..count).collect(), count_from_ns, found: Load::default() }
+    }
+
+    /// A response: of a query in flight, late, or wrong.
+    fn take(&mut self, answer: &[u8], now_ns: u64, check: &mut impl FnMut(u64, &[u8]) -> bool) {
+        let id = answer.first_chunk().map_or(u16::MAX, |id| u16::from_be_bytes(*id));
+        let number = id & ((1 << SLOT_BITS) - 1);
+        match self.slots.get_mut(usize::from(number)) {
+            Some(slot) if slot.since_ns > 0 && slot.id == id && check(slot.tag, answer) => {
+                if now_ns >= self.count_from_ns {
+                    self.found.answers += 1;
+                    self.found.latency.add(now_ns - slot.since_ns);
+                }
+                slot.since_ns = 0;
+                self.free.push(number);
+            }
+            Some(slot) if slot.since_ns > 0 && slot.id == id => self.found.wrong += 1,
+            _ => self.found.unexpected += 1,
+        }
+    }
+
+    /// Gives up queries sent before `lost_ns`.
+    fn give_up(&mut self, lost_ns: u64) {
+        for (id, slot) in (0..).zip(&mut self.slots) {
+            if (1..lost_ns).contains(&slot.since_ns) {
+                self.found.lost += 1;
+                slot.since_ns = 0;
+                self.free.push(id);
+            }
+        }
+    }
+
+    /// The number of a free slot, and the ID of its next query.
+    fn next(&self) -> Option<(u16, u16)> {
+        let &number = self.free.last()?;
+        Some((number, self.slots[usize::from(number)].id.wrapping_add(1 << SLOT_BITS)))
+    }
+
+    /// The query of the next slot was sent.
+    fn begin(&mut self, number: u16, slot: Slot) {
+        self.free.pop();
+        self.found.asked += 1;
+        self.slots[usize::from(number)] = slot;
     }
 }
 
 /// The Ethernet address of a host that was spoken to a moment ago.
-fn neighbour(host: SocketAddr) -> Result<[u8; 6]> {
+fn neighbor(host: SocketAddr) -> Result<[u8; 6]> {
     let table = std::fs::read_to_string("/proc/self/net/arp")?;
     let host = host.ip().to_string();
     let row = table.lines().find(|line| line.split_whitespace().next() == Some(&host));
-    let text = row.and_then(|row| row.split_whitespace().nth(3)).ok_or("no neighbour")?;
+    let text = row.and_then(|row| row.split_whitespace().nth(3)).ok_or("no neighbor")?;
     let mut mac = [0; 6];
-    for (octet, text) in mac.iter_mut().zip(text.split(':')) {
-        *octet = u8::from_str_radix(text, 16)?;
+    for (byte, text) in mac.iter_mut().zip(text.split(':')) {
+        *byte = u8::from_str_radix(text, 16)?;
     }
     Ok(mac)
 }

@@ -10,7 +10,7 @@
 //! larder dns, sockets or --xdp s0 -- s0 ==== c0 -- upstream; questions by sockets or by frames
 //! ```
 //!
-//! Contestants take turns in every round, beginning with another one each time. The server is started anew for each
+//! Contestants take turns in every round, beginning with another one each time. The server is started again for each
 //! turn, since a program at its end of the pair would cost sockets too; it is asked every name once, and then measured.
 //!
 //! What counts is answers a second of its core: all that core 0 ran, the kernel's own threads included, divided by. The load's
@@ -23,7 +23,7 @@
 //! Needs root and two cores. The networks are removed at the end.
 
 mod frames;
-mod ground;
+mod testbed;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ use larder_bench::sample::Median;
 use larder_io::udp::{UdpOptions, UdpSocket};
 
 use frames::Frames;
-use ground::{Ground, Server, Span};
+use testbed::{Server, Span, Testbed};
 
 /// Names that are asked.
 const NAMES: u32 = 512;
@@ -99,7 +99,7 @@ fn main() -> Result<()> {
 }
 
 fn run(larder: &std::path::Path, rounds: usize, seconds: f64, is_apart: bool) -> Result<()> {
-    let ground = Ground::new(is_apart)?;
+    let testbed = Testbed::new(is_apart)?;
     let all = [(false, true), (true, true), (false, false), (true, false)];
     // Without a program at the load's end there is no thread that could be apart.
     let all = &all[..if is_apart { 2 } else { 4 }];
@@ -109,7 +109,7 @@ fn run(larder: &std::path::Path, rounds: usize, seconds: f64, is_apart: bool) ->
     for round in 0..rounds {
         for turn in 0..all.len() {
             let at = (turn + round) % all.len();
-            let figures = measure(&ground, larder, all[at], seconds)?;
+            let figures = measure(&testbed, larder, all[at], seconds)?;
             eprintln!("{round} {:?} {figures:?}", all[at]);
             rows[at].push(figures);
         }
@@ -164,24 +164,24 @@ fn run(larder: &std::path::Path, rounds: usize, seconds: f64, is_apart: bool) ->
 
 /// One turn of one contestant.
 fn measure(
-    ground: &Ground,
+    testbed: &Testbed,
     larder: &std::path::Path,
     contestant: Contestant,
     seconds: f64,
 ) -> Result<Figures> {
-    let server = Server::start(ground, larder, contestant.by_xdp)?;
+    let server = Server::start(testbed, larder, contestant.by_xdp)?;
     let upstream = UdpSocket::bind(UPSTREAM.parse()?, &UdpOptions::default())?;
     let (stop, counts) = (AtomicBool::new(false), StubCounts::default());
     thread::scope(|scope| {
         scope.spawn(|| stub(&upstream, &StubOptions::default(), &counts, &stop));
-        let result = asked(ground, &server, contestant.asked_by_frames, seconds);
+        let result = asked(testbed, &server, contestant.asked_by_frames, seconds);
         stop.store(true, Ordering::Relaxed);
         result
     })
 }
 
 /// Asks a server.
-fn asked(ground: &Ground, server: &Server, by_frames: bool, seconds: f64) -> Result<Figures> {
+fn asked(testbed: &Testbed, server: &Server, by_frames: bool, seconds: f64) -> Result<Figures> {
     let options = LoadOptions {
         in_flight_max: IN_FLIGHT,
         warm_up: Duration::ZERO,
@@ -211,7 +211,7 @@ fn asked(ground: &Ground, server: &Server, by_frames: bool, seconds: f64) -> Res
     let ask = |id, room: &mut [u8]| Some(question::write(id, mix.draw(), false, room));
     let (load, span) = if by_frames {
         let mut frames = Frames::open("c0", ASKER.parse()?, options.server)?;
-        ground.settle()?;
+        testbed.settle()?;
         let span = Span::begin(server)?;
         (frames.load(&options, ask, question::is_answer)?, span)
     } else {

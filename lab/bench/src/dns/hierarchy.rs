@@ -253,7 +253,7 @@ fn own_server(name: &[u8], zone_start: usize) -> Option<usize> {
     SERVERS.iter().position(|server| name[..zone_start] == **server)
 }
 
-/// A pointer to a place in the question's name (RFC 1035, section 4.1.4); names are below 256 octets.
+/// A pointer to a place in the question's name (RFC 1035, section 4.1.4); names are below 256 bytes.
 fn pointer(start: usize) -> [u8; 2] {
     (0xc000 | (NAME_AT + start) as u16).to_be_bytes()
 }
@@ -271,7 +271,7 @@ fn last_label(name: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::field::run;
+    use crate::dns::contest::run;
     use crate::dns::plan::{Error, Event, Plan, Work};
     use crate::dns::question::{self, TYPE_A_CLASS_IN};
     use crate::dns::server::Server;

@@ -1,8 +1,8 @@
 //! What signs zones: ECDSA on P-256 with SHA-256 (RFC 6605), by the feature `signed`.
 //!
-//! Of the two kinds of keys that are made from random octets, this one is the cheaper to sign with: 15.5 microseconds on the
-//! machine of our figures, where Ed25519 takes 18.9. It is dearer to check, 49 to 32, and what most signed zones have.
-//! Without the feature there is no key, and [`Key::new`] says how to get one.
+//! Of the two kinds of keys that are made from random bytes, this one is the cheaper to sign with: 15.5 microseconds on the
+//! machine of our figures, where Ed25519 takes 18.9. It costs more to check, 49 to 32, and what most signed zones have.
+//! Without the feature there is no key, and [`Key::new`] states how to get one.
 
 pub use here::Key;
 
@@ -28,27 +28,27 @@ mod here {
         /// A new one; the error is for people.
         pub fn new() -> Result<Key, String> {
             let random = SystemRandom::new();
-            let failed = |_: Unspecified| "the system gives no random octets for keys".to_owned();
+            let failed = |_: Unspecified| "the system gives no random bytes for keys".to_owned();
             let pair = EcdsaKeyPair::generate_pkcs8(&KIND, &random).map_err(failed)?;
             let pair = EcdsaKeyPair::from_pkcs8(&KIND, pair.as_ref(), &random);
             Ok(Key { pair: pair.map_err(|error| format!("keys for zones: {error}"))?, random })
         }
 
-        /// The public key as DNSKEY records have it: both coordinates, 64 octets.
+        /// The public key as DNSKEY records have it: both coordinates, 64 bytes.
         pub fn public(&self) -> &[u8] {
-            // A first octet says that they are not compressed.
+            // The first byte: they are not compressed.
             self.pair.public_key().as_ref().get(1..).unwrap_or_default()
         }
 
-        /// A signature of 64 octets. Where the system has no random octets it is empty, and nobody believes it.
-        pub fn sign(&self, octets: &[u8]) -> Vec<u8> {
-            let signature = self.pair.sign(&self.random, octets);
+        /// A signature of 64 bytes. Where the system has no random bytes it is empty, and fails validation.
+        pub fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+            let signature = self.pair.sign(&self.random, bytes);
             signature.map_or_else(|_| Vec::new(), |signature| signature.as_ref().to_vec())
         }
 
-        /// SHA-256 of octets.
-        pub fn digest(&self, octets: &[u8]) -> Vec<u8> {
-            digest(&SHA256, octets).as_ref().to_vec()
+        /// SHA-256 of bytes.
+        pub fn digest(&self, bytes: &[u8]) -> Vec<u8> {
+            digest(&SHA256, bytes).as_ref().to_vec()
         }
 
         /// The public key in base64.

@@ -1,10 +1,11 @@
 //! What is asked and how much, and what comes of it: the words that a run and its reader share.
 
-use std::io;
 use std::time::Duration;
 
-use super::server::Launch;
 use super::stub::StubOptions;
+use crate::servers;
+
+pub use crate::servers::Error;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,22 +65,17 @@ pub struct Figures {
     pub wrong: u64,
     /// Questions given up, in all rounds.
     pub lost: u64,
-    /// Octets in memory when it had just begun to answer.
+    /// Bytes in memory when it had just begun to answer.
     pub empty_bytes: Option<u64>,
-    /// Octets in memory with the hot names.
+    /// Bytes in memory with the hot names.
     pub filled_bytes: Option<u64>,
 }
 
 /// A contestant's part in a work.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// Who.
-    pub name: &'static str,
-    /// Whether it is no server but a limit.
-    pub is_limit: bool,
-    /// What it did.
-    pub figures: Figures,
-}
+pub type Entry = servers::Entry<Figures>;
+
+/// What a run reports while it goes on.
+pub type Event = servers::Event<Measured>;
 
 /// A work that was measured.
 #[derive(Debug, Clone)]
@@ -92,35 +88,6 @@ pub struct Measured {
     pub rounds: usize,
     /// Questions a second by the clock at which waiting was measured; 0 where it was not.
     pub rate_per_s: u32,
-    /// Everybody who took part.
+    /// All that took part.
     pub entries: Vec<Entry>,
-}
-
-/// What a run says while it goes on.
-pub enum Event {
-    /// Where the measured time goes; for whoever waits.
-    Progress(String),
-    /// A server takes no part, and why.
-    Skipped(&'static str, String),
-    /// A server's command line and configuration.
-    SetUp(&'static str, Launch),
-    /// What of the machine limits the figures.
-    Machine(String),
-    /// A work is done.
-    Measured(Measured),
-}
-
-/// Why there are no figures.
-#[derive(Debug)]
-pub enum Error {
-    /// A network of its own is not permitted.
-    NotPermitted(io::Error),
-    /// Anything else.
-    Failed(String),
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        Error::Failed(error.to_string())
-    }
 }

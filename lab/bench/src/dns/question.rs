@@ -1,14 +1,14 @@
 //! Questions for addresses of made-up names, and the check that an answer is the one and right answer.
 //!
 //! A name follows from its number, and its address from its name, so neither the generator nor the upstream
-//! keeps a table, and an answer that belongs to another question is found out. Names are 13 to 51 octets on
+//! keeps a table, and an answer that belongs to another question is found out. Names are 13 to 51 bytes on
 //! the wire, 27 on average, which is about what resolvers see: a domain, most often with a label in front of it.
 //! Every domain has two names, 512 numbers apart: where a resolver finds its way by itself, the second one
 //! profits from what it learnt of the first, so that a miss costs one and a half questions to others.
 //!
 //! Invariants
 //! 1. Names of different numbers below [`NUMBERS`] differ.
-//! 2. Names are in lower case, so that an upstream that folds case hashes the same octets.
+//! 2. Names are in lower case, so that an upstream that folds case hashes the same bytes.
 //!
 //! Cost: tens of nanoseconds a question and an answer; no memory.
 
@@ -22,17 +22,17 @@ use crate::net::load::Question;
 pub const NUMBERS: u64 = 1 << (CODE_LETTERS * LETTER_BITS);
 /// Numbers from here on are asked once in a run: they are misses.
 pub const FRESH_FROM: u64 = 1 << 36;
-/// Octets that an answer has more than its question: an address behind a pointer to the name (RFC 1035,
+/// Bytes that an answer has more than its question: an address behind a pointer to the name (RFC 1035,
 /// sections 3.2.1 and 4.1.4).
 pub const ANSWER_ADDS_BYTES: usize = 16;
-/// Octets of a message before its question (RFC 1035, section 4.1.1).
+/// Bytes of a message before its question (RFC 1035, section 4.1.1).
 pub const HEADER_BYTES: usize = 12;
 /// Type A, class IN.
 pub const TYPE_A_CLASS_IN: [u8; 4] = [0, 1, 0, 1];
-/// AD, in the fourth octet: the answer was validated, or its asker wants to know (RFC 6840, section 5.7).
+/// AD, in the fourth byte: the answer was validated, or its asker wants to know (RFC 6840, section 5.7).
 pub const AUTHENTIC: u8 = 0x20;
 
-/// An empty OPT record: no options, 1,232 octets (RFC 6891, section 6.1.2).
+/// An empty OPT record: no options, 1,232 bytes (RFC 6891, section 6.1.2).
 pub const OPT: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
 
 const CODE_LETTERS: u32 = 8;
@@ -70,7 +70,7 @@ impl Labels<'_> {
     }
 }
 
-/// Where the domain of a name begins: the label that nobody shares and all above it. `None` where there are not
+/// Where the domain of a name begins: the label of that domain alone and all above it. `None` where there are not
 /// as many labels. `name` ends with the root's empty label.
 pub fn domain_start(name: &[u8]) -> Option<usize> {
     // The longer ends come last, and win.
@@ -96,7 +96,7 @@ fn end_start(name: &[u8], labels: &[&[u8]]) -> Option<usize> {
     })
 }
 
-/// Writes the name of a number in the wire's form; its octets. `room` has at least 64.
+/// Writes the name of a number in the wire's form; its bytes. `room` has at least 64.
 fn write_name(number: u64, room: &mut [u8]) -> usize {
     let (block, within) = (number / (2 * PAIR_DISTANCE), number % (2 * PAIR_DISTANCE));
     let domain = block * PAIR_DISTANCE + within % PAIR_DISTANCE;
@@ -106,7 +106,7 @@ fn write_name(number: u64, room: &mut [u8]) -> usize {
     if !front.is_empty() {
         labels.push(front);
     }
-    // An odd factor and a shifted xor are one to one: the code tells the domain.
+    // An odd factor and a shifted xor are one to one: the code identifies the domain.
     let code = domain.wrapping_mul(0x9e_3779_b97f_4a7d) % NUMBERS;
     let code = code ^ (code >> 19);
     let mut own = [0u8; CODE_LETTERS as usize + 15];
@@ -125,10 +125,10 @@ fn write_name(number: u64, room: &mut [u8]) -> usize {
 }
 
 /// Where the name that begins at `at` ends; `None` where it has no end, or is too long, or is compressed.
-pub fn name_end(octets: &[u8], mut at: usize) -> Option<usize> {
+pub fn name_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     let most = at + 255;
     loop {
-        match *octets.get(at)? {
+        match *bytes.get(at)? {
             0 => return Some(at + 1),
             length if length < 64 && at < most => at += 1 + usize::from(length),
             _ => return None,
@@ -136,7 +136,7 @@ pub fn name_end(octets: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// A hash of a name's octets.
+/// A hash of a name's bytes.
 pub fn name_hash(name: &[u8]) -> u64 {
     let fold = |hash: u64, word: u64| {
         let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
@@ -145,9 +145,9 @@ pub fn name_hash(name: &[u8]) -> u64 {
     let mut words = name.chunks_exact(8);
     let mut hash = name.len() as u64 ^ 0x243f_6a88_85a3_08d3;
     for word in &mut words {
-        let mut octets = [0; 8];
-        octets.copy_from_slice(word);
-        hash = fold(hash, u64::from_le_bytes(octets));
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(word);
+        hash = fold(hash, u64::from_le_bytes(bytes));
     }
     let mut last = [0; 8];
     last[..words.remainder().len()].copy_from_slice(words.remainder());
@@ -175,51 +175,51 @@ pub fn write(id: u16, number: u64, edns: bool, room: &mut [u8]) -> Question {
     Question { length, tag: name_hash(&room[HEADER_BYTES..end]) }
 }
 
-/// Whether octets hold the question with this tag, as asked: name in its case, type and class. Where they do,
+/// Whether bytes hold the question with this tag, as asked: name in its case, type and class. Where they do,
 /// the place after it.
-fn question_end(tag: u64, octets: &[u8]) -> Option<usize> {
-    let end = name_end(octets, HEADER_BYTES)?;
-    let right = name_hash(&octets[HEADER_BYTES..end]) == tag
-        && octets.get(end..end + 4) == Some(&TYPE_A_CLASS_IN);
+fn question_end(tag: u64, bytes: &[u8]) -> Option<usize> {
+    let end = name_end(bytes, HEADER_BYTES)?;
+    let right = name_hash(&bytes[HEADER_BYTES..end]) == tag
+        && bytes.get(end..end + 4) == Some(&TYPE_A_CLASS_IN);
     right.then_some(end + 4)
 }
 
 /// Whether a message answers the question with this tag: a response without error or truncation, the question,
 /// one address, and that of the name. What is behind it is not looked at.
-pub fn is_answer(tag: u64, octets: &[u8]) -> bool {
-    let Some(header) = octets.first_chunk::<HEADER_BYTES>() else { return false };
+pub fn is_answer(tag: u64, bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
     // QR, opcode and TC; RCODE; one question, one answer.
     if header[2] & 0xfa != 0x80 || header[3] & 15 != 0 || header[4..8] != [0, 1, 0, 1] {
         return false;
     }
-    let Some(at) = question_end(tag, octets) else { return false };
-    let at = match octets.get(at..at + 2) {
+    let Some(at) = question_end(tag, bytes) else { return false };
+    let at = match bytes.get(at..at + 2) {
         Some([0xc0, 12]) => at + 2,
         // The whole name again is right too.
-        _ => match name_end(octets, at) {
-            Some(end) if name_hash(&octets[at..end]) == tag => end,
+        _ => match name_end(bytes, at) {
+            Some(end) if name_hash(&bytes[at..end]) == tag => end,
             _ => return false,
         },
     };
-    octets.get(at..at + 4) == Some(&TYPE_A_CLASS_IN)
-        && octets.get(at + 8..at + 10) == Some(&[0, 4])
-        && octets.get(at + 10..at + 14) == Some(&address(tag))
+    bytes.get(at..at + 4) == Some(&TYPE_A_CLASS_IN)
+        && bytes.get(at + 8..at + 10) == Some(&[0, 4])
+        && bytes.get(at + 10..at + 14) == Some(&address(tag))
 }
 
-/// The same, and whether who answers says that it validated.
-pub fn is_validated(tag: u64, octets: &[u8]) -> bool {
-    is_answer(tag, octets) && octets[3] & AUTHENTIC != 0
+/// The same, and whether the server states that it validated.
+pub fn is_validated(tag: u64, bytes: &[u8]) -> bool {
+    is_answer(tag, bytes) && bytes[3] & AUTHENTIC != 0
 }
 
 /// Whether a message is the echo of the question with this tag, as long as an answer would be.
-pub fn is_echo(tag: u64, octets: &[u8]) -> bool {
-    question_end(tag, octets).is_some_and(|end| {
-        let longer = octets.len().checked_sub(end + ANSWER_ADDS_BYTES);
-        longer == Some(usize::from(octets[HEADER_BYTES - 1]) * OPT.len())
+pub fn is_echo(tag: u64, bytes: &[u8]) -> bool {
+    question_end(tag, bytes).is_some_and(|end| {
+        let longer = bytes.len().checked_sub(end + ANSWER_ADDS_BYTES);
+        longer == Some(usize::from(bytes[HEADER_BYTES - 1]) * OPT.len())
     })
 }
 
-/// Numbers to ask: a hot set at random, evenly, and in between names that nobody asked before.
+/// Numbers to ask: a hot set at random, evenly, and in between names that were not queried before.
 #[derive(Debug)]
 pub struct Mix {
     hot: u32,
@@ -233,8 +233,8 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// `hot` names (at least 1) for a share of the questions from 0 to 1. `fresh` is the next number that nobody
-    /// asked, from [`FRESH_FROM`]; loads of one run share it. `seed` tells loads apart.
+    /// `hot` names (at least 1) for a share of the questions from 0 to 1. `fresh` is the next number that was not
+    /// queried, from [`FRESH_FROM`]; loads of one run share it. `seed` makes loads differ.
     pub fn new(hot: u32, hot_share: f64, fresh: &Arc<AtomicU64>, seed: u64) -> Mix {
         let hot_below = (hot_share.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
         Mix { hot: hot.max(1), hot_below, fresh: Arc::clone(fresh), draws: 0, seed, misses: 0 }
@@ -264,22 +264,22 @@ mod tests {
     }
 
     fn answered(number: u64) -> (Vec<u8>, u64) {
-        let (mut octets, tag) = asked(number);
-        octets[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1]);
-        octets.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4]);
-        octets.extend(address(tag));
-        (octets, tag)
+        let (mut bytes, tag) = asked(number);
+        bytes[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1]);
+        bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4]);
+        bytes.extend(address(tag));
+        (bytes, tag)
     }
 
-    /// Names, and their hashes, differ for many numbers of both kinds, are in lower case, and as long as said.
+    /// Names, and their hashes, differ for many numbers of both kinds, are in lower case, and as long as stated.
     /// Invariants 1 and 2.
     #[test]
     fn names_are_names() {
         let mut seen = HashSet::new();
         let (mut total, count) = (0, 200_000);
         for number in (0..count / 2).chain(FRESH_FROM..FRESH_FROM + count / 2) {
-            let (octets, tag) = asked(number);
-            let name = &octets[HEADER_BYTES..octets.len() - 4];
+            let (bytes, tag) = asked(number);
+            let name = &bytes[HEADER_BYTES..bytes.len() - 4];
             assert!((13..=51).contains(&name.len()), "{number}: {}", name.len());
             assert_eq!(name_end(name, 0), Some(name.len()));
             assert!(!name.iter().any(u8::is_ascii_uppercase));
@@ -289,12 +289,12 @@ mod tests {
         assert_eq!(total / count, 27);
     }
 
-    /// A domain is what its two names have in common and nobody else has; what is no such name has none.
+    /// A domain is what its two names have in common and no other name has; any other name has none.
     #[test]
     fn two_names_share_a_domain() {
         let domain = |number| {
-            let (octets, _) = asked(number);
-            let name = octets[HEADER_BYTES..octets.len() - 4].to_vec();
+            let (bytes, _) = asked(number);
+            let name = bytes[HEADER_BYTES..bytes.len() - 4].to_vec();
             name[domain_start(&name).unwrap()..].to_vec()
         };
         let domains: HashSet<Vec<u8>> = (0..8192).map(domain).collect();
@@ -317,39 +317,39 @@ mod tests {
     /// any one bit of what counts changed is not.
     #[test]
     fn every_bit_counts() {
-        let (octets, tag) = answered(77);
-        assert!(is_answer(tag, &octets));
-        let question = octets.len() - ANSWER_ADDS_BYTES;
-        let mut whole = octets[..question].to_vec();
-        whole.extend(&octets[HEADER_BYTES..question - 4]);
-        whole.extend(&octets[question + 2..]);
+        let (bytes, tag) = answered(77);
+        assert!(is_answer(tag, &bytes));
+        let question = bytes.len() - ANSWER_ADDS_BYTES;
+        let mut whole = bytes[..question].to_vec();
+        whole.extend(&bytes[HEADER_BYTES..question - 4]);
+        whole.extend(&bytes[question + 2..]);
         whole.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
         assert!(is_answer(tag, &whole) && !is_validated(tag, &whole));
         whole[3] |= AUTHENTIC;
         assert!(is_validated(tag, &whole) && !is_validated(tag ^ 1, &whole));
-        for bit in 16..octets.len() * 8 {
-            let mut changed = octets.clone();
+        for bit in 16..bytes.len() * 8 {
+            let mut changed = bytes.clone();
             changed[bit / 8] ^= 0x80 >> (bit % 8);
             // AA, RD, RA, AD, CD and the reserved bit may be as they like; so may counts behind, and the TTL.
             let free = matches!(bit, 21 | 23 | 24..=27) || (64..96).contains(&bit);
             let ttl = (question + 6) * 8..(question + 10) * 8;
             assert_eq!(is_answer(tag, &changed), free || ttl.contains(&bit), "bit {bit}");
         }
-        assert!((0..octets.len()).all(|length| !is_answer(tag, &octets[..length])));
+        assert!((0..bytes.len()).all(|length| !is_answer(tag, &bytes[..length])));
     }
 
-    /// An echo is the question and as many octets more as an answer has.
+    /// An echo is the question and as many bytes more as an answer has.
     #[test]
     fn an_echo_is_no_answer() {
-        let (mut octets, tag) = asked(5);
-        octets.extend([0; ANSWER_ADDS_BYTES]);
-        assert!(is_echo(tag, &octets) && !is_answer(tag, &octets));
-        assert!(!is_echo(tag ^ 1, &octets) && !is_echo(tag, &octets[..octets.len() - 1]));
+        let (mut bytes, tag) = asked(5);
+        bytes.extend([0; ANSWER_ADDS_BYTES]);
+        assert!(is_echo(tag, &bytes) && !is_answer(tag, &bytes));
+        assert!(!is_echo(tag ^ 1, &bytes) && !is_echo(tag, &bytes[..bytes.len() - 1]));
         let mut room = [0; 200];
         let Question { length, tag } = write(1, 5, true, &mut room);
-        assert_eq!(length + ANSWER_ADDS_BYTES, octets.len() + OPT.len());
+        assert_eq!(length + ANSWER_ADDS_BYTES, bytes.len() + OPT.len());
         assert!(is_echo(tag, &room[..length + ANSWER_ADDS_BYTES]));
-        assert!(!is_echo(tag, &room[..octets.len()]));
+        assert!(!is_echo(tag, &room[..bytes.len()]));
     }
 
     /// A mix has its share of hot names, all of them, and its fresh names never come again.

@@ -7,20 +7,22 @@
 //!  "bytes_a_name":..,"filled_bytes":..,"wrong":0,"lost":0,"runs":10}
 //! ```
 //!
-//! Every median has its 95 % interval beside it, in a field that ends in `_interval`. What was not measured is
+//! Every median has its 95 % interval, in a field that ends in `_interval`. What was not measured is
 //! null in JSON and a dash in tables.
 
 use std::fmt::Write as _;
 
-use super::plan::{Entry, Figures, Measured};
-use super::server::LARDER;
-use crate::row::{interval, number, quote};
-use crate::sample::Median;
-use crate::table::{self, Style, draw, ranged, short};
+use serde_json::json;
 
-/// Columns of a table, with what each says.
+use super::plan::{Entry, Figures, Measured};
+use crate::result_table::{self, Cell, ResultTable, Style};
+use crate::row::{add_medians, rounded};
+use crate::sample::Median;
+use crate::servers::{self, LARDER};
+
+/// Columns of a table, with their meaning.
 const COLUMNS: [(&str, &str); 12] = [
-    ("server", "who; in brackets what UDP allows: an echo, a relay, a mix of both"),
+    ("server", "the contestant; in brackets what UDP allows: an echo, a relay, a mix of both"),
     (
         "k/CPU s",
         "thousand answers a second of the server's processor time, median and 95 % interval",
@@ -36,7 +38,7 @@ const COLUMNS: [(&str, &str); 12] = [
     ("p99 us", "and 99 %"),
     ("p99.9 us", "and 99.9 %"),
     ("upstream", "questions to the upstream for a miss; where there are no misses, for a question"),
-    ("B/name", "octets that the process grew by for a hot name; of few names that says nothing"),
+    ("B/name", "bytes that the process grew by for a hot name; of few names that says nothing"),
     ("wrong/lost", "answers that were wrong, questions without an answer; of all rounds"),
 ];
 
@@ -52,7 +54,7 @@ fn larder_over(measured: &Measured, entry: &Entry) -> Median {
     Median::of_ratios(own, &entry.figures.per_cpu_s)
 }
 
-/// Octets that a process grew by for each hot name.
+/// Bytes that a process grew by for each hot name.
 fn bytes_a_name(measured: &Measured, figures: &Figures) -> f64 {
     match (figures.empty_bytes, figures.filled_bytes) {
         (Some(empty), Some(filled)) => {
@@ -62,10 +64,8 @@ fn bytes_a_name(measured: &Measured, figures: &Figures) -> f64 {
     }
 }
 
-impl Measured {
-    /// A title and a table.
-    pub fn table(&self, style: Style) -> String {
-        let rows: Vec<Vec<String>> = self.entries.iter().map(|entry| self.cells(entry)).collect();
+impl servers::Measured for Measured {
+    fn table(&self, style: Style) -> String {
         let work = &self.work;
         let mut text = match style {
             Style::Text => String::new(),
@@ -78,57 +78,65 @@ impl Measured {
             let _ = write!(text, ", waiting at {}/s", self.rate_per_s);
         }
         text.push_str("\n\n");
-        let titles: Vec<String> = COLUMNS.iter().map(|(title, _)| (*title).to_owned()).collect();
-        text + &draw(&titles, &rows, style)
+        let mut table = ResultTable::new(&COLUMNS.map(|(title, _)| title));
+        self.entries.iter().for_each(|entry| table.push(self.cells(entry)));
+        text + &table.draw(style)
     }
 
-    fn cells(&self, entry: &Entry) -> Vec<String> {
+    fn json(&self) -> String {
+        self.entries.iter().map(|entry| self.line(entry) + "\n").collect()
+    }
+}
+
+impl Measured {
+    fn cells(&self, entry: &Entry) -> [Cell; COLUMNS.len()] {
         let figures = &entry.figures;
         let thousands = |figures: &[f64]| {
             let Median { value, low, high, runs } = Median::of(figures);
             Median { value: value / 1e3, low: low / 1e3, high: high / 1e3, runs }
         };
-        let median = |figures: &[f64]| short(Median::of(figures).value);
+        let median = |figures: &[f64]| Cell::short(Median::of(figures).value);
         let [p50, p99, p999] = figures.latency_us.each_ref().map(|figures| median(figures));
         let ratio = match entry.name == LARDER {
-            true => "-".to_owned(),
-            false => ranged(larder_over(self, entry)),
+            true => Cell::Unknown,
+            false => Cell::ranged(larder_over(self, entry)),
         };
         let name = if entry.is_limit { format!("({})", entry.name) } else { entry.name.to_owned() };
-        vec![
-            name,
-            ranged(thousands(&figures.per_cpu_s)),
-            ranged(Median::of(&figures.of_limit)),
+        [
+            name.into(),
+            Cell::ranged(thousands(&figures.per_cpu_s)),
+            Cell::ranged(Median::of(&figures.of_limit)),
             ratio,
-            short(thousands(&figures.per_s).value),
+            Cell::short(thousands(&figures.per_s).value),
             median(&figures.busy),
             p50,
             p99,
             p999,
             median(&figures.upstream),
-            short(bytes_a_name(self, figures)),
-            format!("{}/{}", figures.wrong, figures.lost),
+            Cell::short(bytes_a_name(self, figures)),
+            Cell::Figure(format!("{}/{}", figures.wrong, figures.lost)),
         ]
-    }
-
-    /// A line a contestant.
-    pub fn json(&self) -> String {
-        self.entries.iter().map(|entry| self.line(entry) + "\n").collect()
     }
 
     fn line(&self, entry: &Entry) -> String {
         let (work, figures) = (&self.work, &entry.figures);
-        let mut text = format!(
-            "{{\"work\":{},\"hot\":{},\"hit_percent\":{},\"cores\":{},\"server\":{},\"is_limit\":{}",
-            quote(&work.name),
-            work.hot,
-            work.hit_percent,
-            self.cores,
-            quote(entry.name),
-            entry.is_limit
-        );
+        let mut line = json!({
+            "work": work.name,
+            "hot": work.hot,
+            "hit_percent": work.hit_percent,
+            "cores": self.cores,
+            "server": entry.name,
+            "is_limit": entry.is_limit,
+            "latency_rate_per_s": self.rate_per_s,
+            "bytes_a_name": rounded(bytes_a_name(self, figures)),
+            "empty_bytes": figures.empty_bytes,
+            "filled_bytes": figures.filled_bytes,
+            "wrong": figures.wrong,
+            "lost": figures.lost,
+            "runs": self.rounds,
+        });
         let [p50, p99, p999] = figures.latency_us.each_ref().map(|figures| Median::of(figures));
-        for (name, median) in [
+        let medians = [
             ("answers_per_cpu_s", Median::of(&figures.per_cpu_s)),
             ("of_limit", Median::of(&figures.of_limit)),
             ("larder_over_this", larder_over(self, entry)),
@@ -138,33 +146,21 @@ impl Measured {
             ("p50_us", p50),
             ("p99_us", p99),
             ("p99_9_us", p999),
-        ] {
-            let (value, ends) = (number(median.value), interval(median));
-            let _ = write!(text, ",\"{name}\":{value},\"{name}_interval\":{ends}");
-        }
-        let octets = |bytes: Option<u64>| bytes.map_or("null".to_owned(), |n| n.to_string());
-        let _ = write!(
-            text,
-            ",\"latency_rate_per_s\":{},\"bytes_a_name\":{},\"empty_bytes\":{},\"filled_bytes\":{}",
-            self.rate_per_s,
-            number(bytes_a_name(self, figures)),
-            octets(figures.empty_bytes),
-            octets(figures.filled_bytes)
-        );
-        let (wrong, lost, runs) = (figures.wrong, figures.lost, self.rounds);
-        let _ = write!(text, ",\"wrong\":{wrong},\"lost\":{lost},\"runs\":{runs}}}");
-        text
+        ];
+        add_medians(&mut line, medians);
+        line.to_string()
     }
 }
 
 /// What the columns say.
 pub fn legend(style: Style) -> String {
-    table::legend(&COLUMNS, style)
+    result_table::legend(&COLUMNS, style)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::plan::Work;
+    use super::servers::Measured as _;
     use super::*;
     use serde_json::Value;
 

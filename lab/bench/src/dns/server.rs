@@ -6,10 +6,11 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::hierarchy::ROOT_HINTS;
-use crate::process::{Running, find, version};
+use crate::process::Running;
+use crate::servers::{self, Known, LARDER, words};
 
 /// What a server is to do.
 #[derive(Debug, Clone)]
@@ -25,21 +26,15 @@ pub struct Setup<'a> {
     pub cores: usize,
     /// Names that its cache is to hold at most.
     pub entries: u64,
-    /// Where its configuration goes, and its log.
+    /// The directory of its configuration and its log.
     pub folder: &'a Path,
 }
 
-/// A server that is here.
-#[derive(Debug, Clone)]
-pub struct Server {
-    /// As reports call it.
-    pub name: &'static str,
-    /// Its program.
-    pub program: PathBuf,
-    /// What the program says of its version.
-    pub version: String,
-    launch: fn(&Setup<'_>) -> Option<Launch>,
-}
+/// How a server of a name is set up; `None` where it cannot do this.
+type SetUp = fn(&Setup<'_>) -> Option<Launch>;
+
+/// A server that is installed.
+pub type Server = servers::Server<SetUp>;
 
 /// How a server is started.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,23 +53,12 @@ const ANCHOR_FILE: &str = "root.key";
 /// Larder's cache: room for a million names. The others are given gigabytes.
 const LARDER_CACHE: &str = "256MiB";
 
-/// A kind of server: its name, its program, how it says its version, how it is set up.
-struct Known {
-    name: &'static str,
-    program: &'static str,
-    version_flag: &'static str,
-    launch: fn(&Setup<'_>) -> Option<Launch>,
-}
-
-const KNOWN: [Known; 4] = [
+const KNOWN: [Known<SetUp>; 4] = [
     Known { name: LARDER, program: LARDER, version_flag: "--version", launch: larder },
     Known { name: "unbound", program: "unbound", version_flag: "-V", launch: unbound },
     Known { name: "dnsdist", program: "dnsdist", version_flag: "--version", launch: dnsdist },
     Known { name: "bind", program: "named", version_flag: "-v", launch: bind },
 ];
-
-/// The server that the others are compared with.
-pub const LARDER: &str = "larder";
 
 /// Names of the servers that can be measured.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -82,24 +66,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Server {
-    /// The server of this name, one of [`names`]; the error says why it is not here. `own` is the program of
+    /// The server of this name, one of [`names`]; the error states why it is not here. `own` is the program of
     /// larder.
     pub fn find(name: &str, own: &Path) -> Result<Server, String> {
-        let known = KNOWN.iter().find(|known| known.name == name);
-        let known = known.ok_or_else(|| format!("there is no server '{name}'"))?;
-        let program = match known.name {
-            LARDER if own.is_file() => Some(own.to_owned()),
-            LARDER => {
-                return Err(format!(
-                    "{} is not there; cargo build --release makes it",
-                    own.display()
-                ));
-            }
-            _ => find(known.program),
-        };
-        let program = program.ok_or("not installed")?;
-        let version = version(&program, known.version_flag).unwrap_or_default();
-        Ok(Server { name: known.name, program, version, launch: known.launch })
+        Server::of(&KNOWN, name, own)
     }
 
     /// How it is started; `None` where it can't do this.
@@ -122,10 +92,6 @@ impl Server {
         Running::process(&self.program, &launch.arguments, setup.folder, &log, setup.listen)
             .map_err(failed)
     }
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// All by flags. To validate it must have been built with the feature `recurse`.
@@ -293,7 +259,7 @@ logging {{ category default {{ null; }}; category unmatched {{ null; }}; }};
 mod tests {
     use super::*;
 
-    /// Every server is told where to listen, whom to ask or where the root is, and how many threads to have.
+    /// Every server is configured where to listen, whom to query or where the root is, and how many threads to have.
     #[test]
     fn configurations_say_what_they_must() {
         let setup = Setup {
@@ -326,13 +292,13 @@ mod tests {
         }
     }
 
-    /// A server that nobody knows, and a program that is not there, are errors with the reason.
+    /// An unknown server, and a program that is not there, are errors with the reason.
     #[test]
     fn what_is_not_here_is_said() {
         let own = Path::new("/nonexistent/larder");
         assert!(Server::find("knot", own).unwrap_err().contains("'knot'"));
         assert!(Server::find(LARDER, own).unwrap_err().contains("cargo build"));
-        // What is there is taken, whatever it says of its version.
+        // A program that is there is taken, whatever its version.
         assert!(Server::find(LARDER, Path::new("/bin/false")).is_ok());
         assert_eq!(names().count(), KNOWN.len());
     }

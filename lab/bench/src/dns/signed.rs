@@ -1,11 +1,11 @@
 //! What makes the zones of [`super::hierarchy`] signed ones (RFC 4034, 4035).
 //!
 //! All zones have the one key of a run, which signs keys and data alike. Signatures are made when they are asked for:
-//! each is for one domain, and a resolver that caches asks for it once, so keeping them would help nobody.
+//! each is for one domain, and a resolver that caches asks for it once, so keeping them would not help.
 //! What is not there is denied by one record that covers nothing but the name that was asked for (RFC 4470), and
-//! says what the name has; there is no name without any, so none has to be denied.
+//! lists what the name has; there is no name without any, so none has to be denied.
 //!
-//! Cost: 15 microseconds a signature, on the core of the upstream and not on that of who is measured. Of the domains a
+//! Cost: 15 microseconds a signature, on the core of the upstream and not on that of the contestant. Of the domains a
 //! resolver asks for three: of its DS, its DNSKEY, and of an address.
 
 use std::fmt;
@@ -24,7 +24,7 @@ pub const NSEC: u8 = 47;
 /// A key.
 pub const DNSKEY: u8 = 48;
 
-/// Longest name with which a signed answer has less than 1,000 octets; those of [`super::question`] have 51 at most.
+/// Longest name with which a signed answer has less than 1,000 bytes; those of [`super::question`] have 51 at most.
 pub const NAME_BYTES_MAX: usize = 128;
 
 /// A zone's key that signs keys too, protocol 3 (RFC 4034, section 2.1).
@@ -52,7 +52,7 @@ impl fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// A new key, whose signatures are valid now. The error says what this build or the system lacks.
+    /// A new key, whose signatures are valid now. The error states what this build or the system lacks.
     pub fn new() -> Result<Signer, String> {
         let key = Key::new()?;
         let dnskey = [&DNSKEY_HEAD, key.public()].concat();
@@ -122,7 +122,7 @@ pub fn soa(server: &[u8], ttl_s: u32) -> Vec<u8> {
     data
 }
 
-/// The data of the NSEC record that says which types below 56 a name has, and that nothing is between it and the first
+/// The data of the NSEC record that lists which types below 56 a name has, and that nothing is between it and the first
 /// name that could follow it.
 pub fn nsec(name: &[u8], types: &[u8]) -> Vec<u8> {
     let mut bits = [0; 7];
@@ -130,7 +130,7 @@ pub fn nsec(name: &[u8], types: &[u8]) -> Vec<u8> {
         bits[usize::from(kind / 8)] |= 0x80 >> (kind % 8);
     }
     // No zeros at the end (RFC 4034, section 4.1.2).
-    let length = bits.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
+    let length = bits.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     [&[1, 0], name, &[0, length as u8], &bits[..length]].concat()
 }
 

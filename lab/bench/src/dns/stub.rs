@@ -105,9 +105,9 @@ pub fn stub(
             counts.others.fetch_add(others, Ordering::Relaxed);
         }
         let now = delayed.front().map(|_| Instant::now());
-        while let Some((due, octets, route)) = delayed.front()
+        while let Some((due, bytes, route)) = delayed.front()
             && now.is_some_and(|now| *due <= now)
-            && outgoing.push(octets, Some(route))
+            && outgoing.push(bytes, Some(route))
         {
             delayed.pop_front();
         }
@@ -123,7 +123,7 @@ pub fn stub(
     Ok(())
 }
 
-/// Writes the answer to a message that came to `local`: its octets, and whether an address was asked for. `None`:
+/// Writes the answer to a message that came to `local`: its bytes, and whether an address was asked for. `None`:
 /// not a question.
 pub(super) fn answer(
     message: &[u8],
@@ -186,7 +186,7 @@ pub(super) enum Section {
     Additional = 10,
 }
 
-/// An answer that is being written. A question is at most 271 octets, and what is added to it below 200; where it is
+/// An answer that is being written. A question is at most 271 bytes, and what is added to it below 200; where it is
 /// signed, both together are below 1,000.
 pub(super) struct Reply<'a> {
     pub(super) room: &'a mut [u8],
@@ -194,9 +194,9 @@ pub(super) struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    fn put(&mut self, octets: &[u8]) {
-        self.room[self.length..][..octets.len()].copy_from_slice(octets);
-        self.length += octets.len();
+    fn put(&mut self, bytes: &[u8]) {
+        self.room[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
     }
 
     fn count(&mut self, section: Section) {

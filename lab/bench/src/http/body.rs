@@ -1,14 +1,14 @@
-//! What resources consist of: octets that look random, from a path.
+//! What resources consist of: bytes that look random, from a path.
 //!
 //! ```text
-//! /size/N/K      N octets that may be kept for an hour
+//! /size/N/K      N bytes that may be kept for an hour
 //! /pass/N/K      the same, and may not be kept
 //! /itself/N/K    the same; a server that knows it gets it from itself as /size/N/K
 //! /slow/N/K/MS   the same as /size/N/K, in steps that take MS milliseconds
 //! ```
 //!
-//! The octets are a piece of one block that begins at a place made of N and K and goes around as often as it must. The
-//! block's length is a prime, so that octets from a wrong place, or of another resource, are wrong. N and K alone
+//! The bytes are a piece of one block that begins at a place made of N and K and repeats as often as needed. The
+//! block's length is a prime, so that bytes from a wrong place, or of another resource, are wrong. N and K alone
 //! decide, whatever way a resource has come.
 //!
 //! Cost: the block is made once, 1.3 MB. Sending and checking need no other memory.
@@ -17,9 +17,9 @@ use std::sync::OnceLock;
 
 use crate::data::mix;
 
-/// Octets of the block, a prime.
+/// Bytes of the block, a prime.
 const AROUND: usize = 1_048_583;
-/// Octets that follow one another in memory at any place.
+/// Bytes that follow one another in memory at any place.
 pub const PIECE_BYTES: usize = 256 << 10;
 
 /// What is asked for.
@@ -27,7 +27,7 @@ pub const PIECE_BYTES: usize = 256 << 10;
 pub struct Resource {
     /// How it is to be had.
     pub way: Way,
-    /// Its octets.
+    /// Its bytes.
     pub bytes: u64,
     /// Which of this length.
     pub number: u64,
@@ -72,29 +72,29 @@ impl Resource {
         }
     }
 
-    /// Its octets.
+    /// Its bytes.
     pub fn body(&self) -> Body {
         Body { start: mix(self.bytes ^ self.number.rotate_left(32)) % AROUND as u64 }
     }
 }
 
-/// The octets of a resource.
+/// The bytes of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Body {
     start: u64,
 }
 
 impl Body {
-    /// Octets from `at`, [`PIECE_BYTES`] of them.
+    /// Bytes from `at`, [`PIECE_BYTES`] of them.
     pub fn piece(&self, at: u64) -> &'static [u8] {
         let at = ((self.start + at) % AROUND as u64) as usize;
         &block()[at..at + PIECE_BYTES]
     }
 
-    /// Whether octets are those from `at`.
-    pub fn has(&self, at: u64, octets: &[u8]) -> bool {
+    /// Whether bytes are those from `at`.
+    pub fn has(&self, at: u64, bytes: &[u8]) -> bool {
         let mut at = at;
-        octets.chunks(PIECE_BYTES).all(|chunk| {
+        bytes.chunks(PIECE_BYTES).all(|chunk| {
             let is_same = &self.piece(at)[..chunk.len()] == chunk;
             at += chunk.len() as u64;
             is_same
@@ -106,8 +106,8 @@ impl Body {
 fn block() -> &'static [u8] {
     static BLOCK: OnceLock<Box<[u8]>> = OnceLock::new();
     BLOCK.get_or_init(|| {
-        let octets = |at: usize| mix(at as u64 ^ 0x7661_7269).to_le_bytes();
-        let mut block: Vec<u8> = (0..AROUND.div_ceil(8)).flat_map(octets).take(AROUND).collect();
+        let bytes = |at: usize| mix(at as u64 ^ 0x7661_7269).to_le_bytes();
+        let mut block: Vec<u8> = (0..AROUND.div_ceil(8)).flat_map(bytes).take(AROUND).collect();
         block.extend_from_within(..PIECE_BYTES);
         block.into_boxed_slice()
     })
@@ -132,19 +132,19 @@ mod tests {
         }
     }
 
-    /// Octets are right at their place, around the end of the block too, and wrong at any other, in another resource,
+    /// Bytes are right at their place, around the end of the block too, and wrong at any other, in another resource,
     /// and with one bit changed.
     #[test]
-    fn octets_belong_to_their_place() {
+    fn bytes_belong_to_their_place() {
         let body = Resource::of_path("/size/100").unwrap().body();
         let other = Resource::of_path("/size/100/1").unwrap().body();
         let around = AROUND as u64;
         for at in [0, 1, around - 1, around - body.start, 3 * around + 5] {
-            let octets = [body.piece(at), body.piece(at + PIECE_BYTES as u64)].concat();
-            assert!(body.has(at, &octets), "{at}");
-            assert!(!body.has(at + 1, &octets) && !body.has(at + 65_536, &octets), "{at}");
-            assert!(!other.has(at, &octets), "{at}");
-            let mut changed = octets;
+            let bytes = [body.piece(at), body.piece(at + PIECE_BYTES as u64)].concat();
+            assert!(body.has(at, &bytes), "{at}");
+            assert!(!body.has(at + 1, &bytes) && !body.has(at + 65_536, &bytes), "{at}");
+            assert!(!other.has(at, &bytes), "{at}");
+            let mut changed = bytes;
             *changed.last_mut().unwrap() ^= 1;
             assert!(!body.has(at, &changed), "{at}");
         }

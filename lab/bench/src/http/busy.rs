@@ -1,6 +1,6 @@
-//! Many clients who ask for one resource at once while the origin is still sending it.
+//! Many clients that request one resource at once while the origin is still sending it.
 //!
-//! All connections are open before the first asks. Each asks once; every tenth compares what comes octet by octet, the
+//! All connections are open before the first asks. Each asks once; every tenth compares what comes byte by byte, the
 //! others check status, length and the beginning. Times of clients and origin are those of one clock.
 
 use std::io::{self, Write};
@@ -22,11 +22,11 @@ const CHECKED_ONE_IN: usize = 10;
 /// What came of it.
 #[derive(Debug, Default)]
 pub struct Crowd {
-    /// When each client had its first octet of the body, in order.
+    /// When each client had its first byte of the body, in order.
     pub first: Vec<Instant>,
-    /// From request to last octet, in order.
+    /// From request to last byte, in order.
     pub last: Vec<Duration>,
-    /// Octets of all bodies, and what was wrong.
+    /// Bytes of all bodies, and what was wrong.
     pub load: Load,
 }
 
@@ -74,8 +74,8 @@ pub fn ask(
             let Some(client) = place else { continue };
             match client.exchange.receive(&client.stream, &mut room) {
                 Ok(took) => {
-                    crowd.load.octets += took.octets;
-                    if took.octets > 0 && !std::mem::replace(&mut client.has_begun, true) {
+                    crowd.load.bytes += took.bytes;
+                    if took.bytes > 0 && !std::mem::replace(&mut client.has_begun, true) {
                         crowd.first.push(Instant::now());
                     }
                     if !took.is_done {
@@ -103,7 +103,7 @@ mod tests {
     use crate::http::origin::Origin;
     use crate::http::serve::while_serving;
 
-    /// All clients get all octets of what takes its time, none before the origin began, and those who ask for what is not
+    /// All clients get all bytes of what takes its time, none before the origin began, and clients that request what is not
     /// there get nothing.
     #[test]
     fn a_crowd_is_served() {
@@ -116,9 +116,9 @@ mod tests {
             let ready = || assert_eq!(asked.all(), 0);
             let crowd = ask(&target, 12, longest, &AtomicBool::new(false), ready).unwrap();
             assert_eq!((crowd.first.len(), crowd.last.len()), (12, 12));
-            assert_eq!((crowd.load.octets, crowd.load.wrong, crowd.load.failed), (3_600_000, 0, 0));
+            assert_eq!((crowd.load.bytes, crowd.load.wrong, crowd.load.failed), (3_600_000, 0, 0));
             assert_eq!(asked.of(&target.path).count, 12);
-            // Five steps: the last leaves after four of them.
+            // Five steps: the last is sent after four of them.
             assert!(crowd.last[0] >= Duration::from_millis(40));
             let target = Target { path: "/nothing".to_owned(), ..target };
             let crowd = ask(&target, 3, longest, &AtomicBool::new(false), || {}).unwrap();

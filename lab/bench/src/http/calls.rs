@@ -29,7 +29,7 @@ pub struct Calls {
     pub by_name: Vec<(String, f64)>,
 }
 
-/// A count that goes on.
+/// A count in progress.
 pub struct Counting {
     strace: Child,
     table: PathBuf,

@@ -17,7 +17,7 @@ use super::body::{PIECE_BYTES, Resource};
 use super::origin::head;
 use super::serve::{Respond, Sent};
 
-/// Octets that the kernel is told to send at once.
+/// Bytes that the kernel may send at once.
 const SENDFILE_BYTES: usize = 2 << 20;
 
 /// A way to send.
@@ -83,7 +83,7 @@ impl Ceiling {
         Ok(Ceiling { means, resource, head, buffer, file })
     }
 
-    /// One call; how many octets of head and body went, from `sent` on.
+    /// One call; how many bytes of head and body went, from `sent` on.
     fn step(&self, sent: u64, stream: &TcpStream) -> io::Result<usize> {
         let at = sent.saturating_sub(self.head.len() as u64);
         let head = &self.head[(sent as usize).min(self.head.len())..];
@@ -114,7 +114,7 @@ fn write_body(resource: &Resource, to: &mut impl Write) -> io::Result<()> {
 }
 
 impl Respond for Ceiling {
-    /// Octets that are sent.
+    /// Bytes that are sent.
     type Answer = u64;
 
     fn answer(&mut self, _request: &[u8]) -> Option<u64> {
@@ -126,7 +126,7 @@ impl Respond for Ceiling {
         while *sent < all {
             match self.step(*sent, stream) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(octets) => *sent += octets as u64,
+                Ok(bytes) => *sent += bytes as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Full),
                 Err(error) => return Err(error),
             }
@@ -142,7 +142,7 @@ mod tests {
     use crate::http::serve::while_serving;
     use std::time::Duration;
 
-    /// Every limit sends the right octets, short and long ones.
+    /// Every limit sends the right bytes, short and long ones.
     #[test]
     fn limits_answer_rightly() {
         for path in ["/size/1024", "/size/65537", "/size/9000000"] {

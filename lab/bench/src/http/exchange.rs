@@ -5,7 +5,7 @@
 //!              \-> size -> chunk -> ... -> trailer ---> done
 //! ```
 //!
-//! Status, length and framing are checked in every response; octets where `checks` is set, and otherwise as far as
+//! Status, length and framing are checked in every response; bytes where `checks` is set, and otherwise as far as
 //! they come with the head. The rest of a long body is discarded in the kernel (MSG_TRUNC of tcp(7)): a client that
 //! copies is slower than a server that does not, and would be what is measured.
 //!
@@ -18,9 +18,9 @@ use rustix::net::{RecvFlags, recv};
 
 use super::body::Body;
 
-/// Octets that a receive may take of a head and what follows it.
+/// Bytes that a receive may take of a head and what follows it.
 const HEAD_ROOM_BYTES: usize = 64 << 10;
-/// Octets that a receive may compare or discard: the same, or those who compare would lag behind.
+/// Bytes that a receive may compare or discard: the same, or clients that compare would lag behind.
 const ROOM_BYTES: usize = 1 << 20;
 /// What is left of a body and shorter is read, not discarded.
 const DISCARD_FROM: u64 = 16 << 10;
@@ -56,10 +56,10 @@ pub enum Fault {
     Closed(io::Error),
     /// Another status than 200.
     Status(u16),
-    /// More or fewer octets than the resource has.
+    /// More or fewer bytes than the resource has.
     Length,
-    /// Other octets.
-    Octets,
+    /// Other bytes.
+    Bytes,
     /// No HTTP.
     Malformed,
 }
@@ -70,7 +70,7 @@ impl std::fmt::Display for Fault {
             Fault::Closed(error) => write!(f, "the connection ended: {error}"),
             Fault::Status(status) => write!(f, "status {status}"),
             Fault::Length => f.write_str("another length"),
-            Fault::Octets => f.write_str("other octets"),
+            Fault::Bytes => f.write_str("other bytes"),
             Fault::Malformed => f.write_str("no HTTP"),
         }
     }
@@ -79,8 +79,8 @@ impl std::fmt::Display for Fault {
 /// What a receive gave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Took {
-    /// Octets of the body.
-    pub octets: u64,
+    /// Bytes of the body.
+    pub bytes: u64,
     /// The response is complete.
     pub is_done: bool,
 }
@@ -88,10 +88,10 @@ pub struct Took {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Head,
-    /// Octets that are left of the body.
+    /// Bytes that are left of the body.
     Body(u64),
     Size,
-    /// Octets that are left of the chunk, its end of line among them.
+    /// Bytes that are left of the chunk, its end of line among them.
     Chunk(u64),
     Trailer,
     Done,
@@ -102,19 +102,19 @@ enum State {
 pub struct Exchange {
     body: Body,
     bytes: u64,
-    /// Whether all octets are compared.
+    /// Whether all bytes are compared.
     pub checks: bool,
     /// Whether the server will close the connection after this response.
     pub closes: bool,
     state: State,
-    /// Octets of the body so far.
+    /// Bytes of the body so far.
     at: u64,
     /// The beginning of a head or line.
     line: Vec<u8>,
 }
 
 impl Exchange {
-    /// For responses with these octets, so many.
+    /// For responses with these bytes, so many.
     pub fn new(body: Body, bytes: u64) -> Exchange {
         let (state, line) = (State::Done, Vec::new());
         Exchange { body, bytes, checks: false, closes: false, state, at: 0, line }
@@ -128,7 +128,7 @@ impl Exchange {
 
     /// Receives once.
     pub fn receive(&mut self, stream: &TcpStream, room: &mut Room) -> Result<Took, Fault> {
-        let nothing = Took { octets: 0, is_done: false };
+        let nothing = Took { bytes: 0, is_done: false };
         if let State::Body(left) = self.state
             && left >= DISCARD_FROM
             && !self.checks
@@ -136,11 +136,11 @@ impl Exchange {
             let most = left.min(ROOM_BYTES as u64) as usize;
             return match recv(stream, &mut room.discarded[..most], RecvFlags::TRUNC) {
                 Ok((_, 0)) => Err(Fault::Closed(io::ErrorKind::UnexpectedEof.into())),
-                Ok((_, octets)) => {
-                    self.at += octets as u64;
-                    self.state = State::Body(left - octets as u64);
+                Ok((_, bytes)) => {
+                    self.at += bytes as u64;
+                    self.state = State::Body(left - bytes as u64);
                     self.finish();
-                    Ok(Took { octets: octets as u64, is_done: self.state == State::Done })
+                    Ok(Took { bytes: bytes as u64, is_done: self.state == State::Done })
                 }
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(nothing),
                 Err(error) => Err(Fault::Closed(error.into())),
@@ -155,45 +155,45 @@ impl Exchange {
             Err(error) => return Err(Fault::Closed(error)),
         };
         let before = self.at;
-        let mut octets = &room.read[..length];
-        while !octets.is_empty() {
-            octets = self.take(octets)?;
+        let mut bytes = &room.read[..length];
+        while !bytes.is_empty() {
+            bytes = self.take(bytes)?;
         }
-        Ok(Took { octets: self.at - before, is_done: self.state == State::Done })
+        Ok(Took { bytes: self.at - before, is_done: self.state == State::Done })
     }
 
     /// Takes what belongs together, and gives the rest back.
-    fn take<'a>(&mut self, octets: &'a [u8]) -> Result<&'a [u8], Fault> {
+    fn take<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Fault> {
         match self.state {
             State::Head => {
-                let rest = match head_end(octets).filter(|_| self.line.is_empty()) {
+                let rest = match head_end(bytes).filter(|_| self.line.is_empty()) {
                     Some(end) => {
-                        self.read_head(&octets[..end])?;
-                        &octets[end..]
+                        self.read_head(&bytes[..end])?;
+                        &bytes[end..]
                     }
                     None => {
-                        self.line.extend_from_slice(octets);
+                        self.line.extend_from_slice(bytes);
                         let Some(end) = head_end(&self.line) else {
                             let is_long = self.line.len() > HEAD_BYTES_MAX;
                             return if is_long { Err(Fault::Malformed) } else { Ok(&[]) };
                         };
                         let line = std::mem::take(&mut self.line);
                         self.read_head(&line[..end])?;
-                        &octets[octets.len() - (line.len() - end)..]
+                        &bytes[bytes.len() - (line.len() - end)..]
                     }
                 };
                 self.finish();
                 Ok(rest)
             }
             State::Body(left) => {
-                let (own, rest) = split(octets, left);
+                let (own, rest) = split(bytes, left);
                 self.see(own)?;
                 self.state = State::Body(left - own.len() as u64);
                 self.finish();
                 Ok(rest)
             }
             State::Size => {
-                let Some(rest) = self.line(octets)? else { return Ok(&[]) };
+                let Some(rest) = self.line(bytes)? else { return Ok(&[]) };
                 let text = std::str::from_utf8(&self.line).unwrap_or_default();
                 let digits = text.split(';').next().unwrap_or_default().trim();
                 let size = u64::from_str_radix(digits, 16).map_err(|_| Fault::Malformed)?;
@@ -203,7 +203,7 @@ impl Exchange {
                 Ok(rest)
             }
             State::Chunk(left) => {
-                let (own, rest) = split(octets, left);
+                let (own, rest) = split(bytes, left);
                 let (data, _) = split(own, left.saturating_sub(2));
                 self.see(data)?;
                 let left = left - own.len() as u64;
@@ -211,7 +211,7 @@ impl Exchange {
                 Ok(rest)
             }
             State::Trailer => {
-                let Some(rest) = self.line(octets)? else { return Ok(&[]) };
+                let Some(rest) = self.line(bytes)? else { return Ok(&[]) };
                 if self.line.is_empty() {
                     if self.at != self.bytes {
                         return Err(Fault::Length);
@@ -227,9 +227,9 @@ impl Exchange {
     }
 
     /// Collects a line without its end in `line`; what follows it, or `None` where it has not come yet.
-    fn line<'a>(&mut self, octets: &'a [u8]) -> Result<Option<&'a [u8]>, Fault> {
-        let end = octets.iter().position(|octet| *octet == b'\n');
-        self.line.extend_from_slice(&octets[..end.unwrap_or(octets.len())]);
+    fn line<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, Fault> {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
         if self.line.len() > HEAD_BYTES_MAX {
             return Err(Fault::Malformed);
         }
@@ -237,7 +237,7 @@ impl Exchange {
         if self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
-        Ok(Some(&octets[end + 1..]))
+        Ok(Some(&bytes[end + 1..]))
     }
 
     fn read_head(&mut self, head: &[u8]) -> Result<(), Fault> {
@@ -268,15 +268,15 @@ impl Exchange {
         }
     }
 
-    /// Octets of the body.
-    fn see(&mut self, octets: &[u8]) -> Result<(), Fault> {
-        if self.at + octets.len() as u64 > self.bytes {
+    /// Bytes of the body.
+    fn see(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        if self.at + bytes.len() as u64 > self.bytes {
             return Err(Fault::Length);
         }
-        if !self.body.has(self.at, octets) {
-            return Err(Fault::Octets);
+        if !self.body.has(self.at, bytes) {
+            return Err(Fault::Bytes);
         }
-        self.at += octets.len() as u64;
+        self.at += bytes.len() as u64;
         Ok(())
     }
 
@@ -287,13 +287,13 @@ impl Exchange {
     }
 }
 
-fn split(octets: &[u8], at: u64) -> (&[u8], &[u8]) {
-    octets.split_at(octets.len().min(usize::try_from(at).unwrap_or(usize::MAX)))
+fn split(bytes: &[u8], at: u64) -> (&[u8], &[u8]) {
+    bytes.split_at(bytes.len().min(usize::try_from(at).unwrap_or(usize::MAX)))
 }
 
 /// Where a head ends, with its empty line.
-fn head_end(octets: &[u8]) -> Option<usize> {
-    octets.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
+fn head_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 //!
 //! life of a connection   leaves by
 //! opened                 its request is sent
-//! waiting                a complete response: asks again; a fault: counted, opened anew
+//! waiting                a complete response: requests again; a fault: counted, opened again
 //!
-//! Who measures leads by a [`Pace`]: everything is checked from the beginning, and counted while it says so.
+//! The thread that measures controls the load by a [`Pace`]: all is checked from the beginning, and counted while the
+//! pace states that.
 //!
 //! Invariants
 //! 1. Every response is one of the asked length, or a fault.
 //!
-//! The first responses of some connections are compared octet by octet, as many as [`Pace::new`]
+//! The first responses of some connections are compared byte by byte, as many as [`Pace::new`]
 //! allows.
 //!
 //! Bounds: a request in flight a connection; `FAULTS_MAX` faults in a row end the load. Cost of a short response: a
@@ -35,7 +36,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const WAIT_MS: u64 = 5;
 const EVENTS_MAX: usize = 512;
 
-/// What is asked of whom.
+/// A request and its server.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// Whom.
@@ -44,7 +45,7 @@ pub struct Target {
     pub resource: Resource,
     /// The path by which it is asked for.
     pub path: String,
-    /// Lines of the request's head beside those that every request has, each with its end.
+    /// Header lines of the request, next to those that every request has, each with its end.
     pub fields: &'static str,
 }
 
@@ -60,7 +61,7 @@ impl Target {
         format!("GET {path} HTTP/1.1\r\nHost: bench\r\n{fields}\r\n").into_bytes()
     }
 
-    /// Asks once and takes the whole answer, compared octet by octet; the error says what came instead.
+    /// Asks once and takes the whole answer, compared byte by byte; the error states what came instead.
     pub fn ask_once(&self, longest: Duration) -> Result<(), String> {
         let words = |error: io::Error| error.to_string();
         let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_MAX).map_err(words)?;
@@ -89,7 +90,7 @@ impl Target {
     }
 }
 
-/// By what those who ask are led, on all threads.
+/// Controls the load on all threads.
 #[derive(Debug)]
 pub struct Pace {
     step: AtomicU8,
@@ -125,7 +126,7 @@ impl Pace {
         self.step.store(END, Ordering::Relaxed);
     }
 
-    /// Whether it is enough, or nobody answers.
+    /// Whether it is enough, or no server responds.
     pub fn is_ended(&self) -> bool {
         self.step.load(Ordering::Relaxed) == END
     }
@@ -136,15 +137,15 @@ impl Pace {
 pub struct Load {
     /// Complete responses that were counted.
     pub responses: u64,
-    /// Octets of bodies that were counted.
-    pub octets: u64,
-    /// From request to the last octet, of those counted.
+    /// Bytes of bodies that were counted.
+    pub bytes: u64,
+    /// From request to the last byte, of those counted.
     pub latency: Histogram,
-    /// Nanoseconds that those who asked ran while it counted.
+    /// Nanoseconds that the clients ran while it counted.
     pub ran_ns: f64,
-    /// Octets of bodies in all the time.
-    pub all_octets: u64,
-    /// Responses with a wrong status, length, octets or form, in all the time. More than none is no result but a
+    /// Bytes of bodies in all the time.
+    pub all_bytes: u64,
+    /// Responses with a wrong status, length, bytes or form, in all the time. More than none is no result but a
     /// fault.
     pub wrong: u64,
     /// Connections that ended before they should, and requests without a connection, in all the time.
@@ -157,10 +158,10 @@ impl Load {
     /// Adds what came of a load on another thread at the same time.
     pub fn merge(&mut self, other: &Load) {
         self.responses += other.responses;
-        self.octets += other.octets;
+        self.bytes += other.bytes;
         self.latency.merge(&other.latency);
         self.ran_ns += other.ran_ns;
-        self.all_octets += other.all_octets;
+        self.all_bytes += other.all_bytes;
         self.wrong += other.wrong;
         self.failed += other.failed;
         self.first_fault = self.first_fault.take().or_else(|| other.first_fault.clone());
@@ -216,8 +217,8 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
                 Err(fault) => (Default::default(), Some(fault)),
             };
             let counts = pace.step.load(Ordering::Relaxed) == COUNT;
-            found.all_octets += took.octets;
-            found.octets += if counts { took.octets } else { 0 };
+            found.all_bytes += took.bytes;
+            found.bytes += if counts { took.bytes } else { 0 };
             let has_failed = fault.is_some();
             if let Some(fault) = fault {
                 found.fault(&fault);
@@ -263,7 +264,7 @@ impl Asker {
         self.stream.write_all(request)
     }
 
-    /// Begins anew on another connection.
+    /// Begins again on another connection.
     fn open(&mut self, target: &Target, request: &[u8]) -> io::Result<()> {
         self.stream = target.connect()?;
         self.ask(request)
@@ -308,9 +309,9 @@ mod tests {
                 match resource {
                     Some(resource) => {
                         assert!(found.responses >= 10 && found.wrong == 0 && found.failed == 0);
-                        assert!(found.octets >= found.responses.saturating_sub(3) * resource.bytes);
+                        assert!(found.bytes >= found.responses.saturating_sub(3) * resource.bytes);
                         assert_eq!(found.latency.count(), found.responses);
-                        assert!(found.all_octets >= found.octets + 3 * resource.bytes);
+                        assert!(found.all_bytes >= found.bytes + 3 * resource.bytes);
                     }
                     None => {
                         assert!(found.wrong > FAULTS_MAX && found.responses == 0);

@@ -1,7 +1,7 @@
 //! The origin of all contestants: has every [`Resource`], and counts what it is asked.
 //!
-//! Bounds: it remembers `PATHS_MAX` paths, and begins anew after that. Cost: a receive a request and a gathered
-//! write for each [`PIECE_BYTES`] octets.
+//! Bounds: it remembers `PATHS_MAX` paths, and begins again after that. Cost: a receive a request and a gathered
+//! write for each [`PIECE_BYTES`] bytes.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Write};
@@ -14,7 +14,7 @@ use super::serve::{Respond, Sent};
 
 /// Paths that are remembered.
 const PATHS_MAX: usize = 4096;
-/// Octets of a step of what is slow.
+/// Bytes of a step of what is slow.
 const STEP_BYTES: u64 = 64 << 10;
 
 /// What it was asked for.
@@ -26,7 +26,7 @@ pub struct Asked(Arc<Mutex<HashMap<String, Fetches>>>);
 pub struct Fetches {
     /// How many.
     pub count: u64,
-    /// When the first octet of the first answer was about to leave.
+    /// When the first byte of the first answer was about to leave.
     pub first_at: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ pub struct Answer {
     head: Vec<u8>,
     body: Body,
     bytes: u64,
-    /// Octets sent, the head among them.
+    /// Bytes sent, the head among them.
     sent: u64,
     begun: Instant,
     takes: Duration,
@@ -75,9 +75,9 @@ pub struct Answer {
 /// The head of a response.
 pub fn head(way: Way, bytes: u64) -> Vec<u8> {
     let keep = if way == Way::Pass { "no-store" } else { "max-age=3600" };
-    // Without a date: whoever gets it takes the time at which it came (RFC 9110, 6.6.1).
+    // Without a date: the recipient takes the time at which it came (RFC 9110, 6.6.1).
     let text = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nCache-Control: {keep}\r\n\
+        "HTTP/1.1 200 OK\r\nContent-Type: application/byte-stream\r\nCache-Control: {keep}\r\n\
          Content-Length: {bytes}\r\n\r\n"
     );
     text.into_bytes()
@@ -90,8 +90,8 @@ impl Respond for Origin {
         if !request.ends_with(b"\r\n\r\n") {
             return None;
         }
-        let line = request.split(|octet| *octet == b'\r').next().unwrap_or_default();
-        let path = String::from_utf8_lossy(line.split(|octet| *octet == b' ').nth(1)?).into_owned();
+        let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let path = String::from_utf8_lossy(line.split(|byte| *byte == b' ').nth(1)?).into_owned();
         let resource = Resource::of_path(&path);
         let (head, body, bytes, takes_ms) = match resource {
             Some(resource) => (
@@ -140,7 +140,7 @@ impl Respond for Origin {
 }
 
 impl Answer {
-    /// Octets of the body that may have left by now, and when there will be more.
+    /// Bytes of the body that may have left by now, and when there will be more.
     fn allowed(&self) -> (u64, Instant) {
         let steps = self.bytes.div_ceil(STEP_BYTES).max(1);
         let each = self.takes.as_secs_f64() / steps as f64;
@@ -159,7 +159,7 @@ mod tests {
     use crate::http::serve::while_serving;
     use std::io::Read;
 
-    /// Over a real connection: every way is answered with the octets of its resource, slow ones take their time and
+    /// Over a real connection: every way is answered with the bytes of its resource, slow ones take their time and
     /// come in steps, requests in pieces are put together, and each path is counted.
     #[test]
     fn it_has_every_resource() {
@@ -189,7 +189,7 @@ mod tests {
                 }
                 assert_eq!(asked.of(path).first_at.is_some(), has_body, "{path}");
             }
-            // Four steps in 40 ms: the last leaves after three of them.
+            // Four steps in 40 ms: the last is sent after three of them.
             assert!(begun.elapsed() >= Duration::from_millis(30));
             assert_eq!(asked.all(), 5);
         });

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::calls::Calls;
-use super::server::Launch;
 use crate::sample::Median;
+use crate::servers;
 
-pub use crate::dns::plan::Error;
+pub use crate::servers::Error;
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Kind {
     Busy,
 }
 
-/// All kinds, with the words for them and what is measured where nothing is said.
+/// All kinds, with the words for them and the lengths measured by default.
 pub const KINDS: [(Kind, &str, &[u64]); 4] = [
     (Kind::Hits, "hits", &[1 << 10, 10 << 10, 1 << 20, 64 << 20]),
     (Kind::Pass, "pass", &[64 << 20]),
@@ -34,7 +34,7 @@ pub const KINDS: [(Kind, &str, &[u64]); 4] = [
 pub struct Work {
     /// Which kind.
     pub kind: Kind,
-    /// Octets of a body.
+    /// Bytes of a body.
     pub bytes: u64,
 }
 
@@ -51,7 +51,7 @@ impl Work {
         format!("{kind} {number} {unit}")
     }
 
-    /// Whether a request says more than a gigabyte.
+    /// Whether a figure for each request says more than one for each gigabyte.
     pub fn is_short(&self) -> bool {
         self.bytes <= 64 << 10
     }
@@ -68,7 +68,7 @@ pub struct Plan {
     pub cores: usize,
     /// Connections that ask again and again.
     pub connections: usize,
-    /// Clients who ask at once for what is still coming.
+    /// Clients that request at once a resource that still arrives.
     pub clients: usize,
     /// How long the origin takes for that.
     pub takes: Duration,
@@ -81,7 +81,7 @@ pub struct Plan {
 pub struct Figures {
     /// Microseconds of the server's processor time a response.
     pub cpu_us_per_request: Vec<f64>,
-    /// Seconds of it a gigabyte (10^9 octets of bodies).
+    /// Seconds of it a gigabyte (10^9 bytes of bodies).
     pub cpu_s_per_gb: Vec<f64>,
     /// Responses a second by the clock.
     pub requests_per_s: Vec<f64>,
@@ -89,25 +89,25 @@ pub struct Figures {
     pub gb_per_s: Vec<f64>,
     /// Share of its cores' time that it ran.
     pub busy: Vec<f64>,
-    /// Share of as many cores' time that those who asked ran.
+    /// Share of as many cores' time that the clients ran.
     pub clients_busy: Vec<f64>,
     /// Times a second that its threads left a processor.
     pub switches_per_s: Vec<f64>,
-    /// Microseconds from request to last octet that half of the responses took at most.
+    /// Microseconds from request to last byte that half of the responses took at most.
     pub p50_us: Vec<f64>,
     /// And 99 %.
     pub p99_us: Vec<f64>,
     /// Requests that the origin got.
     pub fetches: Vec<f64>,
-    /// Milliseconds from the origin's first octet to a client's, for half of the clients.
+    /// Milliseconds from the origin's first byte to a client's, for half of the clients.
     pub first_ms: Vec<f64>,
     /// And for the last.
     pub first_ms_most: Vec<f64>,
-    /// Seconds from request to last octet, for half of the clients.
+    /// Seconds from request to last byte, for half of the clients.
     pub last_s: Vec<f64>,
     /// Most threads.
     pub threads: u64,
-    /// Most octets in memory.
+    /// Most bytes in memory.
     pub peak_bytes: u64,
     /// Wrong responses, in all rounds.
     pub wrong: u64,
@@ -120,15 +120,10 @@ pub struct Figures {
 }
 
 /// A contestant's part in a work.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// Who.
-    pub name: &'static str,
-    /// Whether it is no server but a limit.
-    pub is_limit: bool,
-    /// What it did.
-    pub figures: Figures,
-}
+pub type Entry = servers::Entry<Figures>;
+
+/// What a run reports while it goes on.
+pub type Event = servers::Event<Measured>;
 
 /// A work that was measured.
 #[derive(Debug, Clone)]
@@ -137,7 +132,7 @@ pub struct Measured {
     pub work: Work,
     /// How much.
     pub plan: Plan,
-    /// Everybody who took part.
+    /// All that took part.
     pub entries: Vec<Entry>,
 }
 
@@ -162,18 +157,4 @@ impl Measured {
         let known = medians.filter(|(median, _)| median.is_finite());
         known.min_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, figures)| figures)
     }
-}
-
-/// What a run says while it goes on.
-pub enum Event {
-    /// Where the measured time goes; for whoever waits.
-    Progress(String),
-    /// A server takes no part, and why.
-    Skipped(&'static str, String),
-    /// A server's command line and configuration, for a kind of work.
-    SetUp(&'static str, Launch),
-    /// What of the machine limits the figures.
-    Machine(String),
-    /// A work is done.
-    Measured(Measured),
 }

@@ -8,44 +8,46 @@
 //!  "calls":{"sendto":1.0},"wrong":0,"failed":0,"first_fault":null,"runs":5}
 //! ```
 //!
-//! Every median has its 95 % interval beside it, in a field that ends in `_interval`. What was not measured is
+//! Every median has its 95 % interval, in a field that ends in `_interval`. What was not measured is
 //! null in JSON and a dash in tables.
 
 use std::fmt::Write as _;
 
-use super::plan::{Entry, Kind, Measured};
-use super::server::LARDER;
-use crate::row::{interval, number, quote};
-use crate::sample::Median;
-use crate::table::{self, Style, draw, ranged, short};
+use serde_json::{Map, Value, json};
 
-/// Columns of a table, with what each says.
+use super::plan::{Entry, Kind, Measured};
+use crate::result_table::{self, Cell, ResultTable, Style, short};
+use crate::row::{add_medians, rounded};
+use crate::sample::Median;
+use crate::servers::{self, LARDER};
+
+/// Columns of a table, with their meaning.
 const COLUMNS: [(&str, &str); 20] = [
-    ("server", "who; in brackets what a sender without HTTP does"),
+    ("server", "the contestant; in brackets what a sender without HTTP does"),
     (
         "CPU us/req",
         "microseconds of the server's processor time a response, median and 95 % interval",
     ),
-    ("CPU s/GB", "seconds of it for 10^9 octets of bodies"),
+    ("CPU s/GB", "seconds of it for 10^9 bytes of bodies"),
     (
         "of best",
         "its processor time over that of the best server that is not larder, round by round",
     ),
     ("larder/this", "larder's processor time over this one's, round by round"),
     ("req/s", "responses a second by the clock, server and clients together"),
-    ("GB/s", "10^9 octets of bodies a second, likewise"),
-    ("of fastest", "its octets a second over those of the fastest server that is not larder"),
+    ("GB/s", "10^9 bytes of bodies a second"),
+    ("of fastest", "its bytes a second over those of the fastest server that is not larder"),
     ("busy", "share of its cores' time that the server ran"),
     (
         "clients",
         "share of as many cores' time that the clients ran: near 1 they are what limits the rate",
     ),
-    ("p50 us", "how long half of the responses took at most, from request to last octet"),
+    ("p50 us", "how long half of the responses took at most, from request to last byte"),
     ("p99 us", "and 99 %"),
     ("fetches", "requests that the origin got"),
-    ("first ms", "from the origin's first octet to a client's, for half of the clients at most"),
+    ("first ms", "from the origin's first byte to a client's, for half of the clients at most"),
     ("most ms", "and for all of them"),
-    ("last s", "from request to last octet, for half of the clients at most"),
+    ("last s", "from request to last byte, for half of the clients at most"),
     ("threads", "of all its processes"),
     ("switches/s", "times a second that a thread left its processor"),
     ("peak MB", "most memory, the sum over its processes, what they share counted for each"),
@@ -81,12 +83,14 @@ impl Measured {
         let fastest = rates.max_by(|one, other| value(one).total_cmp(&value(other)));
         Median::of_ratios(&entry.figures.gb_per_s, fastest.map_or(&[][..], Vec::as_slice))
     }
+}
 
+impl servers::Measured for Measured {
     /// A title and a table, and what was wrong if anything was.
-    pub fn table(&self, style: Style) -> String {
-        let titles: Vec<String> =
-            self.columns().map(str::to_owned).chain(["wrong/failed".to_owned()]).collect();
-        let rows: Vec<Vec<String>> = self.entries.iter().map(|entry| self.cells(entry)).collect();
+    fn table(&self, style: Style) -> String {
+        let titles: Vec<&str> = self.columns().chain(["wrong/failed"]).collect();
+        let mut table = ResultTable::new(&titles);
+        self.entries.iter().for_each(|entry| table.push(self.cells(entry)));
         let mut text = match style {
             Style::Text => String::new(),
             Style::Markdown => "### ".to_owned(),
@@ -103,7 +107,7 @@ impl Measured {
             _ => write!(text, "{} connections, ", plan.connections),
         };
         let _ = writeln!(text, "server on {} core(s), {} rounds\n", plan.cores, plan.rounds);
-        text += &draw(&titles, &rows, style);
+        text += &table.draw(style);
         for Entry { name, figures, .. } in &self.entries {
             if let Some(fault) = &figures.first_fault {
                 let _ = writeln!(text, "\n{name}: the first fault was: {fault}");
@@ -115,6 +119,12 @@ impl Measured {
         text
     }
 
+    fn json(&self) -> String {
+        self.entries.iter().map(|entry| self.line(entry) + "\n").collect()
+    }
+}
+
+impl Measured {
     /// System calls by name.
     fn calls(&self) -> Option<String> {
         let mut text = String::new();
@@ -128,61 +138,72 @@ impl Measured {
         (!text.is_empty()).then_some(text)
     }
 
-    fn cells(&self, entry: &Entry) -> Vec<String> {
+    fn cells(&self, entry: &Entry) -> Vec<Cell> {
         let figures = &entry.figures;
-        let median = |figures: &[f64]| short(Median::of(figures).value);
+        let median = |figures: &[f64]| Cell::short(Median::of(figures).value);
         let cell = |title: &str| match title {
-            "server" if entry.is_limit => format!("({})", entry.name),
-            "server" => entry.name.to_owned(),
-            "CPU us/req" if self.work.is_short() => ranged(Median::of(&figures.cpu_us_per_request)),
+            "server" if entry.is_limit => format!("({})", entry.name).into(),
+            "server" => entry.name.into(),
+            "CPU us/req" if self.work.is_short() => {
+                Cell::ranged(Median::of(&figures.cpu_us_per_request))
+            }
             "CPU us/req" => median(&figures.cpu_us_per_request),
             "CPU s/GB" if self.work.is_short() => median(&figures.cpu_s_per_gb),
             "CPU s/GB" => ranged3(Median::of(&figures.cpu_s_per_gb)),
-            "of best" => ranged(self.of_best(entry)),
-            "larder/this" if entry.name == LARDER => "-".to_owned(),
-            "larder/this" => short(self.larder_over(entry).value),
+            "of best" => Cell::ranged(self.of_best(entry)),
+            "larder/this" if entry.name == LARDER => Cell::Unknown,
+            "larder/this" => Cell::short(self.larder_over(entry).value),
             "req/s" => median(&figures.requests_per_s),
             "GB/s" => median(&figures.gb_per_s),
-            "of fastest" => short(self.of_fastest(entry).value),
+            "of fastest" => Cell::short(self.of_fastest(entry).value),
             "busy" => median(&figures.busy),
             "clients" => median(&figures.clients_busy),
             "p50 us" => median(&figures.p50_us),
             "p99 us" => median(&figures.p99_us),
             "fetches" => median(&figures.fetches),
-            "first ms" => ranged(Median::of(&figures.first_ms)),
+            "first ms" => Cell::ranged(Median::of(&figures.first_ms)),
             "most ms" => median(&figures.first_ms_most),
             "last s" => median(&figures.last_s),
-            "threads" => figures.threads.to_string(),
+            "threads" => figures.threads.into(),
             "switches/s" => median(&figures.switches_per_s),
-            "peak MB" if figures.peak_bytes == 0 => "-".to_owned(),
-            "peak MB" => short(figures.peak_bytes as f64 / 1e6),
+            "peak MB" if figures.peak_bytes == 0 => Cell::Unknown,
+            "peak MB" => Cell::short(figures.peak_bytes as f64 / 1e6),
             "calls/req" => {
-                figures.calls.as_ref().map_or("-".to_owned(), |calls| short(calls.per_request))
+                Cell::short(figures.calls.as_ref().map_or(f64::NAN, |calls| calls.per_request))
             }
-            _ => String::new(),
+            _ => Cell::Unknown,
         };
-        let wrong = format!("{}/{}", figures.wrong, figures.failed);
+        let wrong = Cell::Figure(format!("{}/{}", figures.wrong, figures.failed));
         self.columns().map(cell).chain([wrong]).collect()
-    }
-
-    /// A line a contestant.
-    pub fn json(&self) -> String {
-        self.entries.iter().map(|entry| self.line(entry) + "\n").collect()
     }
 
     fn line(&self, entry: &Entry) -> String {
         let (work, plan, figures) = (&self.work, &self.plan, &entry.figures);
-        let mut text = format!(
-            "{{\"work\":{},\"bytes\":{},\"cores\":{},\"connections\":{},\"server\":{},\"is_limit\":{}",
-            quote(&work.name()),
-            work.bytes,
-            plan.cores,
-            if work.kind == Kind::Busy { plan.clients } else { plan.connections },
-            quote(entry.name),
-            entry.is_limit
-        );
+        let calls = figures.calls.as_ref();
+        let by_name = calls.map(|calls| {
+            let pairs = calls.by_name.iter();
+            pairs
+                .map(|(name, calls)| (name.clone(), rounded(*calls)))
+                .collect::<Map<String, Value>>()
+        });
+        let mut line = json!({
+            "work": work.name(),
+            "bytes": work.bytes,
+            "cores": plan.cores,
+            "connections": if work.kind == Kind::Busy { plan.clients } else { plan.connections },
+            "server": entry.name,
+            "is_limit": entry.is_limit,
+            "threads": figures.threads,
+            "peak_bytes": figures.peak_bytes,
+            "calls_per_request": calls.map(|calls| rounded(calls.per_request)),
+            "calls": by_name,
+            "wrong": figures.wrong,
+            "failed": figures.failed,
+            "first_fault": figures.first_fault,
+            "runs": plan.rounds,
+        });
         let of = |figures: &Vec<f64>| Median::of(figures);
-        for (name, median) in [
+        let medians = [
             ("cpu_us_per_request", of(&figures.cpu_us_per_request)),
             ("cpu_s_per_gb", of(&figures.cpu_s_per_gb)),
             ("cpu_of_best", self.of_best(entry)),
@@ -199,48 +220,24 @@ impl Measured {
             ("first_ms", of(&figures.first_ms)),
             ("first_ms_most", of(&figures.first_ms_most)),
             ("last_s", of(&figures.last_s)),
-        ] {
-            let (value, ends) = (number(median.value), interval(median));
-            let _ = write!(text, ",\"{name}\":{value},\"{name}_interval\":{ends}");
-        }
-        let calls = figures.calls.as_ref();
-        let by_name = calls.map(|calls| {
-            let pairs = calls.by_name.iter();
-            let pairs: Vec<String> =
-                pairs.map(|(name, calls)| format!("{}:{}", quote(name), number(*calls))).collect();
-            format!("{{{}}}", pairs.join(","))
-        });
-        let fault = figures.first_fault.as_ref().map(|fault| quote(fault));
-        let null = || "null".to_owned();
-        let _ = write!(
-            text,
-            ",\"threads\":{},\"peak_bytes\":{},\"calls_per_request\":{},\"calls\":{},\"wrong\":{},\"failed\":{},\
-             \"first_fault\":{},\"runs\":{}}}",
-            figures.threads,
-            figures.peak_bytes,
-            number(calls.map_or(f64::NAN, |calls| calls.per_request)),
-            by_name.unwrap_or_else(null),
-            figures.wrong,
-            figures.failed,
-            fault.unwrap_or_else(null),
-            plan.rounds
-        );
-        text
+        ];
+        add_medians(&mut line, medians);
+        line.to_string()
     }
 }
 
 /// What the columns say.
 pub fn legend(style: Style) -> String {
-    let wrong = "responses with a wrong status, length or octets; connections that ended early; of all rounds";
+    let wrong = "responses with a wrong status, length or bytes; connections that ended early; of all rounds";
     let columns: Vec<(&str, &str)> =
         COLUMNS.iter().copied().chain([("wrong/failed", wrong)]).collect();
-    table::legend(&columns, style)
+    result_table::legend(&columns, style)
 }
 
 /// A median with its interval, of figures that are small.
-fn ranged3(Median { value, low, high, .. }: Median) -> String {
+fn ranged3(Median { value, low, high, .. }: Median) -> Cell {
     match value.is_finite() {
-        true => format!("{value:.3} [{low:.3}, {high:.3}]"),
-        false => "-".to_owned(),
+        true => Cell::Figure(format!("{value:.3} [{low:.3}, {high:.3}]")),
+        false => Cell::Unknown,
     }
 }

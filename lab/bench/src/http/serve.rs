@@ -1,4 +1,4 @@
-//! A server on one thread, for the origin and for the limits: it waits, reads requests, and lets somebody else say
+//! A server on one thread, for the origin and for the limits: it waits, reads requests, and lets its user decide
 //! what is answered and how it is sent.
 //!
 //! It is not `larder_serve::http_server`, because nothing here may be slower than what is measured: a request is known
@@ -35,7 +35,7 @@ pub trait Respond {
     /// An answer that is being sent.
     type Answer;
 
-    /// The answer to the request that these octets are; `None` where it is not whole.
+    /// The answer to the request that these bytes are; `None` where it is not whole.
     fn answer(&mut self, request: &[u8]) -> Option<Self::Answer>;
 
     /// Sends as much as there is room for.
@@ -73,7 +73,7 @@ struct Server<'a, R: Respond> {
     room: Box<[u8]>,
 }
 
-/// Serves until told to stop.
+/// Serves until it is stopped.
 pub fn serve(
     listener: &TcpListener,
     respond: &mut impl Respond,

@@ -9,12 +9,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::body::{Resource, Way};
 use super::load::Target;
 use super::plan::Kind;
-use crate::process::{Running, find, version};
+use crate::process::Running;
+use crate::servers::{self, Known, LARDER, words};
 
 /// What a server is to do.
 #[derive(Debug, Clone)]
@@ -31,21 +32,15 @@ pub struct Setup<'a> {
     pub resource: Resource,
     /// Its workers.
     pub cores: usize,
-    /// Where its configuration goes, its log, and files if it has any.
+    /// The directory of its configuration, its log, and its files if it has any.
     pub folder: &'a Path,
 }
 
-/// A server that is here.
-#[derive(Debug, Clone)]
-pub struct Server {
-    /// As reports call it.
-    pub name: &'static str,
-    /// Its program.
-    pub program: PathBuf,
-    /// What the program says of its version.
-    pub version: String,
-    launch: fn(&Setup<'_>, &str) -> Launch,
-}
+/// How a server of a name and a version is set up.
+type SetUp = fn(&Setup<'_>, &str) -> Launch;
+
+/// A server that is installed.
+pub type Server = servers::Server<SetUp>;
 
 /// How a server is started, and asked.
 #[derive(Debug, Clone)]
@@ -61,23 +56,12 @@ pub struct Launch {
     pub target: Target,
 }
 
-/// A kind of server: its name, its program, how it says its version, how it is set up.
-struct Known {
-    name: &'static str,
-    program: &'static str,
-    version_flag: &'static str,
-    launch: fn(&Setup<'_>, &str) -> Launch,
-}
-
-const KNOWN: [Known; 4] = [
+const KNOWN: [Known<SetUp>; 4] = [
     Known { name: LARDER, program: LARDER, version_flag: "--version", launch: larder },
     Known { name: "nginx", program: "nginx", version_flag: "-v", launch: nginx },
     Known { name: "haproxy", program: "haproxy", version_flag: "-v", launch: haproxy },
     Known { name: "varnish", program: "varnishd", version_flag: "-V", launch: varnish },
 ];
-
-/// The server that the others are compared with.
-pub const LARDER: &str = "larder";
 
 /// larder's memory, and Varnish's.
 const MEMORY_MIB: u32 = 1024;
@@ -90,24 +74,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Server {
-    /// The server of this name, one of [`names`]; the error says why it is not here. `own` is the program of
+    /// The server of this name, one of [`names`]; the error states why it is not here. `own` is the program of
     /// larder.
     pub fn find(name: &str, own: &Path) -> Result<Server, String> {
-        let known = KNOWN.iter().find(|known| known.name == name);
-        let known = known.ok_or_else(|| format!("there is no server '{name}'"))?;
-        let program = match known.name {
-            LARDER if own.is_file() => Some(own.to_owned()),
-            LARDER => {
-                return Err(format!(
-                    "{} is not there; cargo build --release makes it",
-                    own.display()
-                ));
-            }
-            _ => find(known.program),
-        };
-        let program = program.ok_or("not installed")?;
-        let version = version(&program, known.version_flag).unwrap_or_default();
-        Ok(Server { name: known.name, program, version, launch: known.launch })
+        Server::of(&KNOWN, name, own)
     }
 
     /// How it is started.
@@ -134,10 +104,6 @@ impl Server {
         }
         running.ok_or_else(|| "nothing to start".to_owned())
     }
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// What is asked of a server that knows the origin's paths, and itself by another one.
@@ -176,7 +142,7 @@ fn larder(setup: &Setup<'_>, _version: &str) -> Launch {
 }
 
 /// After its documentation of ngx_http_core_module and ngx_http_proxy_module: the kernel sends files, which stay open;
-/// one fetch for those who wait; connections to the origin stay open; nothing that is passed on goes to a file.
+/// one fetch for all clients that wait; connections to the origin stay open; proxied bodies are not written to files.
 fn nginx(setup: &Setup<'_>, _version: &str) -> Launch {
     let Setup { listen, origin, cores, folder, .. } = setup;
     let configuration = format!(
@@ -313,8 +279,8 @@ fn varnish_major(version: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Every server is told where to listen and whom to ask, in every kind of work; what is asked for in the end is the
-    /// resource.
+    /// Every server is configured where to listen and whom to query, in every kind of work; the resource is requested in
+    /// the end.
     #[test]
     fn configurations_say_what_they_must() {
         for known in &KNOWN {
@@ -347,13 +313,13 @@ mod tests {
         assert_eq!(varnish_major("nginx version: nginx/1.22.1"), None);
     }
 
-    /// A server that nobody knows is an error with the reason.
+    /// An unknown server is an error with the reason.
     #[test]
     fn what_is_not_here_is_said() {
         let own = Path::new("/nonexistent/larder");
         assert!(Server::find("squid", own).unwrap_err().contains("'squid'"));
         assert!(Server::find(LARDER, own).unwrap_err().contains("cargo build"));
-        // What is there is taken, whatever it says of its version.
+        // A program that is there is taken, whatever its version.
         assert!(Server::find(LARDER, Path::new("/bin/false")).is_ok());
         assert_eq!(names().count(), KNOWN.len());
     }

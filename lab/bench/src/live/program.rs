@@ -22,18 +22,18 @@ const SETTLE: Duration = Duration::from_millis(500);
 pub struct Program {
     /// The binary.
     pub path: PathBuf,
-    /// An empty folder for its log and its statistics; what is kept goes to `store` in it.
+    /// An empty folder for its log and its statistics; packets are stored in `store` in it.
     pub directory: PathBuf,
-    /// Octets of packets that are kept; 0: none are.
+    /// Bytes of packets that are kept; 0: none are.
     pub store_bytes: u64,
 }
 
-/// What it said at its end.
+/// Its report at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     /// Packets that it read.
     pub packets: u64,
-    /// As it was told by the kernel.
+    /// As the kernel reported.
     pub received: u64,
     /// Likewise: no room in the rings.
     pub dropped: u64,
@@ -43,7 +43,7 @@ pub struct Said {
     pub threads_ns: BTreeMap<String, f64>,
 }
 
-/// Runs it until `stop`: from when it says that it captures, `begins` is true.
+/// Runs it until `stop`: `begins` is true from when it reports that it captures.
 pub fn run(
     program: &Program,
     plan: &Plan,
@@ -97,15 +97,15 @@ fn watch(
 ) -> Result<BTreeMap<String, f64>, String> {
     let stderr = child.stderr.take().ok_or("no standard error")?;
     let mut lines = BufReader::new(stderr).lines();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     loop {
         match lines.next() {
             Some(Ok(line)) if line.contains("captures from") => break,
-            Some(Ok(line)) => heard.push(line),
-            _ => return Err(format!("it ended: {}", heard.join("; "))),
+            Some(Ok(line)) => received.push(line),
+            _ => return Err(format!("it ended: {}", received.join("; "))),
         }
     }
-    // What it says besides is heard, so that it never waits to say it.
+    // Its other lines are read, so that it never waits to write them.
     let rest = thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
     // The line comes when the rings are open; its workers begin in a moment, and the rings wait for them.
     thread::sleep(SETTLE);
@@ -124,17 +124,17 @@ fn watch(
         *ns -= before.get(name).copied().unwrap_or(0.0);
     }
     let id = child.id().to_string();
-    let told = Command::new("kill").args(["-TERM", &id]).status();
-    if !told.is_ok_and(|status| status.success()) {
-        return Err("it could not be told to end".to_owned());
+    let sent = Command::new("kill").args(["-TERM", &id]).status();
+    if !sent.is_ok_and(|status| status.success()) {
+        return Err("SIGTERM could not be sent".to_owned());
     }
     let since = Instant::now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => break,
             Ok(Some(status)) => {
-                let said = rest.join().unwrap_or_default();
-                return Err(format!("it ended with {status}: {}", said.join("; ")));
+                let lines = rest.join().unwrap_or_default();
+                return Err(format!("it ended with {status}: {}", lines.join("; ")));
             }
             _ if since.elapsed() > PATIENCE => return Err("it does not end".to_owned()),
             _ => thread::sleep(Duration::from_millis(20)),

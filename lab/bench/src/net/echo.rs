@@ -9,8 +9,8 @@ use larder_io::udp::{RecvBatch, SendBatch, UdpSocket};
 use super::{MESSAGE_BYTES_MAX, STOP_CHECK_MS, Served};
 use crate::clock::ThreadTime;
 
-/// Answers every message with its own octets, lengthened with whatever is there to what `answer_bytes`
-/// makes of its length, until told to stop. What the socket has no room for is dropped, as a server would.
+/// Answers every message with its own bytes, lengthened with whatever is there to what `answer_bytes`
+/// makes of its length, until it is stopped. Responses without room in the socket are dropped, as by a server.
 pub fn echo(
     socket: &UdpSocket,
     batch: usize,

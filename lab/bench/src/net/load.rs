@@ -1,6 +1,6 @@
 //! A load generator: many questions in flight, every answer matched and checked.
 //!
-//! Closed: a question leaves when an answer has come, so that a number of them is always under way; that
+//! Closed: a query is sent when a response has come, so that a number of them is always in flight; that
 //! finds what a server can do. Open (`rate_per_s`): questions leave by a clock whatever the server does, and
 //! a time counts from the moment at which its question was due; that finds how long clients wait. A closed
 //! load hides waiting, since it asks less while the server is slow.
@@ -9,7 +9,7 @@
 //! asked                in a slot, by its ID              its answer, or `lost_after`
 //!
 //! Invariants
-//! 1. The first two octets of a question are its ID, and so are those of its answer. The slot of an ID keeps
+//! 1. The first two bytes of a question are its ID, and so are those of its answer. The slot of an ID keeps
 //!    the ID, so an answer that comes after its question was given up matches none, until all 65,536 IDs
 //!    have been used in between; the check then finds it wrong.
 //! 2. `in_flight` is the number of slots in use, at most `in_flight_max`.
@@ -75,7 +75,7 @@ impl LoadOptions {
 /// A question that was written.
 #[derive(Debug, Clone, Copy)]
 pub struct Question {
-    /// Its octets, the ID among them.
+    /// Its bytes, the ID among them.
     pub length: usize,
     /// What the check needs to know of it.
     pub tag: u64,
@@ -126,8 +126,8 @@ impl Load {
 
 /// Loads a server from the calling thread.
 ///
-/// `ask` writes the next question, which begins with the given ID; `None` says that there are no more, and
-/// the load ends when all are answered or given up. `check` tells whether octets are the answer to the
+/// `ask` writes the next question, which begins with the given ID; `None` means that there are no more, and
+/// the load ends when all are answered or given up. `check` states whether bytes are the response to the
 /// question with this tag; that IDs agree has been seen.
 pub fn load(
     options: &LoadOptions,

@@ -1,5 +1,5 @@
-//! The least that a forwarder can do: a question goes to the upstream under another ID, the answer goes back
-//! under its own. The first two octets of every message are its ID, as in DNS.
+//! The least that a forwarder can do: a query is sent to the upstream under another ID, the response is sent back
+//! under its own. The first two bytes of every message are its ID, as in DNS.
 //!
 //! Bound: as many questions in flight as there are IDs; the oldest is forgotten for the next.
 
@@ -21,7 +21,7 @@ struct Waiting {
     route: Route,
 }
 
-/// Relays between clients of `socket` and `upstream` until told to stop.
+/// Relays between clients of `socket` and `upstream` until it is stopped.
 pub fn relay(
     socket: &UdpSocket,
     upstream: SocketAddr,

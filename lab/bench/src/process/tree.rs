@@ -1,4 +1,4 @@
-//! A process and those that it started, as proc(5) tells of them: servers that have a process for the work and one
+//! A process and those that it started, as proc(5) lists them: servers that have a process for the work and one
 //! that watches it are measured, and ended, as one.
 //!
 //! A process that ends while it is looked at is left out. Cost: a file for each process of the machine, two for
@@ -28,7 +28,7 @@ pub struct Usage {
     pub switches: u64,
     /// How many they are.
     pub threads: u64,
-    /// Most octets in memory, the sum over processes: what two of them share counts twice. 0 for threads of ours.
+    /// Most bytes in memory, the sum over processes: what two of them share counts twice. 0 for threads of ours.
     pub peak_bytes: u64,
 }
 
@@ -106,7 +106,7 @@ pub fn task_ran_ns(task: &Path) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// A size in the text of a process's status, in octets.
+/// A size in the text of a process's status, in bytes.
 pub fn kib_in(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -123,7 +123,7 @@ fn numbers(folder: &str) -> impl Iterator<Item = u32> {
 mod tests {
     use super::*;
 
-    /// This process is its tree's first, with more than one thread that has run; a number that nobody has, has none.
+    /// This process is its tree's first, with more than one thread that has run; a number without a process has none.
     #[test]
     #[cfg(target_os = "linux")]
     fn this_process_is_there() {

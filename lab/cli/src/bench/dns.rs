@@ -1,4 +1,4 @@
-//! `larder-lab bench dns`: servers of DNS beside one another and beside the limits of UDP.
+//! `larder-lab bench dns`: servers of DNS next to one another and compared with the limits of UDP.
 //!
 //! All measuring is done by `larder_bench::dns`; here are the words of the command line, and what is printed.
 //! Tables come as soon as a work is done, configurations at the end. SKIP lines and progress go to standard
@@ -6,22 +6,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use larder_bench::dns::field::run;
-use larder_bench::dns::plan::{Error, Event, Plan, Work};
+use larder_bench::dns::contest::run;
+use larder_bench::dns::plan::{Plan, Work};
 use larder_bench::dns::report::legend;
 use larder_bench::dns::server::{self, Server};
 use larder_bench::dns::signed::Signer;
 use larder_bench::dns::stub::StubOptions;
-use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
+use larder_settings::exit::{Failure, Outcome};
 use larder_settings::nearest;
-use larder_settings::signals::ask_on_signals;
-use larder_settings::terminal::eprint_quietly;
-use larder_settings::terminal::print;
 
-use super::printer::{Format, Printer};
+use super::printer::{self, compare};
 use crate::settings::bench::BenchDns;
 
 /// Runs the command.
@@ -45,36 +41,9 @@ pub fn bench_dns(settings: &BenchDns) -> Outcome {
         hierarchy: settings.hierarchy,
         latency: !settings.no_waiting,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    ask_on_signals(false, "stopping; servers are being ended", move || {
-        asked.store(true, Ordering::Relaxed);
+    compare("bench dns", settings.format, &servers, legend, |stop, tell| {
+        run(&servers, &works, &plan, stop, tell)
     })
-    .map_err(|error| Failure::file("signals", &error, "try again"))?;
-    let programs = servers.iter().map(|one| (one.name, one.program.clone(), one.version.clone()));
-    let mut printer = Printer::new(Format::of(settings.format), programs);
-    let mut printed = Ok(DONE);
-    let result = run(&servers, &works, &plan, &stop, |event| {
-        let text = text(&mut printer, event);
-        if !text.is_empty() && printed.is_ok() {
-            printed = print(&text);
-            if printed.is_err() {
-                // Nobody reads on.
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-    });
-    printed?;
-    match result {
-        Ok(()) if stop.load(Ordering::Relaxed) => Ok(INTERRUPTED),
-        Ok(()) => print(&printer.end(legend)),
-        Err(Error::NotPermitted(error)) => Err(Failure::file(
-            "a network of its own",
-            &error,
-            "be root, or: unshare --user --map-root-user larder-lab bench dns",
-        )),
-        Err(Error::Failed(reason)) => Err(Failure::usage(reason)),
-    }
 }
 
 /// What signs the zones of the hierarchy, where that is asked for.
@@ -111,47 +80,16 @@ fn works(list: &str, hot: u32, names: u32) -> Result<Vec<Work>, Failure> {
     list.split(',').map(|word| work(word.trim())).collect()
 }
 
-/// The servers of a list that are here; a line for each that is not.
+/// The servers of a list that are installed; a line for each that is not.
 pub fn servers(list: &str, own: &Path) -> Result<Vec<Server>, Failure> {
-    let mut found: Vec<Server> = Vec::new();
-    for name in list.split(',').map(str::trim) {
-        if !server::names().any(|known| known == name) {
-            let hint = nearest::hint(name, server::names());
-            let known = server::names().collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!(
-                "--servers: unknown server '{name}'; known: {known}{hint}"
-            )));
-        }
-        match Server::find(name, own) {
-            Ok(server) if found.iter().all(|other| other.name != name) => found.push(server),
-            Ok(_) => {}
-            Err(reason) => eprint_quietly(&format!("SKIP {name}: {reason}")),
-        }
-    }
-    Ok(found)
-}
-
-/// What to print now of an event; often nothing.
-fn text(printer: &mut Printer, event: Event) -> String {
-    match event {
-        Event::Progress(line) => eprint_quietly(&line),
-        Event::Machine(line) => return printer.machine(&line),
-        Event::Skipped(name, reason) => printer.leave_out(name, reason),
-        Event::SetUp(name, launch) => {
-            printer.set_up(name, vec![launch.arguments], launch.configuration);
-        }
-        Event::Measured(measured) => {
-            return printer.measured(|style| measured.table(style), || measured.json());
-        }
-    }
-    String::new()
+    printer::servers(list, || server::names().collect(), |name| Server::find(name, own))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Words become works, with the names that belong to them; anything else is an error that says what there is.
+    /// Words become works, with the names that belong to them; anything else is an error that lists what there is.
     #[test]
     fn works_are_words_or_percentages() {
         let list = works("hits, million,misses,90", 10, 20).unwrap();
@@ -164,7 +102,7 @@ mod tests {
         }
     }
 
-    /// A server that nobody knows is an error with the nearest name.
+    /// An unknown server is an error with the nearest name.
     #[test]
     fn servers_are_known() {
         let failure = servers("larder,unbond", Path::new("/bin/true")).unwrap_err();

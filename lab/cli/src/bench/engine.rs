@@ -1,4 +1,4 @@
-//! `larder-lab bench engine`: the cache beside the bare limit of memory, and beside other caches where their
+//! `larder-lab bench engine`: the cache compared with the bare limit of memory, and with other caches where their
 //! program was built.
 //!
 //! larder's own rows and the limit are measured in this process, by `larder_bench`. Other people's caches
@@ -11,11 +11,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use larder_bench::duel::apply_log;
-use larder_bench::field::{Plan, compare, footprint, own_entrants};
+use larder_bench::contest::{Plan, compare, footprint, own_entrants};
+use larder_bench::pair::apply_log;
+use larder_bench::result_table::{Cell, ResultTable};
 use larder_bench::row::{Row, Unit};
+use larder_bench::runner::Work;
 use larder_bench::sample::Median;
-use larder_bench::stand::Work;
 use larder_settings::exit::{Failure, Outcome};
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
@@ -62,7 +63,7 @@ fn name_of(row: &Row) -> &str {
     row.peer.as_ref().map_or("larder", |peer| &peer.name)
 }
 
-/// The program that was named, or the one beside this program.
+/// The program that was named, or the one next to this program.
 fn find_peers(named: Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
     if let Some(path) = named {
         if path.is_file() {
@@ -71,8 +72,8 @@ fn find_peers(named: Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
         let path = path.display();
         return Err(Failure::usage(format!("{path}: there is no such program; {BUILD} makes it")));
     }
-    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(PEERS));
-    Ok(beside.filter(|path| path.is_file()))
+    let next = std::env::current_exe().ok().map(|program| program.with_file_name(PEERS));
+    Ok(next.filter(|path| path.is_file()))
 }
 
 /// larder and the limit, in this process.
@@ -137,7 +138,7 @@ fn run_peers(
     if !status.success() {
         let program = program.display();
         return Err(Failure::usage(format!(
-            "{program} failed ({status}); its message is above. Build it anew: {BUILD}"
+            "{program} failed ({status}); its message is above. Build it again: {BUILD}"
         )));
     }
     Ok(())
@@ -145,35 +146,30 @@ fn run_peers(
 
 /// One line a comparison: larder's figure, the other's, and their ratio with its interval.
 fn table(rows: &[Row]) -> String {
-    let mut text = format!(
-        "{:<44} {:>7} {:<18} {:>5} {:>9} {:>9} {:>9} {:>7}  {:<15}\n",
-        "work", "threads", "beside", "unit", "larder", "other", "limit", "ratio", "95 %"
-    );
+    let titles =
+        ["work", "threads", "compared with", "unit", "larder", "other", "limit", "ratio", "95 %"];
+    let mut table = ResultTable::new(&titles);
     for row in rows {
-        let (other, ratio) = match &row.peer {
-            Some(peer) => (figure(peer.figure.value), Some(peer.ratio)),
-            None => ("-".to_owned(), None),
+        let peer = row.peer.as_ref();
+        let larder = row.larder;
+        let interval = match peer {
+            Some(peer) => format!("{:.2} to {:.2}", peer.ratio.low, peer.ratio.high),
+            None => format!("{} to {}", figure(larder.low), figure(larder.high)),
         };
-        let limit = row.limit.as_ref().map_or("-".to_owned(), |(value, _)| figure(*value));
-        let (ratio, interval) = match ratio {
-            Some(ratio) => {
-                (format!("{:.2}", ratio.value), format!("{:.2} to {:.2}", ratio.low, ratio.high))
-            }
-            None => (
-                "-".to_owned(),
-                format!("{} to {}", figure(row.larder.low), figure(row.larder.high)),
-            ),
-        };
-        let unit = row.unit.suffix();
-        let _ = writeln!(
-            text,
-            "{:<44} {:>7} {:<18} {unit:>5} {:>9} {other:>9} {limit:>9} {ratio:>7}  {interval:<15}",
-            row.work,
-            row.threads,
-            row.peer.as_ref().map_or("-", |peer| &peer.name),
-            figure(row.larder.value),
-        );
+        let number = |value: Option<f64>| Cell::Figure(value.map_or("-".to_owned(), figure));
+        table.push([
+            row.work.as_str().into(),
+            (row.threads as u64).into(),
+            peer.map_or("-", |peer| &peer.name).into(),
+            row.unit.suffix().into(),
+            number(Some(larder.value)),
+            number(peer.map(|peer| peer.figure.value)),
+            number(row.limit.as_ref().map(|(value, _)| *value)),
+            peer.map_or(Cell::Unknown, |peer| Cell::Number(peer.ratio.value, 2)),
+            interval.into(),
+        ]);
     }
+    let mut text = table.text();
     if let Some((_, what)) = rows.iter().find_map(|row| row.limit.as_ref()) {
         let _ = writeln!(text, "limit: {what}");
     }

@@ -1,23 +1,18 @@
-//! `larder-lab bench http`: HTTP caches beside one another and beside what a bare sender does.
+//! `larder-lab bench http`: HTTP caches next to one another and compared with a bare sender.
 //!
 //! All measuring is done by `larder_bench::http`; here are the words of the command line, and what is printed.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use larder_bench::http::field::run;
-use larder_bench::http::plan::{Error, Event, KINDS, Plan, Work};
+use larder_bench::http::contest::run;
+use larder_bench::http::plan::{KINDS, Plan, Work};
 use larder_bench::http::report::legend;
 use larder_bench::http::server::{self, Server};
-use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
+use larder_settings::exit::{Failure, Outcome};
 use larder_settings::nearest;
-use larder_settings::signals::ask_on_signals;
-use larder_settings::terminal::eprint_quietly;
-use larder_settings::terminal::print;
 
-use super::printer::{Format, Printer};
+use super::printer::{self, compare};
 use crate::settings::bench::BenchHttp;
 
 /// Longest body.
@@ -37,50 +32,9 @@ pub fn bench_http(settings: &BenchHttp) -> Outcome {
         takes: Duration::from_millis(settings.busy_ms),
         strace: settings.strace,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    ask_on_signals(false, "stopping; servers are being ended", move || {
-        asked.store(true, Ordering::Relaxed);
+    compare("bench http", settings.format, &servers, legend, |stop, tell| {
+        run(&servers, &works, &plan, stop, tell)
     })
-    .map_err(|error| Failure::file("signals", &error, "try again"))?;
-    let programs = servers.iter().map(|one| (one.name, one.program.clone(), one.version.clone()));
-    let mut printer = Printer::new(Format::of(settings.format), programs);
-    let mut printed = Ok(DONE);
-    let result = run(&servers, &works, &plan, &stop, |event| {
-        let text = text(&mut printer, event);
-        if !text.is_empty() && printed.is_ok() {
-            printed = print(&text);
-            if printed.is_err() {
-                // Nobody reads on.
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-    });
-    printed?;
-    match result {
-        Ok(()) if stop.load(Ordering::Relaxed) => Ok(INTERRUPTED),
-        Ok(()) => print(&printer.end(legend)),
-        Err(Error::NotPermitted(error)) => Err(Failure::file(
-            "a network of its own",
-            &error,
-            "be root, or: unshare --user --map-root-user larder-lab bench http",
-        )),
-        Err(Error::Failed(reason)) => Err(Failure::usage(reason)),
-    }
-}
-
-/// What to print now of an event; often nothing.
-fn text(printer: &mut Printer, event: Event) -> String {
-    match event {
-        Event::Progress(line) => eprint_quietly(&line),
-        Event::Machine(line) => return printer.machine(&line),
-        Event::Skipped(name, reason) => printer.leave_out(name, reason),
-        Event::SetUp(name, launch) => printer.set_up(name, launch.processes, launch.configuration),
-        Event::Measured(measured) => {
-            return printer.measured(|style| measured.table(style), || measured.json());
-        }
-    }
-    String::new()
 }
 
 /// The works of a list of kinds and a list of lengths.
@@ -110,7 +64,7 @@ fn works(kinds: &str, sizes: Option<&str>) -> Result<Vec<Work>, Failure> {
     Ok(works)
 }
 
-/// A length: a number, of octets or of units of 1,024 and its powers.
+/// A length: a number, of bytes or of units of 1,024 and its powers.
 fn size(word: &str) -> Result<u64, Failure> {
     let digits = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &word[digits.len()..] {
@@ -132,31 +86,16 @@ fn size(word: &str) -> Result<u64, Failure> {
     })
 }
 
-/// The servers of a list that are here; a line for each that is not.
+/// The servers of a list that are installed; a line for each that is not.
 fn servers(list: &str, own: &Path) -> Result<Vec<Server>, Failure> {
-    let mut found: Vec<Server> = Vec::new();
-    for name in list.split(',').map(str::trim) {
-        if !server::names().any(|known| known == name) {
-            let hint = nearest::hint(name, server::names());
-            let known = server::names().collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!(
-                "--servers: unknown server '{name}'; known: {known}{hint}"
-            )));
-        }
-        match Server::find(name, own) {
-            Ok(server) if found.iter().all(|other| other.name != name) => found.push(server),
-            Ok(_) => {}
-            Err(reason) => eprint_quietly(&format!("SKIP {name}: {reason}")),
-        }
-    }
-    Ok(found)
+    printer::servers(list, || server::names().collect(), |name| Server::find(name, own))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Kinds and lengths multiply; without lengths each kind has its own; anything else is an error that says what
+    /// Kinds and lengths multiply; without lengths each kind has its own; anything else is an error that lists what
     /// there is.
     #[test]
     fn works_are_kinds_and_lengths() {
@@ -177,7 +116,7 @@ mod tests {
         }
     }
 
-    /// A server that nobody knows is an error with the nearest name.
+    /// An unknown server is an error with the nearest name.
     #[test]
     fn servers_are_known() {
         let failure = servers("larder,ngnix", Path::new("/bin/true")).unwrap_err();

@@ -1,25 +1,26 @@
-//! `larder-lab bench live`: live capture beside the limit of the kernel's rings.
+//! `larder-lab bench live`: live capture compared with the limit of the kernel's rings.
 //!
 //! All measuring is done by `larder_bench::live`; here are the frames, the decoding, and what is printed.
 
-use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use larder_annotate::decode::{Decoded, Keying, decode};
 use larder_bench::live::{Error, Measured, Plan, Program, Stage, run};
+use larder_bench::result_table::{Cell, ResultTable};
 use larder_io::batch::Batch;
 use larder_settings::exit::{DONE, Failure, Outcome};
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 use larder_wire::udp_frame::{FrameAddresses, HEADERS_V4};
+use serde_json::{Map, Value, json};
 
 use super::printer::Format;
 use crate::settings::bench_live::BenchLive;
 
 /// The last by AF_XDP, where that is asked for.
 const STAGES: [&str; 6] = ["walk", "source", "decode", "annotate", "store", "xdp"];
-/// Octets of packets that are kept in the stage `store`: as a ring it is used many times over.
+/// Bytes of packets that are kept in the stage `store`: as a ring it is used many times over.
 const STORE_BYTES: u64 = 1 << 30;
 
 /// Frames in the row that is sent: some of each flow, and DNS answers among them.
@@ -30,7 +31,7 @@ const ANSWER_BYTES: usize = 100;
 /// Runs the command.
 pub fn bench_live(settings: &BenchLive) -> Outcome {
     let format = Format::of(settings.format);
-    let mut printed = head(format);
+    let mut table = ResultTable::new(&COLUMNS);
     let wanted: Vec<&str> = settings.stages.iter().map(String::as_str).collect();
     if let Some(word) = wanted.iter().find(|word| !STAGES.contains(word)) {
         return Err(Failure::usage(format!(
@@ -61,11 +62,17 @@ pub fn bench_live(settings: &BenchLive) -> Outcome {
             }
         }
         for (name, rounds) in stages.iter().zip(&measured) {
-            printed.push_str(&row(format, name, size, rounds));
+            let row = Medians::of(name, size, rounds);
+            match format {
+                Format::Json => print(&row.json()).map(drop)?,
+                Format::Tables(_) => table.push(row.cells()),
+            }
         }
-        print(&std::mem::take(&mut printed))?;
     }
-    Ok(DONE)
+    match format {
+        Format::Json => Ok(DONE),
+        Format::Tables(style) => print(&table.draw(style)),
+    }
 }
 
 fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
@@ -90,7 +97,7 @@ fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
         },
     );
     if let Some(program) = &program {
-        // What a run leaves is of no use; that it stays, of no harm.
+        // The files of a run are of no use; if they stay, they do no harm.
         let _ = std::fs::remove_dir_all(&program.directory);
     }
     let measured = measured.map_err(|error| match error {
@@ -130,7 +137,7 @@ fn sizes(list: &str) -> Result<Vec<usize>, Failure> {
         .map(|word| match word.trim().parse() {
             Ok(size @ 60..=1514) => Ok(size),
             _ => Err(Failure::usage(format!(
-                "--sizes: '{word}' is none; name octets from 60 to 1514, as in 60,1500"
+                "--sizes: '{word}' is none; name bytes from 60 to 1514, as in 60,1500"
             ))),
         })
         .collect()
@@ -155,7 +162,7 @@ fn frames(flows: usize, size: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A frame of `size` octets with a message at the beginning of what it carries.
+/// A frame of `size` bytes with a message at the beginning of what it carries.
 fn frame(from: SocketAddr, to: SocketAddr, size: usize, message: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; size.max(HEADERS_V4 + message.len())];
     frame[HEADERS_V4..][..message.len()].copy_from_slice(message);
@@ -184,98 +191,103 @@ fn answer(id: usize, address: Ipv4Addr) -> Vec<u8> {
     message
 }
 
-fn head(format: Format) -> String {
-    match format {
-        Format::Json => String::new(),
-        Format::Tables(style) => {
-            let cells = [
-                "size",
-                "stage",
-                "sent k/s",
-                "Gbit/s",
-                "read k/s",
-                "sent",
-                "read",
-                "dropped",
-                "reader ns",
-                "sender ns",
-                "not kept",
-            ];
-            line(style, cells.map(str::to_owned), true)
+const COLUMNS: [&str; 11] = [
+    "size",
+    "stage",
+    "sent k/s",
+    "Gbit/s",
+    "read k/s",
+    "sent",
+    "read",
+    "dropped",
+    "reader ns",
+    "sender ns",
+    "not kept",
+];
+
+/// What the rounds of a stage gave: medians and sums.
+struct Medians<'a> {
+    stage: &'a str,
+    size: usize,
+    rounds: &'a [Measured],
+    sent_per_s: f64,
+    bits_per_s: f64,
+    read_per_s: f64,
+    /// Of the reader's thread, a packet.
+    reader_ns: f64,
+    /// Of the generator's thread, a packet.
+    sender_ns: f64,
+}
+
+impl Medians<'_> {
+    fn of<'a>(stage: &'a str, size: usize, rounds: &'a [Measured]) -> Medians<'a> {
+        let median = |figure: &dyn Fn(&Measured) -> f64| {
+            let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[figures.len() / 2]
+        };
+        Medians {
+            stage,
+            size,
+            rounds,
+            sent_per_s: median(&|m| m.sent.frames as f64 / m.seconds),
+            bits_per_s: median(&|m| m.sent.bytes as f64 * 8.0 / m.seconds),
+            read_per_s: median(&|m| m.received as f64 / m.seconds),
+            reader_ns: median(&|m| m.reader_ns / (m.received as f64).max(1.0)),
+            sender_ns: median(&|m| m.sender_ns / (m.sent.frames as f64).max(1.0)),
         }
+    }
+
+    fn total(&self, figure: fn(&Measured) -> u64) -> u64 {
+        self.rounds.iter().map(figure).sum()
+    }
+
+    fn json(&self) -> String {
+        let line = json!({
+            "size": self.size,
+            "stage": self.stage,
+            "rounds": self.rounds.len(),
+            "sent_per_s": self.sent_per_s.round(),
+            "bits_per_s": self.bits_per_s.round(),
+            "read_per_s": self.read_per_s.round(),
+            "sent": self.total(|m| m.sent.frames),
+            "read": self.total(|m| m.received),
+            "dropped": self.total(|m| m.dropped),
+            "reader_ns_per_packet": tenths(self.reader_ns),
+            "sender_ns_per_packet": tenths(self.sender_ns),
+            "not_kept": self.total(|m| m.not_kept),
+            "threads": self.threads(),
+        });
+        format!("{line}\n")
+    }
+
+    /// What each of the program's threads took, ns a packet: the workers receive, decode, name and write; `store`
+    /// writes packets.
+    fn threads(&self) -> Map<String, Value> {
+        let Some(last) = self.rounds.last() else { return Map::new() };
+        let each = last.threads_ns.iter().filter(|(_, ns)| **ns > 0.0);
+        each.map(|(name, ns)| (name.clone(), tenths(ns / (last.received as f64).max(1.0))))
+            .collect()
+    }
+
+    fn cells(&self) -> [Cell; COLUMNS.len()] {
+        [
+            (self.size as u64).into(),
+            self.stage.into(),
+            Cell::Number(self.sent_per_s / 1e3, 1),
+            Cell::Number(self.bits_per_s / 1e9, 3),
+            Cell::Number(self.read_per_s / 1e3, 1),
+            self.total(|m| m.sent.frames).into(),
+            self.total(|m| m.received).into(),
+            self.total(|m| m.dropped).into(),
+            Cell::Number(self.reader_ns, 1),
+            Cell::Number(self.sender_ns, 1),
+            self.total(|m| m.not_kept).into(),
+        ]
     }
 }
 
-fn row(format: Format, name: &str, size: usize, rounds: &[Measured]) -> String {
-    let median = |figure: &dyn Fn(&Measured) -> f64| {
-        let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
-    };
-    let total = |figure: &dyn Fn(&Measured) -> u64| rounds.iter().map(figure).sum::<u64>();
-    let sent_per_s = median(&|m| m.sent.frames as f64 / m.seconds);
-    let bits_per_s = median(&|m| m.sent.bytes as f64 * 8.0 / m.seconds);
-    let read_per_s = median(&|m| m.received as f64 / m.seconds);
-    let reader_ns = median(&|m| m.reader_ns / (m.received as f64).max(1.0));
-    let sender_ns = median(&|m| m.sender_ns / (m.sent.frames as f64).max(1.0));
-    let (sent, read) = (total(&|m| m.sent.frames), total(&|m| m.received));
-    let (dropped, not_kept) = (total(&|m| m.dropped), total(&|m| m.not_kept));
-    match format {
-        Format::Json => format!(
-            "{{\"size\":{size},\"stage\":\"{name}\",\"rounds\":{},\"sent_per_s\":{sent_per_s:.0},\
-             \"bits_per_s\":{bits_per_s:.0},\"read_per_s\":{read_per_s:.0},\"sent\":{sent},\
-             \"read\":{read},\"dropped\":{dropped},\"reader_ns_per_packet\":{reader_ns:.1},\
-             \"sender_ns_per_packet\":{sender_ns:.1},\"not_kept\":{not_kept},\"threads\":{{{}}}}}\n",
-            rounds.len(),
-            threads(rounds)
-        ),
-        Format::Tables(style) => line(
-            style,
-            [
-                size.to_string(),
-                name.to_owned(),
-                format!("{:.1}", sent_per_s / 1e3),
-                format!("{:.3}", bits_per_s / 1e9),
-                format!("{:.1}", read_per_s / 1e3),
-                sent.to_string(),
-                read.to_string(),
-                dropped.to_string(),
-                format!("{reader_ns:.1}"),
-                format!("{sender_ns:.1}"),
-                not_kept.to_string(),
-            ],
-            false,
-        ),
-    }
-}
-
-/// What each of the program's threads took, ns a packet: the workers receive, decode, name and write; `store` writes packets.
-fn threads(rounds: &[Measured]) -> String {
-    let Some(last) = rounds.last() else { return String::new() };
-    let each = last.threads_ns.iter().filter(|(_, ns)| **ns > 0.0);
-    let each: Vec<String> = each
-        .map(|(name, ns)| format!("\"{name}\":{:.1}", ns / (last.received as f64).max(1.0)))
-        .collect();
-    each.join(",")
-}
-
-fn line(style: larder_bench::table::Style, cells: [String; 11], is_head: bool) -> String {
-    let mut text = String::new();
-    match style {
-        larder_bench::table::Style::Markdown => {
-            let _ = writeln!(text, "| {} |", cells.join(" | "));
-            if is_head {
-                let _ = writeln!(text, "|{}", "---|".repeat(cells.len()));
-            }
-        }
-        larder_bench::table::Style::Text => {
-            for (at, cell) in cells.iter().enumerate() {
-                let width = [5, 8, 9, 8, 9, 10, 10, 9, 10, 10, 9][at];
-                let _ = write!(text, "{cell:>width$} ");
-            }
-            text.truncate(text.trim_end().len());
-            text.push('\n');
-        }
-    }
-    text
+/// A number with one digit after the point.
+fn tenths(value: f64) -> Value {
+    Value::from((value * 10.0).round() / 10.0)
 }

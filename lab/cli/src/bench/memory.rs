@@ -5,13 +5,13 @@
 
 use std::fs;
 
-/// Begins anew at what there is now. Where the system refuses, the peak is that of the whole
+/// Begins again at the present size. Where the system refuses, the peak is that of the whole
 /// process: too large a figure, never too small.
 pub fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The peak since [`forget_peak`], octets.
+/// The peak since [`forget_peak`], bytes.
 pub fn peak_bytes() -> Option<u64> {
     parse(&fs::read_to_string("/proc/self/status").ok()?)
 }

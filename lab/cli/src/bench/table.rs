@@ -3,16 +3,13 @@
 use std::fmt::Write as _;
 
 use larder_annotate::options::LookupPer;
+use larder_bench::result_table::{Cell, ResultTable};
 use larder_settings::amounts::{scaled, size};
 
 use super::{Contestant, Kind};
 
 /// The table. Sorts the rounds of each contestant.
 pub fn text(contestants: &mut [Contestant]) -> String {
-    let mut text = format!(
-        "{:<36} {:>11} {:>10} {:>9} {:>9} {:>8} {:>10}\n",
-        "contestant", "packets", "median pps", "least", "most", "of walk", "peak RSS"
-    );
     for contestant in contestants.iter_mut() {
         contestant.rates.sort_by(f64::total_cmp);
         contestant.lookup_rates.sort_by(f64::total_cmp);
@@ -23,24 +20,25 @@ pub fn text(contestants: &mut [Contestant]) -> String {
         )?;
         Some(median(&walk.rates))
     };
+    let titles = ["contestant", "packets", "median pps", "least", "most", "of walk", "peak RSS"];
+    let mut table = ResultTable::new(&titles);
     for contestant in contestants.iter() {
         let [least, median, most] = spread(&contestant.rates);
         let limit = match contestant.kind {
             Kind::Walk { cores, .. } | Kind::Annotate { cores, .. } => limit_of(cores),
             Kind::Tshark { .. } => limit_of(1),
         };
-        let share = limit.map_or("-".to_owned(), |limit: f64| format!("{:.4}", median / limit));
-        let peak = contestant.peak_bytes.map_or("-".to_owned(), size);
-        let _ = writeln!(
-            text,
-            "{:<36} {:>11} {:>10} {:>9} {:>9} {share:>8} {peak:>10}",
-            contestant.name,
-            contestant.packets.unwrap_or(0),
-            scaled(median),
-            scaled(least),
-            scaled(most)
-        );
+        table.push([
+            contestant.name.as_str().into(),
+            contestant.packets.unwrap_or(0).into(),
+            Cell::Figure(scaled(median)),
+            Cell::Figure(scaled(least)),
+            Cell::Figure(scaled(most)),
+            limit.map_or(Cell::Unknown, |limit| Cell::Number(median / limit, 4)),
+            contestant.peak_bytes.map_or(Cell::Unknown, |bytes| Cell::Figure(size(bytes))),
+        ]);
     }
+    let mut text = table.text();
     for contestant in contestants.iter().filter(|contestant| {
         matches!(contestant.kind, Kind::Annotate { lookup_per: LookupPer::Packet, .. })
     }) {

@@ -19,7 +19,7 @@ const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 
 /// A pcap file, cut into parts of about equal size at record boundaries. It holds places and no
-/// octets, so that a file can be cut once and mapped anew for each walk.
+/// bytes, so that a file can be cut once and mapped again for each walk.
 pub struct Plan {
     big_endian: bool,
     parts: Vec<Range<usize>>,

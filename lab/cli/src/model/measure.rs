@@ -1,4 +1,4 @@
-//! `larder-lab model --measure`: the memo's experiment on this machine, beside what the model says of it.
+//! `larder-lab model --measure`: the memo's experiment on this machine, next to the model's results.
 //!
 //! ```text
 //! larder_bench::dns: a stub upstream, real servers, a load that checks every answer
@@ -13,22 +13,22 @@
 //!
 //! Rates are answers a second of the server's processor time, medians of rounds.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use larder_bench::dns::field::run;
-use larder_bench::dns::plan::{Error, Event, Measured, Plan, Work};
+use larder_bench::dns::contest::run;
+use larder_bench::dns::plan::{Event, Measured, Plan, Work};
 use larder_bench::dns::stub::StubOptions;
+use larder_bench::result_table::{Cell, ResultTable};
 use larder_bench::sample::Median;
 use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
-use larder_settings::signals::ask_on_signals;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 use larder_sim::model::{HitRatio, Rates};
 use serde_json::json;
 
 use crate::bench::dns::servers;
+use crate::bench::printer::{failure, stopping};
 use crate::settings::model::Model;
 
 /// Questions in flight: enough to fill batches.
@@ -80,20 +80,20 @@ impl Row {
         self.q_measured / self.q_predicted - 1.0
     }
 
-    fn cells(&self) -> [String; 10] {
+    fn cells(&self) -> [Cell; COLUMNS.len()] {
         let percent = |part: f64| format!("{:.1} %", 100.0 * part);
         let [least, most] = self.a_measured;
         [
-            self.server.to_owned(),
-            percent(self.hit_ratio),
-            format!("{:.0}", self.q1),
-            format!("{:.0}", self.q2),
-            format!("{:.2}", self.external[0]),
-            percent(self.a_predicted),
-            format!("{} to {}", percent(least), percent(most)),
-            format!("{:.0}", self.q_predicted),
-            format!("{:.0}", self.q_measured),
-            format!("{:+.1} %", 100.0 * self.deviation()),
+            self.server.into(),
+            Cell::Figure(percent(self.hit_ratio)),
+            Cell::Number(self.q1, 0),
+            Cell::Number(self.q2, 0),
+            Cell::Number(self.external[0], 2),
+            Cell::Figure(percent(self.a_predicted)),
+            Cell::Figure(format!("{} to {}", percent(least), percent(most))),
+            Cell::Number(self.q_predicted, 0),
+            Cell::Number(self.q_measured, 0),
+            Cell::Figure(format!("{:+.1} %", 100.0 * self.deviation())),
         ]
     }
 }
@@ -111,8 +111,20 @@ const COLUMNS: [&str; 10] = [
     "deviation",
 ];
 
-const CSV_COLUMNS: &str = "server,hit_ratio,q1,q2,external_queries_per_miss,external_queries_per_miss_of_mix,\
-a_predicted,a_measured_least,a_measured_most,answers_per_s_predicted,answers_per_s_measured,deviation";
+const CSV_COLUMNS: [&str; 12] = [
+    "server",
+    "hit_ratio",
+    "q1",
+    "q2",
+    "external_queries_per_miss",
+    "external_queries_per_miss_of_mix",
+    "a_predicted",
+    "a_measured_least",
+    "a_measured_most",
+    "answers_per_s_predicted",
+    "answers_per_s_measured",
+    "deviation",
+];
 
 const LEGEND: &str = "\nA: the part of its time that a server spends on hits. Q1, Q2, Q: answers a second of its processor \
 time when all\nhit, all miss, and of the mix. A as measured is a range: the less where misses pay for what hits and misses cost one\n\
@@ -139,28 +151,18 @@ pub fn measure(settings: &Model) -> Outcome {
         hierarchy: false,
         latency: false,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    ask_on_signals(false, "stopping; servers are being ended", move || {
-        asked.store(true, Ordering::Relaxed);
-    })
-    .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let is_quiet = settings.quiet;
     let mut all: Vec<Measured> = Vec::new();
+    let stop = stopping()?;
     let result = run(&servers, &works, &plan, &stop, |event| match event {
         Event::Measured(measured) => all.push(measured),
         Event::Progress(line) | Event::Machine(line) if !is_quiet => eprint_quietly(&line),
         Event::Skipped(name, reason) => eprint_quietly(&format!("SKIP {name}: {reason}")),
         _ => {}
     });
-    match result {
-        Ok(()) if stop.load(Ordering::Relaxed) => return Ok(INTERRUPTED),
-        Ok(()) => {}
-        Err(Error::NotPermitted(error)) => {
-            let next = "be root, or: unshare --user --map-root-user larder-lab model --measure";
-            return Err(Failure::file("a network of its own", &error, next));
-        }
-        Err(Error::Failed(reason)) => return Err(Failure::usage(reason)),
+    result.map_err(|error| failure("model --measure", error))?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(INTERRUPTED);
     }
     let rows = rows(&all, &ratios);
     if rows.is_empty() {
@@ -221,38 +223,30 @@ fn rows(all: &[Measured], ratios: &[HitRatio]) -> Vec<Row> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut lines = vec![COLUMNS.map(str::to_owned)];
-    lines.extend(rows.iter().map(Row::cells));
-    let widths: [usize; 10] =
-        std::array::from_fn(|at| lines.iter().map(|line| line[at].len()).max().unwrap_or(0));
-    let mut text = String::new();
-    for line in &lines {
-        let cells = line.iter().zip(widths).enumerate().map(|(at, (cell, width))| match at {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text + LEGEND
+    let mut table = ResultTable::new(&COLUMNS);
+    rows.iter().for_each(|row| table.push(row.cells()));
+    table.text() + LEGEND
 }
 
 fn csv(rows: &[Row]) -> String {
-    let mut text = format!("{CSV_COLUMNS}\n");
+    let mut table = ResultTable::new(&CSV_COLUMNS);
     for row in rows {
-        let Row { server, hit_ratio, q1, q2, external, a_predicted, a_measured, .. } = row;
-        text.push_str(&format!(
-            "{server},{hit_ratio:.6},{q1:.0},{q2:.0},{:.4},{:.4},{a_predicted:.6},{:.6},{:.6},{:.0},{:.0},{:.6}\n",
-            external[0],
-            external[1],
-            a_measured[0],
-            a_measured[1],
-            row.q_predicted,
-            row.q_measured,
-            row.deviation(),
-        ));
+        table.push([
+            row.server.into(),
+            Cell::ratio(row.hit_ratio),
+            Cell::Number(row.q1, 0),
+            Cell::Number(row.q2, 0),
+            Cell::Number(row.external[0], 4),
+            Cell::Number(row.external[1], 4),
+            Cell::ratio(row.a_predicted),
+            Cell::ratio(row.a_measured[0]),
+            Cell::ratio(row.a_measured[1]),
+            Cell::Number(row.q_predicted, 0),
+            Cell::Number(row.q_measured, 0),
+            Cell::ratio(row.deviation()),
+        ]);
     }
-    text
+    table.csv()
 }
 
 fn json(rows: &[Row]) -> String {
@@ -280,8 +274,8 @@ fn json(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    /// Where the mix takes what the model says, both ends of the measured A are the model's; where it takes longer, they lie
-    /// around it, and the deviation says by how much it was slower.
+    /// Where the mix takes what the model predicts, both ends of the measured A are the model's; where it takes longer, they lie
+    /// around it, and the deviation states by how much it was slower.
     #[test]
     fn a_range_closes_where_the_model_is_right() {
         let r = HitRatio::new(0.9).unwrap();

@@ -1,7 +1,7 @@
 //! `larder-lab sim hit-ratio`: settings to runs of `larder_sim::hit_ratio`, one a trace, and how they end.
 //!
 //! Every trace is opened once before the first is replayed, so that a wrong name is found at once. A trace
-//! that fails later does not take the results of the others with it: they are printed, and the exit code says
+//! that fails later does not take the results of the others with it: they are printed, and the exit code states
 //! that something failed. The first Ctrl-C ends the run with what was replayed until then, or with the word that
 //! this is nothing.
 
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use larder_bench::result_table::grouped;
 use larder_settings::amounts::scaled;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::nearest;
@@ -21,7 +22,7 @@ use larder_settings::value::{Kind, Value};
 use larder_sim::figure::{Axis, Figure, Series};
 use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Watch, run};
 use larder_sim::replay::By;
-use larder_sim::report::{self, Named, grouped};
+use larder_sim::report::{self, Named};
 use larder_sim::trace::{Format, Spec};
 
 use super::{ended, fills};
@@ -80,7 +81,7 @@ pub fn sim_hit_ratio(settings: &HitRatio) -> Outcome {
     Ok(code)
 }
 
-/// A run that the first Ctrl-C ends early, and its progress while somebody looks on.
+/// A run that the first Ctrl-C ends early, and its progress on a terminal.
 pub fn watched(quiet: bool) -> Result<(Arc<Watch>, Bar), Failure> {
     let watch = Arc::new(Watch::default());
     let asked = Arc::clone(&watch);
@@ -146,12 +147,12 @@ pub fn capacity(flag: &str, text: &str, by: By) -> Result<Capacity, Failure> {
             _ => Err(wrong("expected a share above 0% and at most 100%")),
         };
     }
-    let (entries, octets) =
+    let (entries, bytes) =
         (Kind::Count { min: 1, max: u64::MAX }, Kind::Bytes { min: 1, max: u64::MAX });
-    let kind = if by == By::Entries { entries } else { octets };
+    let kind = if by == By::Entries { entries } else { bytes };
     match kind.parse(text.as_ref()) {
         Ok(Value::Number(number)) => Ok(Capacity::Absolute(number)),
-        _ if by == By::Entries && octets.parse(text.as_ref()).is_ok() => {
+        _ if by == By::Entries && bytes.parse(text.as_ref()).is_ok() => {
             Err(wrong("that is a size; pass --by bytes, or a number of entries, or a share as 10%"))
         }
         _ if by == By::Entries => Err(wrong("expected a number of entries, or a share as 10%")),
@@ -168,7 +169,7 @@ pub fn trace(path: &Path) -> Result<(String, Spec), Failure> {
     Ok((path.display().to_string(), spec))
 }
 
-/// Something that makes no sense as it was given, and says so itself.
+/// A value that makes no sense, whose error states why.
 pub fn usage(error: impl std::fmt::Display) -> Failure {
     Failure::usage(error.to_string())
 }
@@ -266,7 +267,7 @@ fn figure(trace: &str, results: &Results, by: By) -> Figure {
         ),
         _ => write!(caption, ", {} different keys", grouped(results.keys)),
     };
-    let unit = if by == By::Bytes { "octets" } else { "entries" };
+    let unit = if by == By::Bytes { "bytes" } else { "entries" };
     Figure {
         title: format!("Hit ratio by capacity: {}", trace.rsplit('/').next().unwrap_or(trace)),
         caption,
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
     use crate::settings::PROGRAM;
 
-    /// Capacities are shares, entries or octets; what is meant otherwise says how to say it.
+    /// Capacities are shares, entries or bytes; the error for anything else states the spelling.
     #[test]
     fn capacities_are_read() {
         let read =

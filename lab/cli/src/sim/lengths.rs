@@ -23,11 +23,11 @@ pub fn sim_lengths(settings: &Lengths) -> Outcome {
         seed: settings.seed,
     };
     let (names, damage) = Names::read(path).map_err(usage)?;
-    eprint_quietly(report::statistics(&names).table().trim_end());
+    eprint_quietly(report::statistics(&names).text().trim_end());
     let rows = run(&names, &wanted, settings.threads)
         .map_err(|error| Failure::usage(format!("{error}; try less --memory")))?;
-    let sheet = report::losses(&rows);
-    print_rows(settings.format, &sheet, &sheet)?;
+    let table = report::losses(&rows);
+    print_rows(settings.format, &table, &table)?;
     Ok(ended(&damage, &path.display().to_string()))
 }
 

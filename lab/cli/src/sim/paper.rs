@@ -67,7 +67,7 @@ fn measure(is_quick: bool) -> Result<Measured, String> {
     engine::measured(&size, machine(cores), eprint_quietly)
 }
 
-/// The processor's name where the system tells it, the cores, and how busy it was before.
+/// The processor's name where the system states it, the cores, and how busy it was before.
 fn machine(cores: usize) -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -53,7 +53,7 @@ pub fn sim_sync(settings: &Sync) -> Outcome {
     if outcomes.iter().all(|outcome| outcome.requests == 0) {
         say("nothing counts: the trace has no requests, or --warm-up takes them all");
     }
-    let rows = report::sheet(name, &common, &points, &outcomes);
+    let rows = report::table(name, &common, &points, &outcomes);
     print_rows(settings.format, &rows, &report::short(&points, &outcomes))?;
     Ok(ended(&source.damage(), name))
 }

@@ -263,7 +263,7 @@ const PREFIXES: [(i32, &str); 10] = [
     (5, "P"),
 ];
 
-/// `value` with its last figure at `10^exponent`. The prefix is that of `size`, the largest number beside it.
+/// `value` with its last figure at `10^exponent`. The prefix is that of `size`, the largest number next to it.
 fn text(value: f64, exponent: i32, size: f64, unit: Unit) -> String {
     let thousands = if size == 0.0 { 0 } else { ((size.log10() + SAME) / 3.0).floor() as i32 };
     let written = match unit {
@@ -279,7 +279,7 @@ fn text(value: f64, exponent: i32, size: f64, unit: Unit) -> String {
     written.unwrap_or_else(|| format!("{value:.2e}")).replace('-', "−")
 }
 
-/// The number with `decimals` places, superfluous noughts left out; none where that would be too long to read.
+/// The number with `decimals` places, superfluous zeros left out; none where that would be too long to read.
 fn decimal(value: f64, decimals: i32, grouped: bool) -> Option<String> {
     if value.abs() >= 1e9 || decimals > 10 {
         return None;

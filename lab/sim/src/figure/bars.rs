@@ -1,6 +1,6 @@
 //! A figure of bars, laid out.
 //!
-//! Bars lie: then names of any length stand beside them, each bar carries the name of its series, and nobody
+//! Bars lie: then names of any length fit next to them, each bar carries the name of its series, and no reader
 //! looks a fill up in a legend. A row is a bar, its name to the left, its number to the right; a group is a
 //! heading and its rows. Lengths begin at zero, since the eye compares lengths.
 //!

@@ -5,7 +5,7 @@
 //! our tests) can take every number as it stands.
 //!
 //! How wide text is depends on fonts that only the viewer knows. [`width_of`] is an estimate on the wide
-//! side; whoever lays out with it leaves a little too much room rather than too little.
+//! side: a layout has a little too much room rather than too little.
 
 use std::fmt::Write;
 
@@ -117,7 +117,7 @@ impl Canvas {
         self.body.push_str("</text>\n");
     }
 
-    /// The document. Title and description are what a screen reader says.
+    /// The document. A screen reader reads title and description.
     pub(super) fn finish(self, (width, height): Point, title: &str, description: &str) -> String {
         let mut document = Canvas { body: String::with_capacity(self.body.len() + 1024) };
         document.put(format_args!(

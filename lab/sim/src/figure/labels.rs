@@ -1,7 +1,7 @@
 //! Names moved apart so that none lies on another.
 //!
 //! Each name wants to be at the height where its line ends. Wanted heights in order, a minimum gap, and the
-//! least sum of squared moves: this is isotonic regression, and pooling neighbours that are too near solves
+//! least sum of squared moves: this is isotonic regression, and pooling neighbors that are too near solves
 //! it exactly (Ayer et al., 1955). Cost: n log n.
 
 /// A run of names that touch: `count` of them, a gap apart, the first at `start`.
@@ -10,7 +10,7 @@ struct Run {
     count: usize,
 }
 
-/// Where each name goes: the wanted places, moved as little as keeps them `gap` apart and inside
+/// The position of each name: the wanted positions, moved as little as keeps them `gap` apart and inside
 /// `low..=high`. Names keep the order of their places; equal places, the order in which they came. Where
 /// there is no room for all of them (`high - low` below `gap` for each but one), the gap shrinks.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
@@ -29,7 +29,7 @@ pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
         }
         runs.push(run);
     }
-    // Each run is kept inside; those pushed in at an edge may now touch their neighbours, never pass them.
+    // Each run is kept inside; those pushed in at an edge may now touch their neighbors, never pass them.
     let mut floor = low;
     for run in &mut runs {
         run.start = run.start.max(floor);

@@ -21,10 +21,10 @@ const PLOT_HEIGHT: f64 = 340.0;
 const LINE_ROOM: f64 = 24.0;
 /// From the base line of one name to the next.
 const NAME_GAP: f64 = 15.0;
-const _: () = assert!(NAME_GAP <= LINE_ROOM, "all names have a place beside the plot");
+const _: () = assert!(NAME_GAP <= LINE_ROOM, "all names have a place next to the plot");
 /// Widest name.
 const NAME_WIDTH: f64 = 220.0;
-/// From the plot to the markers beside the names: room for leaders to be seen.
+/// From the plot to the markers next to the names: room for leaders to be seen.
 const LEADER: f64 = 44.0;
 /// A piece of the line through that marker, long enough to know its dashes by.
 const SAMPLE: f64 = 28.0;
@@ -45,7 +45,7 @@ struct Plot {
 
 /// One series as it will be drawn.
 struct Line<'a> {
-    /// Its name, unless that stands beside another line already.
+    /// Its name, unless another line already has it.
     name: Option<&'a str>,
     style: Style,
     /// In shares of the plot; none is a gap.
@@ -135,7 +135,7 @@ fn lines_of<'a>(figure: &'a Figure, x: &Ruler, y: &Ruler) -> Vec<Line<'a>> {
     series.chain(marks).collect()
 }
 
-/// The points, or of too many the lowest and highest of each of as many groups of neighbours as there may be.
+/// The points, or of too many the lowest and highest of each of as many groups of neighbors as there may be.
 fn thin(points: Vec<Option<Point>>) -> Vec<Option<Point>> {
     if points.len() <= POINTS_MAX {
         return points;

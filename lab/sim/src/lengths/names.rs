@@ -2,23 +2,23 @@
 //!
 //! A line is a name, or `rank,name` as in lists of popular names; a dot at the end, empty lines, lines that begin
 //! with `#` and a byte order mark before the first count for nothing. What cannot be a name (empty between commas,
-//! longer than 253 octets) is counted as damage and skipped.
+//! longer than 253 bytes) is counted as damage and skipped.
 //!
-//! Bounds: an octet a name, and 16 a registered one under `com` and `net`.
+//! Bounds: a byte a name, and 16 a registered one under `com` and `net`.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use foldhash::fast::FixedState;
 
-use crate::trace::octets::{Line, Octets};
 use crate::trace::random::Random;
+use crate::trace::reader::{Line, TraceReader};
 use crate::trace::{self, Damage, text_key};
 
-/// Octets of the longest name, without the dot at its end (RFC 1035, section 2.3.4).
+/// Bytes of the longest name, without the dot at its end (RFC 1035, section 2.3.4).
 pub const NAME_BYTES_MAX: usize = 253;
 
-/// Octets of the longest label.
+/// Bytes of the longest label.
 pub const LABEL_BYTES_MAX: usize = 63;
 
 /// Lengths, counted: index is the length.
@@ -40,7 +40,7 @@ pub struct Names {
 pub struct Statistics {
     /// How many.
     pub count: u64,
-    /// Their mean, octets.
+    /// Their mean, bytes.
     pub mean: f64,
     /// The most frequent.
     pub mode: usize,
@@ -60,12 +60,12 @@ impl Names {
     /// # Errors
     /// The file cannot be opened, or nothing of it can be read.
     pub fn read(path: &Path) -> Result<(Names, Damage), trace::Error> {
-        let mut octets = Octets::open(path)?;
-        octets.take_mark();
+        let mut bytes = TraceReader::open(path)?;
+        bytes.take_mark();
         let (mut names, mut damage) = (Names::default(), Damage::default());
         let mut seen: [HashSet<u64, FixedState>; TOPS.len()] = Default::default();
         let mut number = 0u64;
-        while let Some(line) = octets.line() {
+        while let Some(line) = bytes.line() {
             number += 1;
             let name = match line {
                 Line::Whole(line) => name_of(line),
@@ -77,7 +77,7 @@ impl Names {
                 Err(why) => damage.add(|| format!("line {number}: {why}")),
             }
         }
-        octets.count_failure(&mut damage);
+        bytes.count_failure(&mut damage);
         if let (true, Some(why)) = (names.lengths.is_empty(), &damage.first) {
             let name = path.display().to_string();
             return Err(trace::Error::Unreadable { name, why: why.clone() });
@@ -86,7 +86,7 @@ impl Names {
     }
 
     /// So many lengths made up by seed, as popular names have them: logarithms are normal, the median is 22
-    /// octets, nine in ten are below 48, one in a hundred is above 88. Nothing is registered.
+    /// bytes, nine in ten are below 48, one in a hundred is above 88. Nothing is registered.
     pub fn made_up(count: u32, seed: u64) -> Names {
         const MEDIAN: f64 = 22.0;
         const SIGMA: f64 = 0.6;
@@ -104,7 +104,7 @@ impl Names {
     fn add(&mut self, name: &[u8], seen: &mut [HashSet<u64, FixedState>; TOPS.len()]) {
         // `name_of` lets nothing longer pass.
         self.lengths.push(name.len().min(NAME_BYTES_MAX) as u8);
-        let mut labels = name.rsplit(|&octet| octet == b'.');
+        let mut labels = name.rsplit(|&byte| byte == b'.');
         let (Some(top), Some(label)) = (labels.next(), labels.next()) else { return };
         let Some(at) = TOPS.iter().position(|known| top.eq_ignore_ascii_case(known.as_bytes()))
         else {
@@ -115,7 +115,7 @@ impl Names {
         }
     }
 
-    /// Lengths in octets, in the order of the list.
+    /// Lengths in bytes, in the order of the list.
     pub fn lengths(&self) -> &[u8] {
         &self.lengths
     }
@@ -182,7 +182,7 @@ fn name_of(line: &[u8]) -> Result<Option<&[u8]>, &'static str> {
     match name.len() {
         0 => Err("no name"),
         1..=NAME_BYTES_MAX => Ok(Some(name)),
-        _ => Err("longer than 253 octets, no name"),
+        _ => Err("longer than 253 bytes, no name"),
     }
 }
 
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(Statistics::of(&[]), Statistics::default());
     }
 
-    /// What is made up is as long as it says, and the same for a seed.
+    /// Generated names are as long as stated, and the same for a seed.
     #[test]
     fn made_up_names_are_as_promised() {
         let names = Names::made_up(100_000, 7);

@@ -2,16 +2,16 @@
 
 use super::Row;
 use super::names::{Names, Statistics, TOPS};
-use crate::sheet::{Cell, Sheet};
+use larder_bench::result_table::{Cell, ResultTable};
 
 /// What the lengths of the list are like, and those of registered labels in it.
-pub fn statistics(names: &Names) -> Sheet {
-    let mut sheet =
-        Sheet::new(&["what", "names", "mean", "mode", "median", "p90", "p99", "longest"]);
+pub fn statistics(names: &Names) -> ResultTable {
+    let mut table =
+        ResultTable::new(&["what", "names", "mean", "mode", "median", "p90", "p99", "longest"]);
     let mut push = |what: String, counts: &[u64]| {
         let of = Statistics::of(counts);
         let length = |length: usize| Cell::from(length as u64);
-        sheet.push([
+        table.push([
             what.into(),
             of.count.into(),
             Cell::Number(of.mean, 1),
@@ -26,29 +26,29 @@ pub fn statistics(names: &Names) -> Sheet {
     for (at, top) in TOPS.iter().enumerate() {
         push(format!("labels registered in .{top}"), names.registered(at));
     }
-    sheet
+    table
 }
 
 /// How many names have each length.
-pub fn distribution(names: &Names) -> Sheet {
-    let mut sheet = Sheet::new(&["length", "names", "registered_com", "registered_net"]);
+pub fn distribution(names: &Names) -> ResultTable {
+    let mut table = ResultTable::new(&["length", "names", "registered_com", "registered_net"]);
     let counts = names.counts();
     let of = |counts: &[u64], length: usize| counts.get(length).copied().unwrap_or(0);
     for length in 1..counts.len() {
         let registered = |top| Cell::from(of(names.registered(top), length));
-        sheet.push([
+        table.push([
             (length as u64).into(),
             of(&counts, length).into(),
             registered(0),
             registered(1),
         ]);
     }
-    sheet
+    table
 }
 
 /// What each way of dividing gave.
-pub fn losses(rows: &[Row]) -> Sheet {
-    let mut sheet = Sheet::new(&[
+pub fn losses(rows: &[Row]) -> ResultTable {
+    let mut table = ResultTable::new(&[
         "policy",
         "memory_bytes",
         "split",
@@ -60,7 +60,7 @@ pub fn losses(rows: &[Row]) -> Sheet {
         "memory_used",
     ]);
     for row in rows {
-        sheet.push([
+        table.push([
             row.policy.to_string().into(),
             row.memory_bytes.into(),
             row.split.name().into(),
@@ -72,5 +72,5 @@ pub fn losses(rows: &[Row]) -> Sheet {
             Cell::Number(row.used, 3),
         ]);
     }
-    sheet
+    table
 }

@@ -6,7 +6,7 @@ use super::{Settings, Split};
 use crate::policy::{CAPACITY_MAX, Kind, Visitor};
 use crate::sync::table::Table;
 
-/// Of the paper's example (section 3.2): 50 MB for names of 3 octets, 1 MB for those of 65.
+/// Of the paper's example (section 3.2): 50 MB for names of 3 bytes, 1 MB for those of 65.
 const GEOMETRIC_RATIO: f64 = 50.0;
 const GEOMETRIC_SHORT: f64 = 3.0;
 const GEOMETRIC_LONG: f64 = 65.0;
@@ -49,7 +49,7 @@ impl Classes {
         self.width
     }
 
-    /// Octets that a name of the class takes.
+    /// Bytes that a name of the class takes.
     fn slot_bytes(&self, class: usize) -> u64 {
         (class as u64 + 1) * u64::from(self.width)
     }
@@ -87,7 +87,7 @@ impl Classes {
 
 /// A part of the memory, whose policy's type is forgotten.
 pub(super) trait Part: Send {
-    /// A look-up, and a set if it missed; true for a hit.
+    /// A lookup, and a set if it missed; true for a hit.
     fn request(&mut self, name: u32, charge: u32) -> bool;
 
     fn holds(&self, name: u32) -> bool;
@@ -152,7 +152,7 @@ impl Memory {
         Ok(Memory::Classes(parts?))
     }
 
-    /// A look-up, and a set if it missed; true for a hit.
+    /// A lookup, and a set if it missed; true for a hit.
     pub fn request(&mut self, classes: &Classes, name: u32) -> bool {
         let member = classes.members[name as usize];
         let class = usize::from(member.class);
@@ -165,7 +165,7 @@ impl Memory {
         }
     }
 
-    /// Octets of names held; what rounding up adds is not among them.
+    /// Bytes of names held; what rounding up adds is not among them.
     pub fn named_bytes(&self, classes: &Classes) -> u64 {
         let holds = |(name, member): &(usize, &Member)| match self {
             Memory::Whole(part) => part.holds(*name as u32),
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!([classes.slot_bytes(0), classes.slot_bytes(2)], [8, 24]);
     }
 
-    /// The paper's own numbers: 50 to 1 between 3 and 65 octets; the universe's share is that of its octets.
+    /// The paper's own numbers: 50 to 1 between 3 and 65 bytes; the universe's share is that of its bytes.
     #[test]
     fn weights_are_as_said() {
         let lengths: Vec<u8> = (1..=65).collect();

@@ -1,28 +1,35 @@
-//! What the model says, as a table for eyes, as CSV, and as JSON.
+//! The model's results as a table for people, as CSV, and as JSON.
 //!
-//! A case is a hit ratio: one that somebody gave, or that of a trace replayed against a policy at a capacity.
-//! The known error stands beside every result: as a range in every row, and in the table and in JSON as what
-//! was measured of real servers beside what the formula says of them.
+//! A case is a hit ratio: one that the caller gave, or that of a trace replayed against a policy at a capacity.
+//! Every result has the known error: as a range in every row, and in the table and in JSON as measurements of
+//! real servers next to the formula's results for them.
 
+use larder_bench::result_table::{Cell, ResultTable, grouped};
 use serde_json::{Value, json};
 
 use super::{DEFAULT_SOURCE, Error, HitRatio, MIXED_HIT_RATIO, Rates, SERVERS, SHORTFALL, Wanted};
-use crate::report::{aligned, grouped};
-use crate::sheet::quoted;
 
-/// Columns of [`Report::csv`]; the first five are empty where no trace was replayed. Rates are answers a
-/// second, ratios parts of one.
-pub const CSV_COLUMNS: &str = "trace,policy,capacity,requests,hits,hit_ratio,q1,q2,external_queries_per_miss,\
-time_on_hits,answers_per_s,answers_per_s_least,answers_per_s_most";
+/// Columns that say where a hit ratio comes from; the first five are empty where no trace was replayed.
+const ORIGIN_COLUMNS: [&str; 6] = ["trace", "policy", "capacity", "requests", "hits", "hit_ratio"];
 
-/// Columns of [`Report::wanted_csv`].
-pub const WANTED_CSV_COLUMNS: &str =
-    "trace,policy,capacity,requests,hits,hit_ratio,wanted_time_on_hits,q2_per_q1,q2";
+/// The other columns of [`Report::csv`]. Rates are responses a second, ratios parts of one.
+const CASE_COLUMNS: [&str; 7] = [
+    "q1",
+    "q2",
+    "external_queries_per_miss",
+    "time_on_hits",
+    "answers_per_s",
+    "answers_per_s_least",
+    "answers_per_s_most",
+];
+
+/// The other columns of [`Report::wanted_csv`].
+const WANTED_COLUMNS: [&str; 3] = ["wanted_time_on_hits", "q2_per_q1", "q2"];
 
 /// A hit ratio, and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// The replay that gave it, or nobody but the caller.
+    /// The replay that gave it; `None` if the caller gave it.
     pub traced: Option<Traced>,
     /// The part of the queries that hit.
     pub hit_ratio: HitRatio,
@@ -37,9 +44,9 @@ pub struct Traced {
     pub policy: String,
     /// Capacity of the cache, in entries.
     pub capacity: u64,
-    /// Look-ups.
+    /// Lookups.
     pub requests: u64,
-    /// Look-ups answered.
+    /// Lookups answered.
     pub hits: u64,
 }
 
@@ -56,7 +63,7 @@ pub struct Report {
 
 impl Report {
     /// A report on a server with these rates, measured with one external query a miss; on [`Rates::default`]
-    /// where there are none. For each case and each part of the time that is wanted, it also says which Q2/Q1
+    /// where there are none. For each case and each part of the time that is wanted, it also states the Q2/Q1
     /// that takes.
     ///
     /// # Errors
@@ -77,7 +84,7 @@ impl Report {
         let mut text = self.inputs();
         for cases in self.by_trace() {
             text.push_str(&heading(cases));
-            text.push_str(&aligned(&self.case_cells(cases)));
+            text.push_str(&self.case_rows(cases).text());
         }
         if !self.wanted.is_empty() {
             text.push_str(
@@ -85,7 +92,7 @@ impl Report {
                  than a hit):\n",
             );
             for cases in self.by_trace() {
-                text.push_str(&aligned(&self.wanted_cells(cases)));
+                text.push_str(&self.wanted_rows(cases).text());
             }
         }
         text.push_str(&known_error());
@@ -94,42 +101,39 @@ impl Report {
 
     /// The cases (RFC 4180, but with line feeds).
     pub fn csv(&self) -> String {
-        let mut text = format!("{CSV_COLUMNS}\n");
-        let (q1, q2) = (rate_field(self.rates.q1()), rate_field(self.rates.q2()));
+        let mut table = ResultTable::new(&[&ORIGIN_COLUMNS[..], &CASE_COLUMNS].concat());
         for case in &self.cases {
             let r = case.hit_ratio;
             let (least, most) = self.rates.expected(r);
-            text.push_str(&format!(
-                "{},{:.6},{q1},{q2},{},{:.6},{},{},{}\n",
-                origin_fields(case),
-                r.get(),
-                self.external_queries,
-                self.rates.time_on_hits(r),
-                rate_field(self.rates.throughput(r)),
-                rate_field(least),
-                rate_field(most),
-            ));
+            let rate = |rate| Cell::Number(rate, 3);
+            table.push(origin(case).into_iter().chain([
+                rate(self.rates.q1()),
+                rate(self.rates.q2()),
+                Cell::Figure(self.external_queries.to_string()),
+                Cell::ratio(self.rates.time_on_hits(r)),
+                rate(self.rates.throughput(r)),
+                rate(least),
+                rate(most),
+            ]));
         }
-        text
+        table.csv()
     }
 
     /// What is wanted of Q2, a row for each case and wanted part; empty fields where nothing would do.
     pub fn wanted_csv(&self) -> String {
-        let mut text = format!("{WANTED_CSV_COLUMNS}\n");
+        let mut table = ResultTable::new(&[&ORIGIN_COLUMNS[..], &WANTED_COLUMNS].concat());
         for case in &self.cases {
             for wanted in &self.wanted {
                 let ratio = wanted.rate_ratio(case.hit_ratio);
-                text.push_str(&format!(
-                    "{},{:.6},{},{},{}\n",
-                    origin_fields(case),
-                    case.hit_ratio.get(),
-                    wanted.get(),
-                    ratio.map(|ratio| format!("{ratio:.6}")).unwrap_or_default(),
-                    ratio.map(|ratio| rate_field(ratio * self.rates.q1())).unwrap_or_default(),
-                ));
+                let q2 = |ratio| Cell::Number(ratio * self.rates.q1(), 3);
+                table.push(origin(case).into_iter().chain([
+                    Cell::Figure(wanted.get().to_string()),
+                    ratio.map_or(Cell::Unknown, Cell::ratio),
+                    ratio.map_or(Cell::Unknown, q2),
+                ]));
             }
         }
-        text
+        table.csv()
     }
 
     /// As one JSON object.
@@ -199,49 +203,40 @@ impl Report {
         text
     }
 
-    fn case_cells(&self, cases: &[Case]) -> Vec<Vec<String>> {
-        let (least, most) = (SHORTFALL.0 * 100.0, SHORTFALL.1 * 100.0);
-        let mut header = origin_header(cases);
-        header.extend([
-            "hit ratio r".to_owned(),
-            "time on hits A".to_owned(),
-            "answers/s".to_owned(),
-            format!("less {least:.0} to {most:.0} %"),
-        ]);
-        let row = |case: &Case| {
+    fn case_rows(&self, cases: &[Case]) -> ResultTable {
+        let less = format!("less {:.0} to {:.0} %", SHORTFALL.0 * 100.0, SHORTFALL.1 * 100.0);
+        let mut titles = origin_titles(cases);
+        titles.extend(["hit ratio r", "time on hits A", "answers/s", &less]);
+        let mut table = ResultTable::new(&titles);
+        for case in cases {
             let (low, high) = self.rates.expected(case.hit_ratio);
             let mut cells = origin_cells(case);
             cells.extend([
-                percent(case.hit_ratio.get()),
-                percent(self.rates.time_on_hits(case.hit_ratio)),
-                rate_text(self.rates.throughput(case.hit_ratio)),
-                span(rate_text(low), rate_text(high)),
+                Cell::Figure(percent(self.rates.time_on_hits(case.hit_ratio))),
+                Cell::Figure(rate_text(self.rates.throughput(case.hit_ratio))),
+                Cell::Figure(span(rate_text(low), rate_text(high))),
             ]);
-            cells
-        };
-        [header].into_iter().chain(cases.iter().map(row)).collect()
+            table.push(cells);
+        }
+        table
     }
 
-    fn wanted_cells(&self, cases: &[Case]) -> Vec<Vec<String>> {
-        let mut header = origin_header(cases);
-        header.push("hit ratio r".to_owned());
-        let parts = self.wanted.iter().map(|wanted| {
-            let part = wanted.get() * 100.0;
-            format!("{} %", (part * 1e6).round() / 1e6)
-        });
-        header.extend(parts);
-        let row = |case: &Case| {
-            let mut cells = origin_cells(case);
-            cells.push(percent(case.hit_ratio.get()));
-            let ratio = |wanted: &Wanted| wanted.rate_ratio(case.hit_ratio);
-            let text = |ratio: Option<f64>| match ratio {
-                Some(ratio) if ratio <= 1.0 => format!("{ratio:.2}"),
-                _ => "-".to_owned(),
+    fn wanted_rows(&self, cases: &[Case]) -> ResultTable {
+        let part = |wanted: &Wanted| format!("{} %", (wanted.get() * 1e8).round() / 1e6);
+        let parts: Vec<String> = self.wanted.iter().map(part).collect();
+        let mut titles = origin_titles(cases);
+        titles.push("hit ratio r");
+        titles.extend(parts.iter().map(String::as_str));
+        let mut table = ResultTable::new(&titles);
+        for case in cases {
+            let ratios = self.wanted.iter().map(|wanted| wanted.rate_ratio(case.hit_ratio));
+            let cell = |ratio: Option<f64>| match ratio {
+                Some(ratio) if ratio <= 1.0 => Cell::Number(ratio, 2),
+                _ => Cell::Unknown,
             };
-            cells.extend(self.wanted.iter().map(|wanted| text(ratio(wanted))));
-            cells
-        };
-        [header].into_iter().chain(cases.iter().map(row)).collect()
+            table.push(origin_cells(case).into_iter().chain(ratios.map(cell)));
+        }
+        table
     }
 
     /// Cases of the same trace that follow one another.
@@ -258,50 +253,64 @@ fn trace_of(case: &Case) -> Option<&str> {
 fn heading(cases: &[Case]) -> String {
     match cases.first().and_then(|case| case.traced.as_ref()) {
         Some(Traced { trace, requests, .. }) => {
-            format!("\n{trace}: {} look-ups\n", grouped(*requests))
+            format!("\n{trace}: {} lookups\n", grouped(*requests))
         }
         None => "\n".to_owned(),
     }
 }
 
-fn origin_header(cases: &[Case]) -> Vec<String> {
+fn origin_titles(cases: &[Case]) -> Vec<&str> {
     let is_traced = cases.iter().any(|case| case.traced.is_some());
-    let names = if is_traced { vec!["policy", "capacity"] } else { vec![] };
-    names.into_iter().map(str::to_owned).collect()
+    if is_traced { vec!["policy", "capacity"] } else { vec![] }
 }
 
-fn origin_cells(case: &Case) -> Vec<String> {
-    let traced = case.traced.iter();
-    traced.flat_map(|traced| [traced.policy.clone(), grouped(traced.capacity)]).collect()
-}
-
-fn origin_fields(case: &Case) -> String {
+/// The cells of [`origin_titles`], and the hit ratio; the first one is to the left.
+fn origin_cells(case: &Case) -> Vec<Cell> {
+    let hit_ratio = percent(case.hit_ratio.get());
     match &case.traced {
-        Some(Traced { trace, policy, capacity, requests, hits }) => {
-            format!("{},{},{capacity},{requests},{hits}", quoted(trace), quoted(policy))
+        Some(Traced { policy, capacity, .. }) => {
+            let capacity = Cell::Figure(grouped(*capacity));
+            vec![policy.as_str().into(), capacity, Cell::Figure(hit_ratio)]
         }
-        None => ",,,,".to_owned(),
+        None => vec![hit_ratio.into()],
     }
 }
 
-/// What the formula says of measured servers, beside what they do.
+/// The cells of [`ORIGIN_COLUMNS`].
+fn origin(case: &Case) -> [Cell; ORIGIN_COLUMNS.len()] {
+    let hit_ratio = Cell::ratio(case.hit_ratio.get());
+    match &case.traced {
+        Some(Traced { trace, policy, capacity, requests, hits }) => [
+            trace.as_str().into(),
+            policy.as_str().into(),
+            (*capacity).into(),
+            (*requests).into(),
+            (*hits).into(),
+            hit_ratio,
+        ],
+        None => {
+            [Cell::Unknown, Cell::Unknown, Cell::Unknown, Cell::Unknown, Cell::Unknown, hit_ratio]
+        }
+    }
+}
+
+/// The formula's results for measured servers, next to the measurements.
 fn known_error() -> String {
     let thousands = |rate: f64| format!("{:.0}", rate / 1_000.0);
-    let header =
-        ["server", "Q1", "Q2", "formula", "measured", "fewer by"].map(str::to_owned).to_vec();
-    let row = |server: &super::Server| {
+    let mut table = ResultTable::new(&["server", "Q1", "Q2", "formula", "measured", "fewer by"]);
+    for server in &SERVERS {
         let (formula, shortfall) = (server.formula(), server.shortfall());
-        vec![
-            server.name.to_owned(),
-            span(thousands(server.hits.0), thousands(server.hits.1)),
-            thousands(server.misses),
-            span(thousands(formula.0), thousands(formula.1)),
-            thousands(server.mixed),
-            span(format!("{:.0}", shortfall.0 * 100.0), format!("{:.0}", shortfall.1 * 100.0))
-                + " %",
-        ]
-    };
-    let rows: Vec<Vec<String>> = [header].into_iter().chain(SERVERS.iter().map(row)).collect();
+        let fewer =
+            span(format!("{:.0}", shortfall.0 * 100.0), format!("{:.0}", shortfall.1 * 100.0));
+        table.push([
+            server.name.into(),
+            Cell::Figure(span(thousands(server.hits.0), thousands(server.hits.1))),
+            Cell::Figure(thousands(server.misses)),
+            Cell::Figure(span(thousands(formula.0), thousands(formula.1))),
+            Cell::Figure(thousands(server.mixed)),
+            Cell::Figure(fewer + " %"),
+        ]);
+    }
     format!(
         "\nThe formula leaves out what hits and misses cost one another: measured servers answer {:.0} to \
          {:.0} % fewer\nat {:.0} % hits. Three of them (thousands of answers a CPU second, one core, loopback, \
@@ -309,7 +318,7 @@ fn known_error() -> String {
         SHORTFALL.0 * 100.0,
         SHORTFALL.1 * 100.0,
         MIXED_HIT_RATIO.get() * 100.0,
-        aligned(&rows)
+        table.text()
     )
 }
 
@@ -325,11 +334,6 @@ fn percent(part: f64) -> String {
 /// A rate for a person: whole answers, with decimals where there are few.
 fn rate_text(rate: f64) -> String {
     if rate >= 100.0 { grouped(rate.round() as u64) } else { format!("{rate:.3}") }
-}
-
-/// A rate for a program.
-fn rate_field(rate: f64) -> String {
-    format!("{rate:.3}")
 }
 
 #[cfg(test)]
@@ -361,7 +365,11 @@ mod tests {
         let rates = Rates::new(1_000.0, 200.0).unwrap();
         let text = report(Some(rates), 1.5).csv();
         let (header, row) = text.split_once('\n').unwrap();
-        assert_eq!(header, CSV_COLUMNS);
+        assert_eq!(
+            header,
+            "trace,policy,capacity,requests,hits,hit_ratio,q1,q2,external_queries_per_miss,\
+             time_on_hits,answers_per_s,answers_per_s_least,answers_per_s_most"
+        );
         // 0.9 ms on hits, 0.7 ms on misses: 1.6 ms a query, 625 a second, and 56.25 % of it on hits.
         assert_eq!(
             row,
@@ -370,7 +378,10 @@ mod tests {
         );
         let text = report(Some(rates), 1.0).wanted_csv();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], WANTED_CSV_COLUMNS);
+        assert_eq!(
+            lines[0],
+            "trace,policy,capacity,requests,hits,hit_ratio,wanted_time_on_hits,q2_per_q1,q2"
+        );
         assert_eq!(
             lines[1],
             "\"monday, all.pcap\",lru,10000,1000,900,0.900000,0.7,0.259259,259.259"
@@ -378,7 +389,7 @@ mod tests {
         assert_eq!(lines.len(), 3);
     }
 
-    /// The table says whose numbers it uses, the result with its range, what is wanted, and the known error.
+    /// The table states whose numbers it uses, the result with its range, what is wanted, and the known error.
     #[test]
     fn the_table_tells_all() {
         let text = report(None, 1.0).table();

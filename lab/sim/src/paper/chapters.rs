@@ -1,4 +1,4 @@
-//! The report: what the paper says, what came of it here, what differs and why.
+//! The report: the paper's results, the results here, what differs and why.
 //!
 //! Every number in a sentence is taken from the results, so that no sentence can be older than its numbers.
 
@@ -15,8 +15,8 @@ use super::simulated::{ALPHA, Case, Simulated};
 use crate::figure::{Bars, Figure};
 use crate::lengths::names::Names;
 use crate::policy::Kind;
-use crate::sheet::{Cell, Sheet};
 use crate::sync::Mode;
+use larder_bench::result_table::{Cell, ResultTable};
 
 /// The whole report.
 pub(super) fn all(
@@ -46,13 +46,13 @@ fn heading(words: &str) -> Block {
     Block::Heading(words.to_owned())
 }
 
-fn rows(file: &'static str, sheet: Sheet) -> Block {
-    Block::Rows { file, sheet, is_shown: true }
+fn rows(file: &'static str, table: ResultTable) -> Block {
+    Block::Rows { file, table, is_shown: true }
 }
 
 /// Rows too many for a page: only their file is named.
-fn hidden(file: &'static str, sheet: Sheet) -> Block {
-    Block::Rows { file, sheet, is_shown: false }
+fn hidden(file: &'static str, table: ResultTable) -> Block {
+    Block::Rows { file, table, is_shown: false }
 }
 
 fn picture(file: &str, figure: &Figure) -> Block {
@@ -122,17 +122,17 @@ fn ratio_cell(over: Option<f64>, under: Option<f64>, digits: usize) -> Cell {
 
 /// The paper's claims, its numbers, ours.
 fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
-    let mut sheet = Sheet::new(&["where", "claim", "the_paper's", "here"]);
+    let mut table = ResultTable::new(&["where", "claim", "the_paper's", "here"]);
     let first = INSERTS[0];
     let insert = |at: usize| measured.and_then(|of| of.insert_ns(&of.stands_for[at], 1, 100));
     let (own, fifo, lru) = (insert(0), insert(1), insert(2));
-    sheet.push([
+    table.push([
         "Figure 7".into(),
         "insert into a full table, one core: LRU over FIFO".into(),
         Cell::Number(first.lru_ns / first.fifo_ns, 2),
         ratio_cell(lru, fifo, 2),
     ]);
-    sheet.push([
+    table.push([
         "Figure 7".into(),
         "the same: its replacement over FIFO".into(),
         Cell::Number(first.own_ns / first.fifo_ns, 2),
@@ -143,7 +143,7 @@ fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
         let cores = of.cores_measured().last().copied()?;
         Some(of.mops(&of.contestants[0], cores, 70)? / cores as f64)
     });
-    sheet.push([
+    table.push([
         "Figure 11, Table 2".into(),
         "million operations a second and core, 70 % put".into(),
         Cell::Number(told.mops / 8.0, 2),
@@ -154,7 +154,7 @@ fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
         found.map_or(Cell::Unknown, |case| Cell::percent(case.outcome.hit_ratio()))
     };
     for (name, policy) in [("its replacement", "paper"), ("LRU", "lru"), ("FIFO", "fifo")] {
-        sheet.push([
+        table.push([
             "Figure 13".into(),
             format!("hits with 8 GB for 17 GB of names: {name}, %").into(),
             Cell::Unknown,
@@ -164,7 +164,7 @@ fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
     let modes = [Mode::Synchronous, Mode::Periodic, Mode::Independent];
     for (told, mode) in SYNCS.iter().zip(modes) {
         let found = mode_case(simulated, mode, "paper", true);
-        sheet.push([
+        table.push([
             "Table 1".into(),
             format!("hits, {}, %", told.name).into(),
             Cell::percent(told.hit_ratio),
@@ -178,7 +178,7 @@ fn summary(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
              Algorithm 1 as listed and its LRU run in a map under one lock. Hit ratios are those of Algorithm 1 as \
              listed, at Zipf 0.9 with misses filled.",
         ),
-        rows("summary", sheet),
+        rows("summary", table),
     ]
 }
 

@@ -1,6 +1,6 @@
-//! A report made of blocks, written as Markdown (pictures and rows beside it) and as one HTML page (all inside).
+//! A report made of blocks, written as Markdown (with files for pictures and rows) and as one HTML page (all inside).
 
-use crate::sheet::{Sheet, escape};
+use larder_bench::result_table::{ResultTable, escape};
 
 /// A part of a report.
 #[derive(Debug, Clone)]
@@ -12,8 +12,8 @@ pub(super) enum Block {
     /// Paragraphs in a list.
     List(Vec<String>),
     /// Rows, which are also a file of this name and `.csv`; long ones are only that.
-    Rows { file: &'static str, sheet: Sheet, is_shown: bool },
-    /// A chart, which is also a file of this name and `.svg`; what somebody who does not see it is told.
+    Rows { file: &'static str, table: ResultTable, is_shown: bool },
+    /// A chart, which is also a file of this name and `.svg`; and its text alternative.
     Picture { file: String, svg: String, alt: String },
 }
 
@@ -25,7 +25,7 @@ pub(super) fn files(title: &str, blocks: &[Block]) -> Vec<File> {
     let mut files = Vec::new();
     for block in blocks {
         match block {
-            Block::Rows { file, sheet, .. } => files.push((format!("{file}.csv"), sheet.csv())),
+            Block::Rows { file, table, .. } => files.push((format!("{file}.csv"), table.csv())),
             Block::Picture { file, svg, .. } => files.push((format!("{file}.svg"), svg.clone())),
             _ => {}
         }
@@ -45,9 +45,9 @@ fn markdown(title: &str, blocks: &[Block]) -> String {
             Block::List(items) => {
                 items.iter().for_each(|item| text.push_str(&format!("* {item}\n")));
             }
-            Block::Rows { file, sheet, is_shown } => {
+            Block::Rows { file, table, is_shown } => {
                 if *is_shown {
-                    text.push_str(&format!("{}\n", sheet.markdown()));
+                    text.push_str(&format!("{}\n", table.markdown()));
                 }
                 text.push_str(&format!("[{file}.csv]({file}.csv)\n"));
             }
@@ -84,10 +84,10 @@ fn html(title: &str, blocks: &[Block]) -> String {
                 });
                 text.push_str("</ul>\n");
             }
-            Block::Rows { file, sheet, is_shown } => {
-                let table = if *is_shown { sheet.html() } else { String::new() };
+            Block::Rows { file, table, is_shown } => {
+                let html = if *is_shown { table.html() } else { String::new() };
                 text.push_str(&format!(
-                    "<div class=\"rows\">\n{table}<a href=\"{file}.csv\">{file}.csv</a>\n</div>\n"
+                    "<div class=\"rows\">\n{html}<a href=\"{file}.csv\">{file}.csv</a>\n</div>\n"
                 ));
             }
             Block::Picture { svg, .. } => text.push_str(&format!("<figure>\n{svg}</figure>\n")),
@@ -120,13 +120,13 @@ mod tests {
     /// Every block is in both forms, rows and pictures are files of their own, and text cannot become a tag.
     #[test]
     fn blocks_are_in_both_forms() {
-        let mut sheet = Sheet::new(&["a"]);
-        sheet.push(["<b>".into()]);
+        let mut table = ResultTable::new(&["a"]);
+        table.push(["<b>".into()]);
         let blocks = [
             Block::Heading("One & two".to_owned()),
             Block::Text("run `larder <x>`, it's ` odd".to_owned()),
             Block::List(vec!["item".to_owned()]),
-            Block::Rows { file: "rows", sheet, is_shown: true },
+            Block::Rows { file: "rows", table, is_shown: true },
             Block::Picture {
                 file: "picture".to_owned(),
                 svg: "<svg></svg>\n".to_owned(),

@@ -4,7 +4,7 @@
 //! ```text
 //! figures 7 to 9     time of an insert, by how full the table is, on 1, 4 and 8 cores; here also 2 and 16
 //! figures 10 to 12   throughput of puts alone and of mixes of puts and gets, and the same a core
-//! table 1            when readers are synchronised, or not at all: throughput and hits
+//! table 1            when readers are synchronized, or not at all: throughput and hits
 //! ```
 //!
 //! Numbers of cores that the machine lacks are left out. The report states the differences from the paper.
@@ -18,8 +18,8 @@ use larder::{Policy, Ttl};
 use larder_bench::data::{ValueBuffer, Zipf, key, mix, scatter};
 use larder_bench::engine::{Core, Engine, NOW, Variant};
 use larder_bench::peer::{Handle, Peer, Shape};
-use larder_bench::sample::Median;
-use larder_bench::stand::{ZIPF_EXPONENT, measure, put};
+use larder_bench::runner::{ZIPF_EXPONENT, measure, put};
+use larder_bench::sample::{Median, rounds};
 
 use super::locked::Locked;
 use super::{Measured, Mode, Timed, TimedMode};
@@ -152,23 +152,14 @@ fn insert_latency(size: &Size) -> Result<Vec<Timed>, String> {
     let mut points = Vec::new();
     for cores in size.cores() {
         let shape = Shape { entries: size.entries, threads: cores };
-        let mut figures = vec![vec![Vec::new(); STEPS]; CONTESTANTS];
-        for round in 0..=size.rounds {
-            for turn in 0..CONTESTANTS {
-                let at = (turn + round) % CONTESTANTS;
-                let steps = build(at, &shape)?.fill(size.entries, cores);
-                for (figures, step) in figures[at].iter_mut().zip(steps) {
-                    figures.extend((round > 0).then_some(step));
-                }
+        let figures = rounds(CONTESTANTS, size.rounds, |_, at| {
+            Ok::<_, String>(build(at, &shape)?.fill(size.entries, cores))
+        })?;
+        for (at, fills) in figures.iter().enumerate() {
+            for step in 0..STEPS {
+                let times: Vec<f64> = fills.iter().map(|steps| steps[step]).collect();
+                points.push(timed(at, cores, (step + 1) * 100 / STEPS, &times));
             }
-        }
-        for (at, steps) in figures.iter().enumerate() {
-            points.extend(
-                steps
-                    .iter()
-                    .enumerate()
-                    .map(|(step, figures)| timed(at, cores, (step + 1) * 100 / STEPS, figures)),
-            );
         }
     }
     Ok(points)
@@ -186,17 +177,12 @@ fn throughput(size: &Size) -> Result<Vec<Timed>, String> {
     let mut points = Vec::new();
     for put_percent in PUT_PERCENTS {
         for cores in size.cores() {
-            let mut figures = vec![Vec::new(); CONTESTANTS];
-            for round in 0..=size.rounds {
-                for turn in 0..CONTESTANTS {
-                    let at = (turn + round) % CONTESTANTS;
-                    let (operations, keys) = (size.operations, 2 * size.entries as u32);
-                    let mix = Mix { cores, operations, keys, put_percent, round };
-                    let figure = contestants[at].mixed(&mix);
-                    let figure = figure.map_err(|error| format!("{}: {error}", name(at)))?;
-                    figures[at].extend((round > 0).then_some(figure));
-                }
-            }
+            let figures = rounds(CONTESTANTS, size.rounds, |round, at| {
+                let (operations, keys) = (size.operations, 2 * size.entries as u32);
+                let mix = Mix { cores, operations, keys, put_percent, round };
+                let figure = contestants[at].mixed(&mix);
+                figure.map_err(|error| format!("{}: {error}", name(at)))
+            })?;
             let figures = figures.iter().enumerate();
             points.extend(
                 figures.map(|(at, figures)| timed(at, cores, put_percent as usize, figures)),
@@ -262,23 +248,13 @@ fn sync_modes(size: &Size) -> Result<Vec<TimedMode>, String> {
             (0..each as u64).map(number).collect()
         })
         .collect();
-    let mut figures = vec![(Vec::new(), 0.0); MODES.len()];
-    for round in 0..=size.rounds {
-        for turn in 0..MODES.len() {
-            let at = (turn + round) % MODES.len();
-            let (mops, hits) = request(MODES[at], size, &orders)?;
-            if round > 0 {
-                figures[at].0.push(mops);
-                figures[at].1 = hits;
-            }
-        }
-    }
-    let figure = |(mode, (mops, hit_ratio)): (Mode, (Vec<f64>, f64))| TimedMode {
-        mode,
-        mops: interval(&mops),
-        hit_ratio,
+    let figures = rounds(MODES.len(), size.rounds, |_, at| request(MODES[at], size, &orders))?;
+    let figure = |(mode, rounds): (Mode, &Vec<(f64, f64)>)| {
+        let mops: Vec<f64> = rounds.iter().map(|(mops, _)| *mops).collect();
+        let hit_ratio = rounds.last().map_or(0.0, |(_, hits)| *hits);
+        TimedMode { mode, mops: interval(&mops), hit_ratio }
     };
-    Ok(MODES.into_iter().zip(figures).map(figure).collect())
+    Ok(MODES.into_iter().zip(&figures).map(figure).collect())
 }
 
 fn request(mode: Mode, size: &Size, orders: &[Vec<u32>]) -> Result<(f64, f64), String> {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::policy::Lru;
 
-    /// The least recent leaves, a read and a second put save, and values are those of their keys.
+    /// The least recent entry is evicted, a read and a second put save an entry, and values are those of their keys.
     #[test]
     fn the_least_recent_leaves() {
         let cache = Locked::new(&Shape { entries: 3, threads: 1 }, Lru::new).unwrap();

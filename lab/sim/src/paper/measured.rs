@@ -1,7 +1,7 @@
 //! Figures by the clock, of one machine.
 
 use crate::figure::{Axis, Bars, Figure, Group, Series};
-use crate::sheet::{Cell, Sheet};
+use larder_bench::result_table::{Cell, ResultTable};
 
 use super::reported;
 
@@ -151,13 +151,17 @@ impl Measured {
     }
 
     /// Figures with their intervals, as rows.
-    pub(super) fn sheet(points: &[Timed], columns: &[&'static str; 6], rounds: usize) -> Sheet {
+    pub(super) fn table(
+        points: &[Timed],
+        columns: &[&'static str; 6],
+        rounds: usize,
+    ) -> ResultTable {
         let mut columns = columns.to_vec();
         columns.push("rounds");
-        let mut sheet = Sheet::new(&columns);
+        let mut table = ResultTable::new(&columns);
         for point in points {
             let [value, low, high] = point.value.map(|value| Cell::Number(value, 3));
-            sheet.push([
+            table.push([
                 point.name.clone().into(),
                 (point.cores as u64).into(),
                 (point.percent as u64).into(),
@@ -167,7 +171,7 @@ impl Measured {
                 (rounds as u64).into(),
             ]);
         }
-        sheet
+        table
     }
 }
 

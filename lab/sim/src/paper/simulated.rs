@@ -1,7 +1,7 @@
 //! The experiments that need no clock: hit ratios, ways of sharing, lengths.
 //!
 //! All by the same simulations as `larder-lab sim sync` and `larder-lab sim lengths`; a cache of one core is one that
-//! shares with nobody.
+//! shares with no other.
 
 use super::reported::{MEMORY_GB, NAMES_GB, SIZES};
 use super::{Error, Settings};
@@ -39,7 +39,7 @@ pub struct Case {
     pub alpha: f64,
     /// What was asked.
     pub settings: sync::Settings,
-    /// Of whom.
+    /// Of which policy.
     pub point: Point,
     /// What came of it.
     pub outcome: Outcome,
@@ -66,7 +66,7 @@ pub struct Simulated {
     pub splits_shuffled: Vec<lengths::Row>,
 }
 
-/// Runs them all; `say` hears what comes next.
+/// Runs them all; `say` gets a line before each.
 ///
 /// # Errors
 /// A policy could not be built.
@@ -119,18 +119,8 @@ pub fn simulate(
         spreads.extend(cases(settings, ALPHA, &common, &points(&modes, &["paper"], full))?);
     }
     say("figures 2 and 3: lengths");
-    let splits = |is_shuffled| {
-        let wanted = lengths::Settings {
-            policies: vec![Kind::Lru, Kind::Partitioned],
-            alpha: ALPHA,
-            is_shuffled,
-            requests: settings.requests,
-            seed: settings.seed,
-            ..lengths::Settings::default()
-        };
-        lengths::run(names, &wanted, settings.threads).map_err(Error::Policy)
-    };
-    let (splits, splits_shuffled) = (splits(false)?, splits(true)?);
+    let (splits, splits_shuffled) =
+        (splits(settings, names, false)?, splits(settings, names, true)?);
     Ok(Simulated {
         hit_ratios,
         modes,
@@ -141,6 +131,23 @@ pub fn simulate(
         splits,
         splits_shuffled,
     })
+}
+
+/// Splits by length.
+fn splits(
+    settings: &Settings,
+    names: &Names,
+    is_shuffled: bool,
+) -> Result<Vec<lengths::Row>, Error> {
+    let wanted = lengths::Settings {
+        policies: vec![Kind::Lru, Kind::Partitioned],
+        alpha: ALPHA,
+        is_shuffled,
+        requests: settings.requests,
+        seed: settings.seed,
+        ..lengths::Settings::default()
+    };
+    lengths::run(names, &wanted, settings.threads).map_err(Error::Policy)
 }
 
 /// Entries of a size of Figure 13: so many ninths of 8 GB, of 17 GB of names.

@@ -16,7 +16,7 @@
 //! The figure bounds the directory before it makes room and we after the insertion, which forgets the same
 //! keys, and still bounds them where entries leave on request (then B2 holds no more than `c`).
 //!
-//! Octets: 9 an entry, and 32 for each of 2c ghosts.
+//! Bytes: 9 an entry, and 32 for each of 2c ghosts.
 
 use larder::Error;
 use larder::mem::Region;

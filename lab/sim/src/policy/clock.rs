@@ -5,7 +5,7 @@
 //! counts of those that it passes by one. A maximum of 1 is the classic second chance; with 3 (two bits) an
 //! entry may be passed three times. A new entry begins with 0, just behind the hand.
 //!
-//! Octets: 9 an entry. O(1) amortised: every step of the hand takes back a hit.
+//! Bytes: 9 an entry. O(1) amortized: every step of the hand takes back a hit.
 
 use larder::Error;
 use larder::mem::Region;

@@ -1,7 +1,7 @@
 //! Ghosts: keys of entries that have left, in the order in which they did.
 //!
 //! What 2Q calls A1out, ARC B1 and B2, S3-FIFO the ghost queue, LIRS non-resident blocks: two lists of keys,
-//! found by key in O(1) and taken out of the middle. Keys are the 64-bit hashes that the policy is told; two
+//! found by key in O(1) and taken out of the middle. Keys are the 64-bit hashes that the policy gets; two
 //! keys with one hash are one ghost.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! Chains, because every departure forgets another ghost: with open addressing, two thirds full, closing the
 //! holes in long runs made S3-FIFO take 62 ns a request instead of 26 (Zipf 0.9, a tenth of 200,000 keys).
 //!
-//! Octets: 32 a ghost (chains 8, node 16, links 8).
+//! Bytes: 32 a ghost (chains 8, node 16, links 8).
 
 use larder::Error;
 use larder::mem::Region;
@@ -21,7 +21,7 @@ use larder::prefetch_slice;
 
 use super::list::Lists;
 
-/// The list of numbers that are no ghosts any more, beside the two that hold ghosts.
+/// The list of free numbers, next to the two lists of ghosts.
 const FREE: usize = 2;
 
 /// The words of a node.
@@ -165,7 +165,7 @@ impl Ghosts {
         self.lists.iter(list).map(|number| self.key(number))
     }
 
-    /// Walks everything; `Err` says what is wrong.
+    /// Walks everything; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         self.lists.validate()?;
         for list in [0, 1] {

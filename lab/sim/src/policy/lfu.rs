@@ -1,12 +1,12 @@
-//! LFU in the cache: who was asked for least often leaves, of several the one not asked for the longest; what
-//! leaves loses its count. An update counts as a question.
+//! LFU in the cache: the entry with the fewest requests is evicted, of several the one idle for longest; an evicted
+//! entry loses its count. An update counts as a request.
 //!
 //! One list sorted by count and then by the last access, so that its oldest is the next to leave. Entries of
 //! one count are a group, which knows its newest entry; an access moves an entry behind the newest of the next
 //! count. That makes every call O(1), as in Shah, Mitra, Matani, *An O(1) algorithm for implementing the LFU
-//! cache eviction scheme* (2010), who have a list for each count.
+//! cache eviction scheme* (2010), with a list for each count.
 //!
-//! Octets: 28 an entry number (links 8, its group 4, groups 16: there are never more than entries).
+//! Bytes: 28 an entry number (links 8, its group 4, groups 16: there are never more than entries).
 
 use larder::Error;
 use larder::mem::Region;

@@ -19,7 +19,7 @@
 //! S is a list through the numbers of the entries and, behind them, those of the ghosts: an entry that leaves
 //! hands its place in S to its ghost.
 //!
-//! Octets: 17 an entry, and 40 for each of 2C ghosts. O(1) amortised: what a pruning takes off S was put there
+//! Bytes: 17 an entry, and 40 for each of 2C ghosts. O(1) amortized: what a pruning takes off S was put there
 //! by as many accesses.
 
 use larder::Error;
@@ -243,7 +243,7 @@ impl Replacement for Lirs {
         self.resize(self.len());
         self.demote(self.lir_target);
         if self.queue.oldest(ALL, except).is_none() {
-            // Q has nobody but the one excepted.
+            // Q has only the excepted entry.
             self.demote(self.lir_len.saturating_sub(1));
         }
         let victim = self.queue.oldest(ALL, except)?;

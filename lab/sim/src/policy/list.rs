@@ -1,7 +1,7 @@
 //! Doubly linked lists through numbers: what every reference policy is made of.
 //!
-//! `N` lists share one array of links, 8 octets a number; a number is in one of them or in none, and who
-//! calls knows in which. Every call is O(1). The engine has lists like these for itself; these can also be
+//! `N` lists share one array of links, 8 bytes a number; a number is in one of them or in none, and the
+//! caller knows in which. Every call is O(1). The engine has lists like these for itself; these can also be
 //! entered in the middle (LFU keeps one list sorted, SIEVE's hand stands anywhere). Links of numbers in no
 //! list are never read, so that a new array needs no filling.
 
@@ -24,7 +24,7 @@ struct Ends {
 /// `N` lists of numbers, oldest to newest.
 #[derive(Debug)]
 pub(super) struct Lists<const N: usize> {
-    /// The older and the newer neighbour of each number.
+    /// The older and the newer neighbor of each number.
     links: Region<[u32; 2]>,
     ends: [Ends; N],
 }
@@ -133,7 +133,7 @@ impl<const N: usize> Lists<N> {
         self.join(list, link, to, to);
     }
 
-    /// Tells the neighbours `[older, newer]` who follows and who precedes them.
+    /// Links the neighbors `[older, newer]` to what follows and what precedes them.
     #[inline]
     fn join(&mut self, list: usize, [older, newer]: [u32; 2], follows: u32, precedes: u32) {
         let ends = &mut self.ends[list];
@@ -158,7 +158,7 @@ impl<const N: usize> Lists<N> {
         std::iter::successors(self.oldest(list, None), |&number| self.newer(number))
     }
 
-    /// Walks every list; `Err` says what is wrong.
+    /// Walks every list; `Err` states what is wrong.
     pub fn validate(&self) -> Result<(), String> {
         for (number, ends) in self.ends.iter().enumerate() {
             let (mut at, mut before, mut len) = (ends.oldest, NONE, 0);
@@ -176,7 +176,7 @@ impl<const N: usize> Lists<N> {
         Ok(())
     }
 
-    /// The same, and that every number is in the list that `list_of` says.
+    /// The same, and that every number is in the list that `list_of` states.
     pub fn validate_by(&self, list_of: impl Fn(u32) -> usize) -> Result<(), String> {
         self.validate()?;
         (0..N).try_for_each(|list| match self.iter(list).find(|&entry| list_of(entry) != list) {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     /// Numbers keep their order through insertions in the middle, renames, renewals and removals at both
-    /// ends, the one excepted is passed over, and one that somebody has in another list is found.
+    /// ends, the excepted one is passed over, and one in another list is found.
     #[test]
     fn order_is_kept() {
         let mut lists = Lists::<2>::new(9).unwrap();

@@ -1,31 +1,12 @@
-//! Random replacement, and the small generator that policies draw from.
+//! Random replacement.
 //!
-//! Any entry leaves, each with the same chance; hits change nothing. Octets: 8 an entry number.
+//! Any entry leaves, each with the same chance; hits change nothing. Bytes: 8 an entry number.
 
 use larder::Error;
 use larder::mem::Region;
 use larder::policy::{Entries, EntryNumber, Replacement};
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a counter, mixed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Generator(pub u64);
-
-impl Generator {
-    /// The next 64 bits.
-    #[inline]
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    /// A number below `bound`, which is not 0; even to one in 2^64 / `bound`.
-    #[inline]
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-}
+use crate::trace::random;
 
 /// Random replacement.
 #[derive(Debug)]
@@ -35,7 +16,7 @@ pub struct Random {
     /// Where in `entries` each entry is.
     positions: Region<u32>,
     len: u64,
-    generator: Generator,
+    generator: random::Random,
 }
 
 impl Random {
@@ -43,7 +24,7 @@ impl Random {
     pub fn new(numbers: usize, seed: u64) -> Result<Self, Error> {
         let entries = Region::new(numbers).map_err(Error::Memory)?;
         let positions = Region::new(numbers).map_err(Error::Memory)?;
-        Ok(Random { entries, positions, len: 0, generator: Generator(seed) })
+        Ok(Random { entries, positions, len: 0, generator: random::Random::from_counter(seed) })
     }
 
     #[inline]
@@ -96,15 +77,15 @@ impl Replacement for Random {
         if choices == 0 {
             return None;
         }
-        let victim = self.entries[self.generator.below(choices) as usize];
+        let victim = self.entries[self.generator.below(choices).0 as usize];
         self.removed(victim);
         Some(victim)
     }
 
     #[inline]
     fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        let mut later = self.generator;
-        let next = |_| self.entries[later.below(self.len) as usize];
+        let mut later = self.generator.clone();
+        let next = |_| self.entries[later.below(self.len).0 as usize];
         if self.len == 0 { [None; 2] } else { [(), ()].map(next).map(Some) }
     }
 

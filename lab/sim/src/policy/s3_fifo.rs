@@ -13,7 +13,7 @@
 //! The paper's artefact keeps the ghosts as stamps in a hash table, where a key that came back still counts
 //! among the `G`; here it makes room for another, as in libCacheSim.
 //!
-//! Octets: 9 an entry, and 32 a ghost. O(1) amortised: every entry passed over takes back a hit.
+//! Bytes: 9 an entry, and 32 a ghost. O(1) amortized: every entry passed over takes back a hit.
 
 use larder::Error;
 use larder::mem::Region;
@@ -26,7 +26,7 @@ const SMALL: usize = 0;
 const MAIN: usize = 1;
 
 const COUNT: u8 = 3;
-/// Set beside the count of an entry in main.
+/// Set next to the count of an entry in main.
 const IN_MAIN: u8 = 4;
 
 /// S3-FIFO. See the source's head for its rules.

@@ -4,7 +4,7 @@
 //! entry; the hand takes marks away, and takes the first entry that has none. Unlike CLOCK's, what it passes
 //! stays where it is. A new entry becomes the newest, without a mark.
 //!
-//! Octets: 9 an entry. O(1) amortised: every step of the hand takes back a hit.
+//! Bytes: 9 an entry. O(1) amortized: every step of the hand takes back a hit.
 
 use larder::Error;
 use larder::mem::Region;
@@ -75,7 +75,7 @@ impl Replacement for Sieve {
 
     #[inline]
     fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
-        // Without somebody else the hand would go round for ever.
+        // Without another entry the hand would go round for ever.
         self.lists.oldest(0, except)?;
         loop {
             let entry = self.at_hand()?;

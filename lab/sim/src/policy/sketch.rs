@@ -85,7 +85,7 @@ impl Sketch {
 /// The word and the bits of a key's counter in each row.
 #[inline]
 fn places(key: u32) -> [(usize, u32); ROWS] {
-    // The block took the highest bits, so these are mixed anew; by 2^32 divided by the golden ratio.
+    // The block took the highest bits, so these are mixed again; by 2^32 divided by the golden ratio.
     let mixed = (key ^ key >> 15).wrapping_mul(0x9e37_79b1);
     let mixed = mixed ^ mixed >> 13;
     std::array::from_fn(|row| {

@@ -12,7 +12,7 @@
 //!
 //! The paper does not say whether a key leaves A1out before or after room is made; here, before.
 //!
-//! Octets: 9 an entry, and 32 a ghost.
+//! Bytes: 9 an entry, and 32 a ghost.
 
 use larder::Error;
 use larder::mem::Region;

@@ -9,7 +9,7 @@
 //! x arrives    counted, to the window, whose oldest go to probation when it is too full
 //! make room    the candidate is the window's oldest, the victim probation's: the candidate stays if it counts
 //!              more, or if it counts above 5 and a draw of 1 in 128 says so; one of them leaves. With no
-//!              candidate or no victim there is no duel; with neither, protected's oldest leaves
+//!              candidate or no victim there is no comparison; with neither, protected's oldest leaves
 //! ```
 //!
 //! Counts are a [`Sketch`](super::sketch::Sketch)'s, halved every `10 C` increments. Caffeine begins to count
@@ -19,15 +19,15 @@
 //! 2018): after each `10 C` requests it grows or shrinks by a step, and goes on so while the hit ratio does not
 //! fall. A step is `C/16` at first and loses 2 % each time; a change of 5 points in the hit ratio restores it.
 //!
-//! Octets: 21 to 29 an entry.
+//! Bytes: 21 to 29 an entry.
 
 use larder::Error;
 use larder::mem::Region;
 use larder::policy::{Entries, EntryNumber, Replacement};
 
 use super::list::Lists;
-use super::random::Generator;
 use super::sketch::Sketch;
+use crate::trace::random::Random;
 
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
@@ -50,7 +50,7 @@ pub struct WTinyLfu {
     keys: Region<u32>,
     arriving: u32,
     sketch: Sketch,
-    generator: Generator,
+    generator: Random,
     /// `C`.
     capacity: u64,
     window_max: u64,
@@ -67,7 +67,7 @@ impl WTinyLfu {
             keys: Region::new(numbers).map_err(Error::Memory)?,
             arriving: 0,
             sketch: Sketch::new(numbers)?,
-            generator: Generator(seed),
+            generator: Random::from_counter(seed),
             capacity: 0,
             window_max: 0,
             protected_max: 0,
@@ -84,7 +84,7 @@ impl WTinyLfu {
         let main = share(capacity, 99);
         let protected = share(main, 80);
         let moved = self.climber.as_ref().map_or(0.0, |climber| climber.moved * capacity as f64);
-        // Between a window of one entry and nobody protected.
+        // Between a window of one entry and no protected entry.
         let moved = (moved as i64).clamp(1 - (capacity - main) as i64, protected as i64);
         self.capacity = capacity;
         self.window_max = (capacity - main).saturating_add_signed(moved);
@@ -195,7 +195,8 @@ impl Replacement for WTinyLfu {
             (Some(candidate), Some(victim)) => {
                 let count = |entry: EntryNumber| self.sketch.count(self.keys[entry as usize]);
                 let (asks, has) = (count(candidate), count(victim));
-                let stays = asks > has || (asks > COUNT_WARM && self.generator.below(CHANCE) == 0);
+                let stays =
+                    asks > has || (asks > COUNT_WARM && self.generator.below(CHANCE).0 == 0);
                 if stays { victim } else { candidate }
             }
             (one, other) => one.or(other).or_else(|| self.lists.oldest(PROTECTED, except))?,
@@ -292,7 +293,7 @@ mod tests {
         capacity: usize,
         lists: [Vec<u32>; 3],
         sketch: Sketch,
-        generator: Generator,
+        generator: Random,
     }
 
     impl Model {
@@ -303,7 +304,7 @@ mod tests {
             }
         }
 
-        /// Who leaves for a key that misses.
+        /// The key that is evicted for a key that misses.
         fn get(&mut self, key: u32) -> Option<u32> {
             let main = self.capacity * 99 / 100;
             self.sketch.increment(key, 10 * self.capacity as u64);
@@ -322,7 +323,7 @@ mod tests {
                     (Some(&candidate), Some(&victim)) => {
                         let asks = self.sketch.count(candidate);
                         let stays = asks > self.sketch.count(victim)
-                            || (asks >= 6 && self.generator.below(128) == 0);
+                            || (asks >= 6 && self.generator.below(128).0 == 0);
                         if stays { victim } else { candidate }
                     }
                     (one, other) => *one.or(other).or(protected.first()).unwrap(),
@@ -339,7 +340,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// The same keys leave as from three plain vectors whose duels the same sketch decides; above 100
+        /// The same keys are evicted as from three plain vectors whose comparisons the same sketch decides; above 100
         /// entries the window has several.
         #[test]
         fn three_vectors_do_the_same(
@@ -347,7 +348,7 @@ mod tests {
             capacity in prop_oneof![1..40usize, 150..250usize],
         ) {
             let mut policy = WTinyLfu::new(capacity, 7, false).unwrap();
-            let (sketch, generator) = (Sketch::new(capacity).unwrap(), Generator(7));
+            let (sketch, generator) = (Sketch::new(capacity).unwrap(), Random::from_counter(7));
             let mut model = Model { capacity, lists: Default::default(), sketch, generator };
             let mut places: Vec<Option<u32>> = vec![None; capacity];
             for (one, other) in draws {

@@ -1,6 +1,6 @@
 //! One core's own cache, of which no other core knows: caches side by side, or shards of one.
 //!
-//! Each is a simulation of its own, which leaves out what comes to others; what all of them did is added up.
+//! Each is a simulation of its own, which leaves out the requests of others; the results of all are added up.
 
 use larder::policy::Replacement;
 

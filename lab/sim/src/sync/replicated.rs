@@ -4,13 +4,13 @@
 //! set            to main at once; proxies show it from the next sync on
 //! get            the core's proxy, as of the last sync; a hit notes a report
 //! get, missed    where asked for, main itself; else a miss, and with fill a set of the origin's value
-//! sync           main is told of the reports noted, core by core; then proxies show what main holds
+//! sync           main gets the reports noted, core by core; then readers show what main has
 //! ```
 //!
 //! All proxies sync at the same moment, as at the edge of a batch, so that one picture stands for all of
-//! them. A read whose name has left main since is told to nobody, as in the engine.
+//! them. A read whose name was evicted from main since is not reported, as in the engine.
 //!
-//! Bounds: 4 octets a name for the picture, and a report (16 octets) for each read of one period.
+//! Bounds: 4 bytes a name for the picture, and a report (16 bytes) for each read of one period.
 
 use larder::policy::Replacement;
 
@@ -20,7 +20,7 @@ use super::{Outcome, SUB_TABLES, Settings, Simulation};
 use crate::request::Op;
 use crate::trace::random::mix;
 
-/// A read that main has not been told of.
+/// A read that was not reported to main yet.
 #[derive(Debug)]
 struct Report {
     name: Name,
@@ -122,7 +122,7 @@ impl<P: Replacement> Replicated<P> {
         for report in self.reports.iter_mut().flat_map(|reports| reports.drain(..)) {
             self.main.hit(report.name, self.main.arrivals() - report.seen);
         }
-        // Each part once, for those who copy whole parts.
+        // Each part once, for caches that copy whole parts.
         let mut is_touched = [false; SUB_TABLES];
         let (changes, entries) = (self.news.changes, self.news.names.len() as u64);
         for name in self.news.names.drain(..) {

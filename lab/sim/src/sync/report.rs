@@ -1,10 +1,10 @@
 //! Outcomes as rows.
 
 use super::{Mode, Outcome, Point, RECORD_BYTES, Settings};
-use crate::sheet::{Cell, Sheet};
+use larder_bench::result_table::{Cell, ResultTable};
 
-/// Columns of [`sheet`]. Counts of work are a request's share: `records` are those of the engine's log, `bytes` its
-/// octets, `entries` each changed entry once a sync, `whole` each part with a change in it, `moved` requests handed
+/// Columns of [`table`]. Counts of work are a request's share: `records` are those of the engine's log, `bytes` its
+/// bytes, `entries` each changed entry once a sync, `whole` each part with a change in it, `moved` requests handed
 /// to another core.
 pub const COLUMNS: [&str; 21] = [
     "trace",
@@ -31,12 +31,17 @@ pub const COLUMNS: [&str; 21] = [
 ];
 
 /// A row a point.
-pub fn sheet(trace: &str, settings: &Settings, points: &[Point], outcomes: &[Outcome]) -> Sheet {
-    let mut sheet = Sheet::new(&COLUMNS);
+pub fn table(
+    trace: &str,
+    settings: &Settings,
+    points: &[Point],
+    outcomes: &[Outcome],
+) -> ResultTable {
+    let mut table = ResultTable::new(&COLUMNS);
     for (point, outcome) in points.iter().zip(outcomes) {
         let work = |count| Cell::Number(outcome.a_request(count), 4);
         let yes = |is: bool| Cell::from(if is { "yes" } else { "no" });
-        sheet.push([
+        table.push([
             trace.into(),
             point.mode.name().into(),
             point.policy.to_string().into(),
@@ -60,7 +65,7 @@ pub fn sheet(trace: &str, settings: &Settings, points: &[Point], outcomes: &[Out
             work(outcome.moved),
         ]);
     }
-    sheet
+    table
 }
 
 /// Requests from sync to sync, where there are syncs.
@@ -73,8 +78,8 @@ pub(crate) fn period(mode: Mode, settings: &Settings) -> Cell {
 }
 
 /// What eyes want of it: without the columns that are the same in every row.
-pub fn short(points: &[Point], outcomes: &[Outcome]) -> Sheet {
-    let mut sheet = Sheet::new(&[
+pub fn short(points: &[Point], outcomes: &[Outcome]) -> ResultTable {
+    let mut table = ResultTable::new(&[
         "mode",
         "policy",
         "capacity",
@@ -88,7 +93,7 @@ pub fn short(points: &[Point], outcomes: &[Outcome]) -> Sheet {
     ]);
     for (point, outcome) in points.iter().zip(outcomes) {
         let work = |count| Cell::Number(outcome.a_request(count), 2);
-        sheet.push([
+        table.push([
             point.mode.name().into(),
             point.policy.to_string().into(),
             u64::from(point.capacity).into(),
@@ -101,5 +106,5 @@ pub fn short(points: &[Point], outcomes: &[Outcome]) -> Sheet {
             work(outcome.moved),
         ]);
     }
-    sheet
+    table
 }

@@ -4,7 +4,7 @@
 //! the seed and of the request's number, so that modes, policies and capacities see the same. A name's version is
 //! the number of sets (and removals) of it so far: what its origin would answer now.
 //!
-//! Bounds: 28 octets a distinct name, besides the batch.
+//! Bounds: 28 bytes for each distinct name, and the batch.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ pub(super) type Name = u32;
 /// How often a name's value had been replaced.
 pub(super) type Version = u32;
 
-/// Requests after which nobody takes a look-up of the same name for a part of the same flow.
+/// Requests after which a lookup of the same name is no part of the same flow.
 const FLOW_GAP: u64 = 1_000;
-/// One in so many look-ups within the gap begins a new flow: flows have four look-ups in the mean.
+/// One in so many lookups within the gap begins a new flow: flows have four lookups in the mean.
 const FLOW_LOOKUPS_MEAN: u64 = 4;
 
 /// What chances are drawn for: each has numbers of its own.

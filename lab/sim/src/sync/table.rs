@@ -2,10 +2,10 @@
 //!
 //! The calls to the policy come in the engine's order (`larder::policy`): a new name arrives, others leave
 //! until there is room, up to two more leave where the policy has a surplus, then it is placed. Values are
-//! numbers of versions. Every name that comes, changes or goes is told to the caller. A name takes what it is
+//! numbers of versions. Every insert, change and eviction is reported to the caller. A name takes what it is
 //! charged; one that would not fit alone is not stored.
 //!
-//! Bounds: 4 octets a name of the stream, 16 an entry, and the policy's own. Cost: O(1) an operation.
+//! Bounds: 4 bytes a name of the stream, 16 an entry, and the policy's own. Cost: O(1) an operation.
 
 use larder::policy::{Entries, EntryNumber, Replacement};
 
@@ -156,7 +156,7 @@ mod tests {
     use crate::policy::Lru;
     use larder::policy::Fifo;
 
-    /// Two places under LRU: a read saves a name, the other one leaves for the third, and each change is told.
+    /// Two places under LRU: a read saves a name, the other one is evicted for the third, and each change is reported.
     #[test]
     fn the_policy_chooses_and_changes_are_told() {
         let mut table = Table::new(Lru::new(2).unwrap(), 2);

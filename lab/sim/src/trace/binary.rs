@@ -1,23 +1,23 @@
-//! Traces of fixed records: keys of 4 or 8 octets, and libCacheSim's `oracleGeneral`.
+//! Traces of fixed records: keys of 4 or 8 bytes, and libCacheSim's `oracleGeneral`.
 //!
 //! | format | record |
 //! |---|---|
 //! | `be32` `le32` | a key of 32 bits, as cache2k's benchmark has them |
 //! | `be64` | a key of 64 bits, as Caffeine's simulator has them of Scarab and Corda |
-//! | `oracle-general` | little endian: time (s) u32, key u64, octets u32, i64 when the key is asked for next |
+//! | `oracle-general` | little endian: time (s) u32, key u64, bytes u32, i64 when the key is asked for next |
 //!
 //! Nothing in such a file can be wrong but its end. What an oracle knows of the future is not read: the bound
 //! that needs it finds it out itself.
-//! Cost: a nanosecond a record, as long as the octets are near.
+//! Cost: a nanosecond a record, as long as the bytes are near.
 
 use std::io;
 
 use super::digits::{Clock, bytes};
-use super::octets::Octets;
+use super::reader::TraceReader;
 use super::{BATCH_REQUESTS, Damage, Source};
 use crate::request::Request;
 
-/// How a record of `N` octets is read.
+/// How a record of `N` bytes is read.
 pub trait Record<const N: usize>: Send {
     /// The request that it is.
     fn read(&mut self, record: &[u8; N]) -> Request;
@@ -57,10 +57,10 @@ impl Record<8> for Be64 {
 #[derive(Default)]
 pub struct OracleGeneral(Clock);
 
-/// Octets of its record.
+/// Bytes of its record.
 pub const ORACLE_BYTES: usize = 24;
 
-/// The fields of a record of `oracle-general`: time, key, octets, next.
+/// The fields of a record of `oracle-general`: time, key, bytes, next.
 pub fn oracle_fields(record: &[u8; ORACLE_BYTES]) -> (u32, u64, u32, i64) {
     fn field<const N: usize>(record: &[u8; ORACLE_BYTES], at: usize) -> [u8; N] {
         std::array::from_fn(|index| record[at + index])
@@ -82,36 +82,36 @@ impl Record<ORACLE_BYTES> for OracleGeneral {
     }
 }
 
-/// A trace of records of `N` octets.
+/// A trace of records of `N` bytes.
 pub struct Records<R, const N: usize> {
-    octets: Octets,
+    reader: TraceReader,
     record: R,
     damage: Damage,
 }
 
 impl<R, const N: usize> Records<R, N> {
-    /// Reads `octets` from where they are.
-    pub fn new(octets: Octets, record: R) -> Self {
-        Records { octets, record, damage: Damage::default() }
+    /// Reads `reader` from where it is.
+    pub fn new(reader: TraceReader, record: R) -> Self {
+        Records { reader, record, damage: Damage::default() }
     }
 }
 
 impl<R: Record<N>, const N: usize> Source for Records<R, N> {
     fn next(&mut self, batch: &mut Vec<Request>) -> io::Result<()> {
         batch.clear();
-        while batch.len() < BATCH_REQUESTS && self.octets.want(N) {
-            let (records, _) = self.octets.peek().as_chunks::<N>();
+        while batch.len() < BATCH_REQUESTS && self.reader.want(N) {
+            let (records, _) = self.reader.peek().as_chunks::<N>();
             let count = records.len().min(BATCH_REQUESTS - batch.len());
             batch.extend(records[..count].iter().map(|record| self.record.read(record)));
-            self.octets.take(count * N);
+            self.reader.take(count * N);
         }
-        let rest = self.octets.peek().len();
+        let rest = self.reader.peek().len();
         if batch.is_empty() && rest > 0 {
-            let offset = self.octets.offset();
-            self.damage.add(|| format!("octet {offset}: cut short, {rest} of {N} octets"));
-            self.octets.take(rest);
+            let offset = self.reader.offset();
+            self.damage.add(|| format!("byte {offset}: cut short, {rest} of {N} bytes"));
+            self.reader.take(rest);
         }
-        self.octets.count_failure(&mut self.damage);
+        self.reader.count_failure(&mut self.damage);
         Ok(())
     }
 

@@ -7,21 +7,21 @@
 //! |---|---|
 //! | time, seconds with any decimals | `time` `timestamp` `ts` `clock_time` |
 //! | key | `key` `obj_id` `object_id` `objid` `id` `obj` `object` `lbn` `name` `query` `url` |
-//! | size, octets | `size` `obj_size` `object_size` `bytes` `length` `len` |
+//! | size, bytes | `size` `obj_size` `object_size` `bytes` `length` `len` |
 //! | operation | `op` `operation` `opcode` `cmd` `command` |
 //! | TTL, seconds; 0 or nothing: none | `ttl` `ttl_s` `expiry` |
 //!
 //! Where it has not, the columns are time, key, size, operation, TTL, as many as there are; one alone is the
 //! key, and of two the first is the time. A field may stand in quotes. Operations are those of memcached and
-//! of HTTP, `read` and `write`; every other (a SCSI number) is a look-up, as caches of blocks are asked for
+//! of HTTP, `read` and `write`; every other (a SCSI number) is a lookup, as caches of blocks are asked for
 //! what is written too.
 //!
-//! `twitter` has time, key, octets of the key, octets of the value, client, operation, TTL and no first line.
+//! `twitter` has time, key, bytes of the key, bytes of the value, client, operation, TTL and no first line.
 //! Keys may hold commas: the other columns are counted from both ends. A TTL counts where something is stored.
 
 use super::digits::{Clock, bytes, number, seconds_ns};
 use super::key_of;
-use super::octets::MARK;
+use super::reader::MARK;
 use super::text::Lines;
 use crate::request::{Op, Request, TTL_NONE};
 
@@ -52,7 +52,7 @@ impl Csv {
     /// For a trace that begins with `head`. Says what is missing.
     pub fn of(head: &[u8]) -> Result<Csv, String> {
         let head = head.strip_prefix(MARK).unwrap_or(head);
-        let mut lines = head.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii);
+        let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
         let separator = separator(line);
         let (columns, header) = match named(line, separator) {
@@ -127,7 +127,7 @@ fn op_of(word: &[u8]) -> Op {
 }
 
 fn separator(line: &[u8]) -> u8 {
-    b"\t,;|".iter().copied().find(|octet| line.contains(octet)).unwrap_or(b',')
+    b"\t,;|".iter().copied().find(|byte| line.contains(byte)).unwrap_or(b',')
 }
 
 /// The fields of a line. One in quotes ends with them; a doubled quote inside stays doubled.
@@ -152,7 +152,7 @@ fn fields(line: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Octets up to the quote that closes, or to the end.
+/// Bytes up to the quote that closes, or to the end.
 fn quoted_len(quoted: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = memchr::memchr(b'"', &quoted[at..]) {
@@ -165,7 +165,7 @@ fn quoted_len(quoted: &[u8]) -> usize {
     quoted.len()
 }
 
-/// What a first line says.
+/// The meaning of a first line.
 enum Named {
     Columns(Columns),
     /// It names columns, and none of them is the key.
@@ -207,7 +207,7 @@ fn named(line: &[u8], separator: u8) -> Named {
 
 /// True for the same letters, whatever their case and with `-` for `_`.
 fn is_called(word: &[u8], name: &str) -> bool {
-    let folded = |octet: &u8| if *octet == b'-' { b'_' } else { octet.to_ascii_lowercase() };
+    let folded = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
     word.len() == name.len() && word.iter().map(folded).eq(name.bytes())
 }
 
@@ -241,7 +241,7 @@ pub struct Twitter(Clock);
 struct TwitterRow<'a> {
     time_s: u64,
     key: &'a [u8],
-    /// Octets of key and value.
+    /// Bytes of key and value.
     bytes: u64,
     op: &'a [u8],
     ttl_s: u64,
@@ -250,7 +250,7 @@ struct TwitterRow<'a> {
 impl TwitterRow<'_> {
     fn of(line: &[u8]) -> Option<TwitterRow<'_>> {
         let (time, rest) = line.split_at(memchr::memchr(b',', line)?);
-        let mut last = rest.get(1..)?.rsplitn(6, |octet| *octet == b',');
+        let mut last = rest.get(1..)?.rsplitn(6, |byte| *byte == b',');
         let ttl_s = number(last.next()?)?;
         let op = last.next()?;
         let _client = last.next()?;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     /// Columns are found by name in any order, by any separator, in quotes or not; what is missing in a line
-    /// is its default, and what can't be read is said.
+    /// is its default, and a value that cannot be read is reported.
     #[test]
     fn columns_by_name() {
         let key = text_key(b"a,b");
@@ -336,7 +336,7 @@ mod tests {
         assert!(Csv::of(b"time;size\n1;2").is_err());
     }
 
-    /// Without a first line, the place of a column says what it is.
+    /// Without a first line, the position of a column states its meaning.
     #[test]
     fn columns_by_place() {
         assert_eq!(csv("5\n6"), [Ok(Request::get(5)), Ok(Request::get(6))]);
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(csv("4|6|9|set|30\n5|6|9|set|30\n")[1], Ok(last));
     }
 
-    /// Twitter's operations are told apart, its keys may hold commas, and a TTL counts on a write only.
+    /// Twitter's operations are distinguished, its keys may hold commas, and a TTL counts on a write only.
     #[test]
     fn twitter() {
         let text = "0,a:b,3,100,7,get,0\n1,k,k,1,2,7,set,3600\n2,5,4,6,7,incr,0\n3,5,1,0,7,delete,9\n\

@@ -6,7 +6,7 @@ use larder_wire::times;
 /// Nanoseconds of a second.
 const NS: i64 = 1_000_000_000;
 
-/// A number of octets in 32 bits, one at least: an entry of no octets would let a cache hold any number.
+/// A number of bytes in 32 bits, one at least: an entry of no bytes would let a cache hold any number.
 #[inline]
 pub fn bytes(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// The clock starts at the first request and never goes back.
+    /// The clock starts at the first request and never steps back.
     #[test]
     fn clock() {
         let mut clock = Clock::default();

@@ -1,9 +1,9 @@
-//! What a resolver hears, made up: popular names, names asked once, the same again soon, and sweeps.
+//! The queries of a resolver, generated: popular names, names asked once, the same again soon, and sweeps.
 //!
 //! | share | asks for |
 //! |---|---|
-//! | 6 % | a name that nobody asked before nor will again, but that half of them are asked twice in a row (A, then AAAA) |
-//! | 22 % | what was asked a short while ago: d requests back with a chance that goes as 1 / d², up to [`RECENT`] |
+//! | 6 % | a name that is not queried before or after, but that half of them are asked twice in a row (A, then AAAA) |
+//! | 22 % | what was asked a short while ago: d requests back with a probability in proportion to 1 / d², up to [`RECENT`] |
 //! | the rest | one of [`NAMES`] names, by Zipf and Mandelbrot's law; every [`DRIFT`] requests two change places, so that what is popular drifts |
 //! | sweeps | the last [`SWEEP`] of every [`PERIOD`] requests: names in order, never asked before, as a scanner asks |
 //!
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// The stream has the shares that its page says: names of one use, half of them twice in a row; repeats
+    /// The stream has the shares that the header states: names of one use, half of them twice in a row; repeats
     /// soon; sweeps at their place; and the same again for the same seed.
     #[test]
     fn shares() {

@@ -1,7 +1,7 @@
 //! Names of formats, and which one a file is in.
 //!
 //! [`Format::detect`] believes what a file holds before how it is called: only keys without a frame (`be32`,
-//! `le32`, `be64`) look like nothing, and are told by name.
+//! `le32`, `be64`) have no marks, and are recognized by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use larder_wire::capture::Capture;
 
 use super::binary::{ORACLE_BYTES, oracle_fields};
 use super::digits::{number, seconds_ns};
-use super::octets::MARK;
+use super::reader::MARK;
 use super::{Error, csv, text, zeek};
 
 /// How a trace file is read.
@@ -23,11 +23,11 @@ pub enum Format {
     Lirs,
     /// First block and count a line.
     Arc,
-    /// Keys of 4 octets, big endian.
+    /// Keys of 4 bytes, big endian.
     Be32,
-    /// Keys of 4 octets, little endian.
+    /// Keys of 4 bytes, little endian.
     Le32,
-    /// Keys of 8 octets, big endian.
+    /// Keys of 8 bytes, big endian.
     Be64,
     /// Time, key and size a line, apart by blanks.
     AdaptSize,
@@ -35,7 +35,7 @@ pub enum Format {
     ZeekDns,
     /// Columns by the names in the first line, or time, key, size, operation, TTL.
     Csv,
-    /// libCacheSim's records of 24 octets.
+    /// libCacheSim's records of 24 bytes.
     OracleGeneral,
     /// Twitter's cache clusters (Yang, Yue and Rashmi, OSDI 2020).
     Twitter,
@@ -96,25 +96,25 @@ impl Format {
         if Capture::open(head).is_ok() {
             return Ok(Format::PcapDns);
         }
-        match head.iter().any(|octet| is_binary(*octet)) {
+        match head.iter().any(|byte| is_binary(*byte)) {
             true => detect_binary(head, name),
             false => detect_text(head),
         }
     }
 }
 
-/// Octets that are looked at.
+/// Bytes that are looked at.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Lines that are looked at.
 const HEAD_LINES: usize = 50;
 
-/// Octets that no text has.
-fn is_binary(octet: u8) -> bool {
-    octet < 0x20 && !matches!(octet, b'\t' | b'\n' | b'\r' | 0x1b)
+/// Bytes that no text has.
+fn is_binary(byte: u8) -> bool {
+    byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1b)
 }
 
-/// Parts of names that tell the keys' width: how we call them, and the published collections.
+/// Parts of names that state the keys' width: our own names, and those of published collections.
 const BINARY_NAMES: [(&str, Format); 11] = [
     ("be32", Format::Be32),
     ("le32", Format::Le32),
@@ -133,16 +133,16 @@ fn detect_binary(head: &[u8], name: &str) -> Result<Format, String> {
     if is_oracle_general(head) {
         return Ok(Format::OracleGeneral);
     }
-    // A folder's name says nothing of the files in it.
+    // The name of a directory says nothing about the files in it.
     let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     let known = BINARY_NAMES.iter().find(|(part, _)| name.contains(part));
     known.map(|(_, format)| *format).ok_or_else(|| {
-        "these are octets without a frame, and the name does not tell their width either".to_owned()
+        "these are bytes without a frame, and the name does not state their width either".to_owned()
     })
 }
 
 /// Whether records of `oracleGeneral` make sense: clocks that never step back, sizes below 2 GiB, and a next
-/// request that is in the future or never comes. Random octets pass with a chance below 2^-24 a record.
+/// request that is in the future or never comes. Random bytes pass with a chance below 2^-24 a record.
 fn is_oracle_general(head: &[u8]) -> bool {
     let (records, _) = head.as_chunks::<ORACLE_BYTES>();
     let mut latest_s = 0;
@@ -163,7 +163,7 @@ fn detect_text(head: &[u8]) -> Result<Format, String> {
     // The last line may be cut.
     let end = memchr::memrchr(b'\n', head).map_or(head.len(), |at| at + 1);
     let lines: Vec<&[u8]> = head[..end]
-        .split(|octet| *octet == b'\n')
+        .split(|byte| *byte == b'\n')
         .map(<[u8]>::trim_ascii)
         .filter(|line| !line.is_empty() && *line != b"*")
         .take(HEAD_LINES)
@@ -234,7 +234,7 @@ mod tests {
         assert!(refusal.contains("arc, be32") && refusal.ends_with("dns-log"), "{refusal}");
     }
 
-    /// What a file holds decides, also when its name says something else.
+    /// The content decides, also when the name states another format.
     #[test]
     fn content_decides() {
         let head = |text: &str| Format::detect(text.as_bytes(), "web07.trace").ok();
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(head(""), None);
     }
 
-    /// Octets without a frame are told by name, records of an oracle by what they say, and the rest is
+    /// Bytes without a frame are recognized by name, records of an oracle by their content, and the rest is
     /// refused.
     #[test]
     fn names_decide_where_content_cannot() {

@@ -1,8 +1,8 @@
 //! Questions and answers of DNS in a capture: pcap or pcapng, any link type and tunnel that we read.
 //!
-//! A question seen is a look-up of its name, type and class. An answer seen stores what was asked for, with
+//! A question seen is a lookup of its name, type and class. An answer seen stores what was asked for, with
 //! the least TTL of the answer section, or, of a negative answer, the one that its SOA record allows (RFC 2308,
-//! section 5). So a cache that fills itself on a miss and one that only hears the answers (a capture's own)
+//! section 5). So a cache that fills itself on a miss and one that only receives the responses (a capture's own)
 //! can both be replayed. A capture on both sides of a resolver has the questions of both.
 //!
 //! Read are messages over UDP, and over TCP where a segment begins with one and holds all of it; port 53 on
@@ -17,7 +17,7 @@ use larder_wire::dns::{Message, NameBuf, Section, tcp};
 use larder_wire::packet::{self, Skip};
 
 use super::digits::Clock;
-use super::octets::Octets;
+use super::reader::TraceReader;
 use super::zeek::question_key;
 use super::{BATCH_REQUESTS, Damage, Source};
 use crate::request::{Op, Request};
@@ -35,7 +35,7 @@ const NXDOMAIN: u8 = 3;
 
 /// `pcap-dns`.
 pub struct PcapDns {
-    octets: Octets,
+    reader: TraceReader,
     capture: Capture,
     questions: Questions,
     damage: Damage,
@@ -43,10 +43,10 @@ pub struct PcapDns {
 
 impl PcapDns {
     /// Reads the header.
-    pub fn open(mut octets: Octets) -> Result<PcapDns, OpenError> {
-        let (capture, offset) = Capture::open(octets.peek())?;
-        octets.take(offset);
-        Ok(PcapDns { octets, capture, questions: Questions::default(), damage: Damage::default() })
+    pub fn open(mut reader: TraceReader) -> Result<PcapDns, OpenError> {
+        let (capture, offset) = Capture::open(reader.peek())?;
+        reader.take(offset);
+        Ok(PcapDns { reader, capture, questions: Questions::default(), damage: Damage::default() })
     }
 }
 
@@ -54,28 +54,28 @@ impl Source for PcapDns {
     fn next(&mut self, batch: &mut Vec<Request>) -> io::Result<()> {
         batch.clear();
         while batch.len() < BATCH_REQUESTS {
-            let offset = self.octets.offset();
-            let taken = match self.capture.next(self.octets.peek(), 0, self.octets.ended()) {
+            let offset = self.reader.offset();
+            let taken = match self.capture.next(self.reader.peek(), 0, self.reader.ended()) {
                 Step::Record(record) => {
                     if let Err(why) = self.questions.read(&record, batch) {
-                        self.damage.add(|| format!("octet {offset}: {why}"));
+                        self.damage.add(|| format!("byte {offset}: {why}"));
                     }
                     record.next_offset
                 }
                 Step::Meta { next_offset } => next_offset,
                 Step::Damaged { kind, next_offset } => {
-                    self.damage.add(|| format!("octet {offset}: {}", kind.as_str()));
+                    self.damage.add(|| format!("byte {offset}: {}", kind.as_str()));
                     next_offset
                 }
                 Step::NeedMore => {
-                    self.octets.fill();
+                    self.reader.fill();
                     continue;
                 }
                 Step::End => break,
             };
-            self.octets.take(taken);
+            self.reader.take(taken);
         }
-        self.octets.count_failure(&mut self.damage);
+        self.reader.count_failure(&mut self.damage);
         Ok(())
     }
 
@@ -93,7 +93,7 @@ struct Questions {
 }
 
 impl Questions {
-    /// Adds what a packet asks or answers, if it is DNS; or says why it can't be known.
+    /// Adds what a packet asks or answers, if it is DNS; or states why it cannot be known.
     fn read(&mut self, record: &Record<'_>, batch: &mut Vec<Request>) -> Result<(), &'static str> {
         let packet = match packet::decode(record.link_type, record.frame) {
             Ok(packet) => packet,
@@ -111,7 +111,7 @@ impl Questions {
         match packet.protocol {
             UDP => self.message(payload, packet.payload_bytes as usize, record.ts_ns, batch),
             TCP => {
-                // Where a segment does not begin with a message it goes on with one.
+                // A segment that does not begin with a message continues one.
                 while let Ok(Some(range)) = tcp::next_message(payload) {
                     let message = &payload[range.clone()];
                     self.message(message, message.len(), record.ts_ns, batch)?;

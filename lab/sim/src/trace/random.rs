@@ -3,17 +3,10 @@
 //! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): a
 //! counter through a bijection of 64 bits. Cost: about a nanosecond a number.
 
+pub use larder_bench::data::mix;
+
 /// The step of the counter: the golden ratio of 2^64, made odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Spreads a number over 64 bits; a bijection.
-#[inline(always)]
-pub const fn mix(number: u64) -> u64 {
-    let mixed = number.wrapping_add(STEP);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
@@ -23,6 +16,11 @@ impl Random {
     /// The stream of a seed; seeds that differ in a bit give streams that have nothing in common.
     pub const fn new(seed: u64) -> Random {
         Random(mix(seed))
+    }
+
+    /// The stream of a counter that begins at `counter`.
+    pub const fn from_counter(counter: u64) -> Random {
+        Random(counter)
     }
 
     /// The next 64 bits.

@@ -5,7 +5,7 @@
 //! | `zipf:ALPHA[:ITEMS[:REQUESTS[:SETS]]]` | Zipf's law; SETS of a hundred requests store instead of look up |
 //! | `uniform:ITEMS[:REQUESTS]` | all items alike: Zipf's law with an alpha of 0 |
 //! | `loop:ITEMS[:REQUESTS]` | the same items over and over |
-//! | `dns:SEED[:REQUESTS[:ALPHA]]` | what a resolver hears, see [`super::dns_like`] |
+//! | `dns:SEED[:REQUESTS[:ALPHA]]` | the queries of a resolver, see [`super::dns_like`] |
 //!
 //! Everything else is a path; `./zipf:0.9` is a file of that name, `-` is standard input.
 
@@ -19,8 +19,8 @@ use super::binary::{Be32, Be64, Le32, OracleGeneral, Records};
 use super::csv::{Csv, Twitter};
 use super::cycle::Cycle;
 use super::dns_like::DnsLike;
-use super::octets::{Octets, display_name};
 use super::pcap::PcapDns;
+use super::reader::{TraceReader, display_name};
 use super::text::{AdaptSize, Arc, Keys, Lirs, Text};
 use super::zeek::{Key, Zeek};
 use super::zipf::{ITEMS_MAX, Zipf};
@@ -66,7 +66,7 @@ pub enum Spec {
         /// Requests made.
         requests: u64,
     },
-    /// What a resolver hears.
+    /// The queries of a resolver.
     Dns {
         /// Decides all; the seed of the run does not matter.
         seed: u64,
@@ -115,27 +115,27 @@ impl Spec {
 }
 
 fn open_file(path: &Path, format: Format) -> Result<Box<dyn Source>, Error> {
-    source(Octets::open(path)?, format, &display_name(path))
+    source(TraceReader::open(path)?, format, &display_name(path))
 }
 
-/// Reads a trace that is no file: what `reader` gives, decompressed if its first octets say so. `name` is for
-/// messages, and may tell the format where the octets do not.
+/// Reads a trace that is no file: what `reader` gives, decompressed if its first bytes say so. `name` is for
+/// messages, and may state the format where the bytes do not.
 pub fn read(
     reader: impl Read + Send + 'static,
     format: Format,
     name: &str,
 ) -> Result<Box<dyn Source>, Error> {
-    source(Octets::decoded(reader, name)?, format, name)
+    source(TraceReader::decoded(reader, name)?, format, name)
 }
 
-/// The reader of a trace. [`Format::Auto`] looks at its first octets.
-fn source(octets: Octets, format: Format, name: &str) -> Result<Box<dyn Source>, Error> {
+/// The reader of a trace. [`Format::Auto`] looks at its first bytes.
+fn source(reader: TraceReader, format: Format, name: &str) -> Result<Box<dyn Source>, Error> {
     let name = name.to_owned();
-    let format = match (format, octets.failed_at_once()) {
+    let format = match (format, reader.failed_at_once()) {
         (Format::Auto, Some(why)) => {
             return Err(Error::Unreadable { name, why: why.to_owned() });
         }
-        (Format::Auto, None) => match Format::detect(octets.peek(), &name) {
+        (Format::Auto, None) => match Format::detect(reader.peek(), &name) {
             Ok(format) => format,
             Err(why) => return Err(Error::Undecided { name, why }),
         },
@@ -143,22 +143,22 @@ fn source(octets: Octets, format: Format, name: &str) -> Result<Box<dyn Source>,
     };
     let refuse = |why: String| Error::Content { name, format, why };
     Ok(match format {
-        Format::Auto | Format::Keys => Box::new(Text::new(octets, Keys)),
-        Format::Lirs => Box::new(Text::new(octets, Lirs)),
-        Format::Arc => Box::new(Text::new(octets, Arc)),
-        Format::AdaptSize => Box::new(Text::new(octets, AdaptSize::default())),
-        Format::Be32 => Box::new(Records::new(octets, Be32)),
-        Format::Le32 => Box::new(Records::new(octets, Le32)),
-        Format::Be64 => Box::new(Records::new(octets, Be64)),
-        Format::OracleGeneral => Box::new(Records::new(octets, OracleGeneral::default())),
+        Format::Auto | Format::Keys => Box::new(Text::new(reader, Keys)),
+        Format::Lirs => Box::new(Text::new(reader, Lirs)),
+        Format::Arc => Box::new(Text::new(reader, Arc)),
+        Format::AdaptSize => Box::new(Text::new(reader, AdaptSize::default())),
+        Format::Be32 => Box::new(Records::new(reader, Be32)),
+        Format::Le32 => Box::new(Records::new(reader, Le32)),
+        Format::Be64 => Box::new(Records::new(reader, Be64)),
+        Format::OracleGeneral => Box::new(Records::new(reader, OracleGeneral::default())),
         Format::Csv => {
-            let csv = Csv::of(octets.peek()).map_err(refuse)?;
-            Box::new(Text::new(octets, csv))
+            let csv = Csv::of(reader.peek()).map_err(refuse)?;
+            Box::new(Text::new(reader, csv))
         }
-        Format::Twitter => Box::new(Text::new(octets, Twitter::default())),
-        Format::ZeekDns => Box::new(Text::new(octets, Zeek::new(Key::Question))),
-        Format::DnsLog => Box::new(Text::new(octets, Zeek::new(Key::Name))),
-        Format::PcapDns => Box::new(PcapDns::open(octets).map_err(|why| refuse(why.to_string()))?),
+        Format::Twitter => Box::new(Text::new(reader, Twitter::default())),
+        Format::ZeekDns => Box::new(Text::new(reader, Zeek::new(Key::Question))),
+        Format::DnsLog => Box::new(Text::new(reader, Zeek::new(Key::Name))),
+        Format::PcapDns => Box::new(PcapDns::open(reader).map_err(|why| refuse(why.to_string()))?),
     })
 }
 
@@ -338,7 +338,7 @@ mod tests {
         assert!(open("", Format::Auto).unwrap_err().contains("name one of the traces in it"));
         for (content, why) in [
             (&b""[..], "the file is empty; pass --trace-format with one of lirs, arc, be32"),
-            (b"\0\0\x05\x06", "octets without a frame"),
+            (b"\0\0\x05\x06", "bytes without a frame"),
             (b"\x1f\x8b\x08\0", "get it again from its source"),
         ] {
             std::fs::write(folder.path().join("x"), content).unwrap();

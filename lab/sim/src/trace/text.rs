@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `lirs` | a number, as in the traces of Jiang and Zhang (SIGMETRICS 2002); lines of `*` say nothing |
 //! | `arc` | first block, count, and what is not read: count requests, as in the traces of Megiddo and Modha (FAST 2003) |
-//! | `adaptsize` | time, key, octets, as in the traces of Berger, Sitaraman and Harchol-Balter (NSDI 2017) |
-//! | `keys` | the key, any octets |
+//! | `adaptsize` | time, key, bytes, as in the traces of Berger, Sitaraman and Harchol-Balter (NSDI 2017) |
+//! | `keys` | the key, any bytes |
 //!
 //! Empty lines say nothing in any of them, nor does a byte order mark before the first. Fields are apart by
 //! blanks.
@@ -13,11 +13,11 @@
 use std::io;
 
 use super::digits::{Clock, bytes, number, seconds_ns};
-use super::octets::{LINE_BYTES_MAX, Line, Octets};
+use super::reader::{LINE_BYTES_MAX, Line, TraceReader};
 use super::{BATCH_REQUESTS, Damage, Source, key_of};
 use crate::request::Request;
 
-/// Most blocks of one line of an `arc` trace: 32 MiB of blocks of 512 octets.
+/// Most blocks of one line of an `arc` trace: 32 MiB of blocks of 512 bytes.
 pub const BLOCKS_MAX: u64 = 1 << 16;
 
 /// How a line is read.
@@ -28,17 +28,17 @@ pub trait Lines: Send {
 
 /// A trace of lines.
 pub struct Text<L> {
-    octets: Octets,
+    reader: TraceReader,
     lines: L,
     number: u64,
     damage: Damage,
 }
 
 impl<L> Text<L> {
-    /// Reads `octets` from where they are, which is line 1.
-    pub fn new(mut octets: Octets, lines: L) -> Text<L> {
-        octets.take_mark();
-        Text { octets, lines, number: 0, damage: Damage::default() }
+    /// Reads `reader` from where it is, which is line 1.
+    pub fn new(mut reader: TraceReader, lines: L) -> Text<L> {
+        reader.take_mark();
+        Text { reader, lines, number: 0, damage: Damage::default() }
     }
 }
 
@@ -46,7 +46,7 @@ impl<L: Lines> Source for Text<L> {
     fn next(&mut self, batch: &mut Vec<Request>) -> io::Result<()> {
         batch.clear();
         while batch.len() < BATCH_REQUESTS {
-            let Some(line) = self.octets.line() else { break };
+            let Some(line) = self.reader.line() else { break };
             self.number += 1;
             let number = self.number;
             match line {
@@ -57,11 +57,11 @@ impl<L: Lines> Source for Text<L> {
                 }
                 Line::TooLong => {
                     self.damage
-                        .add(|| format!("line {number}: longer than {LINE_BYTES_MAX} octets"));
+                        .add(|| format!("line {number}: longer than {LINE_BYTES_MAX} bytes"));
                 }
             }
         }
-        self.octets.count_failure(&mut self.damage);
+        self.reader.count_failure(&mut self.damage);
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! DNS logs: Zeek's `dns.log`, as a table or as JSON lines, and the one of `larder annotate -d`.
 //!
-//! A row is a look-up of what was asked, at the time of the question, and says how long the answer may be
+//! A row is a lookup of what was asked, at the time of the question, and states how long the response may be
 //! kept: the least of its TTLs. A row without a question asks nothing and counts as nothing.
 //!
 //! A resolver's cache is asked for a name, a type and a class, so that is the key of a row of Zeek's log; ours
-//! has names only, and names that nobody asked for (multicast DNS announces them), which are left out.
+//! has names only, and names without a query (multicast DNS announces them), which are left out.
 //!
 //! A table names its marks and columns in lines that begin with `#`, which concatenated logs repeat. JSON may
 //! have its times in seconds, in milliseconds (from 10^11 on) or as ISO 8601.
@@ -79,7 +79,7 @@ impl Zeek {
         }
         let mut found: [Option<&[u8]>; COLUMNS.len()] = [None; COLUMNS.len()];
         let mut width = 0;
-        for (at, value) in line.split(|octet| octet == separator).enumerate() {
+        for (at, value) in line.split(|byte| byte == separator).enumerate() {
             if let Some(known) = self.columns.iter().position(|column| *column == Some(at)) {
                 found[known] = Some(value).filter(|value| *value != unset_field);
             }
@@ -94,7 +94,7 @@ impl Zeek {
         let ttl_s = match ttls {
             None => TTL_NONE,
             Some(ttls) => ttls
-                .split(|octet| octet == set_separator)
+                .split(|byte| byte == set_separator)
                 .filter(|ttl| *ttl != unset_field)
                 .try_fold(TTL_NONE, |least, ttl| Some(least.min(whole_seconds(seconds_ns(ttl)?))))
                 .ok_or("a TTL is no number")?,
@@ -197,7 +197,7 @@ pub fn detect(head: &[u8]) -> Option<Result<Format, String>> {
         return None;
     }
     let path = head
-        .split(|octet| *octet == b'\n')
+        .split(|byte| *byte == b'\n')
         .find_map(|line| line.strip_prefix(b"#path"))
         .map(<[u8]>::trim_ascii);
     Some(match path {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// A table's rows give name, type and class in one key whatever the case, the least TTL, and seconds
-    /// since the first; rows that ask nothing are nothing, others that can't be read are said.
+    /// since the first; rows that ask nothing are nothing, others that cannot be read are reported.
     #[test]
     fn table() {
         let rows = "10.5\tC1\tWWW.example\t1\t1\t300.000000,20.500000\n\

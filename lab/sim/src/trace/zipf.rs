@@ -1,4 +1,4 @@
-//! Zipf's law: the item of rank r is asked for with a chance that goes as 1 / r^alpha, each request for itself.
+//! Zipf's law: the item of rank r is requested with a probability in proportion to 1 / r^alpha, each request for itself.
 //!
 //! A table makes a draw cost one random number and one look: Walker's alias method ("An efficient method for
 //! generating discrete random variables with general distributions", ACM TOMS 1977) built as Vose shows
@@ -7,7 +7,7 @@
 //! last bit between C libraries, so that a seed would not give the same requests everywhere. Here powers only
 //! make the table, in which such a bit is lost.
 //!
-//! A chance is exact but for 2^-32 in all. Cost: 8 octets an item, 24 while the table is made.
+//! A chance is exact but for 2^-32 in all. Cost: 8 bytes an item, 24 while the table is made.
 
 use std::io;
 
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// A stream of requests that follows Zipf's law; keys are 64 bits that tell nothing of their rank.
+/// A stream of requests that follows Zipf's law; keys are 64 bits that do not reveal their rank.
 #[derive(Debug)]
 pub struct Zipf {
     table: Table,
@@ -88,7 +88,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Of `requests`, `sets_percent` of a hundred store a value; the rest are look-ups.
+    /// Of `requests`, `sets_percent` of a hundred store a value; the rest are lookups.
     pub fn new(alpha: f64, items: u32, requests: u64, sets_percent: u8, seed: u64) -> Zipf {
         let table = Table::new(items, alpha, 0.0);
         let (random, sets) = (Random::new(seed), Random::new(!seed));

@@ -145,7 +145,7 @@ fn with_cache<A: Act>(kind: Kind, capacity: u32, act: A) -> A::Output {
     kind.build(capacity, 1, Begin(capacity, act)).unwrap()
 }
 
-/// Hits of a stream of look-ups, each of which stores what it misses.
+/// Hits of a stream of lookups, each of which stores what it misses.
 struct Hits<'a>(&'a [u32]);
 
 impl Act for Hits<'_> {
@@ -157,7 +157,7 @@ impl Act for Hits<'_> {
     }
 }
 
-/// A stream of look-ups that the same few lines make anywhere (`oracle_libcachesim.py` has them in Python):
+/// A stream of lookups that the same few lines make anywhere (`oracle_libcachesim.py` has them in Python):
 /// popular keys are small ones, a third of the time a scan of keys seen once or twice goes on.
 fn stream(requests: usize) -> Vec<u32> {
     let mut state = 1u64;

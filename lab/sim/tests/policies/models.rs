@@ -12,7 +12,7 @@ use super::{Act, Cache, Step, with_cache};
 pub type Queue = Vec<u32>;
 
 pub trait Model {
-    /// A look-up or an update, as [`Cache::ask`].
+    /// A lookup or an update, as [`Cache::ask`].
     fn ask(&mut self, key: u32, is_set: bool) -> Step;
     fn remove(&mut self, key: u32);
 }
@@ -417,7 +417,7 @@ enum Ask {
 }
 
 /// Streams over some more keys than there is room for, the small ones asked for more often; `plain` ones have
-/// look-ups only.
+/// lookups only.
 fn asks(plain: bool) -> impl Strategy<Value = Vec<Ask>> {
     let ask = (0..40u32, 0..40u32, 0..20u32).prop_map(move |(one, other, act)| {
         let key = one * other / 16;
@@ -504,7 +504,7 @@ proptest! {
         with_cache(Kind::TwoQueue, c as u32, Beside(model, asks));
     }
 
-    /// The figure says nothing of entries taken out; look-ups only.
+    /// The figure says nothing of entries taken out; lookups only.
     #[test]
     fn arc(asks in asks(true), c in 1..40usize) {
         let model = Arc { c, p: 0.0, t1: vec![], t2: vec![], b1: vec![], b2: vec![] };

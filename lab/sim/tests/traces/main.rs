@@ -1,4 +1,4 @@
-//! Every format of traces: what its sample says, cut at every octet, compressed, damaged; and streams made up.
+//! Every format of traces: what its sample says, cut at every byte, compressed, damaged; and streams made up.
 
 mod samples;
 
@@ -23,8 +23,8 @@ fn drain(mut source: Box<dyn Source>) -> (Vec<Request>, Damage) {
     }
 }
 
-fn read_all(octets: &[u8], format: Format, name: &str) -> Result<(Vec<Request>, Damage), Error> {
-    read(Cursor::new(octets.to_vec()), format, name).map(drain)
+fn read_all(bytes: &[u8], format: Format, name: &str) -> Result<(Vec<Request>, Damage), Error> {
+    read(Cursor::new(bytes.to_vec()), format, name).map(drain)
 }
 
 /// Each format reads its own sample to the last request, undamaged, told the format or not; none is missing.
@@ -34,7 +34,7 @@ fn every_format_reads_its_sample() {
     assert_eq!(samples.len(), Format::ALL.len() - 1);
     for sample in &samples {
         for format in [sample.format, Format::Auto] {
-            let (requests, damage) = read_all(&sample.octets, format, sample.name).unwrap();
+            let (requests, damage) = read_all(&sample.bytes, format, sample.name).unwrap();
             assert_eq!(requests, sample.requests, "{} read as {format}", sample.format);
             assert_eq!(damage, Damage::default(), "{} read as {format}", sample.format);
         }
@@ -42,15 +42,15 @@ fn every_format_reads_its_sample() {
 }
 
 /// A byte order mark before a text, as spreadsheets write it, says nothing, whether the format is told or not;
-/// keys without a frame may begin with the same octets.
+/// keys without a frame may begin with the same bytes.
 #[test]
 fn a_mark_before_text_is_skipped() {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let mut texts = 0;
-    for sample in samples().iter().filter(|sample| !sample.octets.contains(&0)) {
+    for sample in samples().iter().filter(|sample| !sample.bytes.contains(&0)) {
         texts += 1;
         for format in [sample.format, Format::Auto] {
-            let marked = [MARK, &sample.octets].concat();
+            let marked = [MARK, &sample.bytes].concat();
             let (requests, damage) = read_all(&marked, format, sample.name).unwrap();
             assert_eq!(requests, sample.requests, "{} read as {format}", sample.format);
             assert_eq!(damage, Damage::default(), "{} read as {format}", sample.format);
@@ -65,14 +65,14 @@ fn a_mark_before_text_is_skipped() {
     assert_eq!(requests, [Request::get(0xef_bb_bf_01)]);
 }
 
-/// A trace cut at any octet gives the requests before the cut (the one at it may be another: half a number is
+/// A trace cut at any byte gives the requests before the cut (the one at it may be another: half a number is
 /// a number), and says so where a record was cut.
 #[test]
 fn cut_anywhere() {
-    for Sample { format, name, octets, requests } in &samples() {
+    for Sample { format, name, bytes, requests } in &samples() {
         let mut told = 0;
-        for cut in 0..octets.len() {
-            let Ok((part, damage)) = read_all(&octets[..cut], *format, name) else {
+        for cut in 0..bytes.len() {
+            let Ok((part, damage)) = read_all(&bytes[..cut], *format, name) else {
                 // The header of a capture, and the line that names columns, must be whole.
                 assert!(
                     matches!(format, Format::PcapDns | Format::Csv) && cut < 24,
@@ -85,8 +85,8 @@ fn cut_anywhere() {
             // In what is left of a cut packet, the search for the next may see one that is cut again.
             let most = if *format == Format::PcapDns { 2 } else { 1 };
             assert!(damage.records <= most, "{format} cut at {cut}: {damage:?}");
-            let binary = octets.contains(&0);
-            let place = if binary { "octet " } else { "line " };
+            let binary = bytes.contains(&0);
+            let place = if binary { "byte " } else { "line " };
             assert!(damage.first.is_none_or(|first| first.starts_with(place)), "{format} {cut}");
             told += damage.records;
         }
@@ -95,9 +95,9 @@ fn cut_anywhere() {
     }
 }
 
-fn gzip(octets: &[u8]) -> Vec<u8> {
+fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packer.write_all(octets).unwrap();
+    packer.write_all(bytes).unwrap();
     packer.finish().unwrap()
 }
 
@@ -105,8 +105,8 @@ fn gzip(octets: &[u8]) -> Vec<u8> {
 /// wherever it is, once a format is known.
 #[test]
 fn compressed_and_cut() {
-    for Sample { format, name, octets, requests } in &samples() {
-        let (all, damage) = read_all(&gzip(octets), Format::Auto, name).unwrap();
+    for Sample { format, name, bytes, requests } in &samples() {
+        let (all, damage) = read_all(&gzip(bytes), Format::Auto, name).unwrap();
         assert_eq!((&all, damage.records), (requests, 0), "{format}");
     }
     let keys: Vec<u8> = (0..50_000u64).flat_map(|at| (at * at % 1009).to_be_bytes()).collect();
@@ -118,7 +118,7 @@ fn compressed_and_cut() {
         assert!(part.iter().zip(expected).all(|(request, key)| request.key == key));
         // What comes out last may be half a record besides.
         assert!((1..=2).contains(&damage.records), "{cut}: {damage:?}");
-        assert!(damage.first.is_some_and(|first| first.starts_with("octet ")));
+        assert!(damage.first.is_some_and(|first| first.starts_with("byte ")));
         longest = longest.max(part.len());
     }
     assert!((30_000..50_000).contains(&longest), "{longest}");
@@ -132,11 +132,11 @@ fn damage_has_a_place() {
     let long = "9".repeat(1 << 20);
     let arc = "1 2\n1\n1 x\n1 99999999\n18446744073709551615 2\n7 1";
     let twitter = "line 1: not the seven columns of Twitter's traces";
-    for (format, octets, count, requests, first) in [
+    for (format, bytes, count, requests, first) in [
         (Format::Lirs, format!("1\nx\n2\n-3\n4 5\n{long}\n6"), 4, 3, "line 2: no number"),
         (Format::Arc, arc.to_owned(), 4, 3, "line 2: no count of blocks"),
         (Format::AdaptSize, "1 1\n1 1 1\nx 1 1\n".to_owned(), 2, 1, "line 1: no size"),
-        (Format::Keys, format!("a b\n{long}\nb"), 1, 2, "line 2: longer than 262144 octets"),
+        (Format::Keys, format!("a b\n{long}\nb"), 1, 2, "line 2: longer than 262144 bytes"),
         (Format::Csv, "1,2,3\n1,,3\n4,5,x\n".to_owned(), 2, 1, "line 2: no key"),
         (Format::Twitter, "1,2,3\n".to_owned(), 1, 0, twitter),
         (
@@ -146,9 +146,9 @@ fn damage_has_a_place() {
             0,
             "line 1: a row before any #fields",
         ),
-        (Format::Be32, "abcdef".to_owned(), 1, 1, "octet 4: cut short, 2 of 4 octets"),
+        (Format::Be32, "abcdef".to_owned(), 1, 1, "byte 4: cut short, 2 of 4 bytes"),
     ] {
-        let (read, damage) = read_all(octets.as_bytes(), format, "x").unwrap();
+        let (read, damage) = read_all(bytes.as_bytes(), format, "x").unwrap();
         assert_eq!((read.len(), damage.records), (requests, count), "{format}");
         assert_eq!(damage.first.as_deref(), Some(first));
     }
@@ -158,24 +158,24 @@ fn damage_has_a_place() {
 /// that can't be read.
 #[test]
 fn a_capture_with_a_hole() {
-    let Sample { octets, requests, .. } = samples::capture();
-    let captured_bytes = u32::from_le_bytes(*octets[32..].first_chunk().unwrap());
+    let Sample { bytes, requests, .. } = samples::capture();
+    let captured_bytes = u32::from_le_bytes(*bytes[32..].first_chunk().unwrap());
     let second = 24 + 16 + captured_bytes as usize;
-    let mut holed = octets.clone();
+    let mut holed = bytes.clone();
     holed[second..second + 16].fill(0xff);
     let (rest, damage) = read_all(&holed, Format::PcapDns, "x").unwrap();
     assert_eq!(damage.records, 1);
-    let place = format!("octet {second}: capture_record_length");
+    let place = format!("byte {second}: capture_record_length");
     assert_eq!(damage.first, Some(place));
     assert_eq!(rest, [&requests[..1], &requests[2..]].concat());
-    let mut garbled = octets.clone();
-    let label = octets.windows(8).position(|window| window == b"\x07example").unwrap();
+    let mut garbled = bytes.clone();
+    let label = bytes.windows(8).position(|window| window == b"\x07example").unwrap();
     garbled[label] = 0x80;
     let (rest, damage) = read_all(&garbled, Format::PcapDns, "x").unwrap();
     assert_eq!((rest, damage.records), (requests[1..].to_vec(), 1));
 }
 
-/// Gives a few octets at a time.
+/// Gives a few bytes at a time.
 struct Trickle(Cursor<Vec<u8>>, usize);
 
 impl Read for Trickle {
@@ -188,10 +188,10 @@ impl Read for Trickle {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the octets, no reader panics, time never goes back, no entry is of no octets, and it does not
-    /// matter how the octets arrive. Samples with octets changed reach what random ones do not.
+    /// Whatever the bytes, no reader panics, time never goes back, no entry is of no bytes, and it does not
+    /// matter how the bytes arrive. Samples with bytes changed reach what random ones do not.
     #[test]
-    fn any_octets(
+    fn any_bytes(
         which in 0..13usize,
         as_format in 0..Format::ALL.len(),
         same in any::<bool>(),
@@ -200,16 +200,16 @@ proptest! {
         at in any::<prop::sample::Index>(),
         step in 1..50usize,
     ) {
-        let Sample { format, name, mut octets, .. } = samples().swap_remove(which);
-        for (at, octet) in changes {
-            let at = at.index(octets.len());
-            octets[at] = octet;
+        let Sample { format, name, mut bytes, .. } = samples().swap_remove(which);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
         }
-        let at = at.index(octets.len());
-        octets.splice(at..at, random);
+        let at = at.index(bytes.len());
+        bytes.splice(at..at, random);
         let format = if same { format } else { Format::ALL[as_format] };
-        let whole = read_all(&octets, format, name);
-        let parts = read(Trickle(Cursor::new(octets), step), format, name).map(drain);
+        let whole = read_all(&bytes, format, name);
+        let parts = read(Trickle(Cursor::new(bytes), step), format, name).map(drain);
         match (whole, parts) {
             (Ok(whole), Ok(parts)) => {
                 prop_assert_eq!(&whole, &parts);
@@ -228,12 +228,12 @@ proptest! {
 /// A trace far longer than what a reader may hold goes through: zeros without an end, and one endless line.
 #[test]
 fn long_rubbish_streams() {
-    for octet in [0, b'x'] {
+    for byte in [0, b'x'] {
         for format in Format::ALL {
-            let rubbish = std::io::repeat(octet).take(12 << 20);
+            let rubbish = std::io::repeat(byte).take(12 << 20);
             let fixed = [Format::Be32, Format::Le32, Format::Be64, Format::OracleGeneral];
             match read(rubbish, format, "x.be64").map(drain) {
-                Ok(_) if fixed.contains(&format) || (octet == 0 && format == Format::Auto) => {}
+                Ok(_) if fixed.contains(&format) || (byte == 0 && format == Format::Auto) => {}
                 Ok((requests, damage)) => {
                     assert_eq!((requests.len(), damage.records), (0, 1), "{format}");
                 }

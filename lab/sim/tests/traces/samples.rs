@@ -11,7 +11,7 @@ pub struct Sample {
     /// Its name, where that tells the format.
     pub name: &'static str,
     /// The trace.
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// What it asks for.
     pub requests: Vec<Request>,
 }
@@ -38,7 +38,7 @@ fn numbers() -> Vec<Sample> {
     let keys = [7u64, 4_000_000_000, 7, 0];
     let requests: Vec<Request> = keys.map(get).to_vec();
     let of =
-        |format, name, octets: Vec<u8>| Sample { format, name, octets, requests: requests.clone() };
+        |format, name, bytes: Vec<u8>| Sample { format, name, bytes, requests: requests.clone() };
     let four = keys.map(|key| key as u32);
     let mut oracle = Vec::new();
     for (time_s, key, size, next) in [(100u32, 7u64, 5u32, 2i64), (100, 8, 0, -1), (103, 7, 5, -1)]
@@ -57,13 +57,13 @@ fn numbers() -> Vec<Sample> {
         Sample {
             format: Format::OracleGeneral,
             name: "a.bin",
-            octets: oracle,
+            bytes: oracle,
             requests: vec![seven, get(8), Request { time_s: 3, ..seven }],
         },
         Sample {
             format: Format::Arc,
             name: "a.lis",
-            octets: b"17 3 0 0\n5 0 0 1\n18 1 0 2\n".to_vec(),
+            bytes: b"17 3 0 0\n5 0 0 1\n18 1 0 2\n".to_vec(),
             requests: [17, 18, 19, 18].map(get).to_vec(),
         },
     ]
@@ -74,7 +74,7 @@ fn columns() -> Vec<Sample> {
     let of = |format, name, text: &str, requests| Sample {
         format,
         name,
-        octets: text.as_bytes().to_vec(),
+        bytes: text.as_bytes().to_vec(),
         requests,
     };
     let set = Request { time_s: 2, ttl_s: 300, bytes: 50, op: Op::Set, ..get(k) };
@@ -125,13 +125,13 @@ fn logs() -> Vec<Sample> {
         Sample {
             format: Format::ZeekDns,
             name: "dns.log",
-            octets: ZEEK.as_bytes().to_vec(),
+            bytes: ZEEK.as_bytes().to_vec(),
             requests: asked(question("www.example", 1, 1), question("www.example", 28, 1)),
         },
         Sample {
             format: Format::DnsLog,
             name: "dns.log",
-            octets: ZEEK.replace("\tdns\n", "\tlarder_dns\n").into_bytes(),
+            bytes: ZEEK.replace("\tdns\n", "\tlarder_dns\n").into_bytes(),
             requests: asked(name, name),
         },
     ]
@@ -160,11 +160,11 @@ pub fn capture() -> Sample {
         (4, packet(6, true, &[])),
         (4, packet(6, true, &two.concat())),
     ];
-    let mut octets = Vec::new();
-    write::pcap_header(&mut octets, RAW, 65_535);
+    let mut bytes = Vec::new();
+    write::pcap_header(&mut bytes, RAW, 65_535);
     for (second, packet) in &packets {
         let ts_ns = (1_600_000_000 + second) * 1_000_000_000;
-        write::pcap_record(&mut octets, ts_ns, packet, packet.len() as u32);
+        write::pcap_record(&mut bytes, ts_ns, packet, packet.len() as u32);
     }
     let (name, other) = (question("a.example", 1, 1), question("b.example", 1, 1));
     let set = |time_s, ttl_s, key| Request { time_s, ttl_s, op: Op::Set, ..get(key) };
@@ -177,7 +177,7 @@ pub fn capture() -> Sample {
         at(4, name),
         at(4, question("b.example", 28, 1)),
     ];
-    Sample { format: Format::PcapDns, name: "a.pcap", octets, requests }
+    Sample { format: Format::PcapDns, name: "a.pcap", bytes, requests }
 }
 
 /// A DNS message: an ID, flags, one question, records of the answer and the authority section.

@@ -25,17 +25,17 @@ fn signed() -> StubOptions {
 
 /// A question for the type of a name in the wire's form, with an OPT record that asks for signatures.
 fn asking(name: &[u8], kind: RecordType) -> Vec<u8> {
-    let mut octets = [b"\0\x07\0\0\0\x01\0\0\0\0\0\x01", name].concat();
-    octets.extend(u16::from(kind).to_be_bytes());
-    octets.extend([0, 1]);
-    octets.extend(OPT);
-    let flags = octets.len() - 4;
-    octets[flags] |= 0x80;
-    octets
+    let mut bytes = [b"\0\x07\0\0\0\x01\0\0\0\0\0\x01", name].concat();
+    bytes.extend(u16::from(kind).to_be_bytes());
+    bytes.extend([0, 1]);
+    bytes.extend(OPT);
+    let flags = bytes.len() - 4;
+    bytes[flags] |= 0x80;
+    bytes
 }
 
-/// The octets of the answer that a server gives.
-fn octets(options: &StubOptions, server: Ipv4Addr, asked: &[u8]) -> Vec<u8> {
+/// The bytes of the answer that a server gives.
+fn bytes(options: &StubOptions, server: Ipv4Addr, asked: &[u8]) -> Vec<u8> {
     let mut room = [0; MESSAGE_BYTES_MAX];
     let (length, _) = answer(asked, Some(server.into()), options, &mut room).unwrap();
     room[..length].to_vec()
@@ -43,9 +43,9 @@ fn octets(options: &StubOptions, server: Ipv4Addr, asked: &[u8]) -> Vec<u8> {
 
 /// The answer that a server gives.
 fn told(options: &StubOptions, server: Ipv4Addr, name: &[u8], kind: RecordType) -> Message {
-    let octets = octets(options, server, &asking(name, kind));
-    assert!(octets.len() < 1000, "{}", octets.len());
-    let message = Message::from_vec(&octets).unwrap();
+    let bytes = bytes(options, server, &asking(name, kind));
+    assert!(bytes.len() < 1000, "{}", bytes.len());
+    let message = Message::from_vec(&bytes).unwrap();
     assert_eq!(message.metadata.response_code, ResponseCode::NoError);
     assert!(message.edns.as_ref().unwrap().flags().dnssec_ok);
     message
@@ -105,8 +105,8 @@ fn name(number: u64) -> (Vec<u8>, [usize; 3], Ipv4Addr, u64) {
     let asked = question::write(7, number, false, &mut room);
     let name = room[HEADER_BYTES..asked.length - 4].to_vec();
     let domain = question::domain_start(&name).unwrap();
-    let top = name[..name.len() - 1].iter().rposition(|octet| *octet < b'-').unwrap();
-    let referral = octets(&StubOptions::default(), TOP, &room[..asked.length]);
+    let top = name[..name.len() - 1].iter().rposition(|byte| *byte < b'-').unwrap();
+    let referral = bytes(&StubOptions::default(), TOP, &room[..asked.length]);
     let server = Ipv4Addr::from(*referral.last_chunk::<4>().unwrap());
     let root = name.len() - 1;
     (name, [root, top, domain], server, asked.tag)
@@ -191,14 +191,14 @@ fn what_is_not_there_is_denied() {
     }
 }
 
-/// Types are bits, and there are no more octets of them than there must be.
+/// Types are bits, and there are no more bytes of them than there must be.
 #[test]
 fn types_are_bits() {
     assert_eq!(nsec(b"\x01a\0", &[1, 46, 47]), b"\x01\0\x01a\0\0\x06\x40\0\0\0\0\x03");
     assert_eq!(nsec(b"\0", &[48, 2]), b"\x01\0\0\0\x07\x20\0\0\0\0\0\x80");
 }
 
-/// Who does not ask for signatures gets what there is without a signer, octet for octet; so do names that are too long. No
+/// Who does not ask for signatures gets what there is without a signer, byte for byte; so do names that are too long. No
 /// message does harm, cut anywhere or with any bit changed.
 #[test]
 fn only_who_asks_gets_signatures() {
@@ -212,9 +212,9 @@ fn only_who_asks_gets_signatures() {
             let mut plain = asked.clone();
             let flags = plain.len() - 4;
             plain[flags] &= !0x80;
-            assert_eq!(octets(&with, at, &plain), octets(&without, at, &plain));
+            assert_eq!(bytes(&with, at, &plain), bytes(&without, at, &plain));
             let asked_long = asking(&long, kind);
-            assert_eq!(octets(&with, at, &asked_long), octets(&without, at, &asked_long));
+            assert_eq!(bytes(&with, at, &asked_long), bytes(&without, at, &asked_long));
             let mut room = [0; MESSAGE_BYTES_MAX];
             for bit in 0..asked.len() * 8 {
                 let mut changed = asked.clone();
@@ -225,6 +225,6 @@ fn only_who_asks_gets_signatures() {
             }
         }
     }
-    let names = octets(&with, ANY, &asking(&name, RecordType::A));
+    let names = bytes(&with, ANY, &asking(&name, RecordType::A));
     assert_eq!(Message::from_vec(&names).unwrap().answers.len(), 1);
 }

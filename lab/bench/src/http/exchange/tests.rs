@@ -14,8 +14,8 @@ fn read(resource: &str, pieces: &[&[u8]], checks: bool) -> Result<u64, Fault> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut server = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let client = listener.accept().unwrap().0;
-    let (mut room, mut octets) = (Room::new(), 0);
-    let mut took = Took { octets: 0, is_done: false };
+    let (mut room, mut bytes) = (Room::new(), 0);
+    let mut took = Took { bytes: 0, is_done: false };
     for piece in pieces {
         let mut left = *piece;
         while !left.is_empty() {
@@ -27,9 +27,9 @@ fn read(resource: &str, pieces: &[&[u8]], checks: bool) -> Result<u64, Fault> {
             while came < now.len() as u64 {
                 let before = exchange.at;
                 took = exchange.receive(&client, &mut room)?;
-                octets += took.octets;
-                assert_eq!(exchange.at - before, took.octets);
-                came = if took.octets == 0 { now.len() as u64 } else { came + took.octets };
+                bytes += took.bytes;
+                assert_eq!(exchange.at - before, took.bytes);
+                came = if took.bytes == 0 { now.len() as u64 } else { came + took.bytes };
                 if took.is_done {
                     break;
                 }
@@ -40,20 +40,20 @@ fn read(resource: &str, pieces: &[&[u8]], checks: bool) -> Result<u64, Fault> {
     }
     drop(server);
     match took.is_done {
-        true => Ok(octets),
-        false => exchange.receive(&client, &mut room).map(|_| octets),
+        true => Ok(bytes),
+        false => exchange.receive(&client, &mut room).map(|_| bytes),
     }
 }
 
 fn body(resource: &str) -> Vec<u8> {
     let resource = Resource::of_path(resource).unwrap();
-    let mut octets = Vec::new();
-    while (octets.len() as u64) < resource.bytes {
-        let left = (resource.bytes - octets.len() as u64) as usize;
-        let piece = resource.body().piece(octets.len() as u64);
-        octets.extend_from_slice(&piece[..left.min(piece.len())]);
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < resource.bytes {
+        let left = (resource.bytes - bytes.len() as u64) as usize;
+        let piece = resource.body().piece(bytes.len() as u64);
+        bytes.extend_from_slice(&piece[..left.min(piece.len())]);
     }
-    octets
+    bytes
 }
 
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -88,19 +88,19 @@ fn whole_responses_are_taken() {
     assert_eq!(read("/size/0", &[empty], false).unwrap(), 0);
 }
 
-/// Each way to be wrong is found out: status, length, octets, an early end, more than was asked for, no HTTP.
+/// Each way to be wrong is found out: status, length, bytes, an early end, more than was asked for, no HTTP.
 /// Invariant 1 of `http::load`.
 #[test]
 fn wrong_responses_are_found_out() {
     let own = body("/size/10");
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n";
     let say = |parts: &[&[u8]]| match read("/size/10", &[&parts.concat()], true) {
-        Ok(octets) => octets.to_string(),
+        Ok(bytes) => bytes.to_string(),
         Err(fault) => fault.to_string(),
     };
     let wrong = body("/size/10/1");
     assert_eq!(say(&[head, &own]), "10");
-    assert_eq!(say(&[head, &wrong]), "other octets");
+    assert_eq!(say(&[head, &wrong]), "other bytes");
     assert!(say(&[head, &own[..9]]).starts_with("the connection ended"));
     assert!(say(&[b"HTTP/1.1 200 OK\r\n"]).starts_with("the connection ended"));
     assert_eq!(say(&[head, &own, b"!"]), "no HTTP");

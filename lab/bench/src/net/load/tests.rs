@@ -26,7 +26,7 @@ fn short(server: SocketAddr) -> LoadOptions {
     }
 }
 
-/// Questions of ten octets, numbered, `count` of them.
+/// Questions of ten bytes, numbered, `count` of them.
 fn numbered(count: u64) -> impl FnMut(u16, &mut [u8]) -> Option<Question> {
     let mut number = 0u64;
     move |id, room| {
@@ -41,8 +41,8 @@ fn repeats(tag: u64, answer: &[u8]) -> bool {
     answer.get(2..10) == Some(&tag.to_be_bytes())
 }
 
-/// Runs a server beside a load.
-fn beside<S: Send>(
+/// Runs a server and a load at the same time.
+fn with_load<S: Send>(
     server: impl FnOnce(&AtomicBool) -> S + Send,
     load: impl FnOnce() -> Load,
 ) -> (S, Load) {
@@ -60,7 +60,7 @@ fn beside<S: Send>(
 fn every_answer_is_counted() {
     let (socket, address) = bound();
     let options = LoadOptions { sockets: 3, ..short(address) };
-    let (served, load) = beside(
+    let (served, load) = with_load(
         |stop| echo(&socket, 8, |_| 120, stop).unwrap(),
         || load(&options, numbered(1000), repeats).unwrap(),
     );
@@ -80,7 +80,7 @@ fn a_relay_is_transparent() {
     let (upstream, upstream_at) = bound();
     let (socket, address) = bound();
     let options = LoadOptions { sockets: 3, ..short(address) };
-    let ((echoed, relayed), load) = beside(
+    let ((echoed, relayed), load) = with_load(
         |stop| {
             std::thread::scope(|scope| {
                 let echo = scope.spawn(|| echo(&upstream, 8, |_| 100, stop).unwrap());
@@ -94,7 +94,7 @@ fn a_relay_is_transparent() {
     assert_eq!((echoed.answers, relayed.answers), (1000, 1000));
 }
 
-/// A server whose every fourth answer is missing, every fourth twice, and every fourth false is told apart
+/// A server whose every fourth answer is missing, every fourth twice, and every fourth false is recognized
 /// from one that answers: what is missing or false is given up, and nothing hangs. Invariant 1.
 #[test]
 fn bad_servers_are_found_out() {
@@ -105,22 +105,22 @@ fn bad_servers_are_found_out() {
     let serve = |stop: &AtomicBool| {
         socket.as_std().set_nonblocking(false).unwrap();
         socket.as_std().set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-        let mut octets = [0; 100];
+        let mut bytes = [0; 100];
         while !stop.load(Ordering::Relaxed) {
-            let Ok((length, peer)) = socket.as_std().recv_from(&mut octets) else { continue };
-            let send = |octets: &[u8]| {
-                socket.as_std().send_to(octets, peer).unwrap();
+            let Ok((length, peer)) = socket.as_std().recv_from(&mut bytes) else { continue };
+            let send = |bytes: &[u8]| {
+                socket.as_std().send_to(bytes, peer).unwrap();
             };
-            match octets[9] % 4 {
+            match bytes[9] % 4 {
                 0 => {}
-                1 => (0..2).for_each(|_| send(&octets[..length])),
-                2 => send(&[octets[0], octets[1], 9, 9]),
-                _ => send(&octets[..length]),
+                1 => (0..2).for_each(|_| send(&bytes[..length])),
+                2 => send(&[bytes[0], bytes[1], 9, 9]),
+                _ => send(&bytes[..length]),
             }
         }
         Served::default()
     };
-    let (_, load) = beside(serve, || load(&options, numbered(200), repeats).unwrap());
+    let (_, load) = with_load(serve, || load(&options, numbered(200), repeats).unwrap());
     assert_eq!((load.asked, load.answers, load.lost, load.wrong), (200, 100, 100, 50));
     // The last second answers may come after the end.
     assert!((1..=50).contains(&load.unexpected), "{}", load.unexpected);
@@ -137,14 +137,14 @@ fn nobody_is_there() {
     assert!(load.refused > 0);
 }
 
-/// An open load asks by its clock: the last of a hundred questions leaves no sooner than it is due, however
+/// An open load sends by its clock: the last of a hundred queries is sent no sooner than it is due, however
 /// fast answers come.
 #[test]
 fn an_open_load_keeps_its_rate() {
     let (socket, address) = bound();
     let options = LoadOptions { rate_per_s: Some(1000), ..short(address) };
     let start = Instant::now();
-    let (_, load) = beside(
+    let (_, load) = with_load(
         |stop| echo(&socket, 8, |length| length, stop).unwrap(),
         || load(&options, numbered(100), repeats).unwrap(),
     );

@@ -3,7 +3,7 @@
 use super::{Block, bars, heading, hidden, picture, rows, text};
 use crate::paper::measured::{Measured, cores_text};
 use crate::paper::reported::{INSERTS, SYSTEMS};
-use crate::sheet::{Cell, Sheet};
+use larder_bench::result_table::{Cell, ResultTable};
 
 const LEFT_OUT: &str = "Left out in this run.";
 
@@ -13,12 +13,12 @@ pub(super) fn inserts(measured: Option<&Measured>) -> Vec<Block> {
         blocks.push(text(LEFT_OUT));
         return blocks;
     };
-    let mut sheet = Sheet::new(&["figure", "cores", "who", "the_paper's_ns", "here_ns"]);
+    let mut table = ResultTable::new(&["figure", "cores", "who", "the_paper's_ns", "here_ns"]);
     for insert in INSERTS {
         let own = [insert.own_ns, insert.fifo_ns, insert.lru_ns];
         for (name, ns) in measured.stands_for.iter().zip(own) {
             let here = measured.insert_ns(name, insert.cores, 100);
-            sheet.push([
+            table.push([
                 u64::from(insert.figure).into(),
                 (insert.cores as u64).into(),
                 name.clone().into(),
@@ -28,7 +28,7 @@ pub(super) fn inserts(measured: Option<&Measured>) -> Vec<Block> {
         }
     }
     blocks.push(text("Into a full table (load factor 100 %); a dash is a number of cores that this machine lacks."));
-    blocks.push(rows("insert-latency-paper", sheet));
+    blocks.push(rows("insert-latency-paper", table));
     for cores in measured.cores_measured() {
         blocks.push(picture(&format!("insert-latency-{cores}"), &measured.insert_figure(cores)));
     }
@@ -54,7 +54,7 @@ pub(super) fn inserts(measured: Option<&Measured>) -> Vec<Block> {
     let columns = ["contestant", "cores", "load_percent", "ns", "ns_low", "ns_high"];
     blocks.push(hidden(
         "insert-latency",
-        Measured::sheet(&measured.inserts, &columns, measured.rounds),
+        Measured::table(&measured.inserts, &columns, measured.rounds),
     ));
     blocks
 }
@@ -92,16 +92,16 @@ pub(super) fn throughput(measured: Option<&Measured>) -> Vec<Block> {
     let columns = ["contestant", "cores", "put_percent", "mops", "mops_low", "mops_high"];
     blocks.push(hidden(
         "throughput",
-        Measured::sheet(&measured.throughput, &columns, measured.rounds),
+        Measured::table(&measured.throughput, &columns, measured.rounds),
     ));
     blocks
 }
 
 pub(super) fn systems(measured: Option<&Measured>) -> Vec<Block> {
-    let mut sheet = Sheet::new(&["system", "get_%", "cores", "Mops", "Mops_a_core", "from"]);
+    let mut table = ResultTable::new(&["system", "get_%", "cores", "Mops", "Mops_a_core", "from"]);
     for system in SYSTEMS {
         let cores = system.cores.parse::<f64>().ok();
-        sheet.push([
+        table.push([
             system.name.into(),
             u64::from(system.get_percent).into(),
             system.cores.into(),
@@ -114,7 +114,7 @@ pub(super) fn systems(measured: Option<&Measured>) -> Vec<Block> {
         let cores = measured.cores_measured().last().copied().unwrap_or(1);
         for point in measured.throughput.iter().filter(|point| point.cores == cores) {
             if point.name == measured.contestants[0] {
-                sheet.push([
+                table.push([
                     point.name.clone().into(),
                     (100 - point.percent.min(100) as u64).into(),
                     cores.to_string().into(),
@@ -132,6 +132,6 @@ pub(super) fn systems(measured: Option<&Measured>) -> Vec<Block> {
              one of like with like. Other caches measured beside the engine on one machine are what `larder-lab bench engine` \
              shows.",
         ),
-        rows("table-2", sheet),
+        rows("table-2", table),
     ]
 }

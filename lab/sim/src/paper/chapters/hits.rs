@@ -5,50 +5,9 @@ use crate::figure::{Axis, Figure, Series};
 use crate::paper::reported::{MEMORY_GB, SIZES};
 use crate::paper::simulated::{ALPHA, ALPHAS, Case, Simulated};
 use crate::policy::Kind;
-use crate::sheet::{Cell, Sheet};
+use larder_bench::result_table::{Cell, ResultTable};
 
 pub(super) fn hit_ratios(simulated: &Simulated) -> Vec<Block> {
-    let mut policies: Vec<Kind> = Vec::new();
-    for case in &simulated.hit_ratios {
-        if !policies.contains(&case.point.policy) {
-            policies.push(case.point.policy);
-        }
-    }
-    let full = simulated.hit_ratios.iter().map(|case| case.point.capacity).max().unwrap_or(1);
-    let gb = |case: &Case| f64::from(MEMORY_GB) * f64::from(case.point.capacity) / f64::from(full);
-    let figure = |fills: bool| {
-        let line = |&policy: &Kind| {
-            let of = simulated.hit_ratios.iter().filter(|case| {
-                (case.alpha, case.settings.fills, case.point.policy) == (ALPHA, fills, policy)
-            });
-            let points = of.map(|case| (gb(case), case.outcome.hit_ratio()));
-            Series::new(called(policy), points.collect())
-        };
-        Figure {
-            title: format!(
-                "Figure 13: hit ratio by memory, {}",
-                if fills { "a miss fills" } else { "only sets store" }
-            ),
-            caption: format!(
-                "Zipf {ALPHA}, 90 % get, 10 % set; memory as the paper's, for 17 GB of names."
-            ),
-            source: "larder-lab sim paper".to_owned(),
-            x: Axis::linear("memory, GB"),
-            y: Axis::linear("hit ratio").percent(),
-            series: policies.iter().map(line).collect(),
-            ..Figure::default()
-        }
-    };
-    let mut sheet =
-        Sheet::new(&["policy", "zipf_0.8", "zipf_0.9", "zipf_0.99", "zipf_1.1", "sets_only_0.9"]);
-    for &policy in &policies {
-        let hits = |alpha, fills| {
-            let found = at_full(simulated, alpha, fills).find(|case| case.point.policy == policy);
-            found.map_or(Cell::Unknown, |case| Cell::percent(case.outcome.hit_ratio()))
-        };
-        let filled = ALPHAS.map(|alpha| hits(alpha, true));
-        sheet.push([called(policy).into()].into_iter().chain(filled).chain([hits(ALPHA, false)]));
-    }
     let hits = |policy: &str| {
         let found = at_full(simulated, ALPHA, true).find(|case| is(case, policy));
         found.map_or(f64::NAN, |case| case.outcome.hit_ratio())
@@ -56,18 +15,6 @@ pub(super) fn hit_ratios(simulated: &Simulated) -> Vec<Block> {
     let (own, text_reading, lru, fifo, larder) =
         (hits("paper"), hits("paper:third"), hits("lru"), hits("fifo"), hits("partitioned"));
     let above = lru_above_listing(simulated);
-    let mut all = Sheet::new(&["zipf", "fill", "policy", "capacity", "gets", "hits", "hit_ratio"]);
-    for case in &simulated.hit_ratios {
-        all.push([
-            Cell::Number(case.alpha, 2),
-            if case.settings.fills { "yes" } else { "no" }.into(),
-            case.point.policy.to_string().into(),
-            u64::from(case.point.capacity).into(),
-            case.outcome.gets.into(),
-            case.outcome.hits.into(),
-            Cell::ratio(case.outcome.hit_ratio()),
-        ]);
-    }
     vec![
         heading("Figure 13: hit ratios"),
         text(format!(
@@ -80,10 +27,10 @@ pub(super) fn hit_ratios(simulated: &Simulated) -> Vec<Block> {
             percent(fifo),
             percent(larder),
         )),
-        picture("hit-ratio-fill", &figure(true)),
-        picture("hit-ratio-sets", &figure(false)),
+        picture("hit-ratio-fill", &figure(simulated, true)),
+        picture("hit-ratio-sets", &figure(simulated, false)),
         text("Hits in percent with the most memory, by exponent:"),
-        rows("hit-ratio-by-exponent", sheet),
+        rows("hit-ratio-by-exponent", by_exponent(simulated)),
         Block::List(vec![
             format!(
                 "With misses filled, its replacement as listed is {} LRU by {:.2} points here. What it gives depends \
@@ -109,8 +56,75 @@ pub(super) fn hit_ratios(simulated: &Simulated) -> Vec<Block> {
              FIFO loses because it forgets what is popular."
                 .to_owned(),
         ]),
-        hidden("hit-ratio", all),
+        hidden("hit-ratio", all_rows(simulated)),
     ]
+}
+
+/// The simulated policies, each once.
+fn policies(simulated: &Simulated) -> Vec<Kind> {
+    let mut policies: Vec<Kind> = Vec::new();
+    for case in &simulated.hit_ratios {
+        if !policies.contains(&case.point.policy) {
+            policies.push(case.point.policy);
+        }
+    }
+    policies
+}
+
+fn figure(simulated: &Simulated, fills: bool) -> Figure {
+    let full = simulated.hit_ratios.iter().map(|case| case.point.capacity).max().unwrap_or(1);
+    let gb = |case: &Case| f64::from(MEMORY_GB) * f64::from(case.point.capacity) / f64::from(full);
+    let line = |policy: Kind| {
+        let of = simulated.hit_ratios.iter().filter(|case| {
+            (case.alpha, case.settings.fills, case.point.policy) == (ALPHA, fills, policy)
+        });
+        let points = of.map(|case| (gb(case), case.outcome.hit_ratio()));
+        Series::new(called(policy), points.collect())
+    };
+    let which = if fills { "a miss fills" } else { "only sets store" };
+    Figure {
+        title: format!("Figure 13: hit ratio by memory, {which}"),
+        caption: format!(
+            "Zipf {ALPHA}, 90 % get, 10 % set; memory as the paper's, for 17 GB of names."
+        ),
+        source: "larder-lab sim paper".to_owned(),
+        x: Axis::linear("memory, GB"),
+        y: Axis::linear("hit ratio").percent(),
+        series: policies(simulated).into_iter().map(line).collect(),
+        ..Figure::default()
+    }
+}
+
+/// Hits with the most memory.
+fn by_exponent(simulated: &Simulated) -> ResultTable {
+    let titles = ["policy", "zipf_0.8", "zipf_0.9", "zipf_0.99", "zipf_1.1", "sets_only_0.9"];
+    let mut table = ResultTable::new(&titles);
+    for policy in policies(simulated) {
+        let hits = |alpha, fills| {
+            let found = at_full(simulated, alpha, fills).find(|case| case.point.policy == policy);
+            found.map_or(Cell::Unknown, |case| Cell::percent(case.outcome.hit_ratio()))
+        };
+        let filled = ALPHAS.map(|alpha| hits(alpha, true));
+        table.push([called(policy).into()].into_iter().chain(filled).chain([hits(ALPHA, false)]));
+    }
+    table
+}
+
+fn all_rows(simulated: &Simulated) -> ResultTable {
+    let mut all =
+        ResultTable::new(&["zipf", "fill", "policy", "capacity", "gets", "hits", "hit_ratio"]);
+    for case in &simulated.hit_ratios {
+        all.push([
+            Cell::Number(case.alpha, 2),
+            if case.settings.fills { "yes" } else { "no" }.into(),
+            case.point.policy.to_string().into(),
+            u64::from(case.point.capacity).into(),
+            case.outcome.gets.into(),
+            case.outcome.hits.into(),
+            Cell::ratio(case.outcome.hit_ratio()),
+        ]);
+    }
+    all
 }
 
 /// How many points LRU is above the listing where only sets store, for each size where it is.

@@ -29,7 +29,7 @@ pub(super) fn name_lengths(names: &Names, names_are: &str, simulated: &Simulated
             "Share of the names that have each length; distinct labels right below .com and .net."
                 .to_owned(),
         source: names_are.to_owned(),
-        x: Axis::linear("octets"),
+        x: Axis::linear("bytes"),
         y: Axis::linear("share of names").percent(),
         series,
         ..Figure::default()
@@ -40,9 +40,9 @@ pub(super) fn name_lengths(names: &Names, names_are: &str, simulated: &Simulated
         heading("Figures 2 and 3: lengths of names"),
         text(format!(
             "The paper shows the lengths of all registered .com and .net names and concludes that short ones are more \
-             frequent, so that a sub-table for short names should have more memory (50 MB for 3 octets, 1 MB for 65). \
+             frequent, so that a sub-table for short names should have more memory (50 MB for 3 bytes, 1 MB for 65). \
              Whole names as they are asked for: mean {:.1}, most frequent {}, middle {}, nine in ten up to {}, longest \
-             {} octets.{}",
+             {} bytes.{}",
             of.mean,
             of.mode,
             of.median,
@@ -88,7 +88,7 @@ fn split_costs(simulated: &Simulated) -> Vec<Block> {
     };
     let chart = Bars {
         title: "What a split by length costs".to_owned(),
-        caption: "Points of hit ratio below an LRU that counts octets and splits nothing; memory for 8 of 17 parts \
+        caption: "Points of hit ratio below an LRU that counts bytes and splits nothing; memory for 8 of 17 parts \
                   of the names."
             .to_owned(),
         source: "larder-lab sim lengths".to_owned(),
@@ -101,12 +101,12 @@ fn split_costs(simulated: &Simulated) -> Vec<Block> {
     let apart = |split, width| loss(&simulated.splits_shuffled, split, width);
     let mut blocks = vec![
         text(format!(
-            "What the split costs is not in the paper. Here, with classes of 8 octets and memory for 8 of 17 parts: \
+            "What the split costs is not in the paper. Here, with classes of 8 bytes and memory for 8 of 17 parts: \
              {:.1} points of hit ratio where pages move to the class that needs them (the engine; that is rounding up \
              alone), {:.1} with parts fixed as all names would need them, {:.1} by the square root of popularity, {:.1} \
              with the paper's example drawn out to all lengths; {:.1} for that one where length says nothing of \
              popularity. The example gives most memory to lengths that few names have, and helps only as far as popular \
-             names are short. Octets are those of names alone: headers and values, which are the same for all, make \
+             names are short. Bytes are those of names alone: headers and values, which are the same for all, make \
              every one of these smaller.",
             of(Split::Moving, 8),
             of(Split::Universe, 8),

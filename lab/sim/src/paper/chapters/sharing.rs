@@ -6,9 +6,9 @@ use crate::paper::measured::{Measured, Mode as TimedMode};
 use crate::paper::reported::{NOTE, SYNCS};
 use crate::paper::simulated::{ALPHA, Case, Simulated};
 use crate::policy::Kind;
-use crate::sheet::{Cell, Sheet};
 use crate::sync::report::period;
 use crate::sync::{Mode, Outcome, RECORD_BYTES};
+use larder_bench::result_table::{Cell, ResultTable};
 
 pub(super) fn sync_modes(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
     let mut blocks = vec![
@@ -59,17 +59,17 @@ pub(super) fn sync_modes(simulated: &Simulated, measured: Option<&Measured>) -> 
     blocks.extend(periods(simulated));
     blocks.extend(indications(simulated));
     blocks.push(text("Every way of sharing, for three policies, with misses filled and (in a quarter of the memory) without:"));
-    let sheet = case_sheet(&simulated.modes);
-    blocks.push(rows("sync-modes", sheet));
+    let table = case_table(&simulated.modes);
+    blocks.push(rows("sync-modes", table));
     blocks.push(text(
         "Independent caches by how requests are spread over cores (by name, they are shards):",
     ));
-    blocks.push(rows("sync-spread", spread_sheet(simulated)));
+    blocks.push(rows("sync-spread", spread_table(simulated)));
     blocks
 }
 
-fn table_1(simulated: &Simulated, measured: Option<&Measured>) -> Sheet {
-    let mut sheet = Sheet::new(&[
+fn table_1(simulated: &Simulated, measured: Option<&Measured>) -> ResultTable {
+    let mut table = ResultTable::new(&[
         "mode",
         "the_paper's_hits_%",
         "simulated_%",
@@ -89,7 +89,7 @@ fn table_1(simulated: &Simulated, measured: Option<&Measured>) -> Sheet {
         let of = |value: Option<f64>, digits| {
             value.map_or(Cell::Unknown, |value| Cell::Number(value, digits))
         };
-        sheet.push([
+        table.push([
             told.name.into(),
             Cell::percent(told.hit_ratio),
             of(case.map(|case| 100.0 * case.outcome.hit_ratio()), 2),
@@ -99,7 +99,7 @@ fn table_1(simulated: &Simulated, measured: Option<&Measured>) -> Sheet {
             of(timed.map(|timed| timed.mops[0]), 2),
         ]);
     }
-    sheet
+    table
 }
 
 /// Which exponent fits Table 1.
@@ -196,18 +196,18 @@ fn periods(simulated: &Simulated) -> Vec<Block> {
         picture("sync-period", &freshness),
         text(format!(
             "The paper copies the sub-tables that changed. With {} of them every one changes within a few hundred requests, so \
-             that the whole table is copied at almost every sync; a log of what changed costs a record of {RECORD_BYTES} octets \
+             that the whole table is copied at almost every sync; a log of what changed costs a record of {RECORD_BYTES} bytes \
              for each change and proxy whatever the period. That is why the engine has a log.",
             crate::sync::SUB_TABLES,
         )),
         picture("sync-work", &work),
-        rows("sync-period", case_sheet(&simulated.periods)),
+        rows("sync-period", case_table(&simulated.periods)),
     ]
 }
 
 fn indications(simulated: &Simulated) -> Vec<Block> {
-    let mut sheet =
-        Sheet::new(&["policy", "fill", "all_%", "lost_at_1/2", "lost_at_1/8", "lost_at_0"]);
+    let mut table =
+        ResultTable::new(&["policy", "fill", "all_%", "lost_at_1/2", "lost_at_1/8", "lost_at_0"]);
     let mut seen: Vec<(Kind, bool)> = Vec::new();
     for case in &simulated.reports {
         let key = (case.point.policy, case.settings.fills);
@@ -224,7 +224,7 @@ fn indications(simulated: &Simulated) -> Vec<Block> {
             found.map_or(f64::NAN, |case| 100.0 * case.outcome.hit_ratio())
         };
         let lost = |share| Cell::Number(at(1.0) - at(share), 2);
-        sheet.push([
+        table.push([
             called(key.0).into(),
             if key.1 { "yes" } else { "no" }.into(),
             Cell::Number(at(1.0), 2),
@@ -238,12 +238,12 @@ fn indications(simulated: &Simulated) -> Vec<Block> {
             "Main is told of reads at the sync. How many points of hit ratio are lost if only a half, an eighth or none of them \
              arrive; sets reach main in any case. Without fills, memory is a quarter, so that it is full.",
         ),
-        rows("sync-indications", sheet),
+        rows("sync-indications", table),
     ]
 }
 
-fn case_sheet(cases: &[Case]) -> Sheet {
-    let mut sheet = Sheet::new(&[
+fn case_table(cases: &[Case]) -> ResultTable {
+    let mut table = ResultTable::new(&[
         "mode",
         "policy",
         "capacity",
@@ -258,7 +258,7 @@ fn case_sheet(cases: &[Case]) -> Sheet {
     ]);
     for Case { settings, point, outcome, .. } in cases {
         let work = |count| Cell::Number(outcome.a_request(count), 2);
-        sheet.push([
+        table.push([
             point.mode.name().into(),
             point.policy.to_string().into(),
             u64::from(point.capacity).into(),
@@ -272,18 +272,18 @@ fn case_sheet(cases: &[Case]) -> Sheet {
             work(outcome.moved),
         ]);
     }
-    sheet
+    table
 }
 
-fn spread_sheet(simulated: &Simulated) -> Sheet {
-    let mut sheet = Sheet::new(&["spread", "mode", "hit_%", "stale_%"]);
+fn spread_table(simulated: &Simulated) -> ResultTable {
+    let mut table = ResultTable::new(&["spread", "mode", "hit_%", "stale_%"]);
     for Case { settings, point, outcome, .. } in &simulated.spreads {
-        sheet.push([
+        table.push([
             settings.spread.name().into(),
             point.mode.name().into(),
             Cell::percent(outcome.hit_ratio()),
             Cell::percent(outcome.old_ratio()),
         ]);
     }
-    sheet
+    table
 }

@@ -1,7 +1,7 @@
-//! Works and rounds: everybody is asked once a round, in rotated order, so that a busy moment of the machine hits
-//! all of them.
+//! Works and rounds: each contestant is queried once a round, in rotated order, so that a busy moment of the machine
+//! hits all of them.
 //!
-//! For each work all contestants are started anew, filled with the hot names, measured in rounds, then asked at
+//! For each work all contestants are started again, filled with the hot names, measured in rounds, then asked at
 //! half the rate of the slowest for as many rounds, to see how long clients wait; and ended. The first round
 //! warms up and is thrown away. Nobody else runs while one is asked: a server without questions sleeps.
 //!
@@ -12,19 +12,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use larder_io::cores::pin_to_core;
-use larder_io::netns::enter_private_network;
 use larder_io::udp::{Sharing, UdpSocket};
 
-use super::ground::{BATCH, Ground, PORTS_FROM, Target, ask_once, bound};
 use super::plan::{Entry, Error, Event, Figures, Measured, Plan, Work};
 use super::question;
-use super::server::{Server, Setup};
+use super::server::{Launch, Server, Setup};
+use super::testbed::{BATCH, PORTS_FROM, Target, Testbed, ask_once, bound};
 use crate::net::echo::echo;
-use crate::net::place::{at_port, run_on};
+use crate::net::host::{at_port, run_on};
 use crate::net::relay::relay;
 use crate::process::Running;
 use crate::sample::Median;
@@ -40,44 +38,32 @@ pub fn run(
     works: &[Work],
     plan: &Plan,
     stop: &Arc<AtomicBool>,
-    mut tell: impl FnMut(Event) + Send,
+    tell: impl FnMut(Event) + Send,
 ) -> Result<(), Error> {
-    // On a thread of its own, which takes its network, its cores and its children with it.
-    thread::scope(|scope| {
-        let run = scope.spawn(|| {
-            enter_private_network().map_err(Error::NotPermitted)?;
-            let field = Field { servers, plan, stop, ground: Ground::new(plan, stop)? };
-            tell(Event::Machine(field.ground.machine()));
-            for work in works {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                if let Some(measured) = field.measure(work, &mut tell)? {
-                    tell(Event::Measured(measured));
-                }
-            }
-            Ok(())
-        });
-        run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    let begin = || {
+        let testbed = Testbed::new(plan, stop)?;
+        let machine = testbed.machine();
+        Ok((Contest { servers, plan, stop, testbed }, machine))
+    };
+    crate::servers::run(works, stop, tell, begin, |contest, work, tell| contest.measure(work, tell))
 }
 
 /// A run.
-struct Field<'a> {
+struct Contest<'a> {
     servers: &'a [Server],
     plan: &'a Plan,
     stop: &'a AtomicBool,
-    ground: Ground<'a>,
+    testbed: Testbed<'a>,
 }
 
-/// Somebody who is measured.
+/// A contestant that is measured.
 struct Contestant {
     running: Running,
     check: fn(u64, &[u8]) -> bool,
     entry: Entry,
 }
 
-impl Field<'_> {
+impl Contest<'_> {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -127,12 +113,12 @@ impl Field<'_> {
             }
         }
         let entries = taking.into_iter().map(|contestant| contestant.entry).chain(both).collect();
-        let (cores, rounds) = (self.ground.cores.server.len(), self.plan.rounds);
+        let (cores, rounds) = (self.testbed.cores.server.len(), self.plan.rounds);
         let work = work.clone();
         Ok((!self.is_stopped()).then_some(Measured { work, cores, rounds, rate_per_s, entries }))
     }
 
-    /// Starts everybody who can take part.
+    /// Starts all that can take part.
     fn start(&self, work: &Work, tell: &mut impl FnMut(Event)) -> Result<Vec<Contestant>, Error> {
         let hot = u64::from(work.hot);
         let entries = if work.hit_percent < 100 { hot + FRESH_ENTRIES } else { 2 * hot + 10_000 };
@@ -144,24 +130,25 @@ impl Field<'_> {
             port += 1;
             let setup = Setup {
                 listen: at_port(port),
-                upstream: (!self.plan.hierarchy).then_some(self.ground.upstream.address),
+                upstream: (!self.plan.hierarchy).then_some(self.testbed.upstream.address),
                 anchor: signer.map(|signer| signer.anchor()),
-                cores: self.ground.cores.server.len(),
+                cores: self.testbed.cores.server.len(),
                 entries,
-                folder: &self.ground.folder.0,
+                folder: &self.testbed.folder.0,
             };
-            run_on(&self.ground.cores.server)?;
+            run_on(&self.testbed.cores.server)?;
             let started = server.start(&setup);
-            run_on(&self.ground.cores.load)?;
+            run_on(&self.testbed.cores.load)?;
             let started = started.and_then(|mut running| {
-                let number = self.ground.fresh();
+                let number = self.testbed.fresh();
                 running.wait_until(self.stop, |address| ask_once(address, number))?;
                 Ok(running)
             });
             match started {
                 Ok(running) => {
                     if let Some(launch) = server.launch(&setup) {
-                        tell(Event::SetUp(server.name, launch));
+                        let Launch { arguments, configuration } = launch;
+                        tell(Event::SetUp(server.name, vec![arguments], configuration));
                     }
                     taking.push(Contestant::new(server.name, running, check));
                 }
@@ -193,8 +180,8 @@ impl Field<'_> {
         check: fn(u64, &[u8]) -> bool,
         body: fn(&UdpSocket, SocketAddr, &AtomicBool) -> io::Result<()>,
     ) -> Result<Contestant, Error> {
-        let (address, upstream) = (at_port(port), self.ground.upstream.address);
-        let bodies = (self.ground.cores.server.iter())
+        let (address, upstream) = (at_port(port), self.testbed.upstream.address);
+        let bodies = (self.testbed.cores.server.iter())
             .map(|&core| {
                 let socket = bound(address, Sharing::Join)?;
                 Ok(move |stop: &AtomicBool| {
@@ -217,7 +204,7 @@ impl Field<'_> {
         }
         let longest = Duration::from_secs(20 + u64::from(work.hot) / FILL_PER_S_MIN);
         for _ in 0..2 {
-            self.ground.each(work, &contestant.target(None), longest)?;
+            self.testbed.each(work, &contestant.target(None), longest)?;
         }
         contestant.entry.figures.filled_bytes = contestant.running.resident_bytes();
         Ok(())
@@ -226,11 +213,11 @@ impl Field<'_> {
     /// One round of one contestant, as fast as answers come.
     fn ask(&self, work: &Work, contestant: &mut Contestant, counts: bool) -> Result<(), Error> {
         let target = contestant.target(None);
-        self.ground.mixed(work, &target, self.plan.measured / 4)?;
+        self.testbed.mixed(work, &target, self.plan.measured / 4)?;
         let ran = contestant.running.ran_ns().unwrap_or(0);
-        let asked = self.ground.upstream.questions();
-        let (load, misses) = self.ground.mixed(work, &target, self.plan.measured)?;
-        let asked = self.ground.upstream.questions() - asked;
+        let asked = self.testbed.upstream.questions();
+        let (load, misses) = self.testbed.mixed(work, &target, self.plan.measured)?;
+        let asked = self.testbed.upstream.questions() - asked;
         let ran_s = (contestant.running.ran_ns().unwrap_or(0).saturating_sub(ran)) as f64 / 1e9;
         let figures = &mut contestant.entry.figures;
         figures.wrong += load.wrong;
@@ -240,7 +227,7 @@ impl Field<'_> {
             figures.per_s.push(load.answers_per_s());
             figures
                 .busy
-                .push(ran_s / load.seconds.max(1e-9) / self.ground.cores.server.len() as f64);
+                .push(ran_s / load.seconds.max(1e-9) / self.testbed.cores.server.len() as f64);
             let per = if misses > 0 { misses } else { load.asked };
             figures.upstream.push(asked as f64 / per.max(1) as f64);
         }
@@ -256,7 +243,7 @@ impl Field<'_> {
         counts: bool,
     ) -> Result<(), Error> {
         let target = contestant.target(Some(rate_per_s));
-        let (load, _) = self.ground.mixed(work, &target, self.plan.measured)?;
+        let (load, _) = self.testbed.mixed(work, &target, self.plan.measured)?;
         let figures = &mut contestant.entry.figures;
         figures.wrong += load.wrong;
         figures.lost += load.lost;

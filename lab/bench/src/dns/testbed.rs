@@ -1,4 +1,4 @@
-//! The ground of a run: its network, folder, cores and upstream, and the asking itself.
+//! The testbed of a run: its network, folder, cores and upstream, and the asking itself.
 //!
 //! Everything in here is made on the run's thread, whose network and cores the upstream, the servers and the
 //! generators inherit, and is taken down when dropped.
@@ -7,19 +7,18 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_io::cores::pin_to_core;
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 
 use super::hierarchy::ANY;
 use super::plan::{Error, Plan, Work};
 use super::question::{self, AUTHENTIC, FRESH_FROM, Mix};
 use super::stub::{StubCounts, StubOptions, stub};
+use crate::net::host::{Cores, Folder, at_port};
 use crate::net::load::{Load, LoadOptions, Question, load};
-use crate::net::place::{Cores, Folder, at_port};
 use crate::net::{MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES};
+use crate::servers::{Background, on_cores};
 
 /// Messages a system call: of the generator, the limits and the upstream.
 pub const BATCH: usize = 64;
@@ -37,7 +36,7 @@ const DNS_PORT: u16 = 53;
 const SOCKETS_A_CORE: usize = 8;
 
 /// What all works of a run have in common.
-pub struct Ground<'a> {
+pub struct Testbed<'a> {
     plan: &'a Plan,
     stop: &'a AtomicBool,
     /// For configurations and logs.
@@ -53,20 +52,20 @@ pub struct Ground<'a> {
 pub struct Target {
     /// Where.
     pub address: SocketAddr,
-    /// Tells whether octets answer the question with a tag.
+    /// Tells whether bytes answer the question with a tag.
     pub check: fn(u64, &[u8]) -> bool,
     /// Questions a second by the clock; `None`: as fast as answers come.
     pub rate_per_s: Option<u32>,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Testbed<'a> {
     /// Takes cores and folder and starts the upstream, in the network of the calling thread.
-    pub fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Result<Ground<'a>, Error> {
+    pub fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Result<Testbed<'a>, Error> {
         let cores = Cores::split(plan.cores)?;
         let upstream_core = cores.load.last().copied().unwrap_or(0);
         let upstream = Upstream::start(plan.upstream.clone(), plan.hierarchy, upstream_core)?;
         let (folder, fresh) = (Folder::new("dns")?, Arc::new(AtomicU64::new(FRESH_FROM)));
-        Ok(Ground { plan, stop, folder, cores, upstream, fresh })
+        Ok(Testbed { plan, stop, folder, cores, upstream, fresh })
     }
 
     /// What of the machine limits the figures.
@@ -82,7 +81,7 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// The number of a name that nobody asked.
+    /// The number of a name that was not queried.
     pub fn fresh(&self) -> u64 {
         self.fresh.fetch_add(1, Ordering::Relaxed)
     }
@@ -119,7 +118,7 @@ impl<'a> Ground<'a> {
         &self,
         target: &Target,
         measured: Duration,
-        numbers: impl Fn(u64) -> S,
+        numbers: impl Fn(u64) -> S + Sync,
     ) -> Result<Load, Error> {
         let Target { address, check, rate_per_s } = *target;
         let threads = self.cores.load.len();
@@ -140,28 +139,18 @@ impl<'a> Ground<'a> {
         };
         let (stop, edns) = (self.stop, self.plan.edns);
         let flags = if self.plan.upstream.signer.is_some() { AUTHENTIC } else { 0 };
-        let loads = thread::scope(|scope| {
-            let threads: Vec<_> = (self.cores.load.iter())
-                .map(|&core| {
-                    let seed = self.fresh.load(Ordering::Relaxed) ^ (core as u64) << 48;
-                    let (mut numbers, options) = (numbers(seed), &options);
-                    scope.spawn(move || {
-                        pin_to_core(core)?;
-                        let ask = |id, room: &mut [u8]| {
-                            let number = numbers().filter(|_| !stop.load(Ordering::Relaxed))?;
-                            let question = question::write(id, number, edns, room);
-                            room[3] |= flags;
-                            Some(question)
-                        };
-                        load(options, ask, check)
-                    })
-                })
-                .collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, io::Result<Load>>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let body = |_, core: usize| {
+            let seed = self.fresh.load(Ordering::Relaxed) ^ (core as u64) << 48;
+            let mut numbers = numbers(seed);
+            let ask = |id, room: &mut [u8]| {
+                let number = numbers().filter(|_| !stop.load(Ordering::Relaxed))?;
+                let question = question::write(id, number, edns, room);
+                room[3] |= flags;
+                Some(question)
             };
-            threads.into_iter().map(join).collect::<io::Result<Vec<Load>>>()
-        })?;
+            load(&options, ask, check)
+        };
+        let (loads, ()) = on_cores(&self.cores.load, body, || ())?;
         let mut loads = loads.into_iter();
         let mut all = loads.next().ok_or_else(|| Error::Failed("no core is left".to_owned()))?;
         loads.for_each(|load| all.merge(&load));
@@ -169,13 +158,12 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// The thread of the stub, stopped and joined when dropped.
+/// The thread of the stub.
 pub struct Upstream {
     /// Where any question is answered.
     pub address: SocketAddr,
     counts: Arc<StubCounts>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    _thread: Background,
 }
 
 impl Upstream {
@@ -185,13 +173,10 @@ impl Upstream {
             false => (at_port(PORTS_FROM), at_port(PORTS_FROM)),
         };
         let socket = bound(bound_to, Sharing::Alone)?;
-        let (counts, stop) = (Arc::new(StubCounts::default()), Arc::new(AtomicBool::new(false)));
-        let (own_counts, own_stop) = (Arc::clone(&counts), Arc::clone(&stop));
-        let thread = thread::Builder::new().name("upstream".to_owned()).spawn(move || {
-            pin_to_core(core)?;
-            stub(&socket, &options, &own_counts, &own_stop)
-        })?;
-        Ok(Upstream { address, counts, stop, thread: Some(thread) })
+        let counts = Arc::new(StubCounts::default());
+        let own = Arc::clone(&counts);
+        let body = move |stop: &AtomicBool| stub(&socket, &options, &own, stop);
+        Ok(Upstream { address, counts, _thread: Background::start("upstream", core, body)? })
     }
 
     /// Questions for addresses that it got.
@@ -199,15 +184,6 @@ impl Upstream {
         // Who finds his way asks for servers too, and for signatures: all of it is work.
         let StubCounts { questions, others } = &*self.counts;
         questions.load(Ordering::Relaxed) + others.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -225,7 +201,7 @@ pub fn ask_once(address: SocketAddr, number: u64) -> Result<(), String> {
         Ok(length) if question::is_answer(tag, &room[..length]) => Ok(()),
         Ok(length) => {
             let code = if length > 3 { room[3] & 15 } else { 0 };
-            Err(format!("a wrong answer of {length} octets with RCODE {code}"))
+            Err(format!("a wrong answer of {length} bytes with RCODE {code}"))
         }
         Err(_) => Err("no answer".to_owned()),
     }

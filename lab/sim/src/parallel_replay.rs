@@ -3,7 +3,7 @@
 //! The caller's thread reads and numbers; threads take batches through short queues and replay them. A batch is
 //! for the caches of one *team* (there is one team, or one a sub-sample) and every cache of it takes every
 //! batch of the team, in order: threads draw (batch, cache) tasks, the batch's next cache each, so that a
-//! slow cache delays nobody, and lock the cache while they replay. Who is early (its thread drew batch 8 while
+//! slow cache delays no other, and lock the cache while they replay. Who is early (its thread drew batch 8 while
 //! another that drew batch 7 has not locked yet) sees so by the cache's count of batches and lets it go first.
 //!
 //! So each cache sees the same requests in the same order, whatever the number of cores: results depend on
@@ -138,7 +138,7 @@ struct Round {
 }
 
 impl Round {
-    /// Does what nobody else has begun.
+    /// Does the tasks that no other thread has begun.
     fn work(&self, teams: &[Vec<Mutex<Turn>>]) {
         // Relaxed: what a cache holds is handed on by its lock.
         while let Some(turn) = teams[self.team].get(self.next.fetch_add(1, Ordering::Relaxed)) {

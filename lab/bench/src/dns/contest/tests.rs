@@ -1,16 +1,17 @@
-//! Whole runs, tiny. Each is skipped, with a line that says so, where no network of its own is to be had.
+//! Whole runs, tiny. Each is skipped, with a line that states this, where it cannot have a network of its own.
 
 use std::path::Path;
 
 use super::*;
 use crate::dns::stub::StubOptions;
-use crate::table::Style;
+use crate::result_table::Style;
+use crate::servers::Measured as _;
 
 fn work(name: &str, hot: u32, hit_percent: u32) -> Work {
     Work { name: name.to_owned(), hot, hit_percent }
 }
 
-/// Runs works as briefly as it can, either without OPT records or with them and waiting; `None`, and a line that says so, where no network is to be had.
+/// Runs works as briefly as it can, either without OPT records or with them and waiting; `None`, and a line that states this, where it cannot have a network.
 fn tiny(test: &str, servers: &[Server], works: &[Work], latency: bool) -> Option<Vec<Measured>> {
     let plan = Plan {
         rounds: 1,

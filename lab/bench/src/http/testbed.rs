@@ -1,16 +1,14 @@
-//! The ground of a run: its network, folder, cores and origin, and the asking itself.
+//! The testbed of a run: its network, folder, cores and origin, and the asking itself.
 //!
 //! Everything in here is made on the run's thread, whose network and cores the origin, the servers and the clients
 //! inherit, and is taken down when dropped.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_io::cores::pin_to_core;
 use larder_io::tcp::{ListenOptions, Sharing, listen};
 
 use super::busy::{self, Crowd};
@@ -18,14 +16,15 @@ use super::load::{Load, Pace, Target, load};
 use super::origin::{Asked, Origin};
 use super::plan::{Error, Plan};
 use super::serve::serve;
-use crate::net::place::{Cores, Folder, at_port};
+use crate::net::host::{Cores, Folder, at_port};
 use crate::process::{Running, Usage};
+use crate::servers::{Background, on_cores};
 
 /// Ports of the run's own network; the origin has the first.
 pub const PORTS_FROM: u16 = 8080;
 /// Longest that it takes until the first responses are compared.
 const CHECK_MAX: Duration = Duration::from_secs(60);
-/// Longest that a server may go on with what nobody wants any more.
+/// Longest that a server may continue with work that no client waits for.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 /// A server is at rest that runs less than this in [`SETTLE_LOOK`].
 const AT_REST_NS: u64 = 2_000_000;
@@ -35,7 +34,7 @@ const BUSY_MAX: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(10);
 
 /// What all works of a run have in common.
-pub struct Ground<'a> {
+pub struct Testbed<'a> {
     plan: &'a Plan,
     stop: &'a AtomicBool,
     /// For configurations, logs and files of servers.
@@ -46,36 +45,23 @@ pub struct Ground<'a> {
     pub origin: Upstream,
 }
 
-/// The origin's thread, stopped and joined when dropped.
+/// The origin's thread.
 pub struct Upstream {
     /// Where it is asked.
     pub address: SocketAddr,
     /// For what.
     pub asked: Asked,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    _thread: Background,
 }
 
 impl Upstream {
     fn start(core: usize) -> io::Result<Upstream> {
         let address = at_port(PORTS_FROM);
         let listener = listening(address)?;
-        let (mut origin, stop) = (Origin::default(), Arc::new(AtomicBool::new(false)));
-        let (asked, own_stop) = (origin.asked.clone(), Arc::clone(&stop));
-        let thread = thread::Builder::new().name("origin".to_owned()).spawn(move || {
-            pin_to_core(core)?;
-            serve(&listener, &mut origin, &own_stop)
-        })?;
-        Ok(Upstream { address, asked, stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let mut origin = Origin::default();
+        let asked = origin.asked.clone();
+        let body = move |stop: &AtomicBool| serve(&listener, &mut origin, stop);
+        Ok(Upstream { address, asked, _thread: Background::start("origin", core, body)? })
     }
 }
 
@@ -92,12 +78,12 @@ pub struct Span {
     pub seconds: f64,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Testbed<'a> {
     /// Takes cores and folder and starts the origin, in the network of the calling thread.
-    pub fn new(plan: &'a Plan, stop: &'a AtomicBool) -> io::Result<Ground<'a>> {
+    pub fn new(plan: &'a Plan, stop: &'a AtomicBool) -> io::Result<Testbed<'a>> {
         let cores = Cores::split(plan.cores)?;
         let origin = Upstream::start(cores.load.last().copied().unwrap_or(0))?;
-        Ok(Ground { plan, stop, folder: Folder::new("http")?, cores, origin })
+        Ok(Testbed { plan, stop, folder: Folder::new("http")?, cores, origin })
     }
 
     /// What of the machine limits the figures.
@@ -115,8 +101,8 @@ impl<'a> Ground<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Asks for a while, after a quarter of that to warm up; `compared_bytes` of the first responses are compared octet
-    /// by octet before it counts.
+    /// Asks for a while, after a quarter of that to warm up; `compared_bytes` of the first responses are compared byte
+    /// by byte before it counts.
     pub fn counted(
         &self,
         running: &Running,
@@ -175,27 +161,17 @@ impl<'a> Ground<'a> {
         let threads = self.cores.load.len();
         let pace = Pace::new(threads, compared_bytes / threads as u64);
         let connections = self.plan.connections;
-        let (loads, led) = thread::scope(|scope| {
-            let threads: Vec<_> = (self.cores.load.iter().enumerate())
-                .map(|(at, &core)| {
-                    let own = connections / threads + usize::from(at < connections % threads);
-                    let pace = &pace;
-                    scope.spawn(move || {
-                        pin_to_core(core)?;
-                        load(target, own, pace)
-                    })
-                })
-                .collect();
+        let body = |at, _| {
+            let own = connections / threads + usize::from(at < connections % threads);
+            load(target, own, &pace)
+        };
+        let (loads, led) = on_cores(&self.cores.load, body, || {
             let led = lead(&pace);
             pace.end();
-            let join = |thread: thread::ScopedJoinHandle<'_, io::Result<Load>>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            let loads: io::Result<Vec<Load>> = threads.into_iter().map(join).collect();
-            (loads, led)
-        });
+            led
+        })?;
         let mut all = Load::default();
-        loads?.iter().for_each(|load| all.merge(load));
+        loads.iter().for_each(|load| all.merge(load));
         Ok((all, led))
     }
 

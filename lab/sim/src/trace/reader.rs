@@ -1,4 +1,4 @@
-//! A trace's octets: decompressed, a window at a time, cut into lines.
+//! A trace's bytes: decompressed, a window at a time, cut into lines.
 //!
 //! ```text
 //! file, pipe -> decoder -> window .............................. -> lines, records, packets
@@ -7,9 +7,9 @@
 //!
 //! Invariants
 //! 1. `start <= end <= window.len()`; what lies between was read and not taken.
-//! 2. Once `ended`, nothing more is read; if the stream failed there, `failure` says how, once.
+//! 2. Once `ended`, nothing more is read; if the stream failed there, `failure` states how, once.
 //!
-//! Bounds: the window has [`WINDOW_BYTES`] and grows only for who asks for more and takes nothing (a capture
+//! Bounds: the window has [`WINDOW_BYTES`] and grows only if the caller asks for more and takes nothing (a capture
 //! whose next record is longer). A line longer than [`LINE_BYTES_MAX`] is skipped, whatever its length.
 
 use std::fs::File;
@@ -22,19 +22,19 @@ use larder_io::decode;
 
 use super::{Damage, Error};
 
-/// Most octets of a line that is looked into: a DNS answer of 64 KiB with every octet escaped.
+/// Most bytes of a line that is looked into: a DNS answer of 64 KiB with every byte escaped.
 pub const LINE_BYTES_MAX: usize = 256 << 10;
 
 /// The byte order mark, which spreadsheets and others put before UTF-8. No text begins with it by itself.
 pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Octets of the window.
+/// Bytes of the window.
 const WINDOW_BYTES: usize = 512 << 10;
 
 const _: () = assert!(LINE_BYTES_MAX < WINDOW_BYTES, "a line that is looked into fits");
 
 /// See the module.
-pub struct Octets {
+pub struct TraceReader {
     reader: Box<dyn Read + Send>,
     window: Vec<u8>,
     start: usize,
@@ -45,17 +45,17 @@ pub struct Octets {
     failure: Option<String>,
 }
 
-/// What [`Octets::line`] found.
+/// What [`TraceReader::line`] found.
 pub enum Line<'a> {
     /// A line without its terminator.
     Whole(&'a [u8]),
-    /// A line of more than [`LINE_BYTES_MAX`] octets, which was skipped.
+    /// A line of more than [`LINE_BYTES_MAX`] bytes, which was skipped.
     TooLong,
 }
 
-impl Octets {
+impl TraceReader {
     /// Opens a file, or standard input for `-`.
-    pub fn open(path: &Path) -> Result<Octets, Error> {
+    pub fn open(path: &Path) -> Result<TraceReader, Error> {
         let name = display_name(path);
         let file = match path.as_os_str() == "-" {
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
@@ -66,23 +66,23 @@ impl Octets {
         if file.metadata().map_err(refused)?.is_dir() {
             return Err(refused(io::ErrorKind::IsADirectory.into()));
         }
-        Octets::decoded(file, &name)
+        TraceReader::decoded(file, &name)
     }
 
-    /// What `reader` gives, decompressed if its first octets say so; fills the window.
-    pub fn decoded(reader: impl Read + Send + 'static, name: &str) -> Result<Octets, Error> {
+    /// What `reader` gives, decompressed if its first bytes say so; fills the window.
+    pub fn decoded(reader: impl Read + Send + 'static, name: &str) -> Result<TraceReader, Error> {
         let unreadable =
             |error: io::Error| Error::Unreadable { name: name.to_owned(), why: error.to_string() };
         let (reader, _) = decode::decoder(reader).map_err(unreadable)?;
-        Ok(Octets::of(reader))
+        Ok(TraceReader::of(reader))
     }
 
-    fn of(reader: Box<dyn Read + Send>) -> Octets {
+    fn of(reader: Box<dyn Read + Send>) -> TraceReader {
         let window = vec![0; WINDOW_BYTES];
-        let mut octets =
-            Octets { reader, window, start: 0, end: 0, base: 0, ended: false, failure: None };
-        octets.fill();
-        octets
+        let mut trace =
+            TraceReader { reader, window, start: 0, end: 0, base: 0, ended: false, failure: None };
+        trace.fill();
+        trace
     }
 
     /// What was read and not taken.
@@ -103,7 +103,7 @@ impl Octets {
         self.ended
     }
 
-    /// Takes octets from the front, as many as there are at most.
+    /// Takes bytes from the front, as many as there are at most.
     #[inline]
     pub fn take(&mut self, count: usize) {
         self.start = self.end.min(self.start + count);
@@ -117,7 +117,7 @@ impl Octets {
         }
     }
 
-    /// Reads until the window is full or the input ends. A window full of what nobody takes doubles.
+    /// Reads until the window is full or the input ends. A window full of bytes that are not taken doubles.
     pub fn fill(&mut self) {
         if self.ended {
             return;
@@ -131,7 +131,7 @@ impl Octets {
         }
         while !self.ended && self.end < self.window.len() {
             let (reader, room) = (&mut self.reader, &mut self.window[self.end..]);
-            // The decoders are other people's code on hostile octets: if one panics, its input is damaged.
+            // The decoders are other people's code on hostile bytes: if one panics, its input is damaged.
             // What it left behind is not looked at again.
             let result = catch_unwind(AssertUnwindSafe(|| reader.read(room)))
                 .unwrap_or_else(|_| Err(io::Error::other("the decoder failed on this input")));
@@ -147,7 +147,7 @@ impl Octets {
         }
     }
 
-    /// Makes at least `count` octets be there, if the input has so many. True if it has.
+    /// Makes at least `count` bytes be there, if the input has so many. True if it has.
     #[inline]
     pub fn want(&mut self, count: usize) -> bool {
         while self.end - self.start < count && !self.ended {
@@ -156,12 +156,12 @@ impl Octets {
         self.end - self.start >= count
     }
 
-    /// What the end of the input said if it was a failure; once.
+    /// The error at the end of the input, if there was one; once.
     pub fn failure(&mut self) -> Option<String> {
         if self.ended && self.start == self.end { self.failure.take() } else { None }
     }
 
-    /// The same, for who decides before anything was taken.
+    /// The same, before anything was taken.
     pub fn failed_at_once(&self) -> Option<&str> {
         self.failure.as_deref().filter(|_| self.end == 0)
     }
@@ -170,7 +170,7 @@ impl Octets {
     pub fn count_failure(&mut self, damage: &mut Damage) {
         if let Some(why) = self.failure() {
             let offset = self.offset();
-            damage.add(|| format!("octet {offset}: {why}"));
+            damage.add(|| format!("byte {offset}: {why}"));
         }
     }
 
@@ -202,7 +202,7 @@ impl Octets {
         Some(Line::Whole(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
-    /// Takes all up to the next line's first octet.
+    /// Takes all up to the next line's first byte.
     #[cold]
     fn skip_line(&mut self) -> Line<'static> {
         loop {
@@ -224,7 +224,7 @@ impl Octets {
     }
 }
 
-/// A path for messages: control octets, which a terminal would obey, are escaped.
+/// A path for messages: control bytes, which a terminal would obey, are escaped.
 pub fn display_name(path: &Path) -> String {
     let mut name = String::new();
     for character in path.to_string_lossy().chars() {
@@ -240,7 +240,7 @@ pub fn display_name(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// Gives its octets a few at a time, and an error at their end.
+    /// Gives its bytes a few at a time, and an error at their end.
     struct Trickle(Vec<u8>, usize);
 
     impl Read for Trickle {
@@ -255,9 +255,9 @@ mod tests {
         }
     }
 
-    fn lines(octets: &mut Octets) -> Vec<Option<Vec<u8>>> {
+    fn lines(trace: &mut TraceReader) -> Vec<Option<Vec<u8>>> {
         let mut lines = Vec::new();
-        while let Some(line) = octets.line() {
+        while let Some(line) = trace.line() {
             lines.push(match line {
                 Line::Whole(line) => Some(line.to_vec()),
                 Line::TooLong => None,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     /// Lines come out whole and in order however they arrive, an overlong one is skipped as one, also where
-    /// it is many windows long, and the end says why it is one.
+    /// it is many windows long, and the end states why it is one.
     #[test]
     fn lines_of_all_lengths() {
         let long = vec![b'x'; LINE_BYTES_MAX + 1];
@@ -275,17 +275,17 @@ mod tests {
         let just = vec![b'z'; LINE_BYTES_MAX];
         let parts: [&[u8]; 9] =
             [b"one\n\ntwo\r\n", &long, b"\n", &just, b"\n", &longest, b"\nfour\n", &longest, b""];
-        let mut octets = Octets::of(Box::new(Trickle(parts.concat(), 0)));
+        let mut trace = TraceReader::of(Box::new(Trickle(parts.concat(), 0)));
         let some = |text: &[u8]| Some(text.to_vec());
         let expected =
             [some(b"one"), some(b""), some(b"two"), None, some(&just), None, some(b"four"), None];
-        assert_eq!(lines(&mut octets), expected);
+        assert_eq!(lines(&mut trace), expected);
         let mut damage = Damage::default();
-        octets.count_failure(&mut damage);
-        octets.count_failure(&mut damage);
-        assert_eq!(damage.first, Some(format!("octet {}: cut", parts.concat().len())));
+        trace.count_failure(&mut damage);
+        trace.count_failure(&mut damage);
+        assert_eq!(damage.first, Some(format!("byte {}: cut", parts.concat().len())));
         assert_eq!(damage.records, 1);
-        assert_eq!(octets.window.len(), WINDOW_BYTES);
+        assert_eq!(trace.window.len(), WINDOW_BYTES);
     }
 
     /// A decoder that panics is an input that is damaged.
@@ -297,10 +297,10 @@ mod tests {
                 std::panic::resume_unwind(Box::new("without a message"))
             }
         }
-        let mut octets = Octets::of(Box::new(Panics));
-        assert!(octets.line().is_none());
-        assert!(octets.failure().is_some_and(|why| why.contains("decoder")));
-        octets.fill();
-        assert!(octets.failure().is_none() && octets.peek().is_empty(), "invariant 2");
+        let mut trace = TraceReader::of(Box::new(Panics));
+        assert!(trace.line().is_none());
+        assert!(trace.failure().is_some_and(|why| why.contains("decoder")));
+        trace.fill();
+        assert!(trace.failure().is_none() && trace.peek().is_empty(), "invariant 2");
     }
 }

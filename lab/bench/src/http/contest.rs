@@ -1,41 +1,40 @@
-//! Works and rounds: everybody is asked once a round, in rotated order, so that a busy moment of the machine hits
-//! all of them.
+//! Works and rounds: each contestant is queried once a round, in rotated order, so that a busy moment of the machine
+//! hits all of them.
 //!
-//! For each work all contestants are started anew, given what they are to hold, measured in rounds, and ended. The
+//! For each work all contestants are started again, given what they are to hold, measured in rounds, and ended. The
 //! first round of works that ask again and again warms up and is thrown away. Nobody else runs while one is asked: a
 //! server without clients sleeps.
 //!
 //! life of a work   leaves by
-//! starting         everybody answers, or is left out
+//! starting         each responds, or is left out
 //! rounds           all have counted: figures; a stop: nothing
 //! counting calls   if asked for, in a run that is not timed
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use larder_io::cores::pin_to_core;
-use larder_io::netns::{enter_private_network, set_congestion_control};
+use larder_io::netns::set_congestion_control;
 
 use super::body::{Resource, Way};
 use super::calls::Counting;
 use super::ceiling::{Ceiling, Means};
-use super::ground::{Ground, PORTS_FROM, Span, listening};
 use super::load::{Load, Target};
 use super::plan::{Entry, Error, Event, Figures, Kind, Measured, Plan, Work};
 use super::serve::serve;
 use super::server::{Server, Setup};
-use crate::net::place::{at_port, run_on};
+use super::testbed::{PORTS_FROM, Span, Testbed, listening};
+use crate::net::host::{at_port, run_on};
 use crate::process::{Running, Usage};
 
 /// Longest that a server may take for what it is to hold.
 const FILL_MAX: Duration = Duration::from_secs(60);
 /// Longest that a server may take for the question that asks whether it is there.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Octets of first responses that are compared in the round that warms up: some of the longest, all of the others.
+/// Bytes of first responses that are compared in the round that warms up: some of the longest, all of the others.
 const COMPARED_BYTES: u64 = 1 << 30;
 /// And in every other round, which must not wait for it.
 const COMPARED_BYTES_LATER: u64 = 128 << 20;
@@ -50,50 +49,37 @@ pub fn run(
     works: &[Work],
     plan: &Plan,
     stop: &Arc<AtomicBool>,
-    mut tell: impl FnMut(Event) + Send,
+    tell: impl FnMut(Event) + Send,
 ) -> Result<(), Error> {
-    // On a thread of its own, which takes its network, its cores and its children with it.
-    thread::scope(|scope| {
-        let run = scope.spawn(|| {
-            enter_private_network().map_err(Error::NotPermitted)?;
-            let had = CONGESTION_CONTROLS.iter().find(|it| set_congestion_control(it).is_ok());
-            let control = had.copied().unwrap_or("the machine's");
-            let ground = Ground::new(plan, stop)?;
-            tell(Event::Machine(format!("{}; congestion control {control}", ground.machine())));
-            let mut field = Field { servers, plan, stop, ground, number: 0 };
-            for work in works {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                if let Some(measured) = field.measure(work, &mut tell)? {
-                    tell(Event::Measured(measured));
-                }
-            }
-            Ok(())
-        });
-        run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    let begin = || {
+        let had = CONGESTION_CONTROLS.iter().find(|it| set_congestion_control(it).is_ok());
+        let control = had.copied().unwrap_or("the machine's");
+        let testbed = Testbed::new(plan, stop)?;
+        let machine = format!("{}; congestion control {control}", testbed.machine());
+        Ok((Contest { servers, plan, stop, testbed, number: 0 }, machine))
+    };
+    crate::servers::run(works, stop, tell, begin, |contest, work, tell| contest.measure(work, tell))
 }
 
 /// A run.
-struct Field<'a> {
+struct Contest<'a> {
     servers: &'a [Server],
     plan: &'a Plan,
     stop: &'a AtomicBool,
-    ground: Ground<'a>,
-    /// The last number of a resource that nobody has.
+    testbed: Testbed<'a>,
+    /// The last number of a resource that is not cached.
     number: u64,
 }
 
-/// Somebody who is measured.
+/// A contestant that is measured.
 struct Contestant {
     running: Running,
     target: Target,
     entry: Entry,
 }
 
-impl Field<'_> {
-    /// A resource that nobody holds.
+impl Contest<'_> {
+    /// A resource that is not cached.
     fn fresh(&mut self, work: &Work) -> Resource {
         self.number += 1;
         let takes_ms = if work.kind == Kind::Busy { self.plan.takes.as_millis() as u64 } else { 0 };
@@ -119,7 +105,7 @@ impl Field<'_> {
                     Kind::Busy => self.crowd(work, contestant)?,
                     _ => self.ask(contestant, round > 0)?,
                 }
-                if self.ground.is_stopped() {
+                if self.testbed.is_stopped() {
                     return Ok(None);
                 }
             }
@@ -132,14 +118,14 @@ impl Field<'_> {
             }
         }
         let entries = taking.into_iter().map(|contestant| contestant.entry).collect();
-        Ok((!self.ground.is_stopped()).then(|| Measured {
+        Ok((!self.testbed.is_stopped()).then(|| Measured {
             work: *work,
             plan: self.plan.clone(),
             entries,
         }))
     }
 
-    /// Starts everybody who can take part, and gives them what they are to hold.
+    /// Starts all that can take part, and fills their caches.
     fn start(
         &mut self,
         work: &Work,
@@ -153,17 +139,17 @@ impl Field<'_> {
             let setup = Setup {
                 listen: at_port(port),
                 second: at_port(port + 1),
-                origin: self.ground.origin.address,
+                origin: self.testbed.origin.address,
                 kind: work.kind,
                 resource,
-                cores: self.ground.cores.server.len(),
-                folder: &self.ground.folder.0,
+                cores: self.testbed.cores.server.len(),
+                folder: &self.testbed.folder.0,
             };
             let launch = server.launch(&setup);
             tell(Event::Progress(format!("{}: {} starts", work.name(), server.name)));
-            run_on(&self.ground.cores.server)?;
+            run_on(&self.testbed.cores.server)?;
             let started = server.start(&setup);
-            run_on(&self.ground.cores.load)?;
+            run_on(&self.testbed.cores.load)?;
             let started = started.and_then(|mut running| {
                 let probe = Resource { way: Way::Size, bytes: 1, number: 0, takes_ms: 0 };
                 let ask = |address| Target::of(address, probe).ask_once(ANSWER_MAX);
@@ -176,7 +162,7 @@ impl Field<'_> {
             match started {
                 Ok(running) => {
                     let target = launch.target.clone();
-                    tell(Event::SetUp(server.name, launch));
+                    tell(Event::SetUp(server.name, launch.processes, launch.configuration));
                     taking.push(Contestant::new(server.name, running, target, false));
                 }
                 Err(reason) => tell(Event::Skipped(server.name, reason)),
@@ -193,7 +179,7 @@ impl Field<'_> {
 
     /// Starts a limit, a thread a core.
     fn limit(&self, means: Means, resource: Resource, at: SocketAddr) -> Result<Contestant, Error> {
-        let bodies = (self.ground.cores.server.iter())
+        let bodies = (self.testbed.cores.server.iter())
             .map(|&core| {
                 let (listener, mut ceiling) = (listening(at)?, Ceiling::new(means, resource)?);
                 Ok(move |stop: &AtomicBool| {
@@ -208,30 +194,30 @@ impl Field<'_> {
 
     /// One round of one contestant.
     fn ask(&self, contestant: &mut Contestant, counts: bool) -> Result<(), Error> {
-        let asked = self.ground.origin.asked.all();
+        let asked = self.testbed.origin.asked.all();
         let compared = if counts { COMPARED_BYTES_LATER } else { COMPARED_BYTES };
         let Contestant { running, target, .. } = &*contestant;
-        let (load, span) = self.ground.counted(running, target, compared)?;
+        let (load, span) = self.testbed.counted(running, target, compared)?;
         contestant.note(&load, &span.used);
         if counts {
             let figures = &mut contestant.entry.figures;
-            figures.fetches.push((self.ground.origin.asked.all().saturating_sub(asked)) as f64);
+            figures.fetches.push((self.testbed.origin.asked.all().saturating_sub(asked)) as f64);
             figures.p50_us.push(load.latency.percentile(0.5) as f64 / 1e3);
             figures.p99_us.push(load.latency.percentile(0.99) as f64 / 1e3);
             let bytes = contestant.target.resource.bytes;
-            figures.add(&load, bytes, &span, self.ground.cores.server.len());
+            figures.add(&load, bytes, &span, self.testbed.cores.server.len());
         }
         Ok(())
     }
 
-    /// One round of one contestant, with a resource that nobody has.
+    /// One round of one contestant, with a resource that is not cached.
     fn crowd(&mut self, work: &Work, contestant: &mut Contestant) -> Result<(), Error> {
         let resource = Resource { way: Way::Slow, ..self.fresh(work) };
         let target = Target { path: resource.path(), resource, ..contestant.target.clone() };
-        let (mut crowd, span) = self.ground.crowd(&contestant.running, &target)?;
+        let (mut crowd, span) = self.testbed.crowd(&contestant.running, &target)?;
         contestant.note(&crowd.load, &span.used);
         let figures = &mut contestant.entry.figures;
-        let fetches = self.ground.origin.asked.of(&target.path);
+        let fetches = self.testbed.origin.asked.of(&target.path);
         figures.fetches.push(fetches.count as f64);
         crowd.first.sort();
         if let (Some(first_at), Some(most)) = (fetches.first_at, crowd.first.last()) {
@@ -242,18 +228,18 @@ impl Field<'_> {
         if let Some(half) = crowd.last.len().checked_sub(1).map(|last| crowd.last[last / 2]) {
             figures.last_s.push(half.as_secs_f64());
         }
-        figures.add(&crowd.load, work.bytes, &span, self.ground.cores.server.len());
+        figures.add(&crowd.load, work.bytes, &span, self.testbed.cores.server.len());
         Ok(())
     }
 
     /// Asks while system calls are counted.
     fn count_calls(&self, contestant: &mut Contestant) -> Result<(), Error> {
-        let Some(counting) = Counting::begin(&contestant.running, &self.ground.folder.0) else {
+        let Some(counting) = Counting::begin(&contestant.running, &self.testbed.folder.0) else {
             return Ok(());
         };
-        let load = self.ground.asked_for(&contestant.target, CALLS_FOR)?;
+        let load = self.testbed.asked_for(&contestant.target, CALLS_FOR)?;
         // Parts of them too: a long one takes a traced server longer than this.
-        let requests = load.all_octets as f64 / contestant.target.resource.bytes.max(1) as f64;
+        let requests = load.all_bytes as f64 / contestant.target.resource.bytes.max(1) as f64;
         contestant.entry.figures.calls = counting.end(requests);
         Ok(())
     }
@@ -276,10 +262,10 @@ impl Contestant {
 }
 
 impl Figures {
-    /// A round with bodies of so many octets. Parts of responses count: long ones are seldom over in time.
+    /// A round with bodies of so many bytes. Parts of responses count: long ones are seldom over in time.
     fn add(&mut self, load: &Load, bytes: u64, span: &Span, cores: usize) {
         let (ran_s, seconds) = (span.used.ran_ns as f64 / 1e9, span.seconds.max(1e-9));
-        let (gb, responses) = (load.octets as f64 / 1e9, load.octets as f64 / bytes.max(1) as f64);
+        let (gb, responses) = (load.bytes as f64 / 1e9, load.bytes as f64 / bytes.max(1) as f64);
         // Where nothing came there is no cost of it.
         self.cpu_us_per_request.push(ran_s * 1e6 / responses);
         self.cpu_s_per_gb.push(ran_s / gb);

@@ -1,4 +1,4 @@
-//! A contestant on its stand: filled once, then made to do one work after the other.
+//! Runs a contestant: fills it once, then makes it do one work after the other.
 //!
 //! ```text
 //! build -> fill (twice what it holds, so that it is full and has churned) -> ask which keys it kept
@@ -26,17 +26,17 @@ const NUMBER_NEVER: u32 = 3 << 30;
 /// What a contestant is made to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Look-ups of kept keys, uniform, none waits for another.
+    /// Lookups of kept keys, uniform, none waits for another.
     GetIndependent,
     /// The same, each key known only when the value before it is.
     GetDependent,
     /// The same, 32 keys at a time.
     GetBatch,
-    /// Look-ups of kept keys by Zipf's law.
+    /// Lookups of kept keys by Zipf's law.
     ZipfOne,
     /// The same, 32 keys at a time.
     ZipfBatch,
-    /// Look-ups of keys that were never stored.
+    /// Lookups of keys that were never stored.
     Miss,
     /// New keys into a full cache.
     Put,
@@ -77,25 +77,25 @@ impl Work {
     }
 }
 
-/// A contestant whose type is forgotten. See [`Fielded`].
-pub trait Stand {
+/// A contestant whose type is forgotten. See [`PeerRunner`].
+pub trait Runner {
     /// Does a work once: nanoseconds an operation on one thread, million operations a second on several.
-    /// An error says which answer was wrong.
+    /// The error states which value was wrong.
     fn run(&mut self, work: Work, threads: usize, operations: usize) -> Result<f64, String>;
 
     /// Requests by Zipf's law over `ids` keys, each miss followed by a put; the share of hits in the
     /// second half. For a cache that has been filled with anything.
     fn hit_ratio(&mut self, ids: usize, requests: usize) -> Result<f64, String>;
 
-    /// Octets that the cache says it holds.
+    /// Bytes that the cache holds by its own count.
     fn own_bytes(&self) -> Option<u64>;
 
     /// Entries that it holds, by asking for them.
     fn held(&mut self) -> usize;
 }
 
-/// A contestant of a known type on its stand.
-pub struct Fielded<P> {
+/// Runs a contestant of a known type.
+pub struct PeerRunner<P> {
     peer: P,
     shape: Shape,
     /// Numbers below have been stored once.
@@ -106,7 +106,7 @@ pub struct Fielded<P> {
     zipf: Vec<u32>,
 }
 
-impl<P: Peer> Fielded<P> {
+impl<P: Peer> PeerRunner<P> {
     /// Fills a contestant. One that never evicts is given no more than it is to hold.
     pub fn new(peer: P, shape: Shape, bounded: bool) -> Self {
         let rounds = if bounded { 2 } else { 1 };
@@ -114,7 +114,7 @@ impl<P: Peer> Fielded<P> {
         let mut handle = peer.handle();
         put(&mut handle, 0..next);
         drop(handle);
-        Fielded { peer, shape, next, kept: Vec::new(), uniform: Vec::new(), zipf: Vec::new() }
+        PeerRunner { peer, shape, next, kept: Vec::new(), uniform: Vec::new(), zipf: Vec::new() }
     }
 
     fn ask(&mut self) {
@@ -202,7 +202,7 @@ impl<P: Peer> Fielded<P> {
     }
 }
 
-impl<P: Peer> Stand for Fielded<P> {
+impl<P: Peer> Runner for PeerRunner<P> {
     fn run(&mut self, work: Work, threads: usize, operations: usize) -> Result<f64, String> {
         if work.writes() {
             self.write(work, threads, operations)
@@ -269,7 +269,7 @@ pub fn measure<P: Peer, R: Send>(
                     handle.settle();
                     barrier.wait();
                     let result = act(&mut handle, thread);
-                    // The handle goes with its thread: nobody waits for one that has finished.
+                    // The handle is dropped with its thread: no thread waits for one that has finished.
                     (result, Instant::now())
                 })
             })

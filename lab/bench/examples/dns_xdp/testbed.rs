@@ -23,25 +23,25 @@ const LOAD_NET: &str = "larder-xdp-load";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The networks and the cores.
-pub struct Ground {
+pub struct Testbed {
     server_core: usize,
     load_core: usize,
     is_apart: bool,
 }
 
-impl Ground {
+impl Testbed {
     /// Makes the networks, and keeps the calling thread, the program's first, in one of them and on the load's core.
     ///
     /// `is_apart`: frames that arrive at the load's end of the pair are taken in by a thread of the kernel on the load's core,
     /// as another machine would; else by whoever sent them.
-    pub fn new(is_apart: bool) -> Result<Ground> {
+    pub fn new(is_apart: bool) -> Result<Testbed> {
         let cores = available_cores()?;
         let (Some(&server_core), Some(&load_core)) = (cores.first(), cores.get(1)) else {
             return Err("two cores are needed".into());
         };
         enter_private_network()?;
         pin_to_core(load_core)?;
-        let ground = Ground { server_core, load_core, is_apart };
+        let testbed = Testbed { server_core, load_core, is_apart };
         ip("netns add larder-xdp")?;
         // Under this name `ip` finds the calling thread's own.
         ip(&format!("netns attach {LOAD_NET} {}", std::process::id()))?;
@@ -54,7 +54,7 @@ impl Ground {
         ] {
             ip(line)?;
         }
-        Ok(ground)
+        Ok(testbed)
     }
 
     /// Has frames that come to the load's end taken in by threads of the kernel on the load's core, if that is wanted. There
@@ -87,7 +87,7 @@ fn run(command: &mut Command) -> Result<()> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
-impl Drop for Ground {
+impl Drop for Testbed {
     fn drop(&mut self) {
         // The pair goes with it.
         for net in [SERVER_NET, LOAD_NET] {
@@ -124,7 +124,7 @@ pub struct Server {
 
 impl Server {
     /// Starts it; it answers.
-    pub fn start(ground: &Ground, larder: &Path, by_xdp: bool) -> Result<Server> {
+    pub fn start(testbed: &Testbed, larder: &Path, by_xdp: bool) -> Result<Server> {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", SERVER_NET]).arg(larder).stdin(Stdio::null());
         command.args(["dns", "--listen", SERVER, "--cores", "1", "--upstream", super::UPSTREAM]);
@@ -133,7 +133,7 @@ impl Server {
             command.args(["--xdp", "s0"]);
         }
         command.stderr(Stdio::piped());
-        let mut child = on_core(ground.server_core, command)?;
+        let mut child = on_core(testbed.server_core, command)?;
         let output = child.stderr.take().ok_or("no output")?;
         let process = Process(child);
         let (say, said) = channel();
@@ -151,7 +151,7 @@ impl Server {
             }
             last = line;
         }
-        Ok(Server { process, _said: said, kernel_thread: ksoftirqd(ground.server_core)? })
+        Ok(Server { process, _said: said, kernel_thread: ksoftirqd(testbed.server_core)? })
     }
 
     /// What its core has worked: nanoseconds of its threads, and of the kernel's thread for what interrupts left.

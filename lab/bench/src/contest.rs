@@ -1,7 +1,7 @@
 //! Contestants and rounds.
 //!
-//! Every contestant runs once a round; who begins moves on by one each round, so that nobody always runs
-//! after the same neighbour, and a busy moment of the machine hits all of them. The first round of a work
+//! Every contestant runs once a round; who begins moves on by one each round, so that none always runs
+//! after the same neighbor, and a busy moment of the machine hits all of them. The first round of a work
 //! warms up and is thrown away.
 
 use std::io;
@@ -11,9 +11,9 @@ use crate::data::PAYLOAD_BYTES_MEAN;
 use crate::engine::{Engine, VARIANTS};
 use crate::limit::{self, Limit};
 use crate::peer::{Peer, Shape};
-use crate::row::{Rival, Row, Unit};
-use crate::sample::Median;
-use crate::stand::{Fielded, Stand, Work};
+use crate::row::{Row, Unit};
+use crate::runner::{PeerRunner, Runner, Work};
+use crate::sample::{Median, rounds};
 
 /// How much is measured.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Plan {
 }
 
 /// Builds a contestant and fills it.
-type Build = Box<dyn Fn(&Shape) -> Result<Box<dyn Stand>, String>>;
+type Build = Box<dyn Fn(&Shape) -> Result<Box<dyn Runner>, String>>;
 
 /// Who takes part.
 pub struct Entrant {
@@ -50,9 +50,9 @@ impl Entrant {
         bounded: bool,
         build: impl Fn(&Shape) -> Result<P, E> + 'static,
     ) -> Entrant {
-        let build = move |shape: &Shape| -> Result<Box<dyn Stand>, String> {
+        let build = move |shape: &Shape| -> Result<Box<dyn Runner>, String> {
             let peer = build(shape).map_err(|error| error.to_string())?;
-            Ok(Box::new(Fielded::new(peer, *shape, bounded)))
+            Ok(Box::new(PeerRunner::new(peer, *shape, bounded)))
         };
         Entrant { name, note, bounded, build: Box::new(build) }
     }
@@ -63,7 +63,7 @@ impl Entrant {
     }
 
     /// Builds and fills it.
-    pub fn stand(&self, shape: &Shape) -> Result<Box<dyn Stand>, String> {
+    pub fn build(&self, shape: &Shape) -> Result<Box<dyn Runner>, String> {
         (self.build)(shape).map_err(|error| format!("{}: {error}", self.name))
     }
 }
@@ -91,95 +91,47 @@ pub fn compare(
 ) -> Result<(), String> {
     let shape =
         Shape { entries: plan.entries, threads: plan.threads.iter().copied().max().unwrap_or(1) };
-    let mut stands = Vec::with_capacity(entrants.len());
+    let mut entered = Vec::with_capacity(entrants.len());
     // One that takes part in nothing is not built: large ones take their time, and memory.
     for entrant in entrants.iter().filter(|entrant| works.iter().any(|&work| entrant.can(work))) {
-        stands.push(Standing { entrant, stand: entrant.stand(&shape)?, is_limit: false });
+        entered.push(Entered { entrant, runner: entrant.build(&shape)?, is_limit: false });
     }
     let limit = limit_entrant();
-    stands.push(Standing { entrant: &limit, stand: limit.stand(&shape)?, is_limit: true });
+    entered.push(Entered { entrant: &limit, runner: limit.build(&shape)?, is_limit: true });
 
     for &work in works {
         for &threads in &plan.threads {
-            let mut taking: Vec<&mut Standing<'_>> =
-                (stands.iter_mut()).filter(|standing| standing.takes_part(work, threads)).collect();
-            let figures = rounds(&mut taking, work, threads, plan)?;
+            let mut taking: Vec<&mut Entered<'_>> =
+                (entered.iter_mut()).filter(|one| one.takes_part(work, threads)).collect();
+            let figures = rounds(taking.len(), plan.rounds, |_, at| {
+                let Entered { entrant, runner, .. } = &mut *taking[at];
+                let figure = runner.run(work, threads, plan.operations);
+                figure.map_err(|error| format!("{}: {error}", entrant.name))
+            })?;
+            let taken = || taking.iter().zip(&figures);
+            let limit = taken().find(|(one, _)| one.is_limit);
+            let limit = limit.map(|(_, of)| (Median::of(of).value, limit::WHAT.to_owned()));
             let unit = if threads == 1 { Unit::Ns } else { Unit::Mops };
-            rows(&taking, &figures, work, threads, unit, &mut emit);
+            let compared = taken()
+                .filter(|(one, _)| !one.is_limit)
+                .map(|(one, of)| (one.entrant.name, one.entrant.note, &of[..]));
+            Row::of_rounds(work.name(), threads, unit, compared, limit)
+                .into_iter()
+                .for_each(&mut emit);
         }
     }
     Ok(())
 }
 
-struct Standing<'a> {
+struct Entered<'a> {
     entrant: &'a Entrant,
-    stand: Box<dyn Stand>,
+    runner: Box<dyn Runner>,
     is_limit: bool,
 }
 
-impl Standing<'_> {
+impl Entered<'_> {
     fn takes_part(&self, work: Work, threads: usize) -> bool {
         self.entrant.can(work) && !(self.is_limit && (threads > 1 || work == Work::Mixed))
-    }
-}
-
-/// Figures of each contestant, round by round.
-fn rounds(
-    taking: &mut [&mut Standing<'_>],
-    work: Work,
-    threads: usize,
-    plan: &Plan,
-) -> Result<Vec<Vec<f64>>, String> {
-    let count = taking.len();
-    let mut figures = vec![Vec::with_capacity(plan.rounds); count];
-    for round in 0..=plan.rounds {
-        for turn in 0..count {
-            let at = (turn + round) % count;
-            let figure = (taking[at].stand.run(work, threads, plan.operations))
-                .map_err(|error| format!("{}: {error}", taking[at].entrant.name))?;
-            if round > 0 {
-                figures[at].push(figure);
-            }
-        }
-    }
-    Ok(figures)
-}
-
-fn rows(
-    taking: &[&mut Standing<'_>],
-    figures: &[Vec<f64>],
-    work: Work,
-    threads: usize,
-    unit: Unit,
-    emit: &mut impl FnMut(Row),
-) {
-    let limit = (taking.iter().zip(figures))
-        .find(|(standing, _)| standing.is_limit)
-        .map(|(_, figures)| (Median::of(figures).value, limit::WHAT.to_owned()));
-    let larder = &figures[0];
-    let row = |peer| Row {
-        work: work.name().to_owned(),
-        threads,
-        unit,
-        larder: Median::of(larder),
-        peer,
-        limit: limit.clone(),
-    };
-    let mut alone = true;
-    for (standing, figures) in taking.iter().zip(figures).skip(1) {
-        if standing.is_limit {
-            continue;
-        }
-        alone = false;
-        emit(row(Some(Rival {
-            name: standing.entrant.name.to_owned(),
-            figure: Median::of(figures),
-            ratio: Median::of_ratios(larder, figures),
-            note: standing.entrant.note.to_owned(),
-        })));
-    }
-    if alone {
-        emit(row(None));
     }
 }
 
@@ -187,11 +139,11 @@ fn rows(
 /// back, an allocator may have kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Footprint {
-    /// Octets by which the process grew, an entry held, its payload not counted.
+    /// Bytes by which the process grew, an entry held, its payload not counted.
     pub resident: f64,
     /// The same by the contestant's own count.
     pub own: Option<f64>,
-    /// Octets by which the process grew.
+    /// Bytes by which the process grew.
     pub resident_bytes: u64,
 }
 
@@ -199,15 +151,15 @@ pub struct Footprint {
 pub fn footprint(entrant: &Entrant, entries: usize) -> Result<Footprint, String> {
     let resident = || resident_bytes().ok_or("this system does not say what is resident");
     let before = resident()?;
-    let mut stand = entrant.stand(&Shape { entries, threads: 1 })?;
+    let mut runner = entrant.build(&Shape { entries, threads: 1 })?;
     let resident_bytes = resident()?.saturating_sub(before);
-    let held = stand.held() as f64;
+    let held = runner.held() as f64;
     let above = |bytes: u64| bytes as f64 / held - PAYLOAD_BYTES_MEAN;
-    let own = stand.own_bytes().map(above);
+    let own = runner.own_bytes().map(above);
     Ok(Footprint { resident: above(resident_bytes), own, resident_bytes })
 }
 
-/// The share of hits of a contestant with room for `entries`, and the octets by which the process grew.
+/// The share of hits of a contestant with room for `entries`, and the bytes by which the process grew.
 /// Warmed up by the first half of the requests.
 pub fn hit_ratio(
     entrant: &Entrant,
@@ -216,9 +168,9 @@ pub fn hit_ratio(
     requests: usize,
 ) -> Result<(f64, u64), String> {
     let before = resident_bytes().unwrap_or(0);
-    let mut stand = entrant.stand(&Shape { entries, threads: 1 })?;
+    let mut runner = entrant.build(&Shape { entries, threads: 1 })?;
     let full = resident_bytes().unwrap_or(0).saturating_sub(before);
-    Ok((stand.hit_ratio(ids, requests)?, full))
+    Ok((runner.hit_ratio(ids, requests)?, full))
 }
 
 #[cfg(test)]
@@ -260,8 +212,8 @@ mod tests {
         }
         let liar = Entrant::new("liar", "", true, |shape| Limit::new(shape).map(Liar));
         for work in [Work::GetIndependent, Work::GetBatch, Work::Mixed] {
-            let mut stand = liar.stand(&Shape { entries: 500, threads: 1 }).unwrap();
-            assert!(stand.run(work, 1, 1001).is_err(), "{work:?}");
+            let mut runner = liar.build(&Shape { entries: 500, threads: 1 }).unwrap();
+            assert!(runner.run(work, 1, 1001).is_err(), "{work:?}");
         }
     }
 

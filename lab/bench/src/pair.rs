@@ -1,12 +1,14 @@
 //! One thing done in several ways, interleaved as contestants are: for what is no cache, or only larder has.
 
+use std::convert::Infallible;
+
 use larder::{Cache, Error, Ttl};
 
 use crate::clock::ThreadTime;
 use crate::data::{ValueBuffer, key, scatter};
 use crate::engine::{ENTRY_BYTES_MEAN, NOW};
-use crate::row::{Rival, Row, Unit};
-use crate::sample::Median;
+use crate::row::{Row, Unit};
+use crate::sample::rounds;
 
 /// One way: a name, what to know of it, and a run that gives its figure.
 pub struct Way<'a> {
@@ -27,37 +29,11 @@ impl<'a> Way<'a> {
 
 /// Runs every way once a round, in rotated order, after one round that is thrown away. The first way is
 /// larder's; a row for each other one, or one row when there is none.
-pub fn duel(work: &str, unit: Unit, rounds: usize, ways: &mut [Way<'_>]) -> Vec<Row> {
-    let count = ways.len();
-    let mut figures = vec![Vec::with_capacity(rounds); count];
-    for round in 0..=rounds {
-        for turn in 0..count {
-            let at = (turn + round) % count;
-            let figure = (ways[at].run)();
-            if round > 0 {
-                figures[at].push(figure);
-            }
-        }
-    }
-    let Some((larder, others)) = figures.split_first() else { return Vec::new() };
-    let row = |peer| Row {
-        work: work.to_owned(),
-        threads: 1,
-        unit,
-        larder: Median::of(larder),
-        peer,
-        limit: None,
-    };
-    if others.is_empty() {
-        return vec![row(None)];
-    }
-    let rival = |(way, figures): (&Way<'_>, &Vec<f64>)| Rival {
-        name: way.name.clone(),
-        note: way.note.clone(),
-        figure: Median::of(figures),
-        ratio: Median::of_ratios(larder, figures),
-    };
-    ways[1..].iter().zip(others).map(|pair| row(Some(rival(pair)))).collect()
+pub fn compare_ways(work: &str, unit: Unit, count: usize, ways: &mut [Way<'_>]) -> Vec<Row> {
+    let Ok(figures) = rounds(ways.len(), count, |_, at| Ok::<_, Infallible>((ways[at].run)()));
+    let compared = ways.iter().zip(&figures);
+    let compared = compared.map(|(way, figures)| (&way.name[..], &way.note[..], &figures[..]));
+    Row::of_rounds(work, 1, unit, compared, None)
 }
 
 /// A cache with a log so long that every entry may change between two syncs of its one reader, filled with the
@@ -101,11 +77,12 @@ pub fn apply_log(entries: usize, rounds: usize) -> Result<Row, Error> {
         let records = reader.sync().records() - before;
         time.elapsed_ns() / records.max(1) as f64
     };
-    let mut rows = duel("apply a log record", Unit::Ns, rounds, &mut [Way::new("larder", "", run)]);
+    let mut rows =
+        compare_ways("apply a log record", Unit::Ns, rounds, &mut [Way::new("larder", "", run)]);
     match (failed, rows.pop()) {
         (None, Some(row)) => Ok(row),
         (Some(error), _) => Err(error),
-        (None, None) => Err(Error::Setting("a duel needs a way")),
+        (None, None) => Err(Error::Setting("a comparison needs a way")),
     }
 }
 
@@ -126,7 +103,7 @@ mod tests {
                 })
             })
             .into();
-        let rows = duel("work", Unit::Ns, 3, &mut ways);
+        let rows = compare_ways("work", Unit::Ns, 3, &mut ways);
         assert_eq!(*turns.borrow(), "abbaabba");
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].larder.runs, 3);
