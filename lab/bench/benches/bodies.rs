@@ -1,10 +1,10 @@
-//! What it costs to go through a body that is in memory: `cargo bench -p larder-bench --bench bodies`. Under `cargo test` a small
-//! body is gone through once, to show that it works.
+//! What it costs to go through a body that is in memory: `cargo bench -p larder-bench --bench bodies`. Under `cargo
+//! test` a small body is gone through once, to show that it works.
 //!
-//! Three ways, in rotated order, each over the same body, kept in extents of 16 KiB as the pull request to Varnish had them: its bytes
-//! walked where they lie; the synchronous iterator, which is made of the asynchronous one; and leases taken and returned in
-//! batches. Without a check, and with a checksum of each page that is compared when it is leased (CRC-32, in the walk
-//! likewise). What is done with the bytes is one addition for each eight.
+//! Three ways, in rotated order, each over the same body, kept in extents of 16 KiB as the pull request to Varnish had
+//! them: its bytes walked where they lie; the synchronous iterator, which is made of the asynchronous one; and leases
+//! taken and returned in batches. Without a check, and with a checksum of each page that is compared when it is leased
+//! (CRC-32, in the walk likewise). What is done with the bytes is one addition for each eight.
 //!
 //! Figures are nanoseconds of the thread's processor time a KiB, medians of the rounds with their 95 % interval.
 

@@ -18,8 +18,8 @@
 //!
 //! Servers are processes of their own in the run's network namespace, on cores of their own; the clients and the
 //! origin share the cores that are left. Over loopback a body that is not stored still costs its client, so that it is
-//! often the limit by the clock: processor time a request and a gigabyte are the figures to compare. They count what all
-//! of a server's threads ran, in all its processes, the kernel's work for its sockets with it.
+//! often the limit by the clock: processor time a request and a gigabyte are the figures to compare. They count what
+//! all of a server's threads ran, in all its processes, the kernel's work for its sockets with it.
 
 pub mod body;
 pub mod busy;

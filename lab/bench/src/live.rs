@@ -1,5 +1,5 @@
-//! Live capture compared with the bare limit: a generator on one core, a reader on another, a pair of interfaces between them, in
-//! a network that nothing else uses.
+//! Live capture compared with the bare limit: a generator on one core, a reader on another, a pair of interfaces
+//! between them, in a network that nothing else uses.
 //!
 //! ```text
 //! walk      the ring's frames are visited and given back: what the kernel's side alone allows
@@ -8,11 +8,11 @@
 //! program   larder annotate does all that it does, with or without keeping the packets
 //! ```
 //!
-//! What arrives by a pair is received on the sender's core, in the time of the sender's thread, as far as the ring: so the
-//! generator's time is that of the kernel's receiving too, and the reader's is what the stage costs.
+//! What arrives by a pair is received on the sender's core, in the time of the sender's thread, as far as the ring: so
+//! the generator's time is that of the kernel's receiving too, and the reader's is what the stage costs.
 //!
-//! Invariant: every frame is accounted for. Sent is what the interface received, that is what rings got and what they had
-//! no room for, and what rings got is what the reader was given; else the run fails.
+//! Invariant: every frame is accounted for. Sent is what the interface received, that is what rings got and what they
+//! had no room for, and what rings got is what the reader was given; else the run fails.
 
 pub mod program;
 

@@ -79,7 +79,8 @@ fn given(settings: &Model) -> Result<Vec<Case>, Failure> {
     Ok(ratios.into_iter().map(|hit_ratio| Case { traced: None, hit_ratio }).collect())
 }
 
-/// Hit ratios of a trace, and the exit code: 1 where some of it could not be read. No case at all where it was stopped before there was any.
+/// Hit ratios of a trace, and the exit code: 1 where some of it could not be read. No case at all where it was stopped
+/// before there was any.
 fn traced(settings: &Model, path: &Path) -> Result<(Vec<Case>, u8), Failure> {
     let (name, spec) = &trace(path)?;
     if settings.hit_ratio.given().is_some() {

@@ -41,7 +41,8 @@ fn a_program_must_be_there() {
     }
 }
 
-/// Measures the program itself, started as a recursor, and gives how many questions a miss took; `None` where it may not.
+/// Measures the program itself, started as a recursor, and gives how many questions a miss took; `None` where it may
+/// not.
 fn questions_from_the_root(test: &str, more: &str) -> Option<f64> {
     if !common::has_larder(test) {
         return None;
@@ -59,8 +60,8 @@ fn questions_from_the_root(test: &str, more: &str) -> Option<f64> {
     Some(row["upstream"].as_f64().expect("a figure"))
 }
 
-/// The program itself, started as a recursor, finds all names by root, top level and domains, with no more questions than it
-/// takes: one, and another for each domain that is new.
+/// The program itself, started as a recursor, finds all names by root, top level and domains, with no more questions
+/// than it takes: one, and another for each domain that is new.
 #[test]
 fn names_are_found_from_the_root() {
     let test = "names_are_found_from_the_root";
@@ -69,7 +70,8 @@ fn names_are_found_from_the_root() {
     }
 }
 
-/// In signed zones it also says of every answer that it was validated, which takes a question more for each domain's key.
+/// In signed zones it also says of every answer that it was validated, which takes a question more for each domain's
+/// key.
 #[cfg(feature = "signed")]
 #[test]
 fn names_are_validated_from_the_root() {

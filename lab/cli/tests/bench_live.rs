@@ -4,8 +4,8 @@ mod common;
 
 use common::{Scratch, is_refused};
 
-/// Every stage is measured for every size, with one ring and with two, and every frame is accounted for, as the run itself
-/// checks.
+/// Every stage is measured for every size, with one ring and with two, and every frame is accounted for, as the run
+/// itself checks.
 #[test]
 fn stages_are_measured() {
     if !common::has_larder("stages_are_measured") {

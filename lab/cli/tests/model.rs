@@ -151,8 +151,8 @@ fn damage_is_told() {
     assert_eq!(run.out.lines().count(), 3, "a header and two policies: {}", run.out);
 }
 
-/// The experiment, tiny, with larder itself: the ends and a mix are measured, and the model stands beside them. One asked for
-/// what is no whole percentage, or for what the experiment is to find, is told so.
+/// The experiment, tiny, with larder itself: the ends and a mix are measured, and the model stands beside them. One
+/// asked for what is no whole percentage, or for what the experiment is to find, is told so.
 #[test]
 fn the_experiment_is_run() {
     const TINY: &str = "model --measure --measure-servers larder --measure-rounds 1 --measure-ms 200 --measure-hot 20 --quiet";

@@ -255,7 +255,8 @@ const LOGS_EVE: [&str; 4] = [
 
 const LINK_TYPE_ETHERNET: u16 = 1;
 
-/// A question for www.good.test, answered by a referral to test. and its server, by one to good.test., and by an address.
+/// A question for www.good.test, answered by a referral to test. and its server, by one to good.test., and by an
+/// address.
 #[rustfmt::skip]
 const WALK: &[u8] = &[
     0,  0, 1,

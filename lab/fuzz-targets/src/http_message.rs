@@ -1,5 +1,5 @@
-//! Messages of HTTP/1.1: pieces do not matter, views lie in the input, what is passed on is read as the same, and a line of the
-//! log is one line.
+//! Messages of HTTP/1.1: pieces do not matter, views lie in the input, what is passed on is read as the same, and a
+//! line of the log is one line.
 
 use larder_http::access_log::format::{Asked, Exchange, push_combined, push_json};
 use larder_http::freshness::is_hop_by_hop;
@@ -48,8 +48,8 @@ pub fn http_message(input: &[u8]) {
 /// What is known of a head: its size, where its message ends, and whether the connection continues.
 type Known = (usize, Framing, bool);
 
-/// Reads bytes that arrive in pieces: a verdict is not taken back, and is that of the whole. What comes after a head with a body
-/// in chunks.
+/// Reads bytes that arrive in pieces: a verdict is not taken back, and is that of the whole. What comes after a head
+/// with a body in chunks.
 fn grown(
     bytes: &[u8],
     piece_bytes: usize,

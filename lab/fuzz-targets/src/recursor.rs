@@ -1,4 +1,5 @@
-//! Recursion, for any responses of name servers: each client gets one response, in time, for a bounded number of packets.
+//! Recursion, for any responses of name servers: each client gets one response, in time, for a bounded number of
+//! packets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use super::Cut;
 /// Clients of an input, at most.
 const CLIENTS_MAX: u8 = 8;
 
-/// Names that are asked for: of one label, of zones below one another, with an upper case letter, and one of many labels.
+/// Names that are asked for: of one label, of zones below one another, with an upper case letter, and one of many
+/// labels.
 const NAMES: [&[u8]; 4] = [
     b"\x04test\0",
     b"\x03www\x04Good\x04test\0",
@@ -56,8 +58,8 @@ impl Net<u8> for Wire {
     }
 }
 
-/// First the clients: how many, and for each name and type. Then what happens: which query gets a response, how the header of the response
-/// differs from a right one, and what follows the question in it.
+/// First the clients: how many, and for each name and type. Then what happens: which query gets a response, how the
+/// header of the response differs from a right one, and what follows the question in it.
 pub fn dns_recursor(input: &[u8]) {
     let mut input = Cut(input);
     let options = Options {

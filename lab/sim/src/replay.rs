@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! get, resident and alive    a hit: reported to the policy
-//! get, resident and ended    a miss; with fill the value is stored again at its place, else it stays until it is evicted
+//! get, resident and ended    a miss; with fill the value is stored again in place, else it stays until evicted
 //! get, absent                a miss; with fill the key is stored
 //! set, resident              the value, its size and its end are replaced in place; the policy gets an update
 //! set, absent                stored

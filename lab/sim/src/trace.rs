@@ -68,7 +68,8 @@ impl Damage {
 
 /// Where requests come from.
 pub trait Source: Send {
-    /// Replaces what is in `batch` by the next requests, [`BATCH_REQUESTS`] at most or a few more; leaves it empty at the end.
+    /// Replaces what is in `batch` by the next requests, [`BATCH_REQUESTS`] at most or a few more; leaves it empty at
+    /// the end.
     fn next(&mut self, batch: &mut Vec<Request>) -> std::io::Result<()>;
 
     /// What could not be read so far.

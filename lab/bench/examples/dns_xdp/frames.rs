@@ -1,7 +1,7 @@
 //! A load by frames: the same rules as `larder_bench::net::load`, without the kernel's network.
 //!
-//! Closed: a query is sent when a response has come. An ID is a slot's number and above it how often the slot was used, so
-//! that a response to a query that was given up is recognized as late and is not taken for a wrong one.
+//! Closed: a query is sent when a response has come. An ID is a slot's number and above it how often the slot was
+//! used, so that a response to a query that was given up is recognized as late and is not taken for a wrong one.
 
 use std::net::SocketAddr;
 use std::time::Instant;

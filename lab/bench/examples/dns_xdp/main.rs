@@ -13,12 +13,13 @@
 //! Contestants take turns in every round, beginning with another one each time. The server is started again for each
 //! turn, since a program at its end of the pair would cost sockets too; it is asked every name once, and then measured.
 //!
-//! What counts is answers a second of its core: all that core 0 ran, the kernel's own threads included, divided by. The load's
-//! core is often the narrower one, so answers by the clock say less. Questions that leave by frames cost the load least.
+//! What counts is answers a second of its core: all that core 0 ran, the kernel's own threads included, divided by.
+//! The load's core is often the narrower one, so answers by the clock say less. Questions that leave by frames cost
+//! the load least.
 //!
-//! What the server sends is taken in at the other end by the server's core, since that is how a veth pair works: half of the
-//! time that an answer by XDP takes is that. With `--apart true` a thread of the kernel on the load's core does it, as another
-//! machine would.
+//! What the server sends is taken in at the other end by the server's core, since that is how a veth pair works: half
+//! of the time that an answer by XDP takes is that. With `--apart true` a thread of the kernel on the load's core does
+//! it, as another machine would.
 //!
 //! Needs root and two cores. The networks are removed at the end.
 

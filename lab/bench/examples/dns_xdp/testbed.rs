@@ -32,8 +32,8 @@ pub struct Testbed {
 impl Testbed {
     /// Makes the networks, and keeps the calling thread, the program's first, in one of them and on the load's core.
     ///
-    /// `is_apart`: frames that arrive at the load's end of the pair are taken in by a thread of the kernel on the load's core,
-    /// as another machine would; else by whoever sent them.
+    /// `is_apart`: frames that arrive at the load's end of the pair are taken in by a thread of the kernel on the
+    /// load's core, as another machine would; else by whoever sent them.
     pub fn new(is_apart: bool) -> Result<Testbed> {
         let cores = available_cores()?;
         let (Some(&server_core), Some(&load_core)) = (cores.first(), cores.get(1)) else {
@@ -57,8 +57,8 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Has frames that come to the load's end taken in by threads of the kernel on the load's core, if that is wanted. There
-    /// must be a program at that end: only then does it have a queue to be worked off.
+    /// Has frames that come to the load's end taken in by threads of the kernel on the load's core, if that is wanted.
+    /// There must be a program at that end: only then does it have a queue to be worked off.
     pub fn settle(&self) -> Result<()> {
         if !self.is_apart {
             return Ok(());

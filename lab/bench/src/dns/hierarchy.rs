@@ -193,8 +193,8 @@ impl Zone<'_> {
         }
     }
 
-    /// Says what it has at the question's name, which is its own: an address, and what belongs to a zone; or proves that
-    /// it has nothing of that type. Unsigned, only the root has more than addresses.
+    /// Says what it has at the question's name, which is its own: an address, and what belongs to a zone; or proves
+    /// that it has nothing of that type. Unsigned, only the root has more than addresses.
     fn tell(&self, reply: &mut Reply<'_>, address: Option<[u8; 4]>, ttl_s: u32) {
         reply.room[2] |= AUTHORITATIVE;
         let soa = || signed::soa(&[SERVERS[0], self.apex()].concat(), ttl_s);

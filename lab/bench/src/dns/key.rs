@@ -1,8 +1,8 @@
 //! What signs zones: ECDSA on P-256 with SHA-256 (RFC 6605), by the feature `signed`.
 //!
-//! Of the two kinds of keys that are made from random bytes, this one is the cheaper to sign with: 15.5 microseconds on the
-//! machine of our figures, where Ed25519 takes 18.9. It costs more to check, 49 to 32, and what most signed zones have.
-//! Without the feature there is no key, and [`Key::new`] states how to get one.
+//! Of the two kinds of keys that are made from random bytes, this one is the cheaper to sign with: 15.5 microseconds
+//! on the machine of our figures, where Ed25519 takes 18.9. It costs more to check, 49 to 32, and what most signed
+//! zones have. Without the feature there is no key, and [`Key::new`] states how to get one.
 
 pub use here::Key;
 

@@ -19,8 +19,8 @@ pub struct Setup<'a> {
     pub listen: SocketAddr,
     /// Whom it asks; `None`: it finds its way from the root of [`super::hierarchy`].
     pub upstream: Option<SocketAddr>,
-    /// The root's key, the data of a DNSKEY record as text, by which it validates; `None`: it does not. For those that find
-    /// their way.
+    /// The root's key, the data of a DNSKEY record as text, by which it validates; `None`: it does not. For those that
+    /// find their way.
     pub anchor: Option<String>,
     /// Its threads.
     pub cores: usize,

@@ -83,8 +83,8 @@ impl Signer {
         [&self.tag.to_be_bytes()[..], &[ALGORITHM, DIGEST_TYPE], &digest].concat()
     }
 
-    /// The data of the RRSIG record of a zone's records of one owner and type. Names are in lower case, and `data` is in the
-    /// order of RFC 4034, section 6.3.
+    /// The data of the RRSIG record of a zone's records of one owner and type. Names are in lower case, and `data` is
+    /// in the order of RFC 4034, section 6.3.
     pub fn rrsig(
         &self,
         zone: &[u8],

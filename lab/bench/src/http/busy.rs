@@ -103,8 +103,8 @@ mod tests {
     use crate::http::origin::Origin;
     use crate::http::serve::while_serving;
 
-    /// All clients get all bytes of what takes its time, none before the origin began, and clients that request what is not
-    /// there get nothing.
+    /// All clients get all bytes of what takes its time, none before the origin began, and clients that request what
+    /// is not there get nothing.
     #[test]
     fn a_crowd_is_served() {
         let mut origin = Origin::default();

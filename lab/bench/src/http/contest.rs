@@ -38,8 +38,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const COMPARED_BYTES: u64 = 1 << 30;
 /// And in every other round, which must not wait for it.
 const COMPARED_BYTES_LATER: u64 = 128 << 20;
-/// How connections are controlled, the first that can be had: a machine's own way may pace what it sends (`bbr`), and over loopback
-/// that is most of the cost.
+/// How connections are controlled, the first that can be had: a machine's own way may pace what it sends (`bbr`), and
+/// over loopback that is most of the cost.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// How long system calls are counted.
 const CALLS_FOR: Duration = Duration::from_secs(1);

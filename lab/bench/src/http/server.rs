@@ -279,8 +279,8 @@ fn varnish_major(version: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Every server is configured where to listen and whom to query, in every kind of work; the resource is requested in
-    /// the end.
+    /// Every server is configured where to listen and whom to query, in every kind of work; the resource is requested
+    /// in the end.
     #[test]
     fn configurations_say_what_they_must() {
         for known in &KNOWN {

@@ -6,9 +6,9 @@
 //! larder_sim::model: A and Q from r, Q1, Q2
 //! ```
 //!
-//! A cannot be read from a clock. What can be measured is what an average query of the mix takes, `1/Q`; of that, hits take
-//! `r/Q1` if they take what they take alone, or all but `(1-r)/Q2` if misses do. What the two cost one another lies
-//! between: so A as measured is a range, `r*Q/Q1` to `1 - (1-r)*Q/Q2`, and where the model is right both ends are
+//! A cannot be read from a clock. What can be measured is what an average query of the mix takes, `1/Q`; of that, hits
+//! take `r/Q1` if they take what they take alone, or all but `(1-r)/Q2` if misses do. What the two cost one another
+//! lies between: so A as measured is a range, `r*Q/Q1` to `1 - (1-r)*Q/Q2`, and where the model is right both ends are
 //! its A.
 //!
 //! Rates are answers a second of the server's processor time, medians of rounds.
@@ -274,8 +274,8 @@ fn json(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    /// Where the mix takes what the model predicts, both ends of the measured A are the model's; where it takes longer, they lie
-    /// around it, and the deviation states by how much it was slower.
+    /// Where the mix takes what the model predicts, both ends of the measured A are the model's; where it takes
+    /// longer, they lie around it, and the deviation states by how much it was slower.
     #[test]
     fn a_range_closes_where_the_model_is_right() {
         let r = HitRatio::new(0.9).unwrap();

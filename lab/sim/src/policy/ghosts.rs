@@ -198,7 +198,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against two plain queues, with keys that meet in a few chains: the same keys are remembered in the same order.
+        /// Against two plain queues, with keys that meet in a few chains: the same keys are remembered in the same
+        /// order.
         #[test]
         fn ghosts_are_two_queues(
             steps in prop::collection::vec((0..3usize, 0..40u64, 1..9u64), 0..400)

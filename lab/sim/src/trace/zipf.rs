@@ -1,4 +1,5 @@
-//! Zipf's law: the item of rank r is requested with a probability in proportion to 1 / r^alpha, each request for itself.
+//! Zipf's law: the item of rank r is requested with a probability in proportion to 1 / r^alpha, each request for
+//! itself.
 //!
 //! A table makes a draw cost one random number and one look: Walker's alias method ("An efficient method for
 //! generating discrete random variables with general distributions", ACM TOMS 1977) built as Vose shows

@@ -11,7 +11,8 @@ fn work(name: &str, hot: u32, hit_percent: u32) -> Work {
     Work { name: name.to_owned(), hot, hit_percent }
 }
 
-/// Runs works as briefly as it can, either without OPT records or with them and waiting; `None`, and a line that states this, where it cannot have a network.
+/// Runs works as briefly as it can, either without OPT records or with them and waiting; `None`, and a line that
+/// states this, where it cannot have a network.
 fn tiny(test: &str, servers: &[Server], works: &[Work], latency: bool) -> Option<Vec<Measured>> {
     let plan = Plan {
         rounds: 1,

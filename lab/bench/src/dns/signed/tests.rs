@@ -112,8 +112,8 @@ fn name(number: u64) -> (Vec<u8>, [usize; 3], Ipv4Addr, u64) {
     (name, [root, top, domain], server, asked.tag)
 }
 
-/// From the key that is trusted to the address of a name, each zone vouches for the next one's key, both where it refers and
-/// where it is asked to, and all that must be signed is.
+/// From the key that is trusted to the address of a name, each zone vouches for the next one's key, both where it
+/// refers and where it is asked to, and all that must be signed is.
 #[test]
 fn trust_goes_from_the_root_to_addresses() {
     let options = signed();
@@ -148,8 +148,8 @@ fn trust_goes_from_the_root_to_addresses() {
     verified(&servers, RecordType::NS, &Name::root(), &root_key);
 }
 
-/// Where a name has nothing of a type, a record says so, with all that it has, which can be had, and a beginning of what it
-/// does not; both it and the zone's SOA are signed.
+/// Where a name has nothing of a type, a record says so, with all that it has, which can be had, and a beginning of
+/// what it does not; both it and the zone's SOA are signed.
 #[test]
 fn what_is_not_there_is_denied() {
     let options = signed();
@@ -198,8 +198,8 @@ fn types_are_bits() {
     assert_eq!(nsec(b"\0", &[48, 2]), b"\x01\0\0\0\x07\x20\0\0\0\0\0\x80");
 }
 
-/// Who does not ask for signatures gets what there is without a signer, byte for byte; so do names that are too long. No
-/// message does harm, cut anywhere or with any bit changed.
+/// Who does not ask for signatures gets what there is without a signer, byte for byte; so do names that are too long.
+/// No message does harm, cut anywhere or with any bit changed.
 #[test]
 fn only_who_asks_gets_signatures() {
     let (with, without) = (signed(), StubOptions::default());

@@ -20,7 +20,8 @@ fn work(kind: Kind, bytes: u64) -> Work {
     Work { kind, bytes }
 }
 
-/// Runs works; `None`, and a line that states this, where it cannot have a network. Returns the reasons of servers that were left out.
+/// Runs works; `None`, and a line that states this, where it cannot have a network. Returns the reasons of servers
+/// that were left out.
 fn tiny(
     test: &str,
     servers: &[Server],
