@@ -187,6 +187,7 @@ pub fn interval(median: Median) -> Value {
 }
 
 /// Adds the medians of figures to a line, each with its interval under `NAME_interval`.
+#[cfg(feature = "net")]
 pub(crate) fn add_medians<const N: usize>(line: &mut Value, medians: [(&str, Median); N]) {
     for (name, median) in medians {
         line[name] = rounded(median.value);
