@@ -1,6 +1,7 @@
 //! Whole runs, tiny. Each is skipped, with a line that states this, where it cannot have a network of its own.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::result_table::Style;
