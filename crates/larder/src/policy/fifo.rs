@@ -238,7 +238,7 @@ mod tests {
                 _ => {}
             }
             // Its number is free again: a new entry has it.
-            if entry >= 10 && entry < 99 {
+            if (10..99).contains(&entry) {
                 fifo.removed(entry);
                 fifo.inserted(entry);
             }
