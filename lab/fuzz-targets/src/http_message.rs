@@ -13,8 +13,8 @@ use larder_http::{Field, field};
 
 use super::{Cut, assert_inside};
 
-/// The first byte says what is read (request, response, response to HEAD, chunks), the second how long pieces are; the message
-/// follows. Invariants 1, 2 and 3 of `http::message`.
+/// The first byte says what is read (request, response, response to HEAD, chunks), the second how long pieces are; the
+/// message follows. Invariants 1, 2 and 3 of `http::message`.
 pub fn http_message(input: &[u8]) {
     let mut input = Cut(input);
     let (kind, piece_bytes) = (input.u8(), 1 + usize::from(input.u8()));
