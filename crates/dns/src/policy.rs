@@ -1,15 +1,15 @@
-//! What the operator says: who may ask, and which questions are answered without asking anybody.
+//! The operator's policy: access rules, and queries that get a local response.
 //!
 //! ```text
 //! Builder   lines of settings and files go in; a mistake is an error that names it
 //! Policy    immutable; shared by Arc, replaced as a whole on reload, with a new generation
 //! ```
 //!
-//! [`load()`] makes one of settings and files. What upstreams answered does not depend on the policy
-//! and outlives it in the cache: a core asks [`Policy::answers`] before it serves what it held
-//! before the policy came.
+//! [`load()`] makes one from settings and files. Responses of upstreams do not depend on the policy
+//! and outlive it in the cache: before a core serves a response that is older than the policy, it
+//! calls [`Policy::answers`].
 //!
-//! A question is answered by the first of these that says anything:
+//! The first of these sources that has something for a name decides:
 //!
 //! 1. hosts files ([`Builder::hosts`]),
 //! 2. local records and zones ([`Builder::local`]),
@@ -17,22 +17,22 @@
 //! 4. names of special use (RFC 6303, 6761 and others).
 //!
 //! Names of class CHAOS (`version.bind` and others) are refused unless a text was given. Other
-//! classes are not ours. ANY should be answered before (RFC 8482); here it is a type like any
-//! other, of which there are no records.
+//! classes are not served. ANY should be handled before (RFC 8482); here it is a type without
+//! records.
 //!
-//! A view is a set of clients by network, with a number; 0 is all others. Files and lines hold for
+//! A view is a set of clients by network, with a number; 0 is all others. Files and lines apply to
 //! the views that they are given for ([`Views`]).
 //!
 //! Invariants
-//! 1. What [`Policy::local`] writes is a whole response of at most 2^14 octets: a name has 8 KiB of
+//! 1. What [`Policy::local`] writes is a whole response of at most 2^14 bytes: a name has 8 KiB of
 //!    records at most, and [`ALIASES_MAX`] aliases are followed.
-//! 2. Hashes are keyed: no question and no file can make a look-up long.
+//! 2. Hashes are keyed: no query and no file can make a lookup long.
 //!
 //! Cost: one pass over the name with a keyed hash of each suffix, then a probe or two of each table
 //! for each suffix whose number of labels occurs in it. With a million names listed that is some
-//! tenths of a microsecond, most of it one or two waits for memory (`examples/blocklist.rs`
-//! measures it). No allocation but what `answer` grows. A listed name takes its octets in wire
-//! form, 4 and 10.7 more.
+//! tenths of a microsecond, most of it one or two cache misses (`examples/blocklist.rs` measures
+//! it). Nothing is allocated, unless `answer` grows. A listed name takes its bytes in wire form, 4
+//! and 10.7 more.
 
 mod admit;
 mod answer;
@@ -75,16 +75,16 @@ use rpz::Rpz;
 use special::Special;
 use zones::Zones;
 
-/// Views, at most, with that of all other clients.
+/// Views, at most, with the one of all other clients.
 pub const VIEWS_MAX: usize = 64;
 
-/// Aliases that are followed within our own data for one question.
+/// Aliases followed within local data for one query.
 pub const ALIASES_MAX: usize = 8;
 
-/// How long clients may keep what says that a name is blocked or does not exist, seconds.
+/// TTL of a response that a name is blocked or does not exist, seconds.
 pub const BLOCK_TTL_S: u32 = 60;
 
-/// Extended errors (RFC 8914, section 4) by number, those that we give.
+/// Extended errors (RFC 8914, section 4) of local responses.
 #[allow(missing_docs)]
 pub mod extended_error {
     pub const FORGED_ANSWER: u16 = 4;
@@ -97,35 +97,35 @@ pub mod extended_error {
 pub struct Views(u64);
 
 impl Views {
-    /// Every view, those that are named later too.
+    /// All views, also those named later.
     pub const ALL: Views = Views(u64::MAX);
 
-    /// Those with these numbers; numbers that no view can have are none.
+    /// The views with these numbers; numbers that no view can have are left out.
     pub fn of(numbers: &[u16]) -> Views {
         let bits = numbers.iter().filter(|&&number| usize::from(number) < VIEWS_MAX);
         Views(bits.fold(0, |set, number| set | 1 << number))
     }
 
-    /// True where this view is in.
+    /// True if the view is in the set.
     #[inline]
     pub fn has(self, view: u16) -> bool {
         usize::from(view) < VIEWS_MAX && self.0 >> view & 1 == 1
     }
 }
 
-/// How a blocked name is answered.
+/// The response for a blocked name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockAnswer {
-    /// It does not exist.
+    /// NXDOMAIN.
     #[default]
     NxDomain,
-    /// It has the addresses 0.0.0.0 and ::, and nothing else: programs fail at once.
+    /// The addresses 0.0.0.0 and ::, and nothing else: programs fail at once.
     Zero,
-    /// REFUSED: many clients then ask another resolver.
+    /// REFUSED: many clients then query another resolver.
     Refused,
 }
 
-/// Who wants a list to be followed: it decides the extended error.
+/// Whose wish a list is. It decides the extended error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reason {
     /// The operator: Blocked (15).
@@ -135,7 +135,7 @@ pub enum Reason {
     Client,
 }
 
-/// What answered, for counters.
+/// The source of a response, for counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A hosts file.
@@ -144,12 +144,12 @@ pub enum Source {
     Zones,
     /// A blocklist.
     Block {
-        /// Its number, as [`Loaded::number`] said.
+        /// Its number, [`Loaded::number`].
         list: u16,
     },
     /// A response policy zone.
     Rpz {
-        /// Its number, as [`Loaded::number`] said.
+        /// Its number, [`Loaded::number`].
         zone: u16,
     },
     /// A name of special use.
@@ -158,23 +158,23 @@ pub enum Source {
     Chaos,
 }
 
-/// What to do with a question that was answered here.
+/// A local response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Local {
-    /// What answered.
+    /// Its source.
     pub source: Source,
-    /// True: nothing is sent, and nothing was written.
+    /// The query gets no response; nothing was written.
     pub is_dropped: bool,
     /// The extended error to add, for clients with EDNS.
     pub extended_error: Option<u16>,
-    /// The answer ends in an alias to this name, in wire form at these octets of the message, which
-    /// is not ours: ask upstream for it, and add what comes to the answer.
+    /// The response ends in an alias to this name outside of local data, at these bytes of the
+    /// message, in wire form: query an upstream for it, and append its response.
     pub alias: Option<Range<usize>>,
 }
 
-/// What a source says of a name. `zone` is the number of labels of the name that speaks for it.
+/// What a source has for a name. `zone` is the number of labels of the zone that decides.
 enum Outcome<'p> {
-    /// Its records; none of the type asked for is no data.
+    /// Its records; no records of the type mean no data.
     Records {
         records: &'p Records,
         chain: u32,
@@ -188,7 +188,7 @@ enum Outcome<'p> {
         zone: usize,
         soa: Option<RecordRef<'p>>,
     },
-    /// It is a zone that has nothing but itself.
+    /// The name of a zone without records.
     Apex {
         zone: usize,
     },
@@ -196,21 +196,21 @@ enum Outcome<'p> {
     Drop,
 }
 
-/// What the first source that says anything says.
+/// The result of the first source that has something.
 struct Decision<'p> {
     source: Source,
     outcome: Outcome<'p>,
-    /// The extended error, where it keeps clients from something.
+    /// The extended error, if it blocks clients.
     blocked: Option<u16>,
 }
 
-/// A question, taken apart.
+/// The parts of a query.
 struct Query<'a> {
     name: Suffixes<'a>,
     qtype: u16,
 }
 
-/// Blocklists with one set of views and one answer.
+/// Blocklists with the same views and the same response.
 #[derive(Debug)]
 struct Block {
     list: List,
@@ -222,7 +222,7 @@ struct Block {
 pub struct Policy {
     generation: u32,
     key: SipHasher13,
-    /// The last labels of all names of which anything is known.
+    /// The last labels of all names in any source.
     tops: Tops,
     admissions: Admissions,
     views: Vec<String>,
@@ -234,7 +234,7 @@ pub struct Policy {
     rpz: Vec<(Views, Rpz)>,
     special: Special,
     chaos: Data,
-    /// The chain of unspecified addresses.
+    /// The records of a blocked name with [`BlockAnswer::Zero`].
     zero: (Records, u32),
 }
 
@@ -244,7 +244,7 @@ const _: () = {
 };
 
 impl Policy {
-    /// As it was given to [`Builder::new`].
+    /// The generation given to [`Builder::new`].
     pub fn generation(&self) -> u32 {
         self.generation
     }
@@ -261,7 +261,7 @@ impl Policy {
         self.views_mark
     }
 
-    /// Names on blocklists, and the octets that they take.
+    /// Names on blocklists, and the bytes that they take.
     pub fn blocked(&self) -> (usize, usize) {
         let sum = |sum: (usize, usize), block: &Block| {
             (sum.0 + block.names.len(), sum.1 + block.names.bytes())
@@ -269,21 +269,21 @@ impl Policy {
         self.blocked.iter().fold((0, 0), sum)
     }
 
-    /// What becomes of a client's question. Cost: a binary search.
+    /// Whether a client is served. Cost: a binary search.
     #[inline]
     pub fn admit(&self, client: IpAddr) -> Admission {
         self.admissions.of(client)
     }
 
-    /// True where nothing is known of a name, in wire form and any case: nearly always, and cheaper
-    /// to learn than that [`Policy::local`] has no answer.
+    /// True if no source has anything for a name, in wire form and any case. This is so for nearly
+    /// all names, and costs less than [`Policy::local`].
     #[inline]
     pub fn is_silent(&self, name: &[u8], qclass: u16) -> bool {
         qclass == class::IN && !self.tops.may_have(name)
     }
 
-    /// True where [`Policy::local`] has an answer to a question of class IN, or drops it. Cost:
-    /// that of the look-ups.
+    /// True if [`Policy::local`] has a response to a query of class IN, or drops it. Cost: that of
+    /// the lookups.
     pub fn answers(&self, view: u16, question: &[u8]) -> bool {
         let Some((name, &[t0, t1, c0, c1])) = question.split_last_chunk::<4>() else {
             return false;
@@ -293,12 +293,12 @@ impl Policy {
         name.is_some_and(|name| self.decide(view, &Query { name, qtype }).is_some())
     }
 
-    /// Answers a question from what is known here: writes a whole response into `answer`, in the
-    /// place of what is there. Nothing: ask upstream.
+    /// Writes the local response to a query into `answer`, whose content it replaces. `None`: query
+    /// an upstream.
     ///
-    /// `question` is name, in wire form and lower case, type and class; what is none is not
-    /// answered. The response has the ID 0, QR and RA, and AA where the data is our own; the server
-    /// sets the ID, RD and CD of the client.
+    /// `question` is name, in wire form and lower case, type and class; anything else gets `None`.
+    /// The response has the ID 0, QR and RA, and AA for local data; the server sets ID, RD and CD
+    /// of the client.
     pub fn local(&self, view: u16, question: &[u8], answer: &mut Vec<u8>) -> Option<Local> {
         let (name, &[t0, t1, c0, c1]) = question.split_last_chunk::<4>()?;
         let qtype = u16::from_be_bytes([t0, t1]);
@@ -318,7 +318,7 @@ impl Policy {
         let negative_s = if source == Source::Special { SPECIAL_TTL_S } else { BLOCK_TTL_S };
         let mut writer = Writer::new(answer, question);
         let (rcode, alias) = self.write(view, query, outcome, negative_s, &mut writer);
-        // RFC 8914 (section 4.5) has an error of its own for answers that hold something.
+        // RFC 8914 (section 4.5) has an error of its own for responses with forged records.
         let has_answer = writer.has_answer();
         let extended_error =
             blocked.map(|code| if has_answer { extended_error::FORGED_ANSWER } else { code });
@@ -326,7 +326,7 @@ impl Policy {
         Some(Local { source, is_dropped: false, extended_error, alias })
     }
 
-    /// The first source that says anything of a name of class IN, and what.
+    /// The decision for a name of class IN, by the first source that has something.
     fn decide(&self, view: u16, query: &Query<'_>) -> Option<Decision<'_>> {
         let mut passed = 0;
         if let Some(own) = self.own(view, query, &mut passed) {
@@ -344,7 +344,7 @@ impl Policy {
         })
     }
 
-    /// What hosts files and local zones say.
+    /// The decision of hosts files and local zones.
     fn own(&self, view: u16, query: &Query<'_>, passed: &mut usize) -> Option<Decision<'_>> {
         for (_, hosts) in self.hosts.iter().filter(|(views, _)| views.has(view)) {
             if let Some(outcome) = records_of(hosts, query) {
@@ -365,7 +365,7 @@ impl Policy {
         None
     }
 
-    /// What blocklists and response policy zones say.
+    /// The decision of blocklists and response policy zones.
     fn block(&self, view: u16, query: &Query<'_>) -> Option<Decision<'_>> {
         let name = &query.name;
         for Block { list, names } in self.blocked.iter().filter(|each| each.list.views.has(view)) {
@@ -399,8 +399,8 @@ impl Policy {
         None
     }
 
-    /// Writes what is to be said, following aliases while they lead to data of our own. Returns how
-    /// it ends, and where the name stands that is to be asked for elsewhere.
+    /// Writes the response, and follows aliases within local data. Returns how it ends, and where
+    /// the name is that an upstream must be queried for.
     fn write<'p>(
         &'p self,
         view: u16,
@@ -422,7 +422,7 @@ impl Policy {
         }
         match end {
             Ended::Code(rcode) => (rcode, None),
-            // Aliases without end: what there is of them is the answer.
+            // Too many aliases: the response has those that were followed.
             Ended::Alias { .. } => (Rcode::NoError, None),
         }
     }
@@ -431,14 +431,14 @@ impl Policy {
 /// How the records of a name end.
 enum Ended<'p> {
     Code(Rcode),
-    /// In an alias whose data stands at this octet of the message.
+    /// In an alias whose data is at this byte of the message.
     Alias {
         at: usize,
         target: &'p [u8],
     },
 }
 
-/// Writes what is said of a name that stands at `owner_at`.
+/// Writes the records of a name that is at `owner_at`.
 fn write_name<'p>(
     query: &Query<'_>,
     owner_at: usize,
@@ -486,7 +486,7 @@ fn write_name<'p>(
     let zone_at = owner_at + query.name.start(zone);
     match soa {
         Some(soa) => {
-            // A client keeps what is not there as long as both say (RFC 2308, section 3).
+            // A negative response is cached for the lower of both (RFC 2308, section 3).
             let minimum_s = soa.data.last_chunk().map_or(0, |&octets| u32::from_be_bytes(octets));
             writer.authority(zone_at, soa.ttl_s.min(minimum_s), soa.data);
         }
@@ -495,7 +495,7 @@ fn write_name<'p>(
     Ended::Code(rcode)
 }
 
-/// The records of a name, where there are any of whatever type.
+/// The records of a name, if it has any of any type.
 fn records_of<'p>(data: &'p Data, query: &Query<'_>) -> Option<Outcome<'p>> {
     let zone = query.name.labels();
     let chain = data.names.get(&query.name, zone)?;

@@ -1,9 +1,9 @@
-//! Who may ask, and what they see: the longest prefix that covers a client decides, for access and
-//! view apart.
+//! Access rules and views: the longest prefix that contains a client's address decides, for access
+//! and for the view separately.
 //!
-//! Prefixes nest or are apart, never else. So they are unfolded once into steps: sorted addresses
-//! from which on an outcome holds. Access and view are unfolded together, and a client costs one
-//! binary search of a small array.
+//! Two prefixes either nest or are disjoint. So they are unfolded once into steps: sorted
+//! addresses, each with the outcome from there on. Access and view are unfolded together, so a
+//! client costs one binary search of a small array.
 //!
 //! Cost: 5 to 6 comparisons with the default list; building is a sort.
 
@@ -14,33 +14,33 @@ use larder_wire::prefix::{Prefix, number};
 /// Prefixes of one kind, at most.
 pub const PREFIXES_MAX: usize = 1 << 16;
 
-/// What becomes of a client's question.
+/// Whether a client is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It is answered, as the view with this number sees things; 0 is that of clients in no other.
+    /// It is served, in the view with this number; 0 is the view of clients in no other.
     Allowed {
         /// Number of the view.
         view: u16,
     },
-    /// It is answered with REFUSED.
+    /// It gets REFUSED.
     Refused,
-    /// It is not answered.
+    /// It gets no response.
     Dropped,
 }
 
-/// What a prefix of the access list says.
+/// The action of an access rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Answer.
+    /// Serve.
     Allow,
-    /// Answer REFUSED.
+    /// Respond with REFUSED.
     Refuse,
-    /// Do not answer.
+    /// Do not respond.
     Drop,
 }
 
-/// Networks that may ask where no list is given: loopback, private (RFC 1918), shared (RFC 6598),
-/// link-local and unique local ones. A resolver that answers all the world is used to flood others.
+/// Networks that are served without a list: loopback, private (RFC 1918), shared (RFC 6598),
+/// link-local and unique local ones. A resolver open to all is abused to flood others.
 pub const ACCESS_DEFAULT: [&str; 9] = [
     "127.0.0.0/8",
     "10.0.0.0/8",
@@ -53,7 +53,7 @@ pub const ACCESS_DEFAULT: [&str; 9] = [
     "fe80::/10",
 ];
 
-/// The unfolded lists: from an address on, an outcome.
+/// The unfolded lists: addresses, each with the outcome from there on.
 #[derive(Debug, Clone)]
 pub struct Admissions {
     v4: Vec<(u128, Admission)>,
@@ -77,7 +77,7 @@ impl Admissions {
         Admissions { v4: family(false), v6: family(true) }
     }
 
-    /// What becomes of a client's question.
+    /// Whether a client is served.
     #[inline]
     pub fn of(&self, client: IpAddr) -> Admission {
         let (is_v6, number, _) = number(client);
@@ -87,11 +87,11 @@ impl Admissions {
     }
 }
 
-/// Steps of one list: the innermost prefix decides, and `outside` holds where there is none.
+/// Steps of one list: the innermost prefix decides, or `outside` if there is none.
 fn unfold<T: Copy>(list: &[(Prefix, T)], is_v6: bool, outside: T) -> Vec<(u128, T)> {
     let mut list: Vec<_> = list.iter().filter(|(prefix, _)| prefix.is_v6() == is_v6).collect();
-    // Outer ones before inner ones; the sort is stable, so of equal ones the last comes last and
-    // lies innermost.
+    // Outer ones before inner ones. The sort is stable, so the last of equal ones comes last and is
+    // innermost.
     list.sort_by_key(|(prefix, _)| *prefix);
     let mut steps = vec![(0, outside)];
     let mut around: Vec<&(Prefix, T)> = Vec::new();
@@ -108,7 +108,7 @@ fn unfold<T: Copy>(list: &[(Prefix, T)], is_v6: bool, outside: T) -> Vec<(u128, 
     steps
 }
 
-/// Ends the innermost prefixes that `ends` says are over: what lies around them holds again.
+/// Ends the innermost prefixes that are over according to `ends`: the ones around them apply again.
 fn close<T: Copy>(
     around: &mut Vec<&(Prefix, T)>,
     steps: &mut Vec<(u128, T)>,
@@ -150,7 +150,7 @@ mod tests {
         Prefix::parse(text).unwrap()
     }
 
-    /// The default list allows what is local and refuses what is next to it.
+    /// The default list allows local networks, and refuses addresses next to them.
     #[test]
     fn default_list() {
         let list: Vec<_> =
@@ -199,7 +199,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every client, at and around every edge, has the outcome of an obvious search for its
+        /// Every client, at and around every edge, has the outcome of a plain search for its
         /// longest prefixes.
         #[test]
         fn as_the_obvious_search(

@@ -1,7 +1,7 @@
-//! Finished responses out of our own data.
+//! Writes responses from local data.
 //!
-//! Every owner is a pointer (RFC 1035, section 4.1.4) to where its name stands already: in the
-//! question, or in the alias record before. ID, RD and CD are zero; the server puts in those of the
+//! Every owner is a pointer (RFC 1035, section 4.1.4) to an earlier place of its name: the
+//! question, or the alias record before. ID, RD and CD are zero; the server sets those of the
 //! client.
 
 use larder_wire::dns::{HEADER_BYTES, MESSAGE_BYTES_MAX, class, rtype};
@@ -11,11 +11,11 @@ use super::records::RecordRef;
 /// Where the name of the question begins.
 pub const QUESTION_AT: usize = HEADER_BYTES;
 
-/// Who answers for data that nobody is asked about, and the octets of a SOA record with it.
+/// Owner names in a SOA record that is made up, and the bytes of its data.
 const NOBODY: &[u8; 16] = b"\x06nobody\x07invalid\0";
 const SOA_BYTES: usize = 2 + NOBODY.len() + 5 * 4;
 
-/// Response codes that we give.
+/// Response codes of local responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rcode {
     NoError = 0,
@@ -30,7 +30,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Begins one: QR and RA are set, the question is there, all else is zero.
+    /// Begins a response: QR and RA are set, the question is there, everything else is zero.
     pub fn new(out: &'a mut Vec<u8>, question: &[u8]) -> Writer<'a> {
         out.clear();
         out.extend_from_slice(&[0, 0, 0x80, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -39,34 +39,33 @@ impl<'a> Writer<'a> {
         Writer { out, class }
     }
 
-    /// True where the answer has a record.
+    /// True if the answer section has a record.
     pub fn has_answer(&self) -> bool {
         self.out[6..8] != [0, 0]
     }
 
-    /// Says whether the data is our own (AA), and how the answer ends.
+    /// Sets AA and the response code.
     pub fn finish(self, is_own: bool, rcode: Rcode) {
         self.out[2] |= u8::from(is_own) << 2;
         self.out[3] |= rcode as u8;
     }
 
-    /// Adds a record of the answer whose owner stands at `owner_at`; tells where its data begins.
-    /// It fits, since the records of a name are bounded and aliases that are followed are few.
+    /// Adds a record to the answer section, whose owner is at `owner_at`, and returns where its
+    /// data begins. It fits, since the records of a name are bounded and few aliases are followed.
     pub fn answer(&mut self, owner_at: usize, record: RecordRef<'_>) -> usize {
         self.record(owner_at, record);
         self.count(6);
         self.out.len() - record.data.len()
     }
 
-    /// Adds the SOA record of a negative answer (RFC 2308): data, and how long the client may keep
-    /// it.
+    /// Adds the SOA record of a negative response (RFC 2308): its data, and its TTL.
     pub fn authority(&mut self, owner_at: usize, ttl_s: u32, data: &[u8]) {
         self.record(owner_at, RecordRef { rtype: rtype::SOA, ttl_s, data });
         self.count(8);
     }
 
-    /// The data of a SOA record made up for a zone whose name stands at `zone_at`, as RFC 6303
-    /// (section 3) has it.
+    /// The data of a SOA record made up for a zone whose name is at `zone_at`, as in RFC 6303
+    /// (section 3).
     pub fn soa(zone_at: usize, minimum_s: u32) -> [u8; SOA_BYTES] {
         let mut data = [0; SOA_BYTES];
         let (names, times) = data.split_at_mut(2 + NOBODY.len());
@@ -89,7 +88,7 @@ impl<'a> Writer<'a> {
         debug_assert!(self.out.len() <= MESSAGE_BYTES_MAX);
     }
 
-    /// One more in the section whose count stands at `at`.
+    /// Increments the count of the section at `at`.
     fn count(&mut self, at: usize) {
         let count = u16::from_be_bytes([self.out[at], self.out[at + 1]]).wrapping_add(1);
         self.out[at..at + 2].copy_from_slice(&count.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Making a policy: lines of settings and files in, one immutable whole out.
+//! Builds a policy from lines of settings and from files.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,32 +20,32 @@ use super::zones::Zones;
 use super::{BLOCK_TTL_S, Block, BlockAnswer, Policy, Reason, VIEWS_MAX, Views};
 use crate::name::WireName;
 
-/// Files of a kind, and names that are exempt, at most.
+/// Files of a kind, and exempt names, at most.
 const FILES_MAX: usize = 1 << 12;
 
 /// Type TXT.
 const TXT: u16 = 16;
 
-/// What holds for a blocklist.
+/// Properties of a blocklist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct List {
-    /// Whose questions it blocks.
+    /// The views that it blocks names for.
     pub views: Views,
-    /// How they are answered.
+    /// The response for its names.
     pub answer: BlockAnswer,
-    /// Who wants it so.
+    /// Whose wish it is.
     pub reason: Reason,
 }
 
 impl Default for List {
-    /// For all; names do not exist; the operator wants it so.
+    /// For all views, with NXDOMAIN, as the operator's wish.
     fn default() -> List {
         List { views: Views::ALL, answer: BlockAnswer::default(), reason: Reason::default() }
     }
 }
 
-/// Takes settings and files one after the other; order counts where two say something of one name.
-/// After an error it is good for nothing.
+/// Takes settings and files one after the other; the order counts if two are about one name. After
+/// an error it must not be used.
 #[derive(Debug)]
 pub struct Builder {
     generation: u32,
@@ -64,7 +64,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty one: it allows local networks and knows names of special use. `key` should come
+    /// An empty one: it serves local networks and knows names of special use. `key` should come
     /// from the system's random source.
     pub fn new(generation: u32, key: &[u8; 16]) -> Builder {
         let key = SipHasher13::new_with_key(key);
@@ -85,9 +85,9 @@ impl Builder {
         }
     }
 
-    /// `NETWORK allow|refuse|drop`: whether clients of a network are answered. The longest network
-    /// counts, of equal ones the last. The first such line takes the place of [`ACCESS_DEFAULT`];
-    /// who is in no line is refused.
+    /// `NETWORK allow|refuse|drop`: whether clients of a network are served. The longest network
+    /// counts, of equal ones the last. The first such line replaces [`ACCESS_DEFAULT`]; clients in
+    /// no line are refused.
     pub fn access(&mut self, setting: &str) -> Result<(), PolicyError> {
         let (prefix, action) = network(setting)?;
         let action = match action {
@@ -100,7 +100,7 @@ impl Builder {
     }
 
     /// `NETWORK NAME`: clients of a network are in the view of that name. The longest network
-    /// counts. Returns the view's number; names get numbers in the order in which they are met here
+    /// counts. Returns the view's number: names get numbers in the order of their first use here
     /// and in [`Builder::view`].
     pub fn assign(&mut self, setting: &str) -> Result<u16, PolicyError> {
         let (prefix, name) = network(setting)?;
@@ -120,12 +120,12 @@ impl Builder {
         }
     }
 
-    /// The number of the view with that name, where it was met.
+    /// The number of the view with that name, if it was used.
     pub fn find_view(&self, name: &str) -> Option<u16> {
         self.views.iter().position(|view| view == name).map(|number| number as u16)
     }
 
-    /// A hosts file.
+    /// Adds a hosts file.
     pub fn hosts(
         &mut self,
         views: Views,
@@ -136,15 +136,15 @@ impl Builder {
         hosts::load(data, &self.key, &mut Lines::new(file, input, FILE_BYTES_MAX))
     }
 
-    /// A local record or zone: `NAME [TTL] TYPE DATA`, or `zone NAME
-    /// static|transparent|redirect|refuse|nxdomain`. With static zones names above records exist;
-    /// `transparent` exempts from what holds for names of special use.
+    /// Adds a local record or zone: `NAME [TTL] TYPE DATA`, or `zone NAME
+    /// static|transparent|redirect|refuse|nxdomain`. In static zones names above records exist;
+    /// `transparent` exempts from the rules for names of special use.
     pub fn local(&mut self, views: Views, setting: &str) -> Result<(), PolicyError> {
         let zones = scoped(&mut self.zones, views, setting, || Zones::new(self.key))?;
         zones.add(&self.key, setting)
     }
 
-    /// A list of domains that no blocklist and no response policy zone counts for.
+    /// Adds a list of domains that blocklists and response policy zones do not apply to.
     pub fn allowlist(
         &mut self,
         views: Views,
@@ -155,7 +155,7 @@ impl Builder {
         lists::load(names, &self.key, &mut Lines::new(file, input, FILE_BYTES_MAX), 0)
     }
 
-    /// A list of domains that are blocked, and all below them.
+    /// Adds a list of domains that are blocked, with all names below them.
     pub fn blocklist(
         &mut self,
         list: List,
@@ -178,7 +178,7 @@ impl Builder {
         lists::load(&mut self.blocked[at].names, &self.key, &mut lines, number)
     }
 
-    /// A response policy zone with the name `origin`, from a zone file.
+    /// Adds a response policy zone with the name `origin`, from a zone file.
     pub fn rpz(
         &mut self,
         views: Views,
@@ -195,18 +195,18 @@ impl Builder {
         Ok(Loaded { number, ..loaded })
     }
 
-    /// A name that is asked upstream though it is of special use, with all below it: that of a
-    /// forward zone.
+    /// Exempts a name, with all below it, from the rules for names of special use: that of a
+    /// forwarded zone.
     pub fn exempt(&mut self, text: &str) -> Result<(), PolicyError> {
         push(&mut self.exempt, FILES_MAX, name(text)?, text)
     }
 
-    /// What `version.bind` and `version.server` say.
+    /// Sets the text of `version.bind` and `version.server`.
     pub fn version(&mut self, text: &str) -> Result<(), PolicyError> {
         self.chaos(["version.bind", "version.server"], text)
     }
 
-    /// What `id.server` and `hostname.bind` say (RFC 4892).
+    /// Sets the text of `id.server` and `hostname.bind` (RFC 4892).
     pub fn id(&mut self, text: &str) -> Result<(), PolicyError> {
         self.chaos(["id.server", "hostname.bind"], text)
     }
@@ -223,7 +223,7 @@ impl Builder {
         Ok(())
     }
 
-    /// All of it.
+    /// The policy.
     pub fn build(mut self) -> Result<Policy, PolicyError> {
         if self.access.is_empty() {
             for network in ACCESS_DEFAULT {
@@ -269,9 +269,9 @@ impl Builder {
     }
 }
 
-/// A hash of the views' names in order; 0 where there is only that of all.
+/// A hash of the views' names in order; 0 if there is only the default view.
 fn views_mark(views: &[String]) -> u32 {
-    // FNV-1a: what it says must be the same in every run of the program.
+    // FNV-1a: the hash must be the same in every run of the program.
     let named = views.iter().skip(1).flat_map(|name| name.bytes().chain([0]));
     let hash = named
         .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
@@ -313,7 +313,7 @@ fn push<T>(all: &mut Vec<T>, max: usize, one: T, setting: &str) -> Result<(), Po
     Ok(())
 }
 
-/// What holds for exactly these views, made where it is not there yet.
+/// The data for exactly these views, created if necessary.
 fn scoped<'a, T>(
     all: &'a mut Vec<(Views, T)>,
     views: Views,

@@ -1,46 +1,46 @@
-//! What keeps a policy from being made, and what was passed over while it was.
+//! Errors of a policy, and reports of skipped lines.
 
 use std::fmt;
 use std::io;
 
-/// Lines that were passed over and are told in full; all are counted.
+/// Skipped lines that are reported in full; all are counted.
 const TOLD_MAX: usize = 5;
 
-/// Why a policy was not made. Whoever reloads keeps the policy before.
+/// Why a policy could not be built. A reload keeps the previous policy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// A file could not be read. Look at its path and permissions.
     Read {
-        /// As it was named.
+        /// Its name in the settings.
         file: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file is larger than any we take. Split or shorten it.
+    /// A file is larger than the limit. Split or shorten it.
     TooLarge {
-        /// As it was named.
+        /// Its name in the settings.
         file: String,
-        /// The limit, octets.
+        /// The limit, bytes.
         bytes_max: u64,
     },
     /// Names and records of one kind take more than 4 GiB. Use fewer or smaller files.
     Full {
-        /// The file or setting that did not fit any more.
+        /// The file or setting that did not fit.
         file: String,
     },
-    /// A line of a file that the operator writes makes no sense. It says how to write it.
+    /// A line in a file that the operator writes is wrong. The error says how to write it.
     Line {
-        /// As it was named.
+        /// Its name in the settings.
         file: String,
-        /// From 1.
+        /// Counted from 1.
         number: u32,
         /// What is wrong, and what would be right.
         problem: String,
     },
-    /// A setting makes no sense. It says how to write it.
+    /// A setting is wrong. The error says how to write it.
     Setting {
-        /// As it was written.
+        /// Its text.
         setting: String,
         /// What is wrong, and what would be right.
         problem: String,
@@ -84,18 +84,18 @@ impl std::error::Error for PolicyError {
     }
 }
 
-/// What came of a file.
+/// The result of reading a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Its number among files of its kind, from 0: that of [`Source`](super::Source).
     pub number: u16,
-    /// Names or records taken.
+    /// Names or records read.
     pub taken: u64,
     /// Names that add nothing, since they or a name above them were listed before.
     pub covered: u64,
-    /// Lines passed over because they make no sense.
+    /// Skipped lines that could not be understood.
     pub skipped: u64,
-    /// The first few of these: number of the line, from 1, and what is wrong.
+    /// The first of these: number of the line, from 1, and the problem.
     pub told: Vec<(u32, String)>,
 }
 

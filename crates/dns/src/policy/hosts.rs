@@ -1,8 +1,8 @@
-//! Records by name, and hosts files that fill them: names for A and AAAA, addresses for PTR.
+//! Records by name, and hosts files: names for A and AAAA, addresses for PTR.
 //!
-//! A line is an address and names. An address is called by the first name that stands with it
-//! anywhere, as the system's own resolver does. All other types of a name that stands there have no
-//! data, so a name is never answered half from here and half from elsewhere.
+//! A line is an address and names. The name of an address is the first one listed with it, as in
+//! the system's own resolver. All other types of a listed name have no data, so a name is never
+//! resolved half from here and half from elsewhere.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -16,8 +16,7 @@ use super::names::{Names, Suffixes};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 use crate::name::WireName;
 
-/// How long clients may keep what a hosts file says, seconds: a file is edited by hand, and seen at
-/// the next reload.
+/// TTL of hosts files, seconds: a file is edited by hand, and a change is seen at the next reload.
 pub const HOSTS_TTL_S: u32 = 60;
 
 /// Records by name.
@@ -30,7 +29,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Nothing yet.
+    /// No records yet.
     pub fn new(key: SipHasher13) -> Data {
         Data { names: Names::new(key), records: Records::default() }
     }
@@ -83,12 +82,12 @@ pub fn load<R: Read>(
     Ok(loaded)
 }
 
-/// The address that a word spells.
+/// The address in a word.
 pub fn ip(word: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A name for an address, and where it has none yet, the address's name.
+/// Adds a name for an address, and the address's name if it has none yet.
 fn name_host(
     data: &mut Data,
     key: &SipHasher13,
@@ -110,7 +109,7 @@ fn name_host(
     data.add(key, &reverse, record(rtype::PTR, name.as_bytes()))
 }
 
-/// The name below which PTR of an address is asked for.
+/// The name for PTR queries of an address.
 pub fn reverse(address: IpAddr) -> WireName {
     let text = match address {
         IpAddr::V4(v4) => {

@@ -1,17 +1,17 @@
 //! Lines of a file, in bounded memory.
 //!
-//! Files come from strangers (blocklists are fetched): neither a file nor a line may be of any
-//! size. A line that is too long is passed over as a whole and said so; a file that is too large is
-//! an error, for half a list is worse than the list before.
+//! Blocklists are fetched from others, so a file and a line may have any size. A line that is too
+//! long is skipped and reported. A file that is too large is an error: half a list is worse than
+//! the previous list.
 
 use std::io::{BufRead, BufReader, Read};
 
 use super::error::PolicyError;
 
-/// Octets of a file, at most: some twenty million names.
+/// Bytes of a file, at most: some twenty million names.
 pub const FILE_BYTES_MAX: u64 = 512 << 20;
 
-/// Octets of a line, at most: a TXT record of the longest kind that people write fits.
+/// Bytes of a line, at most: enough for the longest TXT records that people write.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// A file that is read line by line.
@@ -27,26 +27,26 @@ pub struct Lines<'a, R> {
 pub struct Line<'a> {
     /// Its number, from 1.
     pub number: u32,
-    /// Without its end; nothing where it is longer than [`LINE_BYTES_MAX`].
+    /// Without its end; `None` if it is longer than [`LINE_BYTES_MAX`].
     pub text: Option<&'a [u8]>,
 }
 
-/// What to say of a line without text.
+/// The problem of a line without text.
 pub const LINE_TOO_LONG: &str = "the line is longer than 16 KiB";
 
 impl<'a, R: Read> Lines<'a, R> {
-    /// Reads `input`, named `file` in errors, up to `bytes_max` octets.
+    /// Reads up to `bytes_max` bytes of `input`, whose name in errors is `file`.
     pub fn new(file: &'a str, input: R, bytes_max: u64) -> Lines<'a, R> {
         let input = BufReader::with_capacity(64 << 10, input.take(bytes_max.saturating_add(1)));
         Lines { file, input, bytes_max, line: Vec::new(), number: 0 }
     }
 
-    /// What it is called in errors.
+    /// Its name in errors.
     pub fn file(&self) -> &'a str {
         self.file
     }
 
-    /// The next line; none at the end.
+    /// The next line; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Line<'_>>, PolicyError> {
         self.line.clear();
         let (mut any, mut fits) = (false, true);
@@ -81,7 +81,7 @@ impl<'a, R: Read> Lines<'a, R> {
         }
         self.number = self.number.saturating_add(1);
         let text = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
-        // Some editors begin a file with a mark of its encoding.
+        // Some editors begin a file with a byte order mark.
         let mark = if self.number == 1 { "\u{feff}".as_bytes() } else { b"" };
         let text = text.strip_prefix(mark).unwrap_or(text);
         Ok(Some(Line { number: self.number, text: fits.then_some(text) }))
@@ -102,8 +102,8 @@ mod tests {
         Ok(all)
     }
 
-    /// Ends of lines of every system, a mark of encoding, and a last line without an end are read
-    /// as people mean them.
+    /// Line ends of every system, a byte order mark, and a last line without an end are read as
+    /// meant.
     #[test]
     fn ends_of_lines() {
         let lines = all(b"\xef\xbb\xbfa\r\n\nb\nlast", 100).unwrap();
@@ -112,7 +112,7 @@ mod tests {
         assert!(all(b"", 100).unwrap().is_empty());
     }
 
-    /// A line that is too long is passed over whole, however long, and the next one is read.
+    /// A line that is too long is skipped, however long, and the next one is read.
     #[test]
     fn long_lines() {
         let mut input = vec![b'x'; 20 * LINE_BYTES_MAX];
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(lines[2].as_ref().map(Vec::len), Some(LINE_BYTES_MAX), "just fits");
     }
 
-    /// A file one octet too large is an error that names it; one that just fits is not.
+    /// A file one byte too large is an error that names it; one that just fits is not.
     #[test]
     fn large_files() {
         assert_eq!(all(b"ab\ncd\n", 6).unwrap().len(), 2);

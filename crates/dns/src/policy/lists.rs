@@ -7,10 +7,9 @@
 //! | `0.0.0.0 example.com` | the same; any loopback or unspecified address, and any number of names |
 //! | `# text`, `! text`, `[text]` | nothing; `#` also after a name |
 //!
-//! A star is taken for the domain too: lists are published in several syntaxes and mean the same by
-//! all of them. Other rules of ad blockers say things about web pages that a name does not tell,
-//! and are passed over. So are the names of the machine itself that hosts files begin with
-//! (`localhost` and the like).
+//! A star includes the domain itself: lists are published in several syntaxes and mean the same in
+//! all of them. Other rules of ad blockers are about web pages, not names, and are skipped. So are
+//! the names of the machine itself, with which hosts files begin (`localhost` and others).
 
 use std::io::Read;
 
@@ -22,7 +21,7 @@ use super::lines::{LINE_TOO_LONG, Lines};
 use super::names::{Full, Names, Suffixes};
 use crate::name::{WireName, is_plain};
 
-/// Names of the machine itself in lists of the syntax of hosts files.
+/// Names of the machine itself in lists with the syntax of hosts files.
 const OF_THE_MACHINE: [&str; 13] = [
     "localhost",
     "localhost.localdomain",
@@ -39,7 +38,7 @@ const OF_THE_MACHINE: [&str; 13] = [
     "127.0.0.1",
 ];
 
-/// Reads a list into `names`, each with `number`. A name below one that is in is left out.
+/// Reads a list into `names`, each with `number`. A name below a listed one is left out.
 pub fn load<R: Read>(
     names: &mut Names,
     key: &SipHasher13,

@@ -1,21 +1,19 @@
-//! A policy out of settings: plain words and paths in, the policy and a report of what was read
-//! out.
+//! Loads a policy from settings: words and paths in, the policy and a report out.
 //!
-//! What holds for some views only has their names before it, `+` between them and `:` behind:
+//! A setting for some views begins with their names, joined by `+` and followed by `:`:
 //! `kids:/etc/larder/kids.txt`, `kids+guests:rpz.example=/etc/larder/rpz.zone`. Without names it
-//! holds for all. A path whose first part has a colon is written with `./` before it. `default` is
-//! the view of all clients that are in no other.
+//! applies to all. A path whose first part has a colon needs `./` before it. `default` is the view
+//! of all clients in no other.
 //!
-//! Files of local data have one line for each thing that is said, as [`Builder::local`] takes it;
-//! `#` where a word could begin starts a comment.
+//! Files of local data have one record or zone in a line, as for [`Builder::local`]; `#` where a
+//! word could begin starts a comment.
 //!
-//! What the operator writes by hand (settings, local data) is refused with its place where it is
-//! wrong: half of it is not what was meant. Lists, zones and hosts files come from strangers: lines
-//! of theirs that make no sense are passed over and counted in the [`Report`], and the first few
-//! are told.
+//! A mistake in what the operator writes (settings, local data) is an error with its place: half of
+//! it is not what was meant. Lists, zones and hosts files come from others: wrong lines are skipped
+//! and counted in the [`Report`], which has the first of them.
 //!
-//! Bounds: those of [`Builder`]; [`TOLD_MAX`] lines are told. Cost: one pass over the files, of
-//! which only what is kept is in memory.
+//! Bounds: those of [`Builder`], and [`TOLD_MAX`] reported lines. Cost: one pass over the files, of
+//! which only the data is in memory.
 
 use std::fmt;
 use std::fs::File;
@@ -24,10 +22,10 @@ use super::error::{Loaded, PolicyError};
 use super::lines::{FILE_BYTES_MAX, LINE_TOO_LONG, Lines};
 use super::{BlockAnswer, Builder, List, Policy, Reason, Views};
 
-/// Lines passed over that a report tells in full.
+/// Skipped lines that a report has in full.
 pub const TOLD_MAX: usize = 10;
 
-/// What a policy is made of, as the operator writes it.
+/// The settings of a policy, as the operator writes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyOptions {
     /// `NETWORK=allow|refuse|drop`; none: local networks only.
@@ -40,19 +38,19 @@ pub struct PolicyOptions {
     pub local: Vec<String>,
     /// `[VIEWS:]FILE`: domains that are blocked.
     pub blocklists: Vec<String>,
-    /// How these are answered.
+    /// The response for their names.
     pub block_answer: BlockAnswer,
-    /// Who wants these blocked.
+    /// Whose wish they are.
     pub block_reason: Reason,
     /// `[VIEWS:]FILE`: domains that are not blocked.
     pub allowlists: Vec<String>,
     /// `[VIEWS:]ORIGIN=FILE`: response policy zones.
     pub rpz: Vec<String>,
-    /// Names that are asked upstream though they are of special use: those of forward zones.
+    /// Names of special use that are sent upstream: those of forwarded zones.
     pub exempt: Vec<String>,
-    /// What `version.bind` says; nothing: it is refused.
+    /// The text of `version.bind`; `None`: it is refused.
     pub version: Option<String>,
-    /// What `id.server` says; nothing: it is refused.
+    /// The text of `id.server`; `None`: it is refused.
     pub id: Option<String>,
 }
 
@@ -65,9 +63,9 @@ pub struct Report {
     pub rules: u64,
     /// Names of hosts files and lines of local data.
     pub local: u64,
-    /// Lines passed over because they make no sense.
+    /// Skipped lines that could not be understood.
     pub skipped: u64,
-    /// The first of these: `FILE:LINE: what is wrong`.
+    /// The first of these: `FILE:LINE: problem`.
     pub told: Vec<String>,
 }
 
@@ -85,7 +83,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Notes what was passed over of a file; the rest is the caller's.
+    /// Records the skipped lines of a file.
     fn note(&mut self, file: &str, loaded: &Loaded) {
         self.skipped += loaded.skipped;
         for (line, problem) in &loaded.told {
@@ -96,10 +94,10 @@ impl Report {
     }
 }
 
-/// Makes the policy with this generation. `key` is of hashes, and should come from the system's
+/// Builds the policy with this generation. `key` is for hashes, and should come from the system's
 /// random source.
 ///
-/// Errors name the setting, or file and line; nothing is left of what was made so far.
+/// Errors name the setting, or file and line.
 pub fn load(
     options: &PolicyOptions,
     generation: u32,
@@ -159,7 +157,7 @@ pub fn load(
     Ok((builder.build()?, report))
 }
 
-/// Two halves of a setting.
+/// Splits a setting at `=`.
 fn split<'a>(word: &'a str, otherwise: &str) -> Result<(&'a str, &'a str), PolicyError> {
     match word.split_once('=') {
         Some((first, second)) if !first.is_empty() && !second.is_empty() => Ok((first, second)),
@@ -167,7 +165,7 @@ fn split<'a>(word: &'a str, otherwise: &str) -> Result<(&'a str, &'a str), Polic
     }
 }
 
-/// The views that a setting holds for, and what follows them.
+/// The views of a setting, and the rest of it.
 fn scope<'a>(builder: &Builder, word: &'a str) -> Result<(Views, &'a str), PolicyError> {
     let Some((names, rest)) = word.split_once(':').filter(|(names, _)| !names.contains(['/', '=']))
     else {
@@ -189,7 +187,7 @@ fn open(path: &str) -> Result<File, PolicyError> {
     File::open(path).map_err(|source| PolicyError::Read { file: path.into(), source })
 }
 
-/// Reads a file of local data; how many lines said something.
+/// Reads a file of local data, and returns the number of its records and zones.
 fn local(builder: &mut Builder, views: Views, path: &str) -> Result<u64, PolicyError> {
     let mut lines = Lines::new(path, open(path)?, FILE_BYTES_MAX);
     let mut taken = 0;
@@ -304,7 +302,7 @@ mod tests {
         assert!(shown.contains("kids:4: "), "{shown}");
     }
 
-    /// What is wrong is told with its setting, or its file and line.
+    /// An error has its setting, or its file and line.
     #[test]
     fn mistakes() {
         let files = Files::new();
@@ -332,7 +330,7 @@ mod tests {
         with(|options, word| options.exempt.push(word), "a..b");
     }
 
-    /// A comment begins outside of quotes and of words only.
+    /// A comment begins only outside of quotes and words.
     #[test]
     fn comments() {
         for (line, expected) in [
@@ -347,7 +345,7 @@ mod tests {
         }
     }
 
-    /// The mark of views is none without views, the same for the same ones, and another for others.
+    /// The mark of views is 0 without views, the same for the same views, and different for others.
     #[test]
     fn mark_of_views() {
         let mark = |views: &[&str]| {

@@ -1,21 +1,21 @@
-//! Names by the million, each with a number, found by a name or by any name below it.
+//! Millions of names, each with a number, found by the name or by any name below it.
 //!
 //! ```text
-//! arena   number (4 octets), name in wire form; one after the other
+//! arena   number (4 bytes), name in wire form; one after the other
 //! slots   32 bits of hash, place in the arena + 1; open addressing, linear probing; 0 is an empty slot
 //! ```
 //!
-//! The hash of a name goes over its labels from the last to the first, so one pass yields the
-//! hashes of all names above it ([`Suffixes`]). It is keyed (SipHash-1-3): neither who asks nor who
-//! writes a list can make slots collide. Which numbers of labels occur at all is kept in 128 bits,
-//! so most suffixes are not even looked for.
+//! The hash of a name covers its labels from the last to the first, so one pass yields the hashes
+//! of all names above it ([`Suffixes`]). It is keyed (SipHash-1-3): neither clients nor authors of
+//! lists can make slots collide. 128 bits record which numbers of labels occur, so most suffixes
+//! are not even looked up.
 //!
-//! Bounds: 2^32 octets of arena, said by an error. Three slots of four are used after
-//! [`Names::seal`], so a name costs 10.7 octets beside itself and its number.
+//! Bounds: 2^32 bytes of arena; more is an error. Three slots of four are used after
+//! [`Names::seal`], so a name costs 10.7 bytes in addition to its wire form and number.
 //!
-//! Cost: 8 to 9 slots, in one or two cache lines, for a suffix that is not in and whose number of
-//! labels occurs; for one that is in, its place in the arena beside. Hashing is one pass over the
-//! name and a finish for each label.
+//! Cost: 8 to 9 slots, in one or two cache lines, for a suffix that is not in the table and whose
+//! number of labels occurs. For one that is in the table, also its place in the arena. Hashing is
+//! one pass over the name and a finish for each label.
 
 use std::hash::Hasher;
 
@@ -24,10 +24,10 @@ use siphasher::sip::SipHasher13;
 
 use crate::name::WireName;
 
-/// Octets of the number before a name.
+/// Bytes of the number before a name.
 const VALUE_BYTES: usize = 4;
 
-/// All names above a name and itself, with their hashes. By number of labels: 0 is the root.
+/// A name and all names above it, with their hashes, by number of labels: 0 is the root.
 pub struct Suffixes<'a> {
     name: &'a [u8],
     labels: usize,
@@ -36,13 +36,13 @@ pub struct Suffixes<'a> {
 }
 
 impl<'a> Suffixes<'a> {
-    /// Of a name in wire form and lower case; nothing where it is no such name.
+    /// For a name in wire form and lower case; `None` for anything else.
     pub fn new(name: &'a [u8], key: &SipHasher13) -> Option<Suffixes<'a>> {
         let mut found =
             Suffixes { name, labels: 0, starts: [0; LABELS_MAX + 1], hashes: [0; LABELS_MAX + 1] };
         let mut at = 0;
         loop {
-            // Filled from the name's first label on, and turned round below.
+            // Filled from the name's first label on, and reversed below.
             *found.starts.get_mut(found.labels)? = u8::try_from(at).ok()?;
             match *name.get(at)? {
                 0 if at + 1 == name.len() => break,
@@ -52,7 +52,7 @@ impl<'a> Suffixes<'a> {
             found.labels += 1;
         }
         found.starts[..=found.labels].reverse();
-        // Keyed: nobody can choose names that collide (invariant 2 of `policy`).
+        // Keyed, so an attacker cannot choose names that collide (invariant 2 of `policy`).
         let mut hasher = *key;
         found.hashes[0] = hasher.finish();
         for labels in 1..=found.labels {
@@ -68,7 +68,7 @@ impl<'a> Suffixes<'a> {
         self.labels
     }
 
-    /// Where in the name its last `labels` labels begin.
+    /// Where the last `labels` labels of the name begin.
     pub fn start(&self, labels: usize) -> usize {
         self.starts[labels].into()
     }
@@ -79,19 +79,19 @@ impl<'a> Suffixes<'a> {
     }
 }
 
-/// Which last labels occur among names, or may: most questions are for names in which nobody has
-/// put anything, and are known by that at the cost of a walk over their labels.
+/// The last labels that occur among names. Most queries are for names whose last label is in no
+/// source, which a walk over their labels finds out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tops([u64; 4]);
 
 impl Tops {
-    /// Of both.
+    /// The labels of both.
     pub fn or(self, other: Tops) -> Tops {
         Tops(std::array::from_fn(|at| self.0[at] | other.0[at]))
     }
 
-    /// False where none of the names is a name in wire form, in any case, or above it; true also
-    /// for what is no name.
+    /// False if neither a name in wire form, in any case, nor a name above it is in the table. True
+    /// also for bytes that are not a name.
     pub fn may_have(&self, name: &[u8]) -> bool {
         let bit = Tops::bit(name);
         bit.is_none_or(|bit| self.0[usize::from(bit >> 6)] >> (bit & 63) & 1 == 1)
@@ -105,7 +105,7 @@ impl Tops {
         }
     }
 
-    /// Made of the last label of a name; nothing for the root.
+    /// Depends on the last label of a name; `None` for the root.
     fn bit(name: &[u8]) -> Option<u8> {
         let mut rest = name;
         loop {
@@ -122,7 +122,7 @@ impl Tops {
     }
 }
 
-/// The names take more than 2^32 octets.
+/// The names take more than 2^32 bytes.
 #[derive(Debug)]
 pub struct Full;
 
@@ -132,14 +132,14 @@ pub struct Names {
     slots: Vec<u64>,
     arena: Vec<u8>,
     count: usize,
-    /// Bit n: a name of n labels is in.
+    /// Bit n: the table has a name of n labels.
     depths: u128,
     tops: Tops,
     key: SipHasher13,
 }
 
 impl Names {
-    /// None yet. All that is looked up must be hashed with the same `key`.
+    /// Empty. All lookups must use hashes with the same `key`.
     pub fn new(key: SipHasher13) -> Names {
         Names {
             slots: Vec::new(),
@@ -151,7 +151,7 @@ impl Names {
         }
     }
 
-    /// The number of the name's last `labels` labels.
+    /// The number of the suffix of `labels` labels.
     #[inline]
     pub fn get(&self, name: &Suffixes<'_>, labels: usize) -> Option<u32> {
         if self.depths >> labels & 1 == 0 {
@@ -160,14 +160,13 @@ impl Names {
         self.place(name, labels).ok().map(|at| self.value(at))
     }
 
-    /// The longest name that is in and has at most `labels` labels of this one's last: labels and
-    /// number.
+    /// The longest suffix in the table of at most `labels` labels: its labels and number.
     #[inline]
     pub fn longest(&self, name: &Suffixes<'_>, labels: usize) -> Option<(usize, u32)> {
         (0..=labels).rev().find_map(|labels| Some((labels, self.get(name, labels)?)))
     }
 
-    /// Puts the whole name in with what `change` makes of its number, or of nothing.
+    /// Adds the whole name; `change` makes its number from the previous one, if any.
     pub fn put<E: From<Full>>(
         &mut self,
         name: &Suffixes<'_>,
@@ -199,36 +198,35 @@ impl Names {
         Ok(())
     }
 
-    /// Gives back what growing took too much of.
+    /// Frees the memory that growth took in excess.
     pub fn seal(&mut self) {
         self.rehash(self.count * 4 / 3 + 1);
         self.arena.shrink_to_fit();
     }
 
-    /// The last labels of those that are in.
+    /// The last labels of the names.
     pub fn tops(&self) -> Tops {
         self.tops
     }
 
-    /// Names that are in.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Octets that they take.
+    /// The bytes that they take.
     pub fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u64>() + self.arena.capacity()
     }
 
-    /// The name at a place of the arena, and the place of the next one: all names, from 0 on, in
-    /// the order in which they came, also while more are put in.
+    /// The name at a place of the arena, and the place of the next one: from 0 on all names, in
+    /// order of their addition, also while more are added.
     pub fn walk(&self, at: usize) -> Option<(WireName, usize)> {
         let name = self.entry(at)?;
         Some((WireName::from_wire(name)?, at + VALUE_BYTES + name.len()))
     }
 
-    /// Where in the arena a name is, or else the slot where it would be told of. There is an empty
-    /// slot always.
+    /// The place of a name in the arena, or the slot for it. There is always an empty slot.
     fn place(&self, name: &Suffixes<'_>, labels: usize) -> Result<usize, usize> {
         let hash = name.hashes[labels];
         let wanted = name.name(labels);
@@ -239,7 +237,7 @@ impl Names {
                 Some(0) => return Err(slot),
                 Some(&found) => {
                     let at = found as u32 as usize - 1;
-                    // A name ends in the root, which stands nowhere else: equal octets are equal
+                    // A name ends in the root, which occurs nowhere else: equal bytes are equal
                     // names.
                     if found >> 32 == hash >> 32
                         && self.arena[at + VALUE_BYTES..].starts_with(wanted)
@@ -256,7 +254,7 @@ impl Names {
         self.arena[at..].first_chunk().map_or(0, |&octets| u32::from_le_bytes(octets))
     }
 
-    /// The name at a place of the arena; nothing at its end.
+    /// The name at a place of the arena; `None` at its end.
     fn entry(&self, at: usize) -> Option<&[u8]> {
         let name = self.arena.get(at + VALUE_BYTES..)?;
         let mut end = 0;
@@ -309,7 +307,7 @@ mod tests {
         SipHasher13::new_with_key(&[5; 16])
     }
 
-    /// The name of labels of one octet each.
+    /// A name of labels of one byte each.
     fn name(labels: &[u8]) -> Vec<u8> {
         labels.iter().flat_map(|&label| [1, label]).chain([0]).collect()
     }
@@ -319,7 +317,7 @@ mod tests {
         names.put(&name, |_| Ok::<u32, Full>(value)).unwrap();
     }
 
-    /// What is no name in wire form has no suffixes; the longest name has all of them.
+    /// Bytes that are not a name in wire form have no suffixes; the longest name has all of them.
     #[test]
     fn only_names_have_suffixes() {
         for octets in [
@@ -342,7 +340,7 @@ mod tests {
         assert_eq!(suffixes.name(2), b"\x01a\x01a\0");
     }
 
-    /// Labels that hold what looks like other labels are told apart.
+    /// Labels that contain bytes like those of other labels are distinct.
     #[test]
     fn labels_are_not_run_together() {
         let mut names = Names::new(key());
@@ -356,7 +354,7 @@ mod tests {
         assert_eq!(hashes.len(), 3);
     }
 
-    /// An empty table, sealed or not, holds nothing, and the root can be put in.
+    /// An empty table, sealed or not, finds nothing, and the root can be added.
     #[test]
     fn empty_and_root() {
         let mut names = Names::new(key());
@@ -368,7 +366,8 @@ mod tests {
         assert_eq!(names.longest(&any, 1), Some((0, 9)));
     }
 
-    /// A name below another last label is known not to be in; below the root everything may be.
+    /// A name below another last label is known to be absent; below the root everything may be
+    /// present.
     #[test]
     fn last_labels() {
         let mut names = Names::new(key());
@@ -381,8 +380,8 @@ mod tests {
     }
 
     proptest! {
-        /// The longest suffix is the one that a walk over a plain map finds, before sealing and
-        /// after; and the table is full to three quarters and no more.
+        /// The longest suffix is the one that a walk over a plain map finds, before and after
+        /// sealing; and the table is full to three quarters and no more.
         #[test]
         fn as_the_obvious_walk(
             listed in prop::collection::vec((prop::collection::vec(b'a'..b'd', 0..5), any::<u32>()), 0..200),

@@ -1,11 +1,10 @@
-//! Records of our own, by name: chains in one array, their data in one string of octets.
+//! Local records by name: chains in one array, their data in one vector of bytes.
 //!
-//! A chain is known by the number of its first record. Sets are kept as RFC 2181 (section 5) and
-//! RFC 1034 (section 3.6.2) want them: no record twice, one TTL for all of a type, nothing beside
-//! an alias.
+//! A chain is named by the number of its first record. Sets follow RFC 2181 (section 5) and RFC
+//! 1034 (section 3.6.2): no record twice, one TTL for all of a type, nothing next to an alias.
 //!
-//! Bounds: [`CHAIN_BYTES_MAX`] octets of records a name, so that every answer fits a message and a
-//! name that a file repeats a million times costs no time squared.
+//! Bounds: [`CHAIN_BYTES_MAX`] bytes of records for a name, so that every response fits a message,
+//! and a name that a file repeats a million times does not cost quadratic time.
 
 use larder_wire::dns::rtype;
 
@@ -14,20 +13,19 @@ use super::names::Full;
 /// The chain without records.
 pub const EMPTY: u32 = u32::MAX;
 
-/// Octets that the records of a name take in a message, at most. With its question and a chain of
-/// aliases before it that is below 2^14, so all names can be pointed to, and below the 2^16 of a
-/// message.
+/// Bytes that the records of a name take in a message, at most. With its question and a chain of
+/// aliases that is below 2^14, so pointers reach all names, and below the 2^16 of a message.
 pub const CHAIN_BYTES_MAX: usize = 8 << 10;
 
-/// Octets of a record in a message beside its data: pointer to its owner, type, class, TTL, length.
+/// Bytes of a record in a message without its data: pointer to its owner, type, class, TTL, length.
 const RECORD_BYTES: usize = 12;
 
-/// Why a record was not taken.
+/// Why a record was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection {
     /// More than [`CHAIN_BYTES_MAX`].
     TooMany,
-    /// An alias beside other records.
+    /// An alias next to other records.
     Alias,
     /// All records take more than 4 GiB.
     Full,
@@ -77,7 +75,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Adds a record at the end of a chain ([`EMPTY`]: begins one) and gives the chain's number.
+    /// Appends a record to a chain ([`EMPTY`]: a new one), and returns the chain's number.
     pub fn add(&mut self, chain: u32, record: RecordRef<'_>) -> Result<u32, Rejection> {
         let (mut last, mut ttl_s) = (EMPTY, record.ttl_s);
         let mut bytes = RECORD_BYTES + record.data.len();
@@ -102,11 +100,11 @@ impl Records {
         }
         let number = u32::try_from(self.records.len()).map_err(|_| Rejection::Full)?;
         let at = u32::try_from(self.octets.len()).map_err(|_| Rejection::Full)?;
-        // The upper half of numbers is left to those who keep something else beside chains.
+        // The upper half of numbers is left to callers that store other values.
         if number > u32::MAX / 2 {
             return Err(Rejection::Full);
         }
-        // Fits, since it is below the limit of a chain.
+        // It fits, since it is below the limit of a chain.
         let len = record.data.len() as u16;
         self.records.push(Record { next: EMPTY, at, ttl_s, rtype: record.rtype, len });
         self.octets.extend_from_slice(record.data);
@@ -117,7 +115,7 @@ impl Records {
         Ok(chain)
     }
 
-    /// The records of a chain, in the order in which they came.
+    /// The records of a chain, in order of their addition.
     pub fn chain(&self, chain: u32) -> impl Iterator<Item = RecordRef<'_>> {
         let mut at = chain;
         std::iter::from_fn(move || {
@@ -141,7 +139,7 @@ mod tests {
         RecordRef { rtype, ttl_s, data }
     }
 
-    /// Chains that grow by turns stay apart and in order, without twins and with one TTL for a
+    /// Chains that grow in turn stay apart and in order, without duplicates and with one TTL for a
     /// type.
     #[test]
     fn chains() {
@@ -157,7 +155,7 @@ mod tests {
         assert_eq!(records.chain(EMPTY).count(), 0);
     }
 
-    /// An alias stands alone, whichever comes first; and a name has no more than its 8 KiB.
+    /// An alias is alone, whichever comes first; and a name has no more than its 8 KiB.
     #[test]
     fn rejections() {
         let mut records = Records::default();

@@ -1,19 +1,19 @@
 //! Response policy zones: zone files whose records are rules.
 //!
-//! A rule is owned by the name it is about, with the zone's own name after it. A name is about
-//! itself, `*.name` about all below it; the rule for the name itself counts before that of a star,
-//! and that of a longer star before a shorter one.
+//! The owner of a rule is the name that it applies to, followed by the zone's own name. A rule for
+//! a name applies to the name itself, one for `*.name` to all names below it. The rule for the name
+//! itself precedes that of a star, and that of a longer star a shorter one.
 //!
 //! | data | means |
 //! |---|---|
-//! | `CNAME .` | the name does not exist |
-//! | `CNAME *.` | it has no data |
-//! | `CNAME rpz-passthru.` | this zone and those after it say nothing |
-//! | `CNAME rpz-drop.` | no answer at all |
+//! | `CNAME .` | NXDOMAIN |
+//! | `CNAME *.` | no data |
+//! | `CNAME rpz-passthru.` | this zone and those after it do not apply |
+//! | `CNAME rpz-drop.` | no response |
 //! | other records | these are its data |
 //!
 //! Rules about addresses and name servers (`rpz-ip`, `rpz-client-ip`, `rpz-nsip`, `rpz-nsdname`),
-//! `rpz-tcp-only.`, and an alias to `*.name` are passed over and counted: the former need answers
+//! `rpz-tcp-only.`, and an alias to `*.name` are skipped and counted: the former need responses
 //! that are not known yet.
 
 use std::io::Read;
@@ -29,30 +29,30 @@ use super::text::{Context, Entry, Read as Rule};
 use super::{Outcome, Query};
 use crate::name::WireName;
 
-/// TTL of rules in files that say none, seconds.
+/// TTL of rules in files without one, seconds.
 const RULE_TTL_S: u32 = 60;
 
-/// Names of rules about something else than a name: their last label.
+/// Last labels of rules that are not about a name.
 const OTHER_TRIGGERS: [&[u8]; 4] = [b"rpz-ip", b"rpz-client-ip", b"rpz-nsip", b"rpz-nsdname"];
 
-/// A rule's number where it is none of a chain of records: these are below the half of all numbers.
+/// Numbers of rules without records. Chains have numbers below half of all.
 const NXDOMAIN: u32 = u32::MAX;
 const NODATA: u32 = u32::MAX - 1;
 const PASSTHRU: u32 = u32::MAX - 2;
 const DROP: u32 = u32::MAX - 3;
 
-/// What a zone says of a name.
+/// The result of a zone for a name.
 pub enum Said<'p> {
-    /// This.
+    /// An outcome.
     Outcome(Outcome<'p>),
-    /// No zone says anything.
+    /// No zone applies.
     Passthru,
 }
 
 /// A zone of rules.
 #[derive(Debug, Clone)]
 pub struct Rpz {
-    /// Rules about a name itself, and about what is below it.
+    /// Rules for a name itself, and for names below it.
     exact: Names,
     below: Names,
     records: Records,
@@ -75,7 +75,7 @@ impl Rpz {
         let mut context = Context::new(*origin, RULE_TTL_S);
         let mut entry = Entry::default();
         let zone = Suffixes::new(origin.as_bytes(), key).expect("a WireName is a name");
-        // Where the entry began: a parenthesis that is not closed is found much later.
+        // Where the entry began: an open parenthesis is noticed much later.
         let mut begun = 0;
         while let Some(line) = lines.next()? {
             if !entry.is_open() {
@@ -113,7 +113,7 @@ impl Rpz {
         Ok(loaded)
     }
 
-    /// Takes a record; false where it is none of the rules but says something of the zone.
+    /// Adds a record; false if it is not a rule but describes the zone.
     fn add(
         &mut self,
         key: &SipHasher13,
@@ -160,7 +160,7 @@ impl Rpz {
         self.exact.tops().or(self.below.tops())
     }
 
-    /// What is said of a name; nothing where there is no rule for it.
+    /// The result for a name; `None` if no rule applies.
     pub fn say(&self, query: &Query<'_>) -> Option<Said<'_>> {
         let name = &query.name;
         let labels = name.labels();
@@ -177,7 +177,7 @@ impl Rpz {
     }
 }
 
-/// The number of a rule that is no data.
+/// The number of a rule without records.
 fn special(rule: &Rule<'_>) -> Result<Option<u32>, String> {
     if rule.rtype != rtype::CNAME {
         return Ok(None);

@@ -1,16 +1,16 @@
-//! Names that the world's name servers know nothing of, or should not be asked.
+//! Names of special use, which the public name servers do not have, or should not be queried for.
 //!
-//! | names | answer |
+//! | names | response |
 //! |---|---|
-//! | `localhost` and below | 127.0.0.1, ::1 (RFC 6761, section 6.3); and those addresses back to it |
-//! | `invalid`, `test` and below | do not exist (RFC 6761, sections 6.2 and 6.4) |
-//! | `onion` and below | do not exist: they are for another network (RFC 7686) |
-//! | reverse names of private and other special networks | do not exist (RFC 6303, 7793) |
-//! | `home.arpa` and below | do not exist (RFC 8375); but its DS records are the parent's, and are asked for |
-//! | `resolver.arpa` and below | no data: no encrypted way to this resolver is advertised (RFC 9462) |
+//! | `localhost` and below | 127.0.0.1, ::1 (RFC 6761, section 6.3); PTR of these addresses |
+//! | `invalid`, `test` and below | NXDOMAIN (RFC 6761, sections 6.2 and 6.4) |
+//! | `onion` and below | NXDOMAIN: they are for another network (RFC 7686) |
+//! | reverse names of private and other special networks | NXDOMAIN (RFC 6303, 7793) |
+//! | `home.arpa` and below | NXDOMAIN (RFC 8375); but its DS records are the parent's, and are sent upstream |
+//! | `resolver.arpa` and below | no data: no encrypted transport of this resolver is advertised (RFC 9462) |
 //!
-//! Each is left alone where a name at it or above it is exempt, since a forward zone or a local
-//! zone covers it; and so are names at and below an exempt one.
+//! A name does not count if it or a name above it is exempt, since a forwarded or local zone
+//! contains it; nor do names at and below an exempt one.
 
 use larder_wire::dns::rtype;
 use siphasher::sip::SipHasher13;
@@ -21,10 +21,10 @@ use super::names::{Full, Names, Suffixes, Tops};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 use crate::name::WireName;
 
-/// How long clients may keep these answers, seconds: RFC 6303, section 3.
+/// TTL of these responses, seconds: RFC 6303, section 3.
 pub const SPECIAL_TTL_S: u32 = 10_800;
 
-/// What a name's number says.
+/// Kinds of names, by number.
 const EXEMPT: u32 = 0;
 const LOCALHOST: u32 = 1;
 const NXDOMAIN: u32 = 2;
@@ -44,7 +44,7 @@ const NAMES: [(&str, u32); 8] = [
     ("1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa", LOOPBACK),
 ];
 
-/// Reverse zones of RFC 6303, section 4, but for the two runs below.
+/// Reverse zones of RFC 6303, section 4, except for the two ranges below.
 const REVERSE: [&str; 17] = [
     "10.in-addr.arpa",
     "168.192.in-addr.arpa",
@@ -70,13 +70,13 @@ const REVERSE: [&str; 17] = [
 pub struct Special {
     names: Names,
     records: Records,
-    /// Chains: what `localhost` has, and what its addresses have.
+    /// Chains: the records of `localhost`, and of its addresses.
     localhost: u32,
     loopback: u32,
 }
 
 impl Special {
-    /// All but the `exempt` ones.
+    /// All names except for the `exempt` ones.
     pub fn new(key: SipHasher13, exempt: &[WireName]) -> Result<Special, Rejection> {
         let mut names = Names::new(key);
         for name in exempt {
@@ -87,7 +87,7 @@ impl Special {
         let shared = (64..128).map(|octet| format!("{octet}.100.in-addr.arpa"));
         let reverse = REVERSE.iter().map(|&name| name.to_string()).chain(private).chain(shared);
         let named = NAMES.iter().map(|&(name, kind)| (name.to_string(), kind));
-        // The loopback addresses are zones or below one: they come last, and their kind counts.
+        // The loopback addresses are zones or below one: they come last, so their kind counts.
         for (name, kind) in reverse.map(|name| (name, ZONE)).chain(named) {
             let name = WireName::parse(name.as_bytes(), &WireName::ROOT);
             let name = name.expect("the names above are names");
@@ -112,7 +112,7 @@ impl Special {
         self.names.tops()
     }
 
-    /// What is said of a name. Of special names of no more than `passed` labels nothing is.
+    /// The result for a name. Special names of no more than `passed` labels do not count.
     pub fn say(&self, query: &Query<'_>, passed: usize) -> Option<Outcome<'_>> {
         let name = &query.name;
         let (zone, kind) = self.names.longest(name, name.labels())?;

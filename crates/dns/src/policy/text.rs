@@ -1,16 +1,16 @@
-//! Records as zone files spell them (RFC 1035, section 5; RFC 3597 for types without a spelling of
+//! Records in the syntax of zone files (RFC 1035, section 5; RFC 3597 for types without a syntax of
 //! their own).
 //!
-//! A parser of our own, and a small one: the libraries that have one bring along a date library and
-//! derive macros, and want the whole file in memory. What it reads are the types that people write
-//! by hand; every other one can be written as `TYPEnnn \# length hex`.
+//! A small parser of its own: libraries that have one depend on a date library and derive macros,
+//! and need the whole file in memory. It reads the types that people write by hand; every other one
+//! can be written as `TYPEnnn \# length hex`.
 //!
 //! ```text
-//! line  -> Entry::feed      tokens; an entry goes on while a parenthesis is open
+//! line  -> Entry::feed      tokens; an entry continues while a parenthesis is open
 //! entry -> Context::read    a record, or nothing: it was empty, or $ORIGIN or $TTL
 //! ```
 //!
-//! Bounds: [`ENTRY_BYTES_MAX`] octets an entry. Cost: linear.
+//! Bounds: [`ENTRY_BYTES_MAX`] bytes in an entry. Cost: linear.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,18 +22,18 @@ use larder_wire::dns::rtype;
 use crate::name::{NameError, WireName, unescape};
 use crate::presentation::type_number;
 
-/// Octets of an entry, at most: hexadecimal data of the largest record that is taken, with room.
+/// Bytes of an entry, at most: hexadecimal data of the largest record that is accepted, with room.
 const ENTRY_BYTES_MAX: usize = 64 << 10;
 
 /// The largest TTL (RFC 2181, section 8).
 const TTL_S_MAX: u32 = i32::MAX as u32;
 
-/// What is wrong with an entry.
+/// The problem of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// A name is none.
+    /// A text is not a name.
     Name(NameError),
-    /// Something else, said in words.
+    /// Another problem, in words.
     Text(&'static str),
 }
 
@@ -56,18 +56,18 @@ fn problem<T>(text: &'static str) -> Result<T, Problem> {
     Err(Problem::Text(text))
 }
 
-/// One entry of a file, taken apart.
+/// The tokens of an entry.
 #[derive(Debug, Default)]
 pub struct Entry {
     octets: Vec<u8>,
     tokens: Vec<Range<usize>>,
-    /// The owner is that of the entry before.
+    /// The owner is that of the previous entry.
     starts_blank: bool,
     open: usize,
 }
 
 impl Entry {
-    /// Forgets all.
+    /// Removes all tokens.
     pub fn clear(&mut self) {
         self.octets.clear();
         self.tokens.clear();
@@ -75,7 +75,7 @@ impl Entry {
         self.open = 0;
     }
 
-    /// True when the entry goes on in the next line.
+    /// True if the entry continues in the next line.
     pub fn is_open(&self) -> bool {
         self.open > 0
     }
@@ -118,7 +118,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Takes a token, escapes as they stand, up to where `ends` says or the line ends.
+    /// Takes a token, with its escapes, until `ends` is true or the line ends.
     fn take<'a>(&mut self, text: &'a [u8], ends: impl Fn(u8) -> bool) -> &'a [u8] {
         let mut len = 0;
         while let Some(&octet) = text.get(len) {
@@ -140,7 +140,7 @@ impl Entry {
     }
 }
 
-/// Tokens that are still to be read.
+/// Tokens that are not read yet.
 #[derive(Debug, Clone)]
 pub struct Tokens<'a> {
     octets: &'a [u8],
@@ -192,7 +192,7 @@ fn ttl(token: &[u8]) -> Option<u32> {
         };
         sum = sum.checked_add(number.take()?.checked_mul(unit_s)?)?;
     }
-    // The last number may have no unit; nothing at all is no time.
+    // The last number may have no unit; an empty text is not a time.
     let sum = sum.checked_add(number.or_else(|| token.last().map(|_| 0))?)?;
     (sum <= TTL_S_MAX).then_some(sum)
 }
@@ -200,9 +200,9 @@ fn ttl(token: &[u8]) -> Option<u32> {
 const TXT: u16 = 16;
 const CAA: u16 = 257;
 
-/// A record, read.
+/// A record that was read.
 pub struct Read<'a> {
-    /// Whose it is.
+    /// Its owner.
     pub owner: WireName,
     /// Its TTL, seconds.
     pub ttl_s: u32,
@@ -212,7 +212,7 @@ pub struct Read<'a> {
     pub data: &'a [u8],
 }
 
-/// What entries take from those before them. Where that could not be read, those that need it
+/// What entries take from earlier ones. After an entry that could not be read, those that need it
 /// cannot be read either: to take it from further above would be a guess.
 pub struct Context {
     origin: Option<WireName>,
@@ -227,12 +227,12 @@ impl Context {
         Context { origin: Some(origin), ttl_s, owner: None, data: Vec::new() }
     }
 
-    /// The entry before was damaged: nobody knows whose it was.
+    /// The previous entry was damaged: its owner is unknown.
     pub fn forget_owner(&mut self) {
         self.owner = None;
     }
 
-    /// Reads an entry that is whole: a record, or nothing where it was empty or a directive.
+    /// Reads a whole entry: a record, or `None` if it was empty or a directive.
     pub fn read(&mut self, entry: &Entry) -> Result<Option<Read<'_>>, Problem> {
         if entry.is_open() {
             return problem("a closing parenthesis is missing");
@@ -367,8 +367,8 @@ fn data(
     Ok(())
 }
 
-/// Data as a length and hexadecimal octets (RFC 3597, section 5). Of types that we know, only what
-/// makes a well-formed record is taken: others read them.
+/// Data as a length and hexadecimal bytes (RFC 3597, section 5). Of known types only well-formed
+/// data is accepted, since other code reads it.
 fn generic(rtype: u16, tokens: &mut Tokens<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
     if matches!(rtype, rtype::A | rtype::AAAA | rtype::NS | rtype::CNAME | rtype::PTR)
         || matches!(rtype, rtype::MX | rtype::SRV | rtype::SOA | TXT | CAA)
@@ -393,7 +393,7 @@ fn generic(rtype: u16, tokens: &mut Tokens<'_>, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// A string of up to 255 octets after its length.
+/// A string of up to 255 bytes after its length.
 fn string(token: &[u8], out: &mut Vec<u8>) -> Result<(), Problem> {
     let at = out.len();
     out.push(0);
@@ -427,7 +427,7 @@ mod tests {
     /// Owner, TTL, type and data.
     type Record = (Vec<u8>, u32, u16, Vec<u8>);
 
-    /// All records of a text, or the first thing that is wrong.
+    /// All records of a text, or the first problem.
     fn read(text: &str) -> Result<Vec<Record>, Problem> {
         let mut context = Context::new(WireName::parse(b"x", &WireName::ROOT)?, 99);
         let (mut entry, mut all) = (Entry::default(), Vec::new());
@@ -449,8 +449,8 @@ mod tests {
         read(text).map(|all| all[0].3.clone())
     }
 
-    /// Owners, TTLs and classes are taken from the line, the line before, or a directive, as RFC
-    /// 1035 has it.
+    /// Owners, TTLs and classes come from the line, the previous line, or a directive, as in RFC
+    /// 1035.
     #[test]
     fn entries() {
         let all = read(
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(all[3].3[14..], [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 180, 0, 0, 0, 4, 0, 0, 0, 5]);
     }
 
-    /// Data of each type that has a spelling, and of one that has not.
+    /// Data of each type with a syntax of its own, and of one without.
     #[test]
     fn data_of_each_type() {
         assert_eq!(data_of("a AAAA ::1").unwrap()[15], 1);
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(data_of(r"a HTTPS \# 0").unwrap(), b"");
     }
 
-    /// What is wrong is refused; nothing is guessed.
+    /// Wrong entries are refused; nothing is guessed.
     #[test]
     fn mistakes() {
         for text in [
@@ -531,7 +531,7 @@ mod tests {
         assert!(data_of(&format!("a TXT {}", "b".repeat(256))).is_err());
     }
 
-    /// What follows something that could not be read does not take its owner or origin from further
+    /// An entry after one that could not be read does not take its owner or origin from further
     /// above.
     #[test]
     fn nothing_is_taken_from_further_above() {

@@ -1,17 +1,17 @@
-//! Local records and zones, as lines of settings say them.
+//! Local records and zones, from lines of settings.
 //!
 //! ```text
 //! NAME [TTL] TYPE DATA     a record, as in a zone file; names are absolute
-//! zone NAME ACTION         what holds for NAME and all below it
+//! zone NAME ACTION         applies to NAME and all names below it
 //! ```
 //!
 //! | action | a name with records | another name |
 //! |---|---|---|
-//! | `static` | its records, or none of the type | does not exist |
-//! | `transparent` | its records, or none of the type | is asked upstream |
+//! | `static` | its records, or no data | NXDOMAIN |
+//! | `transparent` | its records, or no data | is sent upstream |
 //! | `redirect` | | has the records of NAME |
 //! | `refuse` | its records of the type, or REFUSED | REFUSED |
-//! | `nxdomain` | does not exist | does not exist |
+//! | `nxdomain` | NXDOMAIN | NXDOMAIN |
 //!
 //! The innermost zone counts. Records outside of all zones are as in a transparent one. A name
 //! above one with records in a static zone exists and has no data (RFC 8020).
@@ -27,10 +27,10 @@ use super::text::{Context, Entry};
 use super::{Outcome, Query};
 use crate::name::WireName;
 
-/// How long clients may keep a record whose line has no TTL, seconds.
+/// TTL of a record whose line has none, seconds.
 pub const LOCAL_TTL_S: u32 = 3_600;
 
-/// What a zone does.
+/// The action of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Static,
@@ -40,7 +40,7 @@ enum Action {
     NxDomain,
 }
 
-/// By the number that is kept of them.
+/// Actions, by number.
 const ACTIONS: [(&str, Action); 5] = [
     ("static", Action::Static),
     ("transparent", Action::Transparent),
@@ -49,13 +49,13 @@ const ACTIONS: [(&str, Action); 5] = [
     ("nxdomain", Action::NxDomain),
 ];
 
-/// What zones say of a name.
+/// The result of zones for a name.
 pub enum Said<'p> {
-    /// This.
+    /// Local data.
     Own(Outcome<'p>),
-    /// This, to keep clients from a name that there may be.
+    /// An outcome that blocks a name which may exist elsewhere.
     Blocked(Outcome<'p>),
-    /// Nothing; and special-use names do not count either, up to this many labels.
+    /// Nothing. Names of special use of up to this many labels do not count either.
     Pass(usize),
 }
 
@@ -72,7 +72,7 @@ impl Zones {
         Zones { actions: Names::new(key), data: Data::new(key) }
     }
 
-    /// Takes a line of settings.
+    /// Adds a line of settings.
     pub fn add(&mut self, key: &SipHasher13, setting: &str) -> Result<(), PolicyError> {
         let wrong = |problem: &dyn std::fmt::Display| PolicyError::setting(setting, problem);
         let mut entry = Entry::default();
@@ -100,10 +100,9 @@ impl Zones {
         self.data.add(key, &record.owner, data).map_err(|rejection| wrong(&rejection))
     }
 
-    /// Adds the names between records and the static zones they are in, and gives back spare
-    /// memory.
+    /// Adds the names between records and their static zones, and frees spare memory.
     pub fn seal(&mut self, key: &SipHasher13) -> Result<(), Full> {
-        // Each name adds the one above it, which comes up in its turn, and adds the next.
+        // Each name adds the one above it, which is reached later, and adds the next.
         let mut at = 0;
         while let Some((name, next)) = self.data.names.walk(at) {
             at = next;
@@ -130,7 +129,7 @@ impl Zones {
         Some((ACTIONS[number as usize].1, labels))
     }
 
-    /// What is said of a name and type.
+    /// The result for a name and type.
     pub fn say(&self, query: &Query<'_>) -> Said<'_> {
         let name = &query.name;
         let chain = self.data.names.get(name, name.labels());
@@ -153,7 +152,7 @@ impl Zones {
             }
             (Action::Refuse, _) => Said::Blocked(Outcome::Refused),
             (Action::Static | Action::Transparent, Some(chain)) => Said::Own(records(chain, zone)),
-            // The zone itself exists, and so does what stands between.
+            // The zone itself exists, and so do names in between.
             (Action::Static, None) if chain.is_some() || zone == name.labels() => {
                 Said::Own(records(EMPTY, zone))
             }
