@@ -1,21 +1,21 @@
-//! Answers of two servers, held against one another field by field.
+//! Compares the responses of two servers, field by field.
 //!
 //! ```text
-//! octets -> View::read -> a.differences(&b): the fields in which they differ
-//!                         a.ttl_differences(&b): seconds, for records that both have
+//! bytes -> View::read -> a.differences(&b): the fields in which they differ
+//!                        a.ttl_differences(&b): seconds, for records that both have
 //! ```
 //!
-//! Settled, since nothing is meant by it: the case of names (RFC 4343), the order of records (RFC
+//! Normalized, since they mean nothing: the case of names (RFC 4343), the order of records (RFC
 //! 2181, section 5; two servers rotate them differently), compression, the text of an extended
-//! error. TTLs are compared apart, as each server has looked at another moment.
+//! error. TTLs are compared apart, as each server received them at another time.
 //!
-//! `read` makes views of octets, `print` makes a line of a view. Cost of a comparison: two sorts a
-//! section.
+//! `read` makes views of bytes, `print` makes a line of a view. Cost of a comparison: two sorts for
+//! a section.
 
 mod print;
 mod read;
 
-/// A field in which answers may differ.
+/// A field in which responses may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Field {
@@ -42,7 +42,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// What operators call it.
+    /// Its name for operators.
     pub const fn as_str(self) -> &'static str {
         match self {
             Field::Opcode => "opcode",
@@ -69,28 +69,28 @@ impl Field {
     }
 }
 
-/// A record. The order is that of everything but the TTL, then the TTL.
+/// A record. The order is by everything but the TTL, then by the TTL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// Owner in wire form and small letters.
+    /// Owner in wire form and lower case.
     pub owner: Vec<u8>,
     /// Type.
     pub rtype: u16,
     /// Class.
     pub class: u16,
-    /// Data, its names spelled out and in small letters.
+    /// Data, its names uncompressed and in lower case.
     pub data: Vec<u8>,
     /// Time to live, seconds.
     pub ttl_s: u32,
 }
 
 impl Entry {
-    /// All but the TTL.
+    /// Everything but the TTL.
     fn key(&self) -> (&[u8], u16, u16, &[u8]) {
         (&self.owner, self.rtype, self.class, &self.data)
     }
 
-    /// The set that it belongs to.
+    /// Owner and type.
     pub fn set(&self) -> (&[u8], u16) {
         (&self.owner, self.rtype)
     }
@@ -99,7 +99,7 @@ impl Entry {
 /// OPT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptView {
-    /// The largest message over UDP that the sender takes.
+    /// The largest message over UDP that the sender accepts.
     pub udp_bytes: u16,
     /// Version of EDNS.
     pub version: u8,
@@ -113,10 +113,10 @@ pub struct OptView {
     pub options: Vec<u16>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct View {
-    /// Octets of the message.
+    /// Bytes of the message.
     pub bytes: usize,
     /// Operation.
     pub opcode: u8,
@@ -124,9 +124,9 @@ pub struct View {
     pub rcode: u16,
     /// AA, TC, RD, RA, AD, CD.
     pub flags: [bool; 6],
-    /// Name in wire form as it came, type, class.
+    /// Name in wire form as sent, type, class.
     pub question: Option<(Vec<u8>, u16, u16)>,
-    /// Answer, authority and additional records but OPT, in the order they came.
+    /// Answer, authority and additional records except OPT, in their order.
     pub sections: [Vec<Entry>; 3],
     /// OPT.
     pub opt: Option<OptView>,
@@ -159,7 +159,7 @@ impl View {
         &self.sections[1]
     }
 
-    /// The fields in which it differs from another, in their order; never [`Field::Ttl`].
+    /// The fields in which two responses differ, in order; never [`Field::Ttl`].
     pub fn differences(&self, other: &View) -> Vec<Field> {
         let mut fields = Vec::new();
         let mut note = |is_equal: bool, field| {
@@ -192,7 +192,7 @@ impl View {
         fields
     }
 
-    /// Its TTL less the other's, seconds, for each record that both have in the same section.
+    /// Differences of TTLs, seconds, for each record that both have in the same section.
     pub fn ttl_differences(&self, other: &View) -> Vec<i64> {
         let mut differences = Vec::new();
         for (ours, theirs) in self.sections.iter().zip(&other.sections) {
@@ -208,8 +208,7 @@ impl View {
         differences
     }
 
-    /// True where both have records of the same owners and types in the answer, whatever their
-    /// data.
+    /// True if both have records of the same owners and types in the answer section, with any data.
     pub fn has_same_sets(&self, other: &View) -> bool {
         let sets = |view: &View| {
             let mut sets: Vec<(Vec<u8>, u16)> =
@@ -254,7 +253,8 @@ mod tests {
         out
     }
 
-    /// Every field is read; names in data are spelled out and small, the question stays as it came.
+    /// Every field is read; names in data are uncompressed and in lower case, the question stays as
+    /// sent.
     #[test]
     fn fields_are_read() {
         let view = View::read(&message(60, false)).unwrap();
@@ -278,7 +278,8 @@ mod tests {
         assert!(text.contains("EDNS 0 UDP 1232 DO errors [3] options [8]"), "{text}");
     }
 
-    /// The order of records and their TTLs are no difference; anything else is, and is named.
+    /// Only the order of records and their TTLs are no difference; any other difference has its
+    /// field.
     #[test]
     fn what_differs_is_named() {
         let ours = View::read(&message(60, false)).unwrap();
@@ -300,7 +301,7 @@ mod tests {
         assert_eq!(ours.differences(&other), [Field::Rcode, Field::Authentic, Field::UdpSize]);
     }
 
-    /// A question, and what is cut, is no answer.
+    /// A query, and a cut message, are not read.
     #[test]
     fn others_are_errors() {
         let whole = message(60, false);
@@ -313,7 +314,7 @@ mod tests {
     }
 
     proptest! {
-        /// No octets make the reader panic, and what it reads does not differ from itself.
+        /// No bytes make the reader panic, and a response does not differ from itself.
         #[test]
         fn noise_never_panics(
             at in 0..100_usize,

@@ -1,4 +1,4 @@
-//! dnstap: questions and answers as they came and went, to a file or to a collector's socket.
+//! dnstap: records queries and responses to a file or to a collector's socket.
 //!
 //! ```text
 //! a core: tap.record(&event), tap.flush() -> record channel -> a thread: Frame Streams to a file or socket
@@ -8,16 +8,15 @@
 //! ```
 //!
 //! A frame is one protobuf message (dnstap.proto of dnstap.info) of type MESSAGE; its few fields
-//! are written by hand here. It does not say what the message contains beyond the octets: who asked
-//! whom, over what, when.
+//! are written by hand here. It has the bytes of a DNS message, its addresses, transport and time.
 //!
-//! A file is begun anew at the start and by [`Writer::reopen`], which is for after a rotation. A
-//! socket that is lost is connected again, and a file that could not be written is tried again, as
-//! [`larder_serve::writer`] has it.
+//! A file is overwritten at the start and by [`Writer::reopen`], which is for after a rotation. A
+//! lost socket is connected again, and a file that could not be written is tried again, as in
+//! [`larder_serve::writer`].
 //!
 //! Bounds: those of [`larder_serve::record_channel`]; a write to a socket waits for
-//! [`SOCKET_TIMEOUT`] at most, on the writer's own thread. Cost: some 60 octets beside the message,
-//! and a copy.
+//! [`SOCKET_TIMEOUT`] at most, on the writer's own thread. Cost: some 60 bytes in addition to the
+//! message, and a copy.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -32,23 +31,23 @@ use larder_io::frame_streams::{CONTENT_TYPE, CONTROL_BYTES_MAX, control, control
 use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::{Sink, Writer, write_whole};
 
-/// How long a collector may take for an answer, or to read.
+/// How long a collector may take to respond, or to read.
 pub const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What happened; the numbers are those of dnstap.proto.
+/// Kind of a message; the numbers are those of dnstap.proto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A client's question came.
+    /// A query from a client.
     ClientQuery = 5,
-    /// Its answer went.
+    /// The response to it.
     ClientResponse = 6,
-    /// Our question went to an upstream.
+    /// A query to an upstream.
     ForwarderQuery = 7,
-    /// Its answer came.
+    /// The response to it.
     ForwarderResponse = 8,
 }
 
-/// What carried it; the numbers are those of dnstap.proto.
+/// Transport; the numbers are those of dnstap.proto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// UDP.
@@ -63,26 +62,26 @@ pub enum Protocol {
     Quic = 7,
 }
 
-/// A message that came or went.
+/// A message that was received or sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
-    /// What happened.
+    /// Its kind.
     pub kind: Kind,
-    /// What carried it.
+    /// Its transport.
     pub protocol: Protocol,
-    /// Who asked; `None` where the own address is not known.
+    /// Sender of the query; `None` if the server's own address is not known.
     pub asker: Option<SocketAddr>,
-    /// Who was asked; `None` where the own address is not known.
+    /// Receiver of the query; `None` if the server's own address is not known.
     pub asked: Option<SocketAddr>,
-    /// When the question came or went, ns since 1970 UTC; of an answer only where it is known.
+    /// Time of the query, ns since 1970 UTC; of a response only if it is known.
     pub query_ns: Option<u64>,
-    /// Likewise the answer; `None` for a question.
+    /// Time of the response; `None` for a query.
     pub response_ns: Option<u64>,
-    /// The message in wire form: the answer where there is `response_ns`, else the question.
+    /// The message in wire form: the response if there is `response_ns`, otherwise the query.
     pub message: &'a [u8],
 }
 
-/// One core's way to record.
+/// Records the messages of one core.
 #[derive(Debug)]
 pub struct Tap {
     sender: RecordSender,
@@ -106,18 +105,18 @@ impl Tap {
         self.sender.record(|out| put_frame(out, identity, inner));
     }
 
-    /// Hands over what was recorded. To be called once a turn.
+    /// Passes the records to the writer. To be called once in a turn.
     pub fn flush(&mut self) {
         self.sender.flush();
     }
 
-    /// Records that were dropped because the writer did not follow.
+    /// Records dropped because the buffer was full.
     pub fn dropped(&self) -> u64 {
         self.sender.dropped()
     }
 }
 
-/// A frame with its length before it.
+/// A frame after its length.
 fn put_frame(out: &mut Vec<u8>, identity: &str, inner: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -166,14 +165,14 @@ fn put_address(out: &mut Vec<u8>, field: u8, address: IpAddr) {
     }
 }
 
-/// Seconds in `field`, nanoseconds, of fixed width, in the one after it.
+/// Seconds in `field`, nanoseconds of fixed width in the next one.
 fn put_time(out: &mut Vec<u8>, field: u8, ns: u64) {
     put_number(out, field, ns / 1_000_000_000);
     out.push((field + 1) << 3 | 5);
     out.extend_from_slice(&((ns % 1_000_000_000) as u32).to_le_bytes());
 }
 
-/// A field of octets. Fields have numbers below 16, so a tag is one octet.
+/// A field of bytes. Fields have numbers below 16, so a tag is one byte.
 fn put_octets(out: &mut Vec<u8>, field: u8, octets: &[u8]) {
     out.push(field << 3 | 2);
     put_varint(out, octets.len() as u64);
@@ -194,10 +193,10 @@ fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Where records go.
+/// The target of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A file, begun anew.
+    /// A file, which is overwritten.
     File(PathBuf),
     /// A collector that listens at a Unix socket.
     Socket(PathBuf),
@@ -211,14 +210,14 @@ pub fn start(target: Target, identity: &str) -> io::Result<(Writer, Tap)> {
     Ok((writer, tap))
 }
 
-/// What is written to.
+/// An open target.
 struct Output {
     target: Target,
     stream: Option<Stream>,
 }
 
 enum Stream {
-    /// With the octets of it that are whole frames.
+    /// With the number of its bytes that are whole frames.
     File(File, u64),
     Socket(UnixStream),
 }
@@ -247,14 +246,14 @@ impl Sink for Output {
 
     fn write(&mut self, frames: &[u8]) -> io::Result<()> {
         let written = self.stream.as_mut().map_or(Ok(()), |stream| stream.write(frames));
-        // A file keeps what it has, and is gone on with.
+        // A file keeps its content, and is continued.
         if written.is_err() && matches!(self.stream, Some(Stream::Socket(_))) {
             self.stream = None;
         }
         written
     }
 
-    /// Ends the stream as its readers expect. What fails here costs no record.
+    /// Ends the stream as its readers expect. An error here loses no record.
     fn close(&mut self) {
         let stop = control_frame(control::STOP, None);
         match self.stream.take() {
@@ -286,7 +285,7 @@ impl Stream {
     }
 }
 
-/// Agrees with a collector on what is sent.
+/// The handshake with a collector.
 fn greet(mut socket: UnixStream) -> io::Result<UnixStream> {
     socket.set_read_timeout(Some(SOCKET_TIMEOUT))?;
     socket.set_write_timeout(Some(SOCKET_TIMEOUT))?;
@@ -296,7 +295,7 @@ fn greet(mut socket: UnixStream) -> io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// Reads a control frame, which must be of one type; an ACCEPT must take dnstap.
+/// Reads a control frame, which must be of one type; an ACCEPT must include dnstap.
 fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
     let foreign =
         || io::Error::new(io::ErrorKind::InvalidData, "no dnstap collector listens there");
@@ -359,7 +358,7 @@ mod tests {
         }
     }
 
-    /// Every field arrives at a reader of dnstap that was written apart from this.
+    /// An independent reader of dnstap finds every field.
     #[test]
     fn fields_arrive() {
         let long = [7; 300];
@@ -389,7 +388,7 @@ mod tests {
     }
 
     /// Records of several cores are in the file when the writer has finished; a rotated file is
-    /// whole, and another is begun.
+    /// complete, and another is begun.
     #[test]
     fn files_are_written_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
@@ -414,8 +413,8 @@ mod tests {
         assert!(fs::read(&rotated).unwrap().ends_with(&control_frame(control::STOP, None)));
     }
 
-    /// A collector gets the stream by the handshake. One that is not there yet is told of once, and
-    /// found when it comes; what was recorded until then is counted as lost.
+    /// A collector gets the stream after the handshake. One that is not there yet is reported once,
+    /// and found when it comes; records until then are counted as dropped.
     #[test]
     fn collectors_are_found() {
         let folder = tempfile::tempdir().unwrap();
@@ -427,7 +426,7 @@ mod tests {
         assert!(writer.news().unwrap().contains("is the collector running?"));
         assert_eq!(writer.news(), None);
         let listener = UnixListener::bind(&path).unwrap();
-        // Asked to, it does not wait for its next try.
+        // A request ends the wait for the next try.
         writer.reopen();
         let (socket, _) = listener.accept().unwrap();
         let frames = Frames::accept(socket).unwrap();
@@ -443,7 +442,8 @@ mod tests {
         assert_eq!(collector.join().unwrap(), [(5, b"kept".to_vec())]);
     }
 
-    /// A full disk is told of once and costs records, each of which is counted; the writer goes on.
+    /// A full disk is reported once and loses records, each of which is counted; the writer goes
+    /// on.
     #[test]
     fn a_full_disk_is_told_once() {
         let path = PathBuf::from("/dev/full");
@@ -458,7 +458,7 @@ mod tests {
         writer.finish();
     }
 
-    /// What answers but is no collector is not given anything.
+    /// A server that responds but is not a collector gets no records.
     #[test]
     fn others_are_no_collectors() {
         for answer in [

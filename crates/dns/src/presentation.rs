@@ -1,21 +1,21 @@
 //! Names, types, classes and response codes as operators write them.
 //!
 //! Names are those of master files (RFC 1035, section 5.1): labels joined by dots, a dot at the
-//! end, `\.` and `\\` for what separates, `\DDD` for octets that are not printable ASCII. Types,
-//! classes and codes without a mnemonic here are `TYPE65280`, `CLASS42` (RFC 3597) and `RCODE42`,
-//! so everything can be written and read back.
+//! end, `\.` and `\\` for these bytes, `\DDD` for bytes that are not printable ASCII. Types,
+//! classes and codes without a mnemonic are `TYPE65280`, `CLASS42` (RFC 3597) and `RCODE42`, so all
+//! can be written and read back.
 //!
-//! Invariant: what `push_name` writes of a legal name, [`name_to_wire`] reads back; its output is
+//! Invariant: [`name_to_wire`] reads back what `push_name` writes of a valid name. The text is
 //! ASCII without spaces, quotes and control characters, so a line of a log stays one line.
 //!
-//! Bounds: a name has 255 octets on the wire, and four times that many as text. Cost: one pass.
-//! Nothing here is on the way of an answer.
+//! Bounds: a name has 255 bytes on the wire, and four times that many as text. Cost: one pass.
+//! Nothing here is on the path of a response.
 
 use std::fmt::Write;
 
 use crate::name::WireName;
 
-/// Types with their mnemonics: those that are met in caches.
+/// Types with their mnemonics: those that caches have.
 const TYPES: [(u16, &str); 37] = [
     (1, "A"),
     (2, "NS"),
@@ -75,8 +75,8 @@ const RCODES: [(u16, &str); 14] = [
     (23, "BADCOOKIE"),
 ];
 
-/// Appends a name given in wire form, not compressed. What follows the root, or a label that
-/// overruns, is left out.
+/// Appends a name given in wire form, not compressed. Bytes after the root, or after a label that
+/// overruns, are left out.
 pub fn push_name(out: &mut String, wire: &[u8]) {
     let mut rest = wire;
     let mut is_root = true;
@@ -95,8 +95,7 @@ pub fn push_name(out: &mut String, wire: &[u8]) {
     }
 }
 
-/// One octet of a label. The quote is written as a number, so that text fits where quotes mean
-/// something.
+/// One byte of a label. A quote is written as a number, for formats in which quotes have a meaning.
 fn push_octet(out: &mut String, octet: u8) {
     match octet {
         b'.' | b'\\' => {
@@ -116,9 +115,8 @@ fn push_number(out: &mut String, octet: u8) {
     }
 }
 
-/// The name that a text stands for: wire form in lower case. The dot at its end may be left out;
-/// `.` is the root. `None` for what is no name: empty labels, labels past 63 octets, names past
-/// 255, an escape without its end.
+/// The name of a text: wire form in lower case. The dot at its end may be missing; `.` is the root.
+/// `None` for empty labels, labels past 63 bytes, names past 255, an incomplete escape.
 pub fn name_to_wire(text: &str) -> Option<Vec<u8>> {
     WireName::read(text.as_bytes()).ok().map(|name| name.as_bytes().to_vec())
 }
@@ -138,12 +136,12 @@ pub fn push_rcode(out: &mut String, number: u16) {
     push_word(out, &RCODES, "RCODE", number);
 }
 
-/// The type that a mnemonic, in any case, or `TYPE` with a number stands for.
+/// The number of a type, from its mnemonic in any case or from `TYPE` with a number.
 pub fn type_number(text: &str) -> Option<u16> {
     word_number(text, &TYPES, "TYPE")
 }
 
-/// Likewise a class.
+/// The same for a class.
 pub fn class_number(text: &str) -> Option<u16> {
     word_number(text, &CLASSES, "CLASS")
 }
@@ -179,8 +177,7 @@ mod tests {
         out
     }
 
-    /// Names are written as master files have them, whatever their octets; damage ends them and
-    /// nothing else.
+    /// Names of any bytes are written as in master files; damage only ends them.
     #[test]
     fn names_are_written() {
         for (wire, expected) in [
@@ -198,7 +195,7 @@ mod tests {
     }
 
     /// Names are read with and without the dot at their end, with both kinds of escapes, in lower
-    /// case; what is no name is refused.
+    /// case; other texts are refused.
     #[test]
     fn names_are_read() {
         for (text, expected) in [
@@ -230,8 +227,7 @@ mod tests {
         assert_eq!(name_to_wire(&"a.".repeat(127)).map(|wire| wire.len()), Some(255));
     }
 
-    /// Numbers have the words that everybody uses, and those without one are still written and
-    /// read.
+    /// Numbers have the usual mnemonics, and those without one are still written and read.
     #[test]
     fn numbers_have_words() {
         let mut out = String::new();
@@ -248,7 +244,7 @@ mod tests {
     }
 
     proptest! {
-        /// The invariant: a name of any octets comes back in lower case, through text of one
+        /// The invariant: a name of any bytes comes back in lower case, through text of one
         /// printable word.
         #[test]
         fn names_come_back(labels in proptest::collection::vec(
@@ -262,11 +258,11 @@ mod tests {
             wire.push(0);
             let text = text(&wire);
             prop_assert!(text.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'"'));
-            // Octets of length are below those of letters.
+            // Lengths are below the codes of letters.
             prop_assert_eq!(name_to_wire(&text), Some(wire.to_ascii_lowercase()));
         }
 
-        /// No text makes the reader panic or give what is no name.
+        /// No text makes the reader panic or return an invalid name.
         #[test]
         fn any_text_is_read(text in "[a\\\\.0-9é]{0,20}") {
             if let Some(wire) = name_to_wire(&text) {

@@ -1,34 +1,34 @@
-//! A trial without risk: larder answers the questions of a running resolver to itself, and the
-//! answers are compared.
+//! A trial without risk: larder resolves the queries of a running resolver for itself, and the
+//! responses are compared.
 //!
 //! ```text
-//! the resolver's traffic -> copy: a capture, dnstap -> pairs: question, their answer --+
-//!                                                        |                             +-> tally -> report
-//!                                                        +-> sender -> a core: our answer
+//! the resolver's traffic -> copy: a capture, dnstap -> pairs: query, the resolver's response --+
+//!                                                        |                                     +-> tally -> report
+//!                                                        +-> sender -> a core: larder's response
 //!                                                                      +-> upstreams
 //! ```
 //!
-//! Nobody is served: there is no listening socket, and what the core answers goes into the
-//! comparison and nowhere else. It asks its upstreams, and that is all that leaves the program. The
-//! core is that of the server, with its policy, its cache and its ways to ask.
+//! No client is served: there is no listening socket, and the core's responses only go into the
+//! comparison. Only its queries to upstreams leave the program. The core is that of the server,
+//! with its policy, cache and upstreams.
 //!
 //! | module | duty |
 //! |---|---|
-//! | `ask` | questions to the core |
-//! | `copy` | messages out of captures and dnstap |
-//! | `pairs` | questions that wait for both answers |
-//! | `known` | differences that are expected |
-//! | `tally` | what was found |
-//! | `spread` | percentiles in a fixed room |
+//! | `ask` | queries to the core |
+//! | `copy` | messages from captures and dnstap |
+//! | `pairs` | queries that wait for both responses |
+//! | `known` | expected differences |
+//! | `tally` | results |
+//! | `spread` | percentiles in bounded memory |
 //! | `report` | text and JSON |
 //!
 //! The calling thread reads the copy and compares; the core has a thread of its own, so its times
-//! are not those of the comparison. A copy that grows is taken as it comes, and where too much is
-//! open questions are passed over; one that lies in a file waits for the core, and for the clock
-//! where a speed is given.
+//! do not include the comparison. A live copy is processed as it comes, and with too many open
+//! queries further ones are skipped. A copy in a file waits for the core, and for the clock if a
+//! speed is given.
 //!
-//! Bounds: those of `pairs`, `copy` and `tally`; beside them the cache and what a core may have in
-//! flight. Cost: some microseconds a question, beside the answer itself.
+//! Bounds: those of `pairs`, `copy` and `tally`; besides, the cache and the core's queries in
+//! flight. Cost: some microseconds for a query, in addition to the response itself.
 
 mod ask;
 mod copy;
@@ -67,38 +67,37 @@ pub use self::report::Report;
 pub use self::spread::SignedSpread;
 pub use self::tally::{Different, Example, Tally};
 
-/// Questions of a file that wait for our answer at one time.
+/// Queries of a file that wait for larder's response at one time.
 const IN_FLIGHT_MAX: usize = 1_024;
 
-/// How long an answer may take beyond what a core takes to give up.
+/// How long a response may take beyond the core's time limit.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The longest wait that the wish to stop is not looked at.
+/// The longest wait without a look at the request to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What is tried.
+/// Settings of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
-    /// Addresses of the running resolver; one that is unspecified stands for all with its port.
+    /// Addresses of the running resolver; an unspecified one stands for all with its port.
     pub resolvers: Vec<SocketAddr>,
     /// The copy of its traffic.
     pub from: From,
-    /// Addresses that larder asks from and no client does: what comes from there is left out.
+    /// Addresses from which larder sends queries, and no client does: their packets are left out.
     pub own: Vec<IpAddr>,
-    /// How many times as fast as it was taken a copy in a file is replayed; 0: as fast as can be.
+    /// Replay speed of a copy in a file, relative to its own time; 0: as fast as possible.
     pub speed: u32,
-    /// Questions of so much of the copy's time at its beginning are answered and not counted.
+    /// Queries within this time from the beginning of the copy are resolved and not counted.
     pub warm_up: Duration,
-    /// Below this the resolver is taken to have answered from its cache, where the copy does not
-    /// tell, microseconds.
+    /// Below this the resolver is assumed to have responded from its cache, if the copy has no
+    /// better information, microseconds.
     pub hit_us: u64,
-    /// How often a line is told while the copy grows.
+    /// How often a line is printed for a live copy.
     pub every: Duration,
 }
 
-/// Runs a trial to the end of the copy, or until `stop` is set. Of `options`, what concerns
-/// clients' sockets and the operation is not used, and there is one core. `tell` is given a line
-/// now and then.
+/// Runs a trial to the end of the copy, or until `stop` is set. Settings for clients' sockets and
+/// operation in `options` are not used, and there is one core. `tell` receives a line now and then.
 pub fn shadow(
     options: &Options,
     trial: &Trial,
@@ -137,7 +136,7 @@ pub fn shadow(
     Ok(report)
 }
 
-/// A core that runs, and the way to ask it.
+/// A running core.
 struct Running {
     asker: Asker,
     published: Arc<Shared>,
@@ -187,21 +186,21 @@ impl Running {
         Ok(Running { asker, published, lifecycle, waker, thread: Some(thread) })
     }
 
-    /// The core's loop has ended.
+    /// The core's event loop has ended.
     fn is_gone(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends it, and tells how it ended.
+    /// Ends the core, and returns its result.
     fn end(&mut self) -> Result<(), ServeError> {
         self.lifecycle.advance(Stage::Ends);
-        // Who cannot be woken looks around within a second.
+        // A core that is not woken looks within a second.
         let _ = self.waker.wake();
         let Some(thread) = self.thread.take() else { return Ok(()) };
         match thread.join() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(ServeError::System("answering", error)),
-            // What it said was printed.
+            // The panic was printed.
             Err(_) => Err(ServeError::Operation("the core failed".to_owned())),
         }
     }
@@ -209,12 +208,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Whoever wanted to know how it ends has asked.
+        // The result was requested before, if at all.
         let _ = self.end();
     }
 }
 
-/// A trial on its way.
+/// A running trial.
 struct Work<'a> {
     options: &'a Options,
     trial: &'a Trial,
@@ -224,11 +223,11 @@ struct Work<'a> {
     begun: Instant,
     pairs: Pairs,
     tally: Tally,
-    /// The first and the last time in the copy, and when the last came.
+    /// The first and the last time in the copy, and when the last message came.
     first_ns: Option<i64>,
     last_ns: i64,
     last_came: Instant,
-    /// What the core had counted when the warm-up ended.
+    /// The core's counters at the end of the warm-up.
     before: Option<metrics::Counts>,
     line_due: Instant,
     expire_due: Instant,
@@ -261,7 +260,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Takes a message of the copy.
+    /// Processes a message of the copy.
     fn take(&mut self, seen: &Seen<'_>) -> Result<(), Gone> {
         let first_ns = *self.first_ns.get_or_insert(seen.at_ns);
         let since_ns = u64::try_from(seen.at_ns.saturating_sub(first_ns)).unwrap_or(0);
@@ -311,8 +310,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Waits with a message of a file for its time, and for the core. A copy that grows comes in
-    /// its own time.
+    /// Delays a message of a file until its time, and until the core has room. A live copy has its
+    /// own time.
     fn wait_for(&mut self, since_ns: u64) -> Result<(), Gone> {
         if self.is_live {
             return Ok(());
@@ -333,7 +332,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes what was answered, waits for that so long, and gives up what took too long.
+    /// Processes responses, waits for more up to `patience`, and drops queries that took too long.
     fn pump(&mut self, patience: Duration) -> Result<(), Gone> {
         if self.core.is_gone() {
             return Err(Gone);
@@ -348,7 +347,7 @@ impl<'a> Work<'a> {
         let now = Instant::now();
         if now >= self.expire_due {
             self.expire_due = now + PATIENCE;
-            // Where nothing comes time goes on all the same, if it is now.
+            // For a live copy, time goes on without messages.
             let silence = if self.is_live { now - self.last_came } else { Duration::ZERO };
             let silence_ns = i64::try_from(silence.as_nanos()).unwrap_or(i64::MAX);
             self.expire(Some(self.last_ns.saturating_add(silence_ns)), now);
@@ -362,12 +361,12 @@ impl<'a> Work<'a> {
         self.tally.unanswered_ours += lost.ours;
     }
 
-    /// How long our answer may take.
+    /// How long larder's response may take.
     fn our_wait(&self) -> Duration {
         Duration::from_millis(self.options.settings.question_ms_max.into()) + SLACK
     }
 
-    /// Waits for the answers that are still to come, and counts the rest as lost.
+    /// Waits for the remaining responses, and counts the rest as lost.
     fn finish(&mut self) {
         let end = Instant::now() + self.our_wait();
         while self.pairs.in_flight() > 0 && Instant::now() < end {
@@ -376,7 +375,7 @@ impl<'a> Work<'a> {
             }
         }
         self.expire(None, Instant::now());
-        // What the core counted last is published within this time.
+        // The core publishes its last counters within this time.
         thread::sleep(Duration::from_millis(2 * metrics::PUBLISH_MS));
     }
 
@@ -411,7 +410,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What an upstream is called.
+/// The name of an upstream.
 fn name_of(upstream: &Upstream) -> String {
     match upstream {
         Upstream::Server(address) => address.to_string(),

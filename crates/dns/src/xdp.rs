@@ -1,22 +1,21 @@
-//! Questions taken from a network interface before the kernel has made anything of them (AF_XDP),
-//! by feature `xdp`.
+//! Queries taken from a network interface before the kernel processes them (AF_XDP), by feature
+//! `xdp`.
 //!
 //! ```text
-//!            UDP to an address and port of ours               the rest: TCP, fragments, VLANs, long questions,
-//! frame ---> to the queue's core, by a frame -------.         addresses that came later
-//!            answered by a frame, the way it came    \            |
-//!                                                     core        v
+//!            UDP to an address and port of the server         the rest: TCP, fragments, VLANs, long queries,
+//! frame ---> to the queue's core, in a frame --------.         addresses that were added later
+//!            response in a frame, the same way back   \            |
+//!                                                      core        v
 //!                                            ordinary sockets, as without XDP
 //! ```
 //!
-//! Sockets stay bound beside it, so whatever is not taken is served all the same, and without XDP
-//! everything is. A core has a queue of each interface, several where there are more queues than
-//! cores, none where there are fewer.
+//! Sockets stay bound too, so all other packets are served, and without XDP all are. A core has a
+//! queue of each interface: several if there are more queues than cores, none if there are fewer.
 //!
-//! What the kernel does for other packets it does not do for these: no firewall, no check of routes
-//! by source, no capture by `tcpdump` at this interface. Who may ask is the policy's to say
-//! ([`crate::policy`]), as for all questions. An answer goes out by the interface and to the
-//! Ethernet address that its question came from.
+//! The kernel does not do for these packets what it does for others: no firewall, no check of
+//! routes by source, no capture by `tcpdump` at this interface. The policy ([`crate::policy`])
+//! decides who is served, as for all queries. A response leaves by the interface and to the
+//! Ethernet address that its query came from.
 
 use std::net::SocketAddr;
 
@@ -34,43 +33,43 @@ use self::absent::open_interface;
 #[cfg(not(feature = "xdp"))]
 pub use self::absent::{Incoming, Outgoing};
 
-/// What is taken by XDP.
+/// Settings of AF_XDP.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Interfaces, by name.
     pub interfaces: Vec<String>,
-    /// Where an interface cannot be had it is served by sockets; else that is an error.
+    /// If an interface cannot be opened, use its sockets only; otherwise that is an error.
     pub falls_back: bool,
 }
 
-/// A queue of an interface: what comes by it, and what goes.
+/// Both sides of an interface's queue.
 pub struct Queue {
-    /// What comes.
+    /// The receiving side.
     pub incoming: Incoming,
-    /// What goes.
+    /// The sending side.
     pub outgoing: Outgoing,
 }
 
-/// What was opened.
+/// The opened interfaces.
 #[derive(Default)]
 pub struct Opened {
     /// Queues, by core.
     pub queues: Vec<Vec<Queue>>,
-    /// Octets of the longest answer that fits a frame of each interface; `None`: none is open.
+    /// Bytes of the longest response that fits a frame of each interface; `None`: none is open.
     pub answer_bytes_max: Option<u16>,
-    /// What an operator wants to know.
+    /// Lines for the operator.
     pub lines: Vec<String>,
 }
 
-/// What an interface gave.
+/// An opened interface.
 struct Interface {
     queues: Vec<Queue>,
     answer_bytes_max: u16,
     line: String,
 }
 
-/// Opens all interfaces for questions to `bound`, where sockets are, and deals their queues to the
-/// cores. The error says what is missing.
+/// Opens all interfaces for queries to `bound`, the addresses of sockets, and distributes their
+/// queues over the cores. The error says what is missing.
 pub fn open(options: &Options, bound: &[SocketAddr], cores: usize) -> Result<Opened, String> {
     let mut opened =
         Opened { queues: (0..cores).map(|_| Vec::new()).collect(), ..Opened::default() };

@@ -1,37 +1,35 @@
-//! What streams may take, why they end, and what is counted: the plain values beside the machine in
-//! the file above.
+//! Limits, causes of closing, and counters of TCP from clients.
 
 use crate::tcp_framing::MESSAGE_BYTES_MAX;
 use larder_io::table::ENTRIES_MAX;
 
-/// The least `unsent_bytes_max`: two of the longest answers.
+/// The least `unsent_bytes_max`: two of the longest responses.
 const UNSENT_BYTES_MIN: usize = 2 * (2 + MESSAGE_BYTES_MAX);
 
-/// What clients may take of one core. Values beyond their range are brought within.
+/// Limits of TCP from clients, for one core. Values outside their range are brought within.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Streams at once; 1 to 2^24. Where they are reached a new one takes the place of the one that
-    /// has been idle for longest, and is refused where none is.
+    /// Streams at once; 1 to 2^24. At the limit a new one replaces the one that has been idle for
+    /// longest, and is refused if none is idle.
     pub streams_max: usize,
-    /// Streams of one client: an IPv4 address, or the /64 of an IPv6 address, which is what one
-    /// host is given.
+    /// Streams of one client: an IPv4 address, or the /64 of an IPv6 address, which one host gets.
     pub per_client_max: u32,
-    /// Questions of a stream that wait for their answers; at least 1.
+    /// Queries of a stream without a response; at least 1.
     pub unanswered_max: usize,
-    /// Octets of a question, 1 to 65,535. A longer one ends the stream.
+    /// Bytes of a query, 1 to 65,535. A longer one ends the stream.
     pub message_bytes_max: usize,
-    /// Octets of answers to a stream that the kernel has not taken, lengths included; at least
-    /// 131,074. From half of them on no more questions are read, and the stream is reset where an
-    /// answer would exceed them.
+    /// Bytes of responses to a stream that the kernel has not taken, lengths included; at least
+    /// 131,074. From half of them on the stream is not read, and it is reset if a response would
+    /// exceed them.
     pub unsent_bytes_max: usize,
-    /// Time without a question until a stream is closed, milliseconds, while the table is less than
-    /// half full. It shrinks from there, to a sixteenth (RFC 7766, section 6.2.3).
+    /// Time without a query after which a stream is closed, milliseconds, while the table is less
+    /// than half full. It shrinks from there, to a sixteenth (RFC 7766, section 6.2.3).
     pub idle_ms: u64,
-    /// Time in which a question must be whole; it shrinks as `idle_ms` does.
+    /// Time for a query to be complete; it shrinks as `idle_ms` does.
     pub message_ms: u64,
-    /// Time in which a client must take what was unsent when the kernel first had no room.
+    /// Time for a client to receive the bytes that were unsent when the kernel first had no room.
     pub stall_ms: u64,
-    /// Time after its last question in which all answers to a stream are expected of the caller.
+    /// Time after a stream's last query within which the caller must respond to all.
     pub answer_ms: u64,
 }
 
@@ -68,21 +66,21 @@ impl Limits {
 /// Why a stream was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The client had finished, and has its answers.
+    /// The client finished, and has its responses.
     Finished,
-    /// The connection was reset, or failed otherwise.
+    /// The connection was reset, or failed in another way.
     Lost,
-    /// Nothing was asked for too long.
+    /// No query came for too long.
     Idle,
-    /// It had been idle for longest when a new one needed its place.
+    /// It had been idle for longest when a new one needed its slot.
     Crowded,
-    /// A question was not whole in its time.
+    /// A query was not complete in time.
     SlowWriter,
-    /// Answers were not taken in their time, or too many of them.
+    /// The client did not receive its responses in time, or had too many unsent.
     SlowReader,
-    /// A question of no octets, or of too many.
+    /// A query of 0 bytes, or of too many.
     BadLength,
-    /// The caller answered too late.
+    /// The caller did not respond in time.
     Unanswered,
     /// [`ClientTcp::drain`](super::ClientTcp::drain).
     Drained,
@@ -91,7 +89,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All of them, in order.
+    /// All causes, in order.
     pub const ALL: [Cause; 10] = [
         Cause::Finished,
         Cause::Lost,
@@ -106,27 +104,27 @@ impl Cause {
     ];
 }
 
-/// What happened since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Streams that were accepted.
+    /// Streams accepted.
     pub opened: u64,
     /// Connections refused because the table was full of streams in use, or because of
     /// [`ClientTcp::drain`](super::ClientTcp::drain).
     pub refused_full: u64,
-    /// Connections refused because their client had enough.
+    /// Connections refused because their client had too many.
     pub refused_client: u64,
-    /// Connections lost between accepting and watching, by a lack of the kernel's memory.
+    /// Connections lost between accept and registration, since the kernel had no memory.
     pub refused_unwatched: u64,
     /// Streams closed, by [`Cause`] in the order of [`Cause::ALL`]; see [`Counters::closed_by`].
     pub closed: [u64; Cause::ALL.len()],
-    /// Questions handed out.
+    /// Queries passed on.
     pub questions: u64,
-    /// Answers taken for sending.
+    /// Responses queued.
     pub answers: u64,
-    /// Octets read, lengths included.
+    /// Bytes read, lengths included.
     pub octets_in: u64,
-    /// Octets that the kernel took, lengths included.
+    /// Bytes that the kernel took, lengths included.
     pub octets_out: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Answers and records in a line, as reports and failed tests have them: what is long is cut.
+//! Prints responses and records in a line, for reports and failed tests; long ones are cut.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::presentation;
 /// Records of a section that are printed.
 const PRINTED_MAX: usize = 6;
 
-/// Octets of data that are printed.
+/// Bytes of data that are printed.
 const DATA_PRINTED_MAX: usize = 40;
 
 impl fmt::Debug for View {
@@ -64,8 +64,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Data of the types that are met most, as people write it; of others the octets, as RFC 3597 has
-/// them.
+/// Data of the most frequent types, as people write it; of others the bytes, as in RFC 3597.
 fn push_data(text: &mut String, rtype: u16, data: &[u8]) {
     match (rtype, data.len()) {
         (rtype::A, 4) => {

@@ -1,11 +1,11 @@
-//! Answers as views of them: what is in a message, settled.
+//! Reads normalized views of responses.
 //!
-//! Names in data are spelled out and in small letters for the types of RFC 4034, section 6.2; data
-//! of other types is compared as it stands, which no sender compresses (RFC 3597, section 4).
+//! Names in data are uncompressed and in lower case for the types of RFC 4034, section 6.2; data of
+//! other types is compared as it is, since no sender compresses it (RFC 3597, section 4).
 //!
-//! Bounds: a view is linear in its message but for names in data, each of which may be 255 octets
-//! behind a pointer of two: some hundred times the message at most. Cost: an allocation or two a
-//! record.
+//! Bounds: a view is linear in its message except for names in data, each of which may be 255 bytes
+//! behind a pointer of two: some hundred times the message at most. Cost: an allocation or two for
+//! a record.
 
 use larder_wire::dns::edns::option;
 use larder_wire::dns::{DnsError, Message, Record, Section, read_wire_name, rtype, skip_name};
@@ -13,8 +13,7 @@ use larder_wire::dns::{DnsError, Message, Record, Section, read_wire_name, rtype
 use super::{Entry, OptView, View};
 
 impl View {
-    /// Reads an answer; an error is what is wrong with it. Octets after the last record are passed
-    /// over.
+    /// Reads a response, or returns what is wrong with it. Bytes after the last record are ignored.
     pub fn read(octets: &[u8]) -> Result<View, DnsError> {
         let message = Message::parse(octets)?;
         if !message.is_response() {
@@ -61,7 +60,7 @@ impl View {
     }
 }
 
-/// What an OPT record says. Options that are not whole end the list.
+/// The content of an OPT record. An incomplete option ends the list.
 fn opt(message: &Message<'_>, record: &Record) -> OptView {
     let (mut errors, mut options) = (Vec::new(), Vec::new());
     let mut rest = message.rdata(record);
@@ -87,7 +86,8 @@ fn opt(message: &Message<'_>, record: &Record) -> OptView {
     }
 }
 
-/// The name at an offset in wire form and small letters. Lengths of labels are below the letters.
+/// The name at an offset, in wire form and lower case. Lengths of labels are below the codes of
+/// letters.
 fn folded(octets: &[u8], offset: usize) -> Result<Vec<u8>, DnsError> {
     let mut wire = Vec::new();
     read_wire_name(octets, offset, &mut wire)?;
@@ -95,8 +95,7 @@ fn folded(octets: &[u8], offset: usize) -> Result<Vec<u8>, DnsError> {
     Ok(wire)
 }
 
-/// What stands before the names in data, and how many names there are, by type (RFC 4034, section
-/// 6.2).
+/// Bytes before the names in data, and the number of names, by type (RFC 4034, section 6.2).
 const fn names_in(record_type: u16) -> Option<(usize, usize)> {
     match record_type {
         // NS, MD, MF, CNAME, MB, MG, MR, PTR, NXT, DNAME, NSEC.
@@ -115,8 +114,8 @@ const fn names_in(record_type: u16) -> Option<(usize, usize)> {
     }
 }
 
-/// Data of a record with its names spelled out and in small letters; as it stands where it is not
-/// what its type says.
+/// Data of a record with its names uncompressed and in lower case; unchanged if it is not valid for
+/// its type.
 fn data(octets: &[u8], message: &Message<'_>, record: &Record) -> Result<Vec<u8>, DnsError> {
     let plain = message.rdata(record);
     let Some((before, names)) = names_in(record.rtype) else { return Ok(plain.to_vec()) };

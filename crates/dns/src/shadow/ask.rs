@@ -1,8 +1,8 @@
-//! Questions to the core, and what it says of them: a sender of the core, as encrypted transports
-//! have one.
+//! Sends queries to the core, and receives its responses: a side query, as encrypted transports
+//! use.
 //!
-//! Bounds: the sender's queue; where that is full the asker waits. What is told is bounded by what
-//! was asked: once a question. Cost: that of [`crate::side_query`].
+//! Bounds: the sender's queue; if it is full, `ask` waits. There is one result for each query.
+//! Cost: that of [`crate::side_query`].
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,38 +11,38 @@ use std::time::{Duration, Instant};
 use crate::dnstap::Protocol;
 use crate::side_query::{SideQuery, SideSender};
 
-/// How long the asker waits before it tries again.
+/// How long `ask` waits before it tries again.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// A question.
+/// A query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// What tells it from others that are open; the answer has it too.
+    /// Names it among open queries; its result has the same tag.
     pub tag: u64,
-    /// The client that it is for.
+    /// The client.
     pub peer: SocketAddr,
-    /// It came by a stream: its answer is never cut short, and no rate limits it.
+    /// It came over a stream: its response is never truncated, and no rate limits it.
     pub is_stream: bool,
     /// The message.
     pub message: Vec<u8>,
 }
 
-/// What became of a question.
+/// The result of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
-    /// The question's.
+    /// The tag of the query.
     pub tag: u64,
-    /// The answer; `None` where a client would have got none.
+    /// The response; `None` if a client would have got none.
     pub answer: Option<Vec<u8>>,
-    /// When.
+    /// Time of the response.
     pub at: Instant,
 }
 
-/// The core's loop has ended.
+/// The core's event loop has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// Who asks.
+/// Sends queries to a core.
 #[derive(Debug)]
 pub(super) struct Asker {
     sender: SideSender,
@@ -51,20 +51,20 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Asks at a sender.
+    /// With the core's sender.
     pub fn new(sender: SideSender) -> Asker {
         let (say, heard) = channel();
         Asker { sender, say, heard }
     }
 
-    /// Asks, and waits for the core where it has much to do; `is_gone` says that there is none to
-    /// wait for.
+    /// Sends a query, and waits if the core's queue is full; `is_gone` states that the core has
+    /// ended.
     pub fn ask(&self, asked: Asked, is_gone: impl Fn() -> bool) -> Result<(), Gone> {
         let Asked { tag, peer, is_stream, message } = asked;
         let say = self.say.clone();
         let protocol = if is_stream { Protocol::Tcp } else { Protocol::Udp };
         let reply = Box::new(move |answer| {
-            // Who asked may have gone.
+            // The receiver may be gone.
             let _ = say.send(Told { tag, answer, at: Instant::now() });
         });
         let mut query = SideQuery { protocol, peer, message, reply };
@@ -78,9 +78,9 @@ impl Asker {
         Ok(())
     }
 
-    /// The next that was told, waited for so long. `None`: nothing was.
+    /// The next result, within a time; `None` if there is none.
     pub fn told(&self, patience: Duration) -> Option<Told> {
-        // The other end is held here as well, so that time alone ends the wait.
+        // The other end is also here, so only the time ends the wait.
         self.heard.recv_timeout(patience).ok()
     }
 }

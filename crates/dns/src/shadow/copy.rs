@@ -1,5 +1,5 @@
-//! The copy of a resolver's traffic: a capture, or dnstap from a file or from those who connect to
-//! a socket of ours.
+//! The copy of a resolver's traffic: a capture, or dnstap from a file or from senders that connect
+//! to a socket.
 //!
 //! ```text
 //! capture   file or pipe -> larder_io::batch -> packets   UDP to and from the resolver
@@ -7,12 +7,12 @@
 //!           senders      -> a thread each -----> frames
 //! ```
 //!
-//! What is told is a message with who asked and when. What belongs to another server, what we asked
-//! ourselves, and what cannot be read is counted. In captures, messages over TCP and in fragments
-//! are not put together, and counted so.
+//! Each message comes with its client and time. Messages of other servers, larder's own queries,
+//! and messages that cannot be read are counted. In captures, messages over TCP and in fragments
+//! are not reassembled, and are counted as such.
 //!
-//! Bounds: those of [`larder_io::batch`]; [`FRAMES_MAX`] frames that wait, beyond which senders
-//! wait. No wait is longer than [`PATIENCE`].
+//! Bounds: those of [`larder_io::batch`]; [`FRAMES_MAX`] waiting frames, beyond which senders wait.
+//! No wait is longer than [`PATIENCE`].
 
 use std::fmt;
 use std::fs::File;
@@ -34,27 +34,27 @@ use larder_io::sender::{IsOver, PATIENCE, Patient, Socket};
 use larder_wire::dnstap::Message;
 use larder_wire::packet::{self, Packet};
 
-/// Frames that have arrived and are not looked at yet.
+/// Frames that have arrived and are not processed yet.
 const FRAMES_MAX: usize = 1_024;
 
-/// Frames that are looked at before the caller has a turn.
+/// Frames processed before the caller continues.
 const FRAMES_AT_ONCE: usize = 256;
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 
-/// The port of DNS servers that are asked by the resolver.
+/// The port of the resolver's upstreams.
 const PORT: u16 = 53;
 
-/// Where the copy comes from.
+/// The source of the copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum From {
-    /// A capture, or a file of dnstap: the first octets say which; `-` is a capture from standard
+    /// A capture, or a file of dnstap: the first bytes decide; `-` is a capture from standard
     /// input.
     File(PathBuf),
     /// dnstap from a file or pipe; `-` is standard input.
     Dnstap(PathBuf),
-    /// dnstap from those who connect to this socket, which is made.
+    /// dnstap from senders that connect to this socket, which larder creates.
     Socket(PathBuf),
 }
 
@@ -68,12 +68,12 @@ impl fmt::Display for From {
     }
 }
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ClientQuery,
     ClientResponse,
-    /// Between the resolver and the servers that it asks, in either direction.
+    /// Between the resolver and its upstreams, in either direction.
     Upstream {
         is_query: bool,
     },
@@ -83,43 +83,43 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen<'a> {
     pub kind: Kind,
-    /// Who asked; of no use for [`Kind::Upstream`].
+    /// The client; without meaning for [`Kind::Upstream`].
     pub client: SocketAddr,
     pub is_stream: bool,
-    /// When it was seen, ns since 1970.
+    /// Time of the message, ns since 1970.
     pub at_ns: i64,
-    /// Of an answer, where it says so: when its question was seen.
+    /// Of a response, if it is recorded: time of its query.
     pub query_ns: Option<i64>,
     pub message: &'a [u8],
 }
 
-/// What was in the copy and is not compared.
+/// Messages of the copy that are not compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Packets or records.
     pub records: u64,
     /// Of other servers, other protocols, other kinds.
     pub foreign: u64,
-    /// Questions that larder sent itself.
+    /// Queries that larder sent itself.
     pub own: u64,
-    /// Packets of DNS over TCP, which are not put together from a capture.
+    /// Packets of DNS over TCP, which are not reassembled from a capture.
     pub tcp_packets: u64,
-    /// Fragments, likewise.
+    /// Fragments, which are not reassembled either.
     pub fragments: u64,
-    /// Messages that the capture cut short.
+    /// Messages that the capture truncated.
     pub cut: u64,
-    /// What could not be read.
+    /// Messages that could not be read.
     pub damaged: u64,
-    /// Senders that were one too many, or no senders of dnstap.
+    /// Senders above the limit, and those that do not send dnstap.
     pub refused_senders: u64,
 }
 
-/// What [`Copied::poll`] did.
+/// The result of [`Copied::poll`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Polled {
-    /// It told what there was, perhaps nothing.
+    /// The messages so far were processed, perhaps none.
     Later,
-    /// There is no more.
+    /// The copy has ended.
     End,
 }
 
@@ -128,9 +128,9 @@ pub(super) struct Copied {
     feed: Feed,
     whose: Whose,
     pub counts: Counts,
-    /// It grows while it is read.
+    /// It is live.
     pub is_live: bool,
-    /// Ends the thread that takes senders.
+    /// Ends the thread that accepts senders.
     over: Arc<AtomicBool>,
 }
 
@@ -138,7 +138,7 @@ enum Feed {
     Capture(Box<Source>),
     Frames {
         arrived: Receiver<Arrived>,
-        /// The thread that takes the socket's path along.
+        /// The thread that accepts senders, and removes the socket's path.
         acceptor: Option<JoinHandle<()>>,
     },
 }
@@ -148,16 +148,16 @@ enum Arrived {
     /// A stream ended in damage.
     Damaged,
     RefusedSender,
-    /// It is no dnstap at all.
+    /// It is not dnstap.
     Foreign(String),
 }
 
 /// Whose messages are wanted.
 #[derive(Debug, Clone)]
 pub(super) struct Whose {
-    /// Addresses of the resolver; one that is unspecified stands for all.
+    /// Addresses of the resolver; an unspecified one stands for all.
     pub resolvers: Vec<SocketAddr>,
-    /// Addresses that we ask from ourselves, and no client does.
+    /// Addresses from which larder sends queries, and no client does.
     pub own: Vec<IpAddr>,
 }
 
@@ -169,14 +169,14 @@ impl Whose {
         })
     }
 
-    /// True for an address of the resolver that tells where it asks from.
+    /// True for an address from which the resolver sends its own queries.
     fn asks_from(&self, address: IpAddr) -> bool {
         !address.is_loopback() && self.resolvers.iter().any(|resolver| resolver.ip() == address)
     }
 }
 
 impl Copied {
-    /// Opens it. The error says what to do next.
+    /// Opens a copy. The error says what to do next.
     pub fn open(from: &From, whose: Whose, stop: &Arc<AtomicBool>) -> Result<Copied, String> {
         let over = Arc::new(AtomicBool::new(false));
         let (feed, is_live) = match from {
@@ -195,8 +195,8 @@ impl Copied {
         Ok(Copied { feed, whose, counts: Counts::default(), is_live, over })
     }
 
-    /// Gives `each` what has come by now; waits at most about [`PATIENCE`] for it. The error says
-    /// what to do next.
+    /// Passes the messages so far to `each`; waits at most about [`PATIENCE`] for them. The error
+    /// says what to do next.
     pub fn poll(
         &mut self,
         stop: &AtomicBool,
@@ -206,7 +206,8 @@ impl Copied {
         match feed {
             Feed::Capture(source) => match source.poll_batch(stop) {
                 Given::Batch(batch) => {
-                    // What has come is looked at to its end; a file is left where it is.
+                    // Messages that have arrived are processed to the end; a file is left where it
+                    // is.
                     let ends = || !*is_live && stop.load(Ordering::Relaxed);
                     read_batch(&batch, whose, counts, &ends, each);
                     Ok(Polled::Later)
@@ -218,7 +219,8 @@ impl Copied {
                 }
             },
             Feed::Frames { arrived, .. } => {
-                // Once it is to stop, what has come is looked at, and nothing is waited for.
+                // After a request to stop, messages that have arrived are processed, without a
+                // wait.
                 let ends = stop.load(Ordering::Relaxed);
                 let mut patience = if ends { Duration::ZERO } else { PATIENCE };
                 for _ in 0..if ends { FRAMES_MAX } else { FRAMES_AT_ONCE } {
@@ -244,14 +246,14 @@ impl Drop for Copied {
         if let Feed::Frames { acceptor, .. } = &mut self.feed
             && let Some(acceptor) = acceptor.take()
         {
-            // It takes the socket's path with it. What it may have panicked with was printed.
+            // It removes the socket's path. A panic was printed.
             let _ = acceptor.join();
         }
     }
 }
 
 impl Feed {
-    /// dnstap from a file or pipe, and whether that grows.
+    /// dnstap from a file or pipe, and whether that is live.
     fn file(path: &PathBuf, stop: &Arc<AtomicBool>) -> Result<(Feed, bool), String> {
         let Input { name, content } =
             Input::open_until(path, stop).map_err(|error| error.to_string())?;
@@ -272,7 +274,7 @@ impl Feed {
             };
             match Frames::open(BufReader::new(reader)) {
                 Ok(frames) => drop(tell_frames(frames, &say)),
-                // Nobody may want to know any more.
+                // The receiver may be gone.
                 Err(error) => drop(say.send(foreign(error))),
             }
         };
@@ -281,7 +283,7 @@ impl Feed {
         Ok((Feed::Frames { arrived, acceptor: None }, is_live))
     }
 
-    /// dnstap from those who connect to a socket.
+    /// dnstap from senders that connect to a socket.
     fn socket(path: PathBuf, ends: [&Arc<AtomicBool>; 2]) -> Result<Feed, String> {
         let name = path.display().to_string();
         let socket = Socket::bind(path).map_err(|why| format!("{name}: {why}"))?;
@@ -291,7 +293,7 @@ impl Feed {
         let hear = move |stream: Patient| match Frames::accept(stream) {
             Ok(frames) => {
                 if let Some(mut frames) = tell_frames(frames, &say) {
-                    // The sender may have gone; nothing is lost.
+                    // The sender may be gone; nothing is lost.
                     let _ = frames.finish();
                 }
             }
@@ -305,7 +307,7 @@ impl Feed {
     }
 }
 
-/// Tells all frames of a stream; gives it back where it ended as it should.
+/// Passes on all frames of a stream, and returns it if it ended properly.
 fn tell_frames<S: Read>(mut frames: Frames<S>, say: &SyncSender<Arrived>) -> Option<Frames<S>> {
     loop {
         let arrived = match frames.next_frame() {
@@ -322,7 +324,7 @@ fn tell_frames<S: Read>(mut frames: Frames<S>, say: &SyncSender<Arrived>) -> Opt
     }
 }
 
-/// A stream that is looked at for compression when it is first read: that may wait.
+/// A stream that is checked for compression at its first read, which may wait.
 enum Lazy {
     Closed(Option<File>),
     Open(Box<dyn Read + Send>),
@@ -350,7 +352,7 @@ fn begins_as_dnstap(path: &PathBuf) -> bool {
         && head == [0; 4]
 }
 
-/// Tells the messages of a batch of packets.
+/// Passes on the messages of a batch of packets.
 fn read_batch(
     batch: &Batch,
     whose: &Whose,
@@ -420,7 +422,7 @@ fn read_packet(
     tell(&seen, whose, counts, each);
 }
 
-/// Tells the message of a frame.
+/// Passes on the message of a frame.
 fn read_frame(frame: &[u8], whose: &Whose, counts: &mut Counts, each: &mut dyn FnMut(&Seen<'_>)) {
     counts.records += 1;
     let Some(found) = Message::parse(frame) else {

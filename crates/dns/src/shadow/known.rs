@@ -1,6 +1,6 @@
-//! Differences between two servers that are expected, each with its reason.
+//! Expected differences between two servers, each with its reason.
 //!
-//! A row excuses its fields and no others, and only where it applies; what is left is told as a
+//! A row excuses its fields and no others, and only if it applies; the rest is reported as a
 //! difference.
 
 use larder_wire::dns::edns::rcode;
@@ -9,7 +9,7 @@ use larder_wire::dns::{class, rtype};
 use crate::compare::Field::{self, *};
 use crate::compare::{Entry, View};
 
-/// A question, and what both said.
+/// A query, and both responses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case<'a> {
     pub qtype: u16,
@@ -19,7 +19,7 @@ pub(super) struct Case<'a> {
     pub theirs: &'a View,
 }
 
-/// A difference that is expected, in these fields, where it applies.
+/// A difference that is expected in these fields, if it applies.
 pub(super) struct Known {
     pub name: &'static str,
     pub why: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Known {
     applies: fn(&Case<'_>) -> bool,
 }
 
-/// All that is said beside the header's opcode and the question.
+/// All fields except for the header's opcode and the question.
 const CONTENT: &[Field] = &[
     Rcode,
     Authoritative,
@@ -40,7 +40,7 @@ const CONTENT: &[Field] = &[
     Errors,
 ];
 
-/// All of them.
+/// All rows.
 pub(super) const KNOWN: [Known; 7] = [
     Known {
         name: "records beside the answer",
@@ -92,7 +92,7 @@ pub(super) const KNOWN: [Known; 7] = [
     },
 ];
 
-/// True where each record of one is in the other, TTLs apart.
+/// True if the other has each record of one, with any TTL.
 fn is_part(one: &[Entry], other: &[Entry]) -> bool {
     let sorted = |entries: &[Entry]| {
         let mut keys: Vec<_> = entries
@@ -106,7 +106,7 @@ fn is_part(one: &[Entry], other: &[Entry]) -> bool {
     one.iter().all(|key| other.binary_search(key).is_ok())
 }
 
-/// Takes out of `fields` what is expected, and tells the rows by their number.
+/// Removes expected differences from `fields`, and passes the numbers of their rows to `tell`.
 pub(super) fn excuse(case: &Case<'_>, fields: &mut Vec<Field>, mut tell: impl FnMut(usize)) {
     for (at, known) in KNOWN.iter().enumerate() {
         if fields.iter().any(|field| known.fields.contains(field)) && (known.applies)(case) {
@@ -141,7 +141,7 @@ mod tests {
         (fields, rows)
     }
 
-    /// Each row excuses what it is for, and nothing else.
+    /// Each row excuses its own differences, and no others.
     #[test]
     fn rows_excuse_their_own() {
         let more = left(|theirs| theirs.sections[1].push(entry(9)), 1);

@@ -1,17 +1,17 @@
-//! Questions of clients that wait for both answers: the resolver's, from the copy, and larder's.
+//! Queries of clients that wait for both responses: the resolver's, from the copy, and larder's.
 //!
 //! ```text
-//! question seen -> open, and asked here --their answer--> --our answer--> closed: a pair
+//! query seen -> open, and sent to the core --the resolver's response--> --larder's response--> closed: a pair
 //!                    |                      the two in either order
-//!                    | neither within the patience: lost, and counted by whose is missing
+//!                    | one missing after the time limit: lost, and counted by server
 //! ```
 //!
-//! A question is known by its client, transport, ID, and name, type and class. The same seen again
-//! while it is open (the client's second try, or a packet that was captured twice) changes nothing.
+//! A query is identified by its client, transport, ID, and name, type and class. The same seen
+//! again while it is open (a client's retry, or a packet that was captured twice) changes nothing.
 //!
-//! Bounds: [`OPEN_MAX`] questions, [`HELD_BYTES_MAX`] octets of answers, [`ASKED_UPSTREAM_MAX`]
-//! questions of the resolver to its upstreams; where there is no room a question is passed over and
-//! counted. Cost: a few hash look-ups and allocations a question.
+//! Bounds: [`OPEN_MAX`] queries, [`HELD_BYTES_MAX`] bytes of responses, [`ASKED_UPSTREAM_MAX`]
+//! queries of the resolver to its upstreams; without room a query is skipped and counted. Cost: a
+//! few hash lookups and allocations for a query.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -23,30 +23,30 @@ use larder_wire::dns::{Message, read_wire_name};
 use super::ask::{Asked, Told};
 use super::copy::Seen;
 
-/// Questions that are open at one time.
+/// Queries that are open at one time.
 pub(super) const OPEN_MAX: usize = 16_384;
 
-/// Octets of answers that wait for their counterpart.
+/// Bytes of responses that wait for the other response.
 pub(super) const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// Questions to upstreams that are remembered, and for how long in the copy's time.
+/// Queries to upstreams that are stored, and for how long in the copy's time.
 const ASKED_UPSTREAM_MAX: usize = 65_536;
 const ASKED_UPSTREAM_NS: i64 = 30_000_000_000;
 
-/// How long an answer is waited for in the copy's time: clients give up before.
+/// Time limit of a response in the copy's time: clients give up before.
 pub(super) const THEIR_WAIT_NS: i64 = 10_000_000_000;
 
-/// What tells a question from others.
+/// Identifies a query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     client: SocketAddr,
     id: u16,
     is_stream: bool,
-    /// Name in wire form and small letters, type, class.
+    /// Name in wire form and lower case, type, class.
     question: Box<[u8]>,
 }
 
-/// What is known of an open question.
+/// State of an open query.
 #[derive(Debug)]
 struct Open {
     key: Key,
@@ -58,17 +58,17 @@ struct Open {
     ours: Option<Ours>,
 }
 
-/// The resolver's answer.
+/// The resolver's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Theirs {
     pub octets: Box<[u8]>,
-    /// From question to answer, where the times make sense.
+    /// From query to response, if the times make sense.
     pub took_ns: Option<u64>,
-    /// It asked an upstream the same meanwhile.
+    /// It queried an upstream for the same meanwhile.
     pub has_asked: bool,
 }
 
-/// Ours.
+/// Larder's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ours {
     /// `None`: the client would have got none.
@@ -76,10 +76,10 @@ pub(super) struct Ours {
     pub took: Duration,
 }
 
-/// A question with both answers.
+/// A query with both responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// Name in wire form and small letters, type, class.
+    /// Name in wire form and lower case, type, class.
     pub question: Box<[u8]>,
     pub recursion_desired: bool,
     /// It counts: it came after the warm-up.
@@ -88,49 +88,49 @@ pub(super) struct Pair {
     pub ours: Ours,
 }
 
-/// What became of a question that was seen.
+/// What to do with a query that was seen.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Noted {
-    /// To be asked.
+    /// Send it to the core.
     Ask(Asked),
     /// It is open already.
     Repeated,
-    /// No message that a server answers with data.
+    /// It is not a valid query.
     Malformed,
     /// There is no room.
     Full,
 }
 
-/// Whose answer did not come.
+/// Number of missing responses, by server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Lost {
     pub theirs: u64,
     pub ours: u64,
 }
 
-/// All of them.
+/// All open queries.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     open: HashMap<u64, Open>,
     tags: HashMap<Key, u64>,
-    /// Open questions, and some that are not any more, in the order they came.
+    /// Open queries, and some that have ended, in order.
     order: VecDeque<u64>,
     last_tag: u64,
     held_bytes: usize,
-    /// Questions that wait for our answer.
+    /// Queries that wait for larder's response.
     in_flight: usize,
-    /// When the resolver last asked or heard this question.
+    /// When the resolver last sent or received this query.
     upstream: HashMap<Box<[u8]>, i64>,
     upstream_order: VecDeque<(i64, Box<[u8]>)>,
 }
 
 impl Pairs {
-    /// Questions that wait for our answer.
+    /// Queries that wait for larder's response.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Notes a client's question.
+    /// Adds a client's query.
     pub fn question(&mut self, seen: &Seen<'_>, now: Instant, is_counted: bool) -> Noted {
         let mut name = KeyBuf::new();
         let Ok(query) = Query::read(seen.message, &mut name) else { return Noted::Malformed };
@@ -165,7 +165,7 @@ impl Pairs {
         Noted::Ask(Asked { tag, peer: seen.client, is_stream: seen.is_stream, message })
     }
 
-    /// Notes the resolver's answer. An error where it answers no question that is open.
+    /// Adds the resolver's response. An error if it matches no open query.
     pub fn response(&mut self, seen: &Seen<'_>) -> Result<Option<Pair>, ()> {
         let question = question_of(seen.message).ok_or(())?;
         let id = u16::from_be_bytes(*seen.message.first_chunk().ok_or(())?);
@@ -175,7 +175,7 @@ impl Pairs {
         if open.theirs.is_some() {
             return Err(());
         }
-        // Where a record has both times, they are of one clock.
+        // If a record has both times, they are of one clock.
         let query_ns = seen.query_ns.unwrap_or(open.seen_ns);
         let took_ns = seen.at_ns.checked_sub(query_ns).and_then(|took| u64::try_from(took).ok());
         let last = self.upstream.get(&key.question);
@@ -185,7 +185,7 @@ impl Pairs {
         Ok(self.close_if_whole(tag))
     }
 
-    /// Notes a message between the resolver and those that it asks.
+    /// Records a message between the resolver and its upstreams.
     pub fn upstream(&mut self, seen: &Seen<'_>) {
         let Some(question) = question_of(seen.message) else { return };
         while let Some((at_ns, _)) = self.upstream_order.front()
@@ -202,7 +202,7 @@ impl Pairs {
         *last_ns = seen.at_ns.max(*last_ns);
     }
 
-    /// Notes our answer. `None` also where the question is open no more.
+    /// Adds larder's response. `None` also if the query is not open any more.
     pub fn told(&mut self, told: Told) -> Option<Pair> {
         let open = self.open.get_mut(&told.tag)?;
         if open.ours.is_some() {
@@ -215,8 +215,8 @@ impl Pairs {
         self.close_if_whole(told.tag)
     }
 
-    /// Gives up what has waited for too long: for the resolver in the copy's time, for us in ours.
-    /// `copy_ns` of `None`: nothing more comes of the copy.
+    /// Ends queries that have waited too long: for the resolver in the copy's time, for larder in
+    /// real time. `copy_ns` of `None`: the copy has ended.
     pub fn expire(&mut self, copy_ns: Option<i64>, now: Instant, our_wait: Duration) -> Lost {
         let mut lost = Lost::default();
         while let Some(tag) = self.order.front() {
@@ -247,8 +247,7 @@ impl Pairs {
             return None;
         }
         let open = self.close(tag)?;
-        // What is closed out of order leaves its place in the order: not more of them than are
-        // open, or little more.
+        // Queries that end out of order stay in `order`: not many more of them than open ones.
         if self.order.len() > 2 * self.open.len() + 64 {
             let open = &self.open;
             self.order.retain(|tag| open.contains_key(tag));
@@ -273,7 +272,7 @@ impl Pairs {
     }
 }
 
-/// Name in wire form and small letters, type and class of the question in a message.
+/// Name in wire form and lower case, type and class of the question in a message.
 fn question_of(octets: &[u8]) -> Option<Box<[u8]>> {
     let question = Message::parse(octets).ok()?.question().ok()??;
     let mut out = Vec::new();
@@ -317,7 +316,8 @@ mod tests {
         }
     }
 
-    /// Answers meet in either order, whatever the case of the name; a second of either is nobody's.
+    /// Responses meet in either order, whatever the case of the name; a second response matches
+    /// nothing.
     #[test]
     fn answers_meet() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
@@ -346,7 +346,8 @@ mod tests {
         assert_eq!((pairs.in_flight(), pairs.held_bytes, pairs.open.len()), (0, 0, 0));
     }
 
-    /// A resolver that asked the same meanwhile did not know; one that asked before did.
+    /// A resolver that queried an upstream meanwhile had no cached response; one that queried
+    /// before had.
     #[test]
     fn what_was_asked_upstream_was_not_known() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
@@ -364,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Who never answers is found out, each in his own time, and memory is given back.
+    /// A missing response is noticed for either server, each in its own time, and memory is freed.
     #[test]
     fn nobody_waits_for_ever() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!((pairs.in_flight(), pairs.held_bytes, pairs.order.len()), (0, 0, 0));
     }
 
-    /// What is open, and what is remembered of upstreams, has a bound.
+    /// Open queries, and stored queries to upstreams, are bounded.
     #[test]
     fn nothing_grows_for_ever() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());

@@ -1,8 +1,7 @@
-//! What a trial found, as text and as JSON.
+//! The results of a trial, as text and as JSON.
 //!
-//! Each figure that compares only in part says so: what was not known at once, how the resolver's
-//! share is estimated, what a replay does to times. Percentiles are off by 3 % at most
-//! (`spread.rs`).
+//! Each figure with a limited meaning says so: what was missing at first, how the resolver's share
+//! is estimated, what a replay does to times. Percentiles are off by 3 % at most (`spread.rs`).
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -17,44 +16,44 @@ use super::spread::percentile;
 use super::tally::Tally;
 use crate::metrics;
 
-/// Percentiles that are told, percent.
+/// Percentiles in the report, percent.
 const PERCENTILES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
 
-/// Those of TTLs.
+/// Percentiles of TTLs.
 const TTL_PERCENTILES: [f64; 7] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0];
 
-/// What a trial found.
+/// The results of a trial.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The resolver's addresses.
     pub resolvers: Vec<SocketAddr>,
     /// Where the copy came from.
     pub from: String,
-    /// Whom larder asked.
+    /// Larder's upstreams.
     pub upstreams: Vec<String>,
-    /// The copy was taken while it was compared.
+    /// The copy was live.
     pub is_live: bool,
     /// How long the trial took.
     pub took: Duration,
     /// The time that the copy spans.
     pub copied: Duration,
-    /// Below this the resolver is taken to have answered from its cache, microseconds.
+    /// Below this the resolver is assumed to have responded from its cache, microseconds.
     pub hit_us: u64,
-    /// What was in the copy and is not compared.
+    /// Messages of the copy that are not compared.
     pub copy: copy::Counts,
-    /// What was found.
+    /// The comparison.
     pub tally: Tally,
-    /// What larder's core counted, the warm-up left out.
+    /// The core's counters, without the warm-up.
     pub counts: metrics::Counts,
 }
 
-/// A share as a fraction; 0 of nothing.
+/// A share as a fraction; 0 if `of` is 0.
 fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
 impl Report {
-    /// The share of its answers for which larder asked nobody, and waited for nobody.
+    /// Larder's share of responses without a query to an upstream, or a wait for one.
     fn ours_at_once(&self) -> f64 {
         let counts = &self.counts;
         let all = counts.queries_udp + counts.queries_tcp;
@@ -62,7 +61,7 @@ impl Report {
         share(all.saturating_sub(counts.misses.saturating_sub(known)), all)
     }
 
-    /// The share of its answers that the resolver gave without asking, and how that was found.
+    /// The resolver's share of responses without a query to an upstream, and how it was found.
     fn theirs_at_once(&self) -> (f64, &'static str) {
         let tally = &self.tally;
         if tally.upstream_theirs > 0 {
@@ -76,7 +75,7 @@ impl Report {
         self.counts.upstream_queries_udp + self.counts.upstream_queries_tcp
     }
 
-    /// One line, for while it runs.
+    /// One line, while it runs.
     pub fn line(&self) -> String {
         let tally = &self.tally;
         let (theirs, _) = self.theirs_at_once();
@@ -93,7 +92,7 @@ impl Report {
         )
     }
 
-    /// What bounds the worth of the figures.
+    /// Limits of the figures' meaning.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let tally = &self.tally;
@@ -138,7 +137,7 @@ impl Report {
         notes
     }
 
-    /// The whole as text.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
@@ -235,7 +234,7 @@ impl Report {
         writeln!(out)
     }
 
-    /// Questions and answers that are not compared.
+    /// Queries and responses that are not compared.
     fn left_out(&self) -> [(u64, &'static str); 15] {
         let Report { tally, copy, .. } = self;
         [
@@ -257,7 +256,7 @@ impl Report {
         ]
     }
 
-    /// The whole as JSON. Times are in microseconds, TTLs in seconds, shares from 0 to 1.
+    /// The report as JSON. Times are in microseconds, TTLs in seconds, shares from 0 to 1.
     pub fn json(&self) -> Value {
         let Report { tally, copy, .. } = self;
         let list = |addresses: &[SocketAddr]| {
@@ -364,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Of nothing nothing is told: no share is beyond its range, no division fails.
+    /// Without data no share is outside its range, and no division fails.
     #[test]
     fn nothing_is_told_of_nothing() {
         let report = report();
@@ -373,7 +372,7 @@ mod tests {
         assert!(report.text().contains("compared             0"), "{}", report.text());
     }
 
-    /// The estimate says what it rests on, and a replay what it is worth.
+    /// An estimate states its basis, and a replay its limits.
     #[test]
     fn figures_say_what_they_rest_on() {
         let mut report = report();

@@ -2,7 +2,8 @@
 
 use larder_serve::histogram::{Histogram, place};
 
-/// The value that a share (0 to 1) of all are not above, or up to 3 % less; 0 where there is none.
+/// The value that a share (0 to 1) of all values do not exceed, or up to 3 % less; 0 without
+/// values.
 pub fn percentile(of: &Histogram, share: f64) -> u64 {
     of.at(place(share, of.count())).0
 }
@@ -15,17 +16,17 @@ pub struct SignedSpread {
 }
 
 impl SignedSpread {
-    /// Notes a value.
+    /// Adds a value.
     pub fn note(&mut self, value: i64) {
         if value < 0 { &mut self.below } else { &mut self.from_zero }.add(value.unsigned_abs());
     }
 
-    /// How many were noted.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.below.count() + self.from_zero.count()
     }
 
-    /// The value that a share (0 to 1) of all is not above; 0 where there is none.
+    /// The value that a share (0 to 1) of all values do not exceed; 0 without values.
     pub fn percentile(&self, share: f64) -> i64 {
         let place = place(share, self.count());
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -61,7 +62,7 @@ mod tests {
         }
     }
 
-    /// The ends of what can be noted have buckets, and nothing is told of nothing.
+    /// The largest and smallest values have buckets, and without values all percentiles are 0.
     #[test]
     fn ends() {
         let mut signed = SignedSpread::default();

@@ -1,8 +1,8 @@
-//! What was found: pairs of answers compared and counted.
+//! Compares pairs of responses, and counts the results.
 //!
-//! A pair is equal in every field; or differs as is expected (`known.rs`); or differs. Differences
-//! are counted by kind, and the first of each kind are kept as examples, each name and type once.
-//! TTLs are no difference but are told as a distribution.
+//! A pair is equal in every field; or differs as expected (`known.rs`); or differs. Differences are
+//! counted by kind, and the first of each kind are stored as examples, each name and type once.
+//! TTLs are not a difference, but are reported as a distribution.
 //!
 //! Bounds: [`KINDS_MAX`] kinds, the rest in one; [`EXAMPLES_A_KIND`] examples of each, of some
 //! kilobytes at most.
@@ -18,89 +18,89 @@ use super::spread::SignedSpread;
 use crate::compare::{Field, View};
 use crate::presentation;
 
-/// Kinds of differences that are told apart.
+/// Kinds of differences that are counted separately.
 const KINDS_MAX: usize = 64;
 
-/// Examples that are kept of each kind.
+/// Examples that are stored of each kind.
 pub(super) const EXAMPLES_A_KIND: usize = 3;
 
-/// Octets of an example's answer as text.
+/// Bytes of an example's response as text.
 const EXAMPLE_BYTES_MAX: usize = 2_048;
 
-/// The kind that has what finds no room.
+/// The kind of all further differences.
 const REST: &str = "of further kinds";
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// The name asked for.
+    /// The name.
     pub name: String,
-    /// The type asked for.
+    /// The type.
     pub rtype: String,
-    /// What larder answered.
+    /// Larder's response.
     pub ours: String,
-    /// What the resolver answered.
+    /// The resolver's response.
     pub theirs: String,
 }
 
 /// Differences of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Different {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// The first of them, each name and type once.
     pub examples: Vec<Example>,
 }
 
-/// All that was found.
+/// All results.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Questions of clients that were seen, the warm-up left out.
+    /// Queries of clients, without the warm-up.
     pub questions: u64,
-    /// Questions during the warm-up.
+    /// Queries during the warm-up.
     pub warm_up: u64,
-    /// Seen again while they were open.
+    /// Queries seen again while they were open.
     pub repeated: u64,
-    /// Messages to the resolver that are no question for data.
+    /// Messages to the resolver that are not valid queries.
     pub malformed: u64,
-    /// Passed over for want of room.
+    /// Queries skipped without room.
     pub passed_over: u64,
-    /// Answers of the resolver to no question that was seen.
+    /// Responses of the resolver without a query.
     pub unasked: u64,
-    /// The resolver's answer was not seen.
+    /// Queries without a response of the resolver in the copy.
     pub unanswered_theirs: u64,
-    /// Larder gave none in time.
+    /// Queries without a response of larder in time.
     pub unanswered_ours: u64,
-    /// Larder would not have answered: by policy or rate.
+    /// Queries to which larder would not have responded, by policy or rate.
     pub ignored_ours: u64,
-    /// One of the two answers could not be read.
+    /// Pairs of which one response could not be read.
     pub unreadable: u64,
-    /// Pairs that were compared.
+    /// Pairs compared.
     pub compared: u64,
-    /// Equal in every field.
+    /// Pairs equal in every field.
     pub equal: u64,
-    /// Different in expected ways only.
+    /// Pairs that differ only as expected.
     pub expected: u64,
-    /// How often each expected difference was met.
+    /// Number of pairs for each expected difference.
     pub known: [u64; KNOWN.len()],
-    /// Different otherwise, by kind.
+    /// Pairs that differ otherwise, by kind.
     pub different: BTreeMap<String, Different>,
-    /// Larder's TTL less the resolver's, seconds, of records that both sent.
+    /// Larder's TTL minus the resolver's, seconds, of records that both sent.
     pub ttl_s: SignedSpread,
-    /// How long larder took, microseconds.
+    /// Larder's response times, microseconds.
     pub ours_us: Histogram,
-    /// How long the resolver took, microseconds.
+    /// The resolver's response times, microseconds.
     pub theirs_us: Histogram,
-    /// The resolver was fast.
+    /// Fast responses of the resolver.
     pub fast_theirs: u64,
-    /// The resolver was not seen to ask for the same.
+    /// Responses of the resolver without a query to an upstream in the copy.
     pub unforwarded_theirs: u64,
-    /// Questions of the resolver to its upstreams.
+    /// Queries of the resolver to its upstreams.
     pub upstream_theirs: u64,
 }
 
 impl Tally {
-    /// Compares a pair. The resolver was fast where it took less than `fast_us`.
+    /// Compares a pair. The resolver was fast if it took less than `fast_us`.
     pub(super) fn compare(&mut self, pair: &Pair, fast_us: u64) {
         if !pair.is_counted {
             return;
@@ -158,13 +158,13 @@ impl Tally {
         }
     }
 
-    /// Pairs that differ in ways that are not expected.
+    /// Pairs with unexpected differences.
     pub fn differences(&self) -> u64 {
         self.different.values().map(|different| different.count).sum()
     }
 }
 
-/// What a difference is called: by what matters most to a client.
+/// The name of a difference: by the field that matters most to a client.
 fn kind(fields: &[Field], ours: &View, theirs: &View) -> String {
     if fields.contains(&Field::Rcode) {
         let mut text = "larder ".to_owned();
@@ -192,7 +192,7 @@ fn example(question: &[u8], qtype: u16, ours: &View, theirs: &View) -> Example {
     presentation::push_type(&mut rtype, qtype);
     let text = |view: &View| {
         let mut text = format!("{view:?}");
-        // ASCII throughout, so any place will do.
+        // ASCII throughout, so it can be cut anywhere.
         if text.len() > EXAMPLE_BYTES_MAX {
             text.truncate(EXAMPLE_BYTES_MAX);
             text.push_str("...");
@@ -230,8 +230,8 @@ mod tests {
         }
     }
 
-    /// Each pair is counted as one thing, with its times, and differences are named by what matters
-    /// most.
+    /// Each pair is counted once, with its times, and differences are named by the field that
+    /// matters most.
     #[test]
     fn pairs_are_counted_as_one_thing() {
         let mut tally = Tally::default();
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(tally.compared, tally.equal + tally.expected + tally.differences());
     }
 
-    /// Kinds and their examples have a bound.
+    /// Kinds and their examples are bounded.
     #[test]
     fn kinds_are_bounded() {
         let mut tally = Tally::default();

@@ -1,5 +1,4 @@
-//! What upstream_tcp may take, how they end, and what is counted: the plain values beside the
-//! machine in the file above.
+//! Limits, outcomes and counters of TCP to upstreams.
 
 use std::io;
 
@@ -9,28 +8,28 @@ use larder_io::table::ENTRIES_MAX;
 /// The most `in_flight_max`: a quarter of all IDs, so that a random one is free most of the time.
 const IN_FLIGHT_MAX: usize = 1 << 14;
 
-/// The least `unsent_bytes_max`: one of the longest questions.
+/// The least `unsent_bytes_max`: one of the longest queries.
 const UNSENT_BYTES_MIN: usize = 2 + MESSAGE_BYTES_MAX;
 
-/// What questions over TCP may take of one core. Values beyond their range are brought within.
+/// Limits of TCP to upstreams, for one core. Values outside their range are brought within.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections to all upstreams; 1 to 2^24. Where they are reached the one that has been idle
-    /// for longest is closed for a new one.
+    /// Connections to all upstreams; 1 to 2^24. At the limit a new one replaces the one that has
+    /// been idle for longest.
     pub connections_max: usize,
     /// Connections to one upstream from one local address; at least 1. Another is opened only when
     /// all others are full.
     pub per_upstream_max: usize,
-    /// Questions on a connection, cancelled ones included until they are answered; 1 to 16,384.
+    /// Queries on a connection, cancelled ones included until their response; 1 to 16,384.
     pub in_flight_max: usize,
-    /// Octets of questions on a connection that the kernel has not taken, lengths included; at
-    /// least 65,537.
+    /// Bytes of queries on a connection that the kernel has not taken, lengths included; at least
+    /// 65,537.
     pub unsent_bytes_max: usize,
-    /// Time in which a connection must be there, milliseconds; like all times here at least 1.
+    /// Time to connect, milliseconds; like all times here at least 1.
     pub connect_ms: u64,
-    /// Time without an answer after which a connection with questions counts as dead.
+    /// Time without a response after which a connection with queries counts as dead.
     pub silent_ms: u64,
-    /// Time for which a connection is kept without questions.
+    /// Time after which a connection without queries is closed.
     pub idle_ms: u64,
 }
 
@@ -63,48 +62,47 @@ impl Limits {
     }
 }
 
-/// Why a question was not taken. Nothing else will be heard of it.
+/// Why a query was not accepted. It has no outcome.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Refused {
-    /// All connections that there may be are full. Ask another upstream, or later.
+    /// All connections are full. Query another upstream, or later.
     Full,
-    /// The message is shorter than a head, or longer than a length can tell. Don't ask it.
+    /// The message is shorter than a header, or longer than a length can state.
     BadLength,
-    /// A question with this tag has not come to its end. Cancel it first.
+    /// A query with this tag has not ended. Cancel it first.
     TagInUse,
-    /// This machine can't connect: no route, no descriptor, no such local address. Ask another
+    /// The system cannot connect: no route, no descriptor, no such local address. Query another
     /// upstream.
     Machine(io::Error),
 }
 
-/// Why a question that was taken failed. Ask another upstream.
+/// Why a query failed. Query another upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection came about.
+    /// The connection could not be established.
     NotConnected,
-    /// The connection was lost, and asking once more was no use, or not called for.
+    /// The connection was lost, and a retry failed too, or was not appropriate.
     Lost,
-    /// No answer to any question of the connection came for too long.
+    /// No response to any query of the connection arrived for too long.
     Silent,
-    /// The upstream sent what can't be an answer: too short, or too many that nobody asked for.
+    /// The upstream sent messages that cannot be responses: too short, or too many without a query.
     Broken,
 }
 
 impl Failure {
-    /// All of them, in order.
+    /// All failures, in order.
     pub const ALL: [Failure; 4] =
         [Failure::NotConnected, Failure::Lost, Failure::Silent, Failure::Broken];
 }
 
-/// What became of a question.
+/// The outcome of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// The message that has its ID, of 12 octets at least and otherwise not looked at. Its ID is
-    /// the connection's, not that of the message which was given to
-    /// [`UpstreamTcp::ask`](super::UpstreamTcp::ask).
+    /// The message with its ID, of at least 12 bytes and otherwise unchecked. Its ID is the
+    /// connection's, not the one given to [`UpstreamTcp::ask`](super::UpstreamTcp::ask).
     Answer(&'a [u8]),
-    /// There will be none.
+    /// No response.
     Failed(Failure),
 }
 
@@ -118,44 +116,44 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// What happened since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections begun.
+    /// Connections opened.
     pub opened: u64,
     /// Connections that failed, by [`Failure`] in the order of [`Failure::ALL`]; see
     /// [`Counters::ended_by`].
     pub ended: [u64; Failure::ALL.len()],
     /// Connections that the upstream closed while they were idle.
     pub ended_idle: u64,
-    /// Connections closed because nothing was asked for `idle_ms`.
+    /// Connections closed after `idle_ms` without a query.
     pub ended_unused: u64,
-    /// Connections closed while idle because another needed the place.
+    /// Idle connections closed to make room for another.
     pub ended_crowded: u64,
-    /// Questions taken.
+    /// Queries accepted.
     pub asked: u64,
-    /// Questions taken that went to a connection which was there.
+    /// Queries accepted on an existing connection.
     pub reused: u64,
-    /// Questions refused because all connections were full.
+    /// Queries refused because all connections were full.
     pub refused_full: u64,
-    /// Questions asked once more, on a new connection.
+    /// Queries retried on a new connection.
     pub retried: u64,
-    /// Questions answered.
+    /// Queries with a response.
     pub answered: u64,
-    /// Questions that failed.
+    /// Queries that failed.
     pub failed: u64,
-    /// Answers to cancelled questions.
+    /// Responses to cancelled queries.
     pub late: u64,
-    /// Messages that answered nothing.
+    /// Messages that match no query.
     pub strays: u64,
-    /// Octets read, lengths included.
+    /// Bytes read, lengths included.
     pub octets_in: u64,
-    /// Octets that the kernel took, lengths included.
+    /// Bytes that the kernel took, lengths included.
     pub octets_out: u64,
 }
 
 impl Counters {
-    /// Connections that failed in a way.
+    /// Connections that failed for a reason.
     pub fn ended_by(&self, failure: Failure) -> u64 {
         self.ended[failure as usize]
     }

@@ -1,4 +1,4 @@
-//! A build without the feature: there are no queues, and whoever wants some is told why.
+//! A build without the feature `xdp`: there are no queues, and to configure one is an error.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

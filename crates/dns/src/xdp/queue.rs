@@ -1,4 +1,4 @@
-//! A queue: questions out of frames, and answers into frames.
+//! A queue: reads queries from frames, and writes responses into frames.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,20 +9,20 @@ use larder_wire::udp_frame::{self, FrameAddresses, HEADERS_V6};
 use super::{Interface, Queue};
 use crate::tcp_framing::QUESTION_BYTES_MAX;
 
-/// Octets of the Ethernet header, which the MTU does not count.
+/// Bytes of the Ethernet header, which the MTU does not count.
 const ETHERNET_BYTES: usize = 14;
 
-/// Frames that come.
+/// The receiving side.
 pub struct Incoming {
     receiver: Receiver,
 }
 
-/// Frames that go.
+/// The sending side.
 pub struct Outgoing {
     sender: Sender,
 }
 
-/// Opens an interface for questions to these addresses, where sockets are bound.
+/// Opens an interface for queries to these addresses, to which sockets are bound.
 pub(super) fn open_interface(name: &str, bound: &[SocketAddr]) -> Result<Interface, String> {
     let words = |error: xdp::XdpError| error.to_string();
     let interface = xdp::find(name).map_err(words)?;
@@ -61,8 +61,8 @@ pub(super) fn open_interface(name: &str, bound: &[SocketAddr]) -> Result<Interfa
     Ok(Interface { queues, answer_bytes_max, line })
 }
 
-/// Where frames may be sent to: what sockets are bound to, with a wildcard as all addresses of its
-/// family that this machine has. Each once.
+/// Addresses to which frames may be sent: those of sockets, with a wildcard as all addresses of its
+/// family on this machine. Each once.
 fn targets(bound: &[SocketAddr], local: &[IpAddr]) -> Vec<SocketAddr> {
     let mut targets = Vec::new();
     for address in bound {
@@ -80,13 +80,14 @@ fn targets(bound: &[SocketAddr], local: &[IpAddr]) -> Vec<SocketAddr> {
 }
 
 impl Incoming {
-    /// Receives what waits, some dozen frames at most: how many. Forgets those of the call before.
+    /// Receives waiting frames, some dozen at most, and returns their number. Drops those of the
+    /// previous call.
     #[inline]
     pub fn recv(&mut self) -> usize {
         self.receiver.recv()
     }
 
-    /// Messages of the last call, with who sent them. Frames that are not quite right hold none.
+    /// Messages of the last call, with their addresses. Frames that are not valid have none.
     #[inline]
     pub fn letters(&self) -> impl Iterator<Item = (FrameAddresses, &[u8])> {
         self.receiver.frames().filter_map(|frame| udp_frame::read(frame).ok())
@@ -100,8 +101,8 @@ impl AsFd for Incoming {
 }
 
 impl Outgoing {
-    /// Gives `write` room for an answer, and queues as many octets as it says it wrote. False where
-    /// it wrote none; `None` where there is no room.
+    /// Calls `write` with room for a response, and queues as many bytes as it returns. False if it
+    /// returned `None`; `None` if there is no room.
     #[inline]
     pub fn answer(
         &mut self,
@@ -129,7 +130,7 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    /// Wildcards stand for the addresses of their family, the loopback for nothing, and no address
+    /// A wildcard stands for the addresses of its family, the loopback for none, and no address
     /// comes twice.
     #[test]
     fn wildcards_are_addresses() {
