@@ -1,7 +1,7 @@
 //! Upstreams over TLS, HTTPS and QUIC: against this crate's own server, and against servers that
 //! fail at each point.
 //!
-//! A core is played by the test: it hands queries out and waits for them to come back.
+//! The test takes the place of a core: it sends queries and waits until they return.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -28,7 +28,8 @@ fn trust(identity: &Identity) -> Trust {
     Trust::File(identity.chain())
 }
 
-/// This crate's server. Its core echoes questions as answers, but for names that begin with `none`.
+/// This crate's server. Its core echoes queries as responses, except for names that begin with
+/// `none`.
 struct Echo {
     running: Option<Arc<dyn Running>>,
     addresses: Vec<SocketAddr>,
@@ -81,7 +82,7 @@ impl Drop for Echo {
     }
 }
 
-/// Plays the core until the end.
+/// Takes the place of the core until the end.
 fn echo(mut inbox: Inbox, waker: &Waker, ends: &AtomicBool) {
     let (poller, mut events) = (Poller::new().unwrap(), Events::new(4));
     poller.add(waker, 0, Interest::READ).unwrap();
@@ -102,7 +103,7 @@ fn echo(mut inbox: Inbox, waker: &Waker, ends: &AtomicBool) {
     }
 }
 
-/// An answer that has no record.
+/// A response without records.
 fn answer(question: &[u8], out: &mut [u8]) -> usize {
     out[..question.len()].copy_from_slice(question);
     out[2] |= 0x80;
@@ -131,7 +132,7 @@ impl Asker {
         Asker { backends, upstream, poller, waker, next: 0 }
     }
 
-    /// Asks for names of these labels at once; the answers in their order.
+    /// Sends queries for names of these labels at once; the responses in their order.
     fn ask(&mut self, labels: &[&str], wait_ms: u32) -> Vec<Option<Vec<u8>>> {
         let first = self.next;
         for label in labels {
@@ -153,13 +154,13 @@ impl Asker {
         came
     }
 
-    /// True where one question is answered.
+    /// True if a query gets a response.
     fn is_answered(&mut self, label: &str) -> bool {
         let octets = self.ask(&[label], 30_000).remove(0);
         octets.is_some_and(|octets| fits(label, &octets))
     }
 
-    /// Asks until an answer comes.
+    /// Repeats a query until it gets a response.
     fn await_answer(&mut self, label: &str) {
         until_so(label, || self.is_answered(label));
     }
@@ -176,20 +177,20 @@ impl Drop for Asker {
     }
 }
 
-/// A question for `<label>.example`, with an OPT record that is last.
+/// A query for `<label>.example`, with an OPT record that is last.
 fn question(label: &str) -> Vec<u8> {
     dns::question_with(0, format!("{label}.example"), dns::A, b"")
 }
 
-/// True where an answer repeats the question.
+/// True if a response repeats the question.
 fn fits(label: &str, octets: &[u8]) -> bool {
     let asked = question(label);
-    // But for its OPT record, which was padded.
+    // Except for its OPT record, which was padded.
     octets[2] & 0x80 != 0 && octets[12..].starts_with(&asked[12..asked.len() - 11])
 }
 
-/// Over each transport, questions in great number are answered each with its own over one
-/// connection, padded on the way; one that the server does not answer costs no other.
+/// Over each transport, many queries on one connection get their own responses, padded on the way;
+/// one without a response does not affect others.
 #[test]
 fn each_transport() {
     let identity = Identity::new(NAME);
@@ -210,8 +211,8 @@ fn each_transport() {
     }
 }
 
-/// A server that does not prove the name that was given, or that nobody vouches for, is not asked;
-/// that is told once, and counted.
+/// A server that does not prove its name, or whose certificate no authority signed, gets no
+/// queries; that is reported once, and counted.
 #[test]
 fn who_does_not_prove_it() {
     let (identity, other) = (Identity::new(NAME), Identity::new(NAME));
@@ -226,13 +227,13 @@ fn who_does_not_prove_it() {
             assert_eq!(asker.count("upstream_connections"), 0);
             assert!(asker.upstream.news().is_none());
         }
-        // By its address it is known too.
+        // The certificate is also for its address.
         let url = server.url(scheme, "127.0.0.1");
         assert!(Asker::new(&url, &trust(&identity)).is_answered("some"));
     }
 }
 
-/// A server that goes away and comes back is asked again, and both are told.
+/// A server that stops and starts again gets queries again, and both are reported.
 #[test]
 fn comes_back() {
     let identity = Identity::new(NAME);
@@ -243,13 +244,13 @@ fn comes_back() {
         assert!(asker.is_answered("before"));
         drop(server);
         if scheme != "quic" {
-            // Over QUIC silence says nothing, so that only time does.
+            // Over QUIC silence is no error, so only the time limit applies.
             assert!(!asker.is_answered("meanwhile"));
             assert!(asker.upstream.news().unwrap().contains("cannot be asked"));
         }
         let _server = Echo::start(&identity, Some(addresses));
         if scheme == "quic" {
-            // Three questions without an answer, and the connection is taken for dead.
+            // After three queries without a response the connection is considered dead.
             for _ in 0..3 {
                 asker.ask(&["lost"], 100);
             }
@@ -261,8 +262,8 @@ fn comes_back() {
     }
 }
 
-/// A TLS server of the test's: `each` is called with each connection's number and stream, handshake
-/// not yet made.
+/// A scripted TLS server: `each` is called with each connection's number and stream, before the
+/// handshake.
 fn played(
     identity: &Identity,
     mut each: impl FnMut(usize, StreamOwned<ServerConnection, TcpStream>) + Send + 'static,
@@ -285,7 +286,7 @@ fn receive(stream: &mut impl Read) -> Option<Vec<u8>> {
 }
 
 fn send(stream: &mut impl Write, message: &[u8]) {
-    // The client may have gone.
+    // The client may have closed.
     let _ = stream.write_all(&dns::framed(message)).and_then(|()| stream.flush());
 }
 
@@ -294,8 +295,7 @@ fn answered(mut question: Vec<u8>) -> Vec<u8> {
     question
 }
 
-/// Answers in the reverse order, with others that nobody asked for between them, reach their
-/// questions.
+/// Responses in reverse order, with others without a query between them, reach their queries.
 #[test]
 fn answers_out_of_order() {
     const COUNT: usize = 50;
@@ -317,13 +317,13 @@ fn answers_out_of_order() {
     }
 }
 
-/// A connection that is closed under a question, after it had served others, is replaced, and the
-/// question asked again; a new one that is closed at once is not tried twice for the same question.
+/// A connection that is closed during a query, after it had served others, is replaced, and the
+/// query repeated; a new one that is closed at once is not tried twice for the same query.
 #[test]
 fn closed_under_a_question() {
     let identity = Identity::new(NAME);
     let url = played(&identity, |_, mut stream| {
-        // One answer a connection, and the second question is read and not answered.
+        // One response on a connection, and the second query is read without a response.
         if let Some(question) = receive(&mut stream) {
             send(&mut stream, &answered(question));
         }
@@ -339,8 +339,8 @@ fn closed_under_a_question() {
     );
 }
 
-/// A server that ends at any point of a connection's life, or says what is no TLS, no message or
-/// part of one, costs the question it was asked, and nobody waits for ever.
+/// A server that ends at any point of a connection's lifetime, or sends bytes that are not TLS, not
+/// a message or a part of one, fails the query, and no query waits for ever.
 #[test]
 fn ends_at_each_point() {
     let identity = Identity::new(NAME);
@@ -365,8 +365,8 @@ fn ends_at_each_point() {
     }
 }
 
-/// A server that takes connections and says nothing, before or after the handshake, keeps a
-/// question no longer than it may wait; after some such questions it is tried anew.
+/// A server that accepts connections and sends nothing, before or after the handshake, delays a
+/// query no longer than its time limit; after some such queries a new connection is tried.
 #[test]
 fn says_nothing() {
     let identity = Identity::new(NAME);
@@ -382,7 +382,7 @@ fn says_nothing() {
         }
     });
     let mut asker = Asker::new(&url, &trust(&identity));
-    // The handshake may take as long as it does on a slow machine: it is made whoever waits.
+    // On a slow machine the handshake may take long; it goes on after the query's time limit.
     while asker.count("upstream_connections") == 0 {
         assert!(asker.ask(&["some"], 50)[0].is_none());
     }

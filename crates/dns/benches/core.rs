@@ -1,11 +1,10 @@
-//! What a question costs in a core, without the kernel: `cargo bench -p larder-dns --bench core`.
+//! The cost of a query in a core, without the kernel: `cargo bench -p larder-dns --bench core`.
 //! Under `cargo test` it runs a few rounds to stay sound.
 //!
-//! A batch of questions for names that were never asked goes in, is asked of an upstream, answered
-//! by it, stored and told; then the same batch is asked again and answered from the cache. The
-//! world around the core does next to nothing: it copies what is sent, and makes an answer of a
-//! question by setting a few octets and appending an address. What it costs itself is measured
-//! beside the rest, by doing it without a core.
+//! A batch of queries for new names goes in, is sent to an upstream, gets its responses, and these
+//! are stored and sent. Then the same batch is a hit. The surroundings of the core do little: they
+//! copy messages, and make a response from a query by setting a few bytes and appending an address.
+//! Their own cost is measured too, without a core.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -17,17 +16,16 @@ use larder_dns::core::{Client, Core, Net, Now, QUERY_BYTES_MAX, Settings};
 use larder_dns::zones::{Forward, Zones};
 use larder_io::udp::Route;
 
-/// Questions that come together, as a loop takes them from a socket.
+/// Queries of a batch, as an event loop takes them from a socket.
 const BATCH: usize = 64;
 
-/// OPT of a client that takes 1,232 octets.
+/// OPT of a client that accepts 1,232 bytes.
 const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
-/// What an upstream appends to a question to make an answer: an address of the name that was asked
-/// for.
+/// What an upstream appends to a query to make a response: an address of its name.
 const ADDRESS: &[u8] = b"\xc0\x0c\0\x01\0\x01\0\0\x0e\x10\0\x04\xc0\0\x02\x01";
 
-/// What was sent, one after another in a row of equal rooms.
+/// The queries that were sent, in buffers of equal size.
 struct World {
     asked: Vec<[u8; QUERY_BYTES_MAX]>,
     lengths: Vec<usize>,
@@ -65,7 +63,7 @@ impl Net for World {
     fn cancel(&mut self, _: u64) {}
 }
 
-/// Puts the question for a name that the number makes.
+/// Writes the query for a name that the number makes.
 fn put_question(out: &mut Vec<u8>, number: u64) {
     out.clear();
     out.extend([number as u8, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
@@ -75,7 +73,7 @@ fn put_question(out: &mut Vec<u8>, number: u64) {
     out.extend(OPT);
 }
 
-/// Puts the answer to a question that the core sent.
+/// Writes the response to a query of the core.
 fn put_answer(out: &mut Vec<u8>, question: &[u8]) {
     let opt = question.len() - OPT.len();
     out.clear();

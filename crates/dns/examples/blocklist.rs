@@ -1,12 +1,12 @@
-//! What a blocklist costs: octets a name, and time to look a name up that is on it, below it, or
-//! not on it.
+//! The cost of a blocklist: bytes for a name, and time to look up a name that is on it, below it,
+//! or not on it.
 //!
 //! ```text
 //! cargo run --release -p larder-dns --example blocklist -- 1000000
 //! ```
 //!
-//! Names are made up, of 3 labels, and 28 octets in wire form where there are a million; medians of
-//! nine rounds of 200,000 look-ups, in an order that caches cannot guess.
+//! Names are made up, of 3 labels, and 28 bytes in wire form for a million names. Times are medians
+//! of nine rounds of 200,000 lookups, in an order that caches cannot predict.
 
 use std::time::Instant;
 

@@ -1,11 +1,11 @@
-//! Whatever clients, upstreams and forgers send, in whatever order: a core never panics, tells each
-//! client in time, holds nothing in the end, and tells nobody what no upstream said of his
-//! question.
+//! Whatever clients, upstreams and attackers send, in any order: a core never panics, responds to
+//! each client in time, stores nothing in the end, and sends no client what no upstream responded
+//! to its query.
 //!
-//! What an upstream says of a question has a serial made of it, so that an answer to another
-//! question shows. Packets are whole or with an octet changed, to the right socket and with the
-//! right ID or not. What was said is read by hickory; where that cannot read a packet which might
-//! be taken all the same, what is told of its question is not looked at.
+//! The response of an upstream has a serial made from the question, so a response to another
+//! question is noticed. Packets are whole or with a changed byte, to the right socket and with the
+//! right ID or not. hickory reads the responses; if it cannot read a packet that the core might
+//! accept, responses to its question are not checked.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use proptest::prelude::*;
 
 const TYPES: [u16; 3] = [1, 16, 65_280];
 
-/// What happens.
+/// An event.
 #[derive(Debug, Clone)]
 enum Event {
     Ask { client: u16, name: u8, rtype: usize, flags: u8, case: u8, change: Option<(usize, u8)> },
@@ -128,14 +128,14 @@ impl Net for World {
     fn cancel(&mut self, _: u64) {}
 }
 
-/// Name, type and class in lower case, of a message whose question is whole.
+/// Name, type and class in lower case, of a message with a whole question.
 fn question(message: &[u8]) -> Option<Vec<u8>> {
     let name = message.get(12..)?;
     let end = name.iter().position(|&octet| octet == 0)? + 5;
     Some(name.get(..end)?.to_ascii_lowercase())
 }
 
-/// What the upstreams say of a question, beside others: four octets made of it.
+/// Four bytes made from a question, for the responses of upstreams.
 fn serial(question: &[u8], count: u8) -> [u8; 4] {
     let mixed = question
         .iter()
@@ -161,7 +161,7 @@ fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
     }
     if let Some((at, by)) = change {
         let at = at % octets.len();
-        // The ID stays: by it the answer is known.
+        // The ID stays: it identifies the response.
         octets[at.max(2)] ^= by;
     }
     let peer = SocketAddr::from(([198, 51, 100, 1], client));
@@ -173,7 +173,7 @@ fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
     (client, octets)
 }
 
-/// An answer of some kind to a packet.
+/// A response of some kind to a packet.
 fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
     let asked = &packet.octets;
     let own = question(asked).expect("the core asks whole questions");
@@ -211,7 +211,7 @@ fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
         8 => {
             let alias = [&[4][..], &data.map(|octet| b'a' + octet % 26), &[0xc0, 15]].concat();
             record(&[0xc0, 12], [0, 5], &alias);
-            // Where the alias leads stands behind the question and what is fixed of the first
+            // The alias leads to a name that follows the question and the fixed part of the first
             // record.
             record(&[0xc0, question_end as u8 + 12], rtype, &content);
             [2, 0]
@@ -223,13 +223,13 @@ fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
     octets
 }
 
-/// What a message says, but TTLs and case.
+/// The content of a message, without TTLs and case.
 fn said(message: &Message) -> Vec<String> {
     let line = |record: &Record| format!("{} {}", record.record_type(), record.data).to_lowercase();
     message.answers.iter().chain(&message.authorities).map(line).collect()
 }
 
-/// What the upstreams said of each question.
+/// The upstreams' responses to each question.
 #[derive(Debug, Default)]
 struct Said {
     lines: HashMap<Vec<u8>, HashSet<String>>,
@@ -249,7 +249,7 @@ impl Said {
 
     fn holds(&self, octets: &[u8]) -> bool {
         let Some(question) = question(octets) else { return true };
-        // ANY is answered without an upstream.
+        // ANY needs no upstream.
         if self.unreadable.contains(&question) || question.ends_with(&[0, 255, 0, 1]) {
             return true;
         }
@@ -264,7 +264,7 @@ struct Stage {
     world: World,
     now: Now,
     said: Said,
-    /// When each question was asked, by its ID.
+    /// Client and time of each query, by its ID.
     waiting: HashMap<u16, (u16, u64)>,
     question_us_max: u64,
 }
@@ -324,7 +324,8 @@ impl Stage {
                 }
                 match packet.way {
                     Way::Socket(socket) if fault < 2 => {
-                        // Neither of these may be taken, so nothing of it may ever be told.
+                        // The core must not accept either of these, so no client may get their
+                        // content.
                         let wrong = 7 * u32::from(fault);
                         octets[1] ^= u8::from(fault == 0);
                         core.response(socket + wrong, &octets, world);
@@ -379,7 +380,7 @@ impl Stage {
         }
     }
 
-    /// What clients were told: once each, in time, and only what was said of their questions.
+    /// Checks the responses that clients got: one each, in time, with content from upstreams only.
     fn hear(&mut self) {
         for (client, octets) in std::mem::take(&mut self.world.told) {
             let id = u16::from_be_bytes([octets[0], octets[1]]);
@@ -399,7 +400,7 @@ impl Stage {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// The header of this file says what.
+    /// See the header of this file.
     #[test]
     fn any_packets(case_random: bool, events in proptest::collection::vec(event(), 1..80)) {
         let mut stage = Stage::new(case_random);

@@ -1,5 +1,5 @@
-//! A core's loop with a backend in a plain thread: questions go out by UDP and TCP, through the
-//! side_query, and back.
+//! A core's event loop with a backend in a plain thread: queries over UDP and TCP reach it, and
+//! responses come back.
 
 mod served;
 
@@ -19,7 +19,7 @@ use larder_serve::lifecycle::Stage;
 use larder_testkit::dns::{self, ask_by_stream};
 use served::Served;
 
-/// Passes queries on to a thread.
+/// Forwards queries to a thread.
 #[derive(Debug)]
 struct Scripted(Mutex<Sender<BackendQuery>>);
 
@@ -35,8 +35,8 @@ impl Backend for Scripted {
     fn stop(&self) {}
 }
 
-/// What the thread does: most names have an address, `fails` has none, and what is asked together
-/// is answered backwards.
+/// The thread's responses: most names have an address, `fails` has none, and queries that arrive
+/// together get responses in reverse order.
 fn answer_all() -> Arc<dyn Backend> {
     let (sender, queries) = channel::<BackendQuery>();
     thread::spawn(move || {
@@ -69,9 +69,9 @@ fn question(id: u16, name: &str) -> Vec<u8> {
     dns::question(id, name, dns::A)
 }
 
-/// Questions by packets and by a stream are answered through the side_query, each with its own ID
-/// and name in whatever order they come back; one that fails is tried as often as there are
-/// attempts and told so; what came is held.
+/// Queries over UDP and TCP get responses through the backend, each with its own ID and name in any
+/// order. One that fails is tried as often as there are attempts, and then gets a failure;
+/// responses are cached.
 #[test]
 fn through_the_bridge() {
     let server = start(answer_all());

@@ -1,6 +1,6 @@
-//! Scenarios: each rule of the server, told with scripted clients, upstreams and clock.
+//! Scenarios: each rule of the server, with scripted clients, upstreams and clock.
 //!
-//! The scenarios are the files in `tests/scenarios`; their words are in `tests/scenario/script.rs`.
+//! The scenarios are the files in `tests/scenarios`; `tests/scenario/script.rs` has their words.
 //! Each is a test of its own.
 
 mod scenario;
@@ -21,8 +21,8 @@ fn tell_file(name: &str) {
     }
 }
 
-/// A test for each scenario, and the list of them. `match_*` tell invariant 1 of `core`, and
-/// `limit_*` invariant 3 of `core`.
+/// A test for each scenario, and their list. `match_*` check invariant 1 of `core`, and `limit_*`
+/// invariant 3 of `core`.
 macro_rules! scenarios {
     ($($name:ident)*) => {
         $(
@@ -178,8 +178,8 @@ scenarios! {
     zones
 }
 
-/// However many questions come together, each is asked and answered as if it had come alone, hit or
-/// miss: batches end where those of the core do, and before and after that.
+/// Each query of a batch gets the response that it would get alone, hit or miss, for batches around
+/// the sizes of the core's.
 #[test]
 fn batches_of_any_length() {
     for count in [1, 31, 32, 33, 64, 65, 100] {
@@ -208,7 +208,7 @@ fn batches_of_any_length() {
     }
 }
 
-/// No scenario of the folder is left untold.
+/// Each scenario of the folder is in the list.
 #[test]
 fn all_are_told() {
     let files = std::fs::read_dir(folder()).unwrap();
@@ -219,8 +219,8 @@ fn all_are_told() {
     assert_eq!(names, SCENARIOS.iter().map(|name| (*name).to_owned()).collect());
 }
 
-/// The guide's tables have each scenario once and no others, and with each the RFCs that its first
-/// lines name.
+/// The guide's tables have each scenario once and no others, with the RFCs that its first lines
+/// name.
 #[test]
 fn the_guide_has_all() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/dns-rules.md");
@@ -255,8 +255,8 @@ fn the_guide_has_all() {
     assert_eq!(listed, scenarios);
 }
 
-/// What a scenario gets wrong is found on its line: words that are none, packets that did not come,
-/// packets that nobody spoke of, answers other than told, clients that wait at the end.
+/// A mistake of a scenario is found on its line: unknown words, packets that did not come, packets
+/// without a line, other responses than stated, clients that wait at the end.
 #[test]
 fn faults_are_found() {
     let asks = "client 1 asks a.example A\n";

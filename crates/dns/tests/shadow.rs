@@ -1,7 +1,7 @@
-//! Trials beside a resolver: a scripted one in captures and dnstap, and unbound as it answers.
+//! Trials next to a resolver: a scripted one in captures and dnstap, and unbound.
 //!
-//! The upstream answers every name `nN` with the address 192.0.2.N and a TTL of a minute; what the
-//! resolver of a copy says is written here, right and wrong.
+//! The upstream has the address 192.0.2.N and a TTL of a minute for every name `nN`. The responses
+//! of the resolver in a copy are written here, right and wrong.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -38,7 +38,7 @@ fn question(id: u16, number: u8) -> Vec<u8> {
     dns::question(id, format!("n{number}.zone"), dns::A)
 }
 
-/// The answer to a question: an address that ends with `last`.
+/// A response: an address that ends with `last`.
 fn answer(question: &[u8], last: u8, ttl_s: u32) -> Vec<u8> {
     dns::answer(question, &[[192, 0, 2, last]], ttl_s)
 }
@@ -49,7 +49,7 @@ fn number(question: &[u8]) -> Option<u8> {
     std::str::from_utf8(question.get(14..13 + length)?).ok()?.parse().ok()
 }
 
-/// A server that knows every name.
+/// A server that has every name.
 fn upstream() -> Server {
     Server::start(|asked, _| {
         question_end(asked)?;
@@ -93,7 +93,7 @@ fn run(upstream: &Server, trial: &Trial) -> Result<Report, ServeError> {
     shadow(&options(upstream.address), trial, &stop, &mut |_| ())
 }
 
-/// A capture in the making.
+/// A capture that is being written.
 struct Capture(Pcap);
 
 impl Capture {
@@ -120,8 +120,8 @@ impl Capture {
     }
 }
 
-/// A copy in a capture: everything in it is compared or counted, and what the resolver says wrongly
-/// is found, with the name and both answers.
+/// A copy in a capture: everything in it is compared or counted, and wrong responses of the
+/// resolver are found, with the name and both responses.
 #[test]
 fn a_capture_is_compared() {
     let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
@@ -142,7 +142,7 @@ fn a_capture_is_compared() {
                     (answered[2], answered[3]) = (0x81, 0x83);
                 }
                 15 => continue,
-                // Its own OPT: no difference that anybody need know of.
+                // Its own OPT, which is no difference.
                 16 => {
                     answered[11] = 1;
                     answered.extend_from_slice(&[0, 0, 41, 2, 0, 0, 0, 0, 0, 0, 0]);
@@ -172,7 +172,7 @@ fn a_capture_is_compared() {
     assert_eq!((tally.repeated, tally.malformed, tally.unasked), (1, 1, 1), "{text}");
     assert_eq!((report.copy.tcp_packets, report.copy.foreign, report.copy.damaged), (1, 1, 1));
     assert_eq!((tally.compared, tally.differences(), tally.unreadable), (99, 6, 0), "{text}");
-    // OPT in one of two answers alone is a difference: that is said apart from what is in it.
+    // OPT in only one of two responses is a difference of its own kind.
     assert_eq!(tally.different["OPT"].count, 2, "{text}");
     assert_eq!(tally.different["other data in the answer"].count, 2, "{text}");
     let wrong = &tally.different["larder NOERROR, the resolver NXDOMAIN"];
@@ -191,12 +191,12 @@ fn a_capture_is_compared() {
     );
 }
 
-/// What was asked while larder warmed up is answered and not counted; what was asked before is then
-/// known.
+/// Queries during the warm-up get responses and are not counted, and their names are cached
+/// afterwards.
 #[test]
 fn a_warm_up_is_not_counted() {
     let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
-    // A second between the rounds, of ours as well, so that all is held by then.
+    // A second between the rounds, also for larder, so that all is cached by then.
     for round in 0..2_u64 {
         for name in 0..20_u8 {
             let at_ns = (1_700_000_000 + round) * SECOND_NS;
@@ -215,7 +215,7 @@ fn a_warm_up_is_not_counted() {
     assert_eq!((report.counts.hits, report.counts.upstream_queries_udp), (20, 0), "{text}");
 }
 
-/// Tells a record of a copy.
+/// Writes a record of a copy.
 fn tell(tap: &mut Tap, kind: Kind, ends: [&str; 2], at_ns: u64, message: &[u8]) {
     let [asker, asked] = ends.map(|end| Some(end.parse().unwrap()));
     let is_response = matches!(kind, Kind::ClientResponse | Kind::ForwarderResponse);
@@ -227,8 +227,8 @@ fn tell(tap: &mut Tap, kind: Kind, ends: [&str; 2], at_ns: u64, message: &[u8]) 
     tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
 }
 
-/// Questions 1 to 20, each of which the resolver asks its own upstream once, then again. What
-/// larder asked is among them.
+/// Queries 1 to 20: for each the resolver queries its own upstream once, then responds again from
+/// its cache. Larder's own queries are among them.
 fn tell_all(tap: &mut Tap) {
     const UPSTREAM: [&str; 2] = ["192.0.2.53:9999", "192.0.2.99:53"];
     for round in 0..2 {
@@ -254,7 +254,7 @@ fn tell_all(tap: &mut Tap) {
     }
 }
 
-/// dnstap from a file also says what the resolver asked, and so what it did not know.
+/// dnstap from a file also has the resolver's own queries, and so its misses.
 #[test]
 fn dnstap_tells_what_was_not_known() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
@@ -272,7 +272,7 @@ fn dnstap_tells_what_was_not_known() {
         assert_eq!(report.json()["known_at_once"]["resolver"], 0.5);
         assert_eq!(report.tally.theirs_us.max(), 2);
     }
-    // Cut short it is good up to there, and says so.
+    // A truncated file counts up to there, and the report says so.
     let octets = fs::read(&path).unwrap();
     fs::write(&path, &octets[..octets.len() / 2]).unwrap();
     let cut = run(&upstream, &trial(RESOLVER.parse().unwrap(), From::File(path.clone()))).unwrap();
@@ -289,7 +289,7 @@ fn dnstap_tells_what_was_not_known() {
     }
 }
 
-/// A trial that runs on a thread until it is told to stop.
+/// A trial that runs on a thread until it is stopped.
 struct Live {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Report, ServeError>>,
@@ -311,8 +311,8 @@ impl Live {
     }
 }
 
-/// Who connects to the socket is heard while the trial goes on, and what he sent before the end is
-/// in the report.
+/// Records of a sender that connects to the socket count during the trial, and those before its end
+/// are in the report.
 #[test]
 fn senders_are_heard_live() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
@@ -329,7 +329,7 @@ fn senders_are_heard_live() {
     assert_eq!((report.tally.equal, report.tally.unanswered_theirs), (40, 40), "{text}");
 }
 
-/// unbound tells of what it does; one name it has from its own data.
+/// unbound writes dnstap; it has one name from local data.
 fn configuration(tap: &Path) -> String {
     format!(
         "server:\n  local-zone: \"n9.zone.\" redirect\n  local-data: \"n9.zone. 60 A 192.0.2.99\"\n\
@@ -340,8 +340,8 @@ fn configuration(tap: &Path) -> String {
     )
 }
 
-/// Asks until there is an answer; false where `is_lost` says that there will be none, or none came
-/// in a minute.
+/// Sends until there is a response; false if `is_lost` states that there will be none, or none came
+/// within a minute.
 fn ask(
     socket: &UdpSocket,
     server: SocketAddr,
@@ -360,8 +360,8 @@ fn ask(
     false
 }
 
-/// Beside unbound as it runs: what it answers is what larder answers, but for the name that it has
-/// from elsewhere; and what it asked its upstream says what it did not know.
+/// Next to unbound as it runs: its responses are larder's, except for the name from local data, and
+/// its own queries show its misses.
 #[test]
 fn beside_unbound() {
     if !unbound::about().is_some_and(|about| about.contains("--enable-dnstap")) {
@@ -385,7 +385,7 @@ fn beside_unbound() {
         let is_answered = ask(&socket, unbound.address, (1_000 + id, (id % 20) as u8), || false);
         assert!(is_answered, "unbound does not answer");
     }
-    // unbound hands its records over once a second, or when there are many.
+    // unbound passes its records on once a second, or when there are many.
     std::thread::sleep(Duration::from_secs(2));
     let report = live.end();
     let (tally, text) = (&report.tally, report.text());
@@ -397,7 +397,7 @@ fn beside_unbound() {
     assert!(examples.iter().all(|example| example.name == "n9.zone."), "{text}");
     assert_eq!(tally.upstream_theirs, 19, "{text}");
     assert!(tally.unforwarded_theirs >= 80, "{text}");
-    // unbound hands over many at once. Who asks the same waits for the first, and what is asked in
-    // the very turn in which its answer came has it.
+    // unbound passes many records on at once. Identical queries wait for the first, and a query in
+    // the turn of its response is a hit.
     assert_eq!((tally.ours_us.count(), report.counts.upstream_queries_udp), (101, 20), "{text}");
 }

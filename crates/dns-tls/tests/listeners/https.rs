@@ -55,7 +55,7 @@ impl Client {
 
     async fn post(&mut self, body: Vec<u8>) -> Result<(Response<()>, Vec<u8>), h2::Error> {
         let (response, mut stream) = self.begin(request(Method::POST, "/dns-query"), false).await;
-        // The server may have answered, and closed, before all was sent.
+        // The server may have responded, and closed, before all was sent.
         let _ = stream.send_data(body.into(), true);
         read(response).await
     }
@@ -80,8 +80,8 @@ async fn read(response: ResponseFuture) -> Result<(Response<()>, Vec<u8>), h2::E
     timeout(PATIENCE, whole).await.expect("it is answered")
 }
 
-/// Questions by POST and GET are answered with their type, length and age, padded where they were;
-/// the core learns how they came.
+/// Queries by POST and GET get responses with type, length and age, padded if the query was; the
+/// core receives their transport.
 #[test]
 fn post_and_get() {
     let world = World::start(Limits::default());
@@ -105,7 +105,7 @@ fn post_and_get() {
     assert_eq!(*world.last.lock().unwrap(), Some(([127, 0, 0, 1].into(), Protocol::Https)));
 }
 
-/// What is wrong with a request is said by its status, and the connection goes on.
+/// A wrong request gets its status, and the connection goes on.
 #[test]
 fn statuses() {
     let world = World::start(Limits::default());
@@ -143,8 +143,8 @@ fn statuses() {
     assert_eq!(world.count("encrypted_violations", "https"), 11);
 }
 
-/// A hundred questions wait at once and are answered in any order; a huge answer comes through a
-/// small window.
+/// A hundred queries wait at once and get responses in any order; a huge response passes a small
+/// window.
 #[test]
 fn streams_at_once() {
     let world = World::start(Limits::default());
@@ -167,8 +167,8 @@ fn streams_at_once() {
     });
 }
 
-/// A body that does not come is 408; an answer that is not taken resets its stream; a connection
-/// without requests is told to go, and closed. None of them leaves anything behind.
+/// A body that does not arrive gets 408; a response that is not received resets its stream; a
+/// connection without requests gets GOAWAY, and is closed. None of them leaves anything behind.
 #[test]
 fn slow_clients() {
     let world = World::start(impatient());
@@ -189,7 +189,7 @@ fn slow_clients() {
         };
         assert!(read < HUGE_BYTES && reset.reason() == Some(Reason::CANCEL), "{reset}");
         drop((body, client.requests));
-        // How it ends for the client depends on who is first.
+        // How it ends for the client depends on timing.
         let _ = timeout(PATIENCE, client.connection).await.unwrap().unwrap();
     });
     assert_eq!(world.count("encrypted_timeouts", "https"), 2);
@@ -197,7 +197,7 @@ fn slow_clients() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// Streams that are opened and reset at once do not pile up, and others' connections are served.
+/// Streams that are opened and reset at once do not pile up, and other connections are served.
 #[test]
 fn resets_in_a_flood() {
     let world = World::start(Limits::default());
@@ -219,8 +219,8 @@ fn resets_in_a_flood() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// HTTP/1.1 alone is refused in the handshake, what is no HTTP ends the connection, and one that
-/// says nothing after its handshake is closed.
+/// HTTP/1.1 alone is refused in the handshake, bytes that are not HTTP end the connection, and a
+/// client that sends nothing after its handshake is closed.
 #[test]
 fn other_protocols() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -240,7 +240,8 @@ fn other_protocols() {
     world.await_count("encrypted_handshakes_failed", "https", 3);
 }
 
-/// When the server ends, a request that waits is answered, and the connection then ends well.
+/// When the server ends, a waiting request gets its response, and the connection then ends without
+/// an error.
 #[test]
 fn drains() {
     let mut world = World::start(Limits::default());

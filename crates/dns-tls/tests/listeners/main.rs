@@ -1,9 +1,7 @@
-//! Clients of encrypted transports, well-behaved and rude, before a core that is played by the
-//! test.
+//! Clients of encrypted transports, correct and abusive; the test takes the place of the core.
 //!
-//! Each test starts a server of its own on the loopback. Limits are shortened only where a test
-//! waits for one to be reached, and nothing else is asked of such a server: no test fails because a
-//! machine is slow.
+//! Each test starts a server of its own on the loopback. A test shortens a limit only if it waits
+//! until that is reached, and uses such a server for nothing else: no test fails on a slow machine.
 
 mod https;
 mod quic;

@@ -22,7 +22,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A connection, with what sends for it.
+/// A connection, with its endpoint.
 async fn connect(world: &World, alpn: &[&str]) -> Result<(Endpoint, Connection), ConnectionError> {
     let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let tls = (*world.client(alpn)).clone();
@@ -32,7 +32,7 @@ async fn connect(world: &World, alpn: &[&str]) -> Result<(Endpoint, Connection),
     Ok((endpoint, connection))
 }
 
-/// Sends octets on a stream of their own, and reads what comes.
+/// Sends bytes on a new stream, and reads the response.
 async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEndError> {
     let (mut send, mut receive) = connection.open_bi().await.unwrap();
     // The server may have reset it before all was sent.
@@ -41,8 +41,8 @@ async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEn
     timeout(PATIENCE, receive.read_to_end(1 << 20)).await.expect("it ends")
 }
 
-/// Asks what is held back until the world releases it, and sees that it is: the question, and its
-/// answer to come.
+/// Sends a query that the core holds until the test releases it: the query, and its response to
+/// come.
 async fn ask_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
     let held = question(0, "hold", b"");
     let (connection, octets) = (connection.clone(), framed(&held));
@@ -60,8 +60,8 @@ async fn closed_with(connection: &Connection) -> u64 {
     }
 }
 
-/// Questions on streams of their own are answered in any order, huge and padded ones too; the core
-/// learns how they came.
+/// Queries on streams of their own get responses in any order, huge and padded ones too; the core
+/// receives their transport.
 #[test]
 fn questions() {
     let world = World::start(Limits::default());
@@ -82,8 +82,7 @@ fn questions() {
     assert_eq!(*world.last.lock().unwrap(), Some(([127, 0, 0, 1].into(), Protocol::Quic)));
 }
 
-/// Whatever RFC 9250 calls a fatal error closes the connection with its code, and the server goes
-/// on.
+/// Each fatal error of RFC 9250 closes the connection with its code, and the server goes on.
 #[test]
 fn fatal_errors() {
     let world = World::start(Limits::default());
@@ -116,7 +115,7 @@ fn fatal_errors() {
     world.await_count("encrypted_violations", "quic", wrong.len() as u64);
 }
 
-/// A question that is not finished, and one that gets no answer, end their streams alone.
+/// A query that is not finished, and one without a response, end only their streams.
 #[test]
 fn streams_that_fail() {
     let world = World::start(Limits { stall: impatient().stall, ..Limits::default() });
@@ -136,8 +135,8 @@ fn streams_that_fail() {
     assert_eq!(world.count("encrypted_timeouts", "quic"), 1);
 }
 
-/// Who names another protocol is refused, and so is who has enough connections; with half of the
-/// places taken, a client shows its address first and is served. Packets that are none change
+/// A client with another protocol is refused, and so is one with too many connections; with half of
+/// the limit in use, a client proves its address first and is served. Invalid packets change
 /// nothing.
 #[test]
 fn connections_are_limited() {
@@ -169,7 +168,7 @@ fn connections_are_limited() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// When the server ends, a question that waits is answered, and the connection is closed without an
+/// When the server ends, a waiting query gets its response, and the connection is closed without an
 /// error.
 #[test]
 fn drains() {

@@ -29,13 +29,14 @@ fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Stream {
     StreamOwned::new(connection, plain(address))
 }
 
-/// True where the other side ended the stream, politely or not, with nothing more to read.
+/// True if the other side ended the stream, with or without close_notify, and nothing is left to
+/// read.
 fn is_over(stream: &mut impl Read) -> bool {
     !matches!(stream.read(&mut [0; 64]), Ok(1..))
 }
 
-/// Questions that come in one write, an octet at a time, or with the longest that there is between
-/// them are all answered, and the core learns from whom they came and how.
+/// Queries in one write, a byte at a time, or with the longest one between them all get responses,
+/// and the core receives their client and transport.
 #[test]
 fn questions_in_any_pieces() {
     let world = World::start(Limits::default());
@@ -60,12 +61,12 @@ fn questions_in_any_pieces() {
     assert_eq!(last, ([127, 0, 0, 1].into(), Protocol::Tls));
 }
 
-/// Answers are padded to a client that pads, and to no other; they come in the order in which they
-/// are ready.
+/// Responses are padded for a client that pads, and for no other; they come in the order in which
+/// they are ready.
 #[test]
 fn padding_and_order() {
     let world = World::start(Limits::default());
-    // A client that names no protocol is one that knows where it is.
+    // A client without ALPN is accepted.
     let mut stream = connect(world.tls(), &world.client(&[]));
     for (options, is_padded) in [(PADDING, true), (b"", false)] {
         stream.write_all(&framed(&question(1, "some", options))).unwrap();
@@ -76,13 +77,13 @@ fn padding_and_order() {
     stream.write_all(&[framed(&held), framed(&next)].concat()).unwrap();
     assert!(answers(&next, &read_framed(&mut stream).unwrap()));
     assert!(answers(&held, &read_framed(&mut stream).unwrap()));
-    // What gets no answer is no obstacle.
+    // A query without a response does not delay others.
     let some = question(5, "some", b"");
     stream.write_all(&[framed(&question(4, "none", b"")), framed(&some)].concat()).unwrap();
     assert!(answers(&some, &read_framed(&mut stream).unwrap()));
 }
 
-/// A client that has finished sending gets all answers, and then the end, said by TLS.
+/// A client that has finished sending gets all responses, and then close_notify.
 #[test]
 fn half_closed() {
     let world = World::start(Limits::default());
@@ -96,7 +97,7 @@ fn half_closed() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "a proper end");
 }
 
-/// Who wants another protocol, speaks none, or stops in the middle of the handshake is closed and
+/// A client with another protocol, without TLS, or that stops during the handshake is closed and
 /// counted, and others are served meanwhile.
 #[test]
 fn handshakes_that_are_none() {
@@ -132,8 +133,8 @@ fn handshakes_that_are_none() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// A message of no octets ends the connection; a client that is silent, or that gives a question an
-/// octet at a time without an end, is closed after the idle time.
+/// A message of 0 bytes ends the connection; a client that is silent, or that sends a query a byte
+/// at a time without end, is closed after the idle time.
 #[test]
 fn silent_slow_and_broken() {
     let world = World::start(impatient());
@@ -147,7 +148,7 @@ fn silent_slow_and_broken() {
     assert!(is_over(&mut silent));
     let mut slow = connect(world.tls(), &config);
     slow.write_all(&[0xff]).unwrap();
-    // Each octet comes well within the idle time; all of them do not.
+    // Each byte comes well within the idle time; all of them do not.
     while slow.write_all(&[0xff]).is_ok() && world.count("encrypted_timeouts", "tls") == 0 {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -155,8 +156,8 @@ fn silent_slow_and_broken() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// A client that asks for much and reads nothing is closed when it has stalled, and what was kept
-/// for it is let go.
+/// A client that sends many queries and reads nothing is closed when it has stalled, and the memory
+/// of its responses is freed.
 #[test]
 fn reads_nothing() {
     let world = World::start(Limits { stall: impatient().stall, ..Limits::default() });
@@ -168,12 +169,12 @@ fn reads_nothing() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// Answers beyond what clients may leave untaken are dropped and counted; the connection lives, and
+/// Responses beyond the limit of unsent bytes are dropped and counted; the connection goes on, and
 /// gets all others.
 ///
-/// Of two huge answers one fits. The client asks for more of them than the kernel holds and reads
-/// nothing, so that sooner or later one stays untaken while the next is ready, however slow anybody
-/// is. A short answer fits beside a huge one: what comes last is never dropped.
+/// One of two huge responses fits. The client queries more of them than the kernel can buffer and
+/// reads nothing, so sooner or later one stays unsent while the next is ready, on a machine of any
+/// speed. A short response fits next to a huge one: the last one is never dropped.
 #[test]
 fn untaken_answers_are_dropped() {
     const PAIRS: usize = 200;
@@ -203,8 +204,8 @@ fn untaken_answers_are_dropped() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// One more connection than a client may have is closed at once; when another ends, its place is
-/// free.
+/// One more connection than a client may have is closed at once; when another ends, a new one is
+/// accepted.
 #[test]
 fn places_of_a_client() {
     let world = World::start(Limits { per_client_max: 2, ..Limits::default() });
@@ -225,7 +226,7 @@ fn places_of_a_client() {
     ask(&mut connect(world.tls(), &config)).unwrap();
 }
 
-/// A thousand connections that are open at once are all answered, one after the other and all
+/// A thousand connections that are open at once all get responses, one after the other and all
 /// again.
 #[test]
 fn a_thousand_connections() {
@@ -238,7 +239,7 @@ fn a_thousand_connections() {
     setrlimit(Resource::Nofile, limit).unwrap();
     let limits =
         Limits { connections_max: COUNT + 10, per_client_max: u32::MAX, ..Limits::default() };
-    // A table so full shortens patience, and a thousand handshakes take a while.
+    // A table so full shortens times, and a thousand handshakes take a while.
     let world = World::start(Limits { idle: 100 * PATIENCE, ..limits });
     let config = world.client(&["dot"]);
     let mut streams: Vec<Stream> = (0..COUNT).map(|_| connect(world.tls(), &config)).collect();
@@ -255,8 +256,8 @@ fn a_thousand_connections() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// When the server ends, what was asked is still answered, and then connections end; new ones are
-/// not taken.
+/// When the server ends, earlier queries still get responses, and then connections end; new ones
+/// are refused.
 #[test]
 fn drains() {
     let mut world = World::start(Limits::default());

@@ -5,7 +5,7 @@
 //! | label | answer |
 //! |---|---|
 //! | `hold` | with the next question, or when told |
-//! | `huge` | 60,000 octets |
+//! | `huge` | 60,000 bytes |
 //! | `none` | none |
 //! | any other | the question with QR set, and an address with a TTL of 60 s |
 
@@ -29,7 +29,7 @@ use rustls::pki_types::ServerName;
 
 pub const NAME: &str = "dns.example";
 
-/// Octets of the answer to `huge`.
+/// Bytes of the answer to `huge`.
 pub const HUGE_BYTES: usize = 60_000;
 
 /// Limits of a server that loses patience at once.
@@ -230,7 +230,7 @@ pub fn question(id: u16, label: &str, options: &[u8]) -> Vec<u8> {
     dns::question_with(id, format!("{label}.example"), dns::A, options)
 }
 
-/// A padding option of 5 octets.
+/// A padding option of 5 bytes.
 pub const PADDING: &[u8] = b"\0\x0c\0\x05\0\0\0\0\0";
 
 /// True where an answer is that to a question.

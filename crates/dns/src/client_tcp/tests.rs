@@ -19,7 +19,7 @@ const TURNS_MAX: usize = 5_000;
 enum Manner {
     /// Sends it back.
     Echo,
-    /// Answers so many octets, each the question's first.
+    /// Answers so many bytes, each the question's first.
     Long(usize),
     /// Keeps it in `asked`.
     Keep,
@@ -209,7 +209,7 @@ fn pipelined() {
     assert_eq!((counters.octets_in, counters.octets_out), (octets, octets));
 }
 
-/// A question that comes an octet at a time is whole when its last octet is there, and so is the
+/// A question that comes a byte at a time is whole when its last byte is there, and so is the
 /// next.
 #[test]
 fn octet_by_octet() {
@@ -423,7 +423,7 @@ fn too_much_unsent() {
     server.until(|_| client.has_ended());
 }
 
-/// A question must be whole in its time, which its single octets do not prolong; a client that
+/// A question must be whole in its time, which its single bytes do not prolong; a client that
 /// sends questions slowly, but whole, stays.
 #[test]
 fn slow_writer() {
@@ -536,7 +536,7 @@ fn crowded_tables_are_impatient() {
     assert_eq!((server.streams.len(), server.streams.wait_ms(server.now_ms)), (7, Some(300)));
 }
 
-/// A question of no octets, or of more than is allowed, ends a stream: what was asked before is
+/// A question of no bytes, or of more than is allowed, ends a stream: what was asked before is
 /// answered first, what comes after is not looked at.
 #[test]
 fn bad_lengths() {

@@ -488,7 +488,7 @@ proptest! {
         }
     }
 
-    /// No octets as a question and none as a file of any kind are a panic.
+    /// No bytes as a question and none as a file of any kind are a panic.
     #[test]
     fn any_octets(octets in prop::collection::vec(any::<u8>(), 0..300), text in "[a.*\\\\ \n|^#(){}\"$0:/-]{0,80}") {
         let mut builder = builder();

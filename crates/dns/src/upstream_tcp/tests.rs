@@ -104,7 +104,7 @@ impl Asker {
     }
 }
 
-/// A message of so many octets that tells its tag.
+/// A message of so many bytes that tells its tag.
 fn question(tag: u64, length: usize) -> Vec<u8> {
     let mut message = vec![0; length];
     message[12..20].copy_from_slice(&tag.to_be_bytes());
@@ -217,7 +217,7 @@ fn pipelined_and_reused() {
     assert_eq!((asker.tcp.in_flight(), asker.tcp.len()), (0, 1));
 }
 
-/// Answers of all sizes, an octet or so at a time.
+/// Answers of all sizes, a byte or so at a time.
 #[test]
 fn chopped_answers() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());

@@ -201,7 +201,7 @@ impl Asked {
     }
 }
 
-/// Parts of data: octets, and names that may be compressed.
+/// Parts of data: bytes, and names that may be compressed.
 #[derive(Debug, Clone)]
 enum Part {
     Raw(Vec<u8>),

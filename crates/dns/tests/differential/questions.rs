@@ -26,7 +26,7 @@ pub struct Question {
     pub qtype: u16,
     pub qclass: u16,
     pub opcode: u8,
-    /// Octets 2 and 3 of the header, without the operation.
+    /// Bytes 2 and 3 of the header, without the operation.
     pub flags: [u8; 2],
     pub edns: Option<Edns>,
     /// To be asked by a stream, where both servers listen for them.
@@ -129,7 +129,7 @@ const TTLS_S: [u32; 10] =
 
 const SIZES: [u16; 10] = [0, 511, 512, 513, 900, 1_232, 1_232, 1_400, 4_096, 65_535];
 
-/// The longest answer of the upstream, octets.
+/// The longest answer of the upstream, bytes.
 const ANSWER_BYTES_MAX: usize = 65_535;
 
 /// Draws questions.
@@ -173,7 +173,7 @@ impl Questions {
             question.flags[1] |= CD;
         }
         if draw.percent(1) {
-            // AA and TC in the first octet, RA and the reserved bit in the second.
+            // AA and TC in the first byte, RA and the reserved bit in the second.
             question.flags[0] |= draw.of(&[4, TC, 4 | TC, 0]);
             question.flags[1] |= draw.of(&[RA, 0x40, 0]);
         }
@@ -258,7 +258,7 @@ fn lengthen(name: &mut Name, draw: &mut Random) {
             return;
         }
         let mut label = vec![b'l'; room.min(1 + draw.index(63))];
-        // Octets that are no letters are octets all the same.
+        // Bytes that are no letters are bytes all the same.
         label[0] = draw.of(&[b'l', b'_', b'.', b'\\', 0, 0xff, b' ']);
         *name = name.child(&label);
     }
@@ -322,7 +322,7 @@ fn shape(draw: &mut Random, number: u32, qtype: u16) -> Shape {
     shape
 }
 
-/// Types whose data has a form of its own, and not as many octets as the name says.
+/// Types whose data has a form of its own, and not as many bytes as the name says.
 fn is_known(qtype: u16) -> bool {
     matches!(
         qtype,

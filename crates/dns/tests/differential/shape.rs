@@ -40,7 +40,7 @@ pub struct Shape {
     pub ttl_s: u32,
     /// MINIMUM of the SOA.
     pub minimum_s: u32,
-    /// Octets of text in a TXT record.
+    /// Bytes of text in a TXT record.
     pub text_bytes: u16,
     pub extended_error: Option<u16>,
     /// Which of [`FLAGS`] hold.

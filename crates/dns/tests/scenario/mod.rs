@@ -1,11 +1,11 @@
-//! Tells a scenario to a core and holds what it does against it.
+//! Plays a scenario with a core, and checks what the core does.
 //!
-//! A scenario is a file of lines (`script`), as an operator would tell it: who asks what, what the
-//! upstreams are asked and answer, what the clients get, and how much time goes by. Whatever the
-//! core sends must be spoken of: before time goes on, and at the end, nothing may be left that no
-//! line told of, and at the end no client may wait.
+//! A scenario is a file of lines (`script`): queries of clients, queries and responses of
+//! upstreams, responses to clients, and the time that passes. Each packet of the core needs a line:
+//! before time passes, and at the end, no packet may be left without one, and at the end no client
+//! may wait.
 //!
-//! Messages are made and read by hickory, so that the core is never held against itself.
+//! hickory writes and reads the messages, so the core is not checked against itself.
 
 pub mod policy;
 pub mod script;
@@ -24,13 +24,14 @@ use larder_dns::zones::{Forward, Zones};
 use self::script::{Answer, Asked, Content, Fault, Question, Script, Sent, Step, To, Told, Zone};
 use self::world::{Packet, Way, World, describe};
 
-/// Turns of the loop without time going on, after which the core is taken to be in one.
+/// Turns of the event loop without progress of time, after which the core is assumed to be in an
+/// endless loop.
 const TURNS_MAX: usize = 1_000;
 
-/// When a scenario begins.
+/// The time at which a scenario begins.
 const BEGIN: Now = Now { us: 5_000_000_000, wall_s: 1_800_000_000 };
 
-/// Tells a scenario.
+/// Plays a scenario.
 pub fn tell(scenario: &str) -> Result<(), Fault> {
     let script = script::read(scenario)?;
     let mut stage = Stage::new(&script).map_err(|why| Fault { line: 1, why })?;
@@ -42,7 +43,7 @@ pub fn tell(scenario: &str) -> Result<(), Fault> {
     stage.end().map_err(|why| Fault { line: last, why })
 }
 
-/// The extended errors of a message, or what other option it has.
+/// The extended errors of a message; an error if it has other options.
 pub fn extended_errors(message: &Message) -> Result<Vec<u16>, String> {
     let options = message.edns.iter().flat_map(|edns| &edns.options().options);
     options
@@ -66,14 +67,14 @@ fn cookie(message: &Message) -> Option<Vec<u8>> {
     })
 }
 
-/// A question of a client that has no answer yet.
+/// A query of a client without a response yet.
 struct Waiting<'s> {
     client: u16,
     id: u16,
     question: &'s Question,
 }
 
-/// Core, world, time, and what was asked.
+/// Core, world, time, and the state of the scenario.
 struct Stage<'s> {
     core: Core,
     cache: Cache,
@@ -85,7 +86,7 @@ struct Stage<'s> {
     /// Packets that upstreams got, in the scenario's order.
     got: Vec<Packet>,
     questions: u16,
-    /// The cookie that each client got last.
+    /// The last cookie of each client.
     cookies: HashMap<u16, Vec<u8>>,
     policies: u32,
 }
@@ -121,7 +122,7 @@ impl<'s> Stage<'s> {
         })
     }
 
-    /// One step. A turn of the core's loop is around each.
+    /// Plays one step, within a turn of the event loop.
     fn play(&mut self, step: &'s Step) -> Result<(), String> {
         match step {
             Step::Questions(batch) => self.ask(batch),
@@ -190,7 +191,7 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// At the end, nothing is left.
+    /// Checks that nothing is left at the end.
     fn end(&self) -> Result<(), String> {
         if let Some(what) = self.world.unclaimed() {
             return Err(format!("and then, unsaid by the scenario: {what}"));
@@ -208,7 +209,7 @@ impl<'s> Stage<'s> {
         did
     }
 
-    /// Time goes by, and the core is woken as often as it wants to be, or once.
+    /// Lets time pass, and wakes the core as often as it requires, or once.
     fn pass(&mut self, ms: u64, is_asleep: bool) -> Result<(), String> {
         if let Some(what) = self.world.unclaimed() {
             return Err(format!("before this, unsaid by the scenario: {what}"));
@@ -290,7 +291,7 @@ impl<'s> Stage<'s> {
         is_as_told(&message, expected).map_err(instead)
     }
 
-    /// Of the packets to an upstream, in whatever order they went, one must be this.
+    /// One of the packets to an upstream, in any order, must be this.
     fn upstream_gets(&mut self, upstream: usize, expected: &Asked) -> Result<(), String> {
         let mut instead = Vec::new();
         for at in 0..self.world.asked.len() {
@@ -335,7 +336,7 @@ impl<'s> Stage<'s> {
         self.got.iter().rev().find_map(tag).ok_or_else(|| "it was asked by no stream".into())
     }
 
-    /// The packet that an answer is to.
+    /// The packet that a response is for.
     fn packet_of(&self, upstream: usize, answer: &Answer) -> Result<Packet, String> {
         let mut of_upstream = self.got.iter().filter(|packet| packet.upstream == upstream);
         let is_way = |packet: &&Packet| matches!(packet.way, Way::Stream(_)) == answer.over_tcp;
@@ -372,7 +373,7 @@ impl<'s> Stage<'s> {
     }
 }
 
-/// A core that has just begun.
+/// A core that has just started.
 fn core(settings: &Settings, cache: &Cache, zones: &[Zone], now: Now) -> Result<Core, String> {
     let forwards: Vec<Forward> = zones.iter().map(forward).collect();
     let zones = Zones::new(&forwards).map_err(|error| format!("{error:?}"))?;
@@ -390,7 +391,7 @@ fn forward(Zone { name, upstreams, are_backends }: &Zone) -> Forward {
     }
 }
 
-/// A client's question, by hickory.
+/// A client's query, by hickory.
 fn query_octets(
     asks: &script::ClientAsks,
     id: u16,
@@ -418,8 +419,7 @@ fn query_octets(
         message.set_edns(theirs);
     }
     let mut octets = message.to_vec().map_err(|error| error.to_string())?;
-    // hickory writes 512 where less is to be said: the size stands behind the type of OPT, which
-    // comes last.
+    // hickory writes at least 512: the size is after the type of OPT, which comes last.
     if let Some(edns) = &asks.edns {
         let options: usize = edns.options.iter().map(|(_, content)| 4 + content.len()).sum();
         let back = cookie.filter(|_| edns.cookie_back).map_or(0, |cookie| 4 + cookie.len());
@@ -430,7 +430,7 @@ fn query_octets(
     Ok(octets)
 }
 
-/// What an upstream says, by hickory; then what no honest one would do to it.
+/// An upstream's response, by hickory, and then the faults that the scenario states.
 fn answer_octets(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
     let asked = Message::from_vec(&packet.octets).map_err(|error| error.to_string())?;
     let mut message = Message::new(asked.metadata.id, MessageType::Response, OpCode::Query);
@@ -476,7 +476,7 @@ fn answer_octets(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
     Ok(octets)
 }
 
-/// Reads a packet to an upstream; what is never to vary is held against what it must be.
+/// Reads a packet to an upstream, and checks what must be the same in all.
 fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
     let message = Message::from_vec(&packet.octets).map_err(|error| error.to_string())?;
     let header = &message.metadata;
@@ -512,7 +512,7 @@ fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
     })
 }
 
-/// Whatever is answered, the client must know it for an answer to what it asked.
+/// Checks that a client can match the response to its query.
 fn is_answer_to(
     told: &world::Told,
     message: &Message,
@@ -550,7 +550,7 @@ fn is_answer_to(
     }
 }
 
-/// What the scenario says of the answer.
+/// Checks what the scenario states about the response.
 fn is_as_told(message: &Message, expected: &Told) -> Result<(), String> {
     let header = &message.metadata;
     let code = u16::from(header.response_code);

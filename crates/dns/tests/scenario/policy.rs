@@ -4,7 +4,7 @@ use larder_dns::policy::{BlockAnswer, Builder, List, Policy, Reason, Views};
 
 use super::script::Rules;
 
-/// The policy that these lines make.
+/// The policy of these lines.
 pub fn make(rules: &Rules, generation: u32) -> Result<Policy, String> {
     let mut builder = Builder::new(generation, &[9; 16]);
     let mut list = List::default();
@@ -62,7 +62,7 @@ pub fn make(rules: &Rules, generation: u32) -> Result<Policy, String> {
     builder.build().map_err(|error| error.to_string())
 }
 
-/// Views, and what is said for them.
+/// Views, and the rest of the line.
 fn scope<'a>(builder: &Builder, text: &'a str) -> Result<(Views, &'a str), String> {
     let is_name = |octet: u8| octet.is_ascii_lowercase() || octet == b'+';
     let Some((names, rest)) =

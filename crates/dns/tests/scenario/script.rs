@@ -12,9 +12,9 @@
 //!   answer nxdomain | zero | refused           to what is blocked; reason blocked | filtered
 //!
 //! client N asks NAME TYPE [class C] [over tcp] [no-rd] [ad] [cd] [do] [edns OCTETS] [version V]
-//!   option NUMBER HEX                          of EDNS, which `do`, `version` and options imply, with 1232 octets
+//!   option NUMBER HEX                          of EDNS, which `do`, `version` and options imply, with 1232 bytes
 //!   cookie back                                the cookie that this client got last
-//! client N sends HEX                           a packet of these octets; `over tcp` may stand before them
+//! client N sends HEX                           a packet of these bytes; `over tcp` may stand before them
 //! also client …                                in the same batch as the question above
 //! client N gets RCODE [tc] [ad]                the next answer to client N, which must be to one of his questions, and
 //!   answer | authority | additional RECORD     give back its ID, name, case, RD, CD, and OPT with DO where it had one;

@@ -1,4 +1,4 @@
-//! Records, names and codes of DNS as scenarios write them, and octets between them, by hickory.
+//! Records, names and codes of DNS as scenarios write them, and bytes between them, by hickory.
 //!
 //! ```text
 //! record   NAME TTL TYPE DATA           www.example 60 A 192.0.2.1
@@ -70,7 +70,7 @@ pub fn rcode_name(code: u16) -> String {
     known.map_or_else(|| format!("RCODE{code}"), |(name, _)| (*name).to_owned())
 }
 
-/// Octets in hexadecimal, blanks between them as one likes.
+/// Bytes in hexadecimal, blanks between them as one likes.
 pub fn hex<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u8>, String> {
     let digits: String = words.collect();
     let octet = |at: usize| digits.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());

@@ -1,5 +1,5 @@
-//! What a core sees of the world in a scenario: clients and upstreams whose packets lie in heaps
-//! until a line of the scenario speaks of them, and a clock that stands still but for `after`.
+//! The surroundings of a core in a scenario: packets to clients and upstreams are queued until a
+//! line of the scenario names them, and time passes only with `after`.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use larder_io::udp::Route;
 
 use super::text;
 
-/// An answer that a client got.
+/// A response to a client.
 #[derive(Debug)]
 pub struct Told {
     pub client: u16,
@@ -18,7 +18,7 @@ pub struct Told {
     pub octets: Vec<u8>,
 }
 
-/// A question that an upstream got.
+/// A query to an upstream.
 #[derive(Debug, Clone)]
 pub struct Packet {
     /// Its number in the scenario.
@@ -27,7 +27,7 @@ pub struct Packet {
     pub octets: Vec<u8>,
 }
 
-/// How it came.
+/// Its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Socket(u32),
@@ -44,7 +44,7 @@ pub struct World {
     pub asked: VecDeque<Packet>,
     pub out_of_reach: HashSet<usize>,
     pub without_streams: HashSet<usize>,
-    /// Tags that backends were told to forget.
+    /// Tags of cancelled queries to backends.
     pub forgotten: Vec<u64>,
 }
 
@@ -66,7 +66,7 @@ fn number(client: &Client) -> (u16, bool) {
     }
 }
 
-/// The socket by which an upstream is asked.
+/// The socket to an upstream.
 fn socket(upstream: usize) -> u32 {
     1_000 + upstream as u32
 }
@@ -123,7 +123,7 @@ impl Net for World {
 }
 
 impl World {
-    /// What no line of the scenario spoke of, the first of it.
+    /// The first packet without a line of the scenario.
     pub fn unclaimed(&self) -> Option<String> {
         if let Some(told) = self.told.front() {
             return Some(format!("client {} got {}", told.client, describe(&told.octets)));

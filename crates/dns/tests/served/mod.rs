@@ -1,4 +1,4 @@
-//! A core of larder on a thread of the test, at a port of the loopback for packets and streams.
+//! A core of larder on a thread of the test, at a port of the loopback for UDP and TCP.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,10 +19,10 @@ use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
-/// Ports tried: it needs one of both protocols.
+/// Ports tried: one must be free for both protocols.
 const PORTS: usize = 8;
 
-/// The core at work; it ends when dropped.
+/// A running core; its drop ends it.
 pub struct Served {
     pub address: SocketAddr,
     lifecycle: Arc<Lifecycle>,
@@ -32,8 +32,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts it with everything as the command has it, but that what is about to end is not
-    /// fetched again, and that names of special use are the upstream's.
+    /// Starts it with default settings, but without prefetch, and with the upstream's data for
+    /// names of special use.
     pub fn start(upstream: Upstream, backends: &[Arc<dyn Backend>]) -> Served {
         let settings = Settings { prefetch_percent: 0, ..Settings::default() };
         let cache = Cache::builder().budget(64 << 20).readers_max(1);
@@ -58,14 +58,14 @@ impl Served {
         Served { address, lifecycle, published, waker, thread }
     }
 
-    /// Ends it; what it did.
+    /// Ends it, and returns its counters.
     pub fn end(mut self, stage: Stage) -> Counts {
         self.finish(stage).expect("it ran")
     }
 
     fn finish(&mut self, stage: Stage) -> Option<Counts> {
         self.lifecycle.advance(stage);
-        // Who cannot be woken looks around within a second.
+        // A core that is not woken looks within a second.
         drop(self.waker.wake());
         self.thread.take()?.join().ok()?.ok()?;
         Some(self.published.sum())
@@ -78,7 +78,7 @@ impl Drop for Served {
     }
 }
 
-/// One port for packets and streams.
+/// One port for UDP and TCP.
 fn bind() -> Option<(UdpSocket, std::net::TcpListener)> {
     let options = UdpOptions { receive_buffer_bytes: Some(4 << 20), ..UdpOptions::default() };
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &options).expect("a socket");
