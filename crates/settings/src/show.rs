@@ -90,8 +90,11 @@ pub fn reference(program: &Program, index: &str) -> Vec<(String, String)> {
         let title = title(program, command);
         let page = format!("{}.md", title.replace(' ', "-"));
         let _ = writeln!(list, "| [{title}]({page}) | {} |", command.about);
-        let mut text =
-            format!("# {title}\n\n{}. [{index}]({index}) explains the columns.\n", command.about);
+        let mut text = format!(
+            "# {title}\n\n{}.\n\n[{index}]({index}) lists the other commands, and explains where \
+             settings may be given.\n",
+            command.about
+        );
         let mut groups: Vec<&str> = Vec::new();
         for group in command.settings.iter().map(|setting| setting.group) {
             if !groups.contains(&group) {
