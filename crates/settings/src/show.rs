@@ -1,7 +1,7 @@
 //! The table on paper: `show-config`, the configuration template, the pages of `docs/reference`.
 //!
 //! All of them are pure functions from the table to text. A test compares the pages with
-//! [`reference`].
+//! [`reference()`].
 
 use std::fmt::Write as _;
 
