@@ -34,6 +34,7 @@
 
 mod asking;
 mod compose;
+mod counts;
 mod task;
 
 use std::borrow::Borrow;
@@ -52,12 +53,13 @@ use larder_wire::dns::rendered::Renderer;
 use larder_wire::dns::{class, rtype};
 
 use self::compose::failure;
+pub use self::counts::Counts;
 use self::task::{Attempt, NOWHERE, Purpose, Task, Way};
 
 use crate::Options;
 use crate::cuts::Cuts;
 use crate::names::and_above;
-use crate::reading::{Asked, Referral, Said, addresses, has_alias, is_denial, own_servers, read};
+use crate::reading::{Aliases, Asked, Referral, Said, has_alias, own_servers, read};
 use crate::recent::Recent;
 use crate::servers::Servers;
 
@@ -102,43 +104,6 @@ pub trait Net<C> {
 
     /// The end of a client's question: a whole message.
     fn tell(&mut self, client: C, message: Vec<u8>);
-}
-
-/// What happened since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Questions sent over UDP.
-    pub packets: u64,
-    /// Questions sent over streams.
-    pub streams: u64,
-    /// Zones learned of.
-    pub referrals: u64,
-    /// Servers that knew nothing of a zone they were said to serve.
-    pub lame: u64,
-    /// Questions to servers that were waited for in vain.
-    pub timeouts: u64,
-    /// Packets that answered nothing.
-    pub misfits: u64,
-    /// Questions of clients that found no answer.
-    pub failures: u64,
-    /// Questions that were not asked: too many of the same zone were in flight.
-    pub crowded: u64,
-}
-
-impl Counts {
-    /// Both together.
-    pub fn and(self, other: Counts) -> Counts {
-        Counts {
-            packets: self.packets + other.packets,
-            streams: self.streams + other.streams,
-            referrals: self.referrals + other.referrals,
-            lame: self.lame + other.lame,
-            timeouts: self.timeouts + other.timeouts,
-            misfits: self.misfits + other.misfits,
-            failures: self.failures + other.failures,
-            crowded: self.crowded + other.crowded,
-        }
-    }
 }
 
 /// Addresses of a server of one family, IPv4 first, as they were found.
@@ -524,20 +489,7 @@ impl<C> Walker<C> {
                 task.steps = STEPS_MAX;
                 task.tried.retain(|tried| *tried != server);
             }
-            Said::Alias(aliases) if task.asks_for_all() => {
-                // A server has no alias for its name (RFC 2181, section 10.3).
-                let is_server = matches!(task.purpose, Purpose::Address { .. });
-                task.alias_count += aliases.count;
-                task.aliases.extend_from_slice(&aliases.records);
-                let is_circle = has_alias(&task.aliases, &aliases.target);
-                if is_server || is_circle || task.alias_count > ALIASES_MAX {
-                    return Some(End::Failed);
-                }
-                task.record_count += aliases.record_count;
-                self.leave_zone(task);
-                task.name = aliases.target;
-                task.turn_to(NOWHERE, 0);
-            }
+            Said::Alias(aliases) if task.asks_for_all() => return self.follow(task, aliases),
             Said::Answer | Said::NoData | Said::Alias(_) => {
                 self.cuts.is_none(task.asked(), now_ms);
                 task.steps += 1;
@@ -566,6 +518,23 @@ impl<C> Walker<C> {
                 task.tried.retain(|tried| *tried != server);
             }
         }
+        None
+    }
+
+    /// Turns to where aliases lead; the end where they lead nowhere.
+    fn follow<'o>(&mut self, task: &mut Task<C>, aliases: Aliases) -> Option<End<'o>> {
+        // A server has no alias for its name (RFC 2181, section 10.3).
+        let is_server = matches!(task.purpose, Purpose::Address { .. });
+        task.alias_count += aliases.count;
+        task.aliases.extend_from_slice(&aliases.records);
+        let is_circle = has_alias(&task.aliases, &aliases.target);
+        if is_server || is_circle || task.alias_count > ALIASES_MAX {
+            return Some(End::Failed);
+        }
+        task.record_count += aliases.record_count;
+        self.leave_zone(task);
+        task.name = aliases.target;
+        task.turn_to(NOWHERE, 0);
         None
     }
 
@@ -715,42 +684,7 @@ impl<C> Walker<C> {
                     net.tell(client, composed);
                 }
             }
-            Purpose::Address { waiting } => {
-                let (all, ttl_s) = match end {
-                    End::Answer(octets) => {
-                        addresses(octets, &task.name, |server| self.options.may_ask(server))
-                    }
-                    _ => (Vec::new(), 0),
-                };
-                let has_found = !all.is_empty();
-                let (least_s, most_s) = ADDRESS_S;
-                let held_s = if all.is_empty() { least_s } else { ttl_s.clamp(least_s, most_s) };
-                let until_ms = now.us / 1_000 + u64::from(held_s) * 1_000;
-                let name: Box<[u8]> = task.name.into();
-                let key = (name, task.rtype, task.depth);
-                self.seeking.remove(&key);
-                let (name, rtype, _) = key;
-                if self.addresses.get(&name).is_none() {
-                    self.addresses.insert(name.clone(), Default::default());
-                }
-                if let Some(known) = self.addresses.get(&name) {
-                    let has_no_name = match end {
-                        End::Answer(octets) => is_denial(octets),
-                        End::Denied(_) => true,
-                        End::Failed => false,
-                    };
-                    if has_no_name {
-                        known.fill_with(|| Addresses { until_ms, all: Vec::new() });
-                    }
-                    known[family(rtype)] = Addresses { until_ms, all };
-                }
-                for number in waiting {
-                    if has_found {
-                        self.interrupt(number);
-                    }
-                    self.ready.push(number);
-                }
-            }
+            Purpose::Address { waiting } => self.end_seeking(now, task, waiting, end),
         }
     }
 

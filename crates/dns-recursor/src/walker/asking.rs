@@ -6,8 +6,9 @@ use larder_dns::core::{Flags, Now, QUERY_BYTES_MAX, random_case, write_query};
 use larder_wire::dns::{class, rtype};
 
 use super::task::{Attempt, Purpose, Task, Way};
-use super::{Net, ROUNDS, SERVER_SHARE, Walker, family};
+use super::{ADDRESS_S, Addresses, End, Net, ROUNDS, SERVER_SHARE, Walker, family};
 use crate::names::is_within;
+use crate::reading::{addresses, is_denial};
 use crate::servers::EXPLORE_EVERY;
 
 /// Servers of a zone whose addresses are sought for one task: at a time, and in all. With [`DEPTH_MAX`] this is what an
@@ -121,6 +122,50 @@ impl<C> Walker<C> {
             }
         }
         names
+    }
+
+    /// Addresses of a server were sought: remembers what was found, and lets those go on that waited for it.
+    pub(super) fn end_seeking(
+        &mut self,
+        now: Now,
+        task: Task<C>,
+        waiting: Vec<u64>,
+        end: &End<'_>,
+    ) {
+        let (all, ttl_s) = match end {
+            End::Answer(octets) => {
+                addresses(octets, &task.name, |server| self.options.may_ask(server))
+            }
+            _ => (Vec::new(), 0),
+        };
+        let has_found = !all.is_empty();
+        let (least_s, most_s) = ADDRESS_S;
+        let held_s = if all.is_empty() { least_s } else { ttl_s.clamp(least_s, most_s) };
+        let until_ms = now.us / 1_000 + u64::from(held_s) * 1_000;
+        let name: Box<[u8]> = task.name.into();
+        let key = (name, task.rtype, task.depth);
+        self.seeking.remove(&key);
+        let (name, rtype, _) = key;
+        if self.addresses.get(&name).is_none() {
+            self.addresses.insert(name.clone(), Default::default());
+        }
+        if let Some(known) = self.addresses.get(&name) {
+            let has_no_name = match end {
+                End::Answer(octets) => is_denial(octets),
+                End::Denied(_) => true,
+                End::Failed => false,
+            };
+            if has_no_name {
+                known.fill_with(|| Addresses { until_ms, all: Vec::new() });
+            }
+            known[family(rtype)] = Addresses { until_ms, all };
+        }
+        for number in waiting {
+            if has_found {
+                self.interrupt(number);
+            }
+            self.ready.push(number);
+        }
     }
 
     /// True where addresses of the zone's servers are being sought for the task.
