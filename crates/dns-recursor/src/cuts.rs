@@ -136,6 +136,7 @@ impl Cuts {
     }
 
     /// A referral was given, by a server of a zone that is known until `parent_until_ms`: it holds for no longer.
+    /// Returns until when.
     pub fn learn(
         &mut self,
         zone: &[u8],
@@ -143,11 +144,12 @@ impl Cuts {
         ttl_s: u32,
         parent_until_ms: u64,
         now_ms: u64,
-    ) {
+    ) -> u64 {
         let (least, most) = REFERRAL_S;
         let until_ms = now_ms + u64::from(ttl_s.clamp(least, most)) * 1_000;
         let until_ms = until_ms.min(parent_until_ms);
         self.by_name.insert(zone.into(), Known::Cut(Cut { until_ms, ..Cut::of(servers) }));
+        until_ms
     }
 
     /// No zone begins at a name.
@@ -206,7 +208,8 @@ mod tests {
             (0, 1_000, 1_000),
         ];
         for (ttl_s, parent_until_ms, until_ms) in cases {
-            cuts.learn(b"\x03com\0", Vec::new(), ttl_s, parent_until_ms, 0);
+            let learned_ms = cuts.learn(b"\x03com\0", Vec::new(), ttl_s, parent_until_ms, 0);
+            assert_eq!(learned_ms, until_ms, "{ttl_s}");
             assert!(cuts.get(b"\x03com\0").lame.is_empty());
             cuts.get(b"\x03com\0").is_lame([192, 0, 2, 9].into());
             let found = cuts.find(b"\x03com\0", false, until_ms - 1);

@@ -1,186 +1,467 @@
-//! Recursion for `larder dns`: from the root to an answer, with DNSSEC validation, on the miss path
-//! only.
+//! Validation (DNSSEC): no client gets what the walker found before it was checked.
 //!
-//! What is held, larder answers from finished responses, whoever found them. What is not held goes,
-//! by the mailboxes of [`larder_dns::backend`], to a thread that recurses, and comes back as a DNS
-//! message which is rendered, stored and told as a forwarder's answer would be. The recursion
-//! itself, and every signature, is hickory-resolver's: there is no home-made DNSSEC here.
+//! The walker finds responses as it does without validation, but one for each name: aliases are
+//! followed here. The library hickory checks them, every signature and every proof that something
+//! is not there; there is no home-made DNSSEC. For that it looks up keys and delegations, which are
+//! known from referrals and earlier lookups, or found by the walker.
 //!
 //! ```text
-//! core 0 --BackendQuery--> queue --> thread 0: tokio, one task a question --> Recursor --> name servers
-//! core 1 --BackendQuery--> queue --> thread 1                     (one, with its caches, for all threads)
-//!        <--BackendQuery::answer-- a message: NOERROR, NXDOMAIN or SERVFAIL, AD where all of it is proven, EDE where not
+//! BackendQuery -> Job, a step for each name: Walker -> response::part -> DnssecDnsHandle <- Known, or Walker
+//!                   ^--------------- an alias ---------------------------'   |
+//!                                       BackendQuery::answer <- reply <-'
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`hints`] | where the root is, and which keys it is trusted by |
-//! | [`net`] | sockets to name servers, how long they are waited for, how many packets were sent |
-//! | [`reply`] | what the recursor found, as a message |
-//! | `threads` | threads, queues, and the limit of questions in each |
+//! | [`anchors`] | which keys the root is trusted by |
+//! | `response` | what a response says of one name, and a referral of keys |
+//! | `known` | keys and delegations |
+//! | `handle` | what the library looks up with |
+//! | [`reply`] | what was found, as a message |
 //!
-//! Bounds, all in [`Options`]: questions in flight and waiting for each thread, zones whose servers
-//! are remembered, answers that the recursor itself remembers, depth. The library bounds what one
-//! question may cost: 200 packets sent, 64 aliases, five names of servers without addresses for
-//! each zone, and no zone twice on one way (so a loop ends).
+//! Invariants
+//! 1. What is known of keys holds no longer than the delegation to their zone, and that no longer
+//!    than the one above it.
+//! 2. A question costs at most as many packets as one that is not validated, whatever is looked up
+//!    for it, and at most `LOOKUPS_MAX` lookups. It ends in its time.
+//! 3. A job waits for what another looks up only if that ends before the job does. Where that
+//!    fails, it tries itself.
 //!
-//! Cost: a miss takes some tens of microseconds of a CPU beside larder's own, and validation
-//! several times that where keys are not known yet; see `docs/results/dns-recursion.md`.
+//! Cost: a question for a name of a new zone takes the walker's queries and one for DNSKEY, and as
+//! many verified signatures as it has sets of records, with that of DS; see
+//! `docs/results/dns-recursion.md`.
 
-pub mod hints;
-pub mod net;
+pub mod anchors;
+mod handle;
+mod known;
 pub mod reply;
-mod threads;
+mod response;
 
-use std::fmt;
-use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use hickory_proto::dnssec::TrustAnchors;
-use hickory_resolver::recursor::{DnssecConfig, DnssecPolicy, Recursor, RecursorOptions};
-use ipnet::IpNet;
-use larder_dns::backend::{Backend, BackendQuery, Running};
+use hickory_net::dnssec::DnssecDnsHandle;
+use hickory_net::xfer::{DnsHandle, FirstAnswer};
+use hickory_proto::op::{DnsRequestOptions, DnsResponse, Message, Query};
+use hickory_proto::rr::{Name, RecordType};
+use hickory_proto::serialize::binary::BinDecodable;
+use larder_dns::backend::BackendQuery;
+use larder_dns::core::{Flags, Now, QUERY_BYTES_MAX, write_query};
+use larder_wire::dns::class;
 
-use crate::PORT;
+use self::anchors::Anchors;
+use self::handle::{Handle, Outcome, Slot, Wanted};
+use self::known::{HOLDS_S, Key, Known, key_of, wire};
+use self::reply::{Found, NO_REACHABLE_AUTHORITY};
+use crate::client::{Client, Part};
+use crate::walker::{ALIASES_MAX, Net, PACKETS_MAX, Question, Walker};
 
-use self::net::{Lines, Net};
-use self::threads::Threads;
+/// Keys and delegations that are looked up for one question, known or not.
+const LOOKUPS_MAX: u32 = 200;
 
-/// How it recurses. The defaults are those of the command.
+/// Proofs that the library remembers.
+const PROOFS_MAX: usize = 20_000;
+
+/// What the walker told.
+pub enum Heard {
+    /// What a server of a zone said.
+    Response {
+        /// Of what.
+        part: Part,
+        /// A whole message.
+        octets: Vec<u8>,
+        /// Its name; empty where no server had an answer.
+        zone: Box<[u8]>,
+    },
+    /// Servers of a zone were referred to.
+    Referral {
+        /// Its name.
+        zone: Box<[u8]>,
+        /// A whole message.
+        octets: Vec<u8>,
+        /// How long that holds.
+        until_ms: u64,
+    },
+}
+
+/// What a question may still cost.
 #[derive(Clone)]
-pub struct Options {
-    /// Addresses of the root's servers; see [`hints`].
-    pub roots: Vec<IpAddr>,
-    /// The keys that the root is trusted by; see [`hints`].
-    pub anchors: Arc<TrustAnchors>,
-    /// Networks whose name servers are asked although they are not public: by default none of those
-    /// is, or a domain's owner could have us send packets into our own network.
-    pub allow_servers: Vec<IpNet>,
-    /// Threads; 1 at least.
-    pub threads: usize,
-    /// Questions in flight for each thread; 1 at least.
-    pub questions_max: usize,
-    /// Questions that wait for each thread beyond those; what is more is not taken.
-    pub waiting_max: usize,
-    /// Zones, and servers, that are remembered.
-    pub zones_max: usize,
-    /// Answers that are remembered here: delegations, keys, aliases' targets. What clients ask for
-    /// is in larder's cache.
-    pub answers_max: u64,
-    /// Delegations, and aliases, that are followed for one question.
-    pub depth_max: u8,
-    /// How long one server is waited for before the next one is asked, milliseconds.
-    pub server_wait_ms: u32,
-    /// Octets that a server may answer in over UDP.
-    pub udp_bytes_max: u16,
-    /// Names are sent in random case, and must come back so (0x20).
-    pub case_random: bool,
-    /// A name that does not exist answers for all below it (RFC 8020), while the way there is
-    /// sought (RFC 9156). There are servers that deny names with others below them.
-    pub is_strict: bool,
-    /// The port of all name servers, [`PORT`] but in tests.
-    pub port: u16,
+struct Means {
+    until_ms: u64,
+    packets_left: Rc<Cell<u32>>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            roots: hints::roots(),
-            anchors: Arc::new(hints::anchors()),
-            allow_servers: Vec::new(),
-            threads: 1,
-            questions_max: 1_000,
-            waiting_max: 4_000,
-            zones_max: 20_000,
-            answers_max: 50_000,
-            depth_max: 24,
-            server_wait_ms: 1_500,
-            udp_bytes_max: 1_232,
-            case_random: false,
-            is_strict: false,
-            port: PORT,
+type Check = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// What a job does.
+enum State {
+    /// Its last name has to be found.
+    Begun,
+    /// The walker seeks it.
+    Sought,
+    /// A server of a zone said this of the name that has this place among the job's names, and
+    /// maybe of those behind it.
+    Said { octets: Vec<u8>, zone: Name, place: usize },
+}
+
+/// A question of a client.
+struct Job {
+    client: BackendQuery,
+    asked: Message,
+    rtype: RecordType,
+    /// The name asked for, and those that aliases led to.
+    names: Vec<Name>,
+    means: Means,
+    lookups_left: u32,
+    state: State,
+    /// The library's, of what was said of the last name.
+    check: Option<Check>,
+    found: Found,
+}
+
+impl Job {
+    /// For its last name.
+    fn query(&self) -> Query {
+        Query::query(self.names.last().cloned().unwrap_or_default(), self.rtype)
+    }
+
+    /// Takes what was checked. The end, unless there is another name to be found.
+    fn take(&mut self, outcome: Outcome) -> Option<Result<(), u16>> {
+        let name = self.query().name;
+        if let Err(error) = self.found.add(&name, outcome) {
+            return Some(Err(error));
+        }
+        let Some(target) = self.found.alias(&name, self.rtype) else { return Some(Ok(())) };
+        if self.names.contains(&target) || self.names.len() > usize::from(ALIASES_MAX) {
+            return Some(Err(NO_REACHABLE_AUTHORITY));
+        }
+        self.names.push(target);
+        None
+    }
+}
+
+/// Who finds what has to be found.
+pub struct Reach<'a, N> {
+    /// The time of the turn.
+    pub now: Now,
+    /// Who seeks it.
+    pub walker: &'a mut Walker<Client>,
+    /// Where the walker speaks.
+    pub net: &'a mut N,
+    /// Bytes that a server may answer in over UDP.
+    pub udp_bytes: u16,
+}
+
+impl<N: Net<Client>> Reach<'_, N> {
+    fn now_ms(&self) -> u64 {
+        self.now.us / 1_000
+    }
+
+    /// Has the walker find something. False where it cannot, or there is no time.
+    fn find(&mut self, part: Part, query: &Query, means: &Means) -> bool {
+        let mut question = wire(query.name());
+        question.extend_from_slice(&u16::from(query.query_type()).to_be_bytes());
+        question.extend_from_slice(&class::IN.to_be_bytes());
+        let flags = Flags {
+            recursion_desired: true,
+            dnssec_ok: true,
+            checking_disabled: false,
+            believes_ad: false,
+            udp_bytes: Some(self.udp_bytes),
+        };
+        let mut message = [0; QUERY_BYTES_MAX];
+        let length = write_query(&mut message, 0, &question, flags);
+        let question = Question {
+            message: &message[..length],
+            wait_ms: means.until_ms.saturating_sub(self.now_ms()),
+            packets_left: means.packets_left.clone(),
+            follows_aliases: false,
+        };
+        let client = Client::Validator(part);
+        question.wait_ms > 0 && self.walker.begin_part(self.now, client, question, self.net).is_ok()
+    }
+}
+
+/// Keys or a delegation on their way, and the jobs that wait for them.
+struct Lookup {
+    query: Query,
+    key: Key,
+    until_ms: u64,
+    waiting: Vec<(u64, Slot)>,
+}
+
+/// One thread's.
+pub struct Validator {
+    handle: Handle,
+    library: DnssecDnsHandle<Handle>,
+    known: Known,
+    jobs: HashMap<u64, Job>,
+    lookups: HashMap<u64, Lookup>,
+    /// Lookups that others may wait for.
+    shared: HashMap<Key, u64>,
+    last_number: u64,
+    /// Jobs that have something to do.
+    ready: Vec<u64>,
+}
+
+impl Validator {
+    /// Knows nothing but the root's keys.
+    pub fn new(anchors: &Anchors) -> Validator {
+        let handle = Handle::default();
+        let library = DnssecDnsHandle::with_trust_anchor(handle.clone(), anchors.0.clone())
+            .validation_cache_size(PROOFS_MAX)
+            .positive_validation_ttl(Duration::ZERO..=Duration::from_secs(HOLDS_S.1.into()));
+        Validator {
+            handle,
+            library,
+            known: Known::new(),
+            jobs: HashMap::new(),
+            lookups: HashMap::new(),
+            shared: HashMap::new(),
+            last_number: 0,
+            ready: Vec::new(),
+        }
+    }
+
+    /// Questions of clients that are on their way.
+    pub fn in_flight(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// True where no job has something to do.
+    pub fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Takes a client's question, to be answered within `wait_ms`; [`Validator::go_on`] begins with
+    /// it. What is none is dropped.
+    pub fn begin(&mut self, now: Now, client: BackendQuery, wait_ms: u64) {
+        let Ok(asked) = Message::from_vec(client.message()) else { return };
+        let [query] = asked.queries.as_slice() else { return };
+        let job = Job {
+            rtype: query.query_type(),
+            names: vec![query.name().clone()],
+            means: Means {
+                until_ms: now.us / 1_000 + wait_ms,
+                packets_left: Rc::new(Cell::new(PACKETS_MAX)),
+            },
+            lookups_left: LOOKUPS_MAX,
+            state: State::Begun,
+            check: None,
+            found: Found::default(),
+            asked,
+            client,
+        };
+        let number = self.next_number();
+        self.jobs.insert(number, job);
+        self.ready.push(number);
+    }
+
+    /// Takes what the walker told, and lets jobs go on that have something to do.
+    pub fn go_on(&mut self, heard: Vec<Heard>, reach: &mut Reach<'_, impl Net<Client>>) {
+        for heard in heard {
+            match heard {
+                Heard::Referral { zone, octets, until_ms } => {
+                    self.known.refer(&zone, &octets, until_ms);
+                }
+                Heard::Response { part: Part::Step(number), octets, zone } => {
+                    if let Some(job) = self.jobs.get_mut(&number) {
+                        // An empty one is none: no server had an answer.
+                        let zone = Name::from_bytes(&zone).unwrap_or_default();
+                        job.state = State::Said { octets, zone, place: job.names.len() - 1 };
+                        self.ready.push(number);
+                    }
+                }
+                Heard::Response { part: Part::Lookup(number), octets, zone } => {
+                    self.end_lookup(number, (&octets, &zone), reach);
+                }
+            }
+        }
+        while let Some(number) = self.ready.pop() {
+            let Some(mut job) = self.jobs.remove(&number) else { continue };
+            match self.advance(number, &mut job, reach) {
+                Some(end) => self.end(reach.now_ms(), job, end),
+                None => _ = self.jobs.insert(number, job),
+            }
+        }
+    }
+
+    /// Does what a job has to do. Its end, if that has come.
+    fn advance(
+        &mut self,
+        number: u64,
+        job: &mut Job,
+        reach: &mut Reach<'_, impl Net<Client>>,
+    ) -> Option<Result<(), u16>> {
+        loop {
+            let Some(check) = job.check.as_mut() else {
+                match &job.state {
+                    State::Sought => return None,
+                    State::Begun => {}
+                    State::Said { octets, zone, place } => {
+                        let is_whole = *place == job.names.len() - 1;
+                        match response::part(octets, zone, &job.query(), is_whole) {
+                            Some(part) => {
+                                job.check = Some(self.check(&job.query(), part));
+                                continue;
+                            }
+                            None if is_whole => return Some(Err(NO_REACHABLE_AUTHORITY)),
+                            None => {}
+                        }
+                    }
+                }
+                job.state = State::Sought;
+                let is_begun = reach.find(Part::Step(number), &job.query(), &job.means);
+                return if is_begun { None } else { Some(Err(NO_REACHABLE_AUTHORITY)) };
+            };
+            let mut context = Context::from_waker(Waker::noop());
+            // The library may panic for what it holds to be impossible: that is one question's end
+            // and not the thread's.
+            let polled = catch_unwind(AssertUnwindSafe(|| check.as_mut().poll(&mut context)));
+            let Ok(polled) = polled else { return Some(Err(reply::OTHER)) };
+            if let Poll::Ready(outcome) = polled {
+                job.check = None;
+                if let Some(end) = job.take(outcome) {
+                    return Some(end);
+                }
+                continue;
+            }
+            let mut is_filled = false;
+            for wanted in self.handle.wanted() {
+                // Invariant 2.
+                job.lookups_left = job.lookups_left.saturating_sub(1);
+                if job.lookups_left == 0 {
+                    return Some(Err(reply::OTHER));
+                }
+                is_filled |= self.look_up(number, &job.means, wanted, reach);
+            }
+            if !is_filled {
+                return None;
+            }
+        }
+    }
+
+    /// Begins to check a response.
+    fn check(&self, query: &Query, part: DnsResponse) -> Check {
+        // Of a check that ended early.
+        self.handle.wanted();
+        self.handle.prepare(part);
+        let options = DnsRequestOptions::default();
+        Box::pin(self.library.lookup(query.clone(), options).first_answer())
+    }
+
+    /// Looks something up for a job. True where its slot is filled already.
+    fn look_up(
+        &mut self,
+        job: u64,
+        means: &Means,
+        wanted: Wanted,
+        reach: &mut Reach<'_, impl Net<Client>>,
+    ) -> bool {
+        let Wanted { query, slot } = wanted;
+        if let Some(response) = self.known.response(&query, reach.now_ms()) {
+            slot.fill(Ok(response));
+            return true;
+        }
+        let key = key_of(&query);
+        let shared = self.shared.get(&key).and_then(|number| self.lookups.get_mut(number));
+        // Invariant 3.
+        if let Some(lookup) = shared.filter(|lookup| lookup.until_ms <= means.until_ms) {
+            lookup.waiting.push((job, slot));
+            return false;
+        }
+        let number = self.next_number();
+        if !reach.find(Part::Lookup(number), &query, means) {
+            slot.fill(Err("there is no time or no room".into()));
+            return true;
+        }
+        self.shared.entry(key.clone()).or_insert(number);
+        let lookup = Lookup { query, key, until_ms: means.until_ms, waiting: vec![(job, slot)] };
+        self.lookups.insert(number, lookup);
+        false
+    }
+
+    /// The walker has found what was looked up, or has not.
+    fn end_lookup(
+        &mut self,
+        number: u64,
+        (octets, zone): (&[u8], &[u8]),
+        reach: &mut Reach<'_, impl Net<Client>>,
+    ) {
+        let Some(lookup) = self.lookups.remove(&number) else { return };
+        let Lookup { query, key, waiting, .. } = lookup;
+        if self.shared.get(&key) == Some(&number) {
+            self.shared.remove(&key);
+        }
+        let zone = Name::from_bytes(zone).unwrap_or_default();
+        let found = response::part(octets, &zone, &query, true);
+        let found = found.map(|response| self.known.learn(&query, response, reach.now_ms()));
+        self.ready.extend(waiting.iter().map(|(job, _)| *job));
+        for (at, (job, slot)) in waiting.into_iter().enumerate() {
+            match (&found, self.jobs.get(&job)) {
+                (Some(response), _) => slot.fill(Ok(response.clone())),
+                // The others have means of their own.
+                (None, Some(waits)) if at > 0 => {
+                    let (means, wanted) =
+                        (waits.means.clone(), Wanted { query: query.clone(), slot });
+                    self.look_up(job, &means, wanted, reach);
+                }
+                (None, _) => slot.fill(Err("no server had an answer".into())),
+            }
+        }
+    }
+
+    /// Answers a client.
+    fn end(&mut self, now_ms: u64, job: Job, end: Result<(), u16>) {
+        let Job { client, asked, names, found, .. } = job;
+        if found.is_bogus() {
+            names.iter().for_each(|name| self.known.doubt(name, now_ms));
+        }
+        let message = reply::compose(&asked, end.map(|()| found));
+        if let Ok(octets) = message.to_vec() {
+            client.answer(octets);
         }
     }
 }
 
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("roots", &self.roots)
-            .field("threads", &self.threads)
-            .finish_non_exhaustive()
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hickory_proto::dnssec::Algorithm;
+    use hickory_proto::dnssec::rdata::{DNSSECRData, RRSIG, SigInput};
+    use hickory_proto::rr::{RData, Record, SerialNumber};
 
-/// A backend that recurses. It takes questions from its start to its stop, and refuses others.
-#[derive(Debug)]
-pub struct Recurse {
-    options: Options,
-    lines: Arc<Lines>,
-    threads: Running<Threads>,
-}
-
-impl Recurse {
-    /// Not started yet; no thread runs, nothing is sent.
-    pub fn new(options: Options) -> Recurse {
-        let lines = Lines::new(options.port, options.server_wait_ms);
-        Recurse { options, lines: Arc::new(lines), threads: Running::nothing() }
+    pub fn name(text: &str) -> Name {
+        Name::from_ascii(text).unwrap()
     }
 
-    /// Packets sent to name servers, over UDP, and connections to them.
-    pub fn sent(&self) -> (u64, u64) {
-        self.lines.sent()
-    }
-}
-
-impl Backend for Recurse {
-    fn start(&self) -> io::Result<()> {
-        let recursor = recursor(&self.options, Net::new(self.lines.clone()))?;
-        let threads = Threads::start(recursor, &self.options)?;
-        self.threads.begin(threads);
-        Ok(())
+    pub fn of_data(owner: &str, data: RData) -> Record {
+        Record::from_rdata(name(owner), 86_400, data)
     }
 
-    fn ask(&self, query: BackendQuery) {
-        if let Some(threads) = self.threads.get() {
-            threads.ask(query);
-        }
+    /// A signature of so many labels that is none.
+    pub fn signature(owner: &str, type_covered: RecordType, num_labels: u8) -> Record {
+        let input = SigInput {
+            type_covered,
+            algorithm: Algorithm::ED25519,
+            num_labels,
+            original_ttl: 60,
+            sig_expiration: SerialNumber::new(0),
+            sig_inception: SerialNumber::new(0),
+            key_tag: 1,
+            signer_name: name("test."),
+        };
+        of_data(owner, RData::DNSSEC(DNSSECRData::RRSIG(RRSIG::from_sig(input, vec![1; 64]))))
     }
-
-    fn stop(&self) {
-        // Nobody asks any more, so nobody else has them.
-        if let Some(threads) = self.threads.end() {
-            threads.stop();
-        }
-    }
-}
-
-/// The library's recursor, set up.
-fn recursor(options: &Options, net: Net) -> io::Result<Recursor<Net>> {
-    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-    if options.roots.is_empty() {
-        return Err(invalid("there is no address of a root server to begin with".into()));
-    }
-    let mut config = DnssecConfig::default();
-    config.trust_anchor = Some(options.anchors.clone());
-    config.validation_cache_size = Some(options.zones_max);
-    let policy = DnssecPolicy::ValidateWithStaticKey(config);
-    let settings = RecursorOptions {
-        ns_cache_size: options.zones_max.max(1),
-        response_cache_size: options.answers_max,
-        recursion_limit: options.depth_max,
-        ns_recursion_limit: options.depth_max,
-        allow_server: options.allow_servers.clone(),
-        case_randomization: options.case_random,
-        edns_payload_len: options.udp_bytes_max,
-        qname_minimization: if options.is_strict {
-            hickory_resolver::recursor::QNameMinimization::Strict
-        } else {
-            hickory_resolver::recursor::QNameMinimization::Relaxed
-        },
-        ..RecursorOptions::default()
-    };
-    Recursor::new(&options.roots, policy, None, settings, net)
-        .map_err(|error| invalid(format!("recursion cannot be set up: {error}")))
 }

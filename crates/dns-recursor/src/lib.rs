@@ -1,5 +1,5 @@
-//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only, without
-//! validation; by the feature `dnssec` with it.
+//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only. By the
+//! feature `dnssec` signatures are validated.
 //!
 //! What is held, larder answers from finished responses, whoever found them. What is not held goes,
 //! by the mailboxes of [`larder_dns::backend`], to a thread that asks name servers, one after the
@@ -17,6 +17,7 @@
 //! | [`walker`] | what is asked of whom, until there is an answer |
 //! | [`reading`] | what a response says to who was asked for a zone |
 //! | `cuts`, `servers`, `recent` | what is known of zones, of servers, and for how long |
+//! | `dnssec` | which of it is believed, by feature |
 //! | `thread` | the loop: queries, sockets, time |
 //! | [`roots`], `private` | where the root is; who is never asked |
 //!
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod client;
 pub mod cuts;
 #[cfg(feature = "dnssec")]
 pub mod dnssec;
@@ -61,6 +63,9 @@ pub struct Options {
     pub roots: Vec<IpAddr>,
     /// Signatures are asked for where clients ask for them, and passed on.
     pub passes_dnssec: bool,
+    /// Signatures are validated, from these keys on.
+    #[cfg(feature = "dnssec")]
+    pub anchors: Option<dnssec::anchors::Anchors>,
     /// Networks whose name servers are asked although they have a special purpose. The root's
     /// always are.
     pub allow_servers: Vec<Prefix>,
@@ -89,6 +94,8 @@ impl Default for Options {
         Options {
             roots: roots::built_in(),
             passes_dnssec: false,
+            #[cfg(feature = "dnssec")]
+            anchors: None,
             allow_servers: Vec::new(),
             threads: 1,
             questions_max: 2_000,
@@ -108,6 +115,18 @@ impl Options {
     pub fn may_ask(&self, server: IpAddr) -> bool {
         !private::is_special(server) || private::is_in(&self.allow_servers, server)
     }
+
+    /// True where signatures are validated.
+    pub fn validates(&self) -> bool {
+        #[cfg(feature = "dnssec")]
+        {
+            self.anchors.is_some()
+        }
+        #[cfg(not(feature = "dnssec"))]
+        {
+            false
+        }
+    }
 }
 
 /// A backend that asks name servers. It takes questions from its start to its stop, and drops
@@ -120,7 +139,8 @@ pub struct Walk {
 
 impl Walk {
     /// Not started yet; no thread runs, nothing is sent.
-    pub fn new(options: Options) -> Walk {
+    pub fn new(mut options: Options) -> Walk {
+        options.passes_dnssec |= options.validates();
         Walk { options: Arc::new(options), threads: Running::nothing() }
     }
 

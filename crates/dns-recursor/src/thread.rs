@@ -31,6 +31,9 @@ use larder_io::udp::RecvBatch;
 use larder_serve::mailbox::Mailbox;
 
 use crate::Options;
+use crate::client::Client;
+#[cfg(feature = "dnssec")]
+use crate::dnssec;
 use crate::walker::{Counts, Net, Walker};
 
 /// Servers that there are sockets to.
@@ -140,6 +143,9 @@ struct Lines {
     numbers: u32,
     random: Random,
     now_ms: u64,
+    /// What the validator has to hear.
+    #[cfg(feature = "dnssec")]
+    heard: Vec<dnssec::Heard>,
 }
 
 impl Lines {
@@ -192,7 +198,7 @@ struct Ways<'a> {
     upstream_tcp: &'a mut UpstreamTcp,
 }
 
-impl Net<BackendQuery> for Ways<'_> {
+impl Net<Client> for Ways<'_> {
     fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
         let number = self.lines.line(server);
         let Lines { lines, dirty, options, poller, numbers, random, now_ms, .. } = self.lines;
@@ -212,8 +218,27 @@ impl Net<BackendQuery> for Ways<'_> {
         self.upstream_tcp.ask(server, local, tag, message, poller, *now_ms).is_ok()
     }
 
-    fn tell(&mut self, client: BackendQuery, message: Vec<u8>) {
-        client.answer(message);
+    #[cfg_attr(
+        not(feature = "dnssec"),
+        expect(unused_variables, reason = "who validates wants it")
+    )]
+    fn tell(&mut self, client: Client, message: Vec<u8>, zone: &[u8]) {
+        match client {
+            Client::Core(query) => query.answer(message),
+            #[cfg(feature = "dnssec")]
+            Client::Validator(part) => {
+                let (octets, zone) = (message, zone.into());
+                self.lines.heard.push(dnssec::Heard::Response { part, octets, zone });
+            }
+        }
+    }
+
+    #[cfg(feature = "dnssec")]
+    fn refers(&mut self, zone: &[u8], octets: &[u8], until_ms: u64) {
+        if self.lines.options.validates() {
+            let (zone, octets) = (zone.into(), octets.into());
+            self.lines.heard.push(dnssec::Heard::Referral { zone, octets, until_ms });
+        }
     }
 }
 
@@ -223,7 +248,9 @@ struct Loop {
     options: Arc<Options>,
     poller: Arc<Poller>,
     clock: Clock,
-    walker: Walker<BackendQuery>,
+    walker: Walker<Client>,
+    #[cfg(feature = "dnssec")]
+    validator: Option<dnssec::Validator>,
     lines: Lines,
     upstream_tcp: UpstreamTcp,
     answers: RecvBatch,
@@ -246,8 +273,12 @@ impl Loop {
             numbers: 0,
             random: Random::new(),
             now_ms: 0,
+            #[cfg(feature = "dnssec")]
+            heard: Vec::new(),
         };
         Loop {
+            #[cfg(feature = "dnssec")]
+            validator: options.anchors.as_ref().map(dnssec::Validator::new),
             walker: Walker::new(options.clone(), clock.now()),
             upstream_tcp: UpstreamTcp::new(upstream_tcp::Limits::default(), STREAMS),
             answers: RecvBatch::new(BATCH, options.udp_bytes_max.into()),
@@ -300,9 +331,12 @@ impl Loop {
             }
         }
         self.begin(now);
-        let Loop { walker, lines, upstream_tcp, poller, .. } = self;
+        let Loop { walker, lines, upstream_tcp, .. } = self;
         let now_ms = lines.now_ms;
         walker.tick(now, &mut Ways { lines, upstream_tcp });
+        #[cfg(feature = "dnssec")]
+        self.validate(now);
+        let Loop { walker, lines, upstream_tcp, poller, .. } = self;
         if !upstream_tcp.is_empty() {
             let mut hear = |upstream_tcp: &mut UpstreamTcp, tag: u64, outcome: Outcome<'_>| {
                 walker.heard_by_stream(
@@ -314,24 +348,59 @@ impl Loop {
             };
             upstream_tcp.expire(poller, now_ms, &mut hear);
             upstream_tcp.flush(poller, now_ms, &mut hear);
+            #[cfg(feature = "dnssec")]
+            self.validate(now);
         }
         self.lines.flush();
     }
 
+    /// Has what was found checked, and what is looked up for that found.
+    #[cfg(feature = "dnssec")]
+    fn validate(&mut self, now: Now) {
+        let Loop { validator: Some(validator), walker, lines, upstream_tcp, options, .. } = self
+        else {
+            return;
+        };
+        loop {
+            let heard = std::mem::take(&mut lines.heard);
+            if heard.is_empty() && validator.is_idle() {
+                return;
+            }
+            let net = &mut Ways { lines, upstream_tcp };
+            let udp_bytes = options.udp_bytes_max;
+            validator.go_on(heard, &mut dnssec::Reach { now, walker, net, udp_bytes });
+        }
+    }
+
+    /// Questions of clients that are on their way.
+    fn in_flight(&self) -> usize {
+        #[cfg(feature = "dnssec")]
+        if let Some(validator) = &self.validator {
+            return validator.in_flight();
+        }
+        self.walker.in_flight()
+    }
+
     /// Begins with what waits, as far as there is room.
     fn begin(&mut self, now: Now) {
-        let Loop { walker, lines, upstream_tcp, waiting, options, .. } = self;
-        while walker.in_flight() < options.questions_max.max(1)
-            && let Some((query, left)) = waiting.pop_front()
+        while self.in_flight() < self.options.questions_max.max(1)
+            && let Some((query, left)) = self.waiting.pop_front()
         {
             let wait_ms =
                 u64::from(query.wait_ms()).saturating_sub(left.elapsed().as_millis() as u64);
             if wait_ms == 0 || !query.is_wanted() {
                 continue;
             }
+            let wait_ms = wait_ms * 9 / 10;
+            #[cfg(feature = "dnssec")]
+            if let Some(validator) = &mut self.validator {
+                validator.begin(now, query, wait_ms);
+                continue;
+            }
             let message = query.message().to_vec();
+            let Loop { walker, lines, upstream_tcp, .. } = self;
             let ways = &mut Ways { lines, upstream_tcp };
-            walker.begin(now, query, &message, wait_ms * 9 / 10, ways);
+            walker.begin(now, Client::Core(query), &message, wait_ms, ways);
         }
     }
 

@@ -6,7 +6,7 @@
 //!   | a referral                the zone below is known from now on: from the beginning
 //!   | no data, below the name   no zone begins there: the next label is asked for
 //!   | no name, below the name   the whole name is asked for, but of the root's servers
-//!   | aliases out of the zone   kept, and their target is sought
+//!   | aliases out of the zone   kept, and their target is sought; for a validator the end
 //!   | silent, lame, refusing    the next server; after all of them, all once more with those that the zone itself names, and who
 //!                               answered before until time is up
 //!   | no address of a server    tasks of their own seek them, IPv4 before IPv6, and this one waits
@@ -102,8 +102,26 @@ pub trait Net<C> {
     /// Sends a question over a stream; [`Walker::heard_by_stream`] is told its tag. False where it could not be.
     fn ask_by_stream(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool;
 
-    /// The end of a client's question: a whole message.
-    fn tell(&mut self, client: C, message: Vec<u8>);
+    /// The end of a client's question: a whole message, by a server of `zone`. The zone is empty
+    /// where no server had an answer.
+    fn tell(&mut self, client: C, message: Vec<u8>, zone: &[u8]);
+
+    /// A server referred to those of a zone by this message, with signatures where they were asked
+    /// for. It holds until this time.
+    fn refers(&mut self, _zone: &[u8], _octets: &[u8], _until_ms: u64) {}
+}
+
+/// What a walker is asked.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// A whole message.
+    pub message: &'a [u8],
+    /// It is over in this time.
+    pub wait_ms: u64,
+    /// Packets and streams that it may cost, shared with other parts of the same question of a client.
+    pub packets_left: Rc<Cell<u32>>,
+    /// Aliases that lead out of a zone are followed. Otherwise they are the answer.
+    pub follows_aliases: bool,
 }
 
 /// Addresses of a server of one family, IPv4 first, as they were found.
@@ -211,9 +229,24 @@ impl<C> Walker<C> {
         wait_ms: u64,
         net: &mut impl Net<C>,
     ) {
-        let Ok(query) = Query::parse(message) else { return };
+        let packets_left = Rc::new(Cell::new(PACKETS_MAX));
+        let question = Question { message, wait_ms, packets_left, follows_aliases: true };
+        // Whoever waits for what is dropped is told by that.
+        let _ = self.begin_part(now, client, question, net);
+    }
+
+    /// As [`Walker::begin`], for a question that is one of several; gives the client back instead of dropping it.
+    pub fn begin_part(
+        &mut self,
+        now: Now,
+        client: C,
+        question: Question<'_>,
+        net: &mut impl Net<C>,
+    ) -> Result<(), C> {
+        let Question { message, wait_ms, packets_left, follows_aliases } = question;
+        let Ok(query) = Query::parse(message) else { return Err(client) };
         if query.qclass != class::IN || self.tasks.len() >= self.timers.capacity() {
-            return;
+            return Err(client);
         }
         let task = Task {
             name: query.name().to_ascii_lowercase(),
@@ -222,7 +255,8 @@ impl<C> Walker<C> {
             checking_disabled: query.checking_disabled,
             purpose: Purpose::Client { client, message: message.into() },
             depth: 0,
-            packets_left: Rc::new(Cell::new(PACKETS_MAX)),
+            packets_left,
+            follows_aliases,
             until_ms: now.us / 1_000 + wait_ms,
             ..Task::new()
         };
@@ -230,6 +264,7 @@ impl<C> Walker<C> {
         let number = self.put(task);
         self.ready.push(number);
         self.run(now, net);
+        Ok(())
     }
 
     fn put(&mut self, task: Task<C>) -> u64 {
@@ -436,7 +471,7 @@ impl<C> Walker<C> {
         }
         if matches!(said, Said::Lame | Said::NoEdns) && task.attempt.is_some() {
             // It is late, and of no use: another is waited for.
-            self.weigh(now, &mut task, said, attempt, &[]);
+            self.weigh(now, &mut task, said, attempt, &[], net);
             self.tasks.insert(number, task);
             return true;
         }
@@ -444,7 +479,7 @@ impl<C> Walker<C> {
         if !matches!(said, Said::Lame | Said::NoEdns | Said::Truncated) {
             self.put_all_down(&mut task);
         }
-        let end = self.weigh(now, &mut task, said, attempt, octets.unwrap_or_default());
+        let end = self.weigh(now, &mut task, said, attempt, octets.unwrap_or_default(), net);
         match end {
             Some(end) => self.end(now, *task, &end, net),
             None => {
@@ -464,6 +499,7 @@ impl<C> Walker<C> {
         said: Said,
         attempt: Attempt,
         octets: &'o [u8],
+        net: &mut impl Net<C>,
     ) -> Option<End<'o>> {
         let now_ms = now.us / 1_000;
         let server = attempt.server;
@@ -477,6 +513,9 @@ impl<C> Walker<C> {
         }
         match said {
             Said::Answer | Said::NoData | Said::NoName if task.asks_for_all() => {
+                return Some(End::Answer(octets));
+            }
+            Said::Alias(_) if task.asks_for_all() && !task.follows_aliases => {
                 return Some(End::Answer(octets));
             }
             // There are servers that deny names with others below them. The root's are not among them, and most names that are
@@ -499,7 +538,8 @@ impl<C> Walker<C> {
                 self.counts.referrals += 1;
                 let zone = &task.name[task.name.len() - referral.zone_bytes..];
                 let Referral { servers, ttl_s, .. } = referral;
-                self.cuts.learn(zone, servers, ttl_s, task.zone_until_ms, now_ms);
+                let until_ms = self.cuts.learn(zone, servers, ttl_s, task.zone_until_ms, now_ms);
+                net.refers(zone, octets, until_ms);
             }
             // Once: who says so of a question without EDNS is lame.
             Said::NoEdns => {
@@ -676,12 +716,13 @@ impl<C> Walker<C> {
             Purpose::Client { client, message } => {
                 self.clients -= 1;
                 let composed = self.compose(now, &task, &message, end);
+                let zone = if composed.is_some() { task.zone() } else { &[] };
                 let composed = composed.or_else(|| {
                     self.counts.failures += 1;
                     failure(&message, self.options.udp_bytes_max)
                 });
                 if let Some(composed) = composed {
-                    net.tell(client, composed);
+                    net.tell(client, composed, zone);
                 }
             }
             Purpose::Address { waiting } => self.end_seeking(now, task, waiting, end),

@@ -51,7 +51,7 @@ impl Net<u8> for Wire {
         true
     }
 
-    fn tell(&mut self, client: u8, message: Vec<u8>) {
+    fn tell(&mut self, client: u8, message: Vec<u8>, _: &[u8]) {
         let whole = Message::parse(&message).expect("a header");
         assert!(whole.is_response() && whole.question_count() == 1);
         self.told.push(client);

@@ -1,11 +1,11 @@
 //! `larder dns --recurse`: settings to the recursor, `larder_dns_recursor`. Validation of signatures needs the
 //! feature `recurse`.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use larder_dns::backend::Backend;
 use larder_dns::zones::{Answers, Forward, Upstream};
+use larder_dns_recursor::{Options, Walk, roots};
 use larder_settings::exit::Failure;
 use larder_wire::prefix::Prefix;
 
@@ -24,68 +24,49 @@ pub fn recursor(settings: &Serving) -> Result<Recursor, Failure> {
     made(settings)
 }
 
-/// A recursor that does not validate, unless `--dnssec` is `validate`.
+/// A recursor that does with signatures what `--dnssec` says.
 fn made(settings: &Serving) -> Result<Recursor, Failure> {
-    use larder_dns_recursor::{Options, Walk, roots};
-
-    let passes_dnssec = match settings.dnssec {
-        "off" => false,
-        "pass" => true,
-        _ => return validating(settings),
-    };
     let mut options = Options {
-        passes_dnssec,
         threads: settings.cores,
         case_random: settings.randomize_case,
         origin: super::origin(&settings.source)?,
         udp_bytes_max: settings.udp_size,
         ..Options::default()
     };
+    match settings.dnssec {
+        "off" => {}
+        "pass" => options.passes_dnssec = true,
+        _ => validate(settings, &mut options)?,
+    }
     if let Some(file) = &settings.root_hints {
         options.roots = parsed(file, roots::parse)?;
     }
-    options.allow_servers = allowed(settings, Prefix::parse)?;
-    Ok((forward(settings, false), Arc::new(Walk::new(options))))
+    let network = |word: &String| {
+        Prefix::parse(word).map_err(|why| Failure::usage(format!("--server-allow {word:?}: {why}")))
+    };
+    options.allow_servers = settings.server_allow.iter().map(network).collect::<Result<_, _>>()?;
+    let is_believed = options.validates();
+    Ok((forward(settings, is_believed), Arc::new(Walk::new(options))))
 }
 
 #[cfg(not(feature = "recurse"))]
-fn validating(_: &Serving) -> Result<Recursor, Failure> {
+fn validate(_: &Serving, _: &mut Options) -> Result<(), Failure> {
     Err(Failure::usage(
         "--recurse validates by default, and this build cannot; set --dnssec off or --dnssec pass, \
          or build with --features recurse, or name validating servers with --upstream",
     ))
 }
 
-/// A recursor that validates.
+/// Makes the recursor validate.
 #[cfg(feature = "recurse")]
-fn validating(settings: &Serving) -> Result<Recursor, Failure> {
-    use larder_dns_recursor::dnssec::{Options, Recurse, hints};
+fn validate(settings: &Serving, options: &mut Options) -> Result<(), Failure> {
+    use larder_dns_recursor::dnssec::anchors::Anchors;
 
-    let mut options = Options {
-        threads: settings.cores,
-        case_random: settings.randomize_case,
-        udp_bytes_max: settings.udp_size,
-        ..Options::default()
-    };
-    if let Some(file) = &settings.root_hints {
-        options.roots = parsed(file, hints::parse_roots)?;
-    }
-    if let Some(file) = &settings.trust_anchor {
-        options.anchors = Arc::new(parsed(file, hints::parse_anchors)?);
-    }
-    options.allow_servers = allowed(settings, hints::parse_network)?;
-    Ok((forward(settings, true), Arc::new(Recurse::new(options))))
-}
-
-/// Private networks that have name servers.
-fn allowed<T, E: Display>(
-    settings: &Serving,
-    parse: impl Fn(&str) -> Result<T, E>,
-) -> Result<Vec<T>, Failure> {
-    let network = |word: &String| {
-        parse(word).map_err(|why| Failure::usage(format!("--server-allow {word:?}: {why}")))
-    };
-    settings.server_allow.iter().map(network).collect()
+    options.anchors = Some(match &settings.trust_anchor {
+        Some(file) => parsed(file, Anchors::parse)?,
+        None => Anchors::built_in(),
+    });
+    Ok(())
 }
 
 /// The entry of the root: all names are resolved by the one backend.

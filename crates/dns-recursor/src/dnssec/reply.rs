@@ -1,4 +1,4 @@
-//! What the recursor found, as the message that larder renders.
+//! What was found, as the message that larder renders.
 //!
 //! | found | told |
 //! |---|---|
@@ -11,60 +11,49 @@
 //! | nobody to ask, or only failures | SERVFAIL, 22 |
 //! | more than one question may cost | SERVFAIL, 0 |
 //!
-//! Of other sections only what proves something is told: SOA, NSEC, NSEC3, and their signatures. Name servers and their
-//! addresses answer nothing that was asked.
+//! Of other sections only what proves something is there: SOA, NSEC, NSEC3, and their signatures.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use hickory_net::{DnsError, NetError};
 use hickory_proto::dnssec::Proof;
 use hickory_proto::dnssec::rdata::{DNSSECRData, NSEC3, RRSIG};
-use hickory_proto::op::{Edns, Message, MessageType, ResponseCode};
+use hickory_proto::op::{DnsResponse, Edns, Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
-use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::recursor::RecursorError;
 
-/// The type of records that lead a whole branch elsewhere.
-const DNAME: u16 = 39;
+// Extended errors (RFC 8914, section 4).
 
-/// Extended errors (RFC 8914, section 4).
-const OTHER: u16 = 0;
+/// A reason that has no number.
+pub const OTHER: u16 = 0;
 const DNSSEC_BOGUS: u16 = 6;
 const SIGNATURE_EXPIRED: u16 = 7;
 const SIGNATURE_NOT_YET_VALID: u16 = 8;
 const RRSIGS_MISSING: u16 = 10;
-const NO_REACHABLE_AUTHORITY: u16 = 22;
-
-/// Aliases of one answer, at most: a longer chain is told as it came.
-const ALIASES_MAX: usize = 32;
+/// No server had an answer.
+pub const NO_REACHABLE_AUTHORITY: u16 = 22;
 
 /// The number of the option that carries them.
 const EXTENDED_ERROR: u16 = 15;
 
 /// A message that answers `asked`.
-pub fn compose(asked: &Message, found: Result<Message, RecursorError>) -> Message {
+pub fn compose(asked: &Message, found: Result<Found, u16>) -> Message {
     let mut message =
         Message::new(asked.metadata.id, MessageType::Response, asked.metadata.op_code);
     message.metadata.recursion_desired = asked.metadata.recursion_desired;
     message.metadata.recursion_available = true;
     message.metadata.checking_disabled = asked.metadata.checking_disabled;
     message.queries = asked.queries.clone();
-    let told = match found {
-        Ok(found) => Told::of_message(found),
-        Err(error) => Told::of_error(error),
-    };
-    let told = told.and_then(|told| {
-        let is_checked = !asked.metadata.checking_disabled;
-        if is_checked && told.is_bogus() { Err(told.why_bogus()) } else { Ok(told) }
+    let is_checked = !asked.metadata.checking_disabled;
+    let found = found.and_then(|found| {
+        if is_checked && found.is_bogus { Err(found.why_bogus()) } else { Ok(found) }
     });
-    let error = match told {
-        Ok(told) => {
-            message.metadata.response_code = told.code;
-            let name = asked.queries.first().map(|query| query.name());
-            let is_whole = !name.is_some_and(|name| told.leaves_room_for(name));
-            message.metadata.authentic_data = told.is_secure() && is_whole;
-            message.answers = name.map_or_else(Vec::new, |name| in_order(told.answers, name));
-            message.authorities = told.proofs;
+    let error = match found {
+        Ok(found) => {
+            message.metadata.response_code = found.code;
+            message.metadata.authentic_data = found.is_secure();
+            message.answers = found.answers;
+            message.authorities = found.proofs;
             None
         }
         Err(error) => {
@@ -85,119 +74,71 @@ pub fn compose(asked: &Message, found: Result<Message, RecursorError>) -> Messag
     message
 }
 
-/// What is told where something was found, or its absence.
-struct Told {
+/// What was found, or its absence, for one name after the other as aliases led to them.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// That of the last name.
     code: ResponseCode,
     answers: Vec<Record>,
     proofs: Vec<Record>,
-    /// What the library says of an absence as a whole; of records it speaks one by one.
-    absence: Option<Proof>,
+    /// Something is forged, expired or missing.
+    is_bogus: bool,
+    /// An absence was not proven: in a zone without signatures, or where a proof leaves room.
+    is_unproven: bool,
 }
 
-impl Told {
-    fn of_message(mut found: Message) -> Result<Told, u16> {
-        let code = found.metadata.response_code;
-        let absence = None;
-        match code {
-            ResponseCode::YXDomain if !found.answers.iter().any(is_dname) => {
-                Err(NO_REACHABLE_AUTHORITY)
-            }
-            ResponseCode::NoError | ResponseCode::NXDomain | ResponseCode::YXDomain => {
-                let mut proofs = std::mem::take(&mut found.authorities);
-                proofs.retain(is_proof);
-                Ok(Told { code, answers: std::mem::take(&mut found.answers), proofs, absence })
-            }
-            _ => Err(NO_REACHABLE_AUTHORITY),
+impl Found {
+    /// Adds what the library says of a response for a name. The error is an extended one.
+    pub fn add(&mut self, name: &Name, outcome: Result<DnsResponse, NetError>) -> Result<(), u16> {
+        let (response, absence) = match outcome {
+            Ok(response) => (response, Proof::Secure),
+            Err(NetError::Dns(DnsError::Nsec { response, proof, .. })) => (*response, proof),
+            Err(_) => return Err(NO_REACHABLE_AUTHORITY),
+        };
+        let mut message = response.into_message();
+        self.code = message.metadata.response_code;
+        if self.code == ResponseCode::YXDomain && !message.answers.iter().any(is_dname) {
+            return Err(NO_REACHABLE_AUTHORITY);
         }
+        let mut all = message.answers.iter().chain(&message.authorities);
+        self.is_bogus |= match absence {
+            Proof::Secure => all.any(|record| is_judged(record) && record.proof == Proof::Bogus),
+            other => other != Proof::Insecure,
+        };
+        self.is_unproven |= absence != Proof::Secure || leaves_room(&message, name);
+        self.answers.append(&mut message.answers);
+        self.proofs.append(&mut message.authorities);
+        Ok(())
     }
 
-    fn of_error(error: RecursorError) -> Result<Told, u16> {
-        match error {
-            RecursorError::Negative(data) => {
-                // Where all that a server said was about other zones, nothing was said of this one.
-                if !data.is_no_records_found() {
-                    return Err(NO_REACHABLE_AUTHORITY);
-                }
-                let is_denied = data.is_nx_domain();
-                let code = if is_denied { ResponseCode::NXDomain } else { ResponseCode::NoError };
-                let soa = data.soa.map(|soa| soa.into_record_of_rdata());
-                Ok(Told::of_absence(code, soa, data.authorities.as_deref(), None))
-            }
-            RecursorError::Net(NetError::Dns(DnsError::NoRecordsFound(none))) => {
-                let soa = none.soa.map(|soa| soa.into_record_of_rdata());
-                let (code, proofs) = (none.response_code, none.authorities.as_deref());
-                Ok(Told::of_absence(code, soa, proofs, None))
-            }
-            RecursorError::Net(NetError::Dns(DnsError::Nsec { response, proof, .. })) => {
-                let mut told = Told::of_message(response.into_message())?;
-                told.absence = Some(proof);
-                Ok(told)
-            }
-            RecursorError::Net(_) | RecursorError::Io(_) | RecursorError::Timeout => {
-                Err(NO_REACHABLE_AUTHORITY)
-            }
-            RecursorError::Message(_) | RecursorError::Msg(_) | RecursorError::ForwardNS(_) => {
-                Err(NO_REACHABLE_AUTHORITY)
-            }
-            _ => Err(OTHER),
+    /// Where an alias of a name leads, unless the type asked for was found there.
+    pub fn alias(&self, name: &Name, rtype: RecordType) -> Option<Name> {
+        let of_name = || self.answers.iter().filter(|record| record.name == *name);
+        if of_name().any(|record| record.record_type() == rtype) {
+            return None;
         }
+        of_name().find_map(|record| match &record.data {
+            RData::CNAME(target) => Some(target.0.clone()),
+            _ => None,
+        })
     }
 
-    fn of_absence(
-        code: ResponseCode,
-        soa: Option<Record>,
-        authorities: Option<&[Record]>,
-        absence: Option<Proof>,
-    ) -> Told {
-        let others = authorities.unwrap_or_default().iter();
-        let others =
-            others.filter(|record| is_proof(record) && record.record_type() != RecordType::SOA);
-        let proofs = soa.into_iter().chain(others.cloned()).collect();
-        Told { code, answers: Vec::new(), proofs, absence }
-    }
-
-    /// What has a proof of its own: signatures are proofs of others.
+    /// What has a proof of its own.
     fn judged(&self) -> impl Iterator<Item = &Record> {
-        let all = self.answers.iter().chain(&self.proofs);
-        all.filter(|record| record.record_type() != RecordType::RRSIG)
+        self.answers.iter().chain(&self.proofs).filter(|record| is_judged(record))
     }
 
-    fn is_bogus(&self) -> bool {
-        match self.absence {
-            Some(Proof::Insecure) => false,
-            Some(proof) if proof != Proof::Secure => true,
-            _ => self.judged().any(|record| record.proof == Proof::Bogus),
-        }
+    /// True where something must not be believed.
+    pub fn is_bogus(&self) -> bool {
+        self.is_bogus
     }
 
     /// True where everything is proven, and there is something.
     fn is_secure(&self) -> bool {
         let mut judged = self.judged().peekable();
-        let is_whole = !matches!(self.absence, Some(proof) if proof != Proof::Secure);
-        is_whole && judged.peek().is_some() && judged.all(|record| record.proof == Proof::Secure)
-    }
-
-    /// True where the proof has NSEC3 records with opt-out, and none of them is that of the name itself: a zone without
-    /// signatures may lie in the span that one of them covers.
-    fn leaves_room_for(&self, name: &Name) -> bool {
-        let spans = self.proofs.iter().filter_map(|record| match &record.data {
-            RData::DNSSEC(DNSSECRData::NSEC3(span)) if span.opt_out() => Some((record, span)),
-            _ => None,
-        });
-        let mut spans = spans.peekable();
-        // Behind aliases it is another name whose absence is proven.
-        let last = self.answers.iter().rev().find_map(|record| match &record.data {
-            RData::CNAME(target) => Some(&target.0),
-            _ => None,
-        });
-        let name = last.unwrap_or(name);
-        let is_own = |(record, span): (&Record, &NSEC3)| {
-            let hash = span.hash_algorithm().hash(span.salt(), name, span.iterations());
-            let owner = record.name.iter().next().unwrap_or_default();
-            hash.is_ok_and(|hash| base32hex(hash.as_ref()).eq_ignore_ascii_case(owner))
-        };
-        let is_denied = self.code == ResponseCode::NXDomain;
-        spans.peek().is_some() && (is_denied || !spans.any(is_own))
+        !self.is_unproven
+            && judged.peek().is_some()
+            && judged.all(|record| record.proof == Proof::Secure)
     }
 
     /// The reason, as far as it can be seen in what was found: otherwise it lies in the keys above.
@@ -231,7 +172,25 @@ impl Told {
     }
 }
 
-/// Why a signature may not hold, by its times alone (RFC 4034, section 3.1.5: in arithmetic of serial numbers).
+/// True where the proof has NSEC3 records with opt-out, and none of them is that of the name
+/// itself: a zone without signatures may lie in the span that one of them covers.
+fn leaves_room(message: &Message, name: &Name) -> bool {
+    let spans = message.authorities.iter().filter_map(|record| match &record.data {
+        RData::DNSSEC(DNSSECRData::NSEC3(span)) if span.opt_out() => Some((record, span)),
+        _ => None,
+    });
+    let mut spans = spans.peekable();
+    let is_own = |(record, span): (&Record, &NSEC3)| {
+        let hash = span.hash_algorithm().hash(span.salt(), name, span.iterations());
+        let owner = record.name.iter().next().unwrap_or_default();
+        hash.is_ok_and(|hash| base32hex(hash.as_ref()).eq_ignore_ascii_case(owner))
+    };
+    let is_denied = message.metadata.response_code == ResponseCode::NXDomain;
+    spans.peek().is_some() && (is_denied || !spans.any(is_own))
+}
+
+/// Why a signature may not hold, by its times alone (RFC 4034, section 3.1.5: in arithmetic of
+/// serial numbers).
 fn why_not(signature: &RRSIG, now_s: u32) -> u16 {
     let input = signature.input();
     let is_past = |then: u32| (now_s.wrapping_sub(then) as i32) > 0;
@@ -257,41 +216,12 @@ fn base32hex(octets: &[u8]) -> Vec<u8> {
 }
 
 fn is_dname(record: &Record) -> bool {
-    u16::from(record.record_type()) == DNAME
+    record.record_type() == RecordType::DNAME
 }
 
-/// True for records that say or prove what is not there.
-fn is_proof(record: &Record) -> bool {
-    match &record.data {
-        RData::SOA(_) | RData::DNSSEC(DNSSECRData::NSEC(_) | DNSSECRData::NSEC3(_)) => true,
-        RData::DNSSEC(DNSSECRData::RRSIG(signature)) => matches!(
-            signature.input().type_covered,
-            RecordType::SOA | RecordType::NSEC | RecordType::NSEC3
-        ),
-        _ => false,
-    }
-}
-
-/// Aliases before what they lead to: the library validates sets in no order.
-fn in_order(mut answers: Vec<Record>, name: &Name) -> Vec<Record> {
-    if !answers.iter().any(|record| record.record_type() == RecordType::CNAME) {
-        return answers;
-    }
-    let mut names = vec![name.clone()];
-    while let Some(last) = names.last().filter(|_| names.len() <= ALIASES_MAX) {
-        let next = answers.iter().find_map(|record| match &record.data {
-            RData::CNAME(target) if record.name == *last => Some(target.0.clone()),
-            _ => None,
-        });
-        match next.filter(|next| !names.contains(next)) {
-            Some(next) => names.push(next),
-            None => break,
-        }
-    }
-    let rank =
-        |record: &Record| names.iter().position(|name| record.name == *name).unwrap_or(names.len());
-    answers.sort_by_key(rank);
-    answers
+/// Signatures are proofs of others.
+fn is_judged(record: &Record) -> bool {
+    record.record_type() != RecordType::RRSIG
 }
 
 #[cfg(test)]
@@ -318,21 +248,27 @@ mod tests {
         record
     }
 
-    /// What is told of "www.sub.test." where this is the proof, all of it secure.
-    fn is_secure(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> bool {
+    /// What is told of "www.sub.test." where this was found, all of it secure.
+    fn told(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> Message {
         let name = Name::from_ascii("www.sub.test.").unwrap();
         let mut asked = Message::new(1, MessageType::Query, OpCode::Query);
-        asked.add_query(Query::query(name, RecordType::A));
-        let mut found = Message::new(1, MessageType::Response, OpCode::Query);
-        found.metadata.response_code = code;
-        found.answers = answers;
-        found.authorities = proofs;
-        compose(&asked, Ok(found)).metadata.authentic_data
+        asked.add_query(Query::query(name.clone(), RecordType::A));
+        let mut message = Message::new(1, MessageType::Response, OpCode::Query);
+        message.metadata.response_code = code;
+        message.answers = answers;
+        message.authorities = proofs;
+        let mut found = Found::default();
+        let added = found.add(&name, Ok(DnsResponse::from_message(message).unwrap()));
+        compose(&asked, added.map(|()| found))
     }
 
-    /// A proof that leaves room for zones without signatures has no AD: not for a name that does not exist, nor for a
-    /// wildcard's or a missing set of records where the span of the name is only covered; the span that is the name's own
-    /// proves what it says.
+    fn is_secure(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> bool {
+        told(code, answers, proofs).metadata.authentic_data
+    }
+
+    /// A proof that leaves room for zones without signatures has no AD: not for a name that does
+    /// not exist, nor for a wildcard's or a missing set of records where the span of the name is
+    /// only covered; the span that is the name's own proves what it says.
     #[test]
     fn opt_out_has_no_ad() {
         let name = Name::from_ascii("www.sub.test.").unwrap();
@@ -357,10 +293,7 @@ mod tests {
     /// YXDOMAIN without a DNAME is a failure.
     #[test]
     fn too_long_by_nothing() {
-        let mut found = Message::new(1, MessageType::Response, OpCode::Query);
-        found.metadata.response_code = ResponseCode::YXDomain;
-        let asked = Message::new(1, MessageType::Query, OpCode::Query);
-        let told = compose(&asked, Ok(found));
+        let told = told(ResponseCode::YXDomain, Vec::new(), Vec::new());
         assert_eq!(told.metadata.response_code, ResponseCode::ServFail);
     }
 }

@@ -90,6 +90,7 @@ impl<C> Walker<C> {
                 purpose: Purpose::Address { waiting: vec![number] },
                 name: name.to_vec(),
                 rtype,
+                dnssec_ok: self.options.validates(),
                 depth: task.depth + 1,
                 packets_left: task.packets_left.clone(),
                 until_ms: task.until_ms,

@@ -44,6 +44,8 @@ pub struct Task<C> {
     pub checking_disabled: bool,
     pub depth: u8,
     pub packets_left: Rc<Cell<u32>>,
+    /// Aliases out of the zone that is asked are no end.
+    pub follows_aliases: bool,
     pub until_ms: u64,
     /// Where in the name the zone that is asked begins, how long that is known, and the name that it is asked for.
     pub zone_at: usize,
@@ -91,6 +93,7 @@ impl<C> Task<C> {
             checking_disabled: false,
             depth: 0,
             packets_left: Rc::new(Cell::new(0)),
+            follows_aliases: true,
             until_ms: 0,
             zone_at: NOWHERE,
             zone_until_ms: 0,

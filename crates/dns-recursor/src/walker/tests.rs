@@ -134,7 +134,7 @@ impl Net<u32> for Wire {
         true
     }
 
-    fn tell(&mut self, client: u32, message: Vec<u8>) {
+    fn tell(&mut self, client: u32, message: Vec<u8>, _: &[u8]) {
         self.told.push((client, message));
     }
 }

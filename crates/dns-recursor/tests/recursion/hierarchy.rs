@@ -259,6 +259,7 @@ pub fn start() -> Hierarchy {
         zone.add(&of("www"), RData::A(A(Ipv4Addr::new(192, 0, 2, 10 + number))));
         zone.add(&of("alias"), RData::CNAME(CNAME(of("www"))));
         zone.add(&of("away"), RData::CNAME(CNAME(name("www.plain.test."))));
+        zone.add(&of("lost"), RData::CNAME(CNAME(name("nx.good.test."))));
         zone.add(&of("loop-a"), RData::CNAME(CNAME(of("loop-b"))));
         zone.add(&of("loop-b"), RData::CNAME(CNAME(of("loop-a"))));
         top.delegate(&zone, &addresses, others);

@@ -1,0 +1,236 @@
+//! What is known of keys and delegations: responses for DNSKEY, DS and NS, each for as long as it
+//! holds.
+//!
+//! Delegations come with the referrals that the walker follows, so they cost no query of their own.
+//! Whether a zone begins at a name, the library asks without a proof: what a referral said is as
+//! good as a response of the zone.
+
+use hickory_proto::op::{DnsResponse, Message, OpCode, Query};
+use hickory_proto::rr::rdata::NS;
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use hickory_proto::serialize::binary::BinEncodable;
+
+use super::response::{Delegation, delegation};
+use crate::names::and_above;
+use crate::recent::Recent;
+
+/// Responses that are known.
+const RESPONSES_MAX: usize = 20_000;
+
+/// Bytes of one. A longer one is looked up each time.
+const BYTES_MAX: usize = 4_096;
+
+/// What was looked up holds at least and at most so long, seconds.
+pub const HOLDS_S: (u32, u32) = (5, 3_600);
+
+/// What led to something bogus holds so long, milliseconds: it may have been damaged on its way.
+const DOUBTED_MS: u64 = 30_000;
+
+/// A name and a type, in wire form and lower case.
+pub type Key = Box<[u8]>;
+
+struct Entry {
+    until_ms: u64,
+    octets: Box<[u8]>,
+    /// Where a referral said so.
+    delegation: Option<Delegation>,
+}
+
+/// See the head of the file.
+pub struct Known(Recent<Key, Entry>);
+
+impl Known {
+    /// Nothing is known yet.
+    pub fn new() -> Known {
+        Known(Recent::new(RESPONSES_MAX))
+    }
+
+    fn get(&mut self, key: &[u8], now_ms: u64) -> Option<&mut Entry> {
+        self.0.get(key).filter(|entry| entry.until_ms > now_ms)
+    }
+
+    /// The response to a query, with the time that it still holds as its TTL.
+    pub fn response(&mut self, query: &Query, now_ms: u64) -> Option<DnsResponse> {
+        if let Some(entry) = self.get(&key_of(query), now_ms) {
+            let mut response = DnsResponse::from_buffer(entry.octets.to_vec()).ok()?;
+            limit(&mut response, entry.until_ms - now_ms);
+            return Some(response);
+        }
+        if query.query_type() == RecordType::NS { self.cut(query, now_ms) } else { None }
+    }
+
+    /// Whether a zone begins at a name, where a referral said so: to that zone, or to one above
+    /// that is unsigned. What lies below such a zone is unsigned too, whatever zone it is in.
+    fn cut(&mut self, query: &Query, now_ms: u64) -> Option<DnsResponse> {
+        let name = wire(query.name());
+        let known = and_above(&name).find_map(|above| {
+            let entry = self.get(&key(above, RecordType::DS), now_ms)?;
+            Some((above.len() == name.len(), entry.delegation?))
+        });
+        let (is_cut, delegation) = known?;
+        if !is_cut && delegation == Delegation::Signed {
+            return None;
+        }
+        let mut message = Message::response(0, OpCode::Query);
+        message.add_query(query.clone());
+        if is_cut {
+            // Which servers it has is of no matter.
+            let data = RData::NS(NS(Name::root()));
+            message.add_answer(Record::from_rdata(query.name().clone(), 0, data));
+        }
+        DnsResponse::from_message(message).ok()
+    }
+
+    /// A response was looked up. It holds no longer than the delegation to its zone. The response,
+    /// with its time as TTL.
+    pub fn learn(&mut self, query: &Query, mut response: DnsResponse, now_ms: u64) -> DnsResponse {
+        let ttls = response.answers.iter().chain(&response.authorities).map(|record| record.ttl);
+        let (least, most) = HOLDS_S;
+        let held_s = ttls.min().unwrap_or(0).clamp(least, most);
+        let mut until_ms = now_ms + u64::from(held_s) * 1_000;
+        let name = wire(query.name());
+        let mut above = and_above(&name).skip((query.query_type() == RecordType::DS).into());
+        let above_ms =
+            above.find_map(|above| Some(self.get(&key(above, RecordType::DS), now_ms)?.until_ms));
+        // Invariant 1 of `dnssec`.
+        until_ms = until_ms.min(above_ms.unwrap_or(u64::MAX));
+        limit(&mut response, until_ms - now_ms);
+        self.insert(key_of(query), &response, until_ms, None);
+        response
+    }
+
+    /// A server referred to those of a zone, which holds for so long.
+    pub fn refer(&mut self, zone: &[u8], octets: &[u8], until_ms: u64) {
+        if let Some((message, delegation)) = delegation(zone, octets) {
+            self.insert(key(zone, RecordType::DS), &message, until_ms, Some(delegation));
+        }
+    }
+
+    fn insert(
+        &mut self,
+        key: Key,
+        message: &Message,
+        until_ms: u64,
+        delegation: Option<Delegation>,
+    ) {
+        if let Some(octets) = message.to_vec().ok().filter(|octets| octets.len() <= BYTES_MAX) {
+            self.0.insert(key, Entry { until_ms, octets: octets.into(), delegation });
+        }
+    }
+
+    /// What was found for a name is bogus: what led there is soon looked up again.
+    pub fn doubt(&mut self, name: &Name, now_ms: u64) {
+        for above in and_above(&wire(name)) {
+            for rtype in [RecordType::DS, RecordType::DNSKEY] {
+                if let Some(entry) = self.get(&key(above, rtype), now_ms) {
+                    entry.until_ms = entry.until_ms.min(now_ms + DOUBTED_MS);
+                }
+            }
+        }
+    }
+}
+
+/// No TTL is longer than the time that the response holds.
+fn limit(response: &mut Message, holds_ms: u64) {
+    let ttl_s = u32::try_from(holds_ms / 1_000).unwrap_or(u32::MAX);
+    for record in response.answers.iter_mut().chain(&mut response.authorities) {
+        record.ttl = record.ttl.min(ttl_s);
+    }
+}
+
+/// A name in wire form and lower case.
+pub fn wire(name: &Name) -> Vec<u8> {
+    // A name that was read fits.
+    name.to_lowercase().to_bytes().unwrap_or_default()
+}
+
+fn key(name: &[u8], rtype: RecordType) -> Key {
+    [name, &u16::from(rtype).to_be_bytes()].concat().into()
+}
+
+/// What a query is known by.
+pub fn key_of(query: &Query) -> Key {
+    key(&wire(query.name()), query.query_type())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{name, of_data, signature};
+    use super::*;
+    use hickory_proto::dnssec::rdata::{DNSSECRData, DS};
+    use hickory_proto::dnssec::{Algorithm, DigestType};
+    use hickory_proto::rr::rdata::A;
+
+    fn query(of: &str, rtype: RecordType) -> Query {
+        Query::query(name(of), rtype)
+    }
+
+    /// A referral to a zone that is signed.
+    fn referral(zone: &str) -> Vec<u8> {
+        let mut message = Message::response(0, OpCode::Query);
+        message.add_query(query("www.a.test.", RecordType::A));
+        let ds = DS::new(1, Algorithm::ED25519, DigestType::SHA256, vec![7; 32]);
+        message.add_authority(of_data(zone, RData::DNSSEC(DNSSECRData::DS(ds))));
+        message.add_authority(signature(zone, RecordType::DS, 2));
+        message.to_vec().unwrap()
+    }
+
+    /// Keys for which a zone's own servers want a day are known no longer than its delegation is,
+    /// of which the walker says until when it holds; and what is left of that time is their TTL.
+    /// Invariant 1 of `dnssec`.
+    #[test]
+    fn no_key_outlives_its_delegation() {
+        let mut known = Known::new();
+        known.refer(b"\x01a\x04test\0", &referral("a.test."), 60_000);
+        let keys = query("a.test.", RecordType::DNSKEY);
+        let mut message = Message::response(0, OpCode::Query);
+        message.add_query(keys.clone());
+        message.add_answer(of_data("a.test.", RData::A(A::new(192, 0, 2, 1))));
+        let response = DnsResponse::from_message(message).unwrap();
+        assert_eq!(known.learn(&keys, response, 20_000).answers[0].ttl, 40);
+        assert_eq!(known.response(&keys, 50_000).unwrap().answers[0].ttl, 10);
+        let delegation = query("a.test.", RecordType::DS);
+        assert_eq!(known.response(&delegation, 50_000).unwrap().answers.len(), 2);
+        for query in [keys, delegation] {
+            assert!(known.response(&query, 60_000).is_none(), "{query}");
+        }
+    }
+
+    /// Whether zones begin at names: where a referral said so, and not below a zone that is
+    /// unsigned; below a signed one it has to be asked.
+    #[test]
+    fn where_zones_begin() {
+        let mut known = Known::new();
+        known.refer(b"\x01a\x04test\0", &referral("a.test."), 60_000);
+        let mut message = Message::response(0, OpCode::Query);
+        message.add_query(query("www.b.test.", RecordType::A));
+        message.add_authority(signature("b.test.", RecordType::NSEC, 2));
+        known.refer(b"\x01b\x04test\0", &message.to_vec().unwrap(), 60_000);
+        let mut is_cut = |of: &str| {
+            let response = known.response(&query(of, RecordType::NS), 0)?;
+            Some(!response.answers.is_empty())
+        };
+        assert_eq!(is_cut("a.test."), Some(true));
+        assert_eq!(is_cut("www.a.test."), None);
+        assert_eq!(is_cut("b.test."), Some(true));
+        assert_eq!(is_cut("x.www.b.test."), Some(false));
+        assert_eq!(is_cut("test."), None);
+    }
+
+    /// What led to something bogus is soon looked up again, and nothing else is.
+    #[test]
+    fn doubt() {
+        let mut known = Known::new();
+        for (wire, text) in [(b"\x01a\x04test\0", "a.test."), (b"\x01b\x04test\0", "b.test.")] {
+            known.refer(wire, &referral(text), 600_000);
+        }
+        known.doubt(&name("www.a.test."), 1_000);
+        let is_known = |known: &mut Known, of: &str, now_ms| {
+            known.response(&query(of, RecordType::DS), now_ms).is_some()
+        };
+        assert!(
+            is_known(&mut known, "a.test.", 30_000) && !is_known(&mut known, "a.test.", 31_000)
+        );
+        assert!(is_known(&mut known, "b.test.", 31_000));
+    }
+}
