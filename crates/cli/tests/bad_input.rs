@@ -290,7 +290,7 @@ fn a_full_disk_is_said() {
     for line in ["annotate -r in.pcap", "demo", "annotate --help", "show-config", "man"] {
         let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
         let run = Run::of(scratch.larder().args(line.split_whitespace()).stdout(full));
-        run.refused(&["standard output", "free some space"]);
+        run.refused(&["standard output", "make room"]);
     }
 }
 

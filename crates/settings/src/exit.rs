@@ -50,7 +50,7 @@ impl Failure {
 
     /// Standard output failed; without a message if its reader closed it.
     pub fn stdout(error: &io::Error) -> Failure {
-        Failure::file("standard output", error, "free some space, or write to another file")
+        Failure::file("standard output", error, "make room there, or write to another file")
     }
 
     /// Standard output was closed by its reader.
