@@ -25,11 +25,12 @@ use larder_io::epoll::Waker;
 use larder_serve::console::{self, Console, Places};
 use larder_serve::control::{Answer, Fields, Service};
 use larder_serve::figures::{insert_value, write_build_info, write_head, write_value};
+use larder_serve::log::Log;
 use serde_json::Value;
 
 use crate::live_stats::{Party, Second, Tally};
 use crate::names_file::escaped;
-use crate::options::Operation;
+use crate::options::{Operation, Options};
 use crate::{Error, Progress};
 
 /// Rows of `top`.
@@ -85,29 +86,25 @@ pub struct Control {
     waker: Arc<Waker>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    metrics: Option<SocketAddr>,
 }
 
 impl Control {
     /// Opens the sockets, and serves them from now on; `status` is for the service manager, which hears that we are ready.
     pub fn start(
-        operation: &Operation,
+        options: &Options,
         progress: &Arc<Progress>,
         others: Others,
         status: &str,
     ) -> Result<Control, Error> {
         let failed = |error: io::Error| Error::Options(error.to_string());
         let waker = Arc::new(Waker::new().map_err(failed)?);
-        let (control, metrics) = (operation.control.clone(), operation.metrics);
+        let Operation { control, metrics } = options.operation.clone();
         let places = Places { control, metrics, ..Places::default() };
         let mut console = Console::open(&places, Arc::clone(&waker)).map_err(failed)?;
-        let metrics = console.metrics_address();
-        if let Err(line) = console.find_manager(status) {
-            progress.say(line);
-        }
+        console.start(status, &options.log);
         let ends = Arc::new(AtomicBool::new(false));
-        let mut duties =
-            Duties { progress: Arc::clone(progress), others, started: Instant::now(), turns: 0 };
+        let (progress, log) = (Arc::clone(progress), options.log.clone());
+        let mut duties = Duties { progress, log, others, started: Instant::now(), turns: 0 };
         let is_ended = Arc::clone(&ends);
         let run = move || {
             serve(&mut console, &mut duties, &is_ended);
@@ -115,12 +112,7 @@ impl Control {
         };
         let thread = thread::Builder::new().name("operator".to_owned()).spawn(run);
         let thread = Some(thread.map_err(failed)?);
-        Ok(Control { waker, ends, thread, metrics })
-    }
-
-    /// Where metrics are told.
-    pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics
+        Ok(Control { waker, ends, thread })
     }
 }
 
@@ -139,8 +131,8 @@ fn serve(console: &mut Console, duties: &mut Duties, ends: &AtomicBool) {
     let mut own = Vec::new();
     while !ends.load(Ordering::Acquire) {
         if let Err(error) = console.turn(duties, None, &mut own) {
-            // No packet is lost for it; who asks hears nothing.
-            return duties.progress.say(format!("nobody is answered any more: {error}"));
+            // No packet is lost for it; operators get no response.
+            return drop(duties.log.error("control and metrics failed").text("error", error));
         }
         if duties.is_finishing() {
             console.stopping();
@@ -150,6 +142,7 @@ fn serve(console: &mut Console, duties: &mut Duties, ends: &AtomicBool) {
 
 struct Duties {
     progress: Arc<Progress>,
+    log: Log,
     others: Others,
     started: Instant,
     /// What the pipeline had done when the watchdog was fed last.

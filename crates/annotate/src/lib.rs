@@ -50,9 +50,7 @@ mod stated;
 pub mod store_sink;
 pub mod worker;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, PoisonError};
 
 pub use options::{Options, Summary};
 pub use run::{run, run_live};
@@ -76,26 +74,6 @@ pub struct Progress {
     pub is_finishing: AtomicBool,
     /// Statistics for `larder top` and metrics.
     pub live_stats: live_stats::LiveStats,
-    /// Messages for the operator that were not taken yet, the oldest first.
-    news: Mutex<VecDeque<String>>,
-}
-
-/// Messages that wait to be taken; later ones are lost.
-const NEWS_MAX: usize = 64;
-
-impl Progress {
-    /// Adds a message for the operator.
-    pub fn say(&self, line: String) {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        if news.len() < NEWS_MAX {
-            news.push_back(line);
-        }
-    }
-
-    /// The next message for the operator.
-    pub fn take_news(&self) -> Option<String> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
 }
 
 /// Why a run failed. Every message states the next step.

@@ -80,7 +80,7 @@ impl LineLog {
         is_linked: bool,
         frame: Frame,
     ) -> Result<LineLog, Error> {
-        let Options { rotation, access, .. } = options;
+        let Options { rotation, access, log, .. } = options;
         let access = *access;
         let path = match endpoint {
             Endpoint::Path(path) if rotation.is_wanted() => path,
@@ -103,7 +103,7 @@ impl LineLog {
             link: is_linked.then(|| LINK.to_owned()),
             access,
         };
-        let rolling = Rolling::open(options, frame.header, frame.footer, None)?;
+        let rolling = Rolling::open(options, frame.header, frame.footer, None, log)?;
         Ok(LineLog::Rolling(Box::new(rolling), 0))
     }
 
@@ -138,7 +138,7 @@ impl LineLog {
         }
     }
 
-    /// Ends a batch: in live capture its records are flushed, and lost records are reported.
+    /// Ends a batch: in live capture its records are flushed, and lost records are counted.
     pub(crate) fn end_batch(
         &mut self,
         is_live: bool,
@@ -156,9 +156,6 @@ impl LineLog {
                 let before = std::mem::replace(lost, rolling.counts().records_lost);
                 let total = &progress.live_stats.totals.records_lost;
                 total.fetch_add(*lost - before, Ordering::Relaxed);
-                while let Some(line) = rolling.news() {
-                    progress.say(line);
-                }
             }
         }
         Ok(())
@@ -176,7 +173,7 @@ impl LineLog {
     }
 
     /// Writes the footer, and closes.
-    pub(crate) fn finish(self, now_ns: i64, progress: &Progress) -> Result<(), Error> {
+    pub(crate) fn finish(self, now_ns: i64) -> Result<(), Error> {
         match self {
             LineLog::One(mut one) => {
                 if one.opened_ns.is_none() {
@@ -194,13 +191,7 @@ impl LineLog {
             }
             LineLog::Rolling(mut rolling, _) => {
                 rolling.tick(now_ns);
-                while let Some(line) = rolling.news() {
-                    progress.say(line);
-                }
-                let counts = rolling.finish(now_ns)?;
-                if counts.records_lost > 0 {
-                    progress.say(format!("{} records of a log were lost", counts.records_lost));
-                }
+                rolling.finish(now_ns)?;
                 Ok(())
             }
         }
@@ -272,7 +263,6 @@ mod tests {
                 lines.into_iter().filter(|line| !line.starts_with('#')).collect();
             assert_eq!(found, body.lines().collect::<Vec<_>>(), "{}", path.display());
         };
-        let progress = Progress::default();
         let moved = folder.path().join("flows.log.1");
         let mut log = open(Rotation::default());
         log.write(b"1\n", 0).expect("room");
@@ -282,7 +272,7 @@ mod tests {
         log.write(b"3\n", 0).expect("room");
         log.reopen(0).expect("room");
         log.write(b"4\n", 0).expect("room");
-        log.finish(0, &progress).expect("room");
+        log.finish(0).expect("room");
         framed(&moved, "1\n2\n3\n");
         framed(&path, "4\n");
         fs::remove_file(&path).expect("it is there");
@@ -291,7 +281,7 @@ mod tests {
         log.write(b"5\n", 0).expect("room");
         log.reopen(0).expect("room");
         log.write(b"6\n", 0).expect("room");
-        log.finish(0, &progress).expect("room");
+        log.finish(0).expect("room");
         framed(&folder.path().join("flows.1970-01-01T00-00-00Z.log"), "5\n");
         framed(&folder.path().join("flows.1970-01-01T00-00-00Z-1.log"), "6\n");
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use larder_io::access::Access;
 use larder_serve::histogram::Histogram;
+use larder_serve::log::Log;
 
 use crate::record::{End, NameFlags, NameSource};
 
@@ -177,6 +178,8 @@ pub struct Options {
     pub serve: Option<larder_store::serve::Options>,
     /// Control socket and metrics.
     pub operation: Operation,
+    /// Where a run logs what happens while it goes on.
+    pub log: Log,
     /// Naming rules in force; switching one off is for tests and measurements.
     pub rules: Rules,
 }
@@ -221,6 +224,7 @@ impl Default for Options {
             store: None,
             serve: None,
             operation: Operation::default(),
+            log: Log::default(),
             rules: Rules::all(),
         }
     }

@@ -84,8 +84,8 @@ pub fn run_live(
     progress: &Arc<Progress>,
 ) -> Result<Summary, Error> {
     let (mut live, capture) = capture.split();
-    let reports = Arc::clone(progress);
-    live.report_to(move |line| reports.say(line));
+    let log = options.log.of("capture");
+    live.report_to(move |event, interface| drop(log.warn(event).text("interface", interface)));
     let files = vec![capture.name()];
     let source = Source::live(live, source_options(options));
     run_source(
@@ -128,7 +128,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     };
     let counted = pipeline::run(&mut source, &mut writer, learner, &mut workers, progress, &plan)?;
     writer.finish()?;
-    let store = services.end(progress);
+    let store = services.end();
 
     let mut summary = Summary {
         packets: counted.packets,
@@ -226,7 +226,7 @@ fn outputs(
     let store = options.store.clone();
     let store =
         store.map(|store| larder_store::Options { ignores_vlan: options.ignore_vlan, ..store });
-    let store = store.map(|store| StoreSink::open(&store, interfaces, progress)).transpose()?;
+    let store = store.map(|store| StoreSink::open(&store, interfaces)).transpose()?;
     let services = Services::start(options, progress, capture, store.as_ref())?;
     let writer = Writer::new(log, sorter, packets, answers, store, progress, live)?;
     Ok((writer, services))
@@ -273,24 +273,19 @@ impl Services {
             _ => None,
         };
         if let Some(server) = &server {
-            progress.say(format!("stored packets at {}", server.place()));
+            options.log.of("store").info("listening").text("address", server.place());
         }
         let mut control = None;
         if options.operation != Operation::default() || capture.is_some() {
             let others = live::others(capture, store.as_ref());
             let status = capture.map_or_else(String::new, CaptureStats::status);
-            control = Some(Control::start(&options.operation, progress, others, &status)?);
-        }
-        if let Some(address) = control.as_ref().and_then(Control::metrics) {
-            progress.say(format!("metrics at http://{address}/metrics"));
+            control = Some(Control::start(options, progress, others, &status)?);
         }
         Ok(Services { store, _server: server, _control: control })
     }
 
-    /// Ends them, and reports the last messages of the packet store; returns its counts.
-    fn end(self, progress: &Progress) -> Option<Arc<larder_store::Counts>> {
-        let news = self.store.iter().flat_map(|counts| counts.news());
-        news.for_each(|line| progress.say(line));
+    /// Ends them; returns the counts of the packet store.
+    fn end(self) -> Option<Arc<larder_store::Counts>> {
         self.store
     }
 }

@@ -66,9 +66,9 @@ impl Log {
         }
     }
 
-    fn finish(self, now_ns: i64, progress: &Progress) -> Result<(), Error> {
+    fn finish(self, now_ns: i64) -> Result<(), Error> {
         match self {
-            Log::Lines(log) => log.finish(now_ns, progress),
+            Log::Lines(log) => log.finish(now_ns),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => Ok(writer.finish()?.finish()?),
         }
@@ -138,12 +138,12 @@ impl Writer {
         if let Some(sorter) = self.sorter.take() {
             sorter.finish(|rendered| self.log.take(rendered, self.now_ns))?;
         }
-        self.log.finish(self.now_ns, &self.progress)?;
+        self.log.finish(self.now_ns)?;
         if let Some(packets) = self.packets {
             packets.out.finish()?;
         }
         if let Some(answers) = self.answers {
-            answers.0.finish(self.now_ns, &self.progress)?;
+            answers.0.finish(self.now_ns)?;
         }
         if let Some(store_sink) = self.store_sink {
             store_sink.finish()?;

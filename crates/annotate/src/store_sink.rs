@@ -17,9 +17,9 @@ use larder_store::serve::{self, Server};
 use larder_store::{Batch, FlowEvent, Interface, Options, Store};
 use larder_wire::capture::write;
 
+use crate::Error;
 use crate::pipeline::Work;
 use crate::worker::Output as Made;
-use crate::{Error, Progress};
 
 /// How long packets of files wait for a disk that makes no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Sends batches to the store.
 pub struct StoreSink {
     store: Store,
-    progress: Arc<Progress>,
     /// Batches hold blocks of the store's own interfaces.
     is_live: bool,
     /// Number in the store of the interface for a link type of a file.
@@ -42,11 +41,7 @@ const LINK_TYPES: [u16; 8] = [1, 0, 12, 101, 108, 113, 228, 276];
 
 impl StoreSink {
     /// A store that takes batches of `interfaces`; none: of files.
-    pub fn open(
-        options: &Options,
-        interfaces: &[Interface],
-        progress: &Arc<Progress>,
-    ) -> Result<StoreSink, Error> {
+    pub fn open(options: &Options, interfaces: &[Interface]) -> Result<StoreSink, Error> {
         let is_live = !interfaces.is_empty();
         let of_files = || {
             let interface = |&link_type| Interface {
@@ -60,22 +55,14 @@ impl StoreSink {
         let failed = |error| Error::Options(format!("-w {}: {error}", options.directory.display()));
         let store = Store::open(options.clone(), &interfaces).map_err(failed)?;
         let numbers = interfaces.iter().map(|interface| interface.link_type).zip(0..);
-        let store_sink = StoreSink {
+        Ok(StoreSink {
             store,
-            progress: Arc::clone(progress),
             is_live,
             interfaces: numbers.collect(),
             blocks: Vec::new(),
             offsets: Vec::new(),
             events: Vec::new(),
-        };
-        store_sink.tell();
-        Ok(store_sink)
-    }
-
-    /// Passes on the messages of the store: what it found at the start, and errors of the disk.
-    fn tell(&self) {
-        self.store.counts().news().into_iter().for_each(|line| self.progress.say(line));
+        })
     }
 
     /// The store.
@@ -122,12 +109,10 @@ impl StoreSink {
             // packets of a network.
             self.store.wait_for_room(lent.len() as u64, PATIENCE);
         }
-        let taken = self.store.append(&batch).map_err(|error| Error::Output {
+        self.store.append(&batch).map_err(|error| Error::Output {
             what: "the packet store".to_owned(),
             why: error.to_string(),
-        });
-        self.tell();
-        taken
+        })
     }
 
     /// Closes the store.

@@ -17,26 +17,40 @@ use larder_annotate::options::{
 use larder_annotate::{Options, Progress, Summary};
 use larder_io::input::is_same_file;
 use larder_io::privileges;
+use larder_serve::log::Log;
+use larder_serve::reload::{Reloaded, log_outcome};
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 
-use crate::progress::{News, bar};
+use crate::progress::bar;
 use crate::reloading::{Again, Reloading};
 use crate::settings::Annotate;
-use crate::{live, signals, summary};
+use crate::{live, logs, signals, summary};
 
-/// Reads the settings after SIGHUP. A run cannot apply any change; the line names the changed settings.
-fn told_of_reload(reloading: &Reloading) -> String {
-    match reloading.read() {
-        Ok((_, changes)) => format!("settings reloaded: {changes}"),
-        Err(error) => format!("reload failed, settings unchanged: {error}"),
-    }
+fn log_words(settings: &Annotate) -> logs::Words {
+    (settings.operation.log_level, settings.operation.log_format)
+}
+
+/// Reads the settings after SIGHUP. A run applies those of its log; a line names the others that
+/// changed.
+fn reload(reloading: &Reloading, log: &Log) {
+    let read = reloading.read().map(|(settings, changes)| {
+        logs::follow(log, log_words(&settings.read()));
+        reloading.apply(settings);
+        Reloaded { changes, parts: Vec::new() }
+    });
+    log_outcome(log, &read);
 }
 
 /// Runs the command.
 pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     let settings: Annotate = resolved.read();
-    let options = options(&settings)?;
+    let mut options = options(&settings)?;
+    let log = logs::log("annotate", log_words(&settings));
+    options.log = log.clone();
+    if let Some(store) = &mut options.store {
+        store.log = log.of("store");
+    }
     let input = live::input(&settings.input, &settings.capture)?;
     if options.format == OutputFormat::Parquet && !cfg!(feature = "parquet") {
         return Err(Failure::usage(
@@ -53,20 +67,21 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     let progress = Arc::new(Progress::default());
     live::join(options.access)?;
     // Before there is another thread: a thread that exists would keep its capabilities.
-    let capture = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
+    let capture = input.as_ref().map(|input| open(input, &options)).transpose()?;
     let reloading = Reloading::new(resolved, again);
     let reload = {
-        let progress = Arc::clone(&progress);
-        move || progress.say(told_of_reload(&reloading))
+        let log = log.clone();
+        move || reload(&reloading, &log)
     };
-    let signals = signals::stop_on_signals(&progress, quiet)
+    let stopping = (!quiet).then(|| log.clone());
+    let signals = signals::stop_on_signals(&progress, stopping)
         .and_then(|()| signals::reopen_on_signals(&progress, reload));
     if let Err(error) = signals {
         return Err(Failure::file("signals", &error, "free some file descriptors or threads"));
     }
     let started = Instant::now();
     let summary = {
-        let _news = News::start(&progress);
+        let _printer = logs::print(&log)?;
         let _bar = bar(&progress, bar_wanted);
         let run = match capture {
             Some(capture) => larder_annotate::run_live(&options, capture, &progress),
@@ -87,18 +102,15 @@ pub fn annotate(resolved: Resolved, again: Again) -> Outcome {
     })
 }
 
-/// Opens the interfaces, drops the capabilities, and prints the plan.
-fn open(
-    input: &live::Input,
-    options: &Options,
-    progress: &Progress,
-) -> Result<LiveCapture, Failure> {
+/// Opens the interfaces, drops the capabilities, and logs the plan.
+fn open(input: &live::Input, options: &Options) -> Result<LiveCapture, Failure> {
     let capture = larder_annotate::live::open(input).map_err(failed)?;
     privileges::drop_capabilities().map_err(|error| {
         Failure::file("capabilities", &error, "run as a user with CAP_NET_RAW alone")
     })?;
-    capture.notes().iter().for_each(|note| progress.say(note.clone()));
-    progress.say(live::plan(input, options));
+    let log = options.log.of("capture");
+    capture.notes().iter().for_each(|note| drop(log.warn("limited").text("reason", note)));
+    live::log_plan(input, options, &log);
     Ok(capture)
 }
 

@@ -14,22 +14,21 @@ use larder_dns::pending::Limits;
 use larder_dns::policy::{BlockAnswer, PolicyOptions, Reason};
 use larder_dns::presentation::name_to_wire;
 use larder_dns::reload::{Fresh, Source};
-use larder_dns::server::{News, Options, serve};
+use larder_dns::server::{Options, serve};
 use larder_dns::supervisor::Operation;
 use larder_dns::upstream_udp::QuerySource;
 use larder_dns::zones::{Answers, Forward, Upstream};
 use larder_dns::{client_tcp, cookie, limit, query_log, upstream_tcp, xdp};
 use larder_io::random;
+use larder_serve::log::Log;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::row::{List, Text};
-use larder_settings::terminal::eprint_quietly;
 
 use crate::addresses::{addresses, control, metrics, not_an_address, parse_address};
-use crate::encrypted;
 use crate::reloading::{Again, Reloading};
 use crate::settings::dns::{Caching, Dns, Operation as OperationSettings, Serving};
-use crate::signals;
+use crate::{encrypted, logs, signals};
 
 /// The port of DNS.
 const PORT: u16 = 53;
@@ -42,47 +41,42 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 mod recurse;
 
+fn log_words(settings: &Dns) -> logs::Words {
+    (settings.operation.log_level, settings.operation.log_format)
+}
+
 /// Runs the command.
 pub fn dns(resolved: Resolved, again: Again) -> Outcome {
     let settings: Dns = resolved.read();
     let resolvers = addresses(&settings.shadow.shadow, PORT)?;
     let options = options(&settings, &resolvers)?;
+    let log = logs::log("dns", log_words(&settings));
     if !resolvers.is_empty() {
-        return shadow::run(&settings.shadow, options, resolvers);
+        return shadow::run(&settings.shadow, options, resolvers, &log);
     }
-    let source = source(resolved, options.policy.clone(), again);
-    let mut tell = |news: News<'_>| match news {
-        News::Started { addresses, metrics, policy } => {
-            let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-            let plural = if options.cores == 1 { "" } else { "s" };
-            let at = at.join(", ");
-            let cores = options.cores;
-            eprint_quietly(&format!("larder dns: answering at {at} with {cores} core{plural}"));
-            eprint_quietly(&format!("larder dns: policy: {policy}"));
-            if let Some(metrics) = metrics {
-                eprint_quietly(&format!("larder dns: metrics at http://{metrics}/metrics"));
-            }
-        }
-        News::Line(line) => eprint_quietly(&format!("larder dns: {line}")),
-    };
+    let source = source(resolved, options.policy.clone(), again, log.clone());
     signals::hold()
         .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
-    let served = serve(&options, Some(source), &mut tell)
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    eprint_quietly(&format!("larder dns: {}", summary(&served.counts)));
+    let _printer = logs::print(&log)?;
+    let served =
+        serve(&options, Some(source), &log).map_err(|error| Failure::usage(error.to_string()))?;
+    log_end(&log, &served.counts);
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
-/// Reads the settings again, and lists the changes. Those of the policy are applied.
-fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Source {
+/// Reads the settings again, and lists the changes. Those of the policy and the log are applied.
+fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again, log: Log) -> Source {
     let reloading = Arc::new(Reloading::new(start, again));
     Arc::new(move || {
         let (settings, changes) = reloading.read()?;
         // Zones are forwarded as at the start.
         let policy =
             PolicyOptions { exempt: policy_at_start.exempt.clone(), ..policy(&settings.read()) };
-        let reloading = reloading.clone();
-        let applied = Box::new(move || reloading.apply(settings));
+        let (reloading, log) = (reloading.clone(), log.clone());
+        let applied = Box::new(move || {
+            logs::follow(&log, log_words(&settings.read()));
+            reloading.apply(settings);
+        });
         Ok(Fresh { policy, changes, applied })
     })
 }
@@ -377,14 +371,12 @@ fn add_forward(
     Ok(())
 }
 
-fn summary(counts: &Counts) -> String {
-    format!(
-        "{} queries: {} hits, {} by policy, {} misses, {} sent upstream, {} failed",
-        counts.all_queries(),
-        counts.hits,
-        counts.by_policy(),
-        counts.misses,
-        counts.upstream_queries_udp + counts.upstream_queries_tcp,
-        counts.upstream_failures
-    )
+fn log_end(log: &Log, counts: &Counts) {
+    log.info("stopped")
+        .number("queries", counts.all_queries())
+        .number("hits", counts.hits)
+        .number("by_policy", counts.by_policy())
+        .number("misses", counts.misses)
+        .number("upstream_queries", counts.upstream_queries_udp + counts.upstream_queries_tcp)
+        .number("failures", counts.upstream_failures);
 }

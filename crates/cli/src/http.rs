@@ -1,7 +1,7 @@
 //! `larder http`: settings to a server of `larder_http`, and how it ends.
 
 use std::ffi::OsStr;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_http::Rules;
@@ -11,21 +11,20 @@ use larder_http::default_ttl::{BadStatuses, StatusRules};
 use larder_http::message::Limits;
 use larder_http::options::{Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience};
 use larder_http::reload::{Fresh, Source};
-use larder_http::server::{LOOPS_MAX, News, serve};
+use larder_http::server::{LOOPS_MAX, serve};
 use larder_http::store::Memory;
 use larder_io::reactor::Choice;
+use larder_serve::log::Log;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::row::List;
-use larder_settings::terminal::eprint_quietly;
 use larder_settings::value::{Kind, Value};
 use larder_wire::prefix::Prefix;
 
 use crate::addresses::{addresses, control, metrics};
-use crate::encrypted;
 use crate::reloading::{Again, Reloading};
 use crate::settings::Http;
-use crate::signals;
+use crate::{encrypted, logs, signals};
 
 /// The ports of HTTP, in the clear and over TLS.
 const PORT: u16 = 80;
@@ -33,41 +32,29 @@ const SECURE_PORT: u16 = 443;
 
 /// Runs the command. `again` reads the settings again.
 pub fn http(resolved: Resolved, again: Again) -> Outcome {
-    let options = options(&resolved.read())?;
-    let loops = options.loops;
-    let mut tell = |news: News<'_>| match news {
-        News::Started { addresses, io, metrics, tls_bridge } => {
-            let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-            let at = at.join(", ");
-            let plural = if loops == 1 { "" } else { "s" };
-            eprint_quietly(&format!(
-                "larder http: serving at {at} with {loops} loop{plural}, {io}"
-            ));
-            tls_bridge.iter().for_each(|line| eprint_quietly(&format!("larder http: {line}")));
-            if let Some(metrics) = metrics {
-                eprint_quietly(&format!("larder http: metrics at http://{metrics}/metrics"));
-            }
-        }
-        News::Line(line) => eprint_quietly(&format!("larder http: {line}")),
-    };
-    let source = source(resolved, options.origins.clone(), again);
+    let settings: Http = resolved.read();
+    let options = options(&settings)?;
+    let log = logs::log("http", (settings.log_level, settings.log_format));
+    let source = source(resolved, options.origins.clone(), again, log.clone());
     signals::hold()
         .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
-    let served = serve(&options, Some(source), &mut tell)
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    eprint_quietly(&format!("larder http: {}", summary(&served.counts)));
+    let _printer = logs::print(&log)?;
+    let served =
+        serve(&options, Some(source), &log).map_err(|error| Failure::usage(error.to_string()))?;
+    log_end(&log, &served.counts);
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
 /// Reads the settings again, and lists the changes.
-fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source {
+fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again, log: Log) -> Source {
     // The authorities to trust are read at the start.
     let may_be_secure = origins.iter().any(|origin| origin.is_secure);
     let reloading = Reloading::new(start, again);
     let in_force = Mutex::new(origins);
     Arc::new(move || {
         let (settings, mut changes) = reloading.read()?;
-        let options = options(&settings.read()).map_err(|failure| failure.message)?;
+        let fresh: Http = settings.read();
+        let options = options(&fresh).map_err(|failure| failure.message)?;
         let is_new = |origin: &&OriginAddress| origin.is_secure && !may_be_secure;
         if let Some(origin) = options.origins.iter().find(is_new) {
             let why = "the first origin over TLS needs a restart";
@@ -80,6 +67,7 @@ fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source 
             changes.changed.push("origin".to_owned());
         }
         in_force.clone_from(&options.origins);
+        logs::follow(&log, (fresh.log_level, fresh.log_format));
         reloading.apply(settings);
         Ok(Fresh { options, changes })
     })
@@ -248,15 +236,13 @@ fn origin(word: &str) -> Result<OriginAddress, Failure> {
     Ok(OriginAddress { address, name: authority.to_owned(), is_secure: secure.is_some() })
 }
 
-fn summary(counts: &Counts) -> String {
-    format!(
-        "{} requests: {} hits, {} misses, {} coalesced, {} passed through, {} refused, {} failed",
-        counts.requests,
-        counts.hits + counts.hits_stale,
-        counts.misses,
-        counts.collapsed,
-        counts.passed,
-        counts.refused_requests,
-        counts.fetches_failed
-    )
+fn log_end(log: &Log, counts: &Counts) {
+    log.info("stopped")
+        .number("requests", counts.requests)
+        .number("hits", counts.hits + counts.hits_stale)
+        .number("misses", counts.misses)
+        .number("coalesced", counts.collapsed)
+        .number("passed", counts.passed)
+        .number("refused", counts.refused_requests)
+        .number("failed", counts.fetches_failed);
 }

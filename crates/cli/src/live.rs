@@ -10,6 +10,7 @@ use larder_annotate::options::Endpoint;
 use larder_io::access::Access;
 use larder_io::frame_filter::FrameFilter;
 use larder_io::live::LiveOptions;
+use larder_serve::log::Log;
 use larder_settings::exit::Failure;
 use larder_settings::value::Space;
 use larder_store::serve::{self, Listen};
@@ -234,28 +235,18 @@ pub fn pins(capture: &Capture) -> Result<Vec<usize>, Failure> {
     numbers.collect()
 }
 
-/// One line about rings, workers and the store.
-pub fn plan(input: &Input, options: &Options) -> String {
+/// Logs rings, workers and the store.
+pub fn log_plan(input: &Input, options: &Options, log: &Log) {
     let capture = &input.capture;
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
-    let rings = capture.rings * capture.interfaces.len();
-    let cores = options.cores;
     let pins: Vec<String> = options.pins.iter().map(usize::to_string).collect();
-    let pinned = match pins.as_slice() {
-        [] => String::new(),
-        pins => format!(", on cores {}", pins.join(",")),
-    };
-    let store = match &options.store {
-        Some(store) => format!("; 1 thread writes packets to {}", store.directory.display()),
-        None => String::new(),
-    };
-    format!(
-        "captures from {} by {rings} ring{} of {} MiB; {cores} worker{} decode, name and write{pinned}{store}",
-        capture.interfaces.join(", "),
-        plural(rings),
-        capture.ring_bytes >> 20,
-        plural(cores),
-    )
+    let directory = options.store.as_ref().map(|store| store.directory.display());
+    log.info("started")
+        .text("interface", capture.interfaces.join(","))
+        .number("rings", capture.rings * capture.interfaces.len())
+        .number("ring_bytes", capture.ring_bytes)
+        .number("workers", options.cores)
+        .maybe("cores", (!pins.is_empty()).then(|| pins.join(",")))
+        .maybe("store", directory);
 }
 
 /// Reads the key of pseudonyms.

@@ -24,6 +24,7 @@ mod encrypted;
 mod find;
 mod http;
 mod live;
+mod logs;
 mod progress;
 mod reloading;
 mod settings;

@@ -1,17 +1,13 @@
-//! Output of `larder annotate` while it runs: the progress bar, from the counters of [`Progress`], and
-//! lines for the operator.
+//! The progress bar of `larder annotate`, from the counters of [`Progress`].
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_annotate::Progress;
 use larder_settings::amounts::{scaled, size};
-use larder_settings::terminal::{Bar, EVERY, WIPE};
+use larder_settings::terminal::Bar;
 
 const CELLS: u64 = 20;
 
@@ -19,45 +15,6 @@ const CELLS: u64 = 20;
 pub fn bar(progress: &Arc<Progress>, wanted: bool) -> Bar {
     let progress = Arc::clone(progress);
     Bar::draw(wanted, move |elapsed| line(&progress, elapsed))
-}
-
-/// Prints lines for the operator as a run reports them. The rest is printed when it is dropped.
-pub struct News {
-    progress: Arc<Progress>,
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl News {
-    /// Prints on standard error from now on.
-    pub fn start(progress: &Arc<Progress>) -> News {
-        print_news(progress);
-        let (stop, stopped) = mpsc::channel();
-        let of_thread = Arc::clone(progress);
-        let spawned = thread::Builder::new().name("news".to_owned()).spawn(move || {
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                print_news(&of_thread);
-            }
-        });
-        News { progress: Arc::clone(progress), stop: Some(stop), thread: spawned.ok() }
-    }
-}
-
-fn print_news(progress: &Progress) {
-    while let Some(line) = progress.take_news() {
-        let wipe = if std::io::stderr().is_terminal() { WIPE } else { "" };
-        let _ = writeln!(std::io::stderr(), "{wipe}larder annotate: {line}");
-    }
-}
-
-impl Drop for News {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        print_news(&self.progress);
-    }
 }
 
 fn line(progress: &Progress, elapsed: Duration) -> String {

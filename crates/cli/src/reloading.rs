@@ -76,18 +76,19 @@ mod tests {
             if is_applied {
                 reloading.apply(settings);
             }
-            Ok::<_, String>(changes.to_string())
+            Ok::<_, String>((changes.changed.join(","), changes.needs_restart.join(",")))
         };
-        let expect = |what, is_applied, line: &str| {
-            assert_eq!(read(what, is_applied), Ok(line.to_owned()), "{what}");
+        let expect = |what, is_applied, changed: &str, needs_restart: &str| {
+            let expected = Ok((changed.to_owned(), needs_restart.to_owned()));
+            assert_eq!(read(what, is_applied), expected, "{what}");
         };
-        expect("cache = '32MiB'", true, "nothing changed");
+        expect("cache = '32MiB'", true, "", "");
         let both = "cache = '64MiB'\nblock_answer = 'zero'";
-        expect(both, false, "changed block-answer; cache needs a restart");
-        expect(both, true, "changed block-answer; cache needs a restart");
-        expect(both, true, "nothing changed; cache needs a restart");
+        expect(both, false, "block-answer", "cache");
+        expect(both, true, "block-answer", "cache");
+        expect(both, true, "", "cache");
         assert!(read("block_anwser = 'zero'", true).unwrap_err().contains("did you mean"));
-        expect(both, true, "nothing changed; cache needs a restart");
-        expect("cache = '32MiB'", true, "changed block-answer");
+        expect(both, true, "", "cache");
+        expect("cache = '32MiB'", true, "block-answer", "");
     }
 }

@@ -10,18 +10,25 @@ use std::thread;
 
 use larder_annotate::Progress;
 use larder_io::signals;
+use larder_serve::log::Log;
 use larder_settings::signals::ask_on_signals;
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-/// Sets `progress.stop` at the first signal; a SIGINT a second or more later ends the process with
-/// 130.
+use crate::logs;
+
+/// Sets `progress.stop` at the first signal, and logs that if there is a `log`; a SIGINT a second or
+/// more later ends the process with 130.
 ///
 /// The thread that waits for signals lives as long as the process.
-pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> {
+pub fn stop_on_signals(progress: &Arc<Progress>, log: Option<Log>) -> io::Result<()> {
     let progress = Arc::clone(progress);
-    let text = "stopping; what was read is being written";
-    ask_on_signals(quiet, text, move || progress.stop.store(true, Ordering::Release))
+    ask_on_signals(true, "", move || {
+        if let Some(log) = &log {
+            log.info("stopping").text("hint", logs::AGAIN);
+        }
+        progress.stop.store(true, Ordering::Release);
+    })
 }
 
 /// Sets `progress.reopen` at every SIGUSR1 and, if standard input is no terminal, SIGHUP: what

@@ -24,6 +24,7 @@ mod whole {
     use std::net::SocketAddr;
     use std::process::Command;
 
+    use larder_testkit::process::value;
     use larder_testkit::skip::skip;
     use larder_testkit::{dns, tls};
 
@@ -33,8 +34,8 @@ mod whole {
     /// Where a server said that it answers by `what`.
     fn at(server: &mut Server, what: &str) -> SocketAddr {
         let line = server.hear(what);
-        let word = line.split_whitespace().last().expect("an address");
-        let word = word.trim_start_matches("https://").trim_end_matches("/dns-query");
+        let word =
+            value(&line, "address").trim_start_matches("https://").trim_end_matches("/dns-query");
         word.parse().expect("an address")
     }
 
@@ -66,9 +67,9 @@ mod whole {
         let mut far =
             Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream_at]].concat());
         let urls = [
-            format!("tls://{}#dns.example", at(&mut far, "over TLS")),
-            format!("https://{}/dns-query", at(&mut far, "over HTTPS")),
-            format!("quic://{}#dns.example", at(&mut far, "over QUIC")),
+            format!("tls://{}#dns.example", at(&mut far, "transport=tls")),
+            format!("https://{}/dns-query", at(&mut far, "transport=https")),
+            format!("quic://{}#dns.example", at(&mut far, "transport=quic")),
         ];
         let near =
             |url: &str| Server::start(&scratch, ["--upstream", url, "--upstream-ca", "chain.pem"]);
@@ -99,7 +100,7 @@ mod whole {
         let upstream_at = upstream.address.to_string();
         let mut server =
             Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream_at]].concat());
-        let (tls, https) = (at(&mut server, "over TLS"), at(&mut server, "over HTTPS"));
+        let (tls, https) = (at(&mut server, "transport=tls"), at(&mut server, "transport=https"));
         for (at, how) in
             [(tls, &["+tls"][..]), (https, &["+https"]), (https, &["+https", "+https-get"])]
         {

@@ -25,9 +25,9 @@ fn falls_back_to_sockets() {
     let line = "dns --listen 127.0.0.1:0 --cache-only --local-data local --xdp lo";
     let server = Server::spawn(scratch.larder().args(line.split(' ')));
     let reason = if cfg!(feature = "xdp") {
-        "no XDP, sockets serve instead: lo: the interface cannot be used"
+        "warn dns: XDP not available, sockets serve error=\"lo: the interface cannot be used"
     } else {
-        "no XDP, sockets serve instead: lo: this larder was built without the feature 'xdp'"
+        "warn dns: XDP not available, sockets serve error=\"lo: this larder was built without"
     };
     assert!(server.has_said(reason), "{:?}", server.heard);
     assert!(is_right(&ask(server.address, QUESTION)));
@@ -131,7 +131,11 @@ mod by_frames {
                     --metrics 10.99.0.1:9953 --xdp s0 --xdp-fallback=false";
         let start = || {
             let server = Server::spawn(&mut pair.larder(&scratch, line));
-            assert!(server.has_said("XDP at s0: 2 queues"), "{:?}", server.heard);
+            assert!(
+                server.has_said("info dns: XDP open interface=s0 queues=2 "),
+                "{:?}",
+                server.heard
+            );
             assert!(pair.has_program());
             server
         };
@@ -173,7 +177,7 @@ mod by_frames {
         let mut server = start();
         assert!(is_right(&ask(addresses[0], QUESTION)));
         server.signal("-TERM");
-        server.hear(" queries: ");
+        server.hear("info dns: stopped queries=");
         assert!(server.child.wait().expect("ended").success());
         pair.wait_until_free();
     }

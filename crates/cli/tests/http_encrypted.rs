@@ -20,6 +20,7 @@ mod whole {
     use std::process::Command;
 
     use larder_testkit::http::{Origin, answer, fetch};
+    use larder_testkit::process::value;
     use larder_testkit::skip::skip;
     use larder_testkit::tls;
 
@@ -42,15 +43,14 @@ mod whole {
     fn serve(scratch: &Scratch, line: &str) -> Server {
         let mut command = scratch.larder();
         command.args(["http", "--listen", "127.0.0.1:0"]).args(line.split_whitespace());
-        Server::spawn_http(&mut command)
+        Server::spawn(&mut command)
     }
 
     const LISTEN: &str = "--listen-tls 127.0.0.1:0 --tls-cert chain.pem --tls-key key.pem";
 
     /// Where a server said that it serves over TLS.
     fn url(server: &mut Server) -> String {
-        let line = server.hear("over TLS");
-        line.split_whitespace().last().expect("a URL").to_owned()
+        value(&server.hear("transport=https"), "address").to_owned()
     }
 
     fn ask(server: &Server) -> (u16, String) {
@@ -94,7 +94,7 @@ mod whole {
         let said = ["certificate reloaded", "did you mean 'origin'"];
         scratch.run("ctl reload --socket ctl").refused(&said);
         server.signal("-HUP");
-        let line = server.hear("settings unchanged");
+        let line = server.hear("reload failed");
         assert!(line.contains("certificate reloaded"), "{line}");
         std::fs::write(scratch.path("key.pem"), "").expect("written");
         scratch.run("ctl reload --socket ctl").refused(&["certificate unchanged", said[1]]);

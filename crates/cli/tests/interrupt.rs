@@ -127,7 +127,10 @@ fn a_silent_pipe_is_left() {
         live.signal("-INT");
         let (code, _, err) = live.end();
         assert_eq!(code, Some(130), "{line}: {err}");
-        assert!(err.contains("stopping") && err.contains("stopped "), "{line}: {err}");
+        assert!(
+            err.contains("info annotate: stopping ") && err.contains("stopped "),
+            "{line}: {err}"
+        );
     }
 }
 
@@ -287,10 +290,10 @@ fn the_file_is_read_again() {
     };
     scratch.write("larder.toml", "[annotate]\ncores = 2\nlinger = '9s'\n");
     process::signal(child.id(), "-HUP");
-    hear("settings reloaded: nothing changed; cores, linger need a restart");
+    hear("info annotate: settings reloaded changed=none needs_restart=cores,linger");
     scratch.write("larder.toml", "[annotate]\ncoers = 2\n");
     process::signal(child.id(), "-HUP");
-    hear("reload failed, settings unchanged: ");
+    hear("error annotate: reload failed error=");
     drop(stdin);
     child.wait().expect("ends");
 }

@@ -21,7 +21,7 @@ fn text(scratch: &Scratch, line: &str) -> String {
         // Nothing reads it, or annotate does.
         let _ = pipe.write_all(&TestCapture::new().bytes);
     }
-    let said = program.hear("metrics at http://");
+    let said = program.hear("metrics listening url=http://");
     let at = said.split("http://").nth(1).and_then(|at| at.strip_suffix("/metrics"));
     let response = fetch(at.expect("a URL").parse().expect("an address"), "/metrics");
     program.kill();

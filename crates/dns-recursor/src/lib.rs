@@ -46,7 +46,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use larder_dns::backend::{Backend, BackendQuery, Running};
+use larder_dns::backend::{Backend, BackendQuery, Log, Running};
 use larder_dns::metrics::Gauge;
 use larder_dns::upstream_udp::QuerySource;
 use larder_wire::prefix::Prefix;
@@ -151,7 +151,7 @@ impl Walk {
 }
 
 impl Backend for Walk {
-    fn start(&self) -> io::Result<()> {
+    fn start(&self, _: &Log) -> io::Result<()> {
         if self.options.roots.is_empty() {
             let text = "there is no address of a root server to begin with";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

@@ -60,7 +60,7 @@ struct Serving {
     stop: watch::Sender<bool>,
     /// `None` when it has ended.
     runtime: Option<Runtime>,
-    lines: Vec<String>,
+    listeners: Vec<(&'static str, String)>,
 }
 
 impl SideServer for Encrypted {
@@ -75,7 +75,7 @@ impl SideServer for Encrypted {
             .map_err(|error| format!("threads for encrypted transports: {error}"))?;
         let (stop, stopped) = watch::channel(false);
         let hub = Arc::new(Hub::new(senders, self.limits.clone()));
-        let mut lines = Vec::new();
+        let mut listeners = Vec::new();
         // Sockets of tokio and quinn belong to the runtime that they are made in.
         let context = runtime.enter();
         let over_tcp = [
@@ -87,9 +87,9 @@ impl SideServer for Encrypted {
             for &address in addresses {
                 let (listener, address) =
                     listen::bind(address).map_err(|error| cannot_listen(address, &error))?;
-                lines.push(match &transport {
-                    Transport::Tls => format!("DNS over TLS at {address}"),
-                    Transport::Https(path) => format!("DNS over HTTPS at https://{address}{path}"),
+                listeners.push(match &transport {
+                    Transport::Tls => ("tls", address.to_string()),
+                    Transport::Https(path) => ("https", format!("https://{address}{path}")),
                 });
                 let host = Listener { hub: hub.clone(), transport: transport.clone() };
                 let (acceptor, stopped) = (acceptor.clone(), stopped.clone());
@@ -100,11 +100,11 @@ impl SideServer for Encrypted {
             let config = quic::config(certificate.config(&[b"doq"])?, &self.limits)?;
             let (endpoint, address) =
                 bind_quic(address, config).map_err(|error| cannot_listen(address, &error))?;
-            lines.push(format!("DNS over QUIC at {address}"));
+            listeners.push(("quic", address.to_string()));
             runtime.spawn(quic::accept(hub.clone(), endpoint, stopped.clone()));
         }
         drop(context);
-        Ok(Arc::new(Serving { hub, certificate, stop, runtime: Some(runtime), lines }))
+        Ok(Arc::new(Serving { hub, certificate, stop, runtime: Some(runtime), listeners }))
     }
 }
 
@@ -124,8 +124,8 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
 }
 
 impl Running for Serving {
-    fn lines(&self) -> Vec<String> {
-        self.lines.clone()
+    fn listeners(&self) -> Vec<(&'static str, String)> {
+        self.listeners.clone()
     }
 
     fn reload(&self) -> String {

@@ -23,11 +23,11 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_dns::backend::{Backend, BackendQuery};
+use larder_dns::backend::{Backend, BackendQuery, Log};
 use larder_dns::metrics::Gauge;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -140,9 +140,8 @@ struct Current {
     number: u64,
     /// The pause since the last failed connection.
     pause: Option<(Instant, Duration)>,
-    /// The last reported reason why there is no connection.
-    trouble: Option<String>,
-    news: Option<String>,
+    /// The event and the error that were logged last: why there is no connection.
+    trouble: Option<(&'static str, String)>,
 }
 
 /// One upstream over an encrypted transport.
@@ -164,6 +163,8 @@ struct Shared {
     /// Queries in a row that timed out.
     silent: AtomicU32,
     counters: Counters,
+    /// Of the server that was started.
+    log: OnceLock<Log>,
 }
 
 struct Running {
@@ -192,6 +193,7 @@ impl Encrypted {
             turn: TurnMutex::default(),
             silent: AtomicU32::new(0),
             counters: Counters::default(),
+            log: OnceLock::new(),
         };
         Ok(Encrypted { shared: Arc::new(shared), running: Mutex::new(None) })
     }
@@ -202,7 +204,9 @@ impl Encrypted {
 }
 
 impl Backend for Encrypted {
-    fn start(&self) -> io::Result<()> {
+    fn start(&self, log: &Log) -> io::Result<()> {
+        // After a second start the log is that of the first.
+        let _ = self.shared.log.set(log.clone());
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (ends, ended) = oneshot::channel();
@@ -227,10 +231,6 @@ impl Backend for Encrypted {
         drop((_ends, runtime));
         // The thread only ends; a panic reports itself.
         let _ = thread.join();
-    }
-
-    fn news(&self) -> Option<String> {
-        self.shared.current().news.take()
     }
 
     fn gauges(&self) -> Vec<Gauge> {
@@ -359,6 +359,10 @@ impl Shared {
         current.line.clone().map(|line| (line, current.number))
     }
 
+    fn log(&self) -> &Log {
+        self.log.get_or_init(Log::default)
+    }
+
     /// Connects, unless another task has meanwhile, or failed a moment ago.
     async fn connect(&self) -> Option<(Line, u64, bool)> {
         let _turn = self.turn.lock().await;
@@ -378,7 +382,7 @@ impl Shared {
                 current.number += 1;
                 current.pause = None;
                 if current.trouble.take().is_some() {
-                    current.news = Some(format!("upstream {} can be asked again", self.target));
+                    self.log().info("upstream up").text("upstream", &self.target);
                 }
                 Some((line, current.number, true))
             }
@@ -387,21 +391,16 @@ impl Shared {
                 let pause = current.pause.map_or(PAUSE_MIN, |(_, last)| (2 * last).min(PAUSE_MAX));
                 current.pause = Some((Instant::now() + pause, pause));
                 let trouble = match fault {
-                    Fault::Unproven(text) => format!(
-                        "upstream {} does not prove to be {}, and is not asked: {text}",
-                        self.target,
-                        self.target.name_text()
-                    ),
-                    Fault::Unreachable(text) => {
-                        format!("upstream {} cannot be asked: {text}", self.target)
-                    }
+                    Fault::Unproven(text) => ("upstream not authenticated", text),
+                    Fault::Unreachable(text) => ("upstream down", text),
                     Fault::Lost | Fault::Useless => {
-                        format!("upstream {} cannot be asked: it hung up", self.target)
+                        ("upstream down", "it closed the connection".to_owned())
                     }
                 };
-                // Reported once, however long it lasts.
+                // Logged once, however long it lasts.
                 if current.trouble.as_ref() != Some(&trouble) {
-                    current.news = Some(trouble.clone());
+                    let line = self.log().warn(trouble.0).text("upstream", &self.target);
+                    line.text("name", self.target.name_text()).text("error", &trouble.1);
                     current.trouble = Some(trouble);
                 }
                 None

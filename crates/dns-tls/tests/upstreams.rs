@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use larder_dns::backend::log::{Format, Level, Log};
 use larder_dns::backend::{Backend, Backends};
 use larder_dns::core::Client;
 use larder_dns::side_query::{Inbox, Running, SideServer, channel};
@@ -54,12 +55,11 @@ impl Echo {
             limits: Limits::default(),
         };
         let running = server.start(vec![sender]).unwrap();
-        let address = |line: &String| {
-            let word = line.split_whitespace().last().unwrap();
-            let word = word.trim_start_matches("https://").trim_end_matches(HTTPS_PATH);
+        let address = |(_, place): &(&str, String)| {
+            let word = place.trim_start_matches("https://").trim_end_matches(HTTPS_PATH);
             word.parse().unwrap()
         };
-        let addresses = running.lines().iter().map(address).collect();
+        let addresses = running.listeners().iter().map(address).collect();
         let ends = Arc::new(AtomicBool::new(false));
         let told = ends.clone();
         let core = thread::spawn(move || echo(inbox, &waker, &told));
@@ -114,6 +114,7 @@ fn answer(question: &[u8], out: &mut [u8]) -> usize {
 struct Asker {
     backends: Backends,
     upstream: Arc<Encrypted>,
+    log: Log,
     poller: Poller,
     waker: Arc<Waker>,
     next: u64,
@@ -123,13 +124,14 @@ impl Asker {
     fn new(url: &str, trust: &Trust) -> Asker {
         let upstream = Encrypted::new(Target::parse(url).unwrap(), trust, None).unwrap();
         let upstream = Arc::new(upstream);
-        upstream.start().unwrap();
+        let log = Log::new("dns", Level::Info, Format::Text);
+        upstream.start(&log).unwrap();
         let backend: Arc<dyn Backend> = upstream.clone();
         let waker = Arc::new(Waker::new().unwrap());
         let poller = Poller::new().unwrap();
         poller.add(&*waker, 0, Interest::READ).unwrap();
         let backends = Backends::new(&[backend], 0, 5_000, waker.clone());
-        Asker { backends, upstream, poller, waker, next: 0 }
+        Asker { backends, upstream, log, poller, waker, next: 0 }
     }
 
     /// Sends queries for names of these labels at once; the responses in their order.
@@ -207,7 +209,7 @@ fn each_transport() {
         assert_eq!(asker.count("upstream_connections"), 1, "{scheme}");
         let both = asker.ask(&["none", "some"], 1_000);
         assert!(both[0].is_none() && both[1].is_some());
-        assert!(asker.upstream.news().is_none());
+        assert!(asker.log.take().is_empty());
     }
 }
 
@@ -221,11 +223,12 @@ fn who_does_not_prove_it() {
         for (name, trusted) in [("other.example", trust(&identity)), (NAME, trust(&other))] {
             let mut asker = Asker::new(&server.url(scheme, name), &trusted);
             assert!(!asker.is_answered("some"));
-            let news = asker.upstream.news().unwrap();
-            assert!(news.contains(&format!("does not prove to be {name}")), "{news}");
+            let lines = asker.log.take();
+            assert!(lines[0].starts_with("warn dns: upstream not authenticated "), "{lines:?}");
+            assert!(lines.len() == 1 && lines[0].contains(&format!(" name={name} ")), "{lines:?}");
             assert_eq!(asker.count("upstream_unproven"), 1);
             assert_eq!(asker.count("upstream_connections"), 0);
-            assert!(asker.upstream.news().is_none());
+            assert!(asker.log.take().is_empty());
         }
         // The certificate is also for its address.
         let url = server.url(scheme, "127.0.0.1");
@@ -246,7 +249,7 @@ fn comes_back() {
         if scheme != "quic" {
             // Over QUIC silence is no error, so only the time limit applies.
             assert!(!asker.is_answered("meanwhile"));
-            assert!(asker.upstream.news().unwrap().contains("cannot be asked"));
+            assert!(asker.log.take()[0].starts_with("warn dns: upstream down "));
         }
         let _server = Echo::start(&identity, Some(addresses));
         if scheme == "quic" {
@@ -257,7 +260,7 @@ fn comes_back() {
         }
         asker.await_answer("after");
         if scheme != "quic" {
-            assert!(asker.upstream.news().unwrap().contains("can be asked again"));
+            assert!(asker.log.take()[0].starts_with("info dns: upstream up "));
         }
     }
 }

@@ -36,6 +36,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_io::epoll::Waker;
 use larder_serve::mailbox::Mailbox;
 
+pub use larder_serve::log::{self, Log};
+
 use crate::metrics::Gauge;
 
 /// Queries of a core that are out at a time, by default.
@@ -56,8 +58,9 @@ const UNWANTED: u64 = u64::MAX;
 /// stop     once, after the cores have ended; queries that are still out are dropped
 /// ```
 pub trait Backend: Debug + Send + Sync {
-    /// Starts its threads. An error ends the server before it serves, and says what to do.
-    fn start(&self) -> io::Result<()>;
+    /// Starts its threads, which log unreachable servers. An error ends the server before it serves,
+    /// and says what to do.
+    fn start(&self, log: &Log) -> io::Result<()>;
 
     /// Takes a query, and returns at once, since the core waits. Without room it drops the query,
     /// which the core receives as a failure.
@@ -65,11 +68,6 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Ends its threads.
     fn stop(&self);
-
-    /// A new message for the operator, if there is one: which server it cannot reach, and why.
-    fn news(&self) -> Option<String> {
-        None
-    }
 
     /// Its counters.
     fn gauges(&self) -> Vec<Gauge> {
@@ -303,7 +301,7 @@ mod tests {
     struct Thread(Mutex<Sender<BackendQuery>>);
 
     impl Backend for Thread {
-        fn start(&self) -> io::Result<()> {
+        fn start(&self, _: &Log) -> io::Result<()> {
             Ok(())
         }
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use larder_io::frame_streams::{CONTENT_TYPE, CONTROL_BYTES_MAX, control, control_frame};
 
+use larder_serve::log::Log;
 use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::{Sink, Writer, write_whole};
 
@@ -204,8 +205,8 @@ pub enum Target {
 
 /// Starts to write to `target`. `identity` names this server in every record (its host's name,
 /// usually).
-pub fn start(target: Target, identity: &str) -> io::Result<(Writer, Tap)> {
-    let (writer, sender) = Writer::start(Output { target, stream: None })?;
+pub fn start(target: Target, identity: &str, log: &Log) -> io::Result<(Writer, Tap)> {
+    let (writer, sender) = Writer::start(Output { target, stream: None }, log)?;
     let tap = Tap { sender, identity: identity.into(), inner: Vec::new() };
     Ok((writer, tap))
 }
@@ -317,6 +318,7 @@ fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
 mod tests {
     use super::*;
     use larder_io::frame_streams::Frames;
+    use larder_serve::log::{Format, Level};
     use larder_wire::Addr;
     use larder_wire::dnstap::Message;
     use std::fs;
@@ -393,7 +395,7 @@ mod tests {
     fn files_are_written_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let (path, rotated) = (folder.path().join("tap"), folder.path().join("tap.1"));
-        let (writer, mut tap) = start(Target::File(path.clone()), "host").unwrap();
+        let (writer, mut tap) = start(Target::File(path.clone()), "host", &Log::default()).unwrap();
         let mut other = tap.another();
         tap.record(&event(Kind::ClientQuery, b"one"));
         tap.flush();
@@ -405,7 +407,7 @@ mod tests {
         other.flush();
         tap.record(&event(Kind::ForwarderQuery, b"three"));
         tap.flush();
-        assert_eq!((tap.dropped(), writer.news()), (0, None));
+        assert_eq!(tap.dropped(), 0);
         writer.finish();
         let content = |path| read(Frames::open(File::open(path).unwrap()).unwrap()).0;
         assert_eq!(content(&rotated), [(5, b"one".to_vec())]);
@@ -419,12 +421,13 @@ mod tests {
     fn collectors_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("collector");
-        let (writer, mut tap) = start(Target::Socket(path.clone()), "host").unwrap();
+        let log = Log::new("dns", Level::Info, Format::Text);
+        let (writer, mut tap) = start(Target::Socket(path.clone()), "host", &log).unwrap();
         tap.record(&event(Kind::ClientQuery, b"lost"));
         tap.flush();
         wait(|| writer.counts() == (0, 1));
-        assert!(writer.news().unwrap().contains("is the collector running?"));
-        assert_eq!(writer.news(), None);
+        let lines = log.take();
+        assert!(lines.len() == 1 && lines[0].contains("is the collector running?"), "{lines:?}");
         let listener = UnixListener::bind(&path).unwrap();
         // A request ends the wait for the next try.
         writer.reopen();
@@ -447,14 +450,15 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_once() {
         let path = PathBuf::from("/dev/full");
-        let (writer, mut tap) = start(Target::File(path), "host").unwrap();
+        let log = Log::new("dns", Level::Info, Format::Text);
+        let (writer, mut tap) = start(Target::File(path), "host", &log).unwrap();
         for number in 1..=3 {
             tap.record(&event(Kind::ClientQuery, b"lost"));
             tap.flush();
             wait(|| writer.counts() == (0, number));
         }
-        assert!(writer.news().unwrap().contains("make room there"));
-        assert_eq!(writer.news(), None);
+        let lines = log.take();
+        assert!(lines.len() == 1 && lines[0].contains("make room there"), "{lines:?}");
         writer.finish();
     }
 

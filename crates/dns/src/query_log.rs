@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::clock::Now;
 use crate::core::Client;
 pub use crate::core::Source;
+use larder_serve::log::Log;
 use larder_serve::log_file::{self, LogFile};
 use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::Writer;
@@ -66,11 +67,11 @@ pub struct QueryLog {
 }
 
 /// Starts the thread that writes. The log is a core's; others get [`QueryLog::another`].
-pub fn start(options: Options, clock: Clock) -> io::Result<(Writer, QueryLog)> {
+pub fn start(options: Options, clock: Clock, log: &Log) -> io::Result<(Writer, QueryLog)> {
     let Options { format, sample, prefix, .. } = options;
     let Options { path, bytes_max, files_max, .. } = options;
     let file = log_file::Options { name: "query log", path, bytes_max, files_max };
-    let (writer, sender) = Writer::start(LogFile::new(file))?;
+    let (writer, sender) = Writer::start(LogFile::new(file), log)?;
     Ok((writer, QueryLog::new(sender, clock, format, sample, prefix)))
 }
 
@@ -162,6 +163,7 @@ impl QueryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_serve::log::{Format as LogFormat, Level};
     use std::fs;
     use std::path::Path;
     use std::thread;
@@ -213,7 +215,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         fs::write(&path, "before\n").unwrap();
-        let (writer, mut first) = start(options(&path), Clock::start()).unwrap();
+        let (writer, mut first) = start(options(&path), Clock::start(), &Log::default()).unwrap();
         let mut second = first.another();
         first.describe(Source::Stale, Some(0));
         first.answered(&client(), ANSWER);
@@ -234,7 +236,7 @@ mod tests {
         for (sample, least, most) in [(1, 10_000, 10_000), (10, 800, 1_250)] {
             let path = folder.path().join(sample.to_string());
             let options = Options { sample, ..options(&path) };
-            let (writer, mut log) = start(options, Clock::start()).unwrap();
+            let (writer, mut log) = start(options, Clock::start(), &Log::default()).unwrap();
             for _ in 0..10_000 {
                 log.answered(&client(), ANSWER);
             }
@@ -252,9 +254,10 @@ mod tests {
         let path = folder.path().join("log");
         let all = |number: u32| folder.path().join(format!("log.{number}"));
         let (writer, mut log) =
-            start(Options { bytes_max: 150, ..options(&path) }, Clock::start()).unwrap();
+            start(Options { bytes_max: 150, ..options(&path) }, Clock::start(), &Log::default())
+                .unwrap();
         super::tests::log(&writer, &mut log, 9);
-        assert_eq!((writer.counts(), writer.news()), ((9, 0), None));
+        assert_eq!(writer.counts(), (9, 0));
         writer.finish();
         // Of some 80 octets each: two reach the limit.
         assert_eq!((lines(&all(1)), lines(&all(2))), (2, 2));
@@ -267,7 +270,7 @@ mod tests {
     fn files_are_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let (path, moved) = (folder.path().join("log"), folder.path().join("moved"));
-        let (writer, mut log) = start(options(&path), Clock::start()).unwrap();
+        let (writer, mut log) = start(options(&path), Clock::start(), &Log::default()).unwrap();
         super::tests::log(&writer, &mut log, 2);
         fs::rename(&path, &moved).unwrap();
         writer.reopen();
@@ -282,12 +285,13 @@ mod tests {
     fn failures_are_told_once() {
         let folder = tempfile::tempdir().unwrap();
         for path in [Path::new("/dev/full"), &folder.path().join("none/log")] {
-            let (writer, mut log) = start(options(path), Clock::start()).unwrap();
+            let told = Log::new("dns", Level::Info, LogFormat::Text);
+            let (writer, mut log) = start(options(path), Clock::start(), &told).unwrap();
             super::tests::log(&writer, &mut log, 3);
             assert_eq!(writer.counts(), (0, 3));
-            let news = writer.news().unwrap();
-            assert!(news.contains("query log records are dropped until it works"), "{news}");
-            assert_eq!(writer.news(), None);
+            let lines = told.take();
+            let failed = r#"error dns: output failed output="query log" path="#;
+            assert!(lines.len() == 1 && lines[0].starts_with(failed), "{lines:?}");
             writer.finish();
         }
     }

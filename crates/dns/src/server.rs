@@ -23,6 +23,7 @@ use larder_io::signals::Signals;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 use larder_serve::console::Console;
+use larder_serve::log::Log;
 use larder_serve::reload::{Reload, with_part};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::{WorkerThreads, wake};
@@ -37,7 +38,7 @@ use crate::core::{Core, Settings};
 use crate::core_tap::CoreTap;
 use crate::driver::{Driver, Parts};
 use crate::metrics::{Counts, Shared};
-use crate::policy::{PolicyError, PolicyOptions, Report};
+use crate::policy::{PolicyError, PolicyOptions};
 use crate::query_log::{self, QueryLog};
 use crate::reload::{Policies, Source};
 use crate::side_query::{self, SideServer};
@@ -81,22 +82,6 @@ pub struct Options {
     pub beside: Option<Arc<dyn SideServer>>,
     /// How it is operated.
     pub operation: Operation,
-}
-
-/// What is to be told to the operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News<'a> {
-    /// Questions are answered at these addresses from now on, and metrics are told at the other.
-    Started {
-        /// Where questions are answered, UDP and TCP.
-        addresses: &'a [SocketAddr],
-        /// Where metrics are told.
-        metrics: Option<SocketAddr>,
-        /// What was loaded of the policy.
-        policy: &'a Report,
-    },
-    /// A line that says what happened, and what to do about it.
-    Line(&'a str),
 }
 
 /// How it ended.
@@ -152,12 +137,8 @@ impl fmt::Display for ServeError {
 impl std::error::Error for ServeError {}
 
 /// Serves until it is told to end. Asked to reload (SIGHUP, `larder ctl reload`) it asks `source` for the settings of its policy.
-/// `tell` is given what an operator wants to know.
-pub fn serve(
-    options: &Options,
-    source: Option<Source>,
-    tell: &mut dyn FnMut(News<'_>),
-) -> Result<Served, ServeError> {
+/// What happens is logged to `log`.
+pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Served, ServeError> {
     let system = |what| move |error| ServeError::System(what, error);
     // Before anything is opened: the manager's descriptors are where it says.
     let inherited = take_inherited().map_err(system("sockets of the service manager"))?;
@@ -186,27 +167,26 @@ pub fn serve(
     };
     let addresses = addresses(&bound);
     if bound.iter().any(Bound::is_empty) {
-        tell(News::Line(
-            "fewer sockets were handed over than there are cores, so one core serves them all; \
-             set ReusePort=yes and a socket a core, or --cores 1",
-        ));
+        let hint = "set ReusePort=yes and one socket per core, or --cores 1";
+        let line = log.warn("fewer sockets than cores, one core serves").number("cores", cores);
+        line.text("hint", hint);
     }
     let udp_addresses = bound.iter().flat_map(|bound| &bound.listeners);
     let udp_addresses: Vec<SocketAddr> =
         udp_addresses.filter_map(|socket| socket.local_address().ok()).collect();
     let by_frames =
-        xdp::open(&options.xdp, &udp_addresses, cores).map_err(ServeError::Operation)?;
-    by_frames.lines.iter().for_each(|line| tell(News::Line(line)));
+        xdp::open(&options.xdp, &udp_addresses, cores, log).map_err(ServeError::Operation)?;
     let mut settings = options.settings.clone();
     if let Some(bytes_max) = by_frames.answer_bytes_max {
         settings.udp_bytes_max = settings.udp_bytes_max.min(bytes_max);
     }
     let supervisor_waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
-    let Recorded { writers, tap, log } = Recorded::start(&options.operation, clock)?;
+    let Recorded { writers, tap, log: query_log } =
+        Recorded::start(&options.operation, clock, log)?;
     let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
     let published = Arc::new(Shared::with_upstreams(cores, upstreams));
     let supervisor = Console::open(&options.operation.places(), supervisor_waker.clone())
-        .and_then(|console| Supervisor::new(console, supervisor_waker.clone(), signals))
+        .and_then(|console| Supervisor::new(console, supervisor_waker.clone(), signals, log))
         .map_err(|error| ServeError::Operation(error.to_string()))?;
 
     let (settings, lifecycle) = (Arc::new(settings), Arc::new(Lifecycle::new()));
@@ -242,7 +222,7 @@ pub fn serve(
             origin: options.origin.clone(),
             number,
             tap,
-            log: log.as_ref().map(QueryLog::another),
+            log: query_log.as_ref().map(QueryLog::another),
             ..Parts::bare(
                 core,
                 policies.follower(),
@@ -254,7 +234,7 @@ pub fn serve(
         };
         drivers.push(Driver::new(parts).map_err(system("epoll"))?);
     }
-    let running = Running::start(&options.backends)?;
+    let running = Running::start(&options.backends, log)?;
     let beside = options.beside.as_ref().map(|beside| beside.start(senders)).transpose();
     let beside = beside.map_err(ServeError::Operation)?;
     let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
@@ -262,10 +242,11 @@ pub fn serve(
     for mut driver in drivers {
         loops.start(move || driver.run()).map_err(system("a thread for a core"))?;
     }
-    let lines = beside.as_ref().map(|beside| beside.lines()).unwrap_or_default();
+    let listeners = beside.as_ref().map(|beside| beside.listeners()).unwrap_or_default();
     let common = Common {
         cache,
         clock,
+        log: log.clone(),
         published: published.clone(),
         writers,
         backends: options.backends.clone(),
@@ -274,14 +255,17 @@ pub fn serve(
         waker: supervisor_waker,
     };
     let mut duties = Duties::new(&options.operation, common);
-    duties.clear_leftovers(&mut |line| tell(News::Line(line)));
-    let metrics = supervisor.console().metrics_address();
-    tell(News::Started { addresses: &addresses, metrics, policy: &report });
-    lines.iter().for_each(|line| tell(News::Line(line)));
-    let tell = &mut |line: &str| tell(News::Line(line));
-    duties.load(&loops, tell);
+    duties.clear_leftovers();
+    let text: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    log.info("listening").text("address", text.join(",")).number("cores", cores);
+    let each = |(transport, address)| {
+        log.info("listening").text("address", address).text("transport", transport);
+    };
+    listeners.into_iter().for_each(each);
+    report.log(log);
+    duties.load(&loops);
     let status = format!("answers with {cores} core{}", if cores == 1 { "" } else { "s" });
-    let end = supervisor.run(&mut loops, &mut duties, &status, tell).map_err(system("serving"))?;
+    let end = supervisor.run(&mut loops, &mut duties, &status).map_err(system("serving"))?;
     drop(running);
     Ok(Served { counts: published.sum(), was_hurried: end == Ended::Forced })
 }
@@ -294,12 +278,14 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn start(operation: &Operation, clock: Clock) -> Result<Recorded, ServeError> {
+    fn start(operation: &Operation, clock: Clock, log: &Log) -> Result<Recorded, ServeError> {
         let system = |what| move |error| ServeError::System(what, error);
-        let tap = operation.dnstap.clone().map(|target| dnstap::start(target, &host_name()));
-        let log = operation.query_log.clone().map(|log| query_log::start(log, clock));
+        let tap = operation.dnstap.clone().map(|target| dnstap::start(target, &host_name(), log));
+        let queries = operation.query_log.clone();
+        let queries = queries.map(|queries| query_log::start(queries, clock, log));
         let (dnstap, tap) = tap.transpose().map_err(system("a thread for dnstap"))?.unzip();
-        let (writer, log) = log.transpose().map_err(system("a thread for the query log"))?.unzip();
+        let (writer, log) =
+            queries.transpose().map_err(system("a thread for the query log"))?.unzip();
         Ok(Recorded { writers: dnstap.into_iter().chain(writer).collect(), tap, log })
     }
 }
@@ -318,10 +304,13 @@ pub(crate) struct Running<'a>(&'a [Arc<dyn Backend>]);
 
 impl Running<'_> {
     /// Starts them all, or none.
-    pub(crate) fn start(backends: &[Arc<dyn Backend>]) -> Result<Running<'_>, ServeError> {
+    pub(crate) fn start<'a>(
+        backends: &'a [Arc<dyn Backend>],
+        log: &Log,
+    ) -> Result<Running<'a>, ServeError> {
         let mut running = Running(&[]);
         for (at, backend) in backends.iter().enumerate() {
-            backend.start().map_err(|error| ServeError::Operation(error.to_string()))?;
+            backend.start(log).map_err(|error| ServeError::Operation(error.to_string()))?;
             running.0 = &backends[..=at];
         }
         Ok(running)

@@ -61,6 +61,7 @@ use crate::server::{self, Options, ServeError};
 use crate::side_query;
 use crate::zones::{Upstream, Zones};
 use larder_serve::lifecycle::{Lifecycle, Stage};
+use larder_serve::log::Log;
 
 pub use self::copy::{Counts as CopyCounts, From};
 pub use self::report::Report;
@@ -97,17 +98,17 @@ pub struct Trial {
 }
 
 /// Runs a trial to the end of the copy, or until `stop` is set. Settings for clients' sockets and
-/// operation in `options` are not used, and there is one core. `tell` receives a line now and then.
+/// operation in `options` are not used, and there is one core. A line is logged now and then.
 pub fn shadow(
     options: &Options,
     trial: &Trial,
     stop: &Arc<AtomicBool>,
-    tell: &mut dyn FnMut(&str),
+    log: &Log,
 ) -> Result<Report, ServeError> {
     let whose = Whose { resolvers: trial.resolvers.clone(), own: trial.own.clone() };
     let mut copied = Copied::open(&trial.from, whose, stop).map_err(ServeError::Operation)?;
     // They end after the core.
-    let _backends = server::Running::start(&options.backends)?;
+    let _backends = server::Running::start(&options.backends, log)?;
     let core = Running::start(options)?;
     let mut work = Work::new(options, trial, stop, core, copied.is_live);
     let mut ended = Ok(());
@@ -127,7 +128,7 @@ pub fn shadow(
             break;
         }
         if work.is_line_due() {
-            tell(&work.report(&copied.counts).line());
+            work.report(&copied.counts).log(log);
         }
     }
     work.finish();

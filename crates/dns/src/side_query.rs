@@ -176,8 +176,8 @@ pub trait SideServer: fmt::Debug + Send + Sync {
 
 /// A running server of another transport. Dropped, it ends at once.
 pub trait Running: Send + Sync {
-    /// Lines for the operator: the addresses on which it listens.
-    fn lines(&self) -> Vec<String>;
+    /// Where it listens: each transport and its address.
+    fn listeners(&self) -> Vec<(&'static str, String)>;
 
     /// Reads its certificates again. The line states the result; after an error nothing has
     /// changed.

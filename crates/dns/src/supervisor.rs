@@ -23,8 +23,9 @@ use larder_serve::console::{self, Places};
 use larder_serve::control::Service;
 use larder_serve::figures::write_build_info;
 use larder_serve::lifecycle::Stage;
+use larder_serve::log::Log;
 use larder_serve::reload::Reload;
-use larder_serve::supervisor::{Ended, Server, Tell};
+use larder_serve::supervisor::{Ended, Server};
 use larder_serve::worker_threads::{WorkerThreads, wake};
 use larder_serve::writer::Writer;
 
@@ -69,6 +70,7 @@ impl Operation {
 pub(crate) struct Common {
     pub cache: Cache,
     pub clock: Clock,
+    pub log: Log,
     pub published: Arc<Shared>,
     /// Of dnstap and the query log, where there are such.
     pub writers: Vec<Writer>,
@@ -113,16 +115,16 @@ impl Duties {
 
     /// Before anybody is told that the server serves: halves of snapshots, left by runs that were
     /// killed, are removed.
-    pub fn clear_leftovers(&self, tell: Tell<'_>) {
+    pub fn clear_leftovers(&self) {
         let Some(path) = &self.snapshot_path else { return };
         if let Err(error) = clear_leftovers(path) {
-            let directory = "its directory cannot be read";
-            tell(&format!("snapshot {}: {directory}: {error}", path.display()));
+            let line = self.common.log.warn("snapshot directory not readable");
+            line.text("file", path.display()).text("error", error);
         }
     }
 
     /// The cores have begun: the cache comes back.
-    pub fn load(&mut self, workers: &WorkerThreads, tell: Tell<'_>) {
+    pub fn load(&mut self, workers: &WorkerThreads) {
         let Some(path) = self.snapshot_path.clone() else { return };
         let (wake_cores, own) = (workers.wakes(), Arc::clone(&self.common.waker));
         let wake_all = move || {
@@ -131,10 +133,10 @@ impl Duties {
         };
         match Loading::start(self.common.cache.clone(), path.clone(), self.seconds(), wake_all) {
             Ok(loading) => self.loading = Some(loading),
-            Err(error) => tell(&format!(
-                "snapshot {} is not loaded, and answers are found anew: {error}",
-                path.display()
-            )),
+            Err(error) => {
+                let line = self.common.log.warn("snapshot not loaded");
+                line.text("file", path.display()).text("error", error);
+            }
         }
     }
 
@@ -148,48 +150,42 @@ impl Duties {
     }
 
     /// Reports upstreams that do not respond, and those that do again.
-    fn report_upstreams(&mut self, now_ms: u64, tell: Tell<'_>) {
+    fn report_upstreams(&mut self, now_ms: u64) {
         for (address, is_up) in self.common.published.upstreams_up() {
             let (was_up, told_ms) = *self.upstreams.entry(address.clone()).or_insert((true, 0));
             if is_up == was_up || (told_ms > 0 && now_ms < told_ms + UPSTREAM_EVERY_MS) {
                 continue;
             }
-            tell(&match is_up {
-                true => format!("upstream {address}: responds again"),
-                false => format!(
-                    "upstream {address}: no response to several queries, or unreachable; asked only now and then until it responds"
-                ),
-            });
+            let log = &self.common.log;
+            let line = if is_up { log.info("upstream up") } else { log.warn("upstream down") };
+            line.text("upstream", &address);
             self.upstreams.insert(address, (is_up, now_ms.max(1)));
         }
     }
 
-    /// Tells how the load ended, if it did.
-    fn look_at_loading(&mut self, tell: Tell<'_>) {
+    /// Logs how the load ended, if it did.
+    fn look_at_loading(&mut self) {
         let Some(result) = self.loading.as_mut().and_then(Loading::finished) else { return };
         self.loading = None;
         let path = self.snapshot_path.clone().unwrap_or_default();
-        match result {
-            Ok(None) => {}
-            Ok(Some(loaded)) => {
-                tell(&format!("{} answers came back from {}", loaded.entries, path.display()));
-            }
-            Err(error) => tell(&format!(
-                "snapshot {}: {error}; what was read before is used, the rest is found anew",
-                path.display()
-            )),
-        }
+        let log = &self.common.log;
+        let line = match &result {
+            Ok(None) => return,
+            Ok(Some(loaded)) => log.info("snapshot loaded").number("entries", loaded.entries),
+            Err(error) => log.warn("snapshot damaged, loaded in part").text("error", error),
+        };
+        line.text("file", path.display());
     }
 
     /// Saves if that is due. Invariant 1; `last_save` and `larder ctl snapshot` look likewise.
-    fn save_now_and_then(&mut self, now_ms: u64, tell: Tell<'_>) {
+    fn save_now_and_then(&mut self, now_ms: u64) {
         if self.loading.is_some() {
             return;
         }
         let (wake, now) = (self.wakes(), self.seconds());
         let Some(snapshots) = &mut self.snapshots else { return };
         if let Some(Err(text)) = snapshots.finished() {
-            tell(&text);
+            self.common.log.error("snapshot not saved").text("error", text);
         }
         if snapshots.is_due(now_ms) {
             // One that still runs is as good.
@@ -198,11 +194,13 @@ impl Duties {
     }
 
     /// Saves for the last time. True when that is over, or where there is nothing to save.
-    fn last_save(&mut self, tell: Tell<'_>) -> bool {
+    fn last_save(&mut self) -> bool {
         let (now, wake) = (self.seconds(), self.wakes());
         let Some(snapshots) = &mut self.snapshots else { return true };
+        let not_saved =
+            |error: &str| drop(self.common.log.error("snapshot not saved").text("error", error));
         if self.loading.is_some() {
-            tell("the snapshot was not loaded to its end, and stays as it is");
+            not_saved("the last snapshot was not loaded to its end; it stays as it is");
             return true;
         }
         if !self.is_last_save_begun {
@@ -212,16 +210,17 @@ impl Duties {
             if self.is_last_save_begun || snapshots.is_saving() {
                 return false;
             }
-            tell("no thread can be had to save the cache; the older snapshot is as it was");
+            not_saved("no thread to save the cache; the older snapshot stays as it is");
             return true;
         }
         match snapshots.finished() {
             Some(Ok(saved)) => {
-                tell(&format!("{} answers were saved in {} ms", saved.entries, saved.took_ms));
+                let line = self.common.log.info("snapshot saved").number("entries", saved.entries);
+                line.number("took_ms", saved.took_ms);
                 true
             }
             Some(Err(text)) => {
-                tell(&text);
+                not_saved(&text);
                 true
             }
             None => !snapshots.is_saving(),
@@ -301,33 +300,29 @@ impl Server for Duties {
         self.snapshots.as_ref().and_then(|snapshots| snapshots.wait_ms(now_ms))
     }
 
-    fn tick(&mut self, _: &Poller, now_ms: u64, tell: Tell<'_>) {
-        self.report_upstreams(now_ms, tell);
-        let writers = self.common.writers.iter();
-        writers.flat_map(|it| std::iter::from_fn(|| it.news())).for_each(|news| tell(&news));
-        let backends = self.common.backends.iter();
-        backends.filter_map(|it| it.news()).for_each(|news| tell(&news));
-        self.look_at_loading(tell);
+    fn tick(&mut self, _: &Poller, now_ms: u64) {
+        self.report_upstreams(now_ms);
+        self.look_at_loading();
         if !self.is_last_save_begun {
-            self.save_now_and_then(now_ms, tell);
+            self.save_now_and_then(now_ms);
         }
     }
 
-    fn drain(&mut self, _: bool, _: Tell<'_>) -> Stage {
+    fn drain(&mut self, _: bool) -> Stage {
         if let Some(beside) = &self.common.beside {
             beside.drain();
         }
         Stage::Drains
     }
 
-    fn finish(&mut self, ended: Ended, tell: Tell<'_>) -> bool {
+    fn finish(&mut self, ended: Ended) -> bool {
         if ended == Ended::Forced {
             return true;
         }
         if let Some(beside) = self.common.beside.take() {
             beside.finish();
         }
-        let is_over = self.last_save(tell);
+        let is_over = self.last_save();
         if is_over {
             self.common.writers.drain(..).for_each(Writer::finish);
         }

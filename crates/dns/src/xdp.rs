@@ -19,6 +19,8 @@
 
 use std::net::SocketAddr;
 
+use larder_serve::log::Log;
+
 #[cfg(feature = "xdp")]
 mod queue;
 #[cfg(feature = "xdp")]
@@ -57,35 +59,36 @@ pub struct Opened {
     pub queues: Vec<Vec<Queue>>,
     /// Bytes of the longest response that fits a frame of each interface; `None`: none is open.
     pub answer_bytes_max: Option<u16>,
-    /// Lines for the operator.
-    pub lines: Vec<String>,
 }
 
 /// An opened interface.
 struct Interface {
     queues: Vec<Queue>,
     answer_bytes_max: u16,
-    line: String,
 }
 
 /// Opens all interfaces for queries to `bound`, the addresses of sockets, and distributes their
 /// queues over the cores. The error says what is missing.
-pub fn open(options: &Options, bound: &[SocketAddr], cores: usize) -> Result<Opened, String> {
+pub fn open(
+    options: &Options,
+    bound: &[SocketAddr],
+    cores: usize,
+    log: &Log,
+) -> Result<Opened, String> {
     let mut opened =
         Opened { queues: (0..cores).map(|_| Vec::new()).collect(), ..Opened::default() };
     for name in &options.interfaces {
-        match open_interface(name, bound) {
+        match open_interface(name, bound, log) {
             Ok(interface) => {
                 let own_max = interface.answer_bytes_max;
                 let max = opened.answer_bytes_max.map_or(own_max, |max| max.min(own_max));
                 opened.answer_bytes_max = Some(max);
-                opened.lines.push(interface.line);
                 for (at, queue) in interface.queues.into_iter().enumerate() {
                     opened.queues[at % cores].push(queue);
                 }
             }
             Err(reason) if options.falls_back => {
-                opened.lines.push(format!("no XDP, sockets serve instead: {reason}"));
+                log.warn("XDP not available, sockets serve").text("error", reason);
             }
             Err(reason) => return Err(format!("no XDP: {reason}")),
         }

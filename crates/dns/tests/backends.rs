@@ -12,7 +12,7 @@ use std::time::Duration;
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record};
-use larder_dns::backend::{Backend, BackendQuery};
+use larder_dns::backend::{Backend, BackendQuery, Log};
 use larder_dns::core::Settings;
 use larder_dns::zones::{Answers, Upstream};
 use larder_serve::lifecycle::Stage;
@@ -24,7 +24,7 @@ use served::Served;
 struct Scripted(Mutex<Sender<BackendQuery>>);
 
 impl Backend for Scripted {
-    fn start(&self) -> io::Result<()> {
+    fn start(&self, _: &Log) -> io::Result<()> {
         Ok(())
     }
 

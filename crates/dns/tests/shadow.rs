@@ -20,6 +20,7 @@ use larder_dns::supervisor::Operation;
 use larder_dns::upstream_udp::QuerySource;
 use larder_dns::zones::Forward;
 use larder_dns::{client_tcp, upstream_tcp};
+use larder_serve::log::Log;
 use larder_testkit::dns::{self, Server, question_end};
 use larder_testkit::frames::{self, Pcap, TCP, UDP};
 use larder_testkit::skip::skip;
@@ -90,7 +91,7 @@ fn trial(resolver: SocketAddr, from: From) -> Trial {
 
 fn run(upstream: &Server, trial: &Trial) -> Result<Report, ServeError> {
     let stop = Arc::new(AtomicBool::new(false));
-    shadow(&options(upstream.address), trial, &stop, &mut |_| ())
+    shadow(&options(upstream.address), trial, &stop, &Log::default())
 }
 
 /// A capture that is being written.
@@ -259,7 +260,8 @@ fn tell_all(tap: &mut Tap) {
 fn dnstap_tells_what_was_not_known() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
     let path = folder.path().join("tap");
-    let (writer, mut tap) = dnstap::start(Target::File(path.clone()), "there").unwrap();
+    let (writer, mut tap) =
+        dnstap::start(Target::File(path.clone()), "there", &Log::default()).unwrap();
     tell_all(&mut tap);
     writer.finish();
     for from in [From::File(path.clone()), From::Dnstap(path.clone())] {
@@ -300,7 +302,7 @@ impl Live {
         let stop = Arc::new(AtomicBool::new(false));
         let trial = trial(resolver, From::Socket(socket.to_owned()));
         let (options, ends) = (options(upstream.address), stop.clone());
-        let thread = std::thread::spawn(move || shadow(&options, &trial, &ends, &mut |_| ()));
+        let thread = std::thread::spawn(move || shadow(&options, &trial, &ends, &Log::default()));
         until_so("a socket", || socket.exists());
         Live { stop, thread }
     }
@@ -318,7 +320,8 @@ fn senders_are_heard_live() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
     let path = folder.path().join("tap");
     let live = Live::start(&upstream, RESOLVER.parse().unwrap(), &path);
-    let (writer, mut tap) = dnstap::start(Target::Socket(path.clone()), "there").unwrap();
+    let (writer, mut tap) =
+        dnstap::start(Target::Socket(path.clone()), "there", &Log::default()).unwrap();
     tell_all(&mut tap);
     // The collector confirms that it has all.
     writer.finish();

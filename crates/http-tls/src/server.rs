@@ -55,7 +55,7 @@ struct Serving {
     stop: watch::Sender<bool>,
     /// `None` when it has ended.
     runtime: Option<Runtime>,
-    lines: Vec<String>,
+    listeners: Vec<(&'static str, String)>,
 }
 
 impl TlsBridge for Encrypted {
@@ -77,7 +77,7 @@ impl TlsBridge for Encrypted {
         let limits = InForce::new(self.limits.clone());
         let origins = Origins::new(self.trust.as_ref(), limits.clone(), counters.clone())?;
         let clients = Arc::new(Clients::new(acceptor, counters, limits.clone()));
-        let mut lines = Vec::new();
+        let mut listeners = Vec::new();
         // Sockets of tokio belong to the runtime that they are made in.
         let context = runtime.enter();
         for &address in &self.listen {
@@ -85,19 +85,19 @@ impl TlsBridge for Encrypted {
             let acceptor = TlsAcceptor::from(Arc::new(certificate.config(&ALPN)?));
             let (listener, address) = listen::bind(address)
                 .map_err(|error| format!("cannot listen at {address}: {error}"))?;
-            lines.push(format!("serving over TLS at https://{address}"));
+            listeners.push(("https", format!("https://{address}")));
             let host = Arc::new(Listener(clients.clone()));
             runtime.spawn(listen::accept(host, listener, acceptor, stopped.clone()));
         }
         drop(context);
         let runtime = Some(runtime);
-        Ok(Arc::new(Serving { limits, clients, origins, certificate, stop, runtime, lines }))
+        Ok(Arc::new(Serving { limits, clients, origins, certificate, stop, runtime, listeners }))
     }
 }
 
 impl Running for Serving {
-    fn lines(&self) -> Vec<String> {
-        self.lines.clone()
+    fn listeners(&self) -> Vec<(&'static str, String)> {
+        self.listeners.clone()
     }
 
     fn reload(&self) -> String {

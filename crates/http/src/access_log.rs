@@ -14,6 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use larder_serve::log::Log;
 use larder_serve::log_file::{self, LogFile};
 use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::Writer;
@@ -56,7 +57,7 @@ pub struct AccessLog {
 
 /// The log of all loops.
 #[derive(Debug)]
-pub struct Log {
+pub struct Shared {
     /// Its thread. It ends when it is told to, or when no loop has the log any more.
     pub writer: Writer,
     feed: Arc<AccessLog>,
@@ -64,11 +65,11 @@ pub struct Log {
 }
 
 /// Starts the thread that writes.
-pub fn start(options: Options) -> io::Result<Log> {
+pub fn start(options: Options, log: &Log) -> io::Result<Shared> {
     let format = options.format;
     let file = Arc::new(Mutex::new(file(options)));
-    let (writer, feed) = Writer::start(LogFile::following(file.clone()))?;
-    Ok(Log { writer, feed: Arc::new(AccessLog { feed, format, due_ms: None }), file })
+    let (writer, feed) = Writer::start(LogFile::following(file.clone()), log)?;
+    Ok(Shared { writer, feed: Arc::new(AccessLog { feed, format, due_ms: None }), file })
 }
 
 fn file(options: Options) -> log_file::Options {
@@ -76,7 +77,7 @@ fn file(options: Options) -> log_file::Options {
     log_file::Options { name: "access log", path, bytes_max, files_max }
 }
 
-impl Log {
+impl Shared {
     /// What each loop has another of, by [`AccessLog::another`].
     pub fn feed(&self) -> Arc<AccessLog> {
         self.feed.clone()

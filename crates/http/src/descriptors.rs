@@ -12,6 +12,8 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use larder_serve::log::Log;
+
 use crate::options::Options;
 
 /// Open files of a process besides connections: standard streams, logs, listeners, control sockets.
@@ -58,14 +60,15 @@ pub fn divide(limit: Option<u64>, options: &Options) -> Division {
 }
 
 impl Division {
-    /// States that clients get fewer connections than were configured.
-    pub fn news(&self, wanted: usize) -> Option<String> {
-        let limit = self.limit.filter(|_| self.clients_max < wanted)?;
-        Some(format!(
-            "clients get {} connections, not {wanted}: this process may have {limit} open files; raise the limit (ulimit -Hn, \
-             LimitNOFILE=), or lower --clients-max",
-            self.clients_max
-        ))
+    /// Logs where clients get fewer connections than were asked for.
+    pub fn log(&self, wanted: usize, log: &Log) {
+        if let Some(limit) = self.limit.filter(|_| self.clients_max < wanted) {
+            log.warn("too few open files")
+                .number("limit", limit)
+                .number("clients_max", self.clients_max)
+                .number("wanted", wanted)
+                .text("hint", "raise the limit (ulimit -Hn, LimitNOFILE=), or lower --clients-max");
+        }
     }
 }
 
@@ -81,6 +84,7 @@ pub fn is_shortage(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use crate::options::OriginAddress;
+    use larder_serve::log::{Format, Level};
 
     /// Clients get what was configured where there is enough; else origins keep what they may use,
     /// or half of it; and however few there are, some client is served.
@@ -95,7 +99,9 @@ mod tests {
             let mut options = Options::new(Vec::new(), vec![origin(is_secure)]);
             (options.clients_max, options.origin_connections_max) = (10_000, connections);
             let division = divide(limit, &options);
-            assert_eq!(division.news(10_000).is_some(), division.clients_max < 10_000);
+            let log = Log::new("http", Level::Info, Format::Text);
+            division.log(10_000, &log);
+            assert_eq!(log.take().len(), usize::from(division.clients_max < 10_000));
             division.clients_max
         };
         assert_eq!(clients(None, 1_000, false), 10_000);

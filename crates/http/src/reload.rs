@@ -20,11 +20,12 @@ use std::io;
 use std::sync::Arc;
 
 use larder_serve::changes::Changes;
+use larder_serve::log::Log;
 use larder_serve::watch::{self, Watch};
 use larder_serve::writer::{Meter, Writer};
 use parking_lot::Mutex;
 
-use crate::access_log::{self, AccessLog, Log};
+use crate::access_log::{self, AccessLog};
 use crate::health::Health;
 use crate::options::{Operation, Options};
 
@@ -46,19 +47,23 @@ pub type ConfigFollower = watch::Follower<Config>;
 #[derive(Debug)]
 pub struct ConfigWatch {
     watch: Watch<Config>,
-    log: Mutex<Option<Log>>,
+    access_log: Mutex<Option<access_log::Shared>>,
+    /// For failures of the access log.
+    log: Log,
 }
 
 impl ConfigWatch {
     /// With the settings of the start. An error is that of a thread.
-    pub fn start(options: Options) -> io::Result<ConfigWatch> {
-        let log = options.operation.access_log.clone().map(access_log::start).transpose()?;
+    pub fn start(options: Options, log: &Log) -> io::Result<ConfigWatch> {
+        let access_log = options.operation.access_log.clone();
+        let access_log = access_log.map(|it| access_log::start(it, log)).transpose()?;
         let config = Config {
             health: Arc::new(Health::new(&options.origins)),
-            access_log: log.as_ref().map(Log::feed),
+            access_log: access_log.as_ref().map(access_log::Shared::feed),
             options: Arc::new(options),
         };
-        Ok(ConfigWatch { watch: Watch::new(config), log: Mutex::new(log) })
+        let access_log = Mutex::new(access_log);
+        Ok(ConfigWatch { watch: Watch::new(config), access_log, log: log.clone() })
     }
 
     /// What is in force.
@@ -74,14 +79,16 @@ impl ConfigWatch {
     /// Other settings, as far as they may change. Who wakes the loops is the caller.
     pub fn replace(&self, options: Options) -> io::Result<()> {
         // One after the other: the lock is held to the end.
-        let mut log = self.log.lock();
+        let mut log = self.access_log.lock();
         let before = self.current();
         let options = changed(&before.options, options);
         match (&options.operation.access_log, &mut *log) {
             (None, log) => *log = None,
             (Some(wanted), Some(log)) => log.change(wanted.clone()),
             // Nothing was changed before this may fail (invariant 2).
-            (Some(wanted), log @ None) => *log = Some(access_log::start(wanted.clone())?),
+            (Some(wanted), log @ None) => {
+                *log = Some(access_log::start(wanted.clone(), &self.log)?)
+            }
         }
         // What checks found is worth something while they ask the same.
         let is_checked_so = options.health_checks.as_ref().map(|it| &it.path)
@@ -90,7 +97,7 @@ impl ConfigWatch {
         health.take_over(&before.health, is_checked_so);
         self.watch.replace(Config {
             health: Arc::new(health),
-            access_log: log.as_ref().map(Log::feed),
+            access_log: log.as_ref().map(access_log::Shared::feed),
             options: Arc::new(options),
         });
         Ok(())
@@ -98,24 +105,19 @@ impl ConfigWatch {
 
     /// Has the access log begin its file anew.
     pub fn reopen_log(&self) {
-        if let Some(log) = &*self.log.lock() {
+        if let Some(log) = &*self.access_log.lock() {
             log.writer.reopen();
         }
     }
 
-    /// What is to be told of the access log.
-    pub fn log_news(&self) -> Option<String> {
-        self.log.lock().as_ref().and_then(|log| log.writer.news())
-    }
-
     /// What is counted of the access log, if there is one.
     pub fn log_meter(&self) -> Option<Meter> {
-        self.log.lock().as_ref().map(|log| log.writer.meter())
+        self.access_log.lock().as_ref().map(|log| log.writer.meter())
     }
 
     /// Takes out who writes the log, at the end.
     pub fn take_writer(&self) -> Option<Writer> {
-        self.log.lock().take().map(|log| log.writer)
+        self.access_log.lock().take().map(|log| log.writer)
     }
 }
 
@@ -168,7 +170,7 @@ mod tests {
         let checks = Some(HealthChecks { path: "/a".to_owned(), every_ms: 1 });
         let first =
             Options { health_checks: checks.clone(), ..options(&["192.0.2.1", "192.0.2.2"]) };
-        let config_watch = Arc::new(ConfigWatch::start(first).unwrap());
+        let config_watch = Arc::new(ConfigWatch::start(first, &Log::default()).unwrap());
         let mut follower = config_watch.follower();
         let config = follower.current();
         assert!(follower.take_next().is_none());

@@ -5,6 +5,7 @@
 //!                                    -> ended (all done; or DRAIN_MS are over; or a signal forces the end)
 //! ```
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use larder_serve::changes::Changes;
 use larder_serve::connection_limit::ConnectionLimit;
 use larder_serve::console::Console;
 use larder_serve::lifecycle::{Lifecycle, Stage};
+use larder_serve::log::Log;
 use larder_serve::reload::{Reload, Reloaded, with_part};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::WorkerThreads;
@@ -42,24 +44,6 @@ pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
 
 /// How long the last lines of the log may take to be written.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What there is to tell while serving.
-#[derive(Debug)]
-pub enum News<'a> {
-    /// It serves.
-    Started {
-        /// Where.
-        addresses: &'a [SocketAddr],
-        /// How it waits for the kernel.
-        io: String,
-        /// Where metrics are told.
-        metrics: Option<SocketAddr>,
-        /// Where connections that are encrypted are taken.
-        tls_bridge: Vec<String>,
-    },
-    /// A line for the operator.
-    Line(&'a str),
-}
 
 /// How it went.
 #[derive(Debug)]
@@ -85,8 +69,8 @@ pub enum ServeError {
     System(&'static str, io::Error),
 }
 
-impl std::fmt::Display for ServeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServeError::Listen(address, error) => {
                 let what = match error.kind() {
@@ -134,6 +118,8 @@ pub struct Common {
     pub clock: Clock,
     /// Whether loops go on.
     pub lifecycle: Arc<Lifecycle>,
+    /// What happens.
+    pub log: Log,
     /// Wakes who watches over the loops.
     pub waker: Arc<Waker>,
     /// Who makes connections that are encrypted.
@@ -146,20 +132,18 @@ struct Ready {
     drivers: Vec<(Driver, Batch)>,
     /// What came of the snapshot.
     loaded: Loaded,
-    /// That there are fewer open files than were asked for.
-    shortage: Option<String>,
     common: Common,
 }
 
 impl Ready {
     /// Takes addresses and memory.
-    fn new(options: &Options) -> Result<Ready, ServeError> {
+    fn new(options: &Options, log: &Log) -> Result<Ready, ServeError> {
         let loops = options.loops.clamp(1, LOOPS_MAX);
         let mut options = Options { loops, ..options.clone() };
         let wanted = options.clients_max;
         let division = descriptors::divide(descriptors::raise(), &options);
         options.clients_max = division.clients_max;
-        let shortage = division.news(wanted);
+        division.log(wanted, log);
         let options = Arc::new(options);
         let listeners = bind(&options)?;
         let addresses: Vec<SocketAddr> =
@@ -175,7 +159,7 @@ impl Ready {
         };
         let acceptor = Acceptor::new(channels.clone(), loops);
         let tls_bridge = options.tls_bridge.as_ref().map(|it| it.start(acceptor)).transpose();
-        let config_watch = ConfigWatch::start((*options).clone());
+        let config_watch = ConfigWatch::start((*options).clone(), log);
         let config_watch = Arc::new(config_watch.map_err(system("a thread for the access log"))?);
         let common = Common {
             tls_bridge: tls_bridge.map_err(ServeError::TlsBridge)?,
@@ -186,6 +170,7 @@ impl Ready {
             channels,
             clock,
             lifecycle: Arc::new(Lifecycle::new()),
+            log: log.clone(),
             waker: Arc::new(Waker::new().map_err(system("eventfd"))?),
             options,
         };
@@ -194,7 +179,7 @@ impl Ready {
             let parts = Parts { number: number as u32, listeners, common: common.clone() };
             drivers.push(Driver::new(parts).map_err(system("a loop"))?);
         }
-        Ok(Ready { addresses, drivers, loaded, shortage, common })
+        Ok(Ready { addresses, drivers, loaded, common })
     }
 
     /// Begins to serve.
@@ -227,7 +212,7 @@ pub struct Running {
 impl Running {
     /// Takes addresses and memory, and begins to serve. Nobody is there to operate it but the caller.
     pub fn start(options: &Options) -> Result<Running, ServeError> {
-        Ready::new(options)?.start()
+        Ready::new(options, &Log::default())?.start()
     }
 
     /// Where it listens.
@@ -305,34 +290,30 @@ impl Running {
 }
 
 /// Serves until told to end. Asked to read its settings anew (SIGHUP, `larder ctl reload`) it asks `source` for them.
-pub fn serve(
-    options: &Options,
-    source: Option<Source>,
-    tell: &mut dyn FnMut(News<'_>),
-) -> Result<Served, ServeError> {
+pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Served, ServeError> {
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
-    let ready = Ready::new(options)?;
+    let ready = Ready::new(options, log)?;
     let common = ready.common.clone();
     let supervisor = Console::open(&common.options.operation.places(), common.waker.clone())
-        .and_then(|console| Supervisor::new(console, common.waker.clone(), signals))
+        .and_then(|console| Supervisor::new(console, common.waker.clone(), signals, log))
         .map_err(ServeError::Operation)?;
-    let (loaded, shortage) = (ready.loaded.clone(), ready.shortage.clone());
+    let loaded = ready.loaded.clone();
     let saves = !matches!(loaded, Loaded::Foreign(_));
     // Before loops serve: from then on somebody may purge what is in the file.
-    let taken_over = take_over(&common, loaded);
+    take_over(&common, loaded);
     let mut running = ready.start()?;
-    let metrics = supervisor.console().metrics_address();
-    let tls_bridge = running.tls_bridge().map(|it| it.lines()).unwrap_or_default();
-    let (addresses, io) = (running.addresses(), running.io().to_owned());
-    tell(News::Started { addresses, io, metrics, tls_bridge });
-    let tell = &mut |line: &str| tell(News::Line(line));
-    taken_over.iter().chain(&shortage).for_each(|line| tell(line));
+    let text: Vec<String> = running.addresses().iter().map(SocketAddr::to_string).collect();
+    let line = log.info("listening").text("address", text.join(","));
+    line.number("event_loops", running.workers.count()).text("io", running.io());
+    for (transport, address) in running.tls_bridge().map(|it| it.listeners()).unwrap_or_default() {
+        log.info("listening").text("address", address).text("transport", transport);
+    }
     let mut duties = Duties::new(common.clone(), reload(source, &common), saves);
     let loops = running.workers.count();
     let plural = if loops == 1 { "" } else { "s" };
     let status = format!("serves with {loops} loop{plural}");
-    let ended = supervisor.run(&mut running.workers, &mut duties, &status, tell);
+    let ended = supervisor.run(&mut running.workers, &mut duties, &status);
     let ended = ended.map_err(system("serving"))?;
     Ok(Served { counts: running.counts(), was_hurried: ended != Ended::Well })
 }
@@ -367,31 +348,36 @@ pub(crate) fn seconds(clock: &Clock) -> Seconds {
     Seconds(u32::try_from(clock.unix_us(clock.us()) / 1_000_000).unwrap_or(u32::MAX - 1))
 }
 
-/// What came of the snapshot, in lines for the operator. It is removed: what is purged from now on must not come back with it.
-fn take_over(common: &Common, loaded: Loaded) -> Vec<String> {
-    let Some(path) = &common.options.operation.snapshot else { return Vec::new() };
-    let name = path.display();
-    let mut lines = Vec::new();
+/// Logs what came of the snapshot. It is removed: what is purged from now on must not come back with it.
+fn take_over(common: &Common, loaded: Loaded) {
+    let Some(path) = &common.options.operation.snapshot else { return };
+    let log = &common.log;
+    let warn = |event, error: &dyn fmt::Display, hint| {
+        let line = log.warn(event).text("file", path.display()).text("error", error);
+        line.text("hint", hint);
+    };
     match loaded {
         Loaded::Nothing => {}
-        Loaded::Records(count) => lines.push(format!("{count} records came back from {name}")),
+        Loaded::Records(count) => {
+            log.info("snapshot loaded").number("entries", count).text("file", path.display());
+        }
         Loaded::Broken(error) => {
-            lines.push(format!("snapshot {name}: {error}; what was not read is asked for anew"));
+            let hint = "the origin is asked for what was not read";
+            warn("snapshot damaged, loaded in part", &error, hint);
         }
         Loaded::Foreign(error) => {
-            let next = "it stays as it is, and nothing is saved there: name another file";
-            return vec![format!("snapshot {name}: {error}; {next}")];
+            let hint = "it stays as it is, and nothing is saved: name another file";
+            return warn("snapshot not readable", &error, hint);
         }
     }
     if let Err(error) = snapshot::try_out(path) {
-        let next = "nothing can be saved there: make its folder, or name another file";
-        lines.push(format!("snapshot {name}: {error}; {next}"));
+        let hint = "create its directory, or name another file";
+        warn("snapshot not writable", &error, hint);
     }
     if let Err(error) = snapshot::remove(path) {
-        let text = "it cannot be removed, and would bring back what is purged; remove it";
-        lines.push(format!("snapshot {name}: {text}: {error}"));
+        let hint = "remove it: the next start would load what is purged";
+        warn("snapshot not removed", &error, hint);
     }
-    lines
 }
 
 /// Listeners of each loop at each address. The first of an address must find it free, unless the operator allows sharing.

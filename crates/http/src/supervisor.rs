@@ -17,7 +17,7 @@ use larder_serve::control::{Answer, Fields, Job, Service};
 use larder_serve::figures::{Gauge, gauge_fields, write_build_info, write_gauges};
 use larder_serve::lifecycle::Stage;
 use larder_serve::reload::Reload;
-use larder_serve::supervisor::{Ended, Server, TOKENS, Tell};
+use larder_serve::supervisor::{Ended, Server, TOKENS};
 use larder_serve::worker_threads;
 
 use self::checks::Checks;
@@ -110,7 +110,7 @@ impl Duties {
     }
 
     /// Reports connections to origins that failed: the first at once, later ones together, a line a minute for each origin.
-    fn report_failures(&mut self, now_ms: u64, tell: Tell<'_>) {
+    fn report_failures(&mut self, now_ms: u64) {
         let health = self.common.config_watch.current().health;
         for Failures { origin, count, why } in health.failures() {
             let Some((before, told_ms)) = self.failures.get(origin).copied() else {
@@ -119,7 +119,8 @@ impl Duties {
             };
             if count > before && (before == 0 || now_ms >= told_ms + FAILURES_EVERY_MS) {
                 let failed = count - before;
-                tell(&format!("origin {origin}: failed connections: {failed}, the last: {why}"));
+                let line = self.common.log.warn("origin connections failed");
+                line.text("origin", origin).number("count", failed).text("last_error", why);
                 self.failures.insert(origin.to_owned(), (count, now_ms));
             }
         }
@@ -134,7 +135,7 @@ impl Duties {
     }
 
     /// Begins to save the cache for the next start, on a thread.
-    fn begin_last_save(&mut self, tell: Tell<'_>) {
+    fn begin_last_save(&mut self) {
         let (common, waker) = (self.common.clone(), self.common.waker.clone());
         let Some(path) = common.options.operation.snapshot.clone().filter(|_| self.saves) else {
             return;
@@ -147,30 +148,34 @@ impl Duties {
         };
         match thread::Builder::new().name("snapshot".to_owned()).spawn(save) {
             Ok(_) => self.last_save = Some(said),
-            Err(error) => tell(&format!("a thread to save the cache: {error}; nothing is saved")),
+            Err(error) => {
+                let line = self.common.log.error("snapshot not saved");
+                line.text("error", format_args!("no thread to save the cache: {error}"));
+            }
         }
     }
 
-    /// Tells how the last save has ended. True when that is over.
-    fn is_saved(&self, ended: Ended, tell: Tell<'_>) -> bool {
+    /// Logs how the last save has ended. True when that is over.
+    fn is_saved(&self, ended: Ended) -> bool {
         let (Some(said), Some(path)) = (&self.last_save, &self.common.options.operation.snapshot)
         else {
             return true;
         };
-        let name = path.display();
-        match said.try_recv() {
-            Ok(Ok(count)) => tell(&format!("{count} records were saved to {name}")),
+        let log = &self.common.log;
+        let line = match said.try_recv() {
+            Ok(Ok(count)) => log.info("snapshot saved").number("entries", count),
             Ok(Err(error)) => {
-                let next = "make room there, or name another file";
-                tell(&format!("snapshot {name}: {error}; nothing is saved: {next}"));
+                let line = log.error("snapshot not saved").text("error", error);
+                line.text("hint", "make room there, or name another file")
             }
             Err(TryRecvError::Empty) if ended == Ended::Forced => {
-                tell(&format!("snapshot {name}: not saved, as a signal forced the end"));
+                log.warn("snapshot not saved").text("error", "a signal forced the end")
             }
             Err(TryRecvError::Empty) => return false,
             // A panic there has been printed.
-            Err(TryRecvError::Disconnected) => {}
-        }
+            Err(TryRecvError::Disconnected) => return true,
+        };
+        line.text("file", path.display());
         true
     }
 
@@ -253,45 +258,38 @@ impl Server for Duties {
         self.checks.as_ref().and_then(|checks| checks.wait_ms(now_ms))
     }
 
-    fn tick(&mut self, poller: &Poller, now_ms: u64, tell: Tell<'_>) {
+    fn tick(&mut self, poller: &Poller, now_ms: u64) {
         if let Some(config) = self.follower.take_next() {
             let before = std::mem::replace(&mut self.checks, Checks::of(&config, TOKENS));
             if let (Some(checks), Some(before)) = (&mut self.checks, before) {
                 checks.take_over(&before, now_ms);
             }
         }
-        self.report_failures(now_ms, tell);
-        while let Some(news) = self.common.config_watch.log_news() {
-            tell(&news);
-        }
-        let counts = || self.common.shared.sum();
-        if let Some(line) = self.shortages.news(now_ms, counts) {
-            tell(&line);
-        }
+        self.report_failures(now_ms);
+        self.shortages.look(now_ms, || self.common.shared.sum(), &self.common.log);
         if let Some(checks) = &mut self.checks {
-            checks.tick(poller, now_ms, tell);
+            checks.tick(poller, now_ms, &self.common.log);
         }
     }
 
-    fn event(&mut self, event: Event, poller: &Poller, now_ms: u64, tell: Tell<'_>) {
+    fn event(&mut self, event: Event, poller: &Poller, now_ms: u64) {
         if let Some(checks) = &mut self.checks {
-            checks.handle(event.token, poller, now_ms, tell);
+            checks.handle(event.token, poller, now_ms, &self.common.log);
         }
     }
 
-    fn drain(&mut self, has_failed: bool, tell: Tell<'_>) -> Stage {
+    fn drain(&mut self, has_failed: bool) -> Stage {
         if has_failed {
             // What the others have begun may wait for the loop that failed.
             return Stage::Ends;
         }
-        tell("ending: answers that were begun are finished");
         if let Some(tls_bridge) = &self.common.tls_bridge {
             tls_bridge.drain();
         }
         Stage::Drains
     }
 
-    fn finish(&mut self, ended: Ended, tell: Tell<'_>) -> bool {
+    fn finish(&mut self, ended: Ended) -> bool {
         if !std::mem::replace(&mut self.is_closed, true) {
             if let Some(tls_bridge) =
                 self.common.tls_bridge.as_ref().filter(|_| ended == Ended::Well)
@@ -303,9 +301,9 @@ impl Server for Duties {
             }
             // A client that is slow to the end is no reason to forget all.
             if matches!(ended, Ended::Well | Ended::Late) {
-                self.begin_last_save(tell);
+                self.begin_last_save();
             }
         }
-        self.is_saved(ended, tell)
+        self.is_saved(ended)
     }
 }

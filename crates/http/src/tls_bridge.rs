@@ -109,8 +109,8 @@ pub trait TlsBridge: fmt::Debug + Send + Sync {
 
 /// A started [`TlsBridge`]. Dropped, it ends at once.
 pub trait Running: fmt::Debug + Send + Sync {
-    /// Lines for the operator: where it serves.
-    fn lines(&self) -> Vec<String>;
+    /// Where it serves: each transport and its address.
+    fn listeners(&self) -> Vec<(&'static str, String)>;
 
     /// Reads its certificate files again. A line states the result; after an error nothing has
     /// changed.

@@ -140,8 +140,11 @@ struct Line {
     is_left: bool,
 }
 
+/// Takes an event and the name of its interface.
+type Report = dyn FnMut(&'static str, &str) + Send;
+
 /// Takes lines for the operator.
-struct Reporter(Box<dyn FnMut(String) + Send>);
+struct Reporter(Box<Report>);
 
 impl std::fmt::Debug for Reporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -252,7 +255,7 @@ impl Live {
     }
 
     /// Has changes of interfaces reported, a line each.
-    pub fn report_to(&mut self, report: impl FnMut(String) + Send + 'static) {
+    pub fn report_to(&mut self, report: impl FnMut(&'static str, &str) + Send + 'static) {
         self.reporter = Some(Reporter(Box::new(report)));
     }
 
@@ -261,9 +264,9 @@ impl Live {
         self.failure.as_deref()
     }
 
-    fn report(&mut self, number: usize, what: &str) {
+    fn report(&mut self, number: usize, event: &'static str) {
         if let Some(Reporter(report)) = &mut self.reporter {
-            report(format!("interface {} {what}", self.interfaces[number].name));
+            report(event, &self.interfaces[number].name);
         }
     }
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use larder_io::epoll::{Event, Events, Interest, Poller, Waker};
 
 use crate::control::{self, Control, Service};
+use crate::log::Log;
 use crate::metrics_http::{self, Endpoint};
 use crate::notify::Notifier;
 
@@ -101,11 +102,6 @@ impl Console {
         })
     }
 
-    /// Where metrics are served.
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.endpoint.as_ref().and_then(|endpoint| endpoint.address().ok())
-    }
-
     /// For sockets of the program's own, with tokens from [`TOKENS`] on.
     pub fn poller(&self) -> &Poller {
         &self.poller
@@ -116,14 +112,18 @@ impl Console {
         self.control.as_ref().map_or(0, Control::clients)
     }
 
-    /// The program serves: tells the service manager that the environment names. The error is no
-    /// reason to end: a line for the operator.
-    pub fn find_manager(&mut self, status: &str) -> Result<(), String> {
-        let found = Notifier::from_environment();
-        self.notifier =
-            found.map_err(|error| format!("the service manager is not told: {error}"))?;
+    /// The program serves: logs where metrics are, and notifies the service manager that the
+    /// environment names. An error there is logged, and is no reason to end.
+    pub fn start(&mut self, status: &str, log: &Log) {
+        let metrics = self.endpoint.as_ref().and_then(|endpoint| endpoint.address().ok());
+        if let Some(address) = metrics {
+            log.info("metrics listening").text("url", format_args!("http://{address}/metrics"));
+        }
+        match Notifier::from_environment() {
+            Ok(found) => self.notifier = found,
+            Err(error) => drop(log.warn("service manager not notified").text("error", error)),
+        }
         self.ready(status);
-        Ok(())
     }
 
     /// The program serves, or does so again after a reload. A manager that does not read is none.

@@ -13,6 +13,7 @@
 //! | [`figures`], [`histogram`] | metrics for Prometheus and `larder ctl stats`; percentiles of any number of values |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`record_channel`], [`writer`] | records from the cores to a thread that writes them |
+//! | [`log`] | what a program writes about itself: `level component: event key=value` |
 //! | [`log_file`], [`rolling`] | the file of a log; a log that is cut, compressed and bounded by a budget |
 //! | [`mailbox`] | messages from any thread to one that sleeps in the kernel |
 //! | [`notify`] | messages to the service manager (sd_notify) |
@@ -32,6 +33,7 @@ pub mod figures;
 pub mod histogram;
 pub mod http_server;
 pub mod lifecycle;
+pub mod log;
 pub mod log_file;
 pub mod mailbox;
 pub mod metrics_http;

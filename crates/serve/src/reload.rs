@@ -22,6 +22,7 @@ use std::thread;
 
 use crate::changes::Changes;
 use crate::control::{Answer, Fields};
+use crate::log::Log;
 
 /// Requests that may wait for one reload.
 pub const WAITING_MAX: usize = 64;
@@ -35,10 +36,21 @@ pub struct Reloaded {
     pub parts: Vec<(&'static str, String)>,
 }
 
-impl fmt::Display for Reloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.changes)?;
-        self.parts.iter().try_for_each(|(name, line)| write!(f, "; {name}: {line}"))
+/// Logs how a reload has ended. Where it failed, no setting has changed.
+pub fn log_outcome(log: &Log, outcome: &Outcome) {
+    match outcome {
+        Ok(Reloaded { changes: Changes { changed, needs_restart }, parts }) => {
+            let names = |names: &[String]| match names {
+                [] => "none".to_owned(),
+                names => names.join(","),
+            };
+            let line = log
+                .info("settings reloaded")
+                .text("changed", names(changed))
+                .text("needs_restart", names(needs_restart));
+            parts.iter().fold(line, |line, (name, value)| line.text(name, value));
+        }
+        Err(error) => drop(log.error("reload failed").text("error", error)),
     }
 }
 
@@ -171,6 +183,7 @@ impl Drop for Idle<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::{Format, Level};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// All requests are told, however many come while one reload runs, and none of them shares one
@@ -192,7 +205,9 @@ mod tests {
         let ask = || {
             let tell = tell.clone();
             reload.start(Box::new(move |outcome: &Outcome| {
-                tell.send(outcome.as_ref().unwrap().to_string()).unwrap();
+                let Reloaded { changes, parts } = outcome.clone().unwrap();
+                assert_eq!(parts, [("policy", "2 blocked".to_owned())]);
+                tell.send(changes.changed).unwrap();
             }))
         };
         ask().unwrap();
@@ -200,11 +215,11 @@ mod tests {
         (0..WAITING_MAX).for_each(|_| ask().unwrap());
         assert_eq!(ask().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         go.send(()).unwrap();
-        assert_eq!(told.recv().unwrap(), "changed 0; policy: 2 blocked");
+        assert_eq!(told.recv().unwrap(), ["0"]);
         begun.recv().unwrap();
         go.send(()).unwrap();
         for _ in 0..WAITING_MAX {
-            assert_eq!(told.recv().unwrap(), "changed 1; policy: 2 blocked");
+            assert_eq!(told.recv().unwrap(), ["1"]);
         }
         assert_eq!(count.load(Ordering::Relaxed), 2);
     }
@@ -230,6 +245,19 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(ask(), Ok(Err("no such file".to_owned())));
+    }
+
+    /// The log has the names of settings, in words where there are none.
+    #[test]
+    fn outcomes_are_logged() {
+        let log = Log::new("dns", Level::Info, Format::Text);
+        let needs_restart = vec!["cache".to_owned(), "cores".to_owned()];
+        let changes = Changes { changed: Vec::new(), needs_restart };
+        let parts = vec![("policy", "2 blocked".to_owned())];
+        log_outcome(&log, &Ok(Reloaded { changes, parts }));
+        log_outcome(&log, &Err("no such file".to_owned()));
+        let reloaded = r#"info dns: settings reloaded changed=none needs_restart=cache,cores policy="2 blocked""#;
+        assert_eq!(log.take(), [reloaded, r#"error dns: reload failed error="no such file""#]);
     }
 
     /// The control socket gets the outcome as fields.

@@ -37,7 +37,6 @@ mod name;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -50,11 +49,10 @@ use larder_io::output::OutputError;
 use lock::Lock;
 use name::{Names, Stamp};
 
+use crate::log::Log;
+
 /// Octets of records that are gathered before the system is called.
 pub const BUFFER_BYTES: usize = 256 << 10;
-
-/// Texts that wait to be read by [`Rolling::news`].
-const NEWS_MAX: usize = 16;
 
 /// Writes the first or the last lines of a file: at a time, ns since 1970.
 pub type Lines = Box<dyn FnMut(i64, &mut Vec<u8>) + Send>;
@@ -110,7 +108,7 @@ pub struct Rolling {
     last: Option<Stamp>,
     gzip: Option<Gzip>,
     counts: RollingCounts,
-    news: VecDeque<String>,
+    log: Log,
     is_failing: bool,
     /// Octets that a disk of a test still takes.
     #[cfg(test)]
@@ -147,6 +145,7 @@ impl Rolling {
         header: Lines,
         footer: Lines,
         now_ns: Option<i64>,
+        log: &Log,
     ) -> Result<Rolling, OutputError> {
         let failed = |error| OutputError::new(&display_name(&options.path), error);
         let names = Names::of(&options.path).map_err(failed)?;
@@ -163,7 +162,7 @@ impl Rolling {
             closed: Vec::new(),
             last: None,
             counts: RollingCounts::default(),
-            news: VecDeque::new(),
+            log: log.clone(),
             is_failing: false,
             #[cfg(test)]
             room_bytes: None,
@@ -232,18 +231,13 @@ impl Rolling {
         self.begin(now_ns);
     }
 
-    /// What is to be told to the operator, if there is anything.
-    pub fn news(&mut self) -> Option<String> {
-        self.news.pop_front()
-    }
-
     /// What has become of records and files.
     pub fn counts(&self) -> RollingCounts {
         self.counts
     }
 
     /// Closes the file, waits until closed ones are compressed, and gives the lock back. Records that were lost are no error:
-    /// they were told of, and are counted. An error: the file could not be closed.
+    /// they are logged and counted. An error: the file could not be closed.
     pub fn finish(mut self, now_ns: i64) -> Result<RollingCounts, OutputError> {
         self.flush();
         let begun = self.begin(now_ns);
@@ -252,6 +246,10 @@ impl Rolling {
             gzip.finish();
         }
         self.take_packed();
+        if self.counts.records_lost > 0 {
+            let line = self.log.warn("records lost").text("path", self.names.shown());
+            line.number("count", self.counts.records_lost);
+        }
         if closed {
             self.unlink();
             self.lock.remove();
@@ -517,9 +515,9 @@ impl Rolling {
                 (Err(_), None) => {}
                 (Err(error), Some(_)) => {
                     let name = display_name(&self.names.closed(&stamp));
-                    self.tell(format!(
-                        "{name}: {error}; it stays as it is, and the next start tries again"
-                    ));
+                    let hint = "the next start tries again";
+                    let line = self.log.warn("log not compressed").text("path", name);
+                    line.text("error", error).text("hint", hint);
                 }
             }
         }
@@ -581,10 +579,7 @@ impl Rolling {
     fn link(&mut self) {
         let Some(link) = self.options.link.clone() else { return };
         if let Err(error) = self.names.link(&link) {
-            self.tell(format!(
-                "{}: {error}; there is no such link, all else works",
-                link.escape_debug()
-            ));
+            self.log.warn("no link to the log").text("link", link).text("error", error);
         }
     }
 
@@ -600,23 +595,15 @@ impl Rolling {
 
     fn fail(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_failing, true) {
-            let name = self.names.shown();
-            self.tell(format!(
-                "{name}: {error}; records are dropped until it works: make room there"
-            ));
+            let line = self.log.error("output failed").text("path", self.names.shown());
+            line.text("error", error).text("hint", "make room there");
         }
     }
 
     fn recover(&mut self) {
         if std::mem::replace(&mut self.is_failing, false) {
-            let (name, lost) = (self.names.shown(), self.counts.records_lost);
-            self.tell(format!("{name} is written again; {lost} records were lost so far"));
-        }
-    }
-
-    fn tell(&mut self, text: String) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push_back(text);
+            let line = self.log.info("output recovered").text("path", self.names.shown());
+            line.number("records_lost", self.counts.records_lost);
         }
     }
 }

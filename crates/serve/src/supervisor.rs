@@ -31,7 +31,8 @@ use larder_io::signals::{Signal, Signals, StopRule, StopStep};
 
 use crate::console::{self, Console, Duties};
 use crate::lifecycle::Stage;
-use crate::reload::{Outcome, Reload};
+use crate::log::Log;
+use crate::reload::{Outcome, Reload, log_outcome};
 use crate::worker_threads::{WorkerThreads, wake};
 
 /// How often [`Server::tick`] is called at least, milliseconds.
@@ -45,9 +46,6 @@ const SIGNALS: u64 = console::TOKENS;
 
 /// Tokens from here on are the server's own.
 pub const TOKENS: u64 = SIGNALS + 1;
-
-/// Is given lines for the operator.
-pub type Tell<'a> = &'a mut dyn FnMut(&str);
 
 /// How a server has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,17 +84,17 @@ pub trait Server: Duties {
     }
 
     /// What time and other threads bring, once a turn.
-    fn tick(&mut self, poller: &Poller, now_ms: u64, tell: Tell<'_>);
+    fn tick(&mut self, poller: &Poller, now_ms: u64);
 
     /// A socket of the server's own is ready; its token is [`TOKENS`] or more.
-    fn event(&mut self, _event: Event, _poller: &Poller, _now_ms: u64, _tell: Tell<'_>) {}
+    fn event(&mut self, _event: Event, _poller: &Poller, _now_ms: u64) {}
 
     /// The end begins: the stage that workers go on to.
-    fn drain(&mut self, has_failed: bool, tell: Tell<'_>) -> Stage;
+    fn drain(&mut self, has_failed: bool) -> Stage;
 
     /// All workers have ended. It is called each turn until it is true; after [`Ended::Forced`] it
     /// should not wait for anything.
-    fn finish(&mut self, ended: Ended, tell: Tell<'_>) -> bool;
+    fn finish(&mut self, ended: Ended) -> bool;
 }
 
 /// Where it stands.
@@ -112,6 +110,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Supervisor {
     console: Console,
+    log: Log,
     waker: Arc<Waker>,
     signals: Signals,
     stop_rule: StopRule,
@@ -127,10 +126,16 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Takes the signals, which are blocked in all threads, and the console that `waker` wakes.
-    pub fn new(console: Console, waker: Arc<Waker>, signals: Signals) -> io::Result<Supervisor> {
+    pub fn new(
+        console: Console,
+        waker: Arc<Waker>,
+        signals: Signals,
+        log: &Log,
+    ) -> io::Result<Supervisor> {
         console.poller().add(&signals, SIGNALS, Interest::READ)?;
         Ok(Supervisor {
             console,
+            log: log.clone(),
             waker,
             signals,
             stop_rule: StopRule::default(),
@@ -155,11 +160,8 @@ impl Supervisor {
         workers: &mut WorkerThreads,
         server: &mut S,
         status: &str,
-        tell: Tell<'_>,
     ) -> io::Result<Ended> {
-        if let Err(line) = self.console.find_manager(status) {
-            tell(&line);
-        }
+        self.console.start(status, &self.log);
         let (mut own, mut result) = (Vec::new(), Ok(()));
         while self.phase != Phase::Ended {
             let wait_ms = self.wait_ms(server);
@@ -167,17 +169,17 @@ impl Supervisor {
             let now_ms = server.now_ms();
             for event in &own {
                 match event.token {
-                    SIGNALS => self.read_signals(server, tell)?,
-                    _ => server.event(*event, self.console.poller(), now_ms, tell),
+                    SIGNALS => self.read_signals(server)?,
+                    _ => server.event(*event, self.console.poller(), now_ms),
                 }
             }
             if S::WAKES_FOR_CLIENTS && self.nudge_ms(now_ms) == Some(0) {
                 self.nudged_ms = now_ms;
                 workers.wake();
             }
-            self.report_reloads(status, tell);
-            server.tick(self.console.poller(), now_ms, tell);
-            result = result.and(self.go_on(now_ms, workers, server, tell));
+            self.report_reloads(status);
+            server.tick(self.console.poller(), now_ms);
+            result = result.and(self.go_on(now_ms, workers, server));
         }
         // Invariant 2.
         self.signals.unblock()?;
@@ -202,10 +204,10 @@ impl Supervisor {
         has_clients.then(|| (self.nudged_ms + NUDGE_MS).saturating_sub(now_ms))
     }
 
-    fn read_signals(&mut self, server: &mut impl Server, tell: Tell<'_>) -> io::Result<()> {
+    fn read_signals(&mut self, server: &mut impl Server) -> io::Result<()> {
         while let Some(signal) = self.signals.read()? {
             match signal {
-                Signal::HangUp => self.reload(server, tell),
+                Signal::HangUp => self.reload(server),
                 Signal::LogsMoved => server.reopen(),
                 signal => {
                     let is_interrupt = signal == Signal::Interrupt;
@@ -221,7 +223,7 @@ impl Supervisor {
     }
 
     /// Begins a reload; how it ends is reported by a later turn.
-    fn reload(&mut self, server: &mut impl Server, tell: Tell<'_>) {
+    fn reload(&mut self, server: &mut impl Server) {
         // Whatever comes of the rest: this is what a rotation wants.
         server.reopen();
         self.console.reloading();
@@ -232,16 +234,14 @@ impl Supervisor {
             wake(&waker);
         };
         if let Err(error) = server.reload().start(Box::new(told)) {
-            tell(&format!("reload failed, settings unchanged: {error}; send the signal again"));
+            let hint = "send the signal again";
+            self.log.error("reload failed").text("error", error).text("hint", hint);
         }
     }
 
-    fn report_reloads(&self, status: &str, tell: Tell<'_>) {
+    fn report_reloads(&self, status: &str) {
         for outcome in self.outcomes.1.try_iter() {
-            tell(&match outcome {
-                Ok(reloaded) => format!("settings reloaded: {reloaded}"),
-                Err(error) => format!("reload failed, settings unchanged: {error}"),
-            });
+            log_outcome(&self.log, &outcome);
             self.console.ready(status);
         }
     }
@@ -252,14 +252,14 @@ impl Supervisor {
         now_ms: u64,
         workers: &mut WorkerThreads,
         server: &mut S,
-        tell: Tell<'_>,
     ) -> io::Result<()> {
         let has_failed = workers.ended() > 0;
         if self.phase == Phase::Serves
             && (self.is_stop_asked || server.is_stop_asked() || has_failed)
         {
             self.console.stopping();
-            workers.advance(server.drain(has_failed, tell));
+            self.log.info("draining");
+            workers.advance(server.drain(has_failed));
             self.phase = Phase::Drains { until_ms: now_ms + S::DRAIN_MS };
         }
         if self.is_forced {
@@ -269,7 +269,7 @@ impl Supervisor {
         if let Phase::Drains { until_ms } = self.phase {
             if now_ms >= until_ms && self.ended == Ended::Well {
                 self.ended = Ended::Late;
-                tell("some answers were not finished in time");
+                self.log.warn("drain timed out").number("after_ms", S::DRAIN_MS);
             }
             if self.ended != Ended::Well {
                 workers.advance(Stage::Ends);
@@ -282,7 +282,7 @@ impl Supervisor {
                 self.phase = Phase::Finishes;
             }
         }
-        if self.phase == Phase::Finishes && server.finish(self.ended, tell) {
+        if self.phase == Phase::Finishes && server.finish(self.ended) {
             self.phase = Phase::Ended;
         }
         result
@@ -295,6 +295,7 @@ mod tests {
     use crate::console::Places;
     use crate::control::{Answer, Service};
     use crate::lifecycle::Lifecycle;
+    use crate::log::{Format, Level};
 
     /// A server that notes what it is called for.
     struct Noting {
@@ -334,21 +335,21 @@ mod tests {
             self.is_stop_asked
         }
 
-        fn tick(&mut self, _: &Poller, _: u64, _: Tell<'_>) {}
+        fn tick(&mut self, _: &Poller, _: u64) {}
 
-        fn drain(&mut self, has_failed: bool, _: Tell<'_>) -> Stage {
+        fn drain(&mut self, has_failed: bool) -> Stage {
             self.drains.push(has_failed);
             Stage::Drains
         }
 
         /// As with a save, it takes another turn.
-        fn finish(&mut self, ended: Ended, _: Tell<'_>) -> bool {
+        fn finish(&mut self, ended: Ended) -> bool {
             self.finishes.push(ended);
             self.finishes.len() > 1
         }
     }
 
-    /// Workers that do `work` with the lifecycle, under a supervisor: how that ended, its lines, and
+    /// Workers that do `work` with the lifecycle, under a supervisor: how that ended, its warnings, and
     /// what the server noted.
     fn supervised(
         is_stop_asked: bool,
@@ -357,7 +358,8 @@ mod tests {
         let signals = Signals::block().unwrap();
         let waker = Arc::new(Waker::new().unwrap());
         let console = Console::open(&Places::default(), waker.clone()).unwrap();
-        let supervisor = Supervisor::new(console, waker.clone(), signals).unwrap();
+        let log = Log::new("test", Level::Warn, Format::Text);
+        let supervisor = Supervisor::new(console, waker.clone(), signals, &log).unwrap();
         let lifecycle = Arc::new(Lifecycle::new());
         let mut workers = WorkerThreads::new("test", Arc::new(|| {}), lifecycle.clone(), waker);
         for work in work.iter().copied() {
@@ -371,10 +373,8 @@ mod tests {
             drains: Vec::new(),
             finishes: Vec::new(),
         };
-        let mut lines = Vec::new();
-        let tell = &mut |line: &str| lines.push(line.to_owned());
-        let ended = supervisor.run(&mut workers, &mut server, "serves", tell);
-        (ended, lines, server)
+        let ended = supervisor.run(&mut workers, &mut server, "serves");
+        (ended, log.take(), server)
     }
 
     fn until(lifecycle: &Lifecycle, stage: Stage) -> io::Result<()> {
@@ -404,7 +404,7 @@ mod tests {
     fn a_drain_has_an_end() {
         let (ended, lines, server) = supervised(true, &[|lifecycle| until(lifecycle, Stage::Ends)]);
         assert_eq!((ended.unwrap(), server.finishes), (Ended::Late, vec![Ended::Late; 2]));
-        assert_eq!(lines, ["some answers were not finished in time"]);
+        assert_eq!(lines, ["warn test: drain timed out after_ms=50"]);
         let (ended, lines, server) =
             supervised(true, &[|lifecycle| until(lifecycle, Stage::Drains)]);
         assert_eq!((ended.unwrap(), server.drains), (Ended::Well, vec![false]));

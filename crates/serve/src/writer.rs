@@ -6,21 +6,21 @@
 //!    +---------------------------------------------------+
 //! ```
 //!
-//! What is handed over while nothing can be written is dropped and counted. [`Writer::news`] tells of each loss and return
-//! once, however often it is tried in between.
+//! What is handed over while nothing can be written is dropped and counted. The log has a line on each loss and return, however
+//! often it is tried in between.
 //!
-//! Bounds: those of [`super::record_channel`]; [`NEWS_MAX`] texts that nobody has read. Cost: a thread, which looks around ten times a
-//! second.
+//! Bounds: those of [`super::record_channel`]. Cost: a thread, which looks around ten times a second.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::log::Log;
 use super::record_channel::{Batch, RecordSender, channel};
 
 /// How often the thread looks whether it shall reopen or end.
@@ -29,9 +29,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The first and the longest time between two tries to open.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-
-/// Texts that wait to be read by [`Writer::news`].
-pub const NEWS_MAX: usize = 16;
 
 /// What records are written to. Its methods are called on the writer's thread, and may wait.
 pub trait Sink: Send + 'static {
@@ -59,7 +56,6 @@ pub trait Sink: Send + 'static {
 pub struct Writer {
     name: &'static str,
     shared: Arc<Shared>,
-    news: Receiver<String>,
     thread: JoinHandle<()>,
 }
 
@@ -72,17 +68,17 @@ struct Shared {
 }
 
 impl Writer {
-    /// Starts the thread.
-    pub fn start<S: Sink>(sink: S) -> io::Result<(Writer, RecordSender)> {
+    /// Starts the thread, which logs losses.
+    pub fn start<S: Sink>(sink: S, log: &Log) -> io::Result<(Writer, RecordSender)> {
         let (sender, batches) = channel();
-        let (say, news) = sync_channel(NEWS_MAX);
         let shared = Arc::new(Shared::default());
+        let log = log.clone();
         let work =
-            Work { sink, shared: Arc::clone(&shared), say, backoff: BACKOFF_MIN, next_try: None };
+            Work { sink, shared: Arc::clone(&shared), log, backoff: BACKOFF_MIN, next_try: None };
         let sink_name = work.sink.name();
         let name = format!("larder-{}", sink_name.replace(' ', "-"));
         let thread = thread::Builder::new().name(name).spawn(move || work.run(&batches))?;
-        Ok((Writer { name: sink_name, shared, news, thread }, sender))
+        Ok((Writer { name: sink_name, shared, thread }, sender))
     }
 
     /// What it writes.
@@ -93,11 +89,6 @@ impl Writer {
     /// Has the file begun anew, or the socket connected again: after a rotation.
     pub fn reopen(&self) {
         self.shared.reopens.store(true, Ordering::Relaxed);
-    }
-
-    /// What is to be told to the operator, if there is anything: that records are lost, and why; that they are written again.
-    pub fn news(&self) -> Option<String> {
-        self.news.try_recv().ok()
     }
 
     /// Records written, and records lost because the file or socket failed.
@@ -161,7 +152,7 @@ impl Shared {
 struct Work<S> {
     sink: S,
     shared: Arc<Shared>,
-    say: SyncSender<String>,
+    log: Log,
     backoff: Duration,
     /// When it may be tried again; `None`: at once, and nothing is wrong.
     next_try: Option<Instant>,
@@ -203,8 +194,8 @@ impl<S: Sink> Work<S> {
                 self.recover();
             }
             Err(error) => {
-                self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
                 self.fail(&error);
+                self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
             }
         }
     }
@@ -224,8 +215,8 @@ impl<S: Sink> Work<S> {
     fn recover(&mut self) {
         if self.next_try.take().is_some() {
             let lost = self.shared.lost.load(Ordering::Relaxed);
-            let name = self.sink.name();
-            self.tell(format!("{name} is written again; {lost} records were lost so far"));
+            let line = self.log.info("output recovered").text("output", self.sink.name());
+            line.number("records_lost", lost);
         }
         self.backoff = BACKOFF_MIN;
     }
@@ -234,18 +225,11 @@ impl<S: Sink> Work<S> {
     fn fail(&mut self, error: &io::Error) {
         if self.next_try.is_none() {
             let (path, next) = self.sink.place();
-            let (path, name) = (path.display(), self.sink.name());
-            self.tell(format!(
-                "{path}: {error}; {name} records are dropped until it works: {next}"
-            ));
+            let line = self.log.error("output failed").text("output", self.sink.name());
+            line.text("path", path.display()).text("error", error).text("hint", next);
         }
         self.next_try = Some(Instant::now() + self.backoff);
         self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
-    }
-
-    fn tell(&self, text: String) {
-        // Nobody reads: the counters tell it as well.
-        let _ = self.say.try_send(text);
     }
 }
 

@@ -200,10 +200,8 @@ impl DiskWriter {
         match self.write(segment).and_then(|flows| self.close(segment, &flows)) {
             Ok(()) => {
                 if self.pause.take().is_some() {
-                    self.shared.counts.tell(format!(
-                        "{}: segments are written again",
-                        self.options.directory.display()
-                    ));
+                    let line = self.shared.counts.log.info("disk recovered");
+                    line.text("directory", self.options.directory.display());
                 }
             }
             Err(error) => self.fail(segment, &error),
@@ -352,10 +350,9 @@ impl DiskWriter {
         }
         let has_deleted = is_full(error) && self.delete_oldest(self.options.segment_bytes);
         if self.pause.is_none() {
-            self.shared.counts.tell(format!(
-                "{}: {error}; packets are lost until the disk takes them again",
-                self.path(number, Kind::Growing).display()
-            ));
+            let line = self.shared.counts.log.error("disk failed, packets are dropped");
+            let path = self.path(number, Kind::Growing);
+            line.text("path", path.display()).text("error", error);
         }
         let pause = self.pause.unwrap_or(10 * self.flush_every()).min(PAUSE_MAX);
         // After older packets were deleted for new ones there is nothing to wait for.
@@ -421,10 +418,9 @@ impl DiskWriter {
         }
         self.note_kept();
         if deleted > 0 && !std::mem::replace(&mut self.is_short, true) {
-            self.shared.counts.tell(format!(
-                "{}: the disk is full; the oldest packets are deleted before the budget is used up",
-                self.options.directory.display()
-            ));
+            let line = self.shared.counts.log.warn("disk full, the oldest packets are deleted");
+            line.text("directory", self.options.directory.display())
+                .number("budget_bytes", self.options.budget_bytes);
         }
         deleted > 0
     }
@@ -456,14 +452,12 @@ pub(crate) fn warn_of_space(
     let room = (space.free_bytes + own).saturating_sub(reserve);
     let wanted = options.budget_bytes.saturating_add(options.segment_bytes);
     if wanted > room {
-        counts.tell(format!(
-            "{}: the budget of {} MiB exceeds the space of the disk: {} MiB are free, {} MiB are stored packets, \
-             {} MiB stay free; the oldest packets are deleted when it is full",
-            options.directory.display(),
-            options.budget_bytes >> 20,
-            space.free_bytes >> 20,
-            own >> 20,
-            reserve >> 20,
-        ));
+        let line = counts.log.warn("budget exceeds the disk");
+        line.text("directory", options.directory.display())
+            .number("budget_bytes", options.budget_bytes)
+            .number("free_bytes", space.free_bytes)
+            .number("stored_bytes", own)
+            .number("reserve_bytes", reserve)
+            .text("hint", "the oldest packets are deleted when the disk is full");
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder_io::access::Access;
+use larder_serve::log::Log;
 
 use crate::privacy::Privacy;
 
@@ -18,9 +18,6 @@ pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes of a batch's blocks, at most.
 pub const BATCH_BYTES_MAX: usize = 256 << 20;
-
-/// Messages for the operator that wait to be taken; older ones are dropped first.
-const NEWS_MAX: usize = 64;
 
 /// Options of a store.
 #[derive(Clone, Debug)]
@@ -47,6 +44,8 @@ pub struct Options {
     pub access: Access,
     /// Events are of the flows of all networks: VLANs and VNIs do not distinguish flows.
     pub ignores_vlan: bool,
+    /// Where the store logs what it finds at the start, and failures of the disk.
+    pub log: Log,
 }
 
 /// Space of a disk that stays free.
@@ -90,6 +89,7 @@ impl Options {
             reserve: Reserve::default(),
             access: Access::PRIVATE,
             ignores_vlan: false,
+            log: Log::default(),
         }
     }
 }
@@ -157,7 +157,7 @@ macro_rules! counts {
         #[derive(Debug, Default)]
         pub struct Counts {
             $($(#[$doc])* pub $name: AtomicU64,)*
-            news: Mutex<Vec<String>>,
+            pub(crate) log: Log,
         }
 
         impl Counts {
@@ -205,19 +205,5 @@ counts! {
 impl Counts {
     pub(crate) fn add(count: &AtomicU64, value: u64) {
         count.fetch_add(value, Ordering::Relaxed);
-    }
-
-    /// Adds a message for the operator.
-    pub(crate) fn tell(&self, line: String) {
-        let mut news = self.news.lock().unwrap_or_else(|poison| poison.into_inner());
-        if news.len() == NEWS_MAX {
-            news.remove(0);
-        }
-        news.push(line);
-    }
-
-    /// Takes the messages for the operator: errors of the disk, and damage that was found.
-    pub fn news(&self) -> Vec<String> {
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(|poison| poison.into_inner()))
     }
 }

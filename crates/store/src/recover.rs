@@ -209,19 +209,19 @@ fn close_torn(
     journal::events(frames.unwrap_or_default()).for_each(|event| flow_names.take(event));
     let (closed, result) = close_part(directory, access, identity, flow_names, seed);
     match result {
-        Ok(()) => counts.tell(format!(
-            "{}: was not closed by its writer; its {} packets are kept",
-            files::path(directory, identity.number, Kind::Growing).display(),
-            closed.packets
-        )),
-        Err(error) => counts.tell(format!("{}: cannot be closed: {error}", closed.path.display())),
+        Ok(()) => {
+            let path = files::path(directory, identity.number, Kind::Growing);
+            let line = counts.log.info("segment recovered").text("path", path.display());
+            line.number("packets", closed.packets);
+        }
+        Err(error) => {
+            let line = counts.log.error("segment not recovered");
+            line.text("path", closed.path.display()).text("error", error);
+        }
     }
     if closed.damaged_bytes > 0 {
-        counts.tell(format!(
-            "{}: {} bytes in it are damaged; the packets before and behind them are kept",
-            closed.path.display(),
-            closed.damaged_bytes
-        ));
+        let line = counts.log.warn("segment damaged").text("path", closed.path.display());
+        line.number("damaged_bytes", closed.damaged_bytes);
     }
     Ok(closed)
 }

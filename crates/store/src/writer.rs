@@ -133,7 +133,8 @@ impl Store {
             access.apply(&directory).map_err(StoreError::at(&directory))?;
         }
         let (lock, numbered) = lock(&options)?;
-        let counts = Arc::new(Counts::default());
+        let log = options.log.clone();
+        let counts = Arc::new(Counts { log, ..Counts::default() });
         let catalog = Arc::new(Catalog::default());
         let mut stored = recover::recover(&directory, access, &catalog, &counts)
             .map_err(StoreError::at(&directory))?;
@@ -427,7 +428,8 @@ impl Store {
         // number.
         if let Err(error) = note_number(&self.lock, identity.number + 1) {
             let path = files::lock(&self.options.directory);
-            self.shared.counts.tell(format!("{}: {error}", path.display()));
+            let line = self.shared.counts.log.error("lock file not written");
+            line.text("path", path.display()).text("error", error);
         }
         self.next = Identity { number: identity.number + 1, ..identity };
         let current = Current { segment, filler, opened: Instant::now(), unwritten: 0 };

@@ -150,6 +150,7 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
     let mut options = options(folder.path());
     options.segment_bytes = 64 << 10;
     let room = Arc::new(AtomicU64::new(150_000));
+    let log = options.log.clone();
     let mut store = open(options, Poor { room: room.clone(), ..Poor::default() });
     let counts = store.counts().clone();
     let mut next = 1;
@@ -158,15 +159,19 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
         std::thread::sleep(Duration::from_millis(1));
         counts.disk_errors.load(Relaxed) > 2
     });
-    let news = counts.news();
-    assert_eq!(news.len(), 2, "{news:?}");
-    assert!(news[0].contains("oldest packets are deleted"), "{news:?}");
-    assert!(news[1].contains("No space left"), "{news:?}");
+    let lines = log.take();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].starts_with("warn store: disk full, the oldest packets are deleted "),
+        "{lines:?}"
+    );
+    assert!(lines[1].starts_with("error store: disk failed, packets are dropped "), "{lines:?}");
+    assert!(lines[1].contains("No space left"), "{lines:?}");
     room.store(u64::MAX, Relaxed);
     until_so("it writes again", || {
         append(&mut store, &mut next);
         std::thread::sleep(Duration::from_millis(2));
-        !counts.news().is_empty()
+        log.take().iter().any(|line| line.starts_with("info store: disk recovered "))
     });
     let again = next;
     for _ in 0..100 {
@@ -245,10 +250,11 @@ fn a_full_file_system() {
         let folder = Path::new(&folder);
         let mut options = options(folder);
         options.segment_bytes = 256 << 10;
+        let log = options.log.clone();
         let mut store = Store::open(options, &interfaces()).unwrap();
         let counts = store.counts().clone();
-        let news = counts.news();
-        assert!(news.iter().any(|line| line.contains("exceeds the space")), "{news:?}");
+        let lines = log.take();
+        assert!(lines.iter().any(|line| line.contains("budget exceeds the disk")), "{lines:?}");
         let mut next = 1;
         for _ in 0..500 {
             append(&mut store, &mut next);
@@ -260,7 +266,7 @@ fn a_full_file_system() {
             (load(&counts.packets), load(&counts.packets_lost)),
             (5000, 0),
             "{:?}",
-            counts.news()
+            log.take()
         );
         let kept = common::world::find(folder, &["10.0.0.1".into()], Default::default(), false).0;
         let numbers: Vec<i64> = kept.iter().map(|(number, _)| *number).collect();
@@ -310,6 +316,7 @@ fn a_reserve_stays_free() {
     (sized.segment_bytes, sized.reserve) = (32 << 10, Reserve::Percent(50));
     let room = Arc::new(AtomicU64::new(u64::MAX));
     let poor = Poor { room, space: Some(Arc::new(space.clone())), ..Poor::default() };
+    let log = sized.log.clone();
     let mut store = open(sized, poor);
     let counts = store.counts().clone();
     let mut next = 1;
@@ -334,13 +341,14 @@ fn a_reserve_stays_free() {
         std::thread::sleep(Duration::from_millis(1));
         counts.packets_lost.load(Relaxed) > 0
     });
-    let news = counts.news();
-    assert!(news.iter().any(|line| line.contains("stay free")), "{news:?}");
+    let lines = log.take();
+    let is_failed = |line: &String| line.contains("disk failed, packets are dropped");
+    assert!(lines.iter().any(is_failed), "{lines:?}");
     others.store(0, Relaxed);
     until_so("it writes again", || {
         append(&mut store, &mut next);
         std::thread::sleep(Duration::from_millis(2));
-        counts.news().iter().any(|line| line.contains("again"))
+        log.take().iter().any(|line| line.starts_with("info store: disk recovered "))
     });
     let again = next;
     fill(&mut store, &mut next, 5);

@@ -46,6 +46,14 @@ impl Run {
     }
 }
 
+/// The value of a key in a line of a log, `key=value`, where it has no spaces.
+#[track_caller]
+pub fn value<'a>(line: &'a str, key: &str) -> &'a str {
+    let is_key = |word: &&str| word.strip_prefix(key).is_some_and(|rest| rest.starts_with('='));
+    let word = line.split(' ').find(is_key).unwrap_or_else(|| panic!("no {key} in {line:?}"));
+    &word[key.len() + 1..]
+}
+
 /// Sends a signal (`-TERM`) to a process.
 pub fn signal(process: u32, signal: &str) {
     let killed = Command::new("kill").args([signal, &process.to_string()]).status();

@@ -15,12 +15,13 @@ use larder_dns::backend::Backend;
 use larder_dns::server::Options;
 use larder_dns::shadow::{From, Trial, shadow};
 use larder_dns::zones::{Forward, Upstream};
+use larder_serve::log::Log;
 use larder_settings::exit::{DAMAGED, DONE, Failure, Outcome};
 use larder_settings::signals::ask_on_signals;
-use larder_settings::terminal::eprint_quietly;
 use larder_settings::terminal::print;
 
 use super::{RESOLV_CONF, named_upstreams, system_upstreams};
+use crate::logs;
 use crate::settings::dns::{Serving, Shadow};
 
 /// The address from which larder queries a resolver on the loopback: "LDR" in ASCII.
@@ -52,7 +53,12 @@ pub fn upstreams(
 }
 
 /// Runs the comparison and prints its report.
-pub fn run(settings: &Shadow, mut options: Options, resolvers: Vec<SocketAddr>) -> Outcome {
+pub fn run(
+    settings: &Shadow,
+    mut options: Options,
+    resolvers: Vec<SocketAddr>,
+    log: &Log,
+) -> Outcome {
     let own = own_addresses(&mut options, &resolvers)?;
     let trial = Trial {
         resolvers,
@@ -64,17 +70,18 @@ pub fn run(settings: &Shadow, mut options: Options, resolvers: Vec<SocketAddr>) 
         every: EVERY,
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    ask_on_signals(false, "stopping; the report follows", move || {
+    let (asked, of_signals) = (Arc::clone(&stop), log.clone());
+    ask_on_signals(true, "", move || {
+        of_signals.info("stopping").text("hint", logs::AGAIN);
         asked.store(true, Ordering::Relaxed);
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let words: Vec<String> = trial.resolvers.iter().map(SocketAddr::to_string).collect();
-    let whom = words.join(", ");
-    eprint_quietly(&format!("larder dns: beside {whom}, from {}; nobody is served", trial.from));
+    let _printer = logs::print(log)?;
+    let line = log.info("comparison started").text("resolver", words.join(","));
+    drop(line.text("from", &trial.from));
     let report =
-        shadow(&options, &trial, &stop, &mut |line| eprint_quietly(&format!("larder dns: {line}")))
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        shadow(&options, &trial, &stop, log).map_err(|error| Failure::usage(error.to_string()))?;
     if settings.json {
         print(&format!("{}\n", report.json()))?;
     } else {

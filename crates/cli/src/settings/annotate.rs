@@ -247,5 +247,7 @@ settings! {
             .why("larder top connects to /run/larder/annotate by default."),
         pub ctl_mode: Text = servers::CTL_MODE,
         pub metrics: Option<Text> = servers::METRICS,
+        pub log_level: &'static str = servers::LOG_LEVEL,
+        pub log_format: &'static str = servers::LOG_FORMAT,
     }
 }

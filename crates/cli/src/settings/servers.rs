@@ -49,6 +49,22 @@ pub(super) const CTL_MODE: Row<Text> = OPERATION
     .help("Set the file mode of the control socket")
     .why("File permissions decide which users may connect: 0660 admits the group.");
 
+pub(super) const LOG_LEVEL: Row<&'static str> = OPERATION
+    .choice(&["error", "warn", "info", "debug"])
+    .default("info")
+    .live()
+    .value("LEVEL")
+    .help("Log events of this level and more important ones")
+    .more("larder logs to standard error: level component: event key=value ...");
+
+pub(super) const LOG_FORMAT: Row<&'static str> = OPERATION
+    .choice(&["text", "json"])
+    .default("text")
+    .live()
+    .help("Choose the format of the log")
+    .more("json has one object per line, with time, level, component, event and the keys.")
+    .why("The text has no time: the service manager adds it.");
+
 pub(super) const METRICS: Row<Option<Text>> = OPERATION
     .word()
     .none("none")

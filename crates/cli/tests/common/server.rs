@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::process::Command;
 
 use larder_testkit::dns::ask;
-use larder_testkit::process::Program;
+use larder_testkit::process::{Program, value};
 
 use super::Scratch;
 
@@ -27,23 +27,12 @@ impl Server {
         Server::spawn(&mut command)
     }
 
-    /// Starts a command that becomes the server; it answers.
+    /// Starts a command that becomes a server, and waits for the line with its addresses.
     pub fn spawn(command: &mut Command) -> Server {
-        Server::spawn_until(command, "answering at ")
-    }
-
-    /// Starts a command that becomes a server of HTTP.
-    #[allow(dead_code)]
-    pub fn spawn_http(command: &mut Command) -> Server {
-        Server::spawn_until(command, "serving at ")
-    }
-
-    /// Starts a command, and waits for the line in which it says its address as the fifth word.
-    fn spawn_until(command: &mut Command, text: &str) -> Server {
         let mut program = Program::start(command);
-        let line = program.hear(text);
-        let word = line.split_whitespace().nth(4).expect("an address").trim_end_matches(',');
-        Server { program: Some(program), address: word.parse().expect("an address") }
+        let line = program.hear(": listening address=");
+        let first = value(&line, "address").split(',').next().expect("split gives one");
+        Server { program: Some(program), address: first.parse().expect("an address") }
     }
 
     /// Asks for the address of `<label>.example`.

@@ -203,7 +203,10 @@ pub const PAGES: &[Page] = &[
             unbound -d -c $NOTES/resolver.conf &",
         notes: &[
             ("larder dns --shadow 127.0.0.1:5301", &[Figures, Then(ASKED)]),
-            ("tcpdump", &[Server("nobody is served"), Then("dig @9.9.9.9 example.com; sleep 1")]),
+            (
+                "tcpdump",
+                &[Server("dns: comparison started "), Then("dig @9.9.9.9 example.com; sleep 1")],
+            ),
         ],
     },
     Page {
@@ -265,6 +268,13 @@ pub const PAGES: &[Page] = &[
             ("h2load", &[Figures, Excerpt]),
             ("chromium", BROWSER),
         ],
+    },
+    Page {
+        file: "docs/guide/logs.md",
+        before: "
+            origin 9000 &
+            until curl http://127.0.0.1:9000/; do sleep 0.1; done",
+        notes: &[],
     },
     Page {
         file: "docs/guide/live.md",

@@ -243,10 +243,10 @@ fn read(path: &Path) -> String {
 fn begins_to_serve(line: &str) -> Option<&'static str> {
     let line = line.strip_prefix("sudo ").unwrap_or(line);
     [
-        ("larder dns --shadow", "nobody is served"),
-        ("larder dns", "answering at "),
-        ("larder http", "serving at "),
-        ("larder annotate -i", "captures from "),
+        ("larder dns --shadow", "dns: comparison started "),
+        ("larder dns", "dns: listening "),
+        ("larder http", "http: listening "),
+        ("larder annotate -i", "capture: started "),
     ]
     .into_iter()
     .find_map(|(begin, says)| line.starts_with(begin).then_some(says))

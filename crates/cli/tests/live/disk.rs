@@ -143,7 +143,7 @@ fn full_disk() {
         }
         (world.count("store_disk_errors") > 0).then_some(())
     });
-    capture.hear("packets are lost until the disk takes them again");
+    capture.hear("error store: disk failed, packets are dropped ");
     // Refused again, which is not told again.
     until("another refusal", || {
         for _ in 0..64 {
@@ -165,7 +165,7 @@ fn full_disk() {
         }
         (world.count("store_segments_closed") > closed + 2).then_some(())
     });
-    capture.hear("segments are written again");
+    capture.hear("info store: disk recovered ");
     let refusals = world.count("store_disk_errors");
     names.ask(6);
     names.send(6, 7002, b"kept again");
@@ -214,8 +214,8 @@ fn kill_and_restart() {
     for round in 0..3 {
         let mut capture = world.capture(KEEP);
         if round > 0 {
-            let line = capture.hear("was not closed");
-            assert!(line.contains("packets are kept"), "{line}");
+            let line = capture.hear("info store: segment recovered ");
+            assert!(line.contains(" packets="), "{line}");
         }
         let begun = stream.sent();
         let flushed = until("closed segments, one that grows, and a log", || {

@@ -77,7 +77,7 @@ fn a_capture_that_cannot_go_on_ends() {
         world.link();
         times += 1;
         // Each is seen before the next, and the last one is never.
-        let said = capture.hear("was made again");
+        let said = capture.hear("recreated");
         said.contains("cannot be captured from").then(|| capture.child.wait().expect("it ends"))
     });
     assert!(times > 1);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{RData, Record, RecordType};
-use larder_dns::backend::{Backend, Backends};
+use larder_dns::backend::{Backend, Backends, Log};
 use larder_dns_recursor::dnssec::anchors::Anchors;
 use larder_dns_recursor::{Options, Walk};
 use larder_io::epoll::{Events, Interest, Poller, Waker};
@@ -60,7 +60,7 @@ impl Asker {
             port: servers.port,
             ..Options::default()
         }));
-        walk.start().unwrap();
+        walk.start(&Log::default()).unwrap();
         let waker = Arc::new(Waker::new().unwrap());
         let backends = Backends::new(&[walk.clone()], 0, 64, waker.clone());
         Asker { walk, backends, waker, tags: 0 }
@@ -313,7 +313,7 @@ fn guessed_at() {
 #[test]
 fn start_and_stop() {
     let none = Options { roots: Vec::new(), ..Options::default() };
-    assert!(Walk::new(none).start().unwrap_err().to_string().contains("root"));
+    assert!(Walk::new(none).start(&Log::default()).unwrap_err().to_string().contains("root"));
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
         let mut asker = Asker::new(dnssec);
         asker.ask("www.good.test.", RecordType::A);

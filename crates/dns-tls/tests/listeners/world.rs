@@ -75,12 +75,11 @@ impl World {
             limits,
         };
         let running = encrypted.start(vec![sender]).unwrap();
-        let address = |line: &String| {
-            let word = line.split_whitespace().last().unwrap();
-            let word = word.trim_start_matches("https://").trim_end_matches(HTTPS_PATH);
+        let address = |(_, place): &(&str, String)| {
+            let word = place.trim_start_matches("https://").trim_end_matches(HTTPS_PATH);
             word.parse().unwrap()
         };
-        let addresses = running.lines().iter().map(address).collect();
+        let addresses = running.listeners().iter().map(address).collect();
         World {
             running: Some(running),
             identity,

@@ -18,6 +18,8 @@
 use std::fmt;
 use std::fs::File;
 
+use larder_serve::log::Log;
+
 use super::error::{Loaded, PolicyError};
 use super::lines::{FILE_BYTES_MAX, LINE_TOO_LONG, Lines};
 use super::{BlockAnswer, Builder, List, Policy, Reason, Views};
@@ -83,6 +85,17 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// Logs what was loaded at the start.
+    pub fn log(&self, log: &Log) {
+        let Report { blocked, rules, local, skipped, told } = self;
+        log.info("policy loaded")
+            .number("blocked", *blocked)
+            .number("rules", *rules)
+            .number("local", *local)
+            .number("skipped", *skipped)
+            .maybe("first_skipped", told.first());
+    }
+
     /// Records the skipped lines of a file.
     fn note(&mut self, file: &str, loaded: &Loaded) {
         self.skipped += loaded.skipped;

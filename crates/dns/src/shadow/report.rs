@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use larder_serve::histogram::Histogram;
+use larder_serve::log::Log;
 use serde_json::{Value, json};
 
 use super::copy;
@@ -75,21 +76,20 @@ impl Report {
         self.counts.upstream_queries_udp + self.counts.upstream_queries_tcp
     }
 
-    /// One line, while it runs.
-    pub fn line(&self) -> String {
+    /// Logs a line, for while it runs.
+    pub fn log(&self, log: &Log) {
         let tally = &self.tally;
         let (theirs, _) = self.theirs_at_once();
-        format!(
-            "{} questions, {} compared, {} differ; known at once: larder {:.1} %, the resolver {:.1} %; \
-             median: larder {}, the resolver {}",
-            tally.questions,
-            tally.compared,
-            tally.differences(),
-            100.0 * self.ours_at_once(),
-            100.0 * theirs,
-            milliseconds(percentile(&tally.ours_us, 0.5)),
-            milliseconds(percentile(&tally.theirs_us, 0.5)),
-        )
+        let percent = |share: f64| format!("{:.1}", 100.0 * share);
+        let median_us = |spread| percentile(spread, 0.5);
+        log.info("comparison")
+            .number("queries", tally.questions)
+            .number("compared", tally.compared)
+            .number("different", tally.differences())
+            .text("hit_percent", percent(self.ours_at_once()))
+            .text("resolver_hit_percent", percent(theirs))
+            .number("median_us", median_us(&tally.ours_us))
+            .number("resolver_median_us", median_us(&tally.theirs_us));
     }
 
     /// Limits of the figures' meaning.
@@ -347,6 +347,7 @@ fn milliseconds(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_serve::log::{Format, Level};
 
     fn report() -> Report {
         Report {
@@ -368,7 +369,9 @@ mod tests {
     fn nothing_is_told_of_nothing() {
         let report = report();
         assert_eq!(report.json()["known_at_once"]["larder"], 0.0);
-        assert!(report.line().starts_with("0 questions, 0 compared"));
+        let log = Log::new("dns", Level::Info, Format::Text);
+        report.log(&log);
+        assert!(log.take()[0].starts_with("info dns: comparison queries=0 compared=0 "));
         assert!(report.text().contains("compared             0"), "{}", report.text());
     }
 

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use larder_serve::log::Log;
 use larder_wire::udp_frame::FrameAddresses;
 
 use super::Interface;
@@ -14,7 +15,11 @@ pub struct Incoming(Infallible);
 /// Never made.
 pub struct Outgoing(Infallible);
 
-pub(super) fn open_interface(name: &str, _bound: &[SocketAddr]) -> Result<Interface, String> {
+pub(super) fn open_interface(
+    name: &str,
+    _bound: &[SocketAddr],
+    _log: &Log,
+) -> Result<Interface, String> {
     Err(format!("{name}: this larder was built without the feature 'xdp'"))
 }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use larder_io::xdp::{self, RECEIVED_BYTES_MAX, Receiver, SENT_BYTES_MAX, Sender};
+use larder_serve::log::Log;
 use larder_wire::udp_frame::{self, FrameAddresses, HEADERS_V6};
 
 use super::{Interface, Queue};
@@ -23,7 +24,11 @@ pub struct Outgoing {
 }
 
 /// Opens an interface for queries to these addresses, to which sockets are bound.
-pub(super) fn open_interface(name: &str, bound: &[SocketAddr]) -> Result<Interface, String> {
+pub(super) fn open_interface(
+    name: &str,
+    bound: &[SocketAddr],
+    log: &Log,
+) -> Result<Interface, String> {
     let words = |error: xdp::XdpError| error.to_string();
     let interface = xdp::find(name).map_err(words)?;
     let local = xdp::local_addresses()
@@ -41,16 +46,8 @@ pub(super) fn open_interface(name: &str, bound: &[SocketAddr]) -> Result<Interfa
     };
     let queues = xdp::open(&options).map_err(words)?;
     let is_zero_copy = queues.iter().all(|queue| queue.is_zero_copy);
-    let line = format!(
-        "XDP at {name}: {} queue{}, {}",
-        queues.len(),
-        if queues.len() == 1 { "" } else { "s" },
-        if is_zero_copy {
-            "zero copy"
-        } else {
-            "frames are copied, as its driver cannot share memory"
-        }
-    );
+    let line = log.info("XDP open").text("interface", name).number("queues", queues.len());
+    line.text("mode", if is_zero_copy { "zero-copy" } else { "copy" });
     let frame_bytes_max = SENT_BYTES_MAX.min(ETHERNET_BYTES + interface.mtu as usize);
     let answer_bytes_max = frame_bytes_max.saturating_sub(HEADERS_V6) as u16;
     let pair = |queue: xdp::Queue| Queue {
@@ -58,7 +55,7 @@ pub(super) fn open_interface(name: &str, bound: &[SocketAddr]) -> Result<Interfa
         outgoing: Outgoing { sender: queue.sender },
     };
     let queues = queues.into_iter().map(pair).collect();
-    Ok(Interface { queues, answer_bytes_max, line })
+    Ok(Interface { queues, answer_bytes_max })
 }
 
 /// Addresses to which frames may be sent: those of sockets, with a wildcard as all addresses of its

@@ -120,8 +120,8 @@ impl World {
         options.tls_bridge = Some(Arc::new(encrypted));
         adjust(&mut options);
         let running = Running::start(&options).unwrap();
-        let line = running.tls_bridge().unwrap().lines().remove(0);
-        let tls = line.rsplit_once("https://").unwrap().1.parse().unwrap();
+        let (_, url) = running.tls_bridge().unwrap().listeners().remove(0);
+        let tls = url.rsplit_once("https://").unwrap().1.parse().unwrap();
         World { running: Some(running), identity, certificate, tls }
     }
 

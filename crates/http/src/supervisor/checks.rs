@@ -10,13 +10,13 @@
 //!
 //! Bounds: one connection an origin, and the bytes of [`INTERIM_MAX`] heads and one.
 
-use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
 use larder_io::epoll::{Interest, Poller};
 use larder_io::tcp::{self, ConnectOptions};
+use larder_serve::log::Log;
 use larder_serve::nonblocking::retry;
 
 use crate::health::Health;
@@ -127,14 +127,14 @@ impl Checks {
     }
 
     /// Begins checks that are due, and ends those whose time is over.
-    pub fn tick(&mut self, poller: &Poller, now_ms: u64, tell: &mut dyn FnMut(&str)) {
+    pub fn tick(&mut self, poller: &Poller, now_ms: u64, log: &Log) {
         for at in 0..self.origins.len() {
             let check = &mut self.origins[at];
             if now_ms < check.due_ms {
                 continue;
             }
             if check.asking.is_some() {
-                self.judge(at, Err("it took too long".to_owned()), now_ms, tell);
+                self.judge(at, Err("it took too long".to_owned()), now_ms, log);
                 continue;
             }
             check.due_ms = now_ms + CHECK_MS;
@@ -152,48 +152,38 @@ impl Checks {
                     };
                     check.asking = Some(asking);
                 }
-                Err(error) => self.judge(at, Err(error.to_string()), now_ms, tell),
+                Err(error) => self.judge(at, Err(error.to_string()), now_ms, log),
             }
         }
     }
 
     /// A socket is ready.
-    pub fn handle(&mut self, token: u64, poller: &Poller, now_ms: u64, tell: &mut dyn FnMut(&str)) {
+    pub fn handle(&mut self, token: u64, poller: &Poller, now_ms: u64, log: &Log) {
         let at = token.wrapping_sub(self.first_token) as usize;
         let Some(check) = self.origins.get_mut(at) else { return };
         let Some(asking) = &mut check.asking else { return };
         match asking.go_on(&check.request, poller, token, &self.limits) {
             Ok(None) => {}
-            Ok(Some(200..=299)) => self.judge(at, Ok(()), now_ms, tell),
+            Ok(Some(200..=299)) => self.judge(at, Ok(()), now_ms, log),
             Ok(Some(status)) => {
-                self.judge(at, Err(format!("it answered {status}")), now_ms, tell);
+                self.judge(at, Err(format!("it answered {status}")), now_ms, log);
             }
-            Err(error) => self.judge(at, Err(error.to_string()), now_ms, tell),
+            Err(error) => self.judge(at, Err(error.to_string()), now_ms, log),
         }
     }
 
-    fn judge(
-        &mut self,
-        at: usize,
-        result: Result<(), String>,
-        now_ms: u64,
-        tell: &mut dyn FnMut(&str),
-    ) {
+    fn judge(&mut self, at: usize, result: Result<(), String>, now_ms: u64, log: &Log) {
         let check = &mut self.origins[at];
         check.asking = None;
         check.due_ms = now_ms + self.every_ms;
         check.window = (check.window << 1 | u32::from(result.is_ok())) & ((1 << WINDOW) - 1);
         let good = check.window.count_ones();
         if self.health.set_down(at, good < THRESHOLD) {
-            let mut line = format!("origin {} is ", check.origin.name);
-            // Writing to a string does not fail.
-            let _ = match result {
-                Ok(()) => write!(line, "well again"),
-                Err(why) => {
-                    write!(line, "down: of {WINDOW} checks {good} succeeded; the last: {why}")
-                }
+            let line = match &result {
+                Ok(()) => log.info("origin up"),
+                Err(why) => log.warn("origin down").text("error", why),
             };
-            tell(&line);
+            line.text("origin", &check.origin.name).number("checks", WINDOW).number("good", good);
         }
     }
 }
@@ -261,6 +251,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use larder_io::epoll::Events;
+    use larder_serve::log::{Format, Level};
 
     use super::*;
 
@@ -269,7 +260,7 @@ mod tests {
         poller: Poller,
         checks: Checks,
         now_ms: u64,
-        told: Vec<String>,
+        log: Log,
     }
 
     impl World {
@@ -282,28 +273,27 @@ mod tests {
                 poller: Poller::new().unwrap(),
                 checks: Checks::new(&options, &origins, health, Limits::default(), 7),
                 now_ms: 0,
-                told: Vec::new(),
+                log: Log::new("http", Level::Info, Format::Text),
             }
         }
 
         /// One check to its end, or until its time is over.
         fn check(&mut self, is_slow: bool) {
             let start = Instant::now();
-            let World { poller, checks, now_ms, told } = self;
-            let tell = &mut |line: &str| told.push(line.to_owned());
+            let World { poller, checks, now_ms, log } = self;
             *now_ms += checks.wait_ms(*now_ms).unwrap();
-            checks.tick(poller, *now_ms, tell);
+            checks.tick(poller, *now_ms, log);
             if is_slow {
                 assert_eq!(checks.wait_ms(*now_ms), Some(CHECK_MS));
                 *now_ms += CHECK_MS;
-                checks.tick(poller, *now_ms, tell);
+                checks.tick(poller, *now_ms, log);
             }
             let mut events = Events::new(4);
             while checks.origins[0].asking.is_some() {
                 assert!(start.elapsed() < Duration::from_secs(60));
                 poller.wait(&mut events, Some(10)).unwrap();
                 for event in events.iter() {
-                    checks.handle(event.token, poller, *now_ms, tell);
+                    checks.handle(event.token, poller, *now_ms, log);
                 }
             }
             assert_eq!(checks.wait_ms(*now_ms), Some(10_000));
@@ -340,21 +330,22 @@ mod tests {
         });
         let mut world = World::new(address);
         world.check(false);
-        assert!(world.is_well() && world.told.is_empty());
+        assert!(world.is_well());
         for (at, failure) in [500, 0, 1, 302, 2, 500].into_iter().enumerate() {
             status.store(failure, Ordering::Relaxed);
             world.check(false);
             assert_eq!(world.is_well(), at < 5, "{failure}");
         }
-        let line = "origin a.test:80 is down: of 8 checks 2 succeeded; the last: it answered 500";
-        assert_eq!(world.told, [line]);
+        let line =
+            r#"warn http: origin down error="it answered 500" origin=a.test:80 checks=8 good=2"#;
+        assert_eq!(world.log.take(), [line]);
         status.store(200, Ordering::Relaxed);
         world.check(false);
         assert!(!world.is_well());
         while !world.is_well() {
             world.check(false);
         }
-        assert_eq!(world.told[1..], ["origin a.test:80 is well again"]);
+        assert_eq!(world.log.take(), ["info http: origin up origin=a.test:80 checks=8 good=3"]);
         assert_eq!(world.checks.origins[0].window & 7, 7);
     }
 
@@ -368,9 +359,9 @@ mod tests {
         drop(listener);
         world.check(false);
         assert!(!world.is_well());
-        assert!(world.told[0].contains("of 8 checks 2 succeeded"), "{:?}", world.told);
-        let reason = world.told[0].to_lowercase();
-        assert!(reason.contains("refused"), "{reason}");
+        let lines = world.log.take();
+        assert!(lines[0].ends_with(" checks=8 good=2"), "{lines:?}");
+        assert!(lines[0].to_lowercase().contains("refused"), "{lines:?}");
     }
 
     /// After a reload as before, an origin over TLS is not asked: what it would be asked in the clear says nothing.
@@ -387,7 +378,9 @@ mod tests {
         let (before, mut after) = (checks(), checks());
         after.take_over(&before, 5);
         let poller = Poller::new().unwrap();
-        (5..20).for_each(|now_ms| after.tick(&poller, now_ms, &mut |line| panic!("{line}")));
+        let log = Log::new("http", Level::Info, Format::Text);
+        (5..20).for_each(|now_ms| after.tick(&poller, now_ms, &log));
+        assert_eq!(log.take(), [""; 0]);
         assert!(after.origins[0].asking.is_none());
         assert_eq!(after.origins[0].window, before.origins[0].window);
     }

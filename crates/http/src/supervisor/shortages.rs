@@ -1,5 +1,7 @@
 //! Connections that were not made for want of room: the operator is told, and not once for each.
 
+use larder_serve::log::Log;
+
 use crate::counts::Counts;
 
 /// How often the counters are looked at, and how often a line is written at most, milliseconds.
@@ -16,33 +18,36 @@ pub(super) struct Shortages {
 }
 
 impl Shortages {
-    /// A line where there is something new.
-    pub fn news(&mut self, now_ms: u64, counts: impl FnOnce() -> Counts) -> Option<String> {
+    /// Logs what is new.
+    pub fn look(&mut self, now_ms: u64, counts: impl FnOnce() -> Counts, log: &Log) {
         if now_ms < self.look_ms.max(self.tell_ms) {
-            return None;
+            return;
         }
         self.look_ms = now_ms + LOOK_MS;
         let Counts { shortages, refused_full, .. } = counts();
         let new = (shortages - self.shortages, refused_full - self.refused);
-        let text = match new {
-            (0, 0) => return None,
-            (0, refused) => format!(
-                "connections of clients refused, too many are open: {refused}; raise --clients-max, or lower --idle-timeout"
-            ),
-            (short, _) => format!(
-                "connections not made, no more open files, memory or ports: {short}; raise the limit of open files (ulimit -Hn, \
-                 LimitNOFILE=), or lower --clients-max"
-            ),
-        };
+        match new {
+            (0, 0) => return,
+            (0, refused) => {
+                let hint = "raise --clients-max, or lower --idle-timeout";
+                log.warn("clients refused").number("count", refused).text("hint", hint);
+            }
+            (short, _) => {
+                let reason = "no more open files, memory or ports";
+                let hint = "raise the limit of open files (ulimit -Hn, LimitNOFILE=), or lower --clients-max";
+                let line = log.warn("connections failed").number("count", short);
+                line.text("reason", reason).text("hint", hint);
+            }
+        }
         (self.shortages, self.refused) = (shortages, refused_full);
         self.tell_ms = now_ms + TELL_MS;
-        Some(text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_serve::log::{Format, Level};
 
     /// Each kind is told with its number, nothing is told twice, and a flood gives a line each ten seconds.
     #[test]
@@ -51,13 +56,18 @@ mod tests {
         let counts = |shortages, refused_full| {
             move || Counts { shortages, refused_full, ..Counts::default() }
         };
-        assert_eq!(shortages.news(0, counts(0, 0)), None);
-        assert_eq!(shortages.news(500, counts(3, 0)), None, "it looks once a second");
-        let line = shortages.news(1_000, counts(3, 2)).unwrap();
-        assert!(line.contains("no more open files") && line.contains(": 3;"), "{line}");
-        assert_eq!(shortages.news(2_000, counts(9, 9)), None);
-        let line = shortages.news(11_000, counts(3, 7)).unwrap();
-        assert!(line.contains("too many are open: 5;"), "{line}");
-        assert_eq!(shortages.news(30_000, counts(3, 7)), None);
+        let log = Log::new("http", Level::Info, Format::Text);
+        let mut look = |now_ms, short, refused| {
+            shortages.look(now_ms, counts(short, refused), &log);
+            log.take()
+        };
+        assert!(look(0, 0, 0).is_empty());
+        assert!(look(500, 3, 0).is_empty(), "it looks once a second");
+        let lines = look(1_000, 3, 2);
+        assert!(lines[0].starts_with("warn http: connections failed count=3 "), "{lines:?}");
+        assert!(look(2_000, 9, 9).is_empty());
+        let lines = look(11_000, 3, 7);
+        assert!(lines[0].starts_with("warn http: clients refused count=5 "), "{lines:?}");
+        assert!(look(30_000, 3, 7).is_empty());
     }
 }

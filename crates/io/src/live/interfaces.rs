@@ -165,13 +165,13 @@ impl Live {
             let is_there = socket::is_up(&socket, interface.index);
             interface.is_up = is_there.unwrap_or(false);
             match is_there {
-                Some(true) if !was_up => self.report(number, "is up"),
-                Some(false) if was_up => self.report(number, "is down"),
+                Some(true) if !was_up => self.report(number, "interface up"),
+                Some(false) if was_up => self.report(number, "interface down"),
                 _ => {}
             }
             if is_there.is_none() {
                 if !std::mem::replace(&mut self.interfaces[number].is_gone, true) {
-                    self.report(number, "was removed");
+                    self.report(number, "interface removed");
                 }
                 // Queues go with their interface; another is captured from by rings alone.
                 self.queues.retain(|queue| queue.interface() != number);
@@ -182,12 +182,12 @@ impl Live {
                         let interface = &mut self.interfaces[number];
                         (interface.is_up, interface.is_gone) = (true, false);
                         self.counts.came_again(number);
-                        self.report(number, "was made again, and is captured from");
+                        self.report(number, "interface recreated");
                     }
                     Err(error) => {
                         let name = &self.interfaces[number].name;
                         self.failure = Some(format!(
-                            "interface {name} was made again, and cannot be captured from: {error}; start again"
+                            "interface {name} was recreated, and cannot be captured from: {error}; start again"
                         ));
                     }
                 }

@@ -1,6 +1,7 @@
 //! A log against a model of what it accepted: random writes, times, cuts, kills and full disks.
 
 use super::*;
+use crate::log::{Format, Level};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
@@ -27,10 +28,15 @@ fn options(folder: &Path) -> RollingOptions {
 }
 
 fn open(options: &RollingOptions, now_ns: Option<i64>) -> Rolling {
+    logged(options, now_ns, &Log::default())
+}
+
+fn logged(options: &RollingOptions, now_ns: Option<i64>, log: &Log) -> Rolling {
     let put = |text: &'static str| -> Lines {
         Box::new(move |_, out| out.extend_from_slice(text.as_bytes()))
     };
-    Rolling::open(options.clone(), put(HEADER), put(FOOTER), now_ns).expect("a writable folder")
+    Rolling::open(options.clone(), put(HEADER), put(FOOTER), now_ns, log)
+        .expect("a writable folder")
 }
 
 /// All files of a folder with what is in them, oldest first; of those that are closed the text between header and footer.
@@ -357,7 +363,10 @@ fn one_writer_and_a_link() {
     let options = options(folder.path());
     let rolling = open(&options, Some(START));
     assert_eq!(fs::read_to_string(folder.path().join("current")).expect("the link"), HEADER);
-    let other = Rolling::open(options.clone(), Box::new(|_, _| {}), Box::new(|_, _| {}), None);
+    let log = Log::new("annotate", Level::Info, Format::Text);
+    let bare =
+        |options| Rolling::open(options, Box::new(|_, _| {}), Box::new(|_, _| {}), None, &log);
+    let other = bare(options.clone());
     let text = other.expect_err("taken").to_string();
     assert!(text.contains("another larder writes this log"), "{text}");
     rolling.finish(START).expect("room");
@@ -366,14 +375,16 @@ fn one_writer_and_a_link() {
         ["flows.2026-11-23T10-00-00Z.log"]
     );
     fs::write(folder.path().join("current"), "mine").expect("room");
-    let mut rolling = open(&options, Some(START));
-    assert!(rolling.news().expect("it is told").contains("no such link"));
+    let rolling = logged(&options, Some(START), &log);
+    let lines = log.take();
+    assert!(
+        lines[0].starts_with("warn annotate: no link to the log link=current error="),
+        "{lines:?}"
+    );
     rolling.finish(START).expect("room");
     assert_eq!(fs::read_to_string(folder.path().join("current")).expect("it stays"), "mine");
     let refused = RollingOptions { path: "/dev/null".into(), ..options };
-    let text = Rolling::open(refused, Box::new(|_, _| {}), Box::new(|_, _| {}), None)
-        .expect_err("a device")
-        .to_string();
+    let text = bare(refused).expect_err("a device").to_string();
     assert!(text.contains("no plain file"), "{text}");
 }
 
@@ -413,14 +424,15 @@ fn what_was_there_is_kept() {
 #[test]
 fn a_full_disk_costs_records_only() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut rolling = open(&options(folder.path()), Some(START));
+    let log = Log::new("annotate", Level::Info, Format::Text);
+    let mut rolling = logged(&options(folder.path()), Some(START), &log);
     rolling.room_bytes = Some(11);
     rolling.write(b"first\nsecond\nthird\n", START);
     rolling.tick(START);
     rolling.write(b"fourth\n", START);
     rolling.tick(START);
-    let text = rolling.news().expect("it is told");
-    assert!(text.contains("dropped until it works") && rolling.news().is_none(), "{text}");
+    let lines = log.take();
+    assert!(lines.len() == 1 && lines[0].starts_with("error annotate: output failed"), "{lines:?}");
     assert_eq!(
         fs::read_to_string(folder.path().join("flows.log")).expect("it"),
         format!("{HEADER}first\n")
@@ -428,7 +440,9 @@ fn a_full_disk_costs_records_only() {
     rolling.room_bytes = None;
     rolling.write(b"fifth\n", START);
     rolling.tick(START);
-    assert!(rolling.news().expect("it is told").contains("3 records were lost"));
+    let lines = log.take();
+    assert!(lines[0].starts_with("info annotate: output recovered path="), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].ends_with(" records_lost=3"), "{lines:?}");
     let counts = rolling.finish(START).expect("there is room");
     assert_eq!((counts.records_written, counts.records_lost), (2, 3));
     assert_eq!(closed(folder.path())[0].1, "first\nfifth\n");

@@ -6,6 +6,7 @@ pub mod world;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use larder_serve::log::{Format, Level, Log};
 use larder_store::{Batch, FlowEvent, FlowKey, Interface, NameRole, Options, Store};
 use larder_testkit::frames;
 pub use larder_testkit::frames::transport_sum;
@@ -26,6 +27,7 @@ pub fn options(directory: &Path) -> Options {
     options.segment_bytes = 4 << 10;
     options.memory_bytes = 8 << 20;
     options.flush_ms = 1;
+    options.log = Log::new("store", Level::Info, Format::Text);
     options
 }
 

@@ -146,7 +146,7 @@ impl Server {
         loop {
             let line =
                 said.recv_timeout(PATIENCE).map_err(|_| format!("the server ends: {last}"))?;
-            if line.contains("answering at") {
+            if line.contains("dns: listening ") {
                 break;
             }
             last = line;

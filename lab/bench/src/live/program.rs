@@ -100,7 +100,7 @@ fn watch(
     let mut received = Vec::new();
     loop {
         match lines.next() {
-            Some(Ok(line)) if line.contains("captures from") => break,
+            Some(Ok(line)) if line.contains("capture: started ") => break,
             Some(Ok(line)) => received.push(line),
             _ => return Err(format!("it ended: {}", received.join("; "))),
         }

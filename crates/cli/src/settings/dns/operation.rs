@@ -16,6 +16,8 @@ settings! {
         pub ctl: Option<PathBuf> = servers::CTL,
         pub ctl_mode: Text = servers::CTL_MODE,
         pub metrics: Option<Text> = servers::METRICS,
+        pub log_level: &'static str = servers::LOG_LEVEL,
+        pub log_format: &'static str = servers::LOG_FORMAT,
         pub snapshot: Option<PathBuf> = OPERATION.word().none("none")
             .value("FILE")
             .help("Save the cache to this file at the end, load it at start")

@@ -137,7 +137,7 @@ fn a_capture_that_would_be_blind_ends() {
             let open = |rings| {
                 let mut live = Live::open(&LiveOptions { rings, ..options("c0") }).unwrap();
                 let (say, said) = std::sync::mpsc::channel();
-                live.report_to(move |line| say.send(line).unwrap());
+                live.report_to(move |event, name| say.send(format!("{event} {name}")).unwrap());
                 let counts = live.counts();
                 (Source::live(live, SourceOptions::default()), said, counts)
             };
@@ -150,9 +150,8 @@ fn a_capture_that_would_be_blind_ends() {
                 for (source, said, counts) in [&mut one, &mut several] {
                     let reopened = &counts.interfaces()[0].reopened;
                     until(source, "again", || reopened.load(Relaxed) == turn + 1);
-                    assert_eq!(said.recv().unwrap(), "interface c0 was removed");
-                    let text = "interface c0 was made again, and is captured from";
-                    assert_eq!(said.recv().unwrap(), text);
+                    assert_eq!(said.recv().unwrap(), "interface removed c0");
+                    assert_eq!(said.recv().unwrap(), "interface recreated c0");
                     assert_eq!(source.failure(), None);
                 }
             }
@@ -165,7 +164,7 @@ fn a_capture_that_would_be_blind_ends() {
             };
             assert!(run(&again));
             let why = ends(&mut several.0);
-            assert!(why.contains("c0 was made again") && why.contains("may not see"), "{why}");
+            assert!(why.contains("c0 was recreated") && why.contains("may not see"), "{why}");
             if !run(&["link del c0", "tuntap add c0 mode tun", "link set c0 up"]) {
                 return skip(
                     "live::a_capture_that_would_be_blind_ends",
