@@ -75,7 +75,7 @@ pub enum Heard {
         /// Of what.
         part: Part,
         /// A whole message.
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         /// Its name; empty where no server had an answer.
         zone: Box<[u8]>,
     },
@@ -84,7 +84,7 @@ pub enum Heard {
         /// Its name.
         zone: Box<[u8]>,
         /// A whole message.
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
         /// How long that holds.
         until_ms: u64,
     },
@@ -107,7 +107,7 @@ enum State {
     Sought,
     /// A server of a zone said this of the name that has this place among the job's names, and
     /// maybe of those behind it.
-    Said { octets: Vec<u8>, zone: Name, place: usize },
+    Said { bytes: Vec<u8>, zone: Name, place: usize },
 }
 
 /// A question of a client.
@@ -272,19 +272,19 @@ impl Validator {
     pub fn go_on(&mut self, heard: Vec<Heard>, reach: &mut Reach<'_, impl Net<Client>>) {
         for heard in heard {
             match heard {
-                Heard::Referral { zone, octets, until_ms } => {
-                    self.known.refer(&zone, &octets, until_ms);
+                Heard::Referral { zone, bytes, until_ms } => {
+                    self.known.refer(&zone, &bytes, until_ms);
                 }
-                Heard::Response { part: Part::Step(number), octets, zone } => {
+                Heard::Response { part: Part::Step(number), bytes, zone } => {
                     if let Some(job) = self.jobs.get_mut(&number) {
                         // An empty one is none: no server had an answer.
                         let zone = Name::from_bytes(&zone).unwrap_or_default();
-                        job.state = State::Said { octets, zone, place: job.names.len() - 1 };
+                        job.state = State::Said { bytes, zone, place: job.names.len() - 1 };
                         self.ready.push(number);
                     }
                 }
-                Heard::Response { part: Part::Lookup(number), octets, zone } => {
-                    self.end_lookup(number, (&octets, &zone), reach);
+                Heard::Response { part: Part::Lookup(number), bytes, zone } => {
+                    self.end_lookup(number, (&bytes, &zone), reach);
                 }
             }
         }
@@ -309,9 +309,9 @@ impl Validator {
                 match &job.state {
                     State::Sought => return None,
                     State::Begun => {}
-                    State::Said { octets, zone, place } => {
+                    State::Said { bytes, zone, place } => {
                         let is_whole = *place == job.names.len() - 1;
-                        match response::part(octets, zone, &job.query(), is_whole) {
+                        match response::part(bytes, zone, &job.query(), is_whole) {
                             Some(part) => {
                                 job.check = Some(self.check(&job.query(), part));
                                 continue;
@@ -396,7 +396,7 @@ impl Validator {
     fn end_lookup(
         &mut self,
         number: u64,
-        (octets, zone): (&[u8], &[u8]),
+        (bytes, zone): (&[u8], &[u8]),
         reach: &mut Reach<'_, impl Net<Client>>,
     ) {
         let Some(lookup) = self.lookups.remove(&number) else { return };
@@ -405,7 +405,7 @@ impl Validator {
             self.shared.remove(&key);
         }
         let zone = Name::from_bytes(zone).unwrap_or_default();
-        let found = response::part(octets, &zone, &query, true);
+        let found = response::part(bytes, &zone, &query, true);
         let found = found.map(|response| self.known.learn(&query, response, reach.now_ms()));
         self.ready.extend(waiting.iter().map(|(job, _)| *job));
         for (at, (job, slot)) in waiting.into_iter().enumerate() {
@@ -429,8 +429,8 @@ impl Validator {
             names.iter().for_each(|name| self.known.doubt(name, now_ms));
         }
         let message = reply::compose(&asked, end.map(|()| found));
-        if let Ok(octets) = message.to_vec() {
-            client.answer(octets);
+        if let Ok(bytes) = message.to_vec() {
+            client.answer(bytes);
         }
     }
 }

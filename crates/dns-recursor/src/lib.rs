@@ -79,7 +79,7 @@ pub struct Options {
     pub zones_max: usize,
     /// How long one server is waited for before the next one is asked, milliseconds, at most.
     pub server_wait_ms: u32,
-    /// Octets that a server may answer in over UDP.
+    /// Bytes that a server may answer in over UDP.
     pub udp_bytes_max: u16,
     /// Names are sent in random case, and must come back so (0x20).
     pub case_random: bool,

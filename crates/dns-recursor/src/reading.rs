@@ -117,7 +117,7 @@ pub fn has_alias(mut records: &[u8], name: &[u8]) -> bool {
 /// A zone and its servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referral {
-    /// Octets of the zone's name, counted from the end of the name asked for.
+    /// Bytes of the zone's name, counted from the end of the name asked for.
     pub zone_bytes: usize,
     /// How long it holds, seconds.
     pub ttl_s: u32,
@@ -126,8 +126,8 @@ pub struct Referral {
 }
 
 /// Reads a response. `may_ask` says which servers' addresses are of use.
-pub fn read(octets: &[u8], asked: &Asked<'_>, may_ask: impl Fn(IpAddr) -> bool) -> Said {
-    let Ok(message) = Message::parse(octets) else { return Said::Misfit };
+pub fn read(bytes: &[u8], asked: &Asked<'_>, may_ask: impl Fn(IpAddr) -> bool) -> Said {
+    let Ok(message) = Message::parse(bytes) else { return Said::Misfit };
     if !message.is_response() || message.opcode() != 0 {
         return Said::Misfit;
     }
@@ -174,8 +174,8 @@ fn repeated<'m>(message: &Message<'m>, asked: &Asked<'_>) -> Option<&'m [u8]> {
         return None;
     }
     // A first name has nothing before it that it could point to, so it is never compressed.
-    let octets = message.bytes().get(HEADER_BYTES..)?.get(..asked.question.len())?;
-    let (name, fixed) = octets.split_at(asked.name.len());
+    let bytes = message.bytes().get(HEADER_BYTES..)?.get(..asked.question.len())?;
+    let (name, fixed) = bytes.split_at(asked.name.len());
     let is_same = name.eq_ignore_ascii_case(asked.name) && fixed == &asked.question[name.len()..];
     is_same.then_some(name)
 }
@@ -190,11 +190,11 @@ fn name_at(message: &Message<'_>, offset: usize) -> Option<Vec<u8>> {
 
 /// True where a record's owner is a name in lower case.
 fn is_owner(message: &Message<'_>, record: &Record, name: &[u8]) -> bool {
-    let octets = message.bytes();
+    let bytes = message.bytes();
     // Most often it is a pointer to the question, which is never compressed.
-    let is_question = octets.get(record.owner_offset..record.owner_offset + 2) == Some(&[0xc0, 12]);
+    let is_question = bytes.get(record.owner_offset..record.owner_offset + 2) == Some(&[0xc0, 12]);
     let offset = if is_question { HEADER_BYTES } else { record.owner_offset };
-    if let Some(plain) = octets.get(offset..offset + name.len())
+    if let Some(plain) = bytes.get(offset..offset + name.len())
         && plain.eq_ignore_ascii_case(name)
     {
         return true;
@@ -308,7 +308,7 @@ impl Chain {
             let data = message.rdata(&record);
             // A signature begins with the type that it covers.
             let covered = match record.rtype {
-                rtype::RRSIG => data.first_chunk().map_or(0, |octets| u16::from_be_bytes(*octets)),
+                rtype::RRSIG => data.first_chunk().map_or(0, |bytes| u16::from_be_bytes(*bytes)),
                 other => other,
             };
             let is_signature = record.rtype == rtype::RRSIG;
@@ -350,7 +350,7 @@ impl Chain {
 enum Authority {
     /// The zone's own SOA.
     Start,
-    /// Servers of a zone below, with a name of so many octets.
+    /// Servers of a zone below, with a name of so many bytes.
     Below(usize),
     Nothing,
 }
@@ -392,12 +392,8 @@ fn refer(
 }
 
 /// The servers that a zone names itself, where what was said with authority by one of them has any.
-pub fn own_servers(
-    octets: &[u8],
-    zone: &[u8],
-    may_ask: impl Fn(IpAddr) -> bool,
-) -> Vec<Nameserver> {
-    let Ok(message) = Message::parse(octets) else { return Vec::new() };
+pub fn own_servers(bytes: &[u8], zone: &[u8], may_ask: impl Fn(IpAddr) -> bool) -> Vec<Nameserver> {
+    let Ok(message) = Message::parse(bytes) else { return Vec::new() };
     let has_aa = message.bytes()[2] & 4 != 0;
     let found = if has_aa { servers(&message, zone, zone, may_ask) } else { None };
     found.map(|(servers, _)| servers).unwrap_or_default()
@@ -443,26 +439,26 @@ fn servers(
 }
 
 fn address(message: &Message<'_>, record: &Record) -> Option<IpAddr> {
-    let octets = message.rdata(record);
+    let bytes = message.rdata(record);
     match record.rtype {
-        rtype::A => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
-        _ => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+        rtype::A => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
     }
 }
 
 /// True for a message that says that a name does not exist.
-pub fn is_denial(octets: &[u8]) -> bool {
-    Message::parse(octets).is_ok_and(|message| u16::from(message.rcode()) == rcode::NXDOMAIN)
+pub fn is_denial(bytes: &[u8]) -> bool {
+    Message::parse(bytes).is_ok_and(|message| u16::from(message.rcode()) == rcode::NXDOMAIN)
 }
 
 /// The addresses that an answer has for its name, of those that `may_ask` says are of use, and how long they hold, seconds.
 pub fn addresses(
-    octets: &[u8],
+    bytes: &[u8],
     name: &[u8],
     may_ask: impl Fn(IpAddr) -> bool,
 ) -> (Vec<IpAddr>, u32) {
     let mut found = (Vec::new(), u32::MAX);
-    let Ok(message) = Message::parse(octets) else { return found };
+    let Ok(message) = Message::parse(bytes) else { return found };
     for record in message.answers().map_while(Result::ok) {
         let is_address = matches!(record.rtype, rtype::A | rtype::AAAA);
         if !is_address || found.0.len() == ADDRESSES_MAX || !is_owner(&message, &record, name) {

@@ -49,7 +49,7 @@ const BATCHES_MAX: usize = 4;
 const EVENTS_MAX: usize = 256;
 const WAIT_MS_MAX: u64 = 1_000;
 
-/// Tokens by their upper octet.
+/// Tokens by their upper byte.
 const WAKER: u64 = 0;
 const POOLS: u64 = 1;
 const STREAMS: u8 = 2;
@@ -227,17 +227,17 @@ impl Net<Client> for Ways<'_> {
             Client::Core(query) => query.answer(message),
             #[cfg(feature = "dnssec")]
             Client::Validator(part) => {
-                let (octets, zone) = (message, zone.into());
-                self.lines.heard.push(dnssec::Heard::Response { part, octets, zone });
+                let (bytes, zone) = (message, zone.into());
+                self.lines.heard.push(dnssec::Heard::Response { part, bytes, zone });
             }
         }
     }
 
     #[cfg(feature = "dnssec")]
-    fn refers(&mut self, zone: &[u8], octets: &[u8], until_ms: u64) {
+    fn refers(&mut self, zone: &[u8], bytes: &[u8], until_ms: u64) {
         if self.lines.options.validates() {
-            let (zone, octets) = (zone.into(), octets.into());
-            self.lines.heard.push(dnssec::Heard::Referral { zone, octets, until_ms });
+            let (zone, bytes) = (zone.into(), bytes.into());
+            self.lines.heard.push(dnssec::Heard::Referral { zone, bytes, until_ms });
         }
     }
 }
@@ -416,7 +416,7 @@ impl Loop {
                 return walker.unreachable(now, server, &mut Ways { lines, upstream_tcp });
             };
             for message in answers.messages() {
-                let octets = if message.is_truncated() {
+                let bytes = if message.is_truncated() {
                     // Longer than we said we take: as if its sender had said so by TC.
                     beginning.clear();
                     beginning.extend_from_slice(message.bytes);
@@ -425,7 +425,7 @@ impl Loop {
                 } else {
                     message.bytes
                 };
-                let fits = walker.heard(now, number, octets, &mut Ways { lines, upstream_tcp });
+                let fits = walker.heard(now, number, bytes, &mut Ways { lines, upstream_tcp });
                 // Where the line has been given to another server, the socket is not its own.
                 let line = lines.lines.get_mut(line as usize).filter(|_| !fits);
                 if line.is_some_and(|line| line.pool.stray(number)) {

@@ -95,7 +95,7 @@ const ADDRESS_S: (u32, u32) = (30, 86_400);
 
 /// What a walker asks of the world. Nothing in here waits.
 pub trait Net<C> {
-    /// Gives `write` the number of a socket to a server and room for a question, and sends as many octets as it says it
+    /// Gives `write` the number of a socket to a server and room for a question, and sends as many bytes as it says it
     /// wrote. False where nothing was sent.
     fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool;
 
@@ -274,12 +274,12 @@ impl<C> Walker<C> {
     }
 
     /// A packet came from a server. False where it answers nothing that was sent by this socket.
-    pub fn heard(&mut self, now: Now, socket: u32, octets: &[u8], net: &mut impl Net<C>) -> bool {
-        let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
+    pub fn heard(&mut self, now: Now, socket: u32, bytes: &[u8], net: &mut impl Net<C>) -> bool {
+        let id = bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         let place = id.map(|id| (socket, id));
         let found = place.and_then(|place| Some((place, *self.by_place.get(&place)?)));
         let is_taken = found.is_some_and(|((socket, id), number)| {
-            self.take(now, number, Way::Packet(socket, id), Some(octets), net)
+            self.take(now, number, Way::Packet(socket, id), Some(bytes), net)
         });
         self.counts.misfits += u64::from(!is_taken);
         is_taken
@@ -290,11 +290,11 @@ impl<C> Walker<C> {
         &mut self,
         now: Now,
         tag: u64,
-        octets: Option<&[u8]>,
+        bytes: Option<&[u8]>,
         net: &mut impl Net<C>,
     ) {
         if let Some(&number) = self.by_tag.get(&tag) {
-            self.take(now, number, Way::Stream(tag), octets, net);
+            self.take(now, number, Way::Stream(tag), bytes, net);
         }
     }
 
@@ -417,7 +417,7 @@ impl<C> Walker<C> {
         now: Now,
         number: u64,
         way: Way,
-        octets: Option<&[u8]>,
+        bytes: Option<&[u8]>,
         net: &mut impl Net<C>,
     ) -> bool {
         let Some(mut task) = self.tasks.remove(&number) else { return false };
@@ -425,7 +425,7 @@ impl<C> Walker<C> {
             self.tasks.insert(number, task);
             return false;
         };
-        if octets.is_none() {
+        if bytes.is_none() {
             // A stream that failed says nothing of the zone: a guess may have led to it, and some servers have no streams.
             self.put_down(&mut task, attempt);
             task.let_others_go_on(&mut self.asked_above, &mut self.ready);
@@ -447,7 +447,7 @@ impl<C> Walker<C> {
             accepts_recursed: task.rounds > 0
                 && self.cuts.get(task.zone()).lame.contains(&attempt.server),
         };
-        let said = octets.map(|octets| read(octets, &asked, |server| options.may_ask(server)));
+        let said = bytes.map(|bytes| read(bytes, &asked, |server| options.may_ask(server)));
         // Nobody else can write into a stream: what does not fit is the server's own fault.
         let said = match said {
             None | Some(Said::Misfit | Said::Truncated) if is_stream => Said::Lame,
@@ -479,7 +479,7 @@ impl<C> Walker<C> {
         if !matches!(said, Said::Lame | Said::NoEdns | Said::Truncated) {
             self.put_all_down(&mut task);
         }
-        let end = self.weigh(now, &mut task, said, attempt, octets.unwrap_or_default(), net);
+        let end = self.weigh(now, &mut task, said, attempt, bytes.unwrap_or_default(), net);
         match end {
             Some(end) => self.end(now, *task, &end, net),
             None => {
@@ -498,7 +498,7 @@ impl<C> Walker<C> {
         task: &mut Task<C>,
         said: Said,
         attempt: Attempt,
-        octets: &'o [u8],
+        bytes: &'o [u8],
         net: &mut impl Net<C>,
     ) -> Option<End<'o>> {
         let now_ms = now.us / 1_000;
@@ -509,20 +509,20 @@ impl<C> Walker<C> {
             self.servers.knows_no_edns(server, now_ms);
         }
         if matches!(said, Said::Answer | Said::NoData | Said::NoName | Said::Alias(_)) {
-            self.hear_of_own_servers(task.zone(), octets);
+            self.hear_of_own_servers(task.zone(), bytes);
         }
         match said {
             Said::Answer | Said::NoData | Said::NoName if task.asks_for_all() => {
-                return Some(End::Answer(octets));
+                return Some(End::Answer(bytes));
             }
             Said::Alias(_) if task.asks_for_all() && !task.follows_aliases => {
-                return Some(End::Answer(octets));
+                return Some(End::Answer(bytes));
             }
             // There are servers that deny names with others below them. The root's are not among them, and most names that are
             // asked of those in vain are none of anybody's (RFC 8020). What proves it for this name need not prove it
             // for a name below.
             Said::NoName if task.zone() == [0] && !task.dnssec_ok => {
-                return Some(End::Denied(octets));
+                return Some(End::Denied(bytes));
             }
             Said::NoName => {
                 task.steps = STEPS_MAX;
@@ -539,7 +539,7 @@ impl<C> Walker<C> {
                 let zone = &task.name[task.name.len() - referral.zone_bytes..];
                 let Referral { servers, ttl_s, .. } = referral;
                 let until_ms = self.cuts.learn(zone, servers, ttl_s, task.zone_until_ms, now_ms);
-                net.refers(zone, octets, until_ms);
+                net.refers(zone, bytes, until_ms);
             }
             // Once: who says so of a question without EDNS is lame.
             Said::NoEdns => {
@@ -579,11 +579,11 @@ impl<C> Walker<C> {
     }
 
     /// A zone's server spoke: whom it says the zone is served by is kept, for when all that the parent named have failed.
-    fn hear_of_own_servers(&mut self, zone: &[u8], octets: &[u8]) {
+    fn hear_of_own_servers(&mut self, zone: &[u8], bytes: &[u8]) {
         // The root's are never forgotten, so what one of them said would never end.
         let cut = if zone == [0] { None } else { self.cuts.known(zone) };
         if let Some(cut) = cut.filter(|cut| cut.own_servers.is_empty()) {
-            cut.own_servers = own_servers(octets, zone, |server| self.options.may_ask(server));
+            cut.own_servers = own_servers(bytes, zone, |server| self.options.may_ask(server));
         }
     }
 

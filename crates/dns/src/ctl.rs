@@ -45,7 +45,7 @@ pub enum Request {
     Load,
     /// Takes all answers to questions for this name out of the cache.
     Flush(Vec<u8>),
-    /// Likewise for this name and all below it.
+    /// Takes the responses for this name and all names below it out of the cache.
     FlushZone(Vec<u8>),
     /// Saves the cache to its file.
     Snapshot,

@@ -39,7 +39,7 @@ pub enum Answer {
     Now(Result<Fields, String>),
     /// It takes long: a thread does it, and the client waits.
     Later(Job),
-    /// Likewise, and it hears the lines that follow: the request is the last of its connection.
+    /// A thread does it and reads the lines that follow: the request is the last of its connection.
     Hears(Job),
 }
 

@@ -127,22 +127,22 @@ impl Log {
         }
     }
 
-    /// Begins a line, which is queued when it is dropped.
+    /// Begins a line of level error, which is queued when it is dropped.
     pub fn error(&self, event: &str) -> Line<'_> {
         self.line(Level::Error, event)
     }
 
-    /// Likewise.
+    /// Begins a line of level warn.
     pub fn warn(&self, event: &str) -> Line<'_> {
         self.line(Level::Warn, event)
     }
 
-    /// Likewise.
+    /// Begins a line of level info.
     pub fn info(&self, event: &str) -> Line<'_> {
         self.line(Level::Info, event)
     }
 
-    /// Likewise.
+    /// Begins a line of level debug.
     pub fn debug(&self, event: &str) -> Line<'_> {
         self.line(Level::Debug, event)
     }

@@ -103,8 +103,8 @@ impl Writer {
         let _ = self.thread.join();
     }
 
-    /// Likewise, but waits no longer than this: a reader that has stopped to read holds nobody up. False: what was not written by then
-    /// is lost.
+    /// Does what [`Writer::finish`] does, but waits at most this long: a reader that has stopped
+    /// reading delays nothing. False if something was not written by then, which is lost.
     pub fn finish_within(self, patience: Duration) -> bool {
         self.shared.ends.store(true, Ordering::Relaxed);
         let start = Instant::now();

@@ -80,9 +80,9 @@ pub struct Measured {
     pub reader_ns: f64,
     /// Nanoseconds that the generator's thread ran.
     pub sender_ns: f64,
-    /// Of the program: packets that it should have kept and did not, and nanoseconds by thread.
+    /// Of the program: packets that it should have stored and did not.
     pub not_kept: u64,
-    /// Likewise.
+    /// Of the program: nanoseconds that each of its threads ran, by the names of threads.
     pub threads_ns: BTreeMap<String, f64>,
 }
 

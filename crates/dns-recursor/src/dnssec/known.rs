@@ -31,7 +31,7 @@ pub type Key = Box<[u8]>;
 
 struct Entry {
     until_ms: u64,
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     /// Where a referral said so.
     delegation: Option<Delegation>,
 }
@@ -52,7 +52,7 @@ impl Known {
     /// The response to a query, with the time that it still holds as its TTL.
     pub fn response(&mut self, query: &Query, now_ms: u64) -> Option<DnsResponse> {
         if let Some(entry) = self.get(&key_of(query), now_ms) {
-            let mut response = DnsResponse::from_buffer(entry.octets.to_vec()).ok()?;
+            let mut response = DnsResponse::from_buffer(entry.bytes.to_vec()).ok()?;
             limit(&mut response, entry.until_ms - now_ms);
             return Some(response);
         }
@@ -100,8 +100,8 @@ impl Known {
     }
 
     /// A server referred to those of a zone, which holds for so long.
-    pub fn refer(&mut self, zone: &[u8], octets: &[u8], until_ms: u64) {
-        if let Some((message, delegation)) = delegation(zone, octets) {
+    pub fn refer(&mut self, zone: &[u8], bytes: &[u8], until_ms: u64) {
+        if let Some((message, delegation)) = delegation(zone, bytes) {
             self.insert(key(zone, RecordType::DS), &message, until_ms, Some(delegation));
         }
     }
@@ -113,8 +113,8 @@ impl Known {
         until_ms: u64,
         delegation: Option<Delegation>,
     ) {
-        if let Some(octets) = message.to_vec().ok().filter(|octets| octets.len() <= BYTES_MAX) {
-            self.0.insert(key, Entry { until_ms, octets: octets.into(), delegation });
+        if let Some(bytes) = message.to_vec().ok().filter(|bytes| bytes.len() <= BYTES_MAX) {
+            self.0.insert(key, Entry { until_ms, bytes: bytes.into(), delegation });
         }
     }
 

@@ -201,10 +201,10 @@ fn why_not(signature: &RRSIG, now_s: u32) -> u16 {
     }
 }
 
-/// Octets as the label of an NSEC3 record's owner (RFC 4648, section 7, without padding).
-fn base32hex(octets: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(octets.len().div_ceil(5) * 8);
-    for group in octets.chunks(5) {
+/// Bytes as the label of an NSEC3 record's owner (RFC 4648, section 7, without padding).
+fn base32hex(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes.len().div_ceil(5) * 8);
+    for group in bytes.chunks(5) {
         let mut bits = [0; 8];
         bits[3..3 + group.len()].copy_from_slice(group);
         let bits = u64::from_be_bytes(bits);
@@ -234,9 +234,9 @@ mod tests {
     /// The test vectors of RFC 4648, section 10, without padding.
     #[test]
     fn labels_of_hashes() {
-        for (octets, text) in [("", ""), ("f", "co"), ("foob", "cpnmuog"), ("foobar", "cpnmuoj1e8")]
+        for (bytes, text) in [("", ""), ("f", "co"), ("foob", "cpnmuog"), ("foobar", "cpnmuoj1e8")]
         {
-            assert_eq!(base32hex(octets.as_bytes()), text.as_bytes());
+            assert_eq!(base32hex(bytes.as_bytes()), text.as_bytes());
         }
     }
 

@@ -27,8 +27,8 @@ fn is_signature(record: &Record) -> bool {
 
 /// What a server of `zone` said of a name. `None` where it said nothing of that; of the name that
 /// it was asked for, `is_whole`, it always did if it gave an answer at all.
-pub fn part(octets: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<DnsResponse> {
-    let mut response = DnsResponse::from_buffer(octets.to_vec()).ok()?;
+pub fn part(bytes: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<DnsResponse> {
+    let mut response = DnsResponse::from_buffer(bytes.to_vec()).ok()?;
     let (name, rtype) = (query.name(), query.query_type());
     let message = &mut *response;
     let code = message.metadata.response_code;
@@ -87,9 +87,9 @@ pub enum Delegation {
 
 /// The response for the DS records of a zone, as a referral to its servers has it. `None` where it
 /// has neither records nor proof.
-pub fn delegation(zone: &[u8], octets: &[u8]) -> Option<(Message, Delegation)> {
+pub fn delegation(zone: &[u8], bytes: &[u8]) -> Option<(Message, Delegation)> {
     let zone = Name::from_bytes(zone).ok()?;
-    let referral = Message::from_vec(octets).ok()?;
+    let referral = Message::from_vec(bytes).ok()?;
     let mut message = Message::response(0, OpCode::Query);
     message.add_query(Query::query(zone.clone(), RecordType::DS));
     for record in referral.authorities {
@@ -139,9 +139,9 @@ mod tests {
     }
 
     /// The types of what a server of a.test said of a name, and the code.
-    fn said(octets: &[u8], of: &str) -> Option<(ResponseCode, String)> {
+    fn said(bytes: &[u8], of: &str) -> Option<(ResponseCode, String)> {
         let query = Query::query(name(of), RecordType::A);
-        let part = part(octets, &name("a.test."), &query, of == "www.a.test.")?;
+        let part = part(bytes, &name("a.test."), &query, of == "www.a.test.")?;
         let all = part.answers.iter().chain(&part.authorities);
         let types: Vec<String> = all.map(|record| record.record_type().to_string()).collect();
         Some((part.metadata.response_code, types.join(" ")))

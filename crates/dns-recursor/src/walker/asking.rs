@@ -134,8 +134,8 @@ impl<C> Walker<C> {
         end: &End<'_>,
     ) {
         let (all, ttl_s) = match end {
-            End::Answer(octets) => {
-                addresses(octets, &task.name, |server| self.options.may_ask(server))
+            End::Answer(bytes) => {
+                addresses(bytes, &task.name, |server| self.options.may_ask(server))
             }
             _ => (Vec::new(), 0),
         };
@@ -152,7 +152,7 @@ impl<C> Walker<C> {
         }
         if let Some(known) = self.addresses.get(&name) {
             let has_no_name = match end {
-                End::Answer(octets) => is_denial(octets),
+                End::Answer(bytes) => is_denial(bytes),
                 End::Denied(_) => true,
                 End::Failed => false,
             };

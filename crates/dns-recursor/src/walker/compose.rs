@@ -16,7 +16,7 @@ use super::{End, Walker};
 /// Extended error (RFC 8914): nobody could be reached who knows.
 const NO_REACHABLE_AUTHORITY: u16 = 22;
 
-/// Octets of an OPT record with an extended error, at most.
+/// Bytes of an OPT record with an extended error, at most.
 const OPT_ROOM: usize = 32;
 
 impl<C> Walker<C> {
@@ -29,13 +29,13 @@ impl<C> Walker<C> {
         end: &End<'_>,
     ) -> Option<Vec<u8>> {
         let query = Query::parse(message).ok()?;
-        let (octets, is_denied) = match end {
-            End::Answer(octets) => (octets, false),
-            End::Denied(octets) => (octets, true),
+        let (bytes, is_denied) = match end {
+            End::Answer(bytes) => (bytes, false),
+            End::Denied(bytes) => (bytes, true),
             End::Failed => return None,
         };
         if !is_denied && task.alias_count == 0 {
-            return Some(passed_on(octets, &query));
+            return Some(passed_on(bytes, &query));
         }
         let Walker { renderer, composer, .. } = self;
         let rules = Rules {
@@ -48,7 +48,7 @@ impl<C> Walker<C> {
             is_case_random: false,
             dnssec_ok: task.dnssec_ok,
         };
-        renderer.render(octets, &asked(&task.question), now.wall_s, &rules).ok()?;
+        renderer.render(bytes, &asked(&task.question), now.wall_s, &rules).ok()?;
         let mut question = task.name.clone();
         question.extend_from_slice(&task.rtype.to_be_bytes());
         question.extend_from_slice(&class::IN.to_be_bytes());
@@ -82,8 +82,8 @@ impl<C> Walker<C> {
 }
 
 /// What a server said, as an answer to a client's query with the same question but for case.
-fn passed_on(octets: &[u8], query: &Query<'_>) -> Vec<u8> {
-    let mut message = octets.to_vec();
+fn passed_on(bytes: &[u8], query: &Query<'_>) -> Vec<u8> {
+    let mut message = bytes.to_vec();
     let question = query.question();
     if let Some(theirs) = message.get_mut(HEADER_BYTES..HEADER_BYTES + question.len()) {
         theirs.copy_from_slice(question);

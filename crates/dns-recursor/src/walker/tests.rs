@@ -270,8 +270,8 @@ impl World {
         edns.set_dnssec_ok(dnssec_ok);
         message.edns = Some(edns);
         self.clients += 1;
-        let octets = message.to_vec().unwrap();
-        self.walker.begin(self.now(), self.clients, &octets, 4_500, &mut self.wire);
+        let bytes = message.to_vec().unwrap();
+        self.walker.begin(self.now(), self.clients, &bytes, 4_500, &mut self.wire);
     }
 
     /// Asks, and reads the answer as a stranger would.
@@ -279,9 +279,9 @@ impl World {
         (self.log, self.messages) = (Vec::new(), Vec::new());
         self.begin(asked, rtype, false);
         self.settle();
-        let [(client, octets)] = &self.wire.told[..] else { panic!("{asked}: not told once") };
+        let [(client, bytes)] = &self.wire.told[..] else { panic!("{asked}: not told once") };
         assert_eq!(*client, self.clients);
-        let message = Message::from_vec(octets).unwrap();
+        let message = Message::from_vec(bytes).unwrap();
         self.wire.told.clear();
         let metadata = &message.metadata;
         assert!(metadata.recursion_available && metadata.recursion_desired);
@@ -296,14 +296,14 @@ impl World {
     }
 }
 
-/// The addresses of an answer, by their last octet.
+/// The addresses of an answer, by their last byte.
 fn found(message: &Message) -> Vec<u8> {
     assert_eq!(message.metadata.response_code, ResponseCode::NoError);
-    let octet = |record: &Record| match &record.data {
+    let byte = |record: &Record| match &record.data {
         RData::A(address) => Some(address.0.octets()[3]),
         _ => None,
     };
-    message.answers.iter().filter_map(octet).collect()
+    message.answers.iter().filter_map(byte).collect()
 }
 
 fn has_failed(message: &Message) -> bool {
@@ -818,9 +818,8 @@ fn a_share_of_the_room() {
     world.ask("warm.other.test.", RecordType::A);
     let codes = |world: &mut World| {
         let told = std::mem::take(&mut world.wire.told);
-        let code = |(_, octets): &(u32, Vec<u8>)| {
-            Message::from_vec(octets).unwrap().metadata.response_code
-        };
+        let code =
+            |(_, bytes): &(u32, Vec<u8>)| Message::from_vec(bytes).unwrap().metadata.response_code;
         told.iter().map(code).collect::<Vec<_>>()
     };
     for number in 0..200 {
@@ -1044,8 +1043,8 @@ fn sought_once() {
     }
     world.settle();
     assert_eq!(world.wire.told.len(), 50);
-    for (_, octets) in &world.wire.told {
-        assert_eq!(found(&Message::from_vec(octets).unwrap()), [77]);
+    for (_, bytes) in &world.wire.told {
+        assert_eq!(found(&Message::from_vec(bytes).unwrap()), [77]);
     }
     let sought = world.log.iter().filter(|(server, ..)| *server == 4).count();
     assert_eq!(sought, 1);
@@ -1127,12 +1126,11 @@ fn forgeries() {
     let sent = world.wire.sent.remove(0);
     let right = world.reply(&sent).unwrap();
     let now = world.now();
-    let mut heard =
-        |socket, octets: &[u8]| world.walker.heard(now, socket, octets, &mut world.wire);
+    let mut heard = |socket, bytes: &[u8]| world.walker.heard(now, socket, bytes, &mut world.wire);
     let changed = |at: usize, by: u8| {
-        let mut octets = right.clone();
-        octets[at] ^= by;
-        octets
+        let mut bytes = right.clone();
+        bytes[at] ^= by;
+        bytes
     };
     assert!(!heard(sent.socket + 1, &right), "socket");
     assert!(!heard(sent.socket, &changed(1, 1)), "ID");
@@ -1236,7 +1234,7 @@ fn told_with_opt(code: ResponseCode, plain_code: ResponseCode) -> (Vec<Message>,
         with.push(here);
     }
     world.settle();
-    let told = world.wire.told.iter().map(|(_, octets)| Message::from_vec(octets).unwrap());
+    let told = world.wire.told.iter().map(|(_, bytes)| Message::from_vec(bytes).unwrap());
     (told.collect(), with)
 }
 

@@ -89,10 +89,10 @@ impl Asker {
         poller.add(&*self.waker, 0, Interest::READ).unwrap();
         loop {
             self.waker.clear().unwrap();
-            if let Some((tag, octets)) = self.backends.take() {
+            if let Some((tag, bytes)) = self.backends.take() {
                 assert_eq!(tag, self.tags);
-                let octets = octets.unwrap_or_else(|| panic!("{of}: the query was dropped"));
-                let answer = Message::from_vec(&octets).unwrap();
+                let bytes = bytes.unwrap_or_else(|| panic!("{of}: the query was dropped"));
+                let answer = Message::from_vec(&bytes).unwrap();
                 assert_eq!(answer.queries, message.queries);
                 return answer;
             }
@@ -119,9 +119,7 @@ fn addresses(message: &Message) -> Vec<Ipv4Addr> {
 fn extended_error(message: &Message) -> Option<u16> {
     let mut options = message.edns.iter().flat_map(|edns| &edns.options().options);
     options.find_map(|(code, option)| match option {
-        EdnsOption::Unknown(15, octets) => {
-            octets.first_chunk().map(|code| u16::from_be_bytes(*code))
-        }
+        EdnsOption::Unknown(15, bytes) => bytes.first_chunk().map(|code| u16::from_be_bytes(*code)),
         _ if u16::from(*code) == 15 => panic!("read as something else"),
         _ => None,
     })

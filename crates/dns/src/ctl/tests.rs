@@ -76,7 +76,7 @@ impl Watch {
     }
 }
 
-/// Likewise, with time as the test sets it.
+/// Serves requests as `serve` does, with time as the test sets it.
 fn serve_at<R>(limits: Limits, cache: &Cache, watch: &Watch, act: impl FnOnce(&Path) -> R) -> R {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctl");

@@ -35,7 +35,7 @@ pub struct Said {
     pub packets: u64,
     /// As the kernel reported.
     pub received: u64,
-    /// Likewise: no room in the rings.
+    /// Packets that the kernel dropped (ring full).
     pub dropped: u64,
     /// Packets that it should have kept and did not.
     pub not_kept: u64,
