@@ -44,7 +44,7 @@ fn read(capture: &[u8]) -> Read {
 }
 
 impl Read {
-    /// The one kind of damage, with its count and place: `1 capture_cut … octet 24`.
+    /// The one kind of damage, with its count and place: `1 capture_cut … byte 24`.
     fn only_damage(&self, count: u64, kind: &str, offset: usize) {
         let expected = format!("{count} {kind}, the first at byte {offset} of in.pcap");
         assert_eq!(self.damage, [expected], "{:?}", self.run);
@@ -158,7 +158,7 @@ fn flipped_bits_invent_no_name() {
         let lower = capture.to_ascii_lowercase();
         let holds = |label: &str| lower.windows(label.len()).any(|w| w == label.as_bytes());
         for shown in read.names().iter().filter(|_| name != "quic-v1.pcap") {
-            // Escaped octets are in the capture as they were.
+            // Escaped bytes are in the capture as they were.
             for label in shown.split(['.', '\\']).filter(|label| !label.is_empty()) {
                 let label = label.to_ascii_lowercase();
                 let tail = label.strip_prefix('x').and_then(|hex| hex.get(2..)).unwrap_or(&label);
@@ -168,7 +168,7 @@ fn flipped_bits_invent_no_name() {
     }
 }
 
-/// Octets that are no capture are refused with what they are; so is nothing at all.
+/// Bytes that are no capture are refused with what they are; so is nothing at all.
 #[test]
 fn what_is_no_capture_says_so() {
     for (bytes, said) in [
@@ -201,7 +201,7 @@ fn zero_and_huge_records_are_skipped() {
     }
 }
 
-/// A frame of no octets is a sound record without a packet in it: said, and survived.
+/// A frame of no bytes is a sound record without a packet in it: said, and survived.
 #[test]
 fn empty_frames_are_said() {
     let mut capture = TestCapture::new();

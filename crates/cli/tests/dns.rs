@@ -26,7 +26,7 @@ use larder_testkit::skip::skip;
 use larder_testkit::wait::{PATIENCE, until};
 use larder_wire::dnstap::Message;
 
-/// An upstream that gives every name one address, which has its generation as its last octet.
+/// An upstream that gives every name one address, which has its generation as its last byte.
 struct Upstream {
     server: dns::Server,
     address: SocketAddr,

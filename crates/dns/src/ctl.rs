@@ -122,7 +122,7 @@ impl Request {
 
 fn wire(name: &str) -> Result<Vec<u8>, String> {
     name_to_wire(name).ok_or_else(|| {
-        format!("{name:?} is no domain name; labels have 1 to 63 octets, names 255 at most")
+        format!("{name:?} is no domain name; labels have 1 to 63 bytes, names 255 at most")
     })
 }
 

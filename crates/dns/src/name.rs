@@ -30,8 +30,8 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NameError::Empty => "a name has an empty label",
-            NameError::LabelTooLong => "a label of a name is longer than 63 octets",
-            NameError::TooLong => "a name is longer than 255 octets",
+            NameError::LabelTooLong => "a label of a name is longer than 63 bytes",
+            NameError::TooLong => "a name is longer than 255 bytes",
             NameError::Escape => "an escape in a name is not \\ and three digits or one character",
             NameError::NotAscii => {
                 "an international name must be written in its ASCII form, with xn-- labels"

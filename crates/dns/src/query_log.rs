@@ -11,7 +11,7 @@
 //!
 //! Bounds: those of [`larder_serve::record_channel`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
 //! ([`log_file`]). Cost for an answer that is not logged: an addition. For one that is: a walk over its records, some 100
-//! octets, the clock.
+//! bytes, the clock.
 
 pub mod line;
 
@@ -42,7 +42,7 @@ pub struct Options {
     pub sample: u32,
     /// How much of a client's address is logged; `None`: all, with the port.
     pub prefix: Option<Prefix>,
-    /// A file that has so many octets is renamed and another begun; 0: never.
+    /// A file that has so many bytes is renamed and another begun; 0: never.
     pub bytes_max: u64,
     /// Files that are kept beside the one that is written, as `.1`, the newest, `.2` and so on.
     pub files_max: u32,
@@ -259,7 +259,7 @@ mod tests {
         super::tests::log(&writer, &mut log, 9);
         assert_eq!(writer.counts(), (9, 0));
         writer.finish();
-        // Of some 80 octets each: two reach the limit.
+        // Of some 80 bytes each: two reach the limit.
         assert_eq!((lines(&all(1)), lines(&all(2))), (2, 2));
         assert_eq!(lines(&path), 1);
         assert!(!all(3).exists());

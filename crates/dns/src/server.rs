@@ -48,7 +48,7 @@ use crate::zones::{Forward, Zones};
 use crate::{client_tcp, dnstap, upstream_tcp, xdp};
 use larder_serve::lifecycle::Lifecycle;
 
-/// Octets that may wait at a listening socket, in either direction; the system may allow less.
+/// Bytes that may wait at a listening socket, in either direction; the system may allow less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// What is served.
@@ -66,7 +66,7 @@ pub struct Options {
     pub backends: Vec<Arc<dyn Backend>>,
     /// Threads.
     pub cores: usize,
-    /// Octets of the cache, everything counted.
+    /// Bytes of the cache, everything counted.
     pub cache_bytes: u64,
     /// What a core does.
     pub settings: Settings,

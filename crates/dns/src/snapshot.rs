@@ -49,7 +49,7 @@ const TRIES: u32 = 5;
 pub struct Saved {
     /// Entries in the file.
     pub entries: u64,
-    /// Octets of the file.
+    /// Bytes of the file.
     pub bytes: u64,
     /// How long it took, milliseconds.
     pub took_ms: u64,
@@ -339,7 +339,7 @@ mod tests {
         Cache::builder().budget(8 << 20).readers_max(2).build().unwrap()
     }
 
-    /// A cache with so many entries of a hundred octets or so, all of one `generation`.
+    /// A cache with so many entries of a hundred bytes or so, all of one `generation`.
     fn filled(entries: u32, generation: u8) -> Cache {
         let cache = cache();
         let mut writer = cache.writer();

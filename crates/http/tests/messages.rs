@@ -94,7 +94,7 @@ fn read_response(bytes: &[u8]) -> Read<()> {
     Ok(head.map(|head| (format!("{head:?}"), head.head_bytes)))
 }
 
-/// An byte after another: nothing is said until it can be, what is said is what is said of all of it, and nothing is taken
+/// A byte after another: nothing is said until it can be, what is said is what is said of all of it, and nothing is taken
 /// back.
 fn grows<R: std::fmt::Debug>(bytes: &[u8], read: impl Fn(&[u8]) -> Read<R>) {
     let whole = read(bytes);

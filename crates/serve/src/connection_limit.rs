@@ -56,7 +56,7 @@ impl ConnectionLimit {
     fn shard(&self, client: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, u32>> {
         let last = match client {
             IpAddr::V4(address) => address.octets()[3],
-            // The last octet of the network.
+            // The last byte of the network.
             IpAddr::V6(address) => address.octets()[7],
         };
         self.shards[usize::from(last) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)

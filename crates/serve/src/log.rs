@@ -399,7 +399,7 @@ mod tests {
     fn the_queue_is_bounded() {
         let log = Log::new("dns", Level::Info, Format::Text);
         (0..QUEUE_MAX + 5).for_each(|_| drop(log.info("reload")));
-        let shared = log.shared.as_ref().unwrap();
-        assert_eq!((shared.lock().lines.len(), shared.lock().dropped), (QUEUE_MAX, 5));
+        let queue = log.shared.as_ref().unwrap().lock();
+        assert_eq!((queue.lines.len(), queue.dropped), (QUEUE_MAX, 5));
     }
 }

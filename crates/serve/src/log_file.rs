@@ -7,7 +7,7 @@
 //! The file is added to, so that a restart loses nothing. A file that cannot be renamed is written on, and tried again when it
 //! has grown by as much once more: a full log is better than none.
 //!
-//! Bounds: a file has at most `bytes_max` octets and a batch. Cost: a rename for each file that is kept, when one is full.
+//! Bounds: a file has at most `bytes_max` bytes and a batch. Cost: a rename for each file that is kept, when one is full.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -27,7 +27,7 @@ pub struct Options {
     pub name: &'static str,
     /// The file; `-` is standard output, which is never full.
     pub path: PathBuf,
-    /// A file that has so many octets is renamed and another begun; 0: never.
+    /// A file that has so many bytes is renamed and another begun; 0: never.
     pub bytes_max: u64,
     /// Files that are kept beside the one that is written, as `.1`, the newest, `.2` and so on.
     pub files_max: u32,
@@ -39,7 +39,7 @@ pub struct LogFile {
     options: Options,
     /// What it is to be when it is next opened, if that may change.
     next: Option<Arc<Mutex<Options>>>,
-    /// With the octets of it that are whole lines.
+    /// With the bytes of it that are whole lines.
     file: Option<(File, u64)>,
     /// It is renamed when it has so many.
     full_bytes: u64,
@@ -75,7 +75,7 @@ impl LogFile {
     }
 }
 
-/// Octets after which a file is full.
+/// Bytes after which a file is full.
 fn limit(options: &Options) -> u64 {
     if options.bytes_max == 0 { u64::MAX } else { options.bytes_max }
 }

@@ -26,7 +26,7 @@
 //! Records end in a line feed and have no other. Those that cannot be written are dropped, counted, and told of once;
 //! every flush tries again.
 //!
-//! Bounds: a file has at most `bytes_max` octets and a footer, or one record; all files together at most
+//! Bounds: a file has at most `bytes_max` bytes and a footer, or one record; all files together at most
 //! `budget_bytes`, or the one that is written, and a flush; besides, one that is being compressed. [`BUFFER_BYTES`] wait
 //! to be written. Cost: a copy into a buffer; a thread of the lowest priority that compresses.
 
@@ -51,7 +51,7 @@ use name::{Names, Stamp};
 
 use crate::log::Log;
 
-/// Octets of records that are gathered before the system is called.
+/// Bytes of records that are gathered before the system is called.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes the first or the last lines of a file: at a time, ns since 1970.
@@ -68,7 +68,7 @@ pub struct RollingOptions {
     pub every_s: u64,
     /// Closed files are compressed.
     pub compress: bool,
-    /// All files together have at most so many octets: the oldest are removed; 0: they stay.
+    /// All files together have at most so many bytes: the oldest are removed; 0: they stay.
     pub budget_bytes: u64,
     /// A link in the same folder that leads to the file; made unless something else has that name.
     pub link: Option<String>,
@@ -110,7 +110,7 @@ pub struct Rolling {
     counts: RollingCounts,
     log: Log,
     is_failing: bool,
-    /// Octets that a disk of a test still takes.
+    /// Bytes that a disk of a test still takes.
     #[cfg(test)]
     room_bytes: Option<u64>,
 }
@@ -118,7 +118,7 @@ pub struct Rolling {
 /// The file that is written.
 struct Current {
     file: File,
-    /// Octets of it that are whole: header and records.
+    /// Bytes of it that are whole: header and records.
     whole_bytes: u64,
     /// It is closed before it has more.
     full_bytes: u64,
@@ -292,7 +292,7 @@ impl Rolling {
         current.has_records && now > current.period
     }
 
-    /// Octets of records that the file still takes: up to the end of one.
+    /// Bytes of records that the file still takes: up to the end of one.
     fn fitting(&self, records: &[u8]) -> usize {
         let Some(current) = &self.current else { return records.len() };
         let used = current.whole_bytes + self.buffer.len() as u64;
@@ -306,7 +306,7 @@ impl Rolling {
         }
     }
 
-    /// Octets after which a file is full. One has at most half of the budget, or there would be none to remove.
+    /// Bytes after which a file is full. One has at most half of the budget, or there would be none to remove.
     fn limit(&self) -> u64 {
         let or_never = |bytes: u64| if bytes == 0 { u64::MAX } else { bytes };
         or_never(self.options.bytes_max).min(or_never(self.options.budget_bytes / 2))
@@ -367,7 +367,7 @@ impl Rolling {
         }
     }
 
-    /// Writes to the file. Where that fails, `lines` says whether whole lines of it stay; nothing else does. Octets
+    /// Writes to the file. Where that fails, `lines` says whether whole lines of it stay; nothing else does. Bytes
     /// that stand there.
     fn put(&mut self, octets: &[u8], lines: bool) -> (usize, io::Result<()>) {
         let mut written = 0;
@@ -620,7 +620,7 @@ impl std::fmt::Debug for Rolling {
     }
 }
 
-/// Octets of the first one.
+/// Bytes of the first one.
 fn first_record(records: &[u8]) -> usize {
     records.iter().position(|octet| *octet == b'\n').map_or(records.len(), |at| at + 1)
 }

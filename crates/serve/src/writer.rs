@@ -233,7 +233,7 @@ impl<S: Sink> Work<S> {
     }
 }
 
-/// Writes records to a file of which `whole` octets are whole records. Of what cannot be written whole, nothing stays: what
+/// Writes records to a file of which `whole` bytes are whole records. Of what cannot be written whole, nothing stays: what
 /// comes later is in step.
 pub fn write_whole(file: &mut File, whole: &mut u64, records: &[u8]) -> io::Result<()> {
     let written = file.write_all(records);

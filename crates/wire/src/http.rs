@@ -307,7 +307,7 @@ fn may_begin_head(bytes: &[u8]) -> bool {
     }
 }
 
-/// One bit of knowledge an byte: a load is cheaper than the comparisons.
+/// One bit of knowledge a byte: a load is cheaper than the comparisons.
 type ByteSet = [bool; 256];
 
 /// The characters of a token (RFC 9110, section 5.6.2).

@@ -40,7 +40,7 @@ impl Server {
         ask(self.address, &question(label))
     }
 
-    /// The last octet of that address.
+    /// The last byte of that address.
     pub fn octet(&self, label: &str) -> u8 {
         let answer = self.ask(label);
         assert_eq!((answer[3] & 15, answer[7]), (0, 1), "{answer:?}");

@@ -59,7 +59,7 @@ impl SmallDisk {
     }
 }
 
-/// Octets of all files in a folder.
+/// Bytes of all files in a folder.
 fn bytes_in(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).expect("a folder");
     entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()

@@ -121,7 +121,7 @@ fn named(log: &[Value], port: u64) -> BTreeMap<u64, Option<String>> {
 
 /// dig, curl over HTTP and over TLS, two names of one address: each flow that they make has, in the log of a live capture, the
 /// name that its program asked for, and larder find gives the packets of these flows for it, no more and no fewer. tshark reads every segment and finds as many packets as larder says, and larder's log of
-/// the segments is the log that it wrote live: the same octets, times and order included. (Flows that end for idleness are left
+/// the segments is the log that it wrote live: the same bytes, times and order included. (Flows that end for idleness are left
 /// out of it: live, they end by the clock, and of files by the next packet.)
 #[test]
 fn real_programs() {

@@ -78,7 +78,7 @@ fn contains(octets: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// A hundred clients read the segment that grows, from the moment when it has a packet; one more asks and never reads. All of
-/// them get the octets that are in the file in the end, from one thread, and no packet is dropped for any of them. A closed
+/// them get the bytes that are in the file in the end, from one thread, and no packet is dropped for any of them. A closed
 /// segment is given in ranges; what is not there is refused.
 #[test]
 fn many_readers() {
@@ -149,7 +149,7 @@ fn many_readers() {
 }
 
 /// tshark reads the live stream from a pipe, and shows packets that come after it began, over the end of a segment. How long the
-/// first octet takes behind its packet is told, and not judged.
+/// first byte takes behind its packet is told, and not judged.
 #[test]
 fn live_stream() {
     const TEST: &str = "live_stream";

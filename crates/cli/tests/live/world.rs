@@ -217,7 +217,7 @@ impl Names {
     }
 }
 
-/// What the log's flows to `port` are called, by the last octet of their destination.
+/// What the log's flows to `port` are called, by the last byte of their destination.
 pub fn named(log: &[serde_json::Value], port: u16) -> BTreeMap<u8, Option<String>> {
     let flows = log.iter().filter(|flow| flow["destination.port"] == port);
     let named = flows.filter_map(|flow| {

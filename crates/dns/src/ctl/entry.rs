@@ -23,14 +23,14 @@ use serde_json::Value;
 use crate::key::{Parts, STORED_HEAD_BYTES, question_of, rcode_of};
 use crate::presentation::{push_class, push_name, push_rcode, push_type};
 
-/// The longest line, its end included: the longest key and value in base64 (44,032 octets), the longest name as
+/// The longest line, its end included: the longest key and value in base64 (44,032 bytes), the longest name as
 /// text with its backslashes doubled (some 1,300), and the rest.
 pub const LINE_BYTES_MAX: usize = 48 << 10;
 
 /// The longest key of the engine.
 const KEY_BYTES_MAX: usize = larder_wire::dns::query::KEY_BYTES_MAX;
 
-/// Octets of the digest that stands for a long key, and what it begins with.
+/// Bytes of the digest that stands for a long key, and what it begins with.
 const DIGEST_BYTES: usize = 33;
 const DIGEST_MARK: u8 = 0xff;
 

@@ -262,9 +262,9 @@ fn clients_are_bounded() {
         // The refusal may come before all is written.
         let _ = endless.write_all(&vec![b'['; 1 << 20]);
         let mut text = String::new();
-        // Closed with octets unread, a socket tells of it after what it had to say.
+        // Closed with bytes unread, a socket tells of it after what it had to say.
         let _ = endless.read_to_string(&mut text);
-        assert!(text.contains("octets at most"), "{text}");
+        assert!(text.contains("bytes at most"), "{text}");
 
         watch.settle();
         let mut silent = UnixStream::connect(path).unwrap();
@@ -298,7 +298,7 @@ fn loads_end() {
         vanishing.write_all(b"{\"command\":\"load\"}\n{\"ke").unwrap();
         drop(vanishing);
         let refused = client::load(path, &mut &vec![b'x'; 1 << 20][..]).unwrap_err();
-        assert!(refused.to_string().contains("octets at most"), "{refused}");
+        assert!(refused.to_string().contains("bytes at most"), "{refused}");
         assert_eq!(number(&ask(path, &Request::Dump).unwrap(), "entries"), 10);
     });
 }

@@ -213,7 +213,7 @@ impl Builder {
 
     fn chaos(&mut self, names: [&str; 2], text: &str) -> Result<(), PolicyError> {
         let len = u8::try_from(text.len())
-            .map_err(|_| PolicyError::setting(text, "a text has at most 255 octets"))?;
+            .map_err(|_| PolicyError::setting(text, "a text has at most 255 bytes"))?;
         let data = [&[len], text.as_bytes()].concat();
         for owner in names {
             self.chaos

@@ -60,7 +60,7 @@ impl fmt::Display for PolicyError {
                 write!(f, "{file}: cannot be read: {source}")
             }
             PolicyError::TooLarge { file, bytes_max } => {
-                write!(f, "{file}: larger than {bytes_max} octets; split or shorten it")
+                write!(f, "{file}: larger than {bytes_max} bytes; split or shorten it")
             }
             PolicyError::Full { file } => {
                 write!(f, "{file}: more than 4 GiB of names; use fewer or smaller files")

@@ -129,6 +129,6 @@ mod tests {
     fn large_files() {
         assert_eq!(all(b"ab\ncd\n", 6).unwrap().len(), 2);
         let error = all(b"ab\ncd\ne", 6).unwrap_err();
-        assert_eq!(error.to_string(), "list: larger than 6 octets; split or shorten it");
+        assert_eq!(error.to_string(), "list: larger than 6 bytes; split or shorten it");
     }
 }

@@ -400,7 +400,7 @@ fn string(token: &[u8], out: &mut Vec<u8>) -> Result<(), Problem> {
     unescaped(token, out)?;
     let len = out.len() - at - 1;
     out[at] = u8::try_from(len)
-        .map_err(|_| Problem::Text("a string is longer than 255 octets; write it as several"))?;
+        .map_err(|_| Problem::Text("a string is longer than 255 bytes; write it as several"))?;
     Ok(())
 }
 

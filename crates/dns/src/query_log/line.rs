@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! 2026-11-22T20:56:43.123456Z 192.0.2.7:4242 udp www.example. A rd,ra NOERROR 57 hit 12
-//! time                        client  transport  name  type  flags  code  octets  source  microseconds
+//! time                        client  transport  name  type  flags  code  bytes  source  microseconds
 //! ```
 //!
 //! There are always ten words, with a space between: what is not there is `-`. A class other than IN stands before the
-//! type, `CH/TXT`. Names are written as [`crate::presentation`] does, whatever octets they have: no space, quote or control
+//! type, `CH/TXT`. Names are written as [`crate::presentation`] does, whatever bytes they have: no space, quote or control
 //! character is in one, so a line stays a line and a word a word; JSON has their backslashes twice.
 //!
 //! Cost: a walk over the records for the upper bits of the code, and no allocation but what `out` grows.
@@ -231,7 +231,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// All that a line says, in both forms; the name's odd octets are escaped in each.
+    /// All that a line says, in both forms; the name's odd bytes are escaped in each.
     #[test]
     fn all_is_said() {
         let head = "2023-11-14T22:13:21.000002Z";
@@ -286,7 +286,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the octets, there is one line of ten words, and one of JSON.
+        /// Whatever the bytes, there is one line of ten words, and one of JSON.
         #[test]
         fn lines_stay_lines(octets in prop::collection::vec(any::<u8>(), 0..80), is_bare: bool) {
             let mut answer = b"\0\0\x81\x80\0\x01\0\0\0\0\0\0".to_vec();

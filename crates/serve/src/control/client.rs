@@ -1,6 +1,6 @@
 //! The side that asks: for `larder ctl`, and for tests.
 //!
-//! Blocks, as a command may. Bounds: a line of an answer is believed up to [`LINE_BYTES_MAX`] octets, which is more than
+//! Blocks, as a command may. Bounds: a line of an answer is believed up to [`LINE_BYTES_MAX`] bytes, which is more than
 //! statistics of a thousand cores have.
 
 use std::fmt;

@@ -20,7 +20,7 @@ use std::thread;
 use super::{Fields, closing_line};
 use larder_io::epoll::Waker;
 
-/// Octets said at once.
+/// Bytes said at once.
 pub const CHUNK_BYTES: usize = 32 << 10;
 
 /// Chunks that wait for the loop.

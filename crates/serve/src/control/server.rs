@@ -3,8 +3,8 @@
 //! life of a client   does                                        leaves by
 //! asked nothing      its next line is read                       a request; its end
 //! waits for a job    what the job says goes out as it reads      the job's last line; its end
-//! is answered        the answer goes out                         the last octet sent
-//! last answer        nothing more is read                        the last octet sent: closed
+//! is answered        the answer goes out                         the last byte sent
+//! last answer        nothing more is read                        the last byte sent: closed
 //!
 //! Invariants
 //! 1. Nothing here waits: sockets are non-blocking, jobs have threads of their own.
@@ -25,7 +25,7 @@ use super::{Answer, Service, closing_line};
 use crate::nonblocking::retry;
 use larder_io::epoll::{Event, Interest, Poller, Waker};
 
-/// Octets read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 16 << 10;
 
 /// Rounds for one client before others have their turn.
@@ -45,9 +45,9 @@ pub const TOKENS: u64 = 2 + CLIENTS_MAX as u64;
 pub struct Limits {
     /// Clients at once, [`CLIENTS_MAX`] at most; others are told so and dropped.
     pub clients_max: usize,
-    /// Octets of a request, or of a line to be loaded, with its end.
+    /// Bytes of a request, or of a line to be loaded, with its end.
     pub line_bytes_max: usize,
-    /// Octets of a long answer that wait to be sent before the job has to wait.
+    /// Bytes of a long answer that wait to be sent before the job has to wait.
     pub unsent_bytes_max: usize,
     /// How long a client may leave its move undone, milliseconds.
     pub stall_ms: u64,
@@ -97,7 +97,7 @@ struct Client {
     /// The poller knew the interest before it gave the events that are being handled.
     is_settled: bool,
     input: Vec<u8>,
-    /// Octets of the input that are taken, and those that are known to hold no line's end.
+    /// Bytes of the input that are taken, and those that are known to hold no line's end.
     taken: usize,
     scanned: usize,
     has_ended_input: bool,
@@ -406,7 +406,7 @@ impl Client {
     }
 
     fn refuse_line(&mut self, limits: &Limits) {
-        let error = format!("a line has {} octets at most, with its end", limits.line_bytes_max);
+        let error = format!("a line has {} bytes at most, with its end", limits.line_bytes_max);
         self.answer(&closing_line(Err(error)));
         self.is_last = true;
     }

@@ -3,7 +3,7 @@
 //! A file is written beside its place, handed to the disk, and renamed; only then is the other removed. The thread has
 //! the lowest priority there is: it takes what others leave.
 //!
-//! Bounds: names of files that wait; one file and one thread. Cost: about 20 ns an octet.
+//! Bounds: names of files that wait; one file and one thread. Cost: about 20 ns a byte.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
@@ -20,7 +20,7 @@ use super::name::{Stamp, with_ending};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A file that was compressed: octets that it has now, or why not.
+/// A file that was compressed: bytes that it has now, or why not.
 type Done = (Stamp, io::Result<u64>);
 
 /// The thread. Dropped, it ends after the file that it has at hand.
@@ -72,7 +72,7 @@ fn run(files: &Receiver<(Stamp, PathBuf)>, say: &Sender<Done>, access: Access) {
     }
 }
 
-/// Compresses a file, and removes it. Octets of the new one.
+/// Compresses a file, and removes it. Bytes of the new one.
 fn pack(path: &Path, access: Access) -> io::Result<u64> {
     let to = with_ending(path.to_owned(), ".gz");
     let part = with_ending(to.clone(), ".part");

@@ -19,7 +19,7 @@ pub(super) fn set_aside(names: &Names, last: Option<&Stamp>) -> io::Result<()> {
     fs::rename(names.path(), names.closed(&names.free(modified_ns(&data), last)))
 }
 
-/// Cuts off what is torn, writes the footer, and closes the file. Its name, and its octets; `None` where nothing was
+/// Cuts off what is torn, writes the footer, and closes the file. Its name, and its bytes; `None` where nothing was
 /// left.
 pub(super) fn mend(
     names: &Names,
@@ -50,7 +50,7 @@ pub(super) fn mend(
     Ok(Some((stamp, bytes)))
 }
 
-/// Octets up to the end of the last whole line among the first `bytes`.
+/// Bytes up to the end of the last whole line among the first `bytes`.
 fn whole_bytes(file: &File, mut bytes: u64) -> io::Result<u64> {
     const PIECE_BYTES: u64 = 64 << 10;
     let mut piece = vec![0; PIECE_BYTES as usize];

@@ -12,7 +12,7 @@ use larder_io::access::Access;
 pub(super) struct Note {
     /// When the file was begun.
     pub begin_ns: Option<i64>,
-    /// It was being closed, and has so many octets before the footer.
+    /// It was being closed, and has so many bytes before the footer.
     pub whole_bytes: Option<u64>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Names {
     behind: Vec<u8>,
 }
 
-/// A stamp, and octets of the file as it was written and of the compressed one.
+/// A stamp, and bytes of the file as it was written and of the compressed one.
 type Found = (Stamp, Option<u64>, Option<u64>);
 
 impl Names {

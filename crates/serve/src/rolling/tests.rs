@@ -97,7 +97,7 @@ enum Act {
         closing: bool,
     },
     Restart,
-    /// The disk takes so many octets more.
+    /// The disk takes so many bytes more.
     Fill(u64),
     Free,
 }
@@ -255,7 +255,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
     /// Whatever happens, every record that is not counted as lost is in one file, whole and in order, and every closed
-    /// file has its header and footer. Kills are drops without a word and files cut anywhere; the full disk is a count of octets.
+    /// file has its header and footer. Kills are drops without a word and files cut anywhere; the full disk is a count of bytes.
     /// Invariants 1 and 2.
     #[test]
     fn records_are_found_once(
