@@ -192,8 +192,8 @@ fn full_disk() {
     let (code, said) = capture.stop();
     assert_eq!(code, Some(0), "{said}");
     let told = |text: &str| said.lines().filter(|line| line.contains(text)).count();
-    assert_eq!(told("packets are lost until"), 1, "{said}");
-    assert_eq!(told("segments are written again"), 1, "{said}");
+    assert_eq!(told("error store: disk failed, packets are dropped "), 1, "{said}");
+    assert_eq!(told("info store: disk recovered "), 1, "{said}");
     assert_eq!(named(&world.log(), 7001)[&5].as_deref(), Some("n5.example"));
     all_are_sound(&seen.join("kept"));
 }
