@@ -62,7 +62,8 @@ impl Asker {
         }));
         walk.start(&Log::default()).unwrap();
         let waker = Arc::new(Waker::new().unwrap());
-        let backends = Backends::new(&[walk.clone()], 0, 64, waker.clone());
+        let backend: Arc<dyn Backend> = walk.clone();
+        let backends = Backends::new(&[backend], 0, 64, waker.clone());
         Asker { walk, backends, waker, tags: 0 }
     }
 
