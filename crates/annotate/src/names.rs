@@ -205,9 +205,9 @@ impl Names {
             return;
         }
         self.head_of_packet = u64::MAX;
-        let followed = self.followed_hash(scope, client, target);
-        let is_new_client = self.followed.add(followed) && standing == Standing::Confirmed;
         let hash = self.put_alias_key(target);
+        let followed = followed_hash(self.address_hash(scope, client), hash);
+        let is_new_client = self.followed.add(followed) && standing == Standing::Confirmed;
         self.aliases.add(hash.get());
         let key = std::mem::take(&mut self.alias_key);
         self.change(packet, hash, &key, |old, out| {
@@ -220,15 +220,6 @@ impl Names {
             kept.unwrap_or(Alias { standing, led, owner }).write(out);
         });
         self.alias_key = key;
-    }
-
-    /// The hash for "`client` was led to `target`".
-    fn followed_hash(&mut self, scope: Scope, client: Addr, target: &[u8]) -> u64 {
-        self.alias_key.clear();
-        self.alias_key.extend_from_slice(&scope.bits().to_le_bytes());
-        self.alias_key.extend_from_slice(&client.0);
-        self.alias_key.extend_from_slice(target);
-        self.cache.hash(&self.alias_key).get()
     }
 
     /// Makes `alias_key` the key of the aliases of `target`, and returns its hash.
@@ -311,16 +302,18 @@ impl Names {
         [hash, pair]
     }
 
-    /// Prefetches the mark that tells whether `asked` has a head.
-    pub fn prefetch_head(&mut self, asked: &[u8]) {
+    /// Prefetches the marks that tell whether `asked` has a head, and whether the client with the
+    /// hash `client` was led to it.
+    pub fn prefetch_head(&mut self, client: u64, asked: &[u8]) -> KeyHash {
         let hash = self.put_alias_key(asked);
         self.aliases.prefetch(hash.get());
+        self.followed.prefetch(followed_hash(client, hash));
+        hash
     }
 
-    /// The same for an alias of `target`.
-    pub fn prefetch_alias(&mut self, target: &[u8]) -> KeyHash {
-        let hash = self.put_alias_key(target);
-        self.aliases.prefetch(hash.get());
+    /// The same for an alias of `target`, and its index line.
+    pub fn prefetch_alias(&mut self, client: u64, target: &[u8]) -> KeyHash {
+        let hash = self.prefetch_head(client, target);
         self.reader.prefetch(hash);
         hash
     }
@@ -334,12 +327,12 @@ impl Names {
     /// Finds whether the client queried the name of a message directly, and how many clients
     /// aliases have led to that name and to the targets of the message's aliases.
     fn weigh(&mut self, observation: &AddressObservation<'_>) {
-        let followed = self.followed_hash(observation.scope, observation.client, observation.asked);
+        let client = self.address_hash(observation.scope, observation.client);
+        let hash = self.put_alias_key(observation.asked);
         let is_direct = observation.standing == Standing::Confirmed
             && observation.client != Addr::UNSPECIFIED
-            && !self.followed.has(followed);
-        self.asker =
-            is_direct.then(|| self.address_hash(observation.scope, observation.client) as u16);
+            && !self.followed.has(followed_hash(client, hash));
+        self.asker = is_direct.then_some(client as u16);
         self.led_here = self.led_to(observation.asked);
         self.led.clear();
         for target in observation.targets {
@@ -576,6 +569,12 @@ impl<'a> Alias<'a> {
         out.extend_from_slice(&[self.standing as u8, self.led]);
         out.extend_from_slice(self.owner);
     }
+}
+
+/// The hash for "the client was led to the target": of the client's address hash and the hash of the
+/// target's alias key. Both are seeded and well mixed; rotated, each gives its best bits to the sieve.
+fn followed_hash(client: u64, target: KeyHash) -> u64 {
+    client.rotate_left(32) ^ target.get()
 }
 
 fn engine_failed(error: larder::Error) -> Error {

@@ -120,11 +120,12 @@ impl Reading {
     /// Prefetches the index lines that a response to `client` will touch.
     pub fn prefetch_lines(&mut self, names: &mut Names, scope: Scope, client: Addr) {
         let Reading { content: Content::Response(_), extract, hashes, .. } = self else { return };
+        let client_hash = names.address_hash(scope, client);
         if extract.addresses().len() > 0 {
-            names.prefetch_head(extract.qname().unwrap_or_default());
+            names.prefetch_head(client_hash, extract.qname().unwrap_or_default());
         }
         for alias in extract.aliases() {
-            hashes.push(names.prefetch_alias(alias.target));
+            hashes.push(names.prefetch_alias(client_hash, alias.target));
         }
         for address in extract.addresses() {
             if hashes.len() >= HASHES_MAX {

@@ -42,6 +42,12 @@ impl Followed {
         is_new
     }
 
+    /// Prefetches what [`Followed::add`] and [`Followed::has`] read.
+    pub fn prefetch(&self, hash: u64) {
+        self.newer.prefetch(hash);
+        self.older.prefetch(hash);
+    }
+
     pub fn has(&self, hash: u64) -> bool {
         self.newer.has(hash) || self.older.has(hash)
     }
