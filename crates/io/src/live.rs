@@ -110,8 +110,10 @@ const QUEUES_MS_MAX: u64 = 200;
 /// How long queues are left to themselves while a batch is gathered.
 const GATHER: Duration = Duration::from_micros(200);
 
-/// How long blocks are left to themselves while they are gathered for a batch.
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long blocks are left to themselves while they are gathered for a batch: at least
+/// `PAUSE_MS`, and no longer than traffic of `FILL_BYTES_PER_MS` (17 Gbit/s) takes to fill a ring.
+const PAUSE_MS: u64 = 1;
+const FILL_BYTES_PER_MS: u64 = 2 << 20;
 
 /// Bytes beyond a batch's bound that its buffer has: for most frames that are the last.
 const LAST_FRAME_BYTES: usize = 64 << 10;
@@ -375,19 +377,21 @@ impl Live {
             }
             match is_ripe {
                 true => self.wait(wake_ms - now_ms),
-                false => self.await_more(wake_ms - now_ms),
+                false => self.await_more(now_ms, wake_ms - now_ms),
             }
         }
     }
 
-    /// Waits where nothing is ripe: for a first block, or a moment for more of them.
-    fn await_more(&mut self, wait_ms: u64) {
-        if self.lines.iter().any(|line| line.ring.seen_ms().is_some()) {
-            // A poll would return with each block.
-            std::thread::sleep(PAUSE);
-        } else {
-            self.wait(wait_ms);
-        }
+    /// Waits where nothing is ripe: for a first block, or until those that came are ripe.
+    fn await_more(&mut self, now_ms: u64, wait_ms: u64) {
+        let Some(seen_ms) = self.lines.iter().filter_map(|line| line.ring.seen_ms()).min() else {
+            return self.wait(wait_ms);
+        };
+        // A poll would return with each block, and each return costs as much as some ten frames.
+        let ripe_ms = seen_ms + u64::from(self.options.batch_ms);
+        let full_ms = self.options.ring_bytes / FILL_BYTES_PER_MS;
+        let pause_ms = ripe_ms.saturating_sub(now_ms).min(full_ms).max(PAUSE_MS);
+        std::thread::sleep(Duration::from_millis(pause_ms));
     }
 
     /// For measurements, the least that a reader can do: visits what rings have, without a copy, in
@@ -406,7 +410,7 @@ impl Live {
         }
         let mut walked = Sent::default();
         if stopped_ms.is_none() && !self.is_ripe(now_ms) {
-            self.await_more(STOP_CHECK.as_millis() as u64);
+            self.await_more(now_ms, STOP_CHECK.as_millis() as u64);
             return Some(walked);
         }
         for line in &mut self.lines {
@@ -416,7 +420,7 @@ impl Live {
             walked.bytes += bytes;
         }
         if walked == Sent::default() {
-            self.await_more(1);
+            self.await_more(now_ms, 1);
         }
         Some(walked)
     }
