@@ -1,4 +1,4 @@
-//! tcpdump's filter language, compiled to classic BPF; and classic BPF, run.
+//! Compiles tcpdump's filter language to classic BPF, and runs classic BPF.
 //!
 //! ```
 //! use larder_wire::filter::{LinkType, Origin, compile, run};
@@ -11,33 +11,32 @@
 //! text --words--> tokens --parse--> tests joined by and, or, not --generate--> code with labels --assemble--> program
 //! ```
 //!
-//! The language is that of pcap-filter(7), as far as [`GUIDE`] says; filters in it decide as with
-//! libpcap, including these surprises:
+//! The language is the part of pcap-filter(7) that [`GUIDE`] describes. A filter selects the frames
+//! that it selects with libpcap, including these surprises:
 //!
-//! * `and` and `or` bind alike, from the left.
-//! * A load that is not in the frame ends the program, and the frame is not taken: also behind a
-//!   `not`.
-//! * Ports are those of first fragments, and of IPv6 without extension headers; `tcp[...]` is of
-//!   IPv4 only.
-//! * `vlan` shifts all that stands behind it in the text by a tag, whatever joins them.
-//! * A word that follows `and` or `or` without its kind has that of the one before: `port 80 or
-//!   443`.
+//! * `and` and `or` have the same precedence and associate from the left.
+//! * A load beyond the end of the frame ends the program and rejects the frame, also after `not`.
+//! * Port tests match only first fragments, and IPv6 only without extension headers. `tcp[...]`
+//!   reads IPv4 only.
+//! * `vlan` moves all later tests of the text behind one more tag, also after `or`.
+//! * An address or port without a qualifier takes that of the one before it: `port 80 or 443`.
 //!
-//! In three it does not. A name is never looked up: only literal addresses, and ports by a small
-//! table. In an expression every operand's protocol is checked, not only that of the first. And
-//! IPv6 in loopback captures is that of any system, in either byte order.
+//! Three things differ from libpcap. Host names are never resolved; port names come from a small
+//! table. In an expression the protocol of every operand is checked, not only that of the first.
+//! IPv6 in loopback captures is recognized in the numbers of all systems, in either byte order.
 //!
-//! A live frame on Linux comes without its outer VLAN tag, which the kernel keeps aside:
-//! [`Origin::Live`] asks for it there first, and in the frame second.
+//! On Linux the kernel removes the outer VLAN tag of a live frame and reports it separately.
+//! [`Origin::Live`] makes the program read it there first, and then in the frame.
 //!
 //! Invariants
-//! 1. No text and no program panics; a program's jumps only go forward, so it ends.
-//! 2. What `compile` gives passes the kernel's checks: at most [`INSTRUCTIONS_MAX`], every path
-//!    ends in a return, scratch words are written before they are read, no division by a constant
-//!    0.
+//! 1. No text and no program panics. Jumps only go forward, so every program ends.
+//! 2. Programs that `compile` returns pass the kernel's checks: at most [`INSTRUCTIONS_MAX`], every
+//!    path ends in a return, scratch words are written before they are read, no division by a
+//!    constant 0.
 //!
-//! Bounds: [`TEXT_BYTES_MAX`], [`NESTING_MAX`], [`INSTRUCTIONS_MAX`]. Cost: linear in the text, but
-//! for jumps that must be made long. Nothing is optimised: the same bytes may be loaded twice.
+//! Bounds: [`TEXT_BYTES_MAX`], [`NESTING_MAX`], [`INSTRUCTIONS_MAX`]. Cost: linear in the text,
+//! except for jumps that must be made long. Code is not optimized: the same bytes may be loaded
+//! twice.
 
 mod assemble;
 mod generate;
@@ -54,10 +53,10 @@ pub use run::{run, run_live};
 /// Bytes of the longest text that is read.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 
-/// Parentheses, `not`s and operands within one another.
+/// Nesting of parentheses, `not` and operands, at most.
 pub const NESTING_MAX: usize = 64;
 
-/// Instructions of the longest program: what Linux takes.
+/// Instructions of the longest program: the limit of Linux.
 pub const INSTRUCTIONS_MAX: usize = 4096;
 
 /// The supported language, for help texts.
@@ -85,9 +84,9 @@ pub struct Instruction {
 pub enum LinkType {
     /// An Ethernet header.
     Ethernet,
-    /// IPv4 or IPv6 at once.
+    /// None: the frame begins with the IPv4 or IPv6 header.
     RawIp,
-    /// A header of Linux for interfaces of any kind, version 1.
+    /// Linux cooked capture, version 1.
     Cooked,
     /// Linux cooked capture, version 2.
     Cooked2,
@@ -96,7 +95,7 @@ pub enum LinkType {
 }
 
 impl LinkType {
-    /// That of a LINKTYPE_ number, if filters know it.
+    /// The link type of a LINKTYPE_ number; `None` if filters do not support it.
     pub fn of(number: u16) -> Result<LinkType, FilterError> {
         match number {
             0 | 108 => Ok(LinkType::Loopback),
@@ -145,7 +144,7 @@ pub enum Origin {
     Live,
 }
 
-/// Why a text is no filter: where, and what to write instead.
+/// A syntax error in a filter: its place, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     /// Bytes before the word that is wrong.
@@ -162,8 +161,8 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// The program that returns `snap_bytes` for frames that the text describes, and 0 for others. An
-/// empty text describes all.
+/// Compiles `text` to a program that returns `snap_bytes` for matching frames, and 0 for others. An
+/// empty text matches all frames.
 pub fn compile(
     text: &str,
     link: LinkType,

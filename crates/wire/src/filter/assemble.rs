@@ -1,8 +1,8 @@
-//! Code with labels becomes a program.
+//! Assembles code with labels into a program.
 //!
-//! A comparison can skip 255 instructions. Where a label is further away, it skips to an
-//! unconditional jump that is put behind it, which in turn moves what follows: that is done again
-//! until nothing is too far. A jump that was made long stays so, so it ends.
+//! A comparison can skip at most 255 instructions. If a label is further away, the assembler inserts
+//! an unconditional jump after the comparison. That moves the code after it, so the assembler
+//! repeats this until every jump reaches its label. A long jump stays long, so the repetition ends.
 
 use super::{INSTRUCTIONS_MAX, Instruction};
 
@@ -33,7 +33,7 @@ enum Item {
         yes_long: bool,
         no_long: bool,
     },
-    /// Always jumps there.
+    /// An unconditional jump to a label.
     Always(Label),
 }
 
@@ -68,7 +68,7 @@ impl Code {
         self.items.push(Item::Always(label));
     }
 
-    /// False: what comes more is not worth to be generated.
+    /// False if the program is already too long: the caller can stop generating.
     pub fn has_room(&self) -> bool {
         self.items.len() <= INSTRUCTIONS_MAX
     }
@@ -113,7 +113,7 @@ impl Code {
         places[self.labels[label.0]]
     }
 
-    /// Makes jumps long that would skip too much; false where there are none.
+    /// Makes each jump long that would skip too many instructions; false if there was none.
     fn lengthen(&mut self, places: &[usize]) -> bool {
         let mut changed = false;
         for at in 0..self.items.len() {
@@ -138,7 +138,7 @@ impl Code {
             Item::Plain { code, k } => program.push(Instruction { code, jt: 0, jf: 0, k }),
             Item::Always(label) => program.push(always(at, label)),
             Item::Branch { code, k, yes, no, yes_long, no_long } => {
-                // Of a short jump `lengthen` saw that it fits.
+                // `lengthen` has checked that a short jump fits.
                 let short = |label: Label| (self.place(label, places) - (at + 1)) as u8;
                 let jt = if yes_long { 0 } else { short(yes) };
                 let jf = if no_long { u8::from(yes_long) } else { short(no) };

@@ -1,10 +1,11 @@
-//! Generates code from tests: each continues at one of two labels.
+//! Generates code from tests. Each test continues at one of two labels.
 //!
-//! Loads are in the order in which libpcap has them before it optimises, because the first that is
-//! not in the frame ends the program.
+//! Loads have the order of libpcap's unoptimized code, because the first load beyond the end of the
+//! frame ends the program.
 //!
-//! Scratch words: the lower ones hold operands, one per level; the last holds the number of bytes
-//! by which a VLAN tag in the frame has shifted the rest, if only the frame states it (live).
+//! Scratch words: the lower ones hold operands, one for each level. The last holds the number of
+//! bytes by which a VLAN tag in a live frame moves the rest of the frame; it is known only when the
+//! program runs.
 
 mod value;
 
@@ -108,7 +109,7 @@ struct Generator {
     type_at: u32,
     /// Its end.
     payload_at: u32,
-    /// Both move by what [`SCRATCH_SHIFT`] holds.
+    /// Both offsets move by the value of [`SCRATCH_SHIFT`].
     shifted: bool,
 }
 
@@ -121,8 +122,8 @@ impl Generator {
         }
     }
 
-    /// The last join is the outermost: from there on down, each determines where the part before it
-    /// continues.
+    /// The last join is the outermost. From it inwards, each join determines the label at which the
+    /// part before it continues.
     fn joined(
         &mut self,
         first: &Tree,
@@ -217,7 +218,7 @@ impl Generator {
         }
     }
 
-    /// Loads from behind the link header.
+    /// Loads at an offset after the link header.
     fn payload(&mut self, load: u16, at: u32) {
         self.at_shifted(load, self.payload_at + at);
     }
@@ -382,7 +383,7 @@ impl Generator {
         });
     }
 
-    /// Continues after it if the byte is the protocol, or one of those that have ports.
+    /// Continues after this code if the byte is the protocol, or any protocol with ports.
     fn one_of(&mut self, protocol: Option<u8>, at: u32, no: Label) {
         let next = self.code.label();
         self.payload(LOAD_BYTE, at);
@@ -418,8 +419,8 @@ impl Generator {
         self.code.branch(IF_GREATER, u32::from(high), no, yes);
     }
 
-    /// X becomes the length of the IPv4 header, and the shift if there is one. A is lost where
-    /// there is.
+    /// Sets X to the length of the IPv4 header, plus the shift if there is one; then A is
+    /// overwritten.
     fn header_to_x(&mut self) {
         if !self.shifted {
             return self.code.plain(LOAD_X_HEADER, self.payload_at);
@@ -431,7 +432,7 @@ impl Generator {
         self.code.plain(A_TO_X, 0);
     }
 
-    /// The tag, which moves all that comes behind it in the text.
+    /// A test for a tag, which moves the tests after it in the text.
     fn vlan(&mut self, id: Option<u16>, yes: Label, no: Label) {
         let tagged = if id.is_some() { self.code.label() } else { yes };
         let aside = self.origin == Origin::Live && self.tags == 0;
@@ -451,7 +452,7 @@ impl Generator {
         }
     }
 
-    /// The outer tag of a live frame: first as metadata of the frame, then in it.
+    /// A test for the outer tag of a live frame: first in the kernel's metadata, then in the frame.
     fn vlan_aside(&mut self, id: Option<u16>, tagged: Label, yes: Label, no: Label) {
         let in_frame = self.code.label();
         self.code.plain(LOAD_BYTE, ASIDE_VLAN_PRESENT);
@@ -478,7 +479,7 @@ impl Generator {
         self.shifted = true;
     }
 
-    /// 802.1Q, 802.1ad, and what some used before that.
+    /// 802.1Q, 802.1ad, and the EtherType that some switches used before 802.1ad.
     fn vlan_types(&mut self, yes: Label, no: Label, load: impl Fn(&mut Self)) {
         let (second, third) = (self.code.label(), self.code.label());
         load(self);

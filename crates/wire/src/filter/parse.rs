@@ -1,7 +1,7 @@
-//! Words become tests joined by `and`, `or` and `not`.
+//! Parses words into tests joined by `and`, `or` and `not`.
 //!
 //! Text in parentheses may be a test, a number of a comparison, or the value of the word before
-//! them: it is read once, and the text after it decides.
+//! them. The parser reads it once; the text after it decides.
 
 mod primitive;
 mod thing;
@@ -19,7 +19,7 @@ const ICMP6: u8 = 58;
 enum Proto {
     Link,
     Network(u32),
-    /// Number; whether of IPv4, of IPv6.
+    /// Number, and whether it is a protocol of IPv4 and of IPv6.
     Transport(u8, bool, bool),
 }
 
@@ -42,14 +42,14 @@ enum Thing {
     Protocol,
 }
 
-/// The part between two joins: a test, with the meaning of a next value; or a number that is not
-/// compared.
+/// The part between two joins: a test with the qualifiers that a next value inherits, or a number
+/// without a comparison.
 enum Part<'a> {
     Tree(Tree, Option<Asked<'a>>),
     Number(Value),
 }
 
-/// Words of the language of which we know no more than that.
+/// Words of pcap-filter(7) that are not supported.
 const OTHERS: [&str; 53] = [
     "aarp",
     "action",
@@ -130,7 +130,7 @@ struct Parser<'a> {
     at: usize,
     link: LinkType,
     nesting: usize,
-    /// Of the expression that is read.
+    /// Nesting of the expression that is being read.
     operands: usize,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
         self.words.get(self.at).map_or("", |word| &self.text[word.at..word.end])
     }
 
-    /// The name at this place, if it is one, and no escaped one.
+    /// The current word if it is a name without a backslash.
     fn keyword(&self) -> &'a str {
         if self.kind() == Some(Kind::Name(false)) { self.word() } else { "" }
     }
@@ -186,7 +186,7 @@ impl<'a> Parser<'a> {
         self.fail(self.at, format!("{found}, expected is {what}"))
     }
 
-    /// One level deeper, or too deep.
+    /// Enters one more level of nesting; an error at the limit.
     fn deeper(&mut self) -> Result<(), FilterError> {
         self.nesting += 1;
         match self.nesting > NESTING_MAX {
@@ -198,8 +198,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Tests with `and` and `or` between, or a number. `only_things`: addresses or ports, as the
-    /// word before requires.
+    /// Tests joined by `and` and `or`, or a number. `only_things`: only addresses or ports, because a
+    /// qualifier comes before the parenthesis.
     fn joined(
         &mut self,
         asked: Option<Asked<'a>>,
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A number that is compared with nothing is what the words before ask for.
+    /// A number without a comparison is the value of the qualifiers before it.
     fn tree(
         &mut self,
         part: Part<'a>,
@@ -283,7 +283,7 @@ impl<'a> Parser<'a> {
         self.primitive()
     }
 
-    /// True where a number of an expression begins, or a parenthesis.
+    /// True if a number of an expression or a parenthesis begins here.
     fn begins_value(&self) -> bool {
         match self.kind() {
             Some(Kind::Number(_) | Kind::Sign("(" | "-")) => true,
@@ -297,7 +297,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// True at an address or a name that is no keyword.
+    /// True if an address begins here, or a name that is not a keyword.
     fn begins_thing(&self) -> bool {
         match self.kind() {
             Some(Kind::V4(..) | Kind::V6(_) | Kind::Mac(_) | Kind::Name(true)) => true,

@@ -1,5 +1,4 @@
-//! Ports and protocols that have names. Ports are as in the usual `/etc/services`, with the
-//! protocols that it lists.
+//! Names of ports and protocols. Ports and their protocols are those of a usual `/etc/services`.
 
 /// Port, protocol; `None`: TCP, UDP and SCTP.
 const PORTS: [(&str, u16, Option<u8>); 48] = [
@@ -91,7 +90,7 @@ pub(super) fn ether_type(name: &str) -> Option<u32> {
     })
 }
 
-/// Numbers that have names in expressions.
+/// Names of numbers in expressions.
 pub(super) fn constant(name: &str) -> Option<u32> {
     Some(match name {
         "icmptype" | "icmp6type" | "icmp-echoreply" => 0,
@@ -135,7 +134,7 @@ pub(super) fn constant(name: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// The table is searched by halves: it is in order, and each name is found.
+    /// The table is sorted for the binary search, and each name is found.
     #[test]
     fn the_table_is_in_order() {
         assert!(PORTS.windows(2).all(|pair| pair[0].0 < pair[1].0));

@@ -1,20 +1,20 @@
-//! Classic BPF, run over a frame.
+//! Runs classic BPF over a frame.
 //!
-//! Whatever the program: what is not in the frame, an instruction that is none, a jump or a scratch
-//! word outside, a division by zero end it, and the frame is not taken. Jumps only go forward, so
-//! there are at most as many steps as instructions.
+//! Any program is safe to run. A load beyond the end of the frame, an unknown instruction, a jump
+//! out of the program, an invalid scratch word, or a division by zero ends the program and rejects
+//! the frame. Jumps only go forward, so a run has at most as many steps as instructions.
 
 use super::Instruction;
 
-/// Offsets from here on are not in the frame: what the kernel knows of it.
+/// Loads at offsets from here on read the kernel's metadata of the frame.
 pub(super) const ASIDE: u32 = 0xffff_f000;
 pub(super) const ASIDE_VLAN_TAG: u32 = ASIDE + 44;
 pub(super) const ASIDE_VLAN_PRESENT: u32 = ASIDE + 48;
 
 const SCRATCH_WORDS: usize = 16;
 
-/// The program's result for a frame of a file: the bytes to take of it, 0 for none. `original_len`
-/// is its length on the wire.
+/// The program's result for a frame of a file: how many of its bytes to capture, 0 to reject it.
+/// `original_len` is its length on the wire.
 pub fn run(program: &[Instruction], frame: &[u8], original_len: u32) -> u32 {
     run_live(program, frame, original_len, None)
 }
@@ -94,7 +94,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A number of the frame, most significant byte first.
+    /// Loads a big-endian number from the frame.
     fn number(&self, at: u32, bytes: usize) -> Option<u32> {
         let at = at as usize;
         let found = self.frame.get(at..at.checked_add(bytes)?)?;

@@ -1,6 +1,6 @@
 //! The tests of a filter, parsed.
 
-/// Joined tests. `Joined` has tests that are joined without parentheses: it binds from the left.
+/// Joined tests. `Joined` has tests without parentheses between them; they associate from the left.
 #[derive(Debug)]
 pub(super) enum Tree {
     Test(Test),
@@ -14,7 +14,7 @@ pub(super) enum Join {
     Or,
 }
 
-/// One question about a frame.
+/// One test of a frame.
 #[derive(Debug)]
 pub(super) enum Test {
     EtherType(u32),
@@ -60,7 +60,7 @@ pub(super) enum Value {
     Computed { operation: Operation, left: Box<Value>, right: Box<Value> },
 }
 
-/// With the codes of the instructions.
+/// Operations; the values are the codes of their instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Add = 0x00,
@@ -75,15 +75,15 @@ pub(super) enum Operation {
     Xor = 0xa0,
 }
 
-/// From where bytes of `NAME[...]` are counted.
+/// The place from which the offset of `NAME[...]` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Link,
-    /// Behind the link header, of this EtherType.
+    /// After the link header, for this EtherType.
     Network(u32),
-    /// Behind the IPv4 header, of this protocol.
+    /// After the IPv4 header, for this protocol.
     Transport(u8),
-    /// Behind the IPv6 header.
+    /// After the IPv6 header.
     Icmp6,
 }
 

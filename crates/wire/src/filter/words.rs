@@ -1,7 +1,7 @@
-//! The words of a filter, split as libpcap's scanner does.
+//! Splits a filter into words, as libpcap's scanner does.
 //!
-//! A word is as long as possible: `80-443` is one, `5-3` as well. Where a MAC address or an IPv6
-//! address can be, colons belong to it; between brackets they do not.
+//! A word is as long as possible: `80-443` is one word, and so is `5-3`. Colons belong to a MAC
+//! address or an IPv6 address, but not between brackets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,18 +20,18 @@ pub(super) struct Word {
 pub(super) enum Kind {
     /// `80`, `0x50`, `0120`.
     Number(u32),
-    /// `10.1`, `10.1.2`, `10.1.2.3`: the address, left-justified, and the bits that were written.
+    /// `10.1`, `10.1.2`, `10.1.2.3`: the address, padded with zeros, and the number of written bits.
     V4(u32, u32),
     V6(u128),
     Mac([u8; 6]),
-    /// Letters, digits, points and hyphens: a keyword or a name. True: escaped by a backslash, and
-    /// so no keyword.
+    /// Letters, digits, points and hyphens: a keyword or a name. True: a backslash comes before it,
+    /// so it is not a keyword.
     Name(bool),
-    /// One or two characters that mean something.
+    /// An operator or a bracket, of one or two characters.
     Sign(&'static str),
 }
 
-/// Longer ones first.
+/// Operators and brackets, the longer ones first.
 const SIGNS: [&str; 25] = [
     ">=", "<=", "!=", "==", "<<", ">>", "&&", "||", "+", "-", "*", "/", "%", ":", "[", "]", "!",
     "<", ">", "(", ")", "&", "|", "^", "=",
@@ -87,7 +87,7 @@ fn word(text: &str, at: usize, in_brackets: bool) -> Result<(usize, Kind), Filte
     }
 }
 
-/// Bytes of a name at the start: hyphens and underscores within, not at its end.
+/// The length of the name at the start. Hyphens and underscores may be inside, but not at the end.
 fn name_bytes(bytes: &[u8]) -> usize {
     if !bytes.first().is_some_and(u8::is_ascii_alphanumeric) {
         return 0;

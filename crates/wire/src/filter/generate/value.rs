@@ -1,4 +1,4 @@
-//! Comparisons: first the protocols from which they load, then the loads.
+//! Generates comparisons: first the checks of the protocols that they load from, then the loads.
 
 use super::*;
 use crate::filter::tree::{Layer, Relation, Value};
@@ -33,7 +33,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Continues after it if the frame has all protocols from which the value is loaded.
+    /// Continues after this code if the frame has all protocols that the value loads from.
     fn check(&mut self, value: &Value, no: Label) {
         match value {
             Value::Number(_) | Value::Len => {}
@@ -66,7 +66,7 @@ impl Generator {
         }
     }
 
-    /// A becomes the value. `used` operands lie in the scratch words.
+    /// Sets A to the value. The scratch words hold `used` operands already.
     fn value(&mut self, value: &Value, used: u32) -> Result<(), &'static str> {
         if !self.code.has_room() {
             return Err(TOO_LONG);
@@ -94,7 +94,7 @@ impl Generator {
         Ok(())
     }
 
-    /// X becomes the value; A stays.
+    /// Sets X to the value and keeps A.
     fn operand_to_x(&mut self, value: &Value, used: u32) -> Result<(), &'static str> {
         if used >= OPERANDS_MAX {
             return Err(TOO_DEEP);

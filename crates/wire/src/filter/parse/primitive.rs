@@ -1,4 +1,4 @@
-//! Tests that begin with a keyword, up to the addresses and ports that they ask for.
+//! Parses tests that begin with a keyword, up to the addresses and ports that must follow it.
 
 use super::{Asked, Parser, Part, Proto, Thing, is_keyword, proto};
 use crate::filter::tree::{IPV4, IPV6, Join, Side, Test, Tree, Value};
@@ -32,7 +32,7 @@ impl<'a> Parser<'a> {
             return Err(self.fail(self.at, what));
         }
         self.at += 1;
-        // An ID may stand in parentheses; what else does is none.
+        // An ID may be in parentheses; anything else there is not an ID.
         let start = self.at;
         let mut open = 0;
         while self.take_sign("(") {
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
         Some(first)
     }
 
-    /// A protocol without more.
+    /// A protocol alone.
     fn alone(&self, proto: Option<(Proto, &str)>, start: usize) -> Result<Part<'a>, FilterError> {
         let test = match proto {
             Some((Proto::Network(ether_type), _)) => Test::EtherType(ether_type),
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
                 }),
             });
         }
-        // No expression may begin here, or a number would take what follows.
+        // An expression may not begin here: its number would take the words after it.
         let part = match self.kind() {
             Some(Kind::Number(number)) => {
                 self.at += 1;

@@ -1,4 +1,4 @@
-//! Addresses, ports and protocols, as the words before them ask.
+//! Parses addresses, ports and protocols; the qualifiers before them say which one it is.
 
 use super::{Asked, Parser, Proto, Thing};
 use crate::filter::tree::{ARP, IPV4, IPV6, RARP, Test};
@@ -208,7 +208,7 @@ impl<'a> Parser<'a> {
         Ok(Test::Ports { protocol, side: asked.side, low, high })
     }
 
-    /// A number where words before it say what it is.
+    /// A number whose kind the qualifiers before it state.
     pub(super) fn numbered(
         &self,
         number: u32,
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
             Thing::Protocol => self.protocol(number, asked, start),
             Thing::Default | Thing::Host => self.v4_test(number, u32::MAX, asked, start),
             Thing::Net => {
-                // `net 10` is 10.0.0.0/8, `net 0` all of it.
+                // `net 10` is 10.0.0.0/8, and `net 0` all addresses.
                 let bytes = 4 - number.leading_zeros() / 8;
                 let shift = 32 - bytes * 8;
                 let addr = number.checked_shl(shift).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Expressions: numbers, loads, what is computed of them, and comparisons.
+//! Parses expressions: numbers, loads, arithmetic, and comparisons.
 
 use super::{Asked, ICMP6, Parser, Part, Proto, proto};
 use crate::filter::tree::{Layer, Operation, Relation, Test, Tree, Value};
@@ -6,7 +6,7 @@ use crate::filter::words::Kind;
 use crate::filter::{FilterError, NESTING_MAX, ports};
 
 impl<'a> Parser<'a> {
-    /// A value, and what it is compared with, if it is.
+    /// A value, and its comparison if one follows.
     pub(super) fn compared(
         &mut self,
         asked: Option<Asked<'a>>,
@@ -34,7 +34,7 @@ impl<'a> Parser<'a> {
         Ok(Part::Tree(Tree::Test(Test::Compare { left, relation, right }), None))
     }
 
-    /// A value at a place where only a value can be.
+    /// A value where no test is allowed.
     fn number(&mut self, binding: u8) -> Result<Value, FilterError> {
         if !self.begins_value() {
             return Err(self.expected("a number, \"len\" or PROTOCOL[OFFSET:SIZE]"));
@@ -48,7 +48,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Operands and operators that bind stronger than `binding`; or, in parentheses, tests.
+    /// Operands and operators of higher precedence than `binding`, or tests in parentheses.
     fn value(
         &mut self,
         asked: Option<Asked<'a>>,
@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
         Ok(Part::Number(left))
     }
 
-    /// The left operands of left operands are within one another as well.
+    /// Left operands of left operands are nested as well, so they count as levels.
     fn count_operand(&mut self) -> Result<(), FilterError> {
         self.operands += 1;
         match self.operands > NESTING_MAX {
@@ -86,8 +86,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The operator at this place, how strongly it binds, and how strongly its right operand is
-    /// bound. libpcap gives `%` and `^` no place in that order: they take what they find.
+    /// The operator here, how strongly it binds, and how strongly its right operand is bound.
+    /// libpcap gives `%` and `^` no precedence: they take the operand before them and everything
+    /// after them.
     fn operation(&self) -> Option<(Operation, u8, u8)> {
         let Some(Kind::Sign(sign)) = self.kind() else { return None };
         Some(match sign {
@@ -183,7 +184,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Rejects a constant right operand with which the result is undefined.
+/// Rejects a constant right operand for which the result is undefined.
 fn check_constant(operation: Operation, right: &Value) -> Result<(), &'static str> {
     match (operation, right) {
         (Operation::Div | Operation::Mod, Value::Number(0)) => Err("a division by 0"),
