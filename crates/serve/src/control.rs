@@ -1,4 +1,5 @@
-//! Control of a running server: a Unix socket, a line of JSON asked, lines of JSON answered.
+//! Controls a running server over a Unix socket: a request is a line of JSON, a response is lines
+//! of JSON.
 //!
 //! ```text
 //! {"command":"stats"}   -> {"ok":true, ...}
@@ -6,18 +7,19 @@
 //! anything else         -> {"ok":false,"error":"what to do instead"}
 //! ```
 //!
-//! An answer is any number of lines, of which the last, and only that, begins with `{"ok":`. What may be asked is the
-//! [`Service`]'s own; there are those that hear lines after the request.
+//! A response is any number of lines. Only its last line begins with `{"ok":`. The [`Service`]
+//! defines the requests; some requests read further lines from the client.
 //!
 //! | part | duty |
 //! |---|---|
-//! | [`Service`] | what the supervisor does about a request |
-//! | [`Control`] | the socket and its clients, in the supervisor's loop |
-//! | [`job`] | what takes long, on a thread of its own |
-//! | [`client`] | the other side, for `larder ctl` |
+//! | [`Service`] | handles requests in the supervisor |
+//! | [`Control`] | the socket and its clients, in the supervisor's event loop |
+//! | [`job`] | long requests, each on a thread of its own |
+//! | [`client`] | the client, for `larder ctl` |
 //!
-//! Who may connect is the file system's to say: the socket is made with mode 0600 unless told otherwise. So clients
-//! are trusted to mean well, and not trusted to work well: [`server`] bounds what they hold.
+//! The file system decides who may connect: the socket has mode 0600 by default. So clients are
+//! trusted not to attack, but they may be slow or broken: [`server`] bounds their memory and their
+//! time.
 
 pub mod client;
 pub mod job;
@@ -33,13 +35,14 @@ pub use job::{Job, Talk};
 pub use server::{Control, Limits};
 pub use socket::{SocketFile, listen as listen_at};
 
-/// What comes of a request.
+/// The result of a request.
 pub enum Answer {
-    /// It is done, or can't be; the text says what to do.
+    /// The response is complete. An error says what to do.
     Now(Result<Fields, String>),
-    /// It takes long: a thread does it, and the client waits.
+    /// A long request: a thread handles it while the client waits.
     Later(Job),
-    /// A thread does it and reads the lines that follow: the request is the last of its connection.
+    /// A thread handles it and reads the lines after the request, which is the last of its
+    /// connection.
     Hears(Job),
 }
 
@@ -54,27 +57,27 @@ impl fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// Done, with nothing to say.
+    /// Success, without a result.
     pub fn done() -> Answer {
         Answer::Now(Ok(Fields::new()))
     }
 
-    /// Not done; the text says what to do instead.
+    /// Failure; the text says what to do instead.
     pub fn refused(why: impl Into<String>) -> Answer {
         Answer::Now(Err(why.into()))
     }
 }
 
-/// What the supervisor does for a client.
+/// Handles the requests of clients.
 pub trait Service {
-    /// Does what a line asks for. It may not wait: what takes long is an [`Answer::Later`].
+    /// Handles one request. It must not wait: a long request returns [`Answer::Later`].
     fn ask(&mut self, line: &[u8]) -> Answer;
 }
 
-/// What the last line of every answer begins with, and no other line.
+/// The beginning of the last line of every response, and of no other line.
 pub const CLOSING: &str = "{\"ok\":";
 
-/// The last line of an answer, with its end.
+/// The last line of a response, with its line feed.
 fn closing_line(result: Result<Fields, String>) -> String {
     let (ok, fields) = match result {
         Ok(fields) => (true, fields),
@@ -92,7 +95,7 @@ fn closing_line(result: Result<Fields, String>) -> String {
 mod tests {
     use super::*;
 
-    /// The last line of an answer is JSON, and begins as agreed.
+    /// The last line of a response is JSON, and begins with the mark.
     #[test]
     fn closing_lines() {
         assert_eq!(closing_line(Ok(Fields::new())), "{\"ok\":true}\n");

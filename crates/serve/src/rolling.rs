@@ -1,35 +1,41 @@
-//! A log that lives long: cut by size and time, compressed, under a budget, and whole after whatever happened.
+//! A log that is rotated by size and time, compressed, kept within a budget of bytes, and complete
+//! after a crash.
 //!
 //! ```text
-//! DIR/NAME.EXT                           the file that is written; DIR/current leads to it
-//! DIR/NAME.2026-11-23T10-00-00Z.EXT      closed; begun at that time; -1, -2 … before EXT where that is taken
+//! DIR/NAME.EXT                           the current file; DIR/current is a link to it
+//! DIR/NAME.2026-11-23T10-00-00Z.EXT      closed; begun at that time; -1, -2 … before EXT if the name exists
 //! DIR/NAME.2026-11-23T10-00-00Z.EXT.gz   compressed
-//! DIR/.NAME.EXT.lock                     who writes, since when; gone after `finish`
+//! DIR/.NAME.EXT.lock                     the lock: process and start time; removed by `finish`
 //! ```
 //!
-//! phase     on disk                                        leaves by
-//! writing   a header, whole records, perhaps a torn one    the next period, `bytes_max`, `reopen`, `finish`
-//! closing   and the footer, perhaps torn                   a rename
-//! closed    header, records, footer                        compression, written beside and renamed
-//! packed    the same, by gzip                              the budget, oldest first
+//! phase     on disk                                        ends by
+//! writing   header, whole records, perhaps a torn one      the next period, `bytes_max`, `reopen`, `finish`
+//! closing   the same and the footer, perhaps torn          a rename
+//! closed    header, records, footer                        compression into another file, and a rename
+//! packed    the same, compressed with gzip                 deletion for the budget, oldest first
 //!
 //! Invariants
-//! 1. A file is cut between records only, and a record is in one file. What cannot be written whole is taken off again.
-//! 2. A closed file begins with the header and ends with the footer. Killed while writing or closing, the next
-//!    `open` cuts off what is torn, writes the footer and closes it.
-//! 3. At every instant a closed file's records are under its name or that with `.gz`: of the latter it has all.
-//! 4. Nobody else writes: the lock is held as long as we live.
-//! 5. What is removed was made here: the name has a time of our form. What others put at NAME is set aside, not lost.
-//! 6. There is no clock: `now` is an argument, of the wall or of packets. A time that goes back by more than a period
-//!    begins the period anew, in the same file.
+//! 1. Rotation happens only between records. A record that cannot be written completely is
+//!    truncated from the file.
+//! 2. A closed file begins with the header and ends with the footer. After a kill while writing or
+//!    closing, the next `open` truncates the torn record, writes the footer and closes the file.
+//! 3. At every moment the records of a closed file are in the file of its name, or all of them in
+//!    that with `.gz`.
+//! 4. No other process writes: the lock is held as long as the process runs.
+//! 5. Only files of this log are deleted: their names have a time in this form. A foreign file at
+//!    NAME is renamed, not lost.
+//! 6. The module reads no clock: `now` is an argument, of the system clock or of packets. A time
+//!    that goes back by more than a period restarts the period, in the same file.
 //!
-//! Records end in a line feed and have no other. Those that cannot be written are dropped, counted, and told of once;
-//! every flush tries again.
+//! A record is one line with its line feed. A record that cannot be written is dropped and counted;
+//! the first is logged. Every flush tries again.
 //!
-//! Bounds: a file has at most `bytes_max` bytes and a footer, or one record; all files together at most
-//! `budget_bytes`, or the one that is written, and a flush; besides, one that is being compressed. [`BUFFER_BYTES`] wait
-//! to be written. Cost: a copy into a buffer; a thread of the lowest priority that compresses.
+//! Bounds: a file has at most `bytes_max` bytes and a footer, or one record. All files together
+//! have at most `budget_bytes`, or the current file and a flush, and in addition one file that is
+//! being compressed. [`BUFFER_BYTES`] wait to be written. Cost: one copy into a buffer, and a
+//! thread of the lowest priority for compression.
 
+mod closed;
 mod gzip;
 mod left;
 mod lock;
@@ -42,6 +48,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use closed::Closed;
 use gzip::Gzip;
 use larder_io::access::Access;
 use larder_io::input::display_name;
@@ -51,47 +58,50 @@ use name::{Names, Stamp};
 
 use crate::log::Log;
 
-/// Bytes of records that are gathered before the system is called.
+/// Bytes of records that are buffered before a system call.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writes the first or the last lines of a file: at a time, ns since 1970.
+/// Writes the header or the footer of a file, for a time in ns since 1970.
 pub type Lines = Box<dyn FnMut(i64, &mut Vec<u8>) + Send>;
 
-/// Where, and when it is cut.
+/// The file, and when it is rotated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollingOptions {
-    /// The file that is written.
+    /// The current file.
     pub path: PathBuf,
-    /// A file that would have more is closed, and another begun; 0: never.
+    /// Rotate before a file exceeds this size; 0: never.
     pub bytes_max: u64,
-    /// A file is closed when a multiple of so many seconds since 1970 (UTC) has passed: 3600, on the hour; 0: never.
+    /// Rotate at each multiple of this many seconds since 1970 (UTC); 3600: every full hour; 0:
+    /// never.
     pub every_s: u64,
-    /// Closed files are compressed.
+    /// Compress closed files.
     pub compress: bool,
-    /// All files together have at most so many bytes: the oldest are removed; 0: they stay.
+    /// Delete the oldest files when all files together have more bytes; 0: never.
     pub budget_bytes: u64,
-    /// A link in the same folder that leads to the file; made unless something else has that name.
+    /// A link to the current file in the same folder; it is not created if another file has that
+    /// name.
     pub link: Option<String>,
-    /// Who may read the files.
+    /// The access to the files.
     pub access: Access,
 }
 
-/// What has become of records and files.
+/// Counts of records and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollingCounts {
-    /// Records handed to the system.
+    /// Records written.
     pub records_written: u64,
-    /// Records that could not be written, and were dropped.
+    /// Records dropped because writing failed.
     pub records_lost: u64,
     /// Files closed.
     pub files_closed: u64,
     /// Files compressed.
     pub files_compressed: u64,
-    /// Files removed for the budget.
+    /// Files deleted for the budget.
     pub files_removed: u64,
 }
 
-/// See the module. Dropped without [`Rolling::finish`] it writes what it holds; the next `open` closes the file.
+/// See the module. If it is dropped without [`Rolling::finish`], it writes its buffer, and the next
+/// `open` closes the file.
 #[must_use = "only `finish` closes the file"]
 pub struct Rolling {
     options: RollingOptions,
@@ -100,46 +110,38 @@ pub struct Rolling {
     names: Names,
     lock: Lock,
     current: Option<Current>,
-    /// Records for it.
+    /// Buffered records.
     buffer: Vec<u8>,
     /// Oldest first.
     closed: Vec<Closed>,
-    /// The newest that there was.
+    /// The latest time of any call.
     last: Option<Stamp>,
     gzip: Option<Gzip>,
     counts: RollingCounts,
     log: Log,
     is_failing: bool,
-    /// Bytes that a disk of a test still takes.
+    /// In tests: bytes that the disk has room for.
     #[cfg(test)]
     room_bytes: Option<u64>,
 }
 
-/// The file that is written.
+/// The current file.
 struct Current {
     file: File,
-    /// Bytes of it that are whole: header and records.
+    /// Bytes of the header and of whole records.
     whole_bytes: u64,
-    /// It is closed before it has more.
+    /// It is rotated before it has more bytes.
     full_bytes: u64,
     /// The time of its first record, or when it was opened; `None` before the header.
     begin_ns: Option<i64>,
-    /// What it is measured by: `begin_ns`, but for a time that went back.
+    /// The start of its period: `begin_ns`, unless the time went back.
     period: i64,
     has_records: bool,
 }
 
-/// A file that was closed.
-#[derive(Debug)]
-struct Closed {
-    stamp: Stamp,
-    bytes: u64,
-    is_packed: bool,
-}
-
 impl Rolling {
-    /// Takes the lock, closes what was left, and begins a file. Its header is written at once if the time is known;
-    /// otherwise the first record tells it.
+    /// Takes the lock, closes the file of an earlier run, and begins a file. Its header is written
+    /// now if the time is known; otherwise with the first record.
     pub fn open(
         options: RollingOptions,
         header: Lines,
@@ -178,7 +180,7 @@ impl Rolling {
         Ok(rolling)
     }
 
-    /// Accepts whole records. What cannot be written is dropped and counted.
+    /// Accepts whole records. Records that cannot be written are dropped and counted.
     pub fn write(&mut self, records: &[u8], now_ns: i64) {
         if self.is_due(now_ns) {
             self.rotate(now_ns);
@@ -193,7 +195,7 @@ impl Rolling {
                 if self.rotate(now_ns) {
                     continue;
                 }
-                // One that can't be closed is written on.
+                // If the file cannot be closed, writing continues in it.
                 piece = first_record(rest);
             }
             if self.buffer.len() + piece > BUFFER_BYTES {
@@ -208,20 +210,21 @@ impl Rolling {
         }
     }
 
-    /// Hands what was accepted to the system, closes the file if its period is over, and looks after closed ones. To be
-    /// called now and then.
+    /// Writes the buffer, closes the file if its period has ended, and compresses and deletes
+    /// closed files. Call it regularly.
     pub fn tick(&mut self, now_ns: i64) {
         self.flush();
         if self.is_due(now_ns) {
             self.rotate(now_ns);
         }
-        // Who looks at it sees that we are there.
+        // An operator who looks at the lock sees a current time.
         self.begin(now_ns);
         self.take_packed();
         self.keep_budget();
     }
 
-    /// After the file was renamed by somebody else: ends it there, and begins anew. If it was not, it is closed.
+    /// Begins a new file. If another program has renamed the current file, it is completed there;
+    /// otherwise it is closed.
     pub fn reopen(&mut self, now_ns: i64) {
         self.flush();
         let is_empty = self.current.as_ref().is_none_or(|current| !current.has_records);
@@ -231,13 +234,13 @@ impl Rolling {
         self.begin(now_ns);
     }
 
-    /// What has become of records and files.
+    /// The counts of records and files.
     pub fn counts(&self) -> RollingCounts {
         self.counts
     }
 
-    /// Closes the file, waits until closed ones are compressed, and gives the lock back. Records that were lost are no error:
-    /// they are logged and counted. An error: the file could not be closed.
+    /// Closes the file, waits until closed files are compressed, and releases the lock. Fails if
+    /// the file cannot be closed. Lost records are not an error here: they were logged and counted.
     pub fn finish(mut self, now_ns: i64) -> Result<RollingCounts, OutputError> {
         self.flush();
         let begun = self.begin(now_ns);
@@ -262,7 +265,7 @@ impl Rolling {
         Err(OutputError::new(&self.names.shown(), io::Error::new(io::ErrorKind::StorageFull, what)))
     }
 
-    /// The first record of a file gives it its time.
+    /// Sets the time of a file from its first record.
     fn note_record(&mut self, now_ns: i64) {
         let period = self.period(now_ns);
         let Some(current) = self.current.as_mut().filter(|current| !current.has_records) else {
@@ -282,7 +285,7 @@ impl Rolling {
         }
     }
 
-    /// True when the file's period is over.
+    /// True when the file's period has ended.
     fn is_due(&mut self, now_ns: i64) -> bool {
         let now = self.period(now_ns);
         let Some(current) = &mut self.current else { return false };
@@ -292,27 +295,28 @@ impl Rolling {
         current.has_records && now > current.period
     }
 
-    /// Bytes of records that the file still takes: up to the end of one.
+    /// Bytes of records that the file has room for, up to the end of one.
     fn fitting(&self, records: &[u8]) -> usize {
         let Some(current) = &self.current else { return records.len() };
         let used = current.whole_bytes + self.buffer.len() as u64;
         let room = current.full_bytes.saturating_sub(used);
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(records.len());
         let end_of = |found: Option<usize>| found.map(|at| at + 1);
-        match end_of(records[..room].iter().rposition(|octet| *octet == b'\n')) {
+        match end_of(records[..room].iter().rposition(|byte| *byte == b'\n')) {
             Some(end) => end,
             None if current.has_records => 0,
             None => first_record(records),
         }
     }
 
-    /// Bytes after which a file is full. One has at most half of the budget, or there would be none to remove.
+    /// Bytes after which a file is full: at most half of the budget, so that there is another file
+    /// to delete.
     fn limit(&self) -> u64 {
         let or_never = |bytes: u64| if bytes == 0 { u64::MAX } else { bytes };
         or_never(self.options.bytes_max).min(or_never(self.options.budget_bytes / 2))
     }
 
-    /// Creates the file. What lies there is not ours, and is set aside.
+    /// Creates the file. A foreign file of that name is renamed.
     fn create(&mut self) -> io::Result<Current> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -334,7 +338,7 @@ impl Rolling {
         })
     }
 
-    /// Makes sure that there is a file with a header; false where that fails.
+    /// Creates the file with its header if there is none; false if that fails.
     fn begin(&mut self, now_ns: i64) -> bool {
         if self.current.as_ref().is_some_and(|current| current.begin_ns.is_some()) {
             return true;
@@ -367,8 +371,8 @@ impl Rolling {
         }
     }
 
-    /// Writes to the file. Where that fails, `lines` says whether whole lines of it stay; nothing else does. Bytes
-    /// that stand there.
+    /// Writes to the file and returns the bytes written. After a failure the file keeps only whole
+    /// lines if `lines` is set, and otherwise nothing of `bytes`.
     fn put(&mut self, octets: &[u8], lines: bool) -> (usize, io::Result<()>) {
         let mut written = 0;
         let result = loop {
@@ -384,7 +388,7 @@ impl Rolling {
         };
         let mut keep = written;
         if result.is_err() {
-            let last = octets[..written].iter().rposition(|octet| *octet == b'\n');
+            let last = octets[..written].iter().rposition(|byte| *byte == b'\n');
             keep = if lines { last.map_or(0, |at| at + 1) } else { 0 };
         }
         if let Some(current) = &mut self.current {
@@ -400,7 +404,7 @@ impl Rolling {
         (keep, result)
     }
 
-    /// One call of the system.
+    /// One system call.
     fn write_some(&mut self, octets: &[u8]) -> io::Result<usize> {
         let Some(current) = &mut self.current else { return Err(io::ErrorKind::NotFound.into()) };
         #[cfg(test)]
@@ -415,7 +419,7 @@ impl Rolling {
         current.file.write(octets)
     }
 
-    /// Hands the buffer to the system.
+    /// Writes the buffer.
     fn flush(&mut self) {
         if self.buffer.is_empty() {
             return;
@@ -435,12 +439,13 @@ impl Rolling {
         self.keep_budget();
     }
 
-    /// Closes the file; false where it cannot be: then it is written on, until it has grown by as much once more.
+    /// Closes the file. False if that fails: then writing continues in it, until it has grown by
+    /// the same size again.
     fn rotate(&mut self, now_ns: i64) -> bool {
         self.flush();
         let found = self.current.as_ref().map(|current| (current.begin_ns, current.whole_bytes));
         let Some((Some(begin_ns), whole_bytes)) = found else {
-            // It has nothing yet, not even a header. Moved away, it stays so.
+            // The file is still empty, without a header. If it was renamed, it stays empty.
             if !self.is_in_place() {
                 self.current = None;
             }
@@ -465,7 +470,7 @@ impl Rolling {
         true
     }
 
-    /// Gives the file the name of a closed one, unless it has another by now.
+    /// Renames the file to the name of a closed one, unless another program has renamed it.
     fn rename(&mut self, begin_ns: i64) -> io::Result<()> {
         if !self.is_in_place() {
             return Ok(());
@@ -478,7 +483,7 @@ impl Rolling {
         Ok(())
     }
 
-    /// True when the file is where it was made.
+    /// True if the file still has its name.
     fn is_in_place(&self) -> bool {
         let Some(current) = &self.current else { return false };
         let Ok(there) = fs::symlink_metadata(self.names.path()) else { return false };
@@ -486,94 +491,6 @@ impl Rolling {
             .file
             .metadata()
             .is_ok_and(|ours| (there.ino(), there.dev()) == (ours.ino(), ours.dev()))
-    }
-
-    fn add_closed(&mut self, stamp: Stamp, bytes: u64, is_packed: bool) {
-        if let Some(gzip) = &self.gzip
-            && !is_packed
-        {
-            gzip.pack(stamp.clone(), self.names.closed(&stamp));
-        }
-        if self.last.as_ref() < Some(&stamp) {
-            self.last = Some(stamp.clone());
-        }
-        let at = self.closed.partition_point(|other| other.stamp < stamp);
-        self.closed.insert(at, Closed { stamp, bytes, is_packed });
-    }
-
-    /// Hears of what was compressed.
-    fn take_packed(&mut self) {
-        while let Some((stamp, result)) = self.gzip.as_ref().and_then(Gzip::done) {
-            let found = self.closed.iter_mut().find(|closed| closed.stamp == stamp);
-            match (result, found) {
-                (Ok(bytes), Some(closed)) => {
-                    (closed.bytes, closed.is_packed) = (bytes, true);
-                    self.counts.files_compressed += 1;
-                }
-                // The budget was faster.
-                (Ok(_), None) => drop(fs::remove_file(self.names.packed(&stamp))),
-                (Err(_), None) => {}
-                (Err(error), Some(_)) => {
-                    let name = display_name(&self.names.closed(&stamp));
-                    let hint = "the next start tries again";
-                    let line = self.log.warn("log not compressed").text("path", name);
-                    line.text("error", error).text("hint", hint);
-                }
-            }
-        }
-    }
-
-    /// Removes the oldest files until all fit.
-    fn keep_budget(&mut self) {
-        if self.options.budget_bytes == 0 {
-            return;
-        }
-        self.take_packed();
-        let current = self.current.as_ref().map_or(0, |current| current.whole_bytes);
-        let mut sum: u64 = current + self.closed.iter().map(|closed| closed.bytes).sum::<u64>();
-        let mut gone = 0;
-        while sum > self.options.budget_bytes && gone < self.closed.len() {
-            let closed = &self.closed[gone];
-            // Whichever is there: it may be being compressed.
-            let _ = fs::remove_file(self.names.closed(&closed.stamp));
-            let _ = fs::remove_file(self.names.packed(&closed.stamp));
-            sum -= closed.bytes;
-            gone += 1;
-        }
-        self.closed.drain(..gone);
-        self.counts.files_removed += gone as u64;
-    }
-
-    /// Finds what earlier runs closed; ends what they began to compress.
-    fn find_closed(&mut self) -> io::Result<()> {
-        for (stamp, plain, packed) in self.names.list()? {
-            if packed.is_some() && plain.is_some() {
-                // Invariant 3: the packed one has all.
-                fs::remove_file(self.names.closed(&stamp))?;
-            }
-            match (packed, plain) {
-                (Some(bytes), _) => self.add_closed(stamp, bytes, true),
-                (None, Some(bytes)) => self.add_closed(stamp, bytes, false),
-                (None, None) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Closes what a run left that was killed.
-    fn close_left(&mut self, left: Option<lock::Note>) -> io::Result<()> {
-        let Some(note) = left else { return Ok(()) };
-        let mut foot = Vec::new();
-        let footer = &mut self.footer;
-        let found = left::mend(&self.names, note, self.last.as_ref(), |last_ns| {
-            footer(last_ns, &mut foot);
-            std::mem::take(&mut foot)
-        })?;
-        if let Some((stamp, bytes)) = found {
-            self.counts.files_closed += 1;
-            self.add_closed(stamp, bytes, false);
-        }
-        Ok(())
     }
 
     fn link(&mut self) {
@@ -620,12 +537,12 @@ impl std::fmt::Debug for Rolling {
     }
 }
 
-/// Bytes of the first one.
+/// Bytes of the first line.
 fn first_record(records: &[u8]) -> usize {
-    records.iter().position(|octet| *octet == b'\n').map_or(records.len(), |at| at + 1)
+    records.iter().position(|byte| *byte == b'\n').map_or(records.len(), |at| at + 1)
 }
 
-/// Records in whole lines.
+/// The number of lines.
 fn count(records: &[u8]) -> u64 {
-    records.iter().filter(|octet| **octet == b'\n').count() as u64
+    records.iter().filter(|byte| **byte == b'\n').count() as u64
 }

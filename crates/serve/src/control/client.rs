@@ -1,7 +1,7 @@
-//! The side that asks: for `larder ctl`, and for tests.
+//! The client of the control socket, for `larder ctl` and for tests.
 //!
-//! Blocks, as a command may. Bounds: a line of an answer is believed up to [`LINE_BYTES_MAX`] bytes, which is more than
-//! statistics of a thousand cores have.
+//! It blocks, as a command may. Bounds: a line of a response has at most [`LINE_BYTES_MAX`] bytes,
+//! which is more than the statistics of a thousand cores need.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,22 +12,23 @@ use serde_json::Value;
 
 use super::{CLOSING, Fields};
 
-/// The longest line of an answer, its end included.
+/// The longest line of a response, with its line feed.
 pub const LINE_BYTES_MAX: usize = 4 << 20;
 
-/// Why a request was not answered as wished.
+/// Why a request failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody could be asked. Start the server, or name its socket; the text says which.
+    /// The connection failed. The text says whether to start the server or to name its socket.
     Unreachable(PathBuf, io::Error),
-    /// The server left in the middle. Whether it did what was asked is not known: look at its log.
+    /// The server closed the connection early. It may have handled the request: its log says so.
     Lost(io::Error),
-    /// What came is no answer. Something else listens there: name the server's socket.
+    /// The response is invalid, so another program listens there. The operator must name the
+    /// server's socket.
     Foreign,
-    /// The server said no; the text is its own, and says what to do.
+    /// The server refused the request. The text is the server's, and says what to do.
     Refused(String),
-    /// The caller failed: to read the entries that were to be loaded, or to put the answer somewhere.
+    /// The caller failed to read the entries to load, or to write the response.
     Own(io::Error),
 }
 
@@ -73,8 +74,8 @@ impl std::error::Error for Error {
     }
 }
 
-/// Asks by a line, given without its end, and waits for the answer: what its last line says. `each` is given the lines before it
-/// (the entries of a dump) with their ends.
+/// Sends a request (without a line feed) and waits for the response. Returns its last line; `each`
+/// receives the lines before it (the entries of a dump) with their line feeds.
 pub fn ask(
     path: &Path,
     line: &str,
@@ -85,7 +86,7 @@ pub fn ask(
     answer(&socket, each)
 }
 
-/// Asks by a line, and has the server hear what follows it.
+/// Sends a request, and then the lines that belong to it.
 pub fn tell(path: &Path, line: &str, entries: &mut impl Read) -> Result<Fields, Error> {
     let mut socket = connect(path)?;
     say(&mut socket, line).map_err(Error::Lost)?;
@@ -98,11 +99,11 @@ pub fn tell(path: &Path, line: &str, entries: &mut impl Read) -> Result<Fields, 
             Err(error) => return Err(Error::Own(error)),
         };
         if socket.write_all(&chunk[..count]).is_err() {
-            // It has heard enough, and its answer says why.
+            // The server reads no more; its response says why.
             break;
         }
     }
-    // Gone already, it needs no end.
+    // A closed connection needs no shutdown.
     let _ = socket.shutdown(std::net::Shutdown::Write);
     answer(&socket, |_| Ok(()))
 }

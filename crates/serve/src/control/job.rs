@@ -1,16 +1,18 @@
-//! What takes long, on a thread of its own: a client may read as slowly as it likes.
+//! Handles long requests, each on a thread of its own, so that a slow client delays nothing.
 //!
 //! ```text
-//! start -> the job says lines, hears lines -> its result is the last line -> the thread ends
+//! start -> the job sends and receives lines -> its result is the last line -> the thread ends
 //! ```
 //!
 //! Invariants
-//! 1. A job waits for its client only: for room for what it says ([`Talk::say`]), or for what it is to hear
-//!    ([`Talk::hear`]). The supervisor never waits for a job; it is woken when one has something for it.
-//! 2. When the client is gone, what the job says fails with [`Gone`], and it hears no more lines: it
-//!    ends.
+//! 1. A job waits only for its client: for room to send ([`Talk::say`]), or for a line to receive
+//!    ([`Talk::hear`]). The supervisor never waits for a job. A job wakes it when it has sent
+//!    something.
+//! 2. When the client has disconnected, sending fails with [`Gone`] and receiving returns no more
+//!    lines, so the job ends.
 //!
-//! Bounds: a thread a client; [`CHUNKS`] chunks of [`CHUNK_BYTES`] and [`LINES`] lines between it and the loop.
+//! Bounds: one thread for each client, and [`CHUNKS`] chunks of [`CHUNK_BYTES`] and [`LINES`] lines
+//! between it and the event loop.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,19 +22,19 @@ use std::thread;
 use super::{Fields, closing_line};
 use larder_io::epoll::Waker;
 
-/// Bytes said at once.
+/// Bytes of a chunk.
 pub const CHUNK_BYTES: usize = 32 << 10;
 
-/// Chunks that wait for the loop.
+/// Chunks that may wait for the event loop.
 pub const CHUNKS: usize = 2;
 
-/// Lines heard that wait for the job.
+/// Received lines that may wait for the job.
 pub const LINES: usize = 64;
 
-/// Work that talks to a client, and what comes of it.
+/// A job: it talks to its client and returns the last line.
 pub type Job = Box<dyn FnOnce(&mut Talk) -> Result<Fields, String> + Send>;
 
-/// The client is gone: nobody wants the rest.
+/// The client has disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gone;
 
@@ -56,17 +58,17 @@ impl fmt::Debug for Talk {
     }
 }
 
-/// What comes from a job.
+/// A message of a job to the event loop.
 #[derive(Debug)]
 enum Said {
     /// Whole lines.
     Lines(String),
-    /// The last line: it has ended.
+    /// The last line: the job has ended.
     Last(String),
 }
 
 impl Talk {
-    /// Says a line, given with its end. It goes out with others, and waits for room.
+    /// Sends a line, which has its line feed. Lines are sent in chunks; this waits for room.
     pub fn say(&mut self, line: &str) -> Result<(), Gone> {
         if self.chunk.len() + line.len() > CHUNK_BYTES {
             self.send_chunk()?;
@@ -75,7 +77,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for the client's next line, without its end; `None` after its last.
+    /// Waits for the client's next line, without its line feed; `None` after the last one.
     pub fn hear(&mut self) -> Result<Option<Vec<u8>>, Gone> {
         let line = self.heard.recv().ok();
         self.wake();
@@ -97,7 +99,8 @@ impl Talk {
     }
 
     fn wake(&self) {
-        // It fails only for a descriptor that is none; then the loop looks when its client does something.
+        // It fails only for an invalid descriptor. Then the loop looks at the job at the client's
+        // next event.
         let _ = self.waker.wake();
     }
 
@@ -116,23 +119,23 @@ impl Drop for WakesAtEnd {
     }
 }
 
-/// A job as the loop sees it.
+/// The event loop's side of a job.
 #[derive(Debug)]
 pub(super) struct Running {
     said: Receiver<Said>,
-    /// Where lines for the job go; `None` when it shall hear no more.
+    /// The queue of lines for the job; `None` when it receives no more.
     lines: Option<SyncSender<Vec<u8>>>,
-    /// A line that found no room yet.
+    /// A line that waits for room in the queue.
     pending: Option<Vec<u8>>,
 }
 
-/// What the loop gets of a job.
+/// The next result of a job for the event loop.
 pub(super) enum Next {
     /// Lines for the client.
     Lines(String),
-    /// The last ones: the job is over.
+    /// The last lines: the job has ended.
     Last(String),
-    /// Nothing for now; the waker tells when to look again.
+    /// Nothing yet; the job wakes the loop when it has sent something.
     Nothing,
 }
 
@@ -147,7 +150,8 @@ impl Running {
         thread::Builder::new()
             .name("larder-ctl".to_owned())
             .spawn(move || {
-                // Dropped after the job's side, also when the job panics: the loop then finds it gone.
+                // Dropped after the job's side, also when the job panics, so the loop sees that it
+                // has ended.
                 let _wakes = wakes;
                 talk.run(job);
             })
@@ -155,22 +159,22 @@ impl Running {
         Ok(Running { said, lines: Some(lines), pending: None })
     }
 
-    /// What the job says next, without waiting (invariant 1).
+    /// The next result of the job, without waiting (invariant 1).
     pub fn next(&mut self) -> Next {
         use std::sync::mpsc::TryRecvError;
         match self.said.try_recv() {
             Ok(Said::Lines(lines)) => Next::Lines(lines),
             Ok(Said::Last(line)) => Next::Last(line),
             Err(TryRecvError::Empty) => Next::Nothing,
-            // A panic ended it. What it had begun is whole: a cache is changed by whole entries.
+            // The job panicked. A cache is changed by whole entries, so it is consistent.
             Err(TryRecvError::Disconnected) => {
                 Next::Last(closing_line(Err("the server failed in this; see its log".to_owned())))
             }
         }
     }
 
-    /// Hands lines over as long as `line` has one and the job has room for it, without waiting
-    /// (invariant 1). True if any was.
+    /// Passes lines to the job as long as `line` returns one and the queue has room, without
+    /// waiting (invariant 1). True if it passed one.
     pub fn feed(&mut self, mut line: impl FnMut() -> Option<Vec<u8>>) -> bool {
         let Some(lines) = &self.lines else { return false };
         let mut moved = false;
@@ -181,24 +185,24 @@ impl Running {
                     self.pending = Some(next);
                     break;
                 }
-                // It has heard enough, and will soon say so.
+                // The job receives no more, and will end soon.
                 Err(TrySendError::Disconnected(_)) => moved = true,
             }
         }
         moved
     }
 
-    /// Whether it may be given lines.
+    /// Whether the job receives lines.
     pub fn hears(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// Whether the next move is the client's: to say a line.
+    /// Whether the job waits for the client's next line.
     pub fn is_hungry(&self) -> bool {
         self.hears() && self.pending.is_none()
     }
 
-    /// The client has said its last line.
+    /// Notes that the client has sent its last line.
     pub fn end_lines(&mut self) {
         if self.pending.is_none() {
             self.lines = None;

@@ -1,18 +1,19 @@
-//! The socket of `larder ctl` and its clients, in the supervisor's loop.
+//! The socket of `larder ctl` and its clients, in the supervisor's event loop.
 //!
-//! life of a client   does                                        leaves by
-//! asked nothing      its next line is read                       a request; its end
-//! waits for a job    what the job says goes out as it reads      the job's last line; its end
-//! is answered        the answer goes out                         the last byte sent
-//! last answer        nothing more is read                        the last byte sent: closed
+//! state of a client  the server                                  ends by
+//! idle               reads its next line                         a request; end of input
+//! has a job          sends the job's lines as the client reads   the job's last line; end of input
+//! response           sends the response                          the last byte sent
+//! last response      reads nothing more                          the last byte sent: closed
 //!
 //! Invariants
-//! 1. Nothing here waits: sockets are non-blocking, jobs have threads of their own.
-//! 2. A request is taken when the answer before it has gone out. So a client that asks and does not read holds one
-//!    answer, and a job's no more than [`Limits::unsent_bytes_max`] and a chunk.
+//! 1. No code here waits: sockets are non-blocking, and jobs have their own threads.
+//! 2. A request is read only after the previous response was sent. So a client that sends requests
+//!    and does not read costs one response, and with a job at most [`Limits::unsent_bytes_max`] and
+//!    a chunk.
 //!
-//! A client that leaves the next move to us may wait; one that has the next move and does not make it for
-//! [`Limits::stall_ms`] is dropped. Bounds: [`Limits`]. Cost: none while nobody asks.
+//! A client may wait for the server for any time. A client that the server waits for is dropped
+//! after [`Limits::stall_ms`]. Bounds: [`Limits`]. Cost: none without requests.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,36 +26,36 @@ use super::{Answer, Service, closing_line};
 use crate::nonblocking::retry;
 use larder_io::epoll::{Event, Interest, Poller, Waker};
 
-/// Bytes read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 16 << 10;
 
-/// Rounds for one client before others have their turn.
+/// Rounds for one client before the other clients' turns.
 const ROUNDS: usize = 16;
 
-/// How long no client is taken after the system had no descriptor for one.
+/// How long the server accepts no client after the system had no file descriptor for one.
 const PAUSE_MS: u64 = 1_000;
 
-/// Most clients that may be allowed.
+/// The largest possible limit of clients.
 pub const CLIENTS_MAX: usize = 64;
 
-/// Tokens that a [`Control`] uses, from the one it is given.
+/// Tokens that a [`Control`] uses, from its first token on.
 pub const TOKENS: u64 = 2 + CLIENTS_MAX as u64;
 
-/// What clients may hold.
+/// Limits of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at once, [`CLIENTS_MAX`] at most; others are told so and dropped.
+    /// Concurrent clients, [`CLIENTS_MAX`] at most. Further clients get an error and are dropped.
     pub clients_max: usize,
-    /// Bytes of a request, or of a line to be loaded, with its end.
+    /// Bytes of a request or of a line to load, with its line feed.
     pub line_bytes_max: usize,
-    /// Bytes of a long answer that wait to be sent before the job has to wait.
+    /// Unsent bytes of a long response after which the job waits.
     pub unsent_bytes_max: usize,
-    /// How long a client may leave its move undone, milliseconds.
+    /// How long the server waits for a client, milliseconds.
     pub stall_ms: u64,
 }
 
 impl Default for Limits {
-    /// 8 clients, lines of 64 KiB, as much unsent, 30 s: a few MB at the very most.
+    /// 8 clients, lines of 64 KiB, 64 KiB unsent, 30 s: a few MB at most.
     fn default() -> Limits {
         Limits {
             clients_max: 8,
@@ -72,21 +73,21 @@ pub struct Control {
     _file: SocketFile,
     limits: Limits,
     first_token: u64,
-    /// Called by jobs.
+    /// Jobs wake the event loop with it.
     waker: Arc<Waker>,
     clients: Vec<Option<Client>>,
-    /// No client is taken before this time.
+    /// No client is accepted before this time.
     paused_until_ms: Option<u64>,
 }
 
-/// What a turn of a client has come to.
+/// The result of a client's turn.
 #[derive(PartialEq, Eq)]
 enum Turn {
-    /// Everything that could be done is done.
+    /// Nothing is left to do for now.
     Rests,
     /// There may be more to do.
     Goes,
-    /// It is over.
+    /// The connection ends.
     Ends,
 }
 
@@ -94,28 +95,28 @@ enum Turn {
 struct Client {
     socket: UnixStream,
     interest: Interest,
-    /// The poller knew the interest before it gave the events that are being handled.
+    /// The poller had this interest before it returned the events that are being handled.
     is_settled: bool,
     input: Vec<u8>,
-    /// Bytes of the input that are taken, and those that are known to hold no line's end.
+    /// Bytes of the input that were consumed, and bytes that contain no line feed.
     taken: usize,
     scanned: usize,
     has_ended_input: bool,
     output: Vec<u8>,
     sent: usize,
     job: Option<Running>,
-    /// It gets what is in the output, and no more.
+    /// The connection closes after the output.
     is_last: bool,
-    /// When it last made a move.
+    /// The time of the client's last progress.
     moved_ms: u64,
 }
 
 impl Control {
-    /// Opens the socket at `path` with file mode `mode`, and has `poller` watch it. Tokens from `first_token` on, [`TOKENS`]
-    /// of them, are to be passed to [`Control::handle`].
+    /// Opens the socket at `path` with file mode `mode`, and adds it to `poller`. The caller passes
+    /// events with the [`TOKENS`] tokens from `first_token` on to [`Control::handle`].
     ///
-    /// A socket on which nobody listens is replaced. The error says what to do: `AddrInUse` where somebody does,
-    /// `AlreadyExists` where something else than a socket is there.
+    /// A socket without a listener is replaced. The error says what to do: `AddrInUse` if another
+    /// server listens there, `AlreadyExists` if the file is not a socket.
     pub fn open(
         path: &Path,
         mode: u32,
@@ -133,8 +134,8 @@ impl Control {
         Ok(Control { listener, _file: file, limits, first_token, waker, clients, paused_until_ms })
     }
 
-    /// Does what an event asks for. An event of a client that has left, and whose place another has, does no harm: the
-    /// other is looked after early.
+    /// Handles an event. An event of a closed client, whose token another client has now, is
+    /// harmless: that client gets a turn early.
     pub fn handle(
         &mut self,
         event: Event,
@@ -145,7 +146,7 @@ impl Control {
         match event.token.wrapping_sub(self.first_token) {
             0 => self.accept(poller, now_ms),
             1 => {
-                // What it says does not matter: the jobs are looked at either way.
+                // The result does not matter: the jobs are checked in any case.
                 let _ = self.waker.clear();
                 for slot in 0..self.clients.len() {
                     let has_job = |client: &Client| client.job.is_some();
@@ -157,8 +158,9 @@ impl Control {
             number => {
                 let slot = (number - 2) as usize;
                 let Some(Some(client)) = self.clients.get(slot) else { return };
-                // Not asked for, `closed` says that both directions are, and says it until we close. An event
-                // from before the poller was told so may mean the end of the input alone.
+                // Without an interest, `closed` means that both directions are closed, and repeats
+                // until the server closes the socket. An event from before the interest changed may
+                // mean only the end of the input.
                 let is_asked = ![Interest::NONE, Interest::WRITE].contains(&client.interest);
                 if event.closed && !is_asked {
                     if client.is_settled {
@@ -171,7 +173,7 @@ impl Control {
         }
     }
 
-    /// Milliseconds until [`Control::expire`] has something to do; `None`: nothing.
+    /// Milliseconds until [`Control::expire`] is due; `None`: it is not.
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         let stalls = self.clients.iter().flatten().filter(|client| client.has_the_move());
         let due = stalls.map(|client| client.moved_ms + self.limits.stall_ms);
@@ -179,7 +181,7 @@ impl Control {
         Some(first.saturating_sub(now_ms))
     }
 
-    /// Drops clients that did not make their move in time.
+    /// Drops clients that exceeded [`Limits::stall_ms`].
     pub fn expire(&mut self, poller: &Poller, now_ms: u64) {
         for client in self.clients.iter_mut().flatten() {
             client.is_settled = true;
@@ -194,7 +196,7 @@ impl Control {
         }
         if self.paused_until_ms.is_some_and(|until| now_ms >= until) {
             self.paused_until_ms = None;
-            // It fails for a descriptor that is not watched; this one is.
+            // It fails only for a descriptor that the poller does not have.
             let _ = poller.modify(&self.listener, self.first_token, Interest::READ);
         }
     }
@@ -212,7 +214,8 @@ impl Control {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    // No descriptors: who waits would be told again and again.
+                    // Without file descriptors the poller would report the waiting client again and
+                    // again.
                     self.paused_until_ms = Some(now_ms + PAUSE_MS);
                     let _ = poller.modify(&self.listener, self.first_token, Interest::NONE);
                     return;
@@ -228,7 +231,7 @@ impl Control {
         let Some(slot) = self.clients.iter().position(Option::is_none) else {
             let count = self.clients.len();
             let error = format!("{count} clients are connected; try again when one has left");
-            // It may not be there to read it.
+            // The client may have closed the connection.
             let _ = (&socket).write(closing_line(Err(error)).as_bytes());
             return;
         };
@@ -237,7 +240,7 @@ impl Control {
         }
     }
 
-    /// Gives a client its turns, and settles what is to be told of it next.
+    /// Gives a client its turns, and sets the poller's interest in it.
     fn serve(&mut self, slot: usize, poller: &Poller, service: &mut impl Service, now_ms: u64) {
         let Some(client) = &mut self.clients[slot] else { return };
         let mut turn = Turn::Goes;
@@ -248,7 +251,8 @@ impl Control {
             }
         }
         if turn == Turn::Goes {
-            // The job may have said its word already, and would not wake us for it again.
+            // The job may have sent something already, and would not wake the event loop for it
+            // again.
             let _ = self.waker.wake();
         }
         let interest = client.wants(&self.limits);
@@ -283,7 +287,7 @@ impl Client {
         }
     }
 
-    /// Sends, asks the job, takes lines, reads: each once.
+    /// Sends, takes lines from the job, handles lines of the client, reads: each once.
     fn turn(
         &mut self,
         limits: &Limits,
@@ -320,7 +324,7 @@ impl Client {
         self.output.len() - self.sent
     }
 
-    /// Whether it is the client who must do something.
+    /// Whether the server waits for the client.
     fn has_the_move(&self) -> bool {
         match &self.job {
             Some(job) => self.unsent() > 0 || job.is_hungry(),
@@ -347,11 +351,11 @@ impl Client {
         self.output.extend_from_slice(lines.as_bytes());
     }
 
-    /// Does what a line asks for.
+    /// Handles the request of a line.
     fn take(&mut self, line: &[u8], waker: &Arc<Waker>, service: &mut impl Service) {
         let answer = service.ask(line);
         let hears = matches!(answer, Answer::Hears(_));
-        // The input after what it hears is its own too, so nothing can be asked after that.
+        // All further input belongs to the job, so no request can follow.
         self.is_last |= hears;
         let answer = match answer {
             Answer::Now(result) => result,
@@ -369,9 +373,9 @@ impl Client {
         self.answer(&closing_line(answer));
     }
 
-    /// Takes what the job has said, if there is room. True if it was anything.
+    /// Takes lines from the job, if there is room. True if there were any.
     fn ask_job(&mut self, limits: &Limits) -> bool {
-        // Invariant 2, as where `turn` takes a line.
+        // Invariant 2, as for requests in `turn`.
         let has_room = self.unsent() < limits.unsent_bytes_max;
         let Some(job) = self.job.as_mut().filter(|_| has_room) else { return false };
         match job.next() {
@@ -389,7 +393,7 @@ impl Client {
         let Some(mut job) = self.job.take() else { return false };
         let moved = job.feed(|| self.line());
         if job.is_hungry() && self.is_full(limits) {
-            // Without its client the job ends.
+            // The job ends when its client is dropped.
             self.refuse_line(limits);
             return true;
         }
@@ -400,7 +404,7 @@ impl Client {
         moved
     }
 
-    /// Whether there is no room for the rest of a line.
+    /// Whether the input has no room for the rest of a line.
     fn is_full(&self, limits: &Limits) -> bool {
         self.input.len() - self.taken >= limits.line_bytes_max
     }
@@ -411,7 +415,7 @@ impl Client {
         self.is_last = true;
     }
 
-    /// The next whole line, without its end; at the end of the input, what is left.
+    /// The next whole line, without its line feed; at the end of the input, the rest.
     fn line(&mut self) -> Option<Vec<u8>> {
         let rest = &self.input[self.scanned..];
         let (end, next) = match rest.iter().position(|octet| *octet == b'\n') {
@@ -429,7 +433,7 @@ impl Client {
         Some(line)
     }
 
-    /// Reads once. True if something came, an end as well.
+    /// Reads once. True if there were bytes, or the end of the input.
     fn receive(&mut self, limits: &Limits, now_ms: u64) -> io::Result<bool> {
         if !self.wants_input(limits) {
             return Ok(false);
@@ -451,7 +455,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Sends what there is. True if something went out.
+    /// Sends the output. True if any byte was sent.
     fn send(&mut self, now_ms: u64) -> io::Result<bool> {
         let mut moved = false;
         while self.unsent() > 0 {
@@ -481,7 +485,7 @@ mod tests {
     use super::*;
     use crate::control::{Answer, Fields};
 
-    /// Hears all that its client says, and ends when the test lets it.
+    /// A job that receives all lines of its client, and ends when the test lets it.
     struct Hearing(Option<mpsc::Receiver<()>>);
 
     impl Service for Hearing {
@@ -495,8 +499,8 @@ mod tests {
         }
     }
 
-    /// A client that has said all may be seen to end its input by an event from before the poller knew that nobody
-    /// asks for that any more: it still gets its answer.
+    /// A client has sent its last line. An event from before the interest changed may report the
+    /// end of its input: the client still gets its response.
     #[test]
     fn the_end_of_the_input_is_not_the_end() {
         let folder = tempfile::tempdir().unwrap();

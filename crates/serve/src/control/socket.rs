@@ -1,10 +1,12 @@
-//! The file of a Unix socket: made with its mode, not taken from a server that lives, removed at the end.
+//! Creates the file of a Unix socket with its mode, refuses to replace that of a running server,
+//! and removes it at the end.
 //!
 //! ```text
-//! nothing, or a socket on which nobody listens -> bound beside it, mode set, renamed into place -> removed
+//! no file, or a socket without a listener -> bound under another name, mode set, renamed into place -> removed
 //! ```
 //!
-//! Invariant: the path names our socket, or what another put there after us; only ours is removed at the end.
+//! Invariant: the path names this server's socket, or a file that another process put there later.
+//! At the end the server removes only its own.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -13,11 +15,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often the lock of a directory is tried, and how long apart: two seconds in all.
+/// Attempts to lock a directory, and the pause between them: two seconds in all.
 const LOCK_TRIES: u32 = 200;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The socket's file, removed at the end if it is still ours.
+/// The socket's file, which is removed when this is dropped, if it is still this server's.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -28,7 +30,7 @@ pub struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // Whoever comes next replaces it.
+            // The next server replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -39,17 +41,18 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Listens at `path`. The socket is made beside it, given its mode, and renamed into place, so that nobody can
-/// connect to one of another mode there. Of two servers that start in the same moment one is refused.
+/// Listens at `path`. The socket is created under another name, receives its mode, and is renamed
+/// into place, so it never has another mode at `path`. Of two servers that start at the same time
+/// one is refused.
 pub fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let directory = make_directory(path)?;
-    // From the check to the rename. Closing it ends the lock.
+    // Held from the check to the rename; closing it releases the lock.
     let _lock = lock(&directory)?;
     check_free(path)?;
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
     let beside = path.with_file_name(name);
-    // Left behind by a process of our number that was killed.
+    // A killed process with the same process ID may have left it.
     let _ = fs::remove_file(&beside);
     let listener = UnixListener::bind(&beside).map_err(|error| {
         let next = "name a short path in a directory that this user may write to";
@@ -67,7 +70,8 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> 
     Ok((listener, file))
 }
 
-/// The directory of `path`. It is created if it is missing and its parent is there (`/run/larder` of `/run/larder/ctl`).
+/// The directory of `path`. It is created if it is missing and its parent exists (`/run/larder` of
+/// `/run/larder/ctl`).
 fn make_directory(path: &Path) -> io::Result<PathBuf> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -85,15 +89,16 @@ fn make_directory(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Locks a directory against other servers that place a socket there now. They hold the lock for a moment.
+/// Locks a directory against other servers that create a socket there at the same time. They hold
+/// the lock only briefly.
 fn lock(directory: &Path) -> io::Result<Option<fs::File>> {
-    // A directory that may be written but not read has no lock.
+    // A directory that is writable but not readable cannot be locked.
     let Ok(file) = fs::File::open(directory) else { return Ok(None) };
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
             Err(fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-            // A file system without locks.
+            // The file system does not support locks.
             Err(fs::TryLockError::Error(_)) => return Ok(None),
         }
     }
@@ -104,7 +109,7 @@ fn lock(directory: &Path) -> io::Result<Option<fs::File>> {
     Err(io::Error::new(io::ErrorKind::WouldBlock, text))
 }
 
-/// Whether there is nothing at `path`, or a socket on which nobody listens.
+/// Whether `path` does not exist, or is a socket without a listener.
 fn check_free(path: &Path) -> io::Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
