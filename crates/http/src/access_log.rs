@@ -1,10 +1,12 @@
-//! The access log: where lines go, and a loop's way to write them ([`crate::access_log::format`] says how they look).
+//! The access log: where larder writes its lines, and how an event loop adds one.
+//! [`crate::access_log::format`] defines the form of the lines.
 //!
 //! ```text
-//! a loop: record, record, ... flush, some times a second -> record channel -> a thread: lines to a file, or to standard output
+//! event loop: record, record, ... flush, some times a second -> record channel -> a thread: lines to a file, or to standard output
 //! ```
 //!
-//! A loop never waits. A file or reader that does not keep up, or fails, costs lines, and they are counted.
+//! An event loop never waits. If the file or reader is too slow, or fails, lines are dropped and
+//! counted.
 //!
 //! Bounds: those of [`larder_serve::record_channel`]. Cost: some 300 ns and 150 bytes a line.
 
@@ -21,44 +23,45 @@ use larder_serve::writer::Writer;
 
 use crate::access_log::format::{Exchange, push_combined, push_json};
 
-/// How long a line may wait for others, milliseconds.
+/// How long a line may wait in the buffer for more lines, milliseconds.
 const GATHER_MS: u64 = 100;
 
-/// How lines look.
+/// The form of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// As Apache and nginx write them.
+    /// The format of Apache and nginx.
     Combined,
-    /// An object of JSON a line.
+    /// One JSON object a line.
     Json,
 }
 
-/// What is logged, and where.
+/// The settings of an access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The file; `-` is standard output.
     pub path: PathBuf,
-    /// How lines look.
+    /// The form of lines.
     pub format: Format,
-    /// A file that has so many bytes is renamed and another begun; 0: never.
+    /// A file of this size is renamed, and a new one begun; 0: never.
     pub bytes_max: u64,
-    /// Files that are kept beside the one that is written.
+    /// The number of older files that are not deleted.
     pub files_max: u32,
 }
 
-/// One loop's way to log.
+/// The access log of one event loop.
 #[derive(Debug)]
 pub struct AccessLog {
     feed: RecordSender,
     format: Format,
-    /// When what was recorded is handed over.
+    /// When the recorded lines go to the thread.
     due_ms: Option<u64>,
 }
 
-/// The log of all loops.
+/// The access log of all event loops.
 #[derive(Debug)]
 pub struct Shared {
-    /// Its thread. It ends when it is told to, or when no loop has the log any more.
+    /// The thread that writes. It ends when the server stops it, or when no event loop has the log
+    /// any more.
     pub writer: Writer,
     feed: Arc<AccessLog>,
     file: Arc<Mutex<log_file::Options>>,
@@ -78,12 +81,13 @@ fn file(options: Options) -> log_file::Options {
 }
 
 impl Shared {
-    /// What each loop has another of, by [`AccessLog::another`].
+    /// The log that each event loop copies with [`AccessLog::another`].
     pub fn feed(&self) -> Arc<AccessLog> {
         self.feed.clone()
     }
 
-    /// Other settings: for the file at once, for the form of lines with the feeds that are taken from now on.
+    /// Applies new settings: to the file at once, to the form of lines in each feed that is taken
+    /// from now on.
     pub fn change(&mut self, options: Options) {
         self.feed = Arc::new(AccessLog { format: options.format, ..self.feed.another() });
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file(options);
@@ -92,12 +96,12 @@ impl Shared {
 }
 
 impl AccessLog {
-    /// One for another loop.
+    /// For another event loop.
     pub fn another(&self) -> AccessLog {
         AccessLog { feed: self.feed.another(), format: self.format, due_ms: None }
     }
 
-    /// Writes a line.
+    /// Adds a line.
     pub fn record(&mut self, exchange: &Exchange<'_>, now_ms: u64) {
         let push = match self.format {
             Format::Combined => push_combined,
@@ -107,25 +111,25 @@ impl AccessLog {
         self.due_ms.get_or_insert(now_ms + GATHER_MS);
     }
 
-    /// Milliseconds until [`AccessLog::flush_due`] has something to do; `None`: nothing.
+    /// Milliseconds until [`AccessLog::flush_due`] has lines to flush; `None`: there are none.
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         self.due_ms.map(|due_ms| due_ms.saturating_sub(now_ms))
     }
 
-    /// Hands over what has waited long enough.
+    /// Sends the lines to the thread if they have waited long enough.
     pub fn flush_due(&mut self, now_ms: u64) {
         if self.due_ms.is_some_and(|due_ms| now_ms >= due_ms) {
             self.flush();
         }
     }
 
-    /// Hands over all.
+    /// Sends all lines to the thread.
     pub fn flush(&mut self) {
         self.due_ms = None;
         self.feed.flush();
     }
 
-    /// Lines that found no room.
+    /// Lines dropped because the buffer was full.
     pub fn dropped(&self) -> u64 {
         self.feed.dropped()
     }

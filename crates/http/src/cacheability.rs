@@ -1,15 +1,15 @@
-//! Whether a response may be stored, how long it is fresh, and for which requests it is (RFC 9111,
-//! sections 3, 4.1 and 4.2).
+//! Decides whether a response may be stored, how long it is fresh, and which requests it is for
+//! (RFC 9111, sections 3, 4.1 and 4.2).
 
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::field::{date, date_of, has, members, only, seconds, split, values};
 use crate::{Field, Request, Response, Rules, SECONDS_MAX};
 
-/// Status codes of responses that may be stored without stating it (RFC 9110, section 15.1), but
-/// 206: parts are not stored.
+/// Status codes of responses that may be stored even if they do not state it (RFC 9110, section
+/// 15.1). 206 is missing: larder stores no parts.
 const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
-/// Codes whose meaning for caches is implemented, for responses with `must-understand`.
+/// Codes that larder understands, for responses with `must-understand`.
 const UNDERSTOOD: [u16; 26] = [
     200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 406, 409, 410, 411, 413,
     414, 415, 500, 501, 502, 503, 504,
@@ -28,22 +28,23 @@ pub struct Moments {
 pub enum Unstored {
     /// The request's method is not GET.
     Method,
-    /// The request has content, which may have selected the response, and is no part of the key.
+    /// The request has content. That may have selected the response, and is not in the key.
     Content,
-    /// It is a part, an update, not final, or about conditions of one request.
+    /// The status is that of a part or of an update, is not final, or is about conditions of one
+    /// request.
     Status,
-    /// `must-understand`, and its status is not.
+    /// It states `must-understand`, and larder does not understand its status.
     NotUnderstood,
     /// The response forbids it.
     NoStore,
     /// The request forbids it.
     RequestNoStore,
-    /// It is one client's own.
+    /// The response is for one client.
     Private,
     /// The request has credentials, and the response does not state that it is for other clients
     /// too.
     Authorization,
-    /// It depends on more than the request.
+    /// It varies on more than the request.
     VaryAny,
     /// It sets cookies, and does not state that it is for all clients.
     Cookies,
@@ -62,7 +63,7 @@ pub struct Selected {
     pub value: Option<Vec<u8>>,
 }
 
-/// What decides how a stored response may be used: small, and copied.
+/// What decides how a stored response may be used: small, and cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
     /// Its status code.
@@ -71,9 +72,9 @@ pub struct Life {
     pub directives: ResponseDirectives,
     /// How long it is fresh, seconds from when it was made.
     pub lifetime_s: u64,
-    /// That is a guess: the response did not state it.
+    /// The lifetime is a guess: the response did not state one.
     pub is_heuristic: bool,
-    /// That is the operator's rule for its status: the response did not state it.
+    /// The lifetime is the operator's rule for its status: the response did not state one.
     pub is_by_rule: bool,
     /// How old it was when it came, seconds (`corrected_initial_age`, RFC 9111, section 4.2.3).
     pub initial_age_s: u64,
@@ -124,7 +125,7 @@ impl Validators<'_> {
     }
 }
 
-/// What is known of a response that is to be stored.
+/// The metadata of a response that is to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// How it may be used.
@@ -155,14 +156,14 @@ impl Stored {
         is_fresh || self.validators().has_any() || life.stale_window_s(rules) > 0
     }
 
-    /// True where it is for this request too: the fields that selected it are the same (RFC 9111,
+    /// True where it is for this request too: the selecting fields have the same values (RFC 9111,
     /// section 4.1).
     pub fn is_for(&self, request: &Request<'_>) -> bool {
         self.vary.iter().all(|it| selecting_value(request.fields, &it.name) == it.value)
     }
 }
 
-/// What is stored of a response, or why it is not stored.
+/// Decides what larder stores of a response, or why it does not store it.
 pub fn store(
     request: &Request<'_>,
     response: &Response<'_>,
@@ -177,14 +178,15 @@ pub fn store(
     if has_content(request.fields) {
         return Err(Unstored::Content);
     }
-    // 412 and 416 are about conditions and ranges of one request, whatever they state.
+    // 412 and 416 are about conditions and ranges of one request, whatever the response states.
     if !(200..600).contains(&status) || matches!(status, 206 | 304 | 412 | 416) {
         return Err(Unstored::Status);
     }
     if directives.must_understand && !UNDERSTOOD.contains(&status) {
         return Err(Unstored::NotUnderstood);
     }
-    // A status that is understood may be stored all the same (RFC 9111, section 5.2.2.3).
+    // A response with a status that larder understands may be stored all the same (RFC 9111,
+    // section 5.2.2.3).
     if directives.no_store && !directives.must_understand {
         return Err(Unstored::NoStore);
     }
@@ -226,8 +228,8 @@ pub fn store(
     })
 }
 
-/// How long a response is fresh that states nothing about it, seconds, where the operator has no rule.
-/// A guess must not make one client's page public.
+/// The lifetime in seconds of a response that states nothing about caching, where the operator has
+/// no rule. A guess must not give one client's page to others.
 fn unsaid_lifetime_s(
     request: &Request<'_>,
     response: &Response<'_>,
@@ -242,7 +244,7 @@ fn unsaid_lifetime_s(
     match may_be_ones_own {
         _ if !HEURISTIC.contains(&status) && !directives.is_public => Err(Unstored::NotSaid),
         false => Ok(guessed_lifetime_s(fields, moments, rules)),
-        // An entity tag names these bytes; a date is the same for the pages of two clients.
+        // An entity tag identifies these bytes; the pages of two clients may have the same date.
         true if has_etag || !has(fields, "last-modified") => Ok(0),
         true => Err(Unstored::RequestCookies),
     }
@@ -254,7 +256,7 @@ fn has_content(fields: &[Field<'_>]) -> bool {
     has(fields, "transfer-encoding") || !values(fields, "content-length").all(is_zero)
 }
 
-/// How long it states to be fresh, seconds (RFC 9111, section 4.2.1); `None`: it does not.
+/// The lifetime that it states, seconds (RFC 9111, section 4.2.1); `None`: it states none.
 fn said_lifetime_s(
     directives: &ResponseDirectives,
     is_targeted: bool,
@@ -265,14 +267,14 @@ fn said_lifetime_s(
     if said.is_some() || is_targeted || !has(fields, "expires") {
         return said;
     }
-    // An invalid date, as the customary 0, is in the past (section 5.3).
+    // An invalid date, such as the usual 0, is in the past (section 5.3).
     let made_s = date_of(fields, "date").unwrap_or(moments.response_s);
     let expires = values(fields, "expires").next().and_then(date);
     Some(expires.map_or(0, |expires_s| expires_s.saturating_sub(made_s).min(SECONDS_MAX)))
 }
 
-/// How long it is fresh by the operator's rule for its status, seconds, where it states nothing
-/// about caching. A response that sets cookies was likely meant for one client.
+/// The lifetime by the operator's rule for its status, seconds, where the response states nothing
+/// about caching. A response that sets cookies is likely for one client.
 fn ruled_lifetime_s(status: u16, fields: &[Field<'_>], rules: &Rules) -> Option<u64> {
     const SAYS: [&str; 4] = ["cache-control", "cdn-cache-control", "expires", "set-cookie"];
     let fresh_s = rules.statuses.fresh_s(status)?;
@@ -283,7 +285,7 @@ fn ruled_lifetime_s(status: u16, fields: &[Field<'_>], rules: &Rules) -> Option<
     (!is_asked_not_to && !fields.iter().any(says)).then(|| fresh_s.min(SECONDS_MAX))
 }
 
-/// How long it may be fresh, seconds, by how long it was not modified (section 4.2.2).
+/// The lifetime guessed from the time since the last modification, seconds (section 4.2.2).
 fn guessed_lifetime_s(fields: &[Field<'_>], moments: Moments, rules: &Rules) -> u64 {
     let made_s = date_of(fields, "date").unwrap_or(moments.response_s);
     let unchanged_s = date_of(fields, "last-modified").map_or(0, |it| made_s.saturating_sub(it));
@@ -291,17 +293,17 @@ fn guessed_lifetime_s(fields: &[Field<'_>], moments: Moments, rules: &Rules) -> 
     share_s.min(rules.heuristic_max_s)
 }
 
-/// Its age when it came, seconds (section 4.2.3).
+/// Its age when it was received, seconds (section 4.2.3).
 fn initial_age_s(fields: &[Field<'_>], moments: Moments) -> u64 {
     let apparent_s = date_of(fields, "date").map_or(0, |it| moments.response_s.saturating_sub(it));
     let delay_s = moments.response_s.saturating_sub(moments.request_s);
-    // Of a list the first member counts, and an invalid number does not (section 5.1).
+    // The first member of a list counts, and an invalid number is ignored (section 5.1).
     let told_s =
         values(fields, "age").next().and_then(|it| split(it, b',').next().and_then(seconds));
     apparent_s.max(told_s.unwrap_or(0).saturating_add(delay_s)).min(SECONDS_MAX)
 }
 
-/// The values of the request in the fields that `Vary` names; `None` for `*`.
+/// The request's values of the fields that `Vary` names; `None` for `*`.
 fn vary(request: &Request<'_>, fields: &[Field<'_>]) -> Option<Vec<Selected>> {
     let mut selected: Vec<Selected> = Vec::new();
     for name in members(fields, "vary") {
@@ -317,12 +319,12 @@ fn vary(request: &Request<'_>, fields: &[Field<'_>]) -> Option<Vec<Selected>> {
     Some(selected)
 }
 
-/// Fields whose values mean the same in any case: codings and tags of languages (RFC 9110, sections
-/// 8.4.1, 8.5.1 and 12.5). Types have parameters, which may not.
+/// Fields whose values ignore case: codings and language tags (RFC 9110, sections 8.4.1, 8.5.1 and
+/// 12.5). Media types are not among them: their parameters may depend on case.
 const CASELESS: [&str; 2] = ["accept-encoding", "accept-language"];
 
-/// The value of a request in a selecting field: its members as one list, however they were spread
-/// and spaced; `None` where it is not there.
+/// A request's value of a selecting field: its members as one list, however the client spread and
+/// spaced them; `None` where the field is missing.
 pub fn selecting_value(fields: &[Field<'_>], name: &str) -> Option<Vec<u8>> {
     if !has(fields, name) {
         return None;

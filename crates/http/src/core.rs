@@ -10,7 +10,7 @@
 //! failed()    the origin gave no response: a stale response, or an error
 //! ```
 //!
-//! The caller says what time it is: [`Core::begin`]. So each rule can be tested as a scenario
+//! The caller states the time: [`Core::begin`]. So each rule can be tested as a scenario
 //! (`crates/http/tests/rules`) with time that moves only when the scenario says so.
 //!
 //! | module | duty |
@@ -57,12 +57,12 @@ use crate::options::Options;
 use crate::parts::Part;
 use crate::store::{Store, StoreHandle};
 
-/// What a core asks of its event loop. Nothing in here waits.
+/// What a core needs from its event loop. No call blocks.
 pub trait Net {
     /// Sends a request to an origin, or queues it until there is a connection.
     fn fetch(&mut self, fetch: Box<Fetch>);
 
-    /// Gives a client that waits, of this event loop or another, what came of its request. The
+    /// Gives a waiting client, of this event loop or another, the outcome of its request. The
     /// client gets it after the call into the core has returned.
     fn complete(&mut self, waiter: Waiter, outcome: Outcome);
 
@@ -96,7 +96,7 @@ pub struct Content {
     pub object: Arc<Object>,
     /// Which of them, and how they are framed.
     pub body: Body,
-    /// Only one receiver gets it: its memory is used again at once.
+    /// Only one receiver gets it, so its memory is reused at once.
     pub is_private: bool,
     /// Fields after the last chunk.
     pub trailers: Option<Arc<Trailers>>,
@@ -104,7 +104,7 @@ pub struct Content {
     pub part: Option<Arc<Part>>,
 }
 
-/// What a client was sent, as far as the access log states it.
+/// What larder sent a client, for the access log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
     /// The status code.
@@ -132,7 +132,7 @@ pub struct Core {
     pub counts: Counts,
     /// What the last request or outcome sent its client, for the access log.
     pub told: Told,
-    /// New requests are answered with `Connection: close`.
+    /// Responses to new requests state `Connection: close`.
     pub is_draining: bool,
     /// Seconds since 1970.
     now_s: u64,
@@ -177,7 +177,8 @@ impl Core {
         Seconds(u32::try_from(self.now_s).unwrap_or(u32::MAX - 1))
     }
 
-    /// The scheme that origins are told, if they are: no other proxy in front of this one knows it.
+    /// The scheme that origins are sent. It is sent only if larder terminates TLS: no proxy in
+    /// front of it knows the scheme.
     fn stated_scheme(&self, scheme: Scheme) -> Option<Scheme> {
         let is_stated = self.options.tls_bridge.as_ref().is_some_and(|it| it.has_clients());
         is_stated.then_some(scheme)
@@ -190,7 +191,7 @@ impl Core {
         }
     }
 
-    /// Gives a client of this event loop what came of its own fetch.
+    /// Gives a client of this event loop the outcome of its own fetch.
     fn complete_one(&self, net: &mut impl Net, client: u64, outcome: Outcome) {
         net.complete(Waiter { loop_number: self.number, client }, outcome);
     }

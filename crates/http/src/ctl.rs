@@ -1,4 +1,4 @@
-//! What operators ask of a running server, over the Unix socket of [`larder_serve::control`].
+//! Commands of operators to a running server, over the Unix socket of [`larder_serve::control`].
 //!
 //! ```text
 //! {"command":"stats"}                                            -> {"ok":true, ...}
@@ -8,48 +8,49 @@
 //! {"command":"reload"}                                           -> {"ok":true,"changed":["keep"],"needs_restart":[]}
 //! ```
 //!
-//! What is purged is gone: nobody gets it any more once the answer is there. What is purged softly is stale: the origin is asked
-//! about it, and while it fails it may be given ([`crate::Rules::stale_if_error_s`]).
+//! A purged response is not served any more once the operator has the reply. A soft purge makes a
+//! response stale: larder revalidates it with the origin, and may serve it while the origin fails
+//! ([`crate::Rules::stale_if_error_s`]).
 
 use serde_json::Value;
 
 use crate::key::push_url;
 use crate::message::Scheme;
 
-/// What may be asked.
+/// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Which version runs.
+    /// Reports the version of the program.
     Version,
-    /// Counters and gauges.
+    /// Reports counters and gauges.
     Stats,
-    /// Purges what a URL gives, all of its variants.
+    /// Purges the responses of a URL, all variants.
     Purge {
-        /// As it is kept ([`push_url`]).
+        /// In the form that records use ([`push_url`]).
         url: Vec<u8>,
-        /// It stays, as stale.
+        /// The responses stay cached, but are stale.
         is_soft: bool,
     },
-    /// Purges what has a tag.
+    /// Purges all responses that have a tag.
     PurgeTag {
         /// The tag.
         tag: String,
-        /// It stays, as stale.
+        /// The responses stay cached, but are stale.
         is_soft: bool,
     },
     /// Purges everything.
     Flush {
-        /// It stays, as stale.
+        /// The responses stay cached, but are stale.
         is_soft: bool,
     },
-    /// Reads the settings anew.
+    /// Reads the settings again.
     Reload,
-    /// Ends the server, after what it has begun.
+    /// Ends the server after the requests that it has begun.
     Stop,
 }
 
 impl Request {
-    /// Reads a request. The error says what to ask instead.
+    /// Reads a command. The error states what to send instead.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
         let request: Value = serde_json::from_slice(line).map_err(|error| {
             format!("not a line of JSON ({error}); ask {{\"command\":\"stats\"}}")
@@ -90,7 +91,8 @@ impl Request {
     }
 }
 
-/// A URL as people write it, with or without its scheme, as it is kept; what comes after `#` is no part of what servers know.
+/// Converts a URL as people write it, with or without its scheme, to the form that records use. It
+/// ignores a fragment (`#`): clients do not send that to servers.
 pub fn parse_url(text: &str) -> Option<Vec<u8>> {
     let without = |scheme: &str| {
         let head = text.get(..scheme.len()).filter(|head| head.eq_ignore_ascii_case(scheme));
@@ -110,7 +112,7 @@ pub fn parse_url(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     let mut url = Vec::with_capacity(rest.len() + 1);
-    // What is purged is purged by both schemes.
+    // A purge is for both schemes.
     push_url(&mut url, Scheme::Http, authority.as_bytes(), path.as_bytes());
     Some(url)
 }
@@ -119,7 +121,7 @@ pub fn parse_url(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// URLs are read as requests for them are kept, whatever people leave out.
+    /// URLs get the form that records use, with or without scheme, port and path.
     #[test]
     fn urls() {
         for (text, kept) in [
@@ -141,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Each command is read, and what cannot be asked is answered with what can.
+    /// Each command is read, and an invalid one gives an error that states the valid ones.
     #[test]
     fn requests() {
         let parse = |line: &str| Request::parse(line.as_bytes());

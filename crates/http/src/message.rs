@@ -1,5 +1,5 @@
-//! Messages of HTTP/1.1 (RFC 9112): headers, framing and chunked bodies, as plain functions of
-//! borrowed bytes, and what is written in return.
+//! Messages of HTTP/1.1 (RFC 9112): functions that read headers, framing and chunked bodies from
+//! borrowed bytes, and functions that write messages.
 //!
 //! ```text
 //! bytes -> request  -> RequestHead, or more bytes are needed, or Refused with a status code
@@ -18,22 +18,22 @@
 //! | [`forward`] | headers for the next hop, without those of one connection |
 //! | [`limits`] | limits of each |
 //!
-//! httparse reads lines and fields. This module refuses what httparse lets pass and RFC 9112 does
-//! not: requests are smuggled where two programs read a message differently (section 11.2). So a
-//! message that could be read in two ways is refused, and a field that states where a message ends
-//! is never forwarded: larder writes its own.
+//! httparse reads lines and fields. This module refuses what httparse accepts and RFC 9112 does
+//! not. Requests are smuggled where two programs read a message differently (section 11.2), so an
+//! ambiguous message is refused. larder never forwards a field that states where a message ends: it
+//! writes its own.
 //!
 //! Invariants
-//! 1. Headers that are returned were whole: every line of them ends in CRLF, and values have no control
+//! 1. Returned headers were complete: every line of them ends in CRLF, and values have no control
 //!    bytes but tabs.
-//! 2. At most one of `Content-Length` and `Transfer-Encoding` is there, with one meaning; of `Host` at
-//!    most one.
-//! 3. Headers are the same in whatever pieces their bytes come. What is refused whole is refused in
-//!    pieces, perhaps earlier and for another reason.
+//! 2. At most one of `Content-Length` and `Transfer-Encoding` is there, with one meaning; of `Host`
+//!    at most one.
+//! 3. Headers are the same in whatever pieces their bytes come. A message that is refused as a
+//!    whole is refused in pieces too, perhaps earlier and for another reason.
 //!
 //! Bounds: [`Limits`] for headers, [`chunked`] for the bytes around chunks. Cost: nothing is
 //! allocated for headers. Each call reads them from their beginning, so a caller that gets them in
-//! small pieces asks [`may_end_head`] before the next call.
+//! small pieces calls [`may_end_head`] before the next call.
 
 use std::mem::MaybeUninit;
 
@@ -56,8 +56,8 @@ pub use request::{Reason, Refused, RequestHead, request};
 pub use response::{BadResponse, ResponseHead, response};
 pub use target::{Scheme, Target};
 
-/// Room for the fields of one message. It is made where headers are read, and costs only its stack
-/// (4 KiB): unused room is not written.
+/// Room for the fields of one message. The reader of headers makes it. It costs only its stack (4
+/// KiB): unused room is not written.
 #[derive(Debug)]
 pub struct FieldRoom<'a>([MaybeUninit<Field<'a>>; FIELDS_MAX]);
 
@@ -88,10 +88,10 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Whether headers may be complete now, where the first bytes were read before and were not: where
-/// none were, where the end may be in the new bytes, and where a bare line feed is among them, with
-/// which they never will be. Headers that come a byte at a time are so read twice, and not once for
-/// each byte.
+/// Whether headers may be complete now. The first `read_bytes` bytes were read before, and were not
+/// complete. True if nothing was read before, if the end may be in the new bytes, or if these have
+/// a bare line feed: such headers will never be complete. So headers that come a byte at a time are
+/// read twice, not once for each byte.
 pub fn may_end_head(bytes: &[u8], read_bytes: usize) -> bool {
     let new = bytes.get(read_bytes.saturating_sub(3)..).unwrap_or_default();
     read_bytes == 0
@@ -121,12 +121,12 @@ pub(crate) fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
 
-/// True where a line feed has no carriage return before it. httparse takes it for the end of a
+/// True where a line feed has no carriage return before it. httparse accepts it as the end of a
 /// line; other programs do not.
 fn has_bare_feed(bytes: &[u8]) -> bool {
     let after = bytes.get(1..).unwrap_or_default();
     let mut bare = usize::from(bytes.first() == Some(&b'\n'));
-    // Vector units are fast at sums of bytes, and sums of so few do not wrap.
+    // Vector units add bytes fast, and a sum of so few does not wrap.
     for (firsts, seconds) in bytes.chunks(128).zip(after.chunks(128)) {
         let pairs = firsts.iter().zip(seconds);
         let is_bare = |(&first, &second): (&u8, &u8)| u8::from(first != b'\r' && second == b'\n');
@@ -169,8 +169,8 @@ mod tests {
         }
     }
 
-    /// The end of headers is seen with the byte that ends them, wherever the pieces were cut, and
-    /// so is a bare line feed; the bytes between are not read again.
+    /// The end of headers is found with the byte that ends them, wherever the pieces are cut, and
+    /// so is a bare line feed. The bytes between are not read again.
     #[test]
     fn ends() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

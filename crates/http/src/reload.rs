@@ -1,20 +1,22 @@
-//! What an operator may change while the server serves.
+//! Settings that an operator may change while the server runs.
 //!
 //! ```text
-//! ConfigWatch::start      the settings of the start; the thread of the access log, if there is one
-//! ConfigWatch::replace    others take their place; what cannot change stays as it was at the start
-//! Follower         a loop looks once a turn, and goes on with what is in force by then
+//! ConfigWatch::start    the settings of the start; the thread of the access log, if there is one
+//! ConfigWatch::replace  new settings replace them; what cannot change stays as it was at the start
+//! ConfigFollower        an event loop looks once a turn, and uses the newest settings from then on
 //! ```
 //!
-//! Fixed at the start are what has been opened or cut to size: addresses, loops, memory, places for clients, the sockets of an operator, the
-//! snapshot. All else may change, origins and the access log too. No connection ends by it: a request goes on with what it has, and
-//! what is decided later is decided by what is in force then.
+//! Some settings are fixed at the start, because larder has opened or allocated something for them:
+//! addresses, event loops, memory, the limit of clients, the operator's sockets, the snapshot. All
+//! others may change, origins and the access log too. A reload ends no connection. A request that
+//! has begun uses what it has; all later decisions use the new settings.
 //!
 //! Invariants
-//! 1. Settings are replaced whole, and in order: no loop sees a mixture, or an older one after a newer.
-//! 2. Where a thread for the log cannot be had, [`ConfigWatch::replace`] changes nothing.
+//! 1. Settings are replaced as a whole, and in order: no event loop sees a mixture, or older
+//!    settings after newer ones.
+//! 2. If the thread of the access log cannot be started, [`ConfigWatch::replace`] changes nothing.
 //!
-//! Cost: a load a turn of a loop; a lock for the copy of some pointers where there is something new.
+//! Cost: a load a turn of an event loop; after a change also a lock, and copies of some pointers.
 
 use std::io;
 use std::sync::Arc;
@@ -29,21 +31,21 @@ use crate::access_log::{self, AccessLog};
 use crate::health::Health;
 use crate::options::{Operation, Options};
 
-/// What is in force.
+/// The settings in force.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What an operator decided.
+    /// The operator's settings.
     pub options: Arc<Options>,
-    /// What is known of the origins, which are those of `options`.
+    /// The health of the origins in `options`.
     pub health: Arc<Health>,
-    /// A log, of which each loop has another.
+    /// The access log, of which each event loop makes its own copy.
     pub access_log: Option<Arc<AccessLog>>,
 }
 
-/// What a loop, or who watches over them, has to learn of other settings.
+/// The way to new settings for an event loop or a supervisor.
 pub type ConfigFollower = watch::Follower<Config>;
 
-/// What is in force, for all.
+/// The settings in force, shared by all threads.
 #[derive(Debug)]
 pub struct ConfigWatch {
     watch: Watch<Config>,
@@ -53,7 +55,7 @@ pub struct ConfigWatch {
 }
 
 impl ConfigWatch {
-    /// With the settings of the start. An error is that of a thread.
+    /// With the settings of the start. It fails if a thread cannot be started.
     pub fn start(options: Options, log: &Log) -> io::Result<ConfigWatch> {
         let access_log = options.operation.access_log.clone();
         let access_log = access_log.map(|it| access_log::start(it, log)).transpose()?;
@@ -66,19 +68,19 @@ impl ConfigWatch {
         Ok(ConfigWatch { watch: Watch::new(config), access_log, log: log.clone() })
     }
 
-    /// What is in force.
+    /// The settings in force.
     pub fn current(&self) -> Config {
         (*self.watch.get()).clone()
     }
 
-    /// For a loop; the first setup that it takes is the one in force.
+    /// For an event loop. It begins with the settings in force.
     pub fn follower(&self) -> ConfigFollower {
         self.watch.follower()
     }
 
-    /// Other settings, as far as they may change. Who wakes the loops is the caller.
+    /// Replaces the settings that may change. The caller wakes the event loops.
     pub fn replace(&self, options: Options) -> io::Result<()> {
-        // One after the other: the lock is held to the end.
+        // Only one replacement at a time: the lock is held to the end.
         let mut log = self.access_log.lock();
         let before = self.current();
         let options = changed(&before.options, options);
@@ -90,7 +92,7 @@ impl ConfigWatch {
                 *log = Some(access_log::start(wanted.clone(), &self.log)?)
             }
         }
-        // What checks found is worth something while they ask the same.
+        // The results of health checks stay valid only if the checks request the same path.
         let is_checked_so = options.health_checks.as_ref().map(|it| &it.path)
             == before.options.health_checks.as_ref().map(|it| &it.path);
         let health = Health::new(&options.origins);
@@ -103,25 +105,25 @@ impl ConfigWatch {
         Ok(())
     }
 
-    /// Has the access log begin its file anew.
+    /// Makes the access log reopen its file.
     pub fn reopen_log(&self) {
         if let Some(log) = &*self.access_log.lock() {
             log.writer.reopen();
         }
     }
 
-    /// What is counted of the access log, if there is one.
+    /// The counters of the access log, if there is one.
     pub fn log_meter(&self) -> Option<Meter> {
         self.access_log.lock().as_ref().map(|log| log.writer.meter())
     }
 
-    /// Takes out who writes the log, at the end.
+    /// Takes out the thread of the access log, when the server ends.
     pub fn take_writer(&self) -> Option<Writer> {
         self.access_log.lock().take().map(|log| log.writer)
     }
 }
 
-/// `next`, but for what has been opened or cut to size.
+/// `next`, except the settings that are fixed at the start.
 fn changed(start: &Options, next: Options) -> Options {
     let operation =
         Operation { access_log: next.operation.access_log.clone(), ..start.operation.clone() };
@@ -137,16 +139,16 @@ fn changed(start: &Options, next: Options) -> Options {
     }
 }
 
-/// Settings that were read anew.
+/// The settings after a reload.
 #[derive(Debug)]
 pub struct Fresh {
     /// All of them.
     pub options: Options,
-    /// What has changed, in words of an operator.
+    /// What has changed, in words for an operator.
     pub changes: Changes,
 }
 
-/// Reads settings anew. It may take its time: it is called on a thread of its own.
+/// Reads the settings again. It may take long: it runs on its own thread.
 pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 
 #[cfg(test)]
@@ -163,8 +165,8 @@ mod tests {
         Options::new(Vec::new(), origins.iter().map(origin).collect())
     }
 
-    /// Followers are told of other settings once; what is fixed stays; origins that are still there keep what is known of them.
-    /// Invariant 1.
+    /// A follower gets new settings once; fixed settings stay; origins that are in both keep their
+    /// health. Invariant 1.
     #[test]
     fn settings_follow() {
         let checks = Some(HealthChecks { path: "/a".to_owned(), every_ms: 1 });

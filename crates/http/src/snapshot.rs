@@ -1,19 +1,20 @@
-//! Cached responses in a file: written when the server ends, read when it begins, and then removed.
+//! Writes cached responses to a file when the server ends. The next start reads the file, and
+//! removes it.
 //!
 //! ```text
 //! ends    records with their bodies, not purged -> FILE.new -> FILE
 //! begins  FILE -> records that have not expired; FILE is removed before anything is served
 //! ```
 //!
-//! Purges are not in the file, and need not be: purged records are not in it, and a file is read
-//! once. A server that is killed begins with nothing, and never with responses that were purged
-//! since. For the same reason nothing is saved while it serves.
+//! The file has no purges, and needs none: it has no purged records, and larder reads it only once.
+//! A server that is killed starts empty, never with responses that were purged since. For the same
+//! reason larder saves nothing while it serves.
 //!
 //! Invariants
-//! 1. A record in the file has its body in the record: numbers of bodies mean others in another process.
-//! 2. A removed or replaced file stays so when the power fails: the disk has it before anything is
-//!    served, or the process ends. An old file would bring back what was purged since. (It may, where
-//!    the file system or the mode of the folder does not allow that.)
+//! 1. A record in the file includes its body: another process gives other numbers to bodies.
+//! 2. A removed or replaced file stays so when the power fails: larder syncs the folder before it
+//!    serves anything, or before the process ends. An old file would bring back what was purged
+//!    since. (It may, where the file system or the mode of the folder does not allow the sync.)
 //! 3. Serial numbers continue after the highest that was read, so that a purge from now on is not older
 //!    than a record that was read.
 //!
@@ -29,22 +30,23 @@ use larder::Seconds;
 
 use crate::store::Store;
 
-/// The first line of a file. Another version of the program may mean other things by a record.
+/// The first line of a file. In another version of the program records may have another meaning.
 const HEAD: &str = concat!("larder http ", env!("CARGO_PKG_VERSION"), " records 1\n");
 
-/// All versions begin their files with this.
+/// The first bytes of a file of any version.
 const OURS: &[u8] = b"larder http ";
 
 /// The result of reading a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loaded {
-    /// There is none, as at a first start.
+    /// There is no file, as at a first start.
     Nothing,
     /// This many records of it are cached.
     Records(u64),
-    /// It was read up to its damage, and those records are cached.
+    /// The file is damaged; the records before the damage are cached.
     Broken(String),
-    /// It cannot be read, or another program wrote it: it stays as it is, at the end too.
+    /// larder cannot read it, or another program wrote it. larder does not change it, at the end
+    /// either.
     Foreign(String),
 }
 
@@ -78,22 +80,22 @@ pub fn load(store: &Store, path: &Path, now: Seconds) -> Loaded {
     }
 }
 
-/// Where a file is written before it is renamed.
+/// The path of a file before it is renamed.
 fn tls_bridge(path: &Path) -> PathBuf {
     let mut tls_bridge = path.as_os_str().to_owned();
     tls_bridge.push(".new");
     tls_bridge.into()
 }
 
-/// Tries whether a file can be written: at the end it is too late for an error. Removes what a
-/// killed process left there.
+/// Checks that a file can be written: at the end it is too late for an error. Removes the file that
+/// a killed process left there.
 pub fn try_out(path: &Path) -> io::Result<()> {
     create(&tls_bridge(path))?;
     fs::remove_file(tls_bridge(path))
 }
 
-/// Removes a file that was read, if there is one, for good: also one that another process removed
-/// before it was killed.
+/// Removes a file that was read, if there is one, for good. This includes one that another process
+/// removed before it was killed.
 pub fn remove(path: &Path) -> io::Result<()> {
     unlink(path)?;
     sync_folder(path)
@@ -106,7 +108,7 @@ fn unlink(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the disk record which file is at a path (invariant 2).
+/// Makes the disk record the file names of a folder (invariant 2).
 fn sync_folder(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     match File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
@@ -123,8 +125,8 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file in place of an older one: how many records. Nothing may be stored or purged
-/// meanwhile.
+/// Writes a file in place of an older one, and returns the number of records. Nothing may be stored
+/// or purged meanwhile.
 pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
     store.settle(now).map_err(io::Error::other)?;
     let tls_bridge = tls_bridge(path);
@@ -134,16 +136,16 @@ pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
         Ok(count)
     });
     if written.is_err() {
-        // Half a file is of no use.
+        // Half a file is useless.
         let _ = fs::remove_file(&tls_bridge);
     }
     written
 }
 
-/// It has responses of clients: only its owner may read it.
+/// Responses of clients are in it: only its owner may read it.
 fn create(path: &Path) -> io::Result<File> {
-    // A killed process left it; or, where everybody may write, another user wants larder to write
-    // to it.
+    // A killed process left it. Or another user, where everybody may write, wants larder to write
+    // to its file.
     unlink(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }

@@ -1,13 +1,15 @@
-//! A line of the log for each exchange: in the combined format that every reader of logs knows, or as an object of JSON.
+//! A line of the log for each exchange: in the combined format that all log tools read, or as a
+//! JSON object.
 //!
 //! ```text
 //! 192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 2326 "http://b.test/" "curl/8.5.0"
 //! {"time":"2026-10-10T13:55:36.123Z","client":"192.0.2.1",...}
 //! ```
 //!
-//! Whatever a client sends, a line is one line, its quotes are ours, and an object is one that can be read: in the combined
-//! format quotes, backslashes and all that is not visible ASCII are `\xHH`, as nginx writes them; in JSON what is not UTF-8 is
-//! likewise. Times are UTC. Cost: a line of bytes, appended; at most six bytes for one of the client's.
+//! No bytes of a client can add a line, end a quoted value or make an object invalid. In the
+//! combined format quotes, backslashes and all bytes but visible ASCII are written as `\xHH`, as
+//! nginx does. In JSON, bytes that are not UTF-8 are written so too. Times are UTC. Cost: the bytes
+//! of the line, appended; at most six for each byte of the client.
 
 use std::net::IpAddr;
 
@@ -16,61 +18,61 @@ use larder_wire::{digits, json};
 
 use crate::message::push_number;
 
-/// What happened.
+/// An exchange to log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchange<'a> {
-    /// Who asked.
+    /// The client's address.
     pub client: IpAddr,
-    /// When its head was whole, milliseconds since 1970.
+    /// When its headers were complete, milliseconds since 1970.
     pub began_ms: u64,
-    /// Who the client says it is, if somebody believed it.
+    /// The user name of the client, where it is authenticated.
     pub user: Option<&'a [u8]>,
-    /// What it asked for.
+    /// The request.
     pub asked: Asked<'a>,
-    /// Whose resource; empty where that is not known.
+    /// The host of the resource; empty where it is not known.
     pub host: &'a [u8],
     /// `Referer`.
     pub referer: Option<&'a [u8]>,
     /// `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// The status code of the answer; 0 where there was none.
+    /// The status code of the response; 0 where there was none.
     pub status: u16,
-    /// Bytes of the body that were sent, without what chunks add.
+    /// Bytes of the body that were sent, without the framing of chunks.
     pub body_bytes: u64,
-    /// From its beginning to the last byte of the answer, microseconds.
+    /// From its beginning to the last byte of the response, microseconds.
     pub duration_us: u64,
     /// What the cache did: `hit`, or a word of [`crate::cache_status_header::Forward::as_str`];
-    /// `None` where it was not asked.
+    /// `None`: larder did not look into the cache.
     pub cache: Option<&'a str>,
-    /// The status code of the origin's answer, if it was asked and answered.
+    /// The status code of the origin's response, if there was one.
     pub origin_status: Option<u16>,
-    /// From asking the origin to the head of its answer, microseconds.
+    /// From the request to the origin to the headers of its response, microseconds.
     pub origin_us: Option<u64>,
-    /// Why it did not go well: [`crate::message::Reason::as_str`] and the like.
+    /// Why the exchange failed: [`crate::message::Reason::as_str`] and similar words.
     pub error: Option<&'a str>,
 }
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked<'a> {
-    /// A request that was read.
+    /// A valid request.
     Request {
         /// Its method.
         method: &'a str,
-        /// Its target, as it was sent or as it is passed on.
+        /// Its target, as the client sent it or as larder forwards it.
         target: &'a [u8],
-        /// By which version, as it is written in a request line.
+        /// The version of HTTP, as in a request line.
         protocol: &'static str,
     },
-    /// The beginning of one that was not.
+    /// The beginning of an invalid one.
     Bytes(&'a [u8]),
 }
 
-/// A line of the combined format, with its end.
+/// A line of the combined format, with its line feed.
 pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     digits::write_addr(exchange.client.into(), out);
     out.extend_from_slice(b" - ");
-    // A space would begin the next column, and nothing is none.
+    // A space would begin the next column, and an empty value would be no column.
     push_escaped(out, exchange.user.filter(|user| !user.is_empty()).unwrap_or(b"-"), b' ');
     let time = time(exchange);
     let text = time.rfc3339();
@@ -101,7 +103,7 @@ pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     out.push(b'\n');
 }
 
-/// An object of JSON in a line, with its end. What is not known is left out.
+/// A JSON object in a line, with its line feed. Unknown values are omitted.
 pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(&time(exchange).rfc3339_ms());
@@ -142,7 +144,8 @@ fn push_hex(out: &mut Vec<u8>, byte: u8) {
     json::write_hex(byte, out);
 }
 
-/// Bytes that stand before one which ends them. Almost all pass as they are, and are copied together.
+/// Appends bytes of a column that ends with `end`. Almost all bytes need no escape, and are copied
+/// together.
 fn push_escaped(out: &mut Vec<u8>, mut bytes: &[u8], end: u8) {
     let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
     while let Some(at) = bytes.iter().position(|&byte| !is_plain(byte) || byte == end) {
@@ -207,7 +210,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// A plain exchange in both forms, and one of which all is known.
+    /// A plain exchange in both formats, and one with all values.
     #[test]
     fn plain() {
         assert_eq!(
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(combined(&Exchange { user: Some(b""), ..PLAIN }), combined(&PLAIN));
     }
 
-    /// Nobody writes a second line, a quote or an escape into the log.
+    /// No client writes a second line, a quote or an escape into the log.
     #[test]
     fn escapes() {
         let nasty = b"a\"b\\c\r\n\0\x7f\t\xff\xc3\xa4 d";

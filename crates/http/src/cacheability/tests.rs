@@ -23,7 +23,7 @@ fn kept_for(
     store(&request, &Response { status, fields: &answered }, NOW, &Rules::default())
 }
 
-/// A stated lifetime comes first, in its order, and a guess last.
+/// Stated lifetimes come first, in their order, and a guess last.
 #[test]
 fn lifetimes() {
     let hour_later = ("Expires", "Sun, 06 Nov 1994 09:49:37 GMT");
@@ -44,8 +44,8 @@ fn lifetimes() {
     assert_eq!(kept(200, &targeted).unwrap().life.lifetime_s, 7);
 }
 
-/// A response is as old as it states plus the time of its way, or as its date is, whichever is
-/// more.
+/// The age of a response is the larger of two: the age it states plus its time on the way, or the
+/// age by its date.
 #[test]
 fn ages() {
     let age = |more: &[(&str, &str)]| {
@@ -97,8 +97,8 @@ fn reasons() {
     assert_eq!(store(&head, &response, NOW, &Rules::default()), Err(Unstored::Method));
 }
 
-/// A response to a request with content is not stored, however its length is written; statuses
-/// begin at 200 and end at 599; and the operator may ignore `no-store` and cookies of requests.
+/// A response to a request with content is not stored, however its length is written. Statuses
+/// begin at 200 and end at 599. The operator may ignore `no-store` and cookies of requests.
 #[test]
 fn reasons_of_requests_and_rules() {
     let fresh = [("Cache-Control", "max-age=9")];
@@ -120,9 +120,9 @@ fn reasons_of_requests_and_rules() {
     assert!(store(&request, &Response { status: 200, fields: &answered }, NOW, &lenient).is_ok());
 }
 
-/// Nothing is guessed about a page that may be the client's own: without a date it is stored to
-/// be validated, with one only where a tag distinguishes pages, unless the response or the
-/// operator states otherwise.
+/// larder guesses no lifetime of a page that may be for one client. Without a date it is stored to
+/// be validated, with one only where a tag distinguishes pages, unless the response or the operator
+/// states otherwise.
 #[test]
 fn guesses_with_cookies() {
     let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
@@ -145,8 +145,8 @@ fn guesses_with_cookies() {
     assert_eq!(lifetime_s(&[old, DATE], &short), Ok(99));
 }
 
-/// A rule for a status applies to responses that state nothing about caching, comes before a
-/// guess, and makes nothing public that is not.
+/// A rule for a status applies to responses that state nothing about caching, and takes precedence
+/// over a guess. It does not make private responses public.
 #[test]
 fn rules_for_statuses() {
     let mut rules = Rules::default();
@@ -167,7 +167,7 @@ fn rules_for_statuses() {
     assert_eq!(kept(&[], 410, &[DATE]), Ok((0, false)), "a guess");
     let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
     assert_eq!(kept(&[], 404, &[old, DATE]), Ok((10, true)), "not a guess");
-    // A response that states something is obeyed.
+    // larder obeys a response that states something.
     let cc = |text| ("Cache-Control", text);
     assert_eq!(kept(&[], 404, &[cc("max-age=60")]), Ok((60, false)));
     assert_eq!(kept(&[], 404, &[("Expires", "0")]), Ok((0, false)));
@@ -183,7 +183,8 @@ fn rules_for_statuses() {
     assert_eq!(kept(&[cc("no-store")], 404, &[]), Err(Unstored::RequestNoStore));
 }
 
-/// Variants are told apart by the fields named, however those are spread and spaced; and absence is not emptiness.
+/// The named fields distinguish variants, however clients spread and space them. A missing field is
+/// not an empty one.
 #[test]
 fn variants() {
     let asked = [("Accept", "a,b"), ("ACCEPT", " c"), ("X", "")];
@@ -200,7 +201,7 @@ fn variants() {
     assert_eq!(value("accept-encoding", "GZIP"), Some(b"gzip".to_vec()));
 }
 
-/// Only what is an entity tag, or a date, is one.
+/// Only valid entity tags and dates are validators.
 #[test]
 fn validators() {
     for (text, is_one) in [
@@ -222,14 +223,15 @@ fn validators() {
     assert!(kept(200, &[("Last-Modified", DATE.1)]).unwrap().is_of_use(&Rules::default()));
 }
 
-/// What is of age when it comes, and may neither be stale nor asked for, is of no use; one second of any makes it so.
+/// A response is useless if it is stale when it comes, may not be served stale, and cannot be
+/// validated. One second of any makes it useful.
 #[test]
 fn uses() {
     let is_of_use = |control: &str, rules: &Rules| {
         kept(200, &[("Cache-Control", control)]).unwrap().is_of_use(rules)
     };
     let rules = Rules { stale_if_error_s: 0, ..Rules::default() };
-    // The way took two seconds.
+    // It was two seconds on the way.
     assert!(!is_of_use("max-age=2", &rules) && is_of_use("max-age=3", &rules));
     assert!(!is_of_use("max-age=3, no-cache", &rules));
     assert!(is_of_use("max-age=0, stale-if-error=1", &rules));

@@ -1,8 +1,8 @@
 //! Bytes of a body on their way into memory: of a response from an origin, or of a request from a
 //! client.
 //!
-//! Where a response turns out longer than the cache may hold, it continues in parts
-//! ([`crate::parts`]) of [`Options::window_bytes`](crate::options::Options) each.
+//! If a response turns out longer than the cache may hold, it continues in parts ([`crate::parts`])
+//! of [`Options::window_bytes`](crate::options::Options) each.
 
 use std::sync::Arc;
 
@@ -91,8 +91,8 @@ impl Remaining {
         }
     }
 
-    /// Hands over the trailers of the body. It is to be called before the body is sealed, so that a
-    /// client that sees the end of the body sees what comes after it.
+    /// Hands over the trailers of the body. The caller does so before it seals the body: a client
+    /// that sees the end of the body then sees its trailers too.
     pub fn end_with(&self, trailers: &Trailers) {
         if let Remaining::Chunks(chunked) = self {
             let mut lines = Vec::new();
@@ -103,7 +103,7 @@ impl Remaining {
     }
 }
 
-/// Copies bytes into an object: how many there was room for.
+/// Copies bytes into an object, and returns how many it had memory for.
 fn fill(filler: &mut Filler, bytes: &[u8]) -> usize {
     let mut moved = 0;
     while moved < bytes.len() {
@@ -136,7 +136,7 @@ pub struct Upload {
 /// The body of a response, from an origin.
 #[derive(Debug)]
 pub struct Incoming {
-    /// Where its bytes go.
+    /// The memory for its bytes.
     pub filler: Filler,
     /// What is left of it.
     pub remaining: Remaining,
@@ -144,7 +144,7 @@ pub struct Incoming {
     pub keeps_alive: bool,
     keep: Option<Keep>,
     trailers: Option<Arc<Trailers>>,
-    /// Where it continues if it is too long to be cached.
+    /// Where the body continues if it is too long to be cached.
     parts: Option<Parts>,
 }
 
@@ -170,7 +170,7 @@ impl Incoming {
         self.keep.is_some()
     }
 
-    /// Nobody reads a body that is not stored.
+    /// True where no client reads a body that is not stored.
     fn is_unwanted(&self) -> bool {
         self.keep.is_none()
             && match &self.parts {
@@ -197,7 +197,7 @@ pub enum Reading {
 }
 
 impl Core {
-    /// Memory for the body of a request, and the same as the origin is sent it.
+    /// Memory for the body of a request, and the content that the origin is sent from it.
     pub(super) fn upload_of(&self, framing: Framing) -> (Upload, Content) {
         let (bytes, body) = match framing {
             Framing::Length(bytes) => (Some(bytes), Body::Whole),
@@ -239,7 +239,7 @@ impl Core {
         Reading::ReadPart { before }
     }
 
-    /// More of a body has come.
+    /// More bytes of a body have come.
     pub fn after_reading(&mut self, fetch: &Fetch, incoming: &mut Incoming) {
         incoming.filler.publish();
         let is_too_long = incoming.filler.written() > self.kept_bytes_max();
@@ -248,7 +248,7 @@ impl Core {
         }
     }
 
-    /// A body is complete: it is stored if it may be.
+    /// A body is complete: larder stores it if the rules allow it.
     pub fn completed(&mut self, fetch: &Fetch, incoming: Incoming) {
         let Incoming { filler, keep, trailers, remaining, .. } = incoming;
         let object = filler.object().clone();
@@ -268,8 +268,8 @@ impl Core {
         incoming.filler.fail(Failure::Origin);
     }
 
-    /// True where no client reads a body that is to be stored, no client will, and too much of it is
-    /// left to finish it all the same.
+    /// True where no client reads a body that is to be stored, no client will, and too many bytes
+    /// are missing to complete it all the same.
     fn is_abandoned(&mut self, fetch: &Fetch, incoming: &Incoming) -> bool {
         let left_bytes = match &incoming.remaining {
             Remaining::Length(left) => Some(*left),

@@ -19,7 +19,7 @@ use crate::store::Store;
 /// limits them.
 const INTERIM_MAX: u8 = 16;
 
-/// For which clients a fetch is.
+/// The clients that a fetch is for.
 #[derive(Debug)]
 pub enum Purpose {
     /// For all clients that want the object.
@@ -49,7 +49,7 @@ pub struct Fetch {
     pub method: String,
     /// See [`push_url`].
     pub url: Vec<u8>,
-    /// For which clients it is.
+    /// The clients that it is for.
     pub purpose: Purpose,
     /// The body that the origin is sent, until the origin gets it.
     pub upload: Option<Content>,
@@ -59,14 +59,14 @@ pub struct Fetch {
     pub tries: u8,
     /// Its number among all writes and purges.
     pub serial: u64,
-    /// The headers that the client sent.
+    /// The headers as the client sent them.
     pub(super) client_head: Vec<u8>,
     pub(super) peer: Option<SocketAddr>,
     /// The scheme that the origin is told.
     pub(super) stated_scheme: Option<Scheme>,
     /// When it began, seconds since 1970.
     pub(super) asked_s: u64,
-    /// Says whether the URL was written since the fetch began.
+    /// States whether the URL was written since the fetch began.
     pub(super) ticket: Ticket,
     interim: u8,
 }
@@ -104,8 +104,8 @@ impl Fetch {
         fetch
     }
 
-    /// The client that gets interim responses: the one that started the fetch. `None`: it left, or
-    /// got enough of them.
+    /// The client that gets interim responses: the one that started the fetch. `None`: it has
+    /// disconnected, or has got enough of them.
     pub fn takes_interim(&mut self) -> Option<u64> {
         self.interim = self.interim.saturating_add(1);
         let client = match self.purpose {
@@ -130,7 +130,7 @@ impl Fetch {
             }
             Purpose::Private { .. } => false,
         };
-        // Of clients that share a response the first one decides; the others get no trailers.
+        // The first of several clients that share a response decides; the others get no trailers.
         if takes_trailers(head.fields) && head.minor_version > 0 {
             extra.extend([("Connection", &b"TE"[..]), ("TE", b"trailers")]);
         }
@@ -144,14 +144,14 @@ impl Fetch {
         let states_scheme = self.stated_scheme.is_some();
         let drops = |name: &str| {
             is_shared && OF_ONE.iter().any(|it| it.eq_ignore_ascii_case(name))
-                // Origins trust it, so a client must not be able to state it.
+                // Origins trust this field, so no client may set it.
                 || states_scheme && name.eq_ignore_ascii_case(SCHEME_FIELD)
         };
         let head = RequestHead { method: &self.method, ..*head };
         push_request(&mut self.request, &head, None, &extra, drops);
     }
 
-    /// Asks for the whole response from now on, not for a confirmation of the cached one.
+    /// Requests the whole response from now on, not a confirmation of the cached one.
     pub(super) fn forget_stale(&mut self) {
         if let Purpose::Shared { stale, .. } = &mut self.purpose {
             *stale = None;

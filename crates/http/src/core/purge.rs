@@ -17,7 +17,7 @@ const TAG_FIELDS: [&str; 4] = ["xkey-purge", "xkey-softpurge", "surrogate-key", 
 const TAGS_MAX: usize = 256;
 
 impl Core {
-    /// Answers a `PURGE`.
+    /// Responds to a `PURGE`.
     pub(super) fn purge(
         &mut self,
         from: &ClientRequest<'_>,
@@ -76,7 +76,7 @@ fn tags(fields: &[Field<'_>]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Words of all fields are tags, whatever is between them.
+    /// Words of all these fields are tags, however they are separated.
     #[test]
     fn tags_are_words() {
         let field = |name, value: &'static [u8]| Field { name, value };

@@ -1,4 +1,4 @@
-//! What becomes of a cached response: a 304 updates it, an origin that fails lets it be served stale,
+//! Changes to a cached response: a 304 updates it, an origin that fails lets larder serve it stale,
 //! and a write to its URL invalidates it.
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Core {
         let fields = updated(&old, response.fields);
         let is_in = |name: &[u8]| members(&old, "vary").any(|it| it.eq_ignore_ascii_case(name));
         if members(&fields, "vary").any(|name| !is_in(name)) {
-            // It was found without regard to what selects it from now on.
+            // The lookup that found it did not use the fields that select it from now on.
             return Next::Again;
         }
         let fresh = Response { status: kept.life.status, fields: &fields };
@@ -44,7 +44,7 @@ impl Core {
         }
         let rules = &self.options.rules;
         let stored = match self.storable(fetch, question, &fresh) {
-            // A response that was public when it was stored does not make a cookie of today public.
+            // A response that was public when it was stored does not make a new cookie public.
             Ok(_) if rules.is_cautious_with_cookies && sets_own_cookies(response) => {
                 Err(Unstored::Cookies)
             }
@@ -69,8 +69,8 @@ impl Core {
             trailers: None,
             part: None,
         };
-        // What may not be stored may have one client's fields. The cached response stays as it was,
-        // for the clients that may have it.
+        // A response that may not be stored may have fields for one client only. The cached
+        // response stays as it was, for the clients that may have it.
         let reach = match (is_for_all, self.reach(question, kept.life.status, &stored, false)) {
             (true, _) => Reach::All,
             (false, Reach::One(Some(Noted::All))) => Reach::One(Some(Noted::Renewal)),
@@ -131,8 +131,8 @@ impl Core {
         }
     }
 
-    /// No client waits for a fetch any more, and it was aborted: an origin that was asked to change
-    /// something may have changed it.
+    /// No client waits for a fetch any more, and larder aborted it. A request to change something
+    /// may still have changed it.
     pub fn aborted(&mut self, fetch: &Fetch) {
         if is_unsafe(&fetch.method) {
             self.invalidate(&fetch.url, &[]);
@@ -179,7 +179,7 @@ impl Core {
     }
 }
 
-/// True where a 304 sets cookies and does not state itself that they are for every client.
+/// True where a 304 sets cookies and does not state that they are for every client.
 fn sets_own_cookies(response: &Response<'_>) -> bool {
     let (said, _) = ResponseDirectives::read(response.fields);
     has(response.fields, "set-cookie") && !said.is_public && said.s_maxage_s.is_none()

@@ -29,11 +29,11 @@ use crate::sent::Sent;
 use crate::store::Found;
 use crate::{Field, Request};
 
-/// The field whose presence makes a response one client's own, and by which such keys are noted.
+/// Makes a response one client's own. Keys that are noted as unshared include this name.
 pub(super) const CREDENTIALS: &str = "authorization";
-/// The other one.
+/// The same for cookies.
 pub(super) const COOKIES: &str = "cookie";
-/// Notes that the confirmation of a cached response is one client's own.
+/// In a key: the confirmation of the cached response is one client's own.
 pub(super) const RENEWAL: &str = "renewal";
 
 /// A request without a response yet.
@@ -49,7 +49,7 @@ pub struct Exchange {
     pub why: Forward,
 }
 
-/// What becomes of a request.
+/// The reply to a request.
 #[derive(Debug)]
 pub struct Reply {
     /// What the client gets now.
@@ -67,11 +67,11 @@ pub enum Step {
     Sent,
     /// Its headers are in `out`, and this body follows.
     Deliver(Box<Content>),
-    /// Nothing: it waits for an [`Outcome`]. Its body goes here.
+    /// Nothing: it waits for an [`Outcome`]. The body of its request goes to the `Upload`.
     Wait(Box<Exchange>, Option<Box<Upload>>),
 }
 
-/// What a lookup says is to be done.
+/// The result of a lookup.
 enum Lookup {
     /// The response is written; its body follows if it is not in the record.
     Hit(Composed, Option<Arc<Object>>),
@@ -90,7 +90,7 @@ impl ClientRequest<'_> {
         (self.peer)().map(|peer| peer.ip())
     }
 
-    /// What a response has to fit.
+    /// What decides how the response is written.
     fn asked(&self, closes: bool) -> Asked<'_> {
         let head = self.head;
         let request = Request { method: head.method, fields: head.fields };
@@ -125,7 +125,7 @@ impl Reply {
 }
 
 impl Core {
-    /// Decides what becomes of a request. What the client gets now is appended to `out`.
+    /// Decides about a request. The bytes that the client gets now are appended to `out`.
     pub fn request(
         &mut self,
         net: &mut impl Net,
@@ -149,7 +149,7 @@ impl Core {
         let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
         let found = match is_looked_up {
             true => self.look_up(from, &asked, out),
-            // With content it is no plain request for the URL, whatever its method.
+            // A request with content is no plain request for the URL, whatever its method.
             false => Lookup::Pass(Forward::Method, head.framing == Framing::None),
         };
         let reply = match found {
@@ -250,7 +250,7 @@ impl Core {
         match *found {
             _ if directives.only_if_cached => Lookup::Unsatisfiable,
             Found::TooLong => Lookup::Pass(Forward::Bypass, false),
-            // Its response would be for no other client, so none waits for it.
+            // Its response would be for no other client, so no client waits for it.
             Found::Nothing { .. } if directives.no_store => Lookup::Pass(Forward::Bypass, true),
             Found::Nothing { key, is_variant } if !self.asks_alone(&key, head) => {
                 let why = if is_variant { Forward::VaryMiss } else { Forward::UriMiss };
@@ -260,8 +260,8 @@ impl Core {
         }
     }
 
-    /// True where it is noted that such a request gets a response of its own: its client waits for
-    /// no other, and no other for it.
+    /// True where a note states that such a request gets a response of its own: its client waits
+    /// for no other fetch, and no other client waits for its fetch.
     fn asks_alone(&self, key: &Key, head: &RequestHead<'_>) -> bool {
         let is_noted = |kind: &str| {
             has(head.fields, kind) && self.handle.is_unshared_for(key, kind, self.seconds())
@@ -295,7 +295,7 @@ impl Core {
         self.told = Told { status, body_bytes: text.len() as u64 + 1, ..Told::default() };
     }
 
-    /// Asks the origin to confirm a stale response, for no client in particular.
+    /// Asks the origin to confirm a stale response; no client waits for it.
     fn renew(&mut self, net: &mut impl Net, from: &ClientRequest<'_>, key: &Key, stale: Vec<u8>) {
         if let Join::Leads(flight) = self.store.flights.join(key, None) {
             let purpose = Purpose::Shared { flight, stale: Some(stale), leader: None };
@@ -344,8 +344,8 @@ impl Core {
         Reply::wait(exchange(from, flight, why), None)
     }
 
-    /// True where a lookup finds something else now. The client that starts a fetch looks again:
-    /// another one may have stored its response, and closed its fetch, since the first lookup.
+    /// True where a new lookup finds something else. The client that starts a fetch looks again:
+    /// since its first lookup another client may have stored its response and closed its fetch.
     fn is_outdated(&mut self, from: &ClientRequest<'_>) -> bool {
         let now = self.seconds();
         let address = || from.address();
@@ -360,8 +360,8 @@ impl Core {
         before != is_known(self.handle.find(&self.url, &sent, now))
     }
 
-    /// A client that comes after the headers of a response gets it if it is for this client, and
-    /// fresh; else the client asks for itself.
+    /// The outcome for a client that comes after the headers of a response. It gets the response if
+    /// that is fresh and for this client; else the client gets its own fetch.
     fn still_good(&self, from: &ClientRequest<'_>, outcome: Outcome) -> Outcome {
         let Outcome::Answer(answer) = &outcome else { return Outcome::Alone };
         let Some(Record::Response(kept)) = Record::read(&answer.record) else {
@@ -421,7 +421,8 @@ impl Core {
         answer.vary.iter().all(|it| sent.value(&it.name) == it.value)
     }
 
-    /// What came of a request whose client waited. What the client gets now is appended to `out`.
+    /// Sends the outcome to a client that waited. The bytes that the client gets now are appended
+    /// to `out`.
     pub fn outcome(
         &mut self,
         net: &mut impl Net,
@@ -435,8 +436,8 @@ impl Core {
             Outcome::Answer(answer) if self.is_for(&answer, from) => {
                 self.give(from, &answer, why, out)
             }
-            // Another variant (which one is known now), or a response that another client's
-            // credentials or cookies made its own: this request has none.
+            // Another variant (which one is known now), or a response that is only for a client
+            // with credentials or cookies: this request has none.
             Outcome::Answer(_) | Outcome::Again => self.request_again(net, from, out),
             Outcome::Own if is_plain => self.request_again(net, from, out),
             Outcome::Alone | Outcome::Own | Outcome::Interim(_) => {
@@ -524,7 +525,7 @@ impl Core {
     }
 }
 
-/// What is stated with a response of larder itself.
+/// The metadata of a response of larder itself.
 const OWN: Said<'static> = Said { age_s: None, cache_status: b"", heeds_conditions: false };
 
 /// The reply to a hit.
@@ -539,8 +540,8 @@ fn exchange(from: &ClientRequest<'_>, flight: Option<Arc<Flight>>, why: Forward)
     Exchange { head: from.bytes.to_vec(), flight, knows_interim, why }
 }
 
-/// True where a client wants to go on in another protocol, such as WebSocket. One that offers HTTP/2
-/// is served by HTTP/1.1 as well.
+/// True where a client wants to switch to another protocol, such as WebSocket. larder serves one
+/// that offers HTTP/2 by HTTP/1.1.
 fn wants_other_protocol(fields: &[Field<'_>]) -> bool {
     let mut options = members(fields, "connection");
     let mut protocols = members(fields, "upgrade").peekable();

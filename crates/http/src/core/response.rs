@@ -12,9 +12,9 @@
 //! private fetch                    given to its client, and stored if the rules allow it
 //! ```
 //!
-//! A response for one client lies in a bounded window, and its memory is used again when it has been
-//! sent. A response that is stored, or given to several clients, lies in memory as a whole. A short
-//! body that came with its headers is stored at once.
+//! A response for one client is streamed through a bounded window: its memory is reused when the
+//! client has been sent it. A response that is stored, or given to several clients, is in memory as
+//! a whole. A short body that came with its headers is stored at once.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub(super) enum Reach {
     },
 }
 
-/// What is noted as not to be shared.
+/// What a note states to be unshared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Noted {
     /// The URL or variant.
@@ -87,7 +87,7 @@ pub(super) struct Question<'a> {
     pub(super) sent: Sent<'a>,
 }
 
-/// A response that is to be given to clients, and what becomes of it in the cache.
+/// A response for clients, and how it is stored.
 struct Taken {
     keep: Option<(Stored, Key)>,
     promise: Option<Promise>,
@@ -97,8 +97,8 @@ struct Taken {
 }
 
 impl Core {
-    /// The headers of an origin's response have come, and these bytes after them: what to do, and
-    /// how many of those bytes were used.
+    /// The headers of an origin's response have come, and `rest` after them. Returns what to do,
+    /// and how many bytes of `rest` were used.
     pub fn response(
         &mut self,
         net: &mut impl Net,
@@ -311,8 +311,8 @@ impl Core {
         (Next::Body(Box::new(incoming)), 0)
     }
 
-    /// The length of a body that is all there, and short. The length that a response to HEAD states
-    /// is that of another body.
+    /// The length of a body that is complete and short. The length that a response to HEAD states
+    /// is not that of its own body.
     fn at_once(
         &self,
         head: &ResponseHead<'_>,
@@ -327,7 +327,7 @@ impl Core {
     }
 
     /// Gives a response to the clients that wait for it; false: no client does. `wants_part`: the
-    /// client that started the fetch asks for itself too, with the range that it wants.
+    /// client that started the fetch gets its own fetch too, with the range that it wants.
     pub(super) fn hand_out(
         &mut self,
         net: &mut impl Net,
@@ -382,8 +382,7 @@ impl Core {
     }
 }
 
-/// True where an origin says that nothing has changed, or sends a part, to a request that did not ask
-/// for that.
+/// True where an origin sends a 304 or a part, and the request did not ask for that.
 fn is_unasked(fetch: &Fetch, question: &Question<'_>, status: u16) -> bool {
     let Request { method, fields } = question.request;
     let validates = match &fetch.purpose {

@@ -21,7 +21,7 @@ const TAG_FIELDS: [&str; 3] = ["surrogate-key", "xkey", "cache-tag"];
 /// Tags of one response; more are ignored.
 const TAGS_MAX: usize = 64;
 
-/// What is stored when a body is complete.
+/// The data to store when a body is complete.
 #[derive(Debug)]
 pub(super) struct Keep {
     pub(super) key: Key,
@@ -50,7 +50,7 @@ impl Rendered {
     ) -> Rendered {
         let mut status_line = Vec::new();
         let is_skipped = |name: &str| {
-            // The age of a response that is not stored is its origin's to state.
+            // A response that is not stored keeps the `Age` of its origin.
             let is_kept = stored.etag.is_some() || stored.life.lifetime_s > 0;
             name.eq_ignore_ascii_case("content-length")
                 || is_kept && name.eq_ignore_ascii_case("age")
@@ -130,13 +130,13 @@ impl Core {
         is_kept
     }
 
-    /// The longest body that is stored: several have to fit, or each would evict all others.
+    /// The longest body that is stored. Several have to fit, or each would evict all others.
     pub(super) fn kept_bytes_max(&self) -> u64 {
         self.options.memory.bodies_bytes / 2
     }
 
-    /// A body turned out to be too long to be stored: clients that come from now on get it without
-    /// that, and its memory is free when its readers have received it.
+    /// A body turned out too long to be stored. Later clients get the response without storing, and
+    /// the memory of this body is free when its readers have received it.
     pub(super) fn note_too_long(&mut self, fetch: &Fetch, key: &Key) {
         let (now, for_s) = (self.seconds(), self.options.unshared_s);
         self.counts.too_long += 1;
@@ -148,7 +148,7 @@ impl Core {
         }
     }
 
-    /// A body is complete: it is stored, in its record if it is short.
+    /// A body is complete: larder stores it, in its record if it is short.
     pub(super) fn keep_whole(&mut self, fetch: &Fetch, keep: Keep, object: &Arc<Object>) {
         let bytes = object.published();
         let Keep { key, stored, rendered, .. } = keep;
@@ -177,7 +177,7 @@ impl Core {
     }
 }
 
-/// A response that is not stored, as its record states it.
+/// The metadata of a response that is not stored.
 pub(super) fn unkept(response: &Response<'_>, now_s: u64) -> Stored {
     let life = Life {
         status: response.status,

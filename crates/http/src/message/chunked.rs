@@ -1,4 +1,5 @@
-//! Bodies in chunks (RFC 9112, section 7.1), decoded in whatever pieces they come and without a copy.
+//! Decodes bodies in chunks (RFC 9112, section 7.1), in whatever pieces they come and without a
+//! copy.
 //!
 //! ```text
 //! Size -> Padding? -> Extension? -> SizeFeed -> Data -> DataReturn -> DataFeed -> Size ...
@@ -6,16 +7,16 @@
 //!                                     TrailerBegin -> TrailerName -> TrailerValue -> TrailerFeed -> TrailerBegin ... -> LastFeed -> End
 //! ```
 //!
-//! Extensions are read and dropped; trailers are collected ([`Chunked::trailers`]). Every line ends
-//! in CRLF and nothing else: a line feed alone in an extension is a known way to smuggle requests.
-//! After an error nothing is read.
+//! Extensions are read and dropped; trailers are collected ([`Chunked::trailers`]). Only CRLF ends
+//! a line: a line feed alone in an extension is a known way to smuggle requests. The decoder reads
+//! nothing after an error.
 //!
 //! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost:
-//! data is borrowed; all else is read a byte at a time, and trailers are copied.
+//! data is borrowed; all other bytes are read one at a time, and trailers are copied.
 
 use super::{is_token_byte, is_value_byte};
 
-/// Most bytes of all extensions of a message, so that a body is not made of them.
+/// Most bytes of all extensions of a message: a body must not consist of them.
 pub const EXTENSION_BYTES_MAX: u32 = 4 << 10;
 
 /// Most bytes of the trailers of a message.
@@ -24,11 +25,11 @@ pub const TRAILER_BYTES_MAX: u32 = 8 << 10;
 /// Most digits of a size, with leading zeros.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// Where the decoder is: what it expects next.
+/// The next input that the decoder expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Size,
-    /// White space before an extension, which is wrong and accepted.
+    /// White space before an extension, which is invalid and accepted.
     Padding,
     Extension,
     SizeFeed,
@@ -57,17 +58,17 @@ pub struct Chunked {
     trailers: Vec<u8>,
 }
 
-/// What the bytes begin with.
+/// The first thing in the given bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Data, at the end of what was consumed.
+    /// Data, at the end of the consumed bytes.
     Data {
         /// The data; not empty.
         bytes: &'a [u8],
-        /// How many bytes were read, with those before the data.
+        /// How many bytes were read, including those before the data.
         consumed: usize,
     },
-    /// Nothing more: all bytes were read.
+    /// No data: all bytes were read, and the decoder needs more.
     More {
         /// All of them.
         consumed: usize,
@@ -79,7 +80,7 @@ pub enum Piece<'a> {
     },
 }
 
-/// Why a body is invalid. After it the connection is of no use.
+/// Why a body is invalid. Its connection cannot be used any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BadChunk {
     /// An invalid size, or one that is too large.
@@ -129,18 +130,18 @@ impl Chunked {
         }
     }
 
-    /// True once the end was seen.
+    /// True once the decoder has read the end.
     pub fn has_ended(&self) -> bool {
         self.state == State::End
     }
 
-    /// The lines of the trailer section, as they came, once the end was seen: each a name, a colon,
-    /// a value and CRLF.
+    /// The lines of the trailer section as received, once the decoder has read the end. Each is a
+    /// name, a colon, a value and CRLF.
     pub fn trailers(&self) -> &[u8] {
         if self.has_ended() { &self.trailers } else { &[] }
     }
 
-    /// Reads bytes that follow those consumed before, up to the end of the next data.
+    /// Reads the bytes that follow those consumed before, up to the end of the next data.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Piece<'a>, BadChunk> {
         let mut consumed = 0;
         loop {
@@ -158,8 +159,8 @@ impl Chunked {
         }
     }
 
-    /// Takes back the last `bytes` bytes of the data that was returned last: they come again with
-    /// the next bytes.
+    /// Takes back the last `bytes` bytes of the data that was returned last. The caller passes them
+    /// again with the next bytes.
     pub fn put_back(&mut self, bytes: usize) {
         if bytes > 0 {
             self.left_bytes += bytes as u64;
@@ -168,7 +169,7 @@ impl Chunked {
     }
 
     fn data<'a>(&mut self, bytes: &'a [u8], before: usize) -> Piece<'a> {
-        // What does not fit in a usize is certainly more than there is.
+        // A count that does not fit in a usize is larger than the number of bytes.
         let count = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(bytes.len());
         self.left_bytes -= count as u64;
         if self.left_bytes == 0 {
@@ -201,7 +202,7 @@ impl Chunked {
     fn size(&mut self, byte: u8) -> Result<State, BadChunk> {
         if let Some(digit) = char::from(byte).to_digit(16) {
             self.digits += 1;
-            // No shift loses a digit: the sum fits 63 bits before each, or it is refused.
+            // The shift loses no digit: the size fits 63 bits before each shift, or it is refused.
             self.left_bytes = self.left_bytes << 4 | u64::from(digit);
             let is_fine = self.digits <= SIZE_DIGITS_MAX && self.left_bytes <= i64::MAX as u64;
             return if is_fine { Ok(State::Size) } else { Err(BadChunk::Size) };
@@ -226,7 +227,7 @@ impl Chunked {
         match (self.state, byte) {
             (State::Padding, b' ' | b'\t') => Ok(State::Padding),
             (State::Padding, b';') => Ok(State::Extension),
-            // White space after a size and no extension: some parsers stop there.
+            // White space after a size and no extension: some parsers end the size there.
             (State::Padding, _) => Err(BadChunk::Size),
             (_, b'\r') => Ok(State::SizeFeed),
             (_, b'\n') => Err(BadChunk::LineEnd),
@@ -261,7 +262,8 @@ impl Chunked {
 mod tests {
     use super::*;
 
-    /// All data of a body, how many bytes it took, and whether it ended; fed in pieces of a size.
+    /// All data of a body, how many bytes it took, and whether it ended. The decoder gets pieces of
+    /// one size.
     fn decode(bytes: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
         decode_with(&mut Chunked::new(), bytes, piece_bytes)
     }
@@ -292,7 +294,8 @@ mod tests {
         Ok((data, total, false))
     }
 
-    /// Data, extensions, padding and trailers, in pieces of every size; what follows is not touched.
+    /// Data, extensions, padding and trailers, in pieces of every size; the bytes after the body
+    /// are not consumed.
     #[test]
     fn bodies() {
         let body = b"4;a=\"b;\t\"\r\nRust\r\n00A \t;x\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\n";
@@ -310,7 +313,7 @@ mod tests {
         assert_eq!(decode(b"0\r\n\r\n", 1), Ok((Vec::new(), 5, true)));
     }
 
-    /// Sizes end where a file would, and have few digits.
+    /// A size is at most that of a file, and has few digits.
     #[test]
     fn sizes() {
         let size = |text: &str| {
@@ -325,8 +328,8 @@ mod tests {
         }
     }
 
-    /// Anything but CRLF where it belongs, anything but a field where it belongs, and control bytes
-    /// are refused, and nothing after them is read.
+    /// Bytes other than CRLF or a field in their places, and control bytes, are refused. Nothing
+    /// after them is read.
     #[test]
     fn refusals() {
         use BadChunk::{Extension, LineEnd, Trailer};
@@ -363,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Extensions and trailers have limits, also when each is short.
+    /// All extensions together have a limit, and so have all trailers.
     #[test]
     fn bounds() {
         let room = EXTENSION_BYTES_MAX as usize;
@@ -372,7 +375,7 @@ mod tests {
             let last = format!("0;{}\r\n\r\n", "a".repeat(bytes % 3));
             decode((chunk + &last).as_bytes(), 1000).map(|(data, ..)| data.len())
         };
-        // Of "1;a\r" the three after the size count, of the last chunk ";" and "\r" too.
+        // In "1;a\r" the three bytes after the size count, in the last chunk ";" and "\r" too.
         assert_eq!(extended(room - 2), Ok((room - 2) / 3));
         assert_eq!(extended(room - 1), Err(BadChunk::ExtensionsTooLong));
         let room = TRAILER_BYTES_MAX as usize;

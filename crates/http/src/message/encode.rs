@@ -1,4 +1,4 @@
-//! What is written: status lines, fields, numbers, dates, sizes of chunks.
+//! Writes status lines, fields, numbers, dates, and sizes of chunks.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -7,10 +7,10 @@ use larder_wire::digits;
 
 use super::{is_field_value, is_token};
 
-/// The last second that a date of HTTP can say: of the year 9999.
+/// The last second that an HTTP date can express, in the year 9999.
 const DATE_S_MAX: u64 = 253_402_300_799;
 
-/// `HTTP/1.1 200 OK`, with the phrase that is usual; a code that is not known here has none.
+/// `HTTP/1.1 200 OK`, with the usual phrase; an unknown code has none.
 pub fn push_status_line(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b"HTTP/1.1 ");
     push_number(out, u64::from(status));
@@ -19,7 +19,7 @@ pub fn push_status_line(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A line of the headers. Name and value are larder's own, or were read by this module.
+/// A line of the headers. The caller wrote name and value itself, or read them with this module.
 pub fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     debug_assert!(is_token(name.as_bytes()) && is_field_value(value), "{name}: {value:?}");
     out.extend_from_slice(name.as_bytes());
@@ -28,12 +28,13 @@ pub fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// In digits.
+/// In decimal digits.
 pub fn push_number(out: &mut Vec<u8>, number: u64) {
     digits::write_u64(number, out);
 }
 
-/// The line before a chunk's data. After the data comes CRLF, and a size of 0 ends the body with one more.
+/// The line before a chunk's data. After the data comes CRLF. A size of 0 ends the body, followed
+/// by one more CRLF.
 pub fn push_chunk_size(out: &mut Vec<u8>, bytes: usize) {
     let digits = (usize::BITS - bytes.leading_zeros()).div_ceil(4).max(1);
     for digit in (0..digits).rev() {
@@ -48,7 +49,7 @@ pub fn push_date(out: &mut Vec<u8>, date_s: u64) {
     write!(out, "{}", httpdate::HttpDate::from(date)).expect("a vector takes all that is written");
 }
 
-/// The usual phrase of a status code (RFC 9110, section 15, and the list of IANA).
+/// The usual phrase of a status code (RFC 9110, section 15, and the IANA list).
 pub fn phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",
@@ -116,7 +117,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Each line as it goes out, appended to what is there.
+    /// Each line as it is sent, appended to the bytes before it.
     #[test]
     fn lines() {
         assert_eq!(pushed(|out| push_status_line(out, 200)), "|HTTP/1.1 200 OK\r\n");
@@ -130,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Dates in the one form that is sent, up to the last that has four digits for its year.
+    /// Dates in the one form that larder sends, up to the last one with a year of four digits.
     #[test]
     fn dates() {
         let date = |date_s| pushed(|out| push_date(out, date_s));
@@ -139,7 +140,8 @@ mod tests {
         assert_eq!(date(u64::MAX), "|Fri, 31 Dec 9999 23:59:59 GMT");
     }
 
-    /// The phrases are those of the `http` crate, where both have one and it writes it as the RFC does.
+    /// The phrases are those of the `http` crate, where both have one and the crate writes it as
+    /// the RFC does.
     #[test]
     fn phrases() {
         let renamed = [203, 413, 422];

@@ -1,9 +1,9 @@
-//! What the fields state about the message itself and its connection, read in one walk.
+//! Reads in one pass what fields state about the message itself and its connection.
 
 use super::limits::CONNECTION_OPTIONS_MAX;
 use crate::Field;
 
-/// What was said.
+/// What the fields state.
 #[derive(Debug, Default)]
 pub struct Said<'a> {
     /// `Content-Length`.
@@ -12,7 +12,7 @@ pub struct Said<'a> {
     pub is_chunked: bool,
     /// The first `Host`.
     pub host: Option<&'a [u8]>,
-    /// How many there are.
+    /// The number of `Host` fields.
     pub hosts: usize,
     /// `Connection: close`.
     pub closes: bool,
@@ -22,29 +22,29 @@ pub struct Said<'a> {
     pub expects_continue: bool,
 }
 
-/// What cannot be read, or may be read in two ways.
+/// A field that is invalid or ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A length that is no number, is too large, or is there twice and differs.
+    /// A length that is no number, is too large, or is repeated with another value.
     Length,
-    /// Codings of which `chunked` is not the last and there once: where the message ends is not
+    /// Codings in which `chunked` is not last, or is there twice: the end of the message is not
     /// known.
     Coding,
-    /// `chunked` comes last, after a coding that is not known here.
+    /// `chunked` comes last, after a coding that larder does not know.
     CodingUnknown,
     /// Both a length and codings.
     LengthAndCoding,
-    /// More options of the connection than are looked at.
+    /// More options of the connection than larder reads.
     ConnectionOptions,
 }
 
 impl<'a> Said<'a> {
-    /// Reads what matters of the fields.
+    /// Reads the fields that matter.
     pub fn read(fields: &[Field<'a>]) -> Result<Said<'a>, Fault> {
         let mut said = Said::default();
         let (mut codings, mut options) = (Codings::default(), 0);
         for field in fields {
-            // Lengths first: almost no field has one of these.
+            // Compares lengths first: few fields have one of these lengths.
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             match field.name.len() {
                 4 if is("host") => {
@@ -75,7 +75,7 @@ impl<'a> Said<'a> {
         !self.closes && (minor_version > 0 || self.keeps_alive)
     }
 
-    /// A `Connection` field, and how many options it has.
+    /// Reads a `Connection` field, and returns how many options it has.
     fn connection(&mut self, value: &[u8]) -> usize {
         let options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         options
@@ -86,7 +86,8 @@ impl<'a> Said<'a> {
             .count()
     }
 
-    /// A `Content-Length` field: some senders repeat it, within a field or as another (RFC 9110, section 8.6).
+    /// Reads a `Content-Length` field. Some senders repeat it, within a field or in another one
+    /// (RFC 9110, section 8.6).
     fn length(&mut self, value: &[u8]) -> Result<(), Fault> {
         for member in value.split(|&byte| byte == b',') {
             let length = number(member.trim_ascii()).ok_or(Fault::Length)?;
@@ -98,7 +99,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Digits and nothing else, `i64::MAX` at most.
+/// A number of digits only, at most `i64::MAX`.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -130,7 +131,7 @@ impl Codings {
         }
     }
 
-    /// True for `chunked` alone, which is all that is understood.
+    /// True for `chunked` alone, the only coding that larder understands.
     fn judge(&self) -> Result<bool, Fault> {
         match (self.others, self.chunked, self.is_last_chunked) {
             (0, 1, _) => Ok(true),
@@ -150,7 +151,7 @@ mod tests {
         Said::read(&fields)
     }
 
-    /// A length is digits, said once or always the same.
+    /// A length consists of digits, and all lengths are equal.
     #[test]
     fn lengths() {
         let length = |values: &[&'static str]| {
@@ -171,8 +172,8 @@ mod tests {
         assert_eq!(length(&[]), Ok(None));
     }
 
-    /// `chunked` is there alone; at the end of other codings another program could read the body,
-    /// and otherwise none could.
+    /// `chunked` is accepted alone. At the end of other codings another program could read the
+    /// body; anywhere else no program could.
     #[test]
     fn codings() {
         let coding = |values: &[&'static str]| {
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(read(&both).err(), Some(Fault::LengthAndCoding));
     }
 
-    /// Options of the connection, in any case, of any field, and not too many.
+    /// Options of the connection in any case and in any of its fields, up to a limit.
     #[test]
     fn connections() {
         let stays = |values: &[&'static str], minor_version| {

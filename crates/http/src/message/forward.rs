@@ -1,6 +1,6 @@
-//! Headers for the next hop. Fields of one connection are not forwarded (RFC 9110, section 7.6.1),
-//! and larder writes the fields that frame the message itself, so that no other reading of it is
-//! forwarded.
+//! Writes headers for the next hop. Fields of one connection are not forwarded (RFC 9110, section
+//! 7.6.1). larder writes the fields that frame the message itself, so the next hop cannot read the
+//! framing differently.
 
 use super::encode::{push_field, push_number, push_status_line};
 use super::limits::CONNECTION_OPTIONS_MAX;
@@ -10,9 +10,9 @@ use crate::freshness::is_hop_by_hop;
 
 /// A request for an origin, in origin-form and HTTP/1.1, with the empty line after it.
 ///
-/// `host` replaces the client's if it is there. Fields of the client's connection, fields that
-/// frame the message, `Host`, `Expect` (the reader of the body sends `100 Continue` itself), and
-/// those for which `drop` is true are not forwarded. `extra` comes last: conditions, `Via`,
+/// `host` replaces the client's if it is there. Not forwarded are fields of the client's
+/// connection, fields that frame the message, `Host`, `Expect` (the reader of the body sends `100
+/// Continue` itself), and those for which `drop` is true. `extra` comes last: conditions, `Via`,
 /// `X-Forwarded-For`. So a field that may be there several times is appended to the client's own.
 pub fn push_request(
     out: &mut Vec<u8>,
@@ -37,9 +37,9 @@ pub fn push_request(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The status line of a response and its fields except those of the connection, and those for which
-/// `skip` is true: `Content-Length` for one, `Age` and `Date`, which the caller appends itself. No
-/// empty line comes after it.
+/// The status line of a response and its fields, without an empty line after them. Fields of the
+/// connection are not forwarded, nor those for which `skip` is true: `Content-Length`, or `Age` and
+/// `Date` where the caller appends its own.
 pub fn push_kept_head(
     out: &mut Vec<u8>,
     status: u16,
@@ -72,8 +72,7 @@ fn push_end_to_end(out: &mut Vec<u8>, fields: &[Field<'_>], skip: impl Fn(&str) 
     }
 }
 
-/// Names that `Connection` fields have in addition to the known ones, looked up once for all
-/// fields.
+/// Names in `Connection` fields in addition to the known ones, looked up once for all fields.
 struct Named<'a> {
     fields: &'a [Field<'a>],
     names: [&'a [u8]; CONNECTION_OPTIONS_MAX],
@@ -102,7 +101,7 @@ impl<'a> Named<'a> {
                 is_hop_by_hop(name, &[])
                     || names.iter().any(|it| it.eq_ignore_ascii_case(name.as_bytes()))
             }
-            // No head that was read here has so many.
+            // No headers that this program read have so many.
             None => is_hop_by_hop(name, self.fields),
         }
     }
@@ -124,8 +123,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Origin-form, the authority as `Host`, fields of the connection and those it names gone,
-    /// larder's own last, new framing.
+    /// Origin-form, the authority as `Host`, no fields of the connection nor those it names,
+    /// larder's own fields last, new framing.
     #[test]
     fn requests() {
         let bytes = "POST http://a.b:81/c?d HTTP/1.0\r\nhost: other\r\nConnection: keep-alive, X-y\r\n\
@@ -141,8 +140,8 @@ mod tests {
         assert!(forwarded(chunked, None).ends_with("\r\nTransfer-Encoding: chunked\r\n\r\n"));
     }
 
-    /// A request that is forwarded reads as the same request, also with as many options of the
-    /// connection as there may be, and with an option that names a field of framing.
+    /// A request that is forwarded reads as the same request. This includes the largest number of
+    /// options of the connection, and an option that names a framing field.
     #[test]
     fn again() {
         let options: Vec<String> = (0..14).map(|option| format!("x{option}")).collect();
@@ -160,7 +159,7 @@ mod tests {
         assert_eq!(names, ["Host", "Y", "Via", "If-None-Match", "Content-Length"]);
     }
 
-    /// A head that was made elsewhere may name any number of fields.
+    /// Headers from elsewhere may name any number of fields.
     #[test]
     fn many_options() {
         let options: Vec<String> = (0..100).map(|option| format!("x{option}")).collect();

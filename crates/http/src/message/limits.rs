@@ -3,8 +3,8 @@
 /// The most fields of a message, whatever [`Limits`] say.
 pub const FIELDS_MAX: usize = 128;
 
-/// The most options that the `Connection` fields of a message may name: each is looked for among
-/// all fields when headers are forwarded.
+/// The most options that the `Connection` fields of a message may name. larder looks for each of
+/// them among all fields when it forwards headers.
 pub const CONNECTION_OPTIONS_MAX: usize = 16;
 
 /// Limits of headers.
@@ -19,7 +19,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For headers that were read before: limits may have changed since.
+    /// For headers that were read before: an operator may have changed the limits since.
     pub const READ_BEFORE: Limits =
         Limits { head_bytes_max: usize::MAX, target_bytes_max: usize::MAX, fields_max: FIELDS_MAX };
 }

@@ -31,8 +31,8 @@ pub struct RequestHead<'a> {
     pub host: &'a [u8],
 }
 
-/// A request that is refused: the status code of the response, and why. After it the connection is
-/// of no use.
+/// A request that is refused: the status code of the response, and why. Its connection cannot be
+/// used any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     /// 400, 414, 431, 501 or 505.
@@ -46,11 +46,11 @@ pub struct Refused {
 pub enum Reason {
     /// More than two empty lines before it.
     EmptyLines,
-    /// A line that does not end in CRLF, but in a line feed alone or a carriage return and something else.
+    /// A line that ends in a line feed alone, or with a carriage return without a line feed.
     LineEnd,
     /// It is not method, target and version with one space between.
     RequestLine,
-    /// TLS, where HTTP without encryption was expected.
+    /// TLS on a port for HTTP without encryption.
     Tls,
     /// HTTP/2 with prior knowledge.
     Http2,
@@ -80,13 +80,13 @@ pub enum Reason {
     Length,
     /// Both a length and codings.
     LengthAndCoding,
-    /// Codings of which `chunked` is not the last and there once.
+    /// Codings in which `chunked` is not last, or is there twice.
     Coding,
     /// Codings before `chunked`.
     CodingUnknown,
     /// Codings in HTTP/1.0, which has none.
     CodingOfOldVersion,
-    /// More options of the connection than are read.
+    /// More options of the connection than larder reads.
     ConnectionOptions,
 }
 
@@ -149,7 +149,7 @@ impl From<Fault> for Reason {
     }
 }
 
-/// Reads the headers that bytes begin with; `None` where more bytes are needed.
+/// Reads the headers at the beginning of `bytes`; `None` where more bytes are needed.
 pub fn request<'a, 'b: 'a>(
     bytes: &'b [u8],
     room: &'a mut FieldRoom<'b>,
@@ -201,8 +201,8 @@ pub fn request<'a, 'b: 'a>(
     }))
 }
 
-/// Where a request begins: an empty line or two before it are left over from another (RFC 9112,
-/// section 2.2). `None` where that is not known yet.
+/// Where a request begins, after up to two empty lines left over from another request (RFC 9112,
+/// section 2.2). `None` where more bytes are needed.
 fn after_empty_lines(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     for begin in [0, 2, 4] {
         match bytes.get(begin..).unwrap_or_default() {
@@ -215,7 +215,7 @@ fn after_empty_lines(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     Err(Reason::EmptyLines)
 }
 
-/// Refuses bytes that cannot become a request, whatever follows.
+/// Refuses bytes that cannot become a valid request, whatever follows.
 fn unfinished(bytes: &[u8], limits: &Limits) -> Result<(), Reason> {
     if has_bare_feed(bytes) {
         return Err(Reason::LineEnd);
@@ -230,7 +230,7 @@ fn unfinished(bytes: &[u8], limits: &Limits) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Why httparse does not read bytes.
+/// Why httparse refuses bytes.
 fn reason(error: Error, bytes: &[u8]) -> Reason {
     match error {
         Error::HeaderName => Reason::FieldName,
@@ -273,7 +273,7 @@ mod tests {
         request(bytes, &mut room, &Limits::default()).map(check)
     }
 
-    /// A plain request, with all that is read of it; the bytes after it are left.
+    /// A plain request, with all values read from it; the bytes after it are not consumed.
     #[test]
     fn plain() {
         let bytes = b"\r\nGET /a?b HTTP/1.1\r\nHost: a.b:80\r\nX:\t c d \r\n\r\nGET /";
@@ -290,8 +290,8 @@ mod tests {
         assert_eq!(read(bytes, check), Ok(()));
     }
 
-    /// A limit is the most that is allowed, and one more is refused, for the target, the headers
-    /// and their fields.
+    /// A limit is the largest allowed value; one more is refused, for the target, the headers and
+    /// their fields.
     #[test]
     fn limits() {
         let bytes = b"GET /abc HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
@@ -318,8 +318,8 @@ mod tests {
         assert_eq!(status(&huge, many.as_bytes()), Err(431));
     }
 
-    /// Whether the connection goes on and the client waits for 100, by version and fields; and what
-    /// is refused before the headers end.
+    /// Version and fields decide whether the connection stays open and the client waits for 100.
+    /// Some requests are refused before the headers end.
     #[test]
     fn connections() {
         let said = |version: u8, field: &str| {
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(early, Err(Reason::LineEnd));
     }
 
-    /// Other protocols, and other versions, are named.
+    /// Each other protocol and version has its own reason.
     #[test]
     fn others() {
         let reason = |bytes: &[u8]| read(bytes, |_| ()).map_err(|it| (it.status, it.reason));

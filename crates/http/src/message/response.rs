@@ -9,9 +9,9 @@ use crate::Field;
 /// The headers of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<'a> {
-    /// The status code, 100 to 999 but 101.
+    /// The status code, 100 to 999, but not 101.
     pub status: u16,
-    /// What was said of it; empty where it was not ASCII.
+    /// The reason phrase; empty where it was not ASCII.
     pub reason: &'a str,
     /// 0 or 1, of HTTP/1.
     pub minor_version: u8,
@@ -21,19 +21,19 @@ pub struct ResponseHead<'a> {
     pub head_bytes: usize,
     /// Where the message ends.
     pub framing: Framing,
-    /// The connection may be used for another request once the message has ended. Bytes that come unasked after it mean that
-    /// it may not.
+    /// The connection may be used for another request once the message has ended. It may not if
+    /// unrequested bytes come after the message.
     pub keeps_alive: bool,
 }
 
-/// Why a response is not read. After it the connection is of no use.
+/// Why a response is invalid. Its connection cannot be used any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BadResponse {
     /// It is not version, status code and a word with one space between, or another version of HTTP.
     StatusLine,
-    /// A status code that is none.
+    /// An invalid status code.
     Status,
-    /// 101: larder did not ask for another protocol.
+    /// 101: larder did not request another protocol.
     Upgrade,
     /// A line that does not end in CRLF.
     LineEnd,
@@ -41,17 +41,17 @@ pub enum BadResponse {
     HeadTooLong,
     /// More fields than [`Limits`] allow.
     TooManyFields,
-    /// A field whose name is none; white space before the colon; a folded line.
+    /// An invalid name of a field; white space before the colon; a folded line.
     FieldName,
     /// Control bytes in a value.
     FieldValue,
-    /// A length that is no number, is too large, or is there twice and differs.
+    /// A length that is no number, is too large, or is repeated with another value.
     Length,
     /// Both a length and codings.
     LengthAndCoding,
     /// Other codings than `chunked`, or codings in HTTP/1.0, which has none.
     Coding,
-    /// More options of the connection than are looked at.
+    /// More options of the connection than larder reads.
     ConnectionOptions,
 }
 
@@ -98,9 +98,9 @@ impl From<Error> for BadResponse {
     }
 }
 
-/// Reads the headers that bytes begin with, of the response to a request with this method; `None`
-/// where more bytes are needed. After headers with a status below 200 others follow: the caller
-/// skips the first.
+/// Reads the headers at the beginning of `bytes`, of the response to a request with this method;
+/// `None` where more bytes are needed. After headers with a status below 200 others follow; the
+/// caller skips the first ones.
 pub fn response<'a, 'b: 'a>(
     bytes: &'b [u8],
     room: &'a mut FieldRoom<'b>,
@@ -108,7 +108,7 @@ pub fn response<'a, 'b: 'a>(
     limits: &Limits,
 ) -> Result<Option<ResponseHead<'a>>, BadResponse> {
     let bytes = &bytes[..bytes.len().min(limits.head_bytes_max)];
-    // httparse would skip empty lines, which only requests may begin with.
+    // httparse would skip empty lines; only requests may begin with those.
     if bytes.first().is_some_and(|&first| first != b'H') {
         return Err(BadResponse::StatusLine);
     }
@@ -132,7 +132,7 @@ pub fn response<'a, 'b: 'a>(
     }
     match status {
         101 => return Err(BadResponse::Upgrade),
-        // A status without a meaning yet is forwarded, and not stored.
+        // A response with an undefined status is forwarded, and not stored.
         100..=999 => {}
         _ => return Err(BadResponse::Status),
     }
@@ -141,7 +141,7 @@ pub fn response<'a, 'b: 'a>(
         return Err(BadResponse::Coding);
     }
     let framing = framing(status, request_method, &said);
-    // A body that may not be there and is announced nevertheless may come after all.
+    // The response may have no body but announces one, so one may come after all.
     let is_false = matches!(status, 100..=199 | 204)
         && (said.is_chunked || said.length.is_some_and(|length| length > 0));
     let stays_open = said.stays_open(minor_version) && framing != Framing::UntilClose && !is_false;
@@ -162,7 +162,7 @@ fn framing(status: u16, request_method: &str, said: &Said<'_>) -> Framing {
         return Framing::None;
     }
     match said.length {
-        // What follows is a tunnel.
+        // A tunnel follows.
         _ if request_method == "CONNECT" && status < 300 => Framing::UntilClose,
         _ if said.is_chunked => Framing::Chunked,
         Some(length) => Framing::Length(length),
@@ -180,7 +180,8 @@ mod tests {
         Ok(head.map(|head| (head.status, head.framing, head.keeps_alive)))
     }
 
-    /// Where responses end, by status, method and fields, and whether their connection goes on.
+    /// Status, method and fields decide where responses end, and whether their connection stays
+    /// open.
     #[test]
     fn framings() {
         use Framing::{Chunked, Length, None, UntilClose};
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What could be read in two ways is not read.
+    /// Ambiguous responses are refused.
     #[test]
     fn refusals() {
         use BadResponse::{
@@ -267,7 +268,8 @@ mod tests {
         assert_eq!(read("GET", old), Err(Coding));
     }
 
-    /// Headers may be as long as the limit, and not longer, and have as many fields.
+    /// Headers of the largest length are accepted and longer ones refused, and so for the number of
+    /// fields.
     #[test]
     fn limits() {
         let bytes = b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\nbody";

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use super::Reason;
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// `/path?query`.
@@ -14,11 +14,12 @@ pub enum Target<'a> {
     },
     /// `http://authority/path?query`, as it is sent to proxies.
     Absolute {
-        /// Which of two.
+        /// Its scheme.
         scheme: Scheme,
         /// Host, and port where there is one.
         authority: &'a [u8],
-        /// Path and query; `/` where there was none, `*` for `OPTIONS` without one (RFC 9112, section 3.2.4).
+        /// Path and query; `/` where there was none, `*` for `OPTIONS` without one (RFC 9112,
+        /// section 3.2.4).
         path: &'a [u8],
     },
     /// `host:port`, of `CONNECT` alone.
@@ -27,7 +28,7 @@ pub enum Target<'a> {
     Asterisk,
 }
 
-/// A scheme that is answered.
+/// A scheme that larder serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Scheme {
@@ -46,7 +47,7 @@ impl Scheme {
 }
 
 impl<'a> Target<'a> {
-    /// What stands in the request line when the request is passed on to an origin.
+    /// The target in the request line that larder sends to an origin.
     pub fn path(&self) -> &'a [u8] {
         match *self {
             Target::Origin { path } | Target::Absolute { path, .. } => path,
@@ -55,8 +56,9 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Reads a target: visible ASCII without a fragment, in a form that its method allows. Bytes that RFC 3986 wants encoded
-    /// and that browsers send as they are (`|`, `"`, `{`) pass; a URI with a path that is empty before a query does not.
+    /// Reads a target: visible ASCII without a fragment, in a form that its method allows. Bytes
+    /// that RFC 3986 wants encoded and that browsers send as they are (`|`, `"`, `{`) are accepted.
+    /// A URI with an empty path before a query is not.
     pub(super) fn read(method: &str, bytes: &'a [u8]) -> Result<Target<'a>, Reason> {
         if !bytes.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'#') {
             return Err(Reason::Target);
@@ -96,15 +98,15 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What comes after a prefix in any case.
+/// The bytes after a prefix, which may be in any case.
 fn without_prefix<'a>(bytes: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (first, rest) = bytes.split_at_checked(prefix.len())?;
     first.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
 /// True for a host, with or without a port: a name of letters, digits, `-`, `.` and `_`, an IPv4
-/// address, or an IPv6 address in brackets. RFC 3986 allows more (`,`, `%41`, an empty port, a user
-/// name and password), which clients do not send, and which programs read in different ways.
+/// address, or an IPv6 address in brackets. RFC 3986 allows more: `,`, `%41`, an empty port, a user
+/// name and password. Clients do not send those, and programs read them in different ways.
 pub fn is_authority(bytes: &[u8]) -> bool {
     let (host, port) = if let Some(bracketed) = bytes.strip_prefix(b"[") {
         let Some(end) = bracketed.iter().position(|&byte| byte == b']') else { return false };
@@ -121,7 +123,7 @@ pub fn is_authority(bytes: &[u8]) -> bool {
     is_host && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
-/// True where an authority says its port.
+/// True where an authority has a port.
 fn has_port(authority: &[u8]) -> bool {
     authority.iter().rev().find(|byte| !byte.is_ascii_digit()) == Some(&b':')
 }
@@ -137,7 +139,7 @@ fn is_port(digits: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Hosts with and without ports, and what only looks like one.
+    /// Hosts with and without ports, and invalid ones.
     #[test]
     fn authorities() {
         for fine in ["a", "a.b", "A-b_c.d:80", "127.0.0.1:8080", "[::1]", "[2001:db8::1]:65535"] {

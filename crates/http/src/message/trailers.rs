@@ -4,14 +4,13 @@
 //! bytes of a trailer section -> push_trailers() -> lines for the next hop, without fields that must not be there
 //! ```
 //!
-//! They are never made part of the headers. Fields that frame, route or authenticate a message, or
-//! state how the content is to be processed, must not be in a trailer (section 6.5.1): a program
-//! that has read the headers has decided on all that already, and one that merges trailers into the
-//! headers would decide it twice. Such fields are not forwarded, and neither are those of one
-//! connection.
+//! larder never moves them into the headers. A trailer must not have fields that frame, route or
+//! authenticate a message, or state how to process the content (section 6.5.1). A program has
+//! decided on those when it has read the headers, and one that merged trailers into the headers
+//! would decide twice. larder forwards no such fields, and none of one connection.
 //!
-//! Bounds: [`TRAILERS_MAX`] fields and [`TRAILER_BYTES_MAX`] bytes as they are written. Above that
-//! none is forwarded, since half of them may mean something else than all, and a program with the
+//! Bounds: [`TRAILERS_MAX`] fields and [`TRAILER_BYTES_MAX`] bytes as larder writes them. Above
+//! that it forwards none: half of them may mean something else than all, and a program with the
 //! same limits would abort the body.
 
 use super::chunked::TRAILER_BYTES_MAX;
@@ -72,7 +71,7 @@ const NOT: [&str; 38] = [
 const NOT_BEGINNINGS: [&str; 6] =
     ["access-control-", "content-", "if-", "proxy-", "sec-", "x-forwarded-"];
 
-/// `Content-Digest` alone of its family may be known after the content only (RFC 9530, section 2).
+/// Only `Content-Digest` of its family may become known after the content (RFC 9530, section 2).
 const AND_YET: &str = "content-digest";
 
 /// True for a field that may come after the content.
@@ -95,7 +94,7 @@ pub fn push_trailers(out: &mut Vec<u8>, bytes: &[u8]) {
     for line in lines() {
         let Some(colon) = memchr::memchr(b':', line) else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        // They were read as such.
+        // The decoder accepted them as such.
         let Some(name) = std::str::from_utf8(name).ok().filter(|it| is_token(it.as_bytes())) else {
             continue;
         };
@@ -123,8 +122,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Fields are forwarded as lines of larder's own; those that must not be there are not, in
-    /// whatever case.
+    /// Fields are forwarded as lines of larder's own. Forbidden ones are not forwarded, in any case
+    /// of letters.
     #[test]
     fn filtered() {
         let section = "X-Sum:\t abc \r\nServer-Timing: a;dur=1, b\r\ngrpc-status:0\r\nEmpty:\r\n";
@@ -169,14 +168,14 @@ mod tests {
         assert_eq!(passed_on("Content-Digest: sha-256=:x:\r\n"), "Content-Digest: sha-256=:x:\r\n");
     }
 
-    /// Of too many none is forwarded; of as many as there may be all are.
+    /// The largest number of fields is forwarded; one more, and none is.
     #[test]
     fn bounds() {
         let section = "A: b\r\n".repeat(TRAILERS_MAX);
         assert_eq!(passed_on(&section), section);
         assert_eq!(passed_on(&(section + "A: b\r\n")), "");
         assert_eq!(passed_on(""), "");
-        // A space is put before each value.
+        // larder writes a space before each value.
         let long = |bytes: usize| format!("A:{}\r\n", "b".repeat(bytes - 5));
         let room = TRAILER_BYTES_MAX as usize;
         assert_eq!(passed_on(&long(room)).len(), room);
@@ -189,8 +188,8 @@ mod tests {
         assert_eq!(passed_on("no colon\r\n: no name\r\na b: c\r\nd: e\x01\r\n\u{e9}: f\r\n"), "");
     }
 
-    /// A request that states it accepts trailers, in any case and among other codings; a weight or
-    /// another word means something else.
+    /// A request accepts trailers if it states `trailers`, in any case and among other codings. A
+    /// weight or another word means something else.
     #[test]
     fn te() {
         let takes = |value: &str| takes_trailers(&[Field { name: "te", value: value.as_bytes() }]);
