@@ -40,14 +40,14 @@ pub use larder_serve::log::{self, Log};
 
 use crate::metrics::Gauge;
 
-/// Queries of a core that are out at a time, by default.
+/// Queries of a core that a backend may have at a time, by default.
 pub const QUERIES_MAX: usize = 4_096;
 
-/// Bytes of the longest response, as on a stream. A longer one counts as none.
+/// Bytes of the longest response, as on a stream. A longer one counts as no response.
 pub const ANSWER_BYTES_MAX: usize = 65_535;
 
-/// Stands in the slot of an unwanted query. It is not a tag, since a query has fewer streams than
-/// its spare bits can count.
+/// The content of the slot of an unwanted query. It is not a tag, since a query has fewer streams
+/// than its spare bits can count.
 const UNWANTED: u64 = u64::MAX;
 
 /// A resolver in threads of its own.
@@ -58,8 +58,8 @@ const UNWANTED: u64 = u64::MAX;
 /// stop     once, after the cores have ended; queries that are still out are dropped
 /// ```
 pub trait Backend: Debug + Send + Sync {
-    /// Starts its threads, which log unreachable servers. An error ends the server before it serves,
-    /// and says what to do.
+    /// Starts its threads, which log unreachable servers. An error ends the server before it
+    /// serves, and says what to do.
     fn start(&self, log: &Log) -> io::Result<()>;
 
     /// Takes a query, and returns at once, since the core waits. Without room it drops the query,
@@ -179,7 +179,7 @@ pub struct Counters {
     pub refused_full: u64,
 }
 
-/// The core's side: its backends, and the queries that are out.
+/// The core's side: its backends, and the queries that have not returned.
 #[derive(Debug)]
 pub struct Backends {
     backends: Vec<Arc<dyn Backend>>,

@@ -90,7 +90,7 @@ impl StreamId {
     }
 }
 
-/// All streams of a core. See the head of the file.
+/// All streams of a core. See the module header.
 #[derive(Debug)]
 pub struct ClientTcp {
     limits: Limits,
@@ -258,8 +258,8 @@ impl ClientTcp {
         self.table.len() == self.table.entries_max()
     }
 
-    /// Closes the stream that has been idle for longest, or else the one that has taken longest
-    /// over its first query; false if there is none.
+    /// Closes the stream that has been idle for longest. If none is idle, closes the stream that has
+    /// taken longest over an incomplete query, if it waits for no response. False if it closed none.
     fn make_place(&mut self) -> bool {
         for list in [IDLE, PARTIAL] {
             let oldest = self.table.oldest(list).map(|(id, _)| id);

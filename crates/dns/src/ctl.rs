@@ -1,4 +1,5 @@
-//! Control of a running server: a Unix socket, a line of JSON asked, lines of JSON answered.
+//! Control of a running server over a Unix socket: a request is a line of JSON, and so is the
+//! response.
 //!
 //! ```text
 //! {"command":"stats"}                      -> {"ok":true, …}
@@ -8,15 +9,15 @@
 //! anything else                            -> {"ok":false,"error":"what to do instead"}
 //! ```
 //!
-//! The socket and its clients are those of [`larder_serve::control`].
+//! [`larder_serve::control`] runs the socket and its clients.
 //!
 //! | part | duty |
 //! |---|---|
-//! | [`Request`] | what may be asked |
-//! | [`Actions`] | what the supervisor does about it |
-//! | [`jobs`] | what takes long, on threads of its own: dump, load, flush |
+//! | [`Request`] | the requests |
+//! | [`Actions`] | what the supervisor does for them |
+//! | [`jobs`] | long work, on threads of its own: dump, load, flush |
 //! | [`entry`] | an entry of the cache as a line |
-//! | [`client`] | the other side, for `larder ctl` |
+//! | [`client`] | the client side, for `larder ctl` |
 
 pub mod client;
 pub mod entry;
@@ -32,30 +33,30 @@ pub use larder_serve::control::{Answer, Control, Fields, Job, Limits, Talk, serv
 
 use crate::presentation::{name_to_wire, push_name};
 
-/// What may be asked. Names are in wire form and lower case.
+/// The requests. Names are in wire form and lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Which version runs.
+    /// Return the running version.
     Version,
-    /// Counters and gauges.
+    /// Return counters and gauges.
     Stats,
-    /// All that is alive in the cache.
+    /// Return all entries of the cache that have not expired.
     Dump,
-    /// Entries follow, as [`Request::Dump`] gives them, to be put into the cache.
+    /// Put the entries that follow into the cache; they have the form of [`Request::Dump`].
     Load,
-    /// Takes all answers to questions for this name out of the cache.
+    /// Remove all responses for this name from the cache.
     Flush(Vec<u8>),
-    /// Takes the responses for this name and all names below it out of the cache.
+    /// Remove all responses for this name and for all names below it from the cache.
     FlushZone(Vec<u8>),
-    /// Saves the cache to its file.
+    /// Save the cache to its file.
     Snapshot,
-    /// Reads the configuration again; the cache stays.
+    /// Read the configuration again; the cache stays.
     Reload,
-    /// Ends the server, after what it has begun.
+    /// Stop the server, after the work that it has begun.
     Stop,
 }
 
-/// Commands that take no argument.
+/// Commands without an argument.
 const PLAIN: [(&str, Request); 7] = [
     ("version", Request::Version),
     ("stats", Request::Stats),
@@ -67,17 +68,17 @@ const PLAIN: [(&str, Request); 7] = [
 ];
 
 impl Request {
-    /// [`Request::Flush`] of a name as people write it. The error says what a name is.
+    /// [`Request::Flush`] of a name in presentation form. The error says what a valid name is.
     pub fn flush(name: &str) -> Result<Request, String> {
         wire(name).map(Request::Flush)
     }
 
-    /// [`Request::FlushZone`], likewise.
+    /// [`Request::FlushZone`] of a name in presentation form.
     pub fn flush_zone(zone: &str) -> Result<Request, String> {
         wire(zone).map(Request::FlushZone)
     }
 
-    /// Reads a request. The error says what to ask instead.
+    /// Parses a request. The error says what to send instead.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
         let request: Value = serde_json::from_slice(line).map_err(|error| {
             format!("not a line of JSON ({error}); ask {{\"command\":\"stats\"}}")
@@ -99,7 +100,7 @@ impl Request {
         }
     }
 
-    /// The line, without its end, that [`Request::parse`] reads.
+    /// The line, without its end, that [`Request::parse`] accepts.
     pub fn to_line(&self) -> String {
         let (command, argument) = match self {
             Request::Flush(name) => ("flush", Some(("name", name))),
@@ -126,11 +127,11 @@ fn wire(name: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// What the supervisor does for a client. None of it may wait: what takes long is an [`Answer::Later`].
+/// What the supervisor does for a client. No method may wait: long work is an [`Answer::Later`].
 pub trait Actions {
-    /// The cache that is dumped, loaded and flushed.
+    /// The cache to dump, load and flush.
     fn cache(&self) -> &Cache;
-    /// The time of that cache.
+    /// The current time of that cache.
     fn now(&self) -> Seconds;
     /// Counters and gauges.
     fn stats(&mut self) -> Fields;
@@ -138,11 +139,11 @@ pub trait Actions {
     fn snapshot(&mut self) -> Answer;
     /// Reads the configuration again.
     fn reload(&mut self) -> Answer;
-    /// Notes that the server is to end. The answer is sent by the same call that asks.
+    /// Requests the server's end. The same call returns the response.
     fn stop(&mut self) -> Answer;
 }
 
-/// What a line asks, done by these actions.
+/// Carries out requests with these actions.
 pub struct Asking<'a, A>(pub &'a mut A);
 
 impl<A: Actions> Service for Asking<'_, A> {
@@ -154,7 +155,7 @@ impl<A: Actions> Service for Asking<'_, A> {
     }
 }
 
-/// Has `actions` do what is asked.
+/// Carries out `request` with `actions`.
 fn act(request: &Request, actions: &mut impl Actions) -> Answer {
     let cache = || actions.cache().clone();
     match request {
@@ -173,7 +174,8 @@ fn act(request: &Request, actions: &mut impl Actions) -> Answer {
     }
 }
 
-/// What clients may hold: a line is any entry, which is memory of some 5 MB at the very most, while eight load.
+/// Limits of clients. A line may be as long as the longest entry. Eight loading clients take at
+/// most about 5 MB of memory.
 pub fn limits() -> Limits {
     Limits { line_bytes_max: entry::LINE_BYTES_MAX, ..Limits::default() }
 }
@@ -182,7 +184,7 @@ pub fn limits() -> Limits {
 mod request_tests {
     use super::*;
 
-    /// Every request is read back from its line.
+    /// [`Request::parse`] returns every request from its line.
     #[test]
     fn requests_come_back() {
         let named = [Request::flush("A.b\\.c.Example").unwrap(), Request::flush_zone(".").unwrap()];
@@ -192,7 +194,7 @@ mod request_tests {
         assert_eq!(named[0], Request::Flush(b"\x01a\x03b.c\x07example\0".to_vec()));
     }
 
-    /// What cannot be asked is answered with what can.
+    /// The error for an invalid request says what to send.
     #[test]
     fn errors_say_what_to_ask() {
         for (line, part) in [

@@ -1,18 +1,21 @@
-//! Counters: owned by the core that counts, published every [`PUBLISH_MS`] while it changes, summed for whoever asks.
+//! Counters: each core owns its counters and publishes them every [`PUBLISH_MS`] while they change.
+//! Readers sum those of all cores.
 //!
 //! ```text
 //! a core: counts.hits += 1  ->  now and then: shared.publish(core, &counts)  ->  shared.sum()
 //! one table below           ->  the fields, `stats` of larder ctl, Prometheus, the guide
 //! ```
 //!
-//! A new counter is one line of the table. Counters only grow while the server runs, and are lost with it, as Prometheus
-//! expects.
+//! A new counter is one line of the table. Counters only grow while the server runs, and start at 0
+//! with it, as Prometheus expects.
 //!
-//! Invariant: each core's words are written by that core alone, so a plain store is enough. A reader sees each
-//! counter as it was at the end of some turn, not all of one turn: the sum of two may be off by a turn.
+//! Invariant: only the core itself writes its words, so a plain store is enough. A reader gets each
+//! counter as of the end of some turn, but not all of the same turn, so two counters may differ by
+//! a turn.
 //!
-//! Cost: to count, an addition in memory of one's own; to publish, a relaxed store a counter (lines that no other core
-//! writes); to read, a load a counter and core. Nothing is allocated after [`Shared::new`].
+//! Cost: to count, an addition in the core's own memory. To publish, one relaxed store for each
+//! counter, to cache lines that no other core writes. To read, one load for each counter and core.
+//! Nothing is allocated after [`Shared::new`].
 
 mod upstreams;
 
@@ -31,14 +34,14 @@ pub use larder_serve::figures::{Fields, Gauge, gauge_fields};
 use crate::dnstap::Protocol;
 use crate::zones::Upstream;
 
-/// Buckets of the histogram: bucket i has what took less than 2^i microseconds and was in none before it; the
-/// last has the rest, from 8.4 s on.
+/// Buckets of the histogram. Bucket i counts times below 2^i microseconds that are in no earlier
+/// bucket. The last one counts all times from 8.4 s on.
 pub const BUCKETS: usize = 25;
 
-/// How long a core may keep what it counted to itself, milliseconds.
+/// How long a core may delay the publication of its counters, milliseconds.
 pub const PUBLISH_MS: u64 = 100;
 
-/// What every name of a metric begins with.
+/// The prefix of all metric names.
 const PREFIX: &str = "larder_dns";
 
 /// One counter of the table.
@@ -46,24 +49,24 @@ const PREFIX: &str = "larder_dns";
 pub struct Row {
     /// The field of [`Counts`], and the name in `stats`.
     pub field: &'static str,
-    /// Counters of one family differ by their label.
+    /// The family; its counters differ by their label.
     pub family: &'static str,
-    /// What the family counts.
+    /// The description of the family.
     pub help: &'static str,
-    /// The label that tells this one from its family, and its value there.
+    /// The name and value of the label that distinguishes this counter in its family.
     pub label: Option<(&'static str, &'static str)>,
 }
 
 macro_rules! counters {
     ($($family:literal $help:literal { $($field:ident $([$label:literal $value:literal])?),+ $(,)? })+) => {
-        /// What a core has counted.
+        /// The counters of a core.
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
         pub struct Counts {
             $($(
                 #[doc = concat!($help, $(", ", $label, " ", $value,)? ".")]
                 pub $field: u64,
             )+)+
-            /// How long misses took.
+            /// Durations of misses.
             pub miss: Histogram,
         }
 
@@ -87,7 +90,7 @@ macro_rules! counters {
                 [$($(self.$field,)+)+]
             }
 
-            /// Adds what another part of the same core, or another core, has counted.
+            /// Adds the counters of another part of the same core, or of another core.
             pub fn add(&mut self, other: &Counts) {
                 for (mine, theirs) in self.words().into_iter().zip(other.values()) {
                     *mine += theirs;
@@ -95,7 +98,7 @@ macro_rules! counters {
                 self.miss.add(&other.miss);
             }
 
-            /// Leaves what was counted since `before`; how long misses took stays as it is.
+            /// Subtracts the counters of `before`. Durations of misses stay as they are.
             pub fn subtract(&mut self, before: &Counts) {
                 for (mine, theirs) in self.words().into_iter().zip(before.values()) {
                     *mine = mine.saturating_sub(theirs);
@@ -190,7 +193,7 @@ counters! {
     "query_log_lines_dropped" "Lines of the query log dropped (buffer full)" { query_log_lines_dropped }
 }
 
-/// Times in buckets of powers of two.
+/// Durations in buckets of powers of two.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Histogram {
     buckets: [u64; BUCKETS],
@@ -198,7 +201,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Notes a time, microseconds.
+    /// Counts a duration, microseconds.
     #[inline]
     pub fn note(&mut self, us: u64) {
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
@@ -213,13 +216,13 @@ impl Histogram {
         self.sum_us = self.sum_us.wrapping_add(other.sum_us);
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The time, microseconds, that a share of them (0 to 1) stayed below: the end of its bucket. `None` without any,
-    /// and where it lies in the last bucket, which has no end.
+    /// The time, microseconds, that this share of the durations (0 to 1) is below: the end of its
+    /// bucket. `None` without durations, or in the last bucket, which has no end.
     pub fn quantile_us(&self, share: f64) -> Option<u64> {
         let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -232,7 +235,7 @@ impl Histogram {
 }
 
 impl Counts {
-    /// The counter of questions over a transport.
+    /// The counter of queries over a transport.
     #[inline]
     pub(crate) fn queries(&mut self, protocol: Protocol) -> &mut u64 {
         match protocol {
@@ -244,13 +247,13 @@ impl Counts {
         }
     }
 
-    /// Questions over all transports.
+    /// Queries over all transports.
     pub fn all_queries(&self) -> u64 {
         let plain = self.queries_udp + self.queries_xdp + self.queries_tcp;
         plain + self.queries_tls + self.queries_https + self.queries_quic
     }
 
-    /// Answers that came from the policy alone.
+    /// Responses from the policy alone.
     pub fn by_policy(&self) -> u64 {
         self.local_answers_hosts
             + self.local_answers_zone
@@ -260,8 +263,9 @@ impl Counts {
             + self.local_answers_chaos
     }
 
-    /// Counts an answer as it goes out: its response code, and whether it was cut short. Codes beyond 15 have upper bits in
-    /// the OPT record; BADVERS, 16, has no others, so that record is looked at where nothing else is there.
+    /// Counts a response that is sent: its response code, and whether it is truncated. Codes above
+    /// 15 have their upper bits in the OPT record. BADVERS (16) looks like NOERROR in the header,
+    /// so the OPT record is read if the response has no other record.
     #[inline]
     pub fn answered(&mut self, octets: &[u8]) {
         let Some(&[high, low]) = octets.get(2..).and_then(|rest| rest.first_chunk()) else {
@@ -282,7 +286,7 @@ impl Counts {
         *counter += 1;
     }
 
-    /// As the answer to `stats`: every counter by its field, and how long misses took.
+    /// The result of `stats`: each counter by its field, and quantiles of the durations of misses.
     pub fn fields(&self) -> Fields {
         let values = self.values();
         let rows = ROWS.iter().zip(values);
@@ -295,7 +299,7 @@ impl Counts {
         fields
     }
 
-    /// In Prometheus' text format.
+    /// Writes Prometheus' text format.
     pub fn write_text(&self, out: &mut String) {
         let mut family = "";
         for (row, value) in ROWS.iter().zip(self.values()) {
@@ -335,12 +339,12 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// Words of a core: a line of memory that no other core writes.
+/// The words of a core, in cache lines that no other core writes.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Published([AtomicU64; ROWS.len() + BUCKETS + 1]);
 
-/// What all cores have published.
+/// The counters that all cores have published.
 #[derive(Debug)]
 pub struct Shared {
     cores: Box<[Published]>,
@@ -348,18 +352,19 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For so many cores.
+    /// For `cores` cores.
     pub fn new(cores: usize) -> Shared {
         let published = |_| Published(std::array::from_fn(|_| AtomicU64::new(0)));
         Shared { cores: (0..cores).map(published).collect(), upstreams: Upstreams::default() }
     }
 
-    /// As [`Shared::new`], with what the cores know of these upstreams, as they number them.
+    /// Like [`Shared::new`], with the health of these upstreams, numbered as the cores number them.
     pub fn with_upstreams(cores: usize, upstreams: impl Iterator<Item = Upstream>) -> Shared {
         Shared { upstreams: Upstreams::new(cores, upstreams), ..Shared::new(cores) }
     }
 
-    /// Publishes what `core` knows of each upstream: its round trip, microseconds, and whether it is up.
+    /// Publishes the health of each upstream as `core` measured it: round trip, microseconds, and
+    /// whether it is up.
     pub fn publish_health(&self, core: usize, health: impl Iterator<Item = (Option<u32>, bool)>) {
         self.upstreams.publish(core, health);
     }
@@ -370,13 +375,13 @@ impl Shared {
         gauges.filter_map(|it| Some((it.label?.1, it.value > 0.0))).collect()
     }
 
-    /// What the cores know of their upstreams.
+    /// Gauges of the health of upstreams.
     pub fn upstream_gauges(&self) -> Vec<Gauge> {
         self.upstreams.gauges()
     }
 
-    /// Publishes what `core` has counted since it began; for that core alone. A core that is not one of ours is
-    /// passed over.
+    /// Publishes all counters of `core` since its start; only that core may call this. Unknown core
+    /// numbers are ignored.
     pub fn publish(&self, core: usize, counts: &Counts) {
         let Some(Published(words)) = self.cores.get(core) else { return };
         let values = counts.values().into_iter().chain(counts.miss.buckets);
@@ -430,12 +435,12 @@ pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
     figures.map(gauge).into()
 }
 
-/// Gauges in Prometheus' text format.
+/// Writes gauges in Prometheus' text format.
 pub fn write_gauges(out: &mut String, gauges: &[Gauge]) {
     figures::write_gauges(out, PREFIX, gauges);
 }
 
-/// The table for the guide, as Markdown.
+/// The table of counters for the guide, as Markdown.
 pub fn guide() -> String {
     let mut out = "| metric | in `stats` | counts |\n|---|---|---|\n".to_owned();
     for row in ROWS {
@@ -455,7 +460,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What cores publish is summed, the last publication of each; so are counts of two parts.
+    /// The sum has the last publication of each core. Counters of two parts can be added too.
     #[test]
     fn cores_are_summed() {
         let shared = Shared::new(2);
@@ -477,7 +482,8 @@ mod tests {
         assert_eq!((counts.hits, counts.miss.count(), counts.miss.sum_us), (9, 3, 3000));
     }
 
-    /// BADVERS is not counted as NOERROR, whose bits it has in the header; an answer that is merely empty is.
+    /// BADVERS is not counted as NOERROR, whose bits the header has. An empty response without an
+    /// error is.
     #[test]
     fn codes_of_opt_count() {
         let mut counts = Counts::default();
@@ -490,7 +496,8 @@ mod tests {
         assert_eq!((counts.answers_noerror, counts.answers_other), (2, 1));
     }
 
-    /// Times come into the bucket whose end is the next power of two; quantiles are ends of buckets.
+    /// A duration is counted in the bucket whose end is the next power of two; quantiles are ends
+    /// of buckets.
     #[test]
     fn times_are_counted() {
         let mut histogram = Histogram::default();
@@ -505,7 +512,8 @@ mod tests {
         assert_eq!(histogram.quantile_us(1.0), None);
     }
 
-    /// The text has each family's head once, each metric once, and cumulative buckets; labels are escaped.
+    /// The text has the header of each family once, each metric once, and cumulative buckets.
+    /// Labels are escaped.
     #[test]
     fn the_text_is_prometheus() {
         let mut counts = Counts { queries_tcp: 7, ..Counts::default() };
@@ -543,7 +551,7 @@ mod tests {
         assert_eq!(guide().lines().count(), ROWS.len() + 2);
     }
 
-    /// A cache's figures are gauges, and fields by their names.
+    /// A cache's statistics are gauges, and fields by name.
     #[test]
     fn a_cache_has_gauges() {
         let cache = larder::Cache::builder().budget(1 << 20).readers_max(1).build().unwrap();

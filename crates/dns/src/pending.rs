@@ -179,8 +179,8 @@ impl<Q, W> Pending<Q, W> {
         None
     }
 
-    /// Adds a query that is not in flight yet, without clients; `question` is what the upstream is
-    /// sent. `None` at the limit.
+    /// Adds a query that is not in flight yet, without clients. `question` is the question sent to
+    /// the upstream. `None` at the limit.
     pub fn begin(&mut self, hash: u64, key: &[u8], question: &[u8], state: Q) -> Option<QueryId> {
         if self.in_flight == self.limits.questions_max {
             return None;
@@ -397,8 +397,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is begun, joined and ended, also with few hashes for many keys, what is found
-        /// is what a plain map would find.
+        /// For any sequence of calls, also with few hashes for many keys, the result is that of a
+        /// plain map.
         #[test]
         fn as_a_plain_map(steps in proptest::collection::vec((0u8..5, 0u8..12), 1..200)) {
             let limits = Limits { questions_max: 6, waiters_max: 10, waiters_each_max: 4 };

@@ -97,10 +97,10 @@ pub mod extended_error {
 pub struct Views(u64);
 
 impl Views {
-    /// All views, also those named later.
+    /// All views, also those that are named later.
     pub const ALL: Views = Views(u64::MAX);
 
-    /// The views with these numbers; numbers that no view can have are left out.
+    /// The views with these numbers; numbers that no view can have are ignored.
     pub fn of(numbers: &[u16]) -> Views {
         let bits = numbers.iter().filter(|&&number| usize::from(number) < VIEWS_MAX);
         Views(bits.fold(0, |set, number| set | 1 << number))
@@ -196,7 +196,7 @@ enum Outcome<'p> {
     Drop,
 }
 
-/// The result of the first source that has something.
+/// The decision of the first source that has something for a name.
 struct Decision<'p> {
     source: Source,
     outcome: Outcome<'p>,

@@ -1,17 +1,18 @@
-//! The query log: a line for an answer to a client, or for one in so many.
+//! The query log: one line for each response to a client, or for a random sample of the responses.
 //!
 //! ```text
-//! a core: log.describe(source), log.answered(client, answer)   one in so many is written as a line
-//!         log.flush(), once a turn -> record channel -> a thread: lines to a file, renamed when it is full
+//! a core: log.describe(source), log.answered(client, answer)   writes a line for each sampled response
+//!         log.flush(), once a turn -> record channel -> a thread: writes lines to a file, renames it when full
 //! ```
 //!
-//! Which answers are logged is drawn, the gaps between them at random, so that traffic with a rhythm of its own is
-//! not seen from one side only. A line says what the answer says (`line`); what it does not say (where it comes from,
-//! since when its client waits) the core tells before it answers.
+//! The gaps between logged responses are random, so that periodic traffic is not sampled from one
+//! side only. The module `line` takes a line's fields from the response. The core states the others
+//! before it responds: the source of the response, and the time since which its client waits.
 //!
-//! Bounds: those of [`larder_serve::record_channel`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
-//! ([`log_file`]). Cost for an answer that is not logged: an addition. For one that is: a walk over its records, some 100
-//! bytes, the clock.
+//! Bounds: those of [`larder_serve::record_channel`]. A file has at most [`Options::bytes_max`] and
+//! one batch, and [`Options::files_max`] rotated files remain ([`log_file`]). Cost for a response
+//! that is not logged: one subtraction. Cost for a logged one: a walk over its records, some 100
+//! bytes, and a read of the clock.
 
 pub mod line;
 
@@ -31,24 +32,24 @@ use larder_serve::log_file::{self, LogFile};
 use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::Writer;
 
-/// What is logged, and where.
+/// What to log, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The file.
     pub path: PathBuf,
-    /// How lines look.
+    /// The format of a line.
     pub format: Format,
-    /// One answer in so many is logged; at least 1.
+    /// Log about one of every `sample` responses; at least 1.
     pub sample: u32,
-    /// How much of a client's address is logged; `None`: all, with the port.
+    /// How many bits of a client's address to log; `None`: the whole address, and the port.
     pub prefix: Option<Prefix>,
-    /// A file that has so many bytes is renamed and another begun; 0: never.
+    /// The log renames a file of this size and begins another; 0: never.
     pub bytes_max: u64,
-    /// Files that are kept beside the one that is written, as `.1`, the newest, `.2` and so on.
+    /// How many rotated files remain: `.1` is the newest, then `.2` and so on.
     pub files_max: u32,
 }
 
-/// One core's way to log.
+/// The query log of one core.
 #[derive(Debug)]
 pub struct QueryLog {
     sender: RecordSender,
@@ -56,17 +57,18 @@ pub struct QueryLog {
     format: Format,
     prefix: Option<Prefix>,
     sample: u32,
-    /// Answers until the next that is logged, that one included.
+    /// Responses until the next logged one, which is included.
     gap: u32,
     random: Random,
-    /// The turn's moment, and what is known of the answers that come next.
+    /// When the turn began, and the source of the next responses.
     now_us: u64,
     source: Source,
-    /// Since when their clients wait; `None`: since the turn began.
+    /// Since when the clients of the next responses wait; `None`: since the turn began.
     since_us: Option<u64>,
 }
 
-/// Starts the thread that writes. The log is a core's; others get [`QueryLog::another`].
+/// Starts the writer thread. The returned log is for one core; [`QueryLog::another`] makes those of
+/// the others.
 pub fn start(options: Options, clock: Clock, log: &Log) -> io::Result<(Writer, QueryLog)> {
     let Options { format, sample, prefix, .. } = options;
     let Options { path, bytes_max, files_max, .. } = options;
@@ -99,31 +101,31 @@ impl QueryLog {
         log
     }
 
-    /// One for another core.
+    /// A log for another core.
     pub fn another(&self) -> QueryLog {
         QueryLog::new(self.sender.another(), self.clock, self.format, self.sample, self.prefix)
     }
 
-    /// A gap of the mean length of the sample: 1 to twice that, less 1.
+    /// Draws a gap from 1 to twice the sample less 1, so that the sample is the mean.
     fn draw(&mut self) -> u32 {
         let bound = self.sample.saturating_mul(2).saturating_sub(1);
-        // Without random numbers the log has a rhythm of its own.
+        // Without random numbers the gap is always the sample.
         1 + self.random.below(bound).unwrap_or(self.sample - 1)
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     pub fn begin(&mut self, now: Now) {
         self.now_us = now.us;
     }
 
-    /// What answers from now on come from, and since when their clients wait, by the clock of [`Now`]; `None`: since the
-    /// turn began.
+    /// Sets the source of the responses from now on, and since when their clients wait, by the
+    /// clock of [`Now`]; `None`: since the turn began.
     #[inline]
     pub fn describe(&mut self, source: Source, since_us: Option<u64>) {
         (self.source, self.since_us) = (source, since_us);
     }
 
-    /// An answer goes to a client.
+    /// The core sends a response to a client.
     #[inline]
     pub fn answered(&mut self, client: &Client, answer: &[u8]) {
         self.gap -= 1;
@@ -149,12 +151,12 @@ impl QueryLog {
         self.sender.record(|out| put(out, format, &line));
     }
 
-    /// A turn ends: what was logged is handed over.
+    /// Ends a turn: hands its lines to the writer thread.
     pub fn flush(&mut self) {
         self.sender.flush();
     }
 
-    /// Lines that found no room.
+    /// Lines dropped because the channel was full.
     pub fn dropped(&self) -> u64 {
         self.sender.dropped()
     }
@@ -195,7 +197,8 @@ mod tests {
         }
     }
 
-    /// Logs so many answers, a turn each, and waits until each is written or lost.
+    /// Logs `count` responses, each in its own turn. Waits until the writer has written or lost
+    /// each line.
     fn log(writer: &Writer, log: &mut QueryLog, count: u64) {
         for _ in 0..count {
             let (written, lost) = writer.counts();
@@ -209,7 +212,8 @@ mod tests {
         fs::read_to_string(path).unwrap().lines().count()
     }
 
-    /// All cores' lines are in the file at the end, after those that were there; what the core told is in them.
+    /// The file has the lines of all cores after its old lines, and the source that a core
+    /// described.
     #[test]
     fn lines_are_added() {
         let folder = tempfile::tempdir().unwrap();
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(text.lines().filter(|line| line.contains(" stale ")).count(), 1);
     }
 
-    /// A sample is about as large as it was asked for, and all of them where all were.
+    /// A sample has about the requested size; a sample of 1 has every response.
     #[test]
     fn samples_are_drawn() {
         let folder = tempfile::tempdir().unwrap();
@@ -247,7 +251,8 @@ mod tests {
         }
     }
 
-    /// A full file is renamed and another begun; the oldest beyond those kept goes, and no line is lost but with it.
+    /// The log renames a full file and begins another. It deletes only the oldest file, and no
+    /// other line is lost.
     #[test]
     fn files_are_rotated() {
         let folder = tempfile::tempdir().unwrap();
@@ -259,13 +264,13 @@ mod tests {
         super::tests::log(&writer, &mut log, 9);
         assert_eq!(writer.counts(), (9, 0));
         writer.finish();
-        // Of some 80 bytes each: two reach the limit.
+        // A line has some 80 bytes: two reach the limit.
         assert_eq!((lines(&all(1)), lines(&all(2))), (2, 2));
         assert_eq!(lines(&path), 1);
         assert!(!all(3).exists());
     }
 
-    /// Asked to, it opens the file anew: somebody else has moved it away.
+    /// `reopen` opens the file again by its name, after another process has moved it.
     #[test]
     fn files_are_reopened() {
         let folder = tempfile::tempdir().unwrap();
@@ -280,7 +285,8 @@ mod tests {
         assert_eq!((lines(&moved), lines(&path)), (2, 1));
     }
 
-    /// A full disk, and a folder that is not there, are told of once; lines are lost and counted; the log goes on.
+    /// A full disk and a missing directory are reported once. Their lines are lost and counted, and
+    /// the log continues.
     #[test]
     fn failures_are_told_once() {
         let folder = tempfile::tempdir().unwrap();

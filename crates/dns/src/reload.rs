@@ -1,24 +1,25 @@
-//! A policy that is replaced while the server runs.
+//! A policy that can be replaced while the server runs.
 //!
 //! ```text
-//! Policies::new    loads the first policy, before anything is bound
-//! Policies::load   SIGHUP, `larder ctl reload`: reads the settings again, and loads the next policy
-//!   in order       it takes the place of the one before, with the next generation
-//!   an error       the one before stays in force, and so do its settings
-//! Follower         a core asks once a turn whether there is another
+//! Policies::new    loads the first policy, before the server binds sockets
+//! Policies::load   on SIGHUP, `larder ctl reload`: reads the settings again, and loads the next policy
+//!   success        the new policy replaces the old one, with the next generation
+//!   an error       the old policy stays in force, and so do its settings
+//! Follower         a core checks once a turn whether there is a new policy
 //! ```
 //!
-//! [`larder_serve::reload`] calls it on a thread of its own, one at a time.
+//! [`larder_serve::reload`] calls it on a thread of its own, one reload at a time.
 //!
-//! The cache is kept over a reload. What upstreams answered is no matter of policy, and what a policy answers by itself is
-//! not cached (`core/local.rs`), nor is what stands behind an alias of its own (`core/alias.rs`). So all that can be wrong
-//! is an answer to a question that the new policy would not have sent upstream. A core therefore asks the policy before it
-//! serves what was born before the policy came, and serves what was born later without a question. No entry is
-//! touched, no key changes, and it holds for what a snapshot brings back just as well. The cost: a look into the policy
-//! (what that takes says `policy`) for each hit of an old entry, until it has been fetched anew.
+//! The cache stays over a reload. Responses of upstreams do not depend on the policy. The cache has
+//! neither responses that a policy made itself (`core/local.rs`) nor the records behind a policy's
+//! alias (`core/alias.rs`). So a cached response is wrong only if the new policy would not have
+//! sent its query upstream. A core therefore checks the policy before it serves an entry older than
+//! the policy. It serves newer entries without a check. No entry and no key changes, and the same
+//! holds for entries of a snapshot. The cost is one policy lookup (see `policy`) for each hit of an
+//! old entry, until the entry is fetched again.
 //!
-//! Bounds: two policies in memory while one is loaded, one thread. Cost in a core: a relaxed load a turn, and a lock that is
-//! held for the copy of a pointer where there is something new. Nobody waits for a file.
+//! Bounds: two policies in memory during a load, one thread. Cost in a core: one relaxed load a
+//! turn. After a reload, it also takes a lock while it copies a pointer. No core waits for a file.
 
 use std::sync::Arc;
 
@@ -31,20 +32,20 @@ use crate::policy::{self, Policy, PolicyError, PolicyOptions, Report};
 /// Generation of the first policy.
 const FIRST: u32 = 1;
 
-/// What a core holds to learn of the policy.
+/// Gives a core the policy in force.
 pub type Follower = watch::Follower<Policy>;
 
-/// Settings that were read again.
+/// Settings that a reload has read.
 pub struct Fresh {
-    /// Those of the policy.
+    /// The settings of the policy.
     pub policy: PolicyOptions,
     /// Which settings differ from those in force.
     pub changes: Changes,
-    /// Called when the policy is in force, and with it what changed.
+    /// Called when the new policy and the changed settings are in force.
     pub applied: Box<dyn FnOnce()>,
 }
 
-/// Reads the settings again. It is called on a thread of its own. The error says what to do.
+/// Reads the settings again, on the thread of the reload. The error says what to do.
 pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 
 /// The policy in force, and how the next one is loaded.
@@ -56,8 +57,8 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Loads the first policy; later ones have the settings that `source` reads, or without one the same. `key` is that of
-    /// hashes, from the system's random source.
+    /// Loads the first policy. `source` reads the settings of later ones; without it they keep the
+    /// same settings. `key` is the key of the hashes, from the system's random source.
     pub fn new(
         options: PolicyOptions,
         source: Option<Source>,
@@ -67,12 +68,13 @@ impl Policies {
         Ok((Policies { options, source, key: *key, watch: Watch::new(policy) }, report))
     }
 
-    /// For a core; the first policy that it is told of is the one in force.
+    /// A follower for a core; it first returns the policy in force.
     pub fn follower(&self) -> Follower {
         self.watch.follower()
     }
 
-    /// Loads what the settings and files say by now, one at a time. With an error nothing has changed.
+    /// Loads the policy of the current settings and files. Only one call at a time. After an error
+    /// nothing has changed.
     pub fn load(&self) -> Outcome {
         let fresh = self.source.as_ref().map(|source| source()).transpose()?;
         let options = fresh.as_ref().map_or(&self.options, |fresh| &fresh.policy);
@@ -101,15 +103,15 @@ mod tests {
 
     const BAD: &[u8] = b"\x03bad\x07example\0\0\x01\0\x01";
 
-    /// How many names are blocked after a load, as the operator is told.
+    /// The number of blocked names that a reload reports to the operator.
     fn loaded(policies: &Policies) -> Result<u64, String> {
         let line = policies.load()?.parts[0].1.clone();
         let count = line.strip_prefix("names blocked ").unwrap().split(',').next().unwrap();
         Ok(count.parse().unwrap())
     }
 
-    /// A core is told of the first policy and of each later one once; one that cannot be loaded changes nothing, and is told
-    /// of.
+    /// A core receives the first policy and each later one once. A policy that cannot be loaded
+    /// gives an error and changes nothing.
     #[test]
     fn policies_follow() {
         let folder = tempfile::TempDir::new().unwrap();
@@ -139,7 +141,7 @@ mod tests {
         assert!(!follower.take_next().expect("the third").answers(0, BAD));
     }
 
-    /// A first policy that cannot be loaded is no server.
+    /// The server does not start if the first policy cannot be loaded.
     #[test]
     fn first_must_be_there() {
         let hosts = vec!["/no/such/file".into()];
@@ -147,8 +149,8 @@ mod tests {
         assert!(Policies::new(options, None, &[3; 16]).is_err());
     }
 
-    /// A later policy has the settings that are read then; they count as in force only when it is, and settings that cannot be
-    /// read change nothing.
+    /// A reload uses the settings read at that time. They apply only once the policy is in force.
+    /// Settings that cannot be read change nothing.
     #[test]
     fn settings_follow() {
         let folder = tempfile::TempDir::new().unwrap();

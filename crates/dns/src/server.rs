@@ -1,13 +1,15 @@
-//! The server's start: sockets, cache, a thread a core; then the calling thread watches over them.
+//! Starts the server: sockets, cache, one thread for each core. The calling thread then supervises
+//! them.
 //!
 //! ```text
-//! the policy is loaded -> sockets are bound, or taken from the service manager -> the cache is made -> threads begin, and answer
-//! -> supervisor.rs until the end -> what was counted
+//! load the policy -> bind sockets, or take those of the service manager -> make the cache
+//! -> start the threads, which respond -> supervisor.rs until the end -> return the counters
 //! ```
 //!
-//! Sockets of a service manager (socket activation) are used instead of the addresses to listen at. Where it hands over as
-//! many sockets of one address as there are cores (`ReusePort=yes`), each core has one; otherwise the first core
-//! has them all, since an UDP socket of two cores would wake both for each question.
+//! If a service manager passes sockets (socket activation), the server uses them instead of the
+//! configured addresses. If it passes one socket of an address for each core (`ReusePort=yes`),
+//! each core gets one. Otherwise the first core gets all sockets of that address, since a UDP
+//! socket shared by two cores would wake both for each query.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -48,52 +50,52 @@ use crate::zones::{Forward, Zones};
 use crate::{client_tcp, dnstap, upstream_tcp, xdp};
 use larder_serve::lifecycle::Lifecycle;
 
-/// Bytes that may wait at a listening socket, in either direction; the system may allow less.
+/// Requested size of each socket buffer of a UDP socket; the system may allow less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-/// What is served.
+/// What to serve.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Addresses to be asked at, where no service manager hands over sockets.
+    /// Addresses to listen at, unless a service manager passes sockets.
     pub listen: Vec<SocketAddr>,
-    /// Other processes of this user may listen there too.
+    /// Allow other processes of this user to listen there too.
     pub reuse_port: bool,
-    /// What comes by frames of network interfaces, beside sockets.
+    /// Network interfaces whose frames are read, in addition to the sockets.
     pub xdp: xdp::Options,
-    /// Whom to ask, by zone.
+    /// The upstreams of each zone.
     pub forwards: Vec<Forward>,
-    /// Upstreams that are no servers, by number; started and stopped with the server.
+    /// Upstreams that are not servers, by number; started and stopped with the server.
     pub backends: Vec<Arc<dyn Backend>>,
-    /// Threads.
+    /// Number of threads.
     pub cores: usize,
-    /// Bytes of the cache, everything counted.
+    /// Bytes of the cache, everything included.
     pub cache_bytes: u64,
-    /// What a core does.
+    /// Settings of each core.
     pub settings: Settings,
-    /// Who may ask, and what is answered from here.
+    /// Which clients may query, and which queries the policy responds to.
     pub policy: PolicyOptions,
-    /// How upstreams are asked.
+    /// The source of queries to upstreams.
     pub origin: QuerySource,
-    /// What streams of clients may do, for each core.
+    /// Limits of TCP from clients, for each core.
     pub client_tcp_limits: client_tcp::Limits,
-    /// What streams to upstreams may do, for each core.
+    /// Limits of TCP to upstreams, for each core.
     pub upstream_tcp_limits: upstream_tcp::Limits,
-    /// What is served beside the cores: encrypted transports.
+    /// Encrypted transports, which run next to the cores.
     pub beside: Option<Arc<dyn SideServer>>,
-    /// How it is operated.
+    /// How the operator observes and controls the server.
     pub operation: Operation,
 }
 
-/// How it ended.
+/// How the server ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
-    /// What all cores counted.
+    /// The counters of all cores, summed.
     pub counts: Counts,
-    /// A signal forced the end: answers may be unsent, and the cache unsaved.
+    /// A signal forced the end: responses may be unsent, and the cache unsaved.
     pub was_hurried: bool,
 }
 
-/// Why it does not serve.
+/// Why the server cannot serve.
 #[derive(Debug)]
 pub enum ServeError {
     /// A socket could not be bound.
@@ -102,11 +104,11 @@ pub enum ServeError {
     Policy(PolicyError),
     /// The cache could not be made.
     Cache(larder::Error),
-    /// Zones are not as they should be.
+    /// The zones or their upstreams are invalid.
     Forward(String),
-    /// What it is operated by cannot be had; the text says what to do.
+    /// A setting of operation cannot be used; the text says what to do.
     Operation(String),
-    /// The system refused something else.
+    /// Another system call failed.
     System(&'static str, io::Error),
 }
 
@@ -136,17 +138,17 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves until it is told to end. Asked to reload (SIGHUP, `larder ctl reload`) it asks `source` for the settings of its policy.
-/// What happens is logged to `log`.
+/// Serves until told to stop. On a reload (SIGHUP, `larder ctl reload`), `source` reads the
+/// settings of the policy. Events are logged to `log`.
 pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Served, ServeError> {
     let system = |what| move |error| ServeError::System(what, error);
-    // Before anything is opened: the manager's descriptors are where it says.
+    // Before this process opens anything: the service manager passes descriptors by number.
     let inherited = take_inherited().map_err(system("sockets of the service manager"))?;
     if inherited.is_empty() && options.listen.is_empty() {
         let text = "there is nothing to listen at: name an address with --listen";
         return Err(ServeError::Operation(text.to_owned()));
     }
-    // Before any thread starts, so that all of them leave signals to this one.
+    // Before any thread starts: each inherits the blocked signals, and only this one reads them.
     let signals = Signals::block().map_err(system("signals"))?;
     let cores = options.cores.max(1);
     let mut key = [0; 16];
@@ -270,7 +272,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     Ok(Served { counts: published.sum(), was_hurried: end == Ended::Forced })
 }
 
-/// What cores record for operators, and the threads that write it.
+/// What the cores record for operators, and the threads that write it.
 struct Recorded {
     writers: Vec<Writer>,
     tap: Option<dnstap::Tap>,
@@ -290,20 +292,21 @@ impl Recorded {
     }
 }
 
-/// Reads all that an operator may change while the server serves: the settings and files of the policy, certificates.
+/// Reloads everything that an operator may change while the server runs: the policy's settings and
+/// files, and certificates.
 fn reload(policies: Policies, beside: Option<Arc<dyn side_query::Running>>) -> Reload {
     Reload::new(move || {
-        // Each is read whatever comes of the other.
+        // Reload the certificates even if the policy fails.
         let certificate = beside.as_ref().map(|beside| beside.reload());
         with_part(policies.load(), "encrypted", certificate)
     })
 }
 
-/// Backends that were started, and are stopped in the end.
+/// Started backends, which are stopped at the end.
 pub(crate) struct Running<'a>(&'a [Arc<dyn Backend>]);
 
 impl Running<'_> {
-    /// Starts them all, or none.
+    /// Starts them all. After an error it stops those already started.
     pub(crate) fn start<'a>(
         backends: &'a [Arc<dyn Backend>],
         log: &Log,
@@ -325,7 +328,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What one core listens by.
+/// The listening sockets of one core.
 #[derive(Default)]
 struct Bound {
     listeners: Vec<UdpSocket>,
@@ -338,7 +341,7 @@ impl Bound {
     }
 }
 
-/// Addresses of all sockets, each once.
+/// The addresses of all sockets, without duplicates.
 fn addresses(bound: &[Bound]) -> Vec<SocketAddr> {
     let udp = bound.iter().flat_map(|bound| &bound.listeners);
     let tcp = bound.iter().flat_map(|bound| &bound.stream_listeners);
@@ -350,7 +353,7 @@ fn addresses(bound: &[Bound]) -> Vec<SocketAddr> {
     all
 }
 
-/// How UDP sockets are set up.
+/// Options of UDP sockets.
 fn udp_options() -> UdpOptions {
     UdpOptions {
         receive_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
@@ -359,14 +362,15 @@ fn udp_options() -> UdpOptions {
     }
 }
 
-/// Draws of a port that is free for UDP and TCP.
+/// How often to ask the kernel for a port that is free for both UDP and TCP.
 const PORT_DRAWS: usize = 8;
 
-/// Sockets a core and address; a port of 0 is the same for all cores, and for UDP and TCP.
+/// Binds sockets for each core and address. A port of 0 becomes one port for all cores, UDP and
+/// TCP.
 fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
     let mut bound: Vec<Bound> = (0..cores).map(|_| Bound::default()).collect();
     for &address in &options.listen {
-        // The port that the kernel gives for UDP may be somebody's for TCP.
+        // The kernel chooses a port that is free for UDP; for TCP it may be in use.
         let is_drawn = |sockets: &io::Result<_>| {
             let error = sockets.as_ref().err().map(io::Error::kind);
             address.port() != 0 || error != Some(io::ErrorKind::AddrInUse)
@@ -382,7 +386,8 @@ fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
     Ok(bound)
 }
 
-/// Sockets at an address, for each core a pair. The first pair must find it free, unless others may have it too.
+/// Binds one pair of sockets for each core. The address must be free for the first pair, unless
+/// `reuse_port` allows sharing.
 fn bind_at(
     mut address: SocketAddr,
     cores: usize,
@@ -400,7 +405,7 @@ fn bind_at(
     Ok(pairs)
 }
 
-/// Sockets that were handed over, dealt to the cores.
+/// Distributes the passed sockets to the cores.
 fn take(inherited: Vec<Inherited>, cores: usize) -> io::Result<Vec<Bound>> {
     let (mut udp, mut tcp) = (Vec::new(), Vec::new());
     for Inherited { name, fd } in inherited {
@@ -420,7 +425,8 @@ fn take(inherited: Vec<Inherited>, cores: usize) -> io::Result<Vec<Bound>> {
     Ok(bound.map(|(listeners, stream_listeners)| Bound { listeners, stream_listeners }).collect())
 }
 
-/// Deals sockets to cores: of one address as many as cores, one each; else all of that address to the first.
+/// Distributes sockets to cores. An address with one socket for each core gives one to each;
+/// otherwise the first core gets all sockets of the address.
 fn deal<T>(sockets: Vec<(SocketAddr, T)>, cores: usize) -> Vec<Vec<T>> {
     let mut counts: HashMap<SocketAddr, usize> = HashMap::new();
     for (address, _) in &sockets {
@@ -438,7 +444,7 @@ fn deal<T>(sockets: Vec<(SocketAddr, T)>, cores: usize) -> Vec<Vec<T>> {
     dealt
 }
 
-/// What this machine calls itself, for whoever gathers the records of several.
+/// This machine's name, for collectors that receive the records of several machines.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -447,7 +453,8 @@ fn host_name() -> String {
 mod tests {
     use super::*;
 
-    /// As many sockets of an address as cores are dealt one each, whatever their order; others go to the first core.
+    /// An address with one socket for each core gives one to each, in any order; otherwise the
+    /// first core gets all.
     #[test]
     fn sockets_are_dealt() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));

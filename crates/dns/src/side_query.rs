@@ -75,7 +75,7 @@ pub struct Inbox {
     done: Vec<(Reply, Vec<u8>)>,
     /// Number of the next query.
     next: u64,
-    /// Where responses are written.
+    /// Buffer in which responses are written.
     room: Box<[u8]>,
 }
 
@@ -95,7 +95,7 @@ pub fn channel(waker: Arc<Waker>, queue_max: usize) -> (SideSender, Inbox) {
 }
 
 impl SideSender {
-    /// Sends a query. It comes back if the queue is full or the core has ended.
+    /// Sends a query. The error returns it if the queue is full or the core has ended.
     pub fn ask(&self, query: SideQuery) -> Result<(), SideQuery> {
         self.0.send(query)
     }
@@ -186,10 +186,10 @@ pub trait Running: Send + Sync {
     /// Its counters.
     fn gauges(&self) -> Vec<Gauge>;
 
-    /// Accepts nothing new, and goes on with what it has accepted. Does not wait.
+    /// Accepts nothing new, and continues with what it has accepted. Does not wait.
     fn drain(&self);
 
-    /// The cores have ended: sends what is left to send, for a short time.
+    /// Sends the remaining responses, for a short time. Called when the cores have ended.
     fn finish(&self);
 }
 
@@ -209,8 +209,8 @@ mod tests {
         SideQuery { protocol: Protocol::Tls, peer, message: message.to_vec(), reply }
     }
 
-    /// Queries come out in order under their own numbers, each gets one reply, and a response to a
-    /// number that is not open goes nowhere. Invariants 1 and 2.
+    /// Queries come out in order with distinct numbers, and each gets one reply. A response to a
+    /// number that is not open is discarded. Invariants 1 and 2.
     #[test]
     fn each_is_replied_to_once() {
         let (sender, mut inbox, _) = pair(8);
@@ -245,8 +245,8 @@ mod tests {
         assert!(!inbox.take(&mut taken) && taken.is_empty());
     }
 
-    /// A full queue gives queries back. The core is woken once for all that arrived before it
-    /// looked, and again if it left some.
+    /// A full queue returns queries. The core is woken once for all queries that arrived before it
+    /// looked, and again if some remain.
     #[test]
     fn queue_is_bounded_and_wakes() {
         let (sender, mut inbox, waker) = pair(TAKES_MAX + 1);

@@ -1,28 +1,28 @@
 //! The cache in a file: saved on a timer and at the end, loaded in the background at the start.
 //!
 //! ```text
-//! start   clear_leftovers, load (a thread; cores answer meanwhile)
-//! runs    is_due -> start -> finished says how it went; `larder ctl snapshot` likewise
-//! end     start once more, when a save that runs has finished
+//! start   clear_leftovers, load (on a thread; cores respond meanwhile)
+//! runs    is_due -> start -> finished returns the result; `larder ctl snapshot` saves the same way
+//! end     start once more, when a running save has finished
 //! ```
 //!
-//! What makes it safe is the engine's: a file is written beside its place and renamed over it, so that whoever is
-//! killed, whenever, leaves the old file or the new one; and each part of a file is checked before any of it is
-//! loaded. What a killed process leaves beside the file has another name, is never loaded, and is removed at the
-//! next start.
+//! The engine makes a save safe. It writes a temporary file and renames it to the snapshot's name,
+//! so a process killed at any time leaves either the old file or the new one. It checks each part
+//! of a file before it loads any of that part. The temporary file of a killed process has another
+//! name. It is never loaded, and the next start removes it.
 //!
 //! Invariants
-//! 1. One save at a time. Who asks for a second one meanwhile is told so.
-//! 2. A save that fails changes no file, and the next one is tried at its time. The same error again is not
-//!    news: [`Snapshots::finished`] gives it once, until a save succeeds.
+//! 1. At most one save runs. A second request meanwhile gets an error.
+//! 2. A failed save changes no file, and the next save is at its usual time.
+//!    [`Snapshots::finished`] returns the same error only once, until a save succeeds.
 //!
-//! The supervisor and the cores wait for nothing here.
+//! The supervisor and the cores never wait for a load or a save.
 //!
-//! Loading is inserts, and those need readers to see what was stored: the engine refuses to run ahead of them without
-//! end. So between chunks the loader waits until every reader has come near, and wakes cores that sleep.
+//! Loading inserts entries, and the engine limits how far inserts may be ahead of the readers. So
+//! between chunks the loader waits until every reader has caught up, and wakes sleeping cores.
 //!
-//! Cost: to save, a walk over the cache with short lock holds, some seconds for millions of entries on a thread of
-//! its own; the walk is shared with dumps (one at a time).
+//! Cost of a save: a walk over the cache with short locks, on its own thread, some seconds for
+//! millions of entries. A save and a dump share the walk, so only one runs at a time.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -38,20 +38,20 @@ use larder::{Cache, Error, Loaded, SaveError, Seconds};
 
 use crate::ctl::{Answer, Fields};
 
-/// How long the loader waits for cores to see what it stored, a chunk.
+/// How long the loader waits, for each chunk, until the cores have seen what it stored.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a load is begun anew that readers were in the way of.
+/// How often the loader starts a load in all, if readers are too far behind.
 const TRIES: u32 = 5;
 
-/// How a save went.
+/// The result of a save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saved {
     /// Entries in the file.
     pub entries: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// How long it took, milliseconds.
+    /// Duration, milliseconds.
     pub took_ms: u64,
 }
 
@@ -62,15 +62,15 @@ pub struct Snapshots {
     path: PathBuf,
     period_ms: Option<u64>,
     due_ms: Option<u64>,
-    /// True while somebody saves.
+    /// True during a save.
     saving: Arc<AtomicBool>,
-    /// Where the save on its thread will say how it went.
+    /// Receives the result of the save that runs on its thread.
     running: Option<Receiver<Result<Saved, SaveError>>>,
-    /// The text of the last failure that was told, since the last success.
+    /// The text of the last reported failure since the last success.
     told: Option<String>,
 }
 
-/// The right to save; given back when dropped, also by a panic.
+/// The right to save; dropping it releases the right, also in a panic.
 struct Turn(Arc<AtomicBool>);
 
 impl Turn {
@@ -87,7 +87,7 @@ impl Drop for Turn {
 }
 
 impl Snapshots {
-    /// Saves of `cache` to `path`, each `period_ms` from `now_ms` on; `None`: only when asked.
+    /// Saves `cache` to `path` every `period_ms` from `now_ms` on; `None`: only on request.
     pub fn new(cache: Cache, path: PathBuf, period_ms: Option<u64>, now_ms: u64) -> Snapshots {
         let period_ms = period_ms.map(|ms| ms.max(1));
         let due_ms = period_ms.map(|ms| now_ms + ms);
@@ -100,7 +100,7 @@ impl Snapshots {
         self.due_ms.map(|due| due.saturating_sub(now_ms))
     }
 
-    /// Whether it is time for [`Snapshots::start`]; the next time is set.
+    /// Whether it is time for [`Snapshots::start`]. If so, this sets the next time.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_due = self.due_ms.is_some_and(|due| now_ms >= due);
         if is_due {
@@ -109,8 +109,8 @@ impl Snapshots {
         is_due
     }
 
-    /// Starts a save on a thread, which calls `wake` at its end. False, and nothing done, while one runs or where no
-    /// thread can be had.
+    /// Starts a save on a thread, which calls `wake` at its end. Returns false and does nothing if
+    /// a save runs, or if the system has no thread for it.
     pub fn start(&mut self, now: Seconds, wake: impl FnOnce() + Send + 'static) -> bool {
         if self.running.is_some() {
             return false;
@@ -121,7 +121,7 @@ impl Snapshots {
         let thread = thread::Builder::new().name("larder-save".to_owned()).spawn(move || {
             let saved = save(&cache, &path, now);
             drop(turn);
-            // Nobody may be there to hear it.
+            // The receiver may be gone.
             let _ = say.send(saved);
             wake();
         });
@@ -129,8 +129,8 @@ impl Snapshots {
         self.running.is_some()
     }
 
-    /// How a save that [`Snapshots::start`] began has ended, once; `None` while it runs, where none was begun, and
-    /// for a failure that was told before. The text of a failure says what to do.
+    /// The result of a save that [`Snapshots::start`] began, once. `None` while it runs, if none
+    /// was started, and for a failure already reported. The text of a failure says what to do.
     pub fn finished(&mut self) -> Option<Result<Saved, String>> {
         let result = match self.running.as_ref()?.try_recv() {
             Err(TryRecvError::Empty) => return None,
@@ -154,7 +154,7 @@ impl Snapshots {
         }
     }
 
-    /// As the answer to `larder ctl snapshot`.
+    /// A save for `larder ctl snapshot`.
     pub fn answer(&self, now: Seconds) -> Answer {
         let (cache, path) = (self.cache.clone(), self.path.clone());
         let saving = Arc::clone(&self.saving);
@@ -169,8 +169,8 @@ impl Snapshots {
         }))
     }
 
-    /// Whether somebody saves: a thread of [`Snapshots::start`] of which [`Snapshots::finished`] has not told, or a
-    /// client.
+    /// Whether a save runs: one of a client, or one of [`Snapshots::start`] whose result
+    /// [`Snapshots::finished`] has not returned yet.
     pub fn is_saving(&self) -> bool {
         self.running.is_some() || self.saving.load(Ordering::Acquire)
     }
@@ -200,8 +200,8 @@ fn explain(path: &Path, error: &SaveError) -> String {
     )
 }
 
-/// Removes what killed processes left beside the file: their halves of a save, which nobody will ever load. How
-/// many. Those of processes that live are let be.
+/// Removes the temporary files that killed processes left next to the snapshot, and returns their
+/// number. Files of running processes stay.
 pub fn clear_leftovers(path: &Path) -> io::Result<usize> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -220,7 +220,7 @@ pub fn clear_leftovers(path: &Path) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// The process that `name` belongs to, if it is a half of a save of `file`: `<file>.<process>.<number>.new`.
+/// The process ID in `name` if it is a temporary file of `file`: `<file>.<process>.<number>.new`.
 fn owner_of(file: &OsStr, name: &OsStr) -> Option<u32> {
     let (file, name) = (file.to_str()?, name.to_str()?);
     let (pid, rest) = name.strip_prefix(file)?.strip_prefix('.')?.split_once('.')?;
@@ -230,15 +230,16 @@ fn owner_of(file: &OsStr, name: &OsStr) -> Option<u32> {
     if is_number(pid) && is_number(number) { pid.parse().ok() } else { None }
 }
 
-/// A load that goes on beside the service.
+/// A load that runs while the server responds.
 #[derive(Debug)]
 pub struct Loading {
     said: Receiver<Result<Option<Loaded>, SaveError>>,
 }
 
 impl Loading {
-    /// Starts to load `path` into `cache` on a thread. `wake` is called, often, while cores sleep that should see what was stored:
-    /// it makes each turn its loop once. It is called at the end too, for the supervisor.
+    /// Starts to load `path` into `cache` on a thread. The thread calls `wake` repeatedly while it
+    /// waits for sleeping cores to see what it stored; `wake` makes each core run one turn of its
+    /// event loop. It also calls `wake` at the end, for the supervisor.
     pub fn start(
         cache: Cache,
         path: PathBuf,
@@ -248,15 +249,16 @@ impl Loading {
         let (say, said) = sync_channel(1);
         thread::Builder::new().name("larder-load".to_owned()).spawn(move || {
             let loaded = load(&cache, &path, now, PATIENCE, &wake);
-            // Nobody may be there to hear it.
+            // The receiver may be gone.
             let _ = say.send(loaded);
             wake();
         })?;
         Ok(Loading { said })
     }
 
-    /// How it ended, once; `Ok(None)`: there was no file, which is a first start. `None` while it runs, and after that.
-    /// After an error what was loaded before it is there and good, and the service goes on.
+    /// The result, once. `Ok(None)`: there was no file, as on a first start. `None` while the load
+    /// runs, and after the result was returned. After an error, the entries loaded before it stay
+    /// in the cache and are valid.
     pub fn finished(&mut self) -> Option<Result<Option<Loaded>, SaveError>> {
         self.said.try_recv().ok()
     }
@@ -278,8 +280,8 @@ fn load(
         tries += 1;
         let mut paced = Paced { file, cache, patience, wake };
         match cache.load_from(&mut paced, now) {
-            // A chunk was more than this cache can run ahead of its readers. What was stored stays, and by now they
-            // have seen it.
+            // A chunk was larger than the distance that this cache allows between inserts and
+            // readers. The stored entries stay, and the readers see them before the next try.
             Err(SaveError::Cache(Error::Stalled { .. } | Error::Starved)) if tries < TRIES => {
                 paced.wait()?;
             }
@@ -288,7 +290,7 @@ fn load(
     }
 }
 
-/// A file that is read no faster than readers follow.
+/// Reads a file no faster than the cache's readers follow.
 struct Paced<'a, W> {
     file: File,
     cache: &'a Cache,
@@ -297,8 +299,8 @@ struct Paced<'a, W> {
 }
 
 impl<W: Fn()> Paced<'_, W> {
-    /// Waits until each reader is behind by no more than what was stored since this call began: it
-    /// has seen all that was stored before.
+    /// Waits until no reader is behind by more than what was stored since this call began. Then
+    /// each reader has seen everything stored before the call.
     fn wait(&self) -> io::Result<()> {
         let stats = || self.cache.stats().map_err(io::Error::other);
         let (start, first) = (Instant::now(), stats()?.log_position);
@@ -339,7 +341,7 @@ mod tests {
         Cache::builder().budget(8 << 20).readers_max(2).build().unwrap()
     }
 
-    /// A cache with so many entries of a hundred bytes or so, all of one `generation`.
+    /// A cache with `entries` entries of about 100 bytes, all of one `generation`.
     fn filled(entries: u32, generation: u8) -> Cache {
         let cache = cache();
         let mut writer = cache.writer();
@@ -351,7 +353,7 @@ mod tests {
         cache
     }
 
-    /// Generations of a cache's entries, and how many there are.
+    /// The generations of a cache's entries, and the number of entries.
     fn content(cache: &Cache) -> (BTreeSet<u8>, usize) {
         let generations: Vec<u8> = cache.iter(NOW).map(|entry| entry.value()[0]).collect();
         (generations.iter().copied().collect(), generations.len())
@@ -368,8 +370,8 @@ mod tests {
         }
     }
 
-    /// What was saved on the timer and at the end is loaded beside a core that answers; a first start has nothing to
-    /// load, and is no error.
+    /// A save on the timer can be loaded while a core reads. Loading without a file, as on a first
+    /// start, is no error.
     #[test]
     fn a_cache_comes_back() {
         let folder = tempfile::tempdir().unwrap();
@@ -403,7 +405,8 @@ mod tests {
         assert!(wait(|| first.finished()).unwrap().is_none());
     }
 
-    /// A core that never looks at the cache ends the load with an error that says so, and not the service.
+    /// A core that never reads the cache ends the load with an error that says so. The service
+    /// continues.
     #[test]
     fn a_core_that_is_stuck() {
         let folder = tempfile::tempdir().unwrap();
@@ -418,7 +421,8 @@ mod tests {
         assert!(woken.get() > 0);
     }
 
-    /// A save that fails says what to do, once; the next success makes the next failure news again.
+    /// A failed save is reported once, with what to do. After a success, the next failure is
+    /// reported again.
     /// Invariant 2.
     #[test]
     fn failures_are_told_once() {
@@ -443,7 +447,8 @@ mod tests {
         assert!(full.contains("make room on that disk"), "{full}");
     }
 
-    /// Halves of saves of processes that are gone are removed; those of living ones, and files of others, stay. None is loaded.
+    /// Temporary files of ended processes are removed. Those of running processes, and other files,
+    /// stay. None is loaded.
     #[test]
     fn leftovers_are_cleared() {
         let folder = tempfile::tempdir().unwrap();
@@ -467,8 +472,8 @@ mod tests {
         assert!(clear_leftovers(&folder.path().join("none").join("cache")).is_err());
     }
 
-    /// A file that was cut short or changed anywhere loads a beginning of what was saved and says where it stops, or
-    /// nothing: never anything else.
+    /// A file that was truncated, or changed anywhere, gives an error. Only entries that were
+    /// saved, or none, are loaded.
     #[test]
     fn damage_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
@@ -488,7 +493,7 @@ mod tests {
         }
     }
 
-    /// Killed when dropped, also when a test fails.
+    /// Kills the process when dropped, also when a test fails.
     struct Killed(std::process::Child);
 
     impl Drop for Killed {
@@ -498,7 +503,7 @@ mod tests {
         }
     }
 
-    /// A process that is killed while it saves, again and again, leaves the one whole file or the other.
+    /// A process killed repeatedly during a save leaves one of the two whole files.
     /// Invariant 2.
     #[test]
     fn killed_in_a_save() {

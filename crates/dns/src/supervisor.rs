@@ -1,16 +1,17 @@
-//! What the calling thread does for DNS while cores serve: snapshots, news of upstreams and logs, requests of operators.
+//! The duties of the calling thread while cores serve: snapshots, changes of upstreams, requests of
+//! operators.
 //!
 //! ```text
-//! loading   the snapshot of the run before: nothing is saved until that is over, or that one would be lost
-//! saving    now and then, and when somebody asks
-//! last      when the cores have ended; not begun where a signal forces the end
+//! loading   the previous snapshot: no save runs until the load ends, since it would replace that file
+//! saving    on the timer, and on request
+//! last      after the cores have ended; skipped if a signal forces the end
 //! ```
 //!
-//! The loop, signals and the end are [`larder_serve::supervisor`]'s.
+//! [`larder_serve::supervisor`] has the event loop, signals and the end.
 //!
 //! Invariants
-//! 1. Nothing is saved while the last snapshot is being loaded: a start that is cut short loses no
-//!    cache.
+//! 1. Nothing is saved while the previous snapshot is being loaded. So a server that stops during
+//!    the load loses no snapshot.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -38,52 +39,52 @@ use crate::query_log;
 use crate::side_query::Running;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
 
-/// How often a change of an upstream is reported at most, milliseconds.
+/// The shortest time between two reports of a change of an upstream, milliseconds.
 const UPSTREAM_EVERY_MS: u64 = 10_000;
 
-/// How a server is operated.
+/// How the operator observes and controls a server.
 #[derive(Debug, Clone, Default)]
 pub struct Operation {
     /// The socket of `larder ctl`, and its file mode.
     pub control: Option<(PathBuf, u32)>,
-    /// Where metrics are told.
+    /// The address that serves metrics.
     pub metrics: Option<SocketAddr>,
-    /// The file of the cache.
+    /// The file of the cache's snapshots.
     pub snapshot: Option<PathBuf>,
-    /// How often it is saved beside the end, seconds; 0: at the end only.
+    /// How often to save a snapshot in addition to the one at the end, seconds; 0: only at the end.
     pub snapshot_every_s: u64,
-    /// Where dnstap records go.
+    /// The target of dnstap records.
     pub dnstap: Option<Target>,
     /// The query log.
     pub query_log: Option<query_log::Options>,
 }
 
 impl Operation {
-    /// Where it is operated.
+    /// The addresses and sockets for operators.
     pub(crate) fn places(&self) -> Places {
         let (control, metrics) = (self.control.clone(), self.metrics);
         Places { control, limits: ctl::limits(), metrics }
     }
 }
 
-/// What is shared with the cores.
+/// State shared with the cores.
 pub(crate) struct Common {
     pub cache: Cache,
     pub clock: Clock,
     pub log: Log,
     pub published: Arc<Shared>,
-    /// Of dnstap and the query log, where there are such.
+    /// The writers of dnstap and of the query log, if configured.
     pub writers: Vec<Writer>,
-    /// Upstreams that are no servers.
+    /// Upstreams that are not servers.
     pub backends: Vec<Arc<dyn Backend>>,
-    /// Encrypted transports, served beside the cores.
+    /// Encrypted transports, which run next to the cores.
     pub beside: Option<Arc<dyn Running>>,
     pub reload: Reload,
     /// Wakes the supervisor.
     pub waker: Arc<Waker>,
 }
 
-/// What the supervisor's loop calls.
+/// The duties that the supervisor's event loop calls.
 pub(crate) struct Duties {
     common: Common,
     snapshots: Option<Snapshots>,
@@ -91,7 +92,7 @@ pub(crate) struct Duties {
     snapshot_path: Option<PathBuf>,
     is_stop_asked: bool,
     is_last_save_begun: bool,
-    /// Of each upstream: whether it was reported as up, and when.
+    /// For each upstream: whether it was last reported as up, and when.
     upstreams: HashMap<String, (bool, u64)>,
 }
 
@@ -113,8 +114,8 @@ impl Duties {
         }
     }
 
-    /// Before anybody is told that the server serves: halves of snapshots, left by runs that were
-    /// killed, are removed.
+    /// Removes temporary snapshot files of killed processes. Called before the server reports that
+    /// it serves.
     pub fn clear_leftovers(&self) {
         let Some(path) = &self.snapshot_path else { return };
         if let Err(error) = clear_leftovers(path) {
@@ -123,7 +124,7 @@ impl Duties {
         }
     }
 
-    /// The cores have begun: the cache comes back.
+    /// Starts to load the snapshot. Called when the cores run.
     pub fn load(&mut self, workers: &WorkerThreads) {
         let Some(path) = self.snapshot_path.clone() else { return };
         let (wake_cores, own) = (workers.wakes(), Arc::clone(&self.common.waker));
@@ -163,7 +164,7 @@ impl Duties {
         }
     }
 
-    /// Logs how the load ended, if it did.
+    /// Logs the result of the load once it has ended.
     fn look_at_loading(&mut self) {
         let Some(result) = self.loading.as_mut().and_then(Loading::finished) else { return };
         self.loading = None;
@@ -177,7 +178,8 @@ impl Duties {
         line.text("file", path.display());
     }
 
-    /// Saves if that is due. Invariant 1; `last_save` and `larder ctl snapshot` look likewise.
+    /// Saves if it is time (invariant 1). `last_save` and `larder ctl snapshot` check the invariant
+    /// too.
     fn save_now_and_then(&mut self, now_ms: u64) {
         if self.loading.is_some() {
             return;
@@ -188,12 +190,12 @@ impl Duties {
             self.common.log.error("snapshot not saved").text("error", text);
         }
         if snapshots.is_due(now_ms) {
-            // One that still runs is as good.
+            // If a save still runs, no other is needed.
             let _ = snapshots.start(now, wake);
         }
     }
 
-    /// Saves for the last time. True when that is over, or where there is nothing to save.
+    /// Saves for the last time. True when the save has ended, or if there is nothing to save.
     fn last_save(&mut self) -> bool {
         let (now, wake) = (self.seconds(), self.wakes());
         let Some(snapshots) = &mut self.snapshots else { return true };
@@ -204,7 +206,7 @@ impl Duties {
             return true;
         }
         if !self.is_last_save_begun {
-            // What a save that still runs has to say is said by this one.
+            // Discard the result of an earlier save: the last save reports its own.
             let _ = snapshots.finished();
             self.is_last_save_begun = snapshots.start(now, wake);
             if self.is_last_save_begun || snapshots.is_saving() {
@@ -227,9 +229,9 @@ impl Duties {
         }
     }
 
-    /// Figures that are not counted by cores.
+    /// Gauges that the cores do not count.
     fn gauges(&self) -> Vec<Gauge> {
-        // Statistics fail only for a cache that is broken, which its users are told of.
+        // Statistics fail only for a broken cache, which its users report.
         let mut gauges =
             self.common.cache.stats().map_or_else(|_| Vec::new(), |it| cache_gauges(&it));
         let mut add = |name, help, value| gauges.push(Gauge { name, help, label: None, value });
@@ -253,7 +255,7 @@ impl Duties {
         gauges.extend(self.common.beside.iter().flat_map(|beside| beside.gauges()));
         let backends = self.common.backends.iter();
         let mut of_backends: Vec<_> = backends.flat_map(|backend| backend.gauges()).collect();
-        // Gauges of one name, one after the other.
+        // Put gauges of one name next to each other.
         of_backends.sort_by_key(|gauge| gauge.name);
         gauges.extend(of_backends);
         gauges

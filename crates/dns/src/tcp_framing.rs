@@ -32,7 +32,7 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = u16::MAX as usize;
 /// Bytes read at once: a connection's share of a turn.
 pub(crate) const READ_BYTES: usize = 16 << 10;
 
-/// A message's length is outside its limits; what follows on the stream cannot be read.
+/// A message's length is outside its limits, so the rest of the stream cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadLength;
 
@@ -77,7 +77,7 @@ impl Frames {
         Ok(Some(&self.octets[message]))
     }
 
-    /// Stores what was not used of a read, and discards used bytes.
+    /// Stores the unused part of a read, and discards used bytes.
     pub(crate) fn keep(&mut self, fresh: &[u8]) {
         if self.is_empty() {
             // Assigned, so that an idle connection frees its memory.
@@ -102,7 +102,7 @@ impl Frames {
         self.taken == self.octets.len()
     }
 
-    /// Takes from `fresh` until there are `wanted` unused bytes, or `fresh` ends.
+    /// Moves bytes from `fresh` until there are `wanted` unused bytes, or `fresh` is empty.
     fn fill(&mut self, wanted: usize, fresh: &mut &[u8]) {
         let lacks = wanted.saturating_sub(self.octets.len() - self.taken);
         let (used, rest) = fresh.split_at(lacks.min(fresh.len()));
@@ -213,7 +213,8 @@ mod tests {
         stream
     }
 
-    /// A writer that accepts as many bytes as `takes` says in each call; 0 is a full buffer.
+    /// A writer that accepts the number of bytes that `takes` gives for each call; 0 is a full
+    /// buffer.
     struct Narrow<'a> {
         takes: &'a mut dyn Iterator<Item = usize>,
         got: &'a mut Vec<u8>,
@@ -243,8 +244,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are chopped, and whether the reader pauses or not, the same messages
-        /// come out, and nothing is left.
+        /// However the bytes are split, and whether the reader pauses or not, the same messages
+        /// come out, and no bytes remain.
         #[test]
         fn chopping_changes_nothing(
             messages in messages(),
@@ -296,7 +297,7 @@ mod tests {
         }
     }
 
-    /// A length outside its limits is an error as soon as it is complete, wherever its bytes are.
+    /// A length outside its limits is an error as soon as it is complete, however its bytes arrive.
     #[test]
     fn bad_lengths() {
         let lengths = Lengths { least: 12, most: 512 };

@@ -105,7 +105,7 @@ struct Question {
     is_retry: bool,
 }
 
-/// All connections of a core to upstreams. See the head of the file.
+/// All connections of a core to upstreams. See the module header.
 #[derive(Debug)]
 pub struct UpstreamTcp {
     limits: Limits,

@@ -10,7 +10,7 @@ const UNSENT_BYTES_MIN: usize = 2 * (2 + MESSAGE_BYTES_MAX);
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Streams at once; 1 to 2^24. At the limit a new one replaces the one that has been idle for
-    /// longest, and is refused if none is idle.
+    /// longest. If none is idle, it replaces one with an incomplete query, or is refused.
     pub streams_max: usize,
     /// Streams of one client: an IPv4 address, or the /64 of an IPv6 address, which one host gets.
     pub per_client_max: u32,

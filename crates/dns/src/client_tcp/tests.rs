@@ -1,5 +1,5 @@
-//! Real sockets over loopback, one thread, and a clock that the tests set: what must come is polled
-//! for, a bounded number of times.
+//! Real sockets over loopback, one thread, and a clock that the tests set. Each test polls for the
+//! expected events a bounded number of times.
 
 use super::*;
 use larder_io::epoll::Events;
@@ -11,21 +11,21 @@ use std::net::Shutdown;
 const SPACE: u8 = 7;
 const LISTENER: u64 = 1;
 
-/// Turns in which what must come has to come; each waits for a few milliseconds where nothing does.
+/// Turns within which an expected event must happen; a turn without events waits a millisecond.
 const TURNS_MAX: usize = 5_000;
 
-/// What the caller does with a question.
+/// What the caller does with a query.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    /// Sends it back.
+    /// Sends the query back as the response.
     Echo,
-    /// Answers so many bytes, each the question's first.
+    /// Responds with this many bytes, each the first byte of the query.
     Long(usize),
-    /// Keeps it in `asked`.
+    /// Stores it in `asked`.
     Keep,
 }
 
-/// A server's loop.
+/// A server's event loop.
 struct Server {
     poller: Poller,
     events: Events,
@@ -82,7 +82,7 @@ impl Server {
         streams.validate();
     }
 
-    /// Turns until `done`.
+    /// Runs turns until `done`.
     fn until(&mut self, mut done: impl FnMut(&mut Server) -> bool) {
         for _ in 0..TURNS_MAX {
             if done(self) {
@@ -93,12 +93,12 @@ impl Server {
         panic!("what must come did not: {:?}", self.streams.counters());
     }
 
-    /// A few turns in which nothing that matters is to happen.
+    /// Runs a few turns in which nothing relevant should happen.
     fn rest(&mut self) {
         (0..5).for_each(|_| self.turn());
     }
 
-    /// A client at an address of this host, accepted.
+    /// A client at an address of this host, whose connection the server has accepted.
     fn client(&mut self, from: &str) -> Client {
         let opened = self.streams.counters.opened;
         let client = self.connect(from);
@@ -106,13 +106,13 @@ impl Server {
         client
     }
 
-    /// A client whose connection nobody has accepted yet.
+    /// A client whose connection the server has not accepted yet.
     fn connect(&mut self, from: &str) -> Client {
         let local = Some(SocketAddr::new(from.parse().unwrap(), 0));
         let at = self.listener.local_addr().unwrap();
         let socket =
             tcp::connect(at, &tcp::ConnectOptions { local, ..Default::default() }).unwrap();
-        // On loopback the connection is there when `connect` returns, and if not, writing says so.
+        // On loopback the connection is established when `connect` returns; if not, a write fails.
         Client { socket, got: Vec::new(), end: None }
     }
 
@@ -161,7 +161,7 @@ impl Client {
         self.end.is_some()
     }
 
-    /// The whole messages that came.
+    /// The complete messages received so far.
     fn messages(&mut self) -> Vec<Vec<u8>> {
         self.read();
         let (mut all, mut left) = (Vec::new(), &self.got[..]);
@@ -189,12 +189,12 @@ fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
     octets
 }
 
-/// So many questions, all different.
+/// `count` queries, all different.
 fn questions(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|name| format!("question {name}").into_bytes()).collect()
 }
 
-/// Questions written in one piece are all answered, and their answers leave together.
+/// The server responds to all queries written in one piece.
 #[test]
 fn pipelined() {
     let mut server = Server::new(Limits::default());
@@ -209,8 +209,7 @@ fn pipelined() {
     assert_eq!((counters.octets_in, counters.octets_out), (octets, octets));
 }
 
-/// A question that comes a byte at a time is whole when its last byte is there, and so is the
-/// next.
+/// A query that arrives byte by byte is complete with its last byte, and so is the next one.
 #[test]
 fn octet_by_octet() {
     let mut server = Server::new(Limits::default());
@@ -225,8 +224,8 @@ fn octet_by_octet() {
     assert_eq!(client.messages(), sent);
 }
 
-/// Answers go out in the order in which they are given, of two streams at once; questions without
-/// an answer hold nothing up, whether the caller says so at once or while writing.
+/// Each stream sends its responses in the order in which the caller gave them. Queries without a
+/// response delay nothing, whether the caller drops them or writes nothing.
 #[test]
 fn any_order() {
     let mut server = Server::new(Limits::default());
@@ -251,8 +250,8 @@ fn any_order() {
     assert!(!server.is_listed(WAITING) && server.is_listed(IDLE));
 }
 
-/// A client that finishes after its questions still gets the answers; then its stream is closed,
-/// not before.
+/// A client that finishes sending after its queries still gets the responses. Its stream is closed
+/// only after them.
 #[test]
 fn half_closed() {
     let mut server = Server::new(Limits::default());
@@ -274,8 +273,8 @@ fn half_closed() {
     assert!(server.streams.is_empty());
 }
 
-/// A stream has no more questions open than it may; each answer lets one more in, in the order in
-/// which they were sent, and the end of what was sent is seen after the last of them.
+/// A stream has at most the allowed number of queries without a response. Each response admits the
+/// next query, in the order of sending. The end of input takes effect after the last query.
 #[test]
 fn unanswered_are_bounded() {
     let mut server = Server::new(Limits { unanswered_max: 8, ..Limits::default() });
@@ -292,7 +291,7 @@ fn unanswered_are_bounded() {
         let expected = (sent.len() - answered).min(8);
         server.until(|it| it.asked.len() >= expected);
         assert_eq!(server.asked.len(), expected);
-        // Some at once, as a loop would.
+        // Respond to several at once, as an event loop would.
         for (id, question) in
             server.asked.drain(..expected.min(1 + answered % 5)).collect::<Vec<_>>()
         {
@@ -307,8 +306,8 @@ fn unanswered_are_bounded() {
     assert_eq!(server.closed(Cause::Finished), 1);
 }
 
-/// A client that does not take its answers is read no more, holds no more than the limit, is reset
-/// when its time is up, and meanwhile others are served.
+/// The server stops reading from a client that does not receive its responses, stores no more than
+/// the limit for it, and resets it when its time is up. It serves other clients meanwhile.
 #[test]
 fn slow_reader() {
     let limits = Limits { stall_ms: 3_000, idle_ms: 60_000, ..Limits::default() };
@@ -317,7 +316,7 @@ fn slow_reader() {
     let mut slow = server.client("127.0.0.1");
     let asks = framed(&questions(10));
     server.until(|it| {
-        // Where the server reads no more, at last nothing more can be written.
+        // Once the server no longer reads, the client cannot write more.
         let _ = slow.socket.write(&asks);
         it.is_listed(STALLED)
             && it
@@ -334,7 +333,7 @@ fn slow_reader() {
     let sent = questions(5);
     quick.send(&framed(&sent));
     server.until(|_| quick.messages() == sent);
-    // Not before its time: it was heard of last when it stalled.
+    // Not before its time: its time began when it stalled.
     server.now_ms += 2_999;
     server.rest();
     assert_eq!(
@@ -350,17 +349,18 @@ fn slow_reader() {
     server.until(|_| quick.messages().len() == 10);
 }
 
-/// A client that takes a little now and then does not prolong its time: what was unsent when it
-/// stalled must be taken. It is reset, so that the kernel does not keep what it still has for it.
+/// A client that receives a few bytes now and then does not prolong its time: it must receive
+/// everything that was unsent when it stalled. The reset also discards the bytes that the kernel
+/// stores for it.
 #[test]
 fn trickling_reader() {
     let mut server = Server::new(Limits { stall_ms: 3_000, ..Limits::default() });
-    // Little room in the kernel, or it would take more at once than a stream may hold.
+    // A small buffer in the kernel: a larger one would take more at once than a stream may store.
     rustix::net::sockopt::set_socket_send_buffer_size(&server.listener, 8 << 10).unwrap();
     server.manner = Manner::Long(60_000);
     let mut client = server.client("127.0.0.1");
     rustix::net::sockopt::set_socket_recv_buffer_size(&client.socket, 8 << 10).unwrap();
-    // One read, so that nothing unread is left, which would make for a reset as well.
+    // One read takes it all: unread bytes would also cause a reset.
     client.send(&framed(&questions(400)));
     server.until(|it| it.is_listed(STALLED));
     server.rest();
@@ -382,8 +382,8 @@ fn trickling_reader() {
     assert_eq!(client.end, Some(Some(ErrorKind::ConnectionReset)));
 }
 
-/// A slow client that takes what it asked for in time gets all of it: questions that were held back
-/// are handed out when there is room again.
+/// A slow client that receives its responses in time gets all of them. When there is room again,
+/// the server processes delayed queries.
 #[test]
 fn late_reader() {
     let mut server = Server::new(Limits::default());
@@ -405,8 +405,8 @@ fn late_reader() {
     assert_eq!(server.streams.counters.octets_out, 400 * 60_002);
 }
 
-/// Answers that exceed what may be unsent, to questions that were let in before, end the stream;
-/// they do not pile up.
+/// The stream ends if responses to admitted queries exceed the unsent limit. They do not
+/// accumulate.
 #[test]
 fn too_much_unsent() {
     let mut server = Server::new(Limits { unanswered_max: 2_000, ..Limits::default() });
@@ -423,8 +423,8 @@ fn too_much_unsent() {
     server.until(|_| client.has_ended());
 }
 
-/// A question must be whole in its time, which its single bytes do not prolong; a client that
-/// sends questions slowly, but whole, stays.
+/// A query must be complete within its time, which single bytes do not prolong. A client that sends
+/// complete queries slowly stays connected.
 #[test]
 fn slow_writer() {
     let mut server = Server::new(Limits { message_ms: 100, idle_ms: 10_000, ..Limits::default() });
@@ -448,8 +448,8 @@ fn slow_writer() {
     assert_eq!(server.closed(Cause::SlowWriter), 2);
 }
 
-/// One client has so many streams and no more, and gets one more when one goes; another client is
-/// not touched by it.
+/// One client has at most `per_client_max` streams, and gets another when one closes. Other clients
+/// are not affected.
 #[test]
 fn too_many_of_one_client() {
     let mut server = Server::new(Limits { per_client_max: 2, ..Limits::default() });
@@ -465,14 +465,14 @@ fn too_many_of_one_client() {
     server.until(|_| other.messages().len() == 1);
 }
 
-/// In a full table a new stream takes the place of the one that is idle for longest, then of one
-/// that does not come to its point; where all wait for answers it is refused.
+/// In a full table a new stream replaces the one idle for longest, then one with an incomplete
+/// query. If all streams wait for responses, the new one is refused.
 #[test]
 fn full_table() {
     let mut server = Server::new(Limits { streams_max: 3, ..Limits::default() });
     server.manner = Manner::Keep;
     let mut clients: Vec<Client> = (0..3).map(|_| server.client("127.0.0.1")).collect();
-    // The second is the only one that does not ask.
+    // Only the second client sends nothing.
     clients[0].send(&framed(&questions(1)));
     clients[2].send(&[0]);
     server.until(|it| it.asked.len() == 1 && it.is_listed(PARTIAL));
@@ -494,7 +494,7 @@ fn full_table() {
     server.until(|_| [0, 3, 4].iter().all(|&at| clients[at].messages().len() == 1));
 }
 
-/// Idle streams go after their time, a question renews it, and the wait that is told is exact.
+/// Idle streams are closed after their time, a query renews it, and `wait_ms` is exact.
 #[test]
 fn idle_streams_go() {
     let mut server = Server::new(Limits { idle_ms: 1_000, ..Limits::default() });
@@ -516,8 +516,8 @@ fn idle_streams_go() {
     assert_eq!((server.closed(Cause::Idle), server.streams.len()), (2, 0));
 }
 
-/// From half a table on idle streams go earlier, the eldest first, and no more of them than it
-/// takes.
+/// Once the table is more than half full, idle streams are closed earlier, the oldest first. Only
+/// as many are closed as necessary.
 #[test]
 fn crowded_tables_are_impatient() {
     let mut server = Server::new(Limits { idle_ms: 1_600, streams_max: 8, ..Limits::default() });
@@ -536,8 +536,8 @@ fn crowded_tables_are_impatient() {
     assert_eq!((server.streams.len(), server.streams.wait_ms(server.now_ms)), (7, Some(300)));
 }
 
-/// A question of no bytes, or of more than is allowed, ends a stream: what was asked before is
-/// answered first, what comes after is not looked at.
+/// A query of no bytes, or of too many, ends a stream. Earlier queries get their responses first;
+/// later bytes are ignored.
 #[test]
 fn bad_lengths() {
     for bad in [vec![], vec![1; 513]] {
@@ -559,8 +559,8 @@ fn bad_lengths() {
     }
 }
 
-/// A stream that is reset while its questions are open is gone at once; answers to it, and events
-/// of it, find nothing, also when another stream has its slot.
+/// A stream that is reset while queries wait is removed at once. Its ID and token then name
+/// nothing, even after another stream has taken its slot.
 #[test]
 fn stale_names() {
     let mut server = Server::new(Limits { unanswered_max: 1, ..Limits::default() });
@@ -570,7 +570,7 @@ fn stale_names() {
     server.until(|it| it.asked.len() == 1);
     let (old, _) = server.asked.pop().unwrap();
     let token = server.streams.table.token(old.0);
-    // It may not be read, so its end is told as an error only.
+    // It may not be read, so the poller reports its end only as an error.
     reset(client);
     server.until(|it| it.closed(Cause::Lost) == 1);
     let mut client = server.client("127.0.0.1");
@@ -587,8 +587,8 @@ fn stale_names() {
     assert_eq!(server.closed(Cause::Lost), 1);
 }
 
-/// Streams may be closed, and others answered, from within; and a stream whose caller forgets it
-/// does not stay.
+/// The callback may close streams and respond to other streams. A stream whose caller never
+/// responds is closed.
 #[test]
 fn callers_close_and_forget() {
     let mut server = Server::new(Limits { answer_ms: 500, ..Limits::default() });
@@ -625,8 +625,8 @@ fn callers_close_and_forget() {
     assert_eq!(server.closed(Cause::Unanswered), 1);
 }
 
-/// A graceful stop: idle streams are closed at once, what was asked is answered, what was not read
-/// never is, and no connection is taken any more.
+/// A graceful stop closes idle streams at once. Queries that were read get their responses, unread
+/// ones never do, and no connection is accepted any more.
 #[test]
 fn drained() {
     let mut server = Server::new(Limits { unanswered_max: 4, ..Limits::default() });
@@ -676,9 +676,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However clients chop what they send and stop, and in whatever order the caller answers:
-    /// questions come out whole and in order, never too many at once, and each client gets the
-    /// answers that were given to it, in the order in which they were given.
+    /// Clients split their bytes and stop in any way, and the caller responds in any order. Queries
+    /// come out whole and in order, and never too many at once. Each client gets its responses in
+    /// the order in which the caller gave them.
     #[test]
     fn nothing_is_lost(steps in prop::collection::vec(step(), 1..150)) {
         let mut server = Server::new(Limits { unanswered_max: 3, ..Limits::default() });
@@ -687,7 +687,7 @@ proptest! {
         let sent = questions(150);
         let stream = framed(&sent);
         let (mut written, mut finished) = ([0; 3], [false; 3]);
-        // Of each client: what it asked so far, and what it was answered.
+        // For each stream, the number of queries that arrived; and the responses it was given.
         let mut asked: Vec<(StreamId, usize)> = Vec::new();
         let mut open: Vec<(StreamId, Vec<u8>)> = Vec::new();
         let mut answers: HashMap<StreamId, Vec<Vec<u8>>> = HashMap::new();
@@ -726,7 +726,7 @@ proptest! {
                 prop_assert!(open.iter().filter(|it| it.0 == id).count() <= 3);
             }
         }
-        // The rest gets no answers, and so all streams come to their ends.
+        // The remaining queries get no responses, so all streams end.
         open.into_iter().for_each(|(id, _)| server.streams.drop_question(id));
         server.until(|it| {
             for (id, _) in it.asked.drain(..) {

@@ -1,4 +1,4 @@
-//! The side that asks: for `larder ctl`, and for tests.
+//! The client side: for `larder ctl`, and for tests.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,8 +8,8 @@ use larder_serve::control::client::{ask, tell};
 
 use super::{Fields, Request};
 
-/// Asks, and waits for the answer: what its last line says. `each` is given the lines before it (the entries of a dump) with
-/// their ends.
+/// Sends a request, waits for the response, and returns the fields of its last line. `each`
+/// receives the lines before that one, such as the entries of a dump, with their line ends.
 pub fn request(
     path: &Path,
     request: &Request,
@@ -18,7 +18,7 @@ pub fn request(
     ask(path, &request.to_line(), each)
 }
 
-/// Has the server load entries, lines as a dump has them.
+/// Sends the lines of a dump to the server, which loads them.
 pub fn load(path: &Path, entries: &mut impl Read) -> Result<Fields, Error> {
     tell(path, &Request::Load.to_line(), entries)
 }

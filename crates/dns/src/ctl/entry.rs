@@ -6,9 +6,10 @@
 //!  "key":"…","value":"…"}
 //! ```
 //!
-//! (On one line.) `key` and `value` are what the cache holds, in base64; loading takes those and `expires`, and the rest is for
-//! reading: a line that was left out or put elsewhere by a script is whole by itself. `ttl_s` and `expires` are
-//! missing for entries without an end; flags, view and generation are missing where the key is a digest.
+//! (On one line.) `key` and `value` are the bytes in the cache, in base64. A load reads only those
+//! and `expires`; the other fields are for people. Each line is complete by itself, so scripts may
+//! delete and reorder lines. Entries without an expiry have no `ttl_s` and no `expires`. Entries
+//! whose key is a digest have no flags, view and generation.
 //!
 //! Bounds: [`LINE_BYTES_MAX`]. Cost: some microseconds an entry.
 
@@ -23,19 +24,19 @@ use serde_json::Value;
 use crate::key::{Parts, STORED_HEAD_BYTES, question_of, rcode_of};
 use crate::presentation::{push_class, push_name, push_rcode, push_type};
 
-/// The longest line, its end included: the longest key and value in base64 (44,032 bytes), the longest name as
-/// text with its backslashes doubled (some 1,300), and the rest.
+/// The longest line with its end. It has the longest key and value in base64 (44,032 bytes), the
+/// longest name as text with doubled backslashes (some 1,300), and the other fields.
 pub const LINE_BYTES_MAX: usize = 48 << 10;
 
 /// The longest key of the engine.
 const KEY_BYTES_MAX: usize = larder_wire::dns::query::KEY_BYTES_MAX;
 
-/// Bytes of the digest that stands for a long key, and what it begins with.
+/// Bytes of the digest of a long key, and its first byte.
 const DIGEST_BYTES: usize = 33;
 const DIGEST_MARK: u8 = 0xff;
 
-/// Writes an entry as a line with its end; what was in `out` is lost. False for what is no answer, which is not
-/// for the eyes of an operator, and leaves `out` empty.
+/// Writes an entry as a line with its end, and replaces the content of `out`. Returns false for an
+/// entry that is not a response, which operators need not see; then `out` is empty.
 pub fn write(out: &mut String, entry: &OwnedEntry, now: Seconds) -> bool {
     out.clear();
     let (key, value) = (entry.key(), entry.value());
@@ -45,7 +46,7 @@ pub fn write(out: &mut String, entry: &OwnedEntry, now: Seconds) -> bool {
     out.push_str("{\"name\":\"");
     let mut text = String::new();
     push_name(&mut text, name);
-    // Of what such a text may hold, only the backslash means something in JSON.
+    // The only character of an escaped name that JSON must escape.
     out.push_str(&text.replace('\\', "\\\\"));
     out.push_str("\",\"type\":\"");
     push_type(out, qtype);
@@ -77,18 +78,18 @@ pub fn write(out: &mut String, entry: &OwnedEntry, now: Seconds) -> bool {
     true
 }
 
-/// An entry that was read from a line.
+/// An entry from a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
     /// Its key.
     pub key: Vec<u8>,
     /// Its value.
     pub value: Vec<u8>,
-    /// The life that it has left; `None` where that is over.
+    /// The remaining TTL; `None` if it has expired.
     pub ttl: Option<Ttl>,
 }
 
-/// Reads a line. The error says what is wrong with it.
+/// Parses a line. The error says what is wrong with it.
 pub fn read(line: &[u8], now: Seconds) -> Result<Read, &'static str> {
     let object: Value = serde_json::from_slice(line).map_err(|_| "it is no JSON")?;
     let octets = |name| {
@@ -123,7 +124,7 @@ pub(crate) mod tests {
     use crate::key::extra;
     use larder::Cache;
 
-    /// A stored answer without records to a question for `name` (in wire form), type A: key and value.
+    /// Key and value of a stored response without records, for `name` (in wire form) and type A.
     pub(crate) fn answer(name: &[u8], view: u16) -> (Vec<u8>, Vec<u8>) {
         let key = [&name.to_ascii_lowercase()[..], &[0, 1, 0, 1], &extra(true, false, view, 7)];
         let head = [0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -134,7 +135,7 @@ pub(crate) mod tests {
         Cache::builder().budget(1 << 20).readers_max(1).build().unwrap()
     }
 
-    /// What is dumped can be read by people, and by another cache.
+    /// A dumped entry has readable fields, and can be loaded into another cache.
     #[test]
     fn lines_come_back() {
         let cache = cache();
@@ -176,7 +177,7 @@ pub(crate) mod tests {
         assert_eq!(read(line.as_bytes(), Seconds(1)).unwrap().ttl, Some(Ttl::FOREVER));
     }
 
-    /// Lines that are damaged, or whose key does not belong to their value, are refused with a reason.
+    /// Damaged lines, and lines whose key does not match their value, are refused with a reason.
     #[test]
     fn wrong_lines_are_refused() {
         let encoded = |key: &[u8], value: &[u8]| {

@@ -1,7 +1,8 @@
-//! What takes long, on a thread of its own: to walk over a cache takes a second a million entries or so.
+//! Long work on a thread of its own: a walk over the cache takes about one second for a million
+//! entries.
 //!
-//! Bounds: those of [`larder_serve::control::job`]. One walk of a cache at a time ([`Cache::iter`]): a second one, that
-//! of a snapshot as well, waits for the first.
+//! Bounds: those of [`larder_serve::control::job`]. Only one walk of a cache runs at a time
+//! ([`Cache::iter`]). A second walk, also that of a snapshot, waits for the first.
 
 use std::thread;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use larder_serve::control::{CLOSING, Fields, Job};
 use super::entry::{self, LINE_BYTES_MAX};
 use crate::key::{Parts, is_within, question_of};
 
-/// How often a write is tried again that a reader is in the way of; a millisecond lies between.
+/// How often a write that readers block is tried; there is a millisecond between two tries.
 const TRIES: u32 = 10_000;
 
-/// Says all entries alive at `now`, a line each.
+/// Sends all entries that have not expired at `now`, one for each line.
 pub fn dump(cache: Cache, now: Seconds) -> Job {
     Box::new(move |talk| {
         let mut line = String::with_capacity(LINE_BYTES_MAX);
@@ -30,8 +31,9 @@ pub fn dump(cache: Cache, now: Seconds) -> Job {
     })
 }
 
-/// Hears entries as [`dump`] says them, up to the line that closes a dump or the end of what the client sends,
-/// and puts them into the cache. Lines that are no entries are counted and passed over.
+/// Receives entries in the form that [`dump`] sends, and puts them into the cache. It ends at the
+/// line that closes a dump, or at the end of the client's input. Invalid lines are counted and
+/// skipped.
 pub fn load(cache: Cache, now: Seconds) -> Job {
     Box::new(move |talk| {
         let mut writer = cache.writer();
@@ -72,21 +74,22 @@ pub fn load(cache: Cache, now: Seconds) -> Job {
     })
 }
 
-/// Takes out all answers to questions for a name, given in wire form: whatever type, class, flags, view and generation.
+/// Removes all responses for a name in wire form, of any type, class, flags, view and generation.
 pub fn flush_name(cache: Cache, name: Vec<u8>) -> Job {
     Box::new(move |_| remove(&cache, |asked| asked.eq_ignore_ascii_case(&name)))
 }
 
-/// Takes out all answers to questions for a name and all names below it.
+/// Removes all responses for a name and for all names below it.
 pub fn flush_zone(cache: Cache, zone: Vec<u8>) -> Job {
     Box::new(move |_| remove(&cache, |asked| is_within(asked, &zone)))
 }
 
-/// Walks over the cache and takes out what `is_wanted` says of the name asked for.
+/// Walks over the cache and removes the entries for which `is_wanted` accepts the name of the
+/// query.
 fn remove(cache: &Cache, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Fields, String> {
     let mut writer = cache.writer();
     let mut removed = 0u64;
-    // At the first of all seconds nothing has ended: what is kept past its end goes as well.
+    // At second 0 no entry has expired, so stale entries are removed too.
     for entry in cache.iter(Seconds(0)) {
         let key = entry.key();
         let name = match Parts::of(key) {
@@ -102,8 +105,8 @@ fn remove(cache: &Cache, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Fields, St
     Ok(fields([("removed", removed)]))
 }
 
-/// Does it again while readers have not caught up, or others hold all spare memory: cores sync at every turn of
-/// their loops, so that this is over soon or something is wrong.
+/// Repeats `act` while readers have not caught up, or while others use all spare memory. Cores sync
+/// in each turn of their event loops, so this ends soon unless something is wrong.
 fn patiently<R>(mut act: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
     for _ in 0..TRIES {
         match act() {

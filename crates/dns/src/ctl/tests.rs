@@ -1,4 +1,4 @@
-//! Clients against a control socket in a loop, as the supervisor has it.
+//! Tests of clients and a control socket in an event loop like the supervisor's.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -43,7 +43,7 @@ impl Actions for Supervisor {
     }
 }
 
-/// Ends the loop also when a test fails.
+/// Ends the event loop, also when a test fails.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -52,12 +52,12 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// A server's loop on a thread, until it is told to stop; time stands still.
+/// Runs a server's event loop on a thread until it is stopped; its time does not advance.
 fn serve<R>(limits: Limits, cache: &Cache, act: impl FnOnce(&Path) -> R) -> R {
     serve_at(limits, cache, &Watch::default(), act)
 }
 
-/// What a test knows and says of the loop.
+/// What a test observes of the event loop, and the time that the test sets.
 #[derive(Default)]
 struct Watch {
     now_ms: AtomicU64,
@@ -66,7 +66,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Waits until the loop has seen all that was done so far: one whole turn that began after it.
+    /// Waits until the event loop has processed everything done so far: until a whole turn that
+    /// began afterwards has ended.
     fn settle(&self) {
         let turns = || self.turns.load(Ordering::Relaxed);
         let start = turns();
@@ -76,7 +77,7 @@ impl Watch {
     }
 }
 
-/// Serves requests as `serve` does, with time as the test sets it.
+/// Like `serve`, with the time that the test sets.
 fn serve_at<R>(limits: Limits, cache: &Cache, watch: &Watch, act: impl FnOnce(&Path) -> R) -> R {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctl");
@@ -138,8 +139,8 @@ fn number(fields: &Fields, name: &str) -> u64 {
     fields.get(name).and_then(|value| value.as_u64()).unwrap()
 }
 
-/// Requests are answered, errors come as text, a job that panics ends nothing else, and `stop` is answered before the
-/// server goes. Invariant 1 of `serve::server`.
+/// Each request gets a response, and errors are text. A job that panics affects nothing else.
+/// `stop` gets its response before the server ends. Invariant 1 of `serve::server`.
 #[test]
 fn requests_are_answered() {
     serve(limits(), &cache(), |path| {
@@ -155,8 +156,8 @@ fn requests_are_answered() {
     });
 }
 
-/// Several requests in one write are answered in order; a last one without its line's end, as `printf` and `nc` send
-/// it, counts as well.
+/// Several requests in one write get their responses in order. A last request without a line end,
+/// as `printf` and `nc` send it, counts too.
 #[test]
 fn requests_in_a_row() {
     serve(limits(), &cache(), |path| {
@@ -174,8 +175,8 @@ fn requests_in_a_row() {
     });
 }
 
-/// What one server dumps, another loads: every entry, with its end. Entries that ended meanwhile and lines that are none are
-/// counted and left out.
+/// One server dumps its entries and another loads them, with their expiry. Entries that expired
+/// meanwhile, and invalid lines, are counted and skipped.
 #[test]
 fn a_dump_is_loaded() {
     let full = filled(3000);
@@ -210,8 +211,8 @@ fn a_dump_is_loaded() {
     assert_eq!(missing, 1);
 }
 
-/// A name is flushed whatever its type, view and case, also when only its digest is a key, also past its end; its
-/// neighbours stay. A zone is flushed with all below it.
+/// Flushing a name removes its responses of any type, view and letter case, also stale ones and
+/// those whose key is a digest. Other names stay. Flushing a zone removes all names in it.
 #[test]
 fn names_are_flushed() {
     let cache = filled(500);
@@ -244,9 +245,9 @@ fn names_are_flushed() {
     assert_eq!(cache.stats().unwrap().entries, 1);
 }
 
-/// A client that asks for a dump and does not read it is dropped in the end, while others are served; so is one that says
-/// nothing. A line without an end is refused before it takes memory. More clients than allowed are told so.
-/// Invariant 1 of `serve::server`.
+/// A client that requests a dump but does not read it is closed at last, and other clients are
+/// served meanwhile. A silent client is closed too. A line without an end is refused before it
+/// takes memory. Clients above the limit get an error. Invariant 1 of `serve::server`.
 #[test]
 fn clients_are_bounded() {
     let cache = filled(20_000);
@@ -256,13 +257,13 @@ fn clients_are_bounded() {
         let mut deaf = UnixStream::connect(path).unwrap();
         deaf.write_all(b"{\"command\":\"dump\"}\n").unwrap();
         assert_eq!(number(&ask(path, &Request::Stats).unwrap(), "queries"), 7);
-        // The place of the one who asked is free again.
+        // The slot of the client above is free again.
         watch.settle();
         let mut endless = UnixStream::connect(path).unwrap();
-        // The refusal may come before all is written.
+        // The refusal may arrive before everything is written.
         let _ = endless.write_all(&vec![b'['; 1 << 20]);
         let mut text = String::new();
-        // Closed with bytes unread, a socket tells of it after what it had to say.
+        // A socket closed with unread bytes resets the connection after the refusal.
         let _ = endless.read_to_string(&mut text);
         assert!(text.contains("bytes at most"), "{text}");
 
@@ -274,12 +275,12 @@ fn clients_are_bounded() {
         assert!(text.contains("2 clients are connected"), "{text}");
 
         while watch.clients.load(Ordering::Relaxed) > 0 {
-            // The deaf one has made a move as long as the system's buffers filled.
+            // The dump progresses while the system's buffers fill.
             watch.now_ms.fetch_add(limits.stall_ms, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(silent.read(&mut [0]).unwrap(), 0);
-        // The dump of the deaf one is over, or a second walk would wait for it without end.
+        // The job of the first dump has ended: otherwise a second walk would wait for it forever.
         assert_eq!(number(&ask(path, &Request::Dump).unwrap(), "entries"), 20_000);
         let mut rest = Vec::new();
         deaf.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -288,8 +289,8 @@ fn clients_are_bounded() {
     });
 }
 
-/// A load whose client vanishes, or sends a line without an end, ends without harm to the next request.
-/// Invariant 2 of `serve::job`.
+/// A load ends without affecting later requests if its client disconnects, or sends a line without
+/// an end. Invariant 2 of `serve::job`.
 #[test]
 fn loads_end() {
     let cache = filled(10);
@@ -303,8 +304,9 @@ fn loads_end() {
     });
 }
 
-/// The socket has the mode asked for. It is not taken from a server that lives, nor from a file that is none; a stale one
-/// is replaced, and one that another put in our place stays.
+/// The socket has the requested mode. It does not replace the socket of a running server, nor a
+/// file of another kind. It replaces a stale socket. Closing leaves a file that replaced the
+/// socket.
 #[test]
 fn the_socket_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -329,7 +331,7 @@ fn the_socket_file() {
     assert_eq!(names, [path], "nothing is left beside it");
 }
 
-/// Without a server the client says what to start.
+/// Without a server, the client's error says what to start.
 #[test]
 fn nobody_there() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,29 +1,31 @@
-//! What cores know of the servers they ask, for those who watch: published and read as counters are.
+//! The health of upstreams as cores measure it: cores publish it, and operators read it, like
+//! counters.
 //!
-//! Each core has its own opinion, as it asks by itself. Told is, of each address once, whether any core counts it as up, and
-//! the mean of the round trips that were measured. Backends tell of themselves.
+//! Each core measures its own queries. The gauges have each address once: it is up if any core
+//! counts it as up, and its round trip is the mean of those that cores measured. Backends have
+//! gauges of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Gauge;
 use crate::zones::Upstream;
 
-/// A word of a core about an upstream: whether it was written, whether the upstream is up, and above these one more than its
-/// round trip, microseconds, or 0 where that was never measured.
+/// A core's word about an upstream. Bit 0: the word was written. Bit 1: the upstream is up. The
+/// bits above: its round trip in microseconds plus 1, or 0 if it was never measured.
 const WRITTEN: u64 = 1;
 const UP: u64 = 2;
 const ROUND_TRIP_SHIFT: u32 = 2;
 
-/// See the head of the file.
+/// See the module header.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
-    /// By number; a backend has no address.
+    /// Addresses by number; a backend has none.
     addresses: Box<[Option<String>]>,
     cores: Box<[Box<[AtomicU64]>]>,
 }
 
 impl Upstreams {
-    /// For so many cores and these upstreams, as the cores number them.
+    /// For `cores` cores and these upstreams, numbered as the cores number them.
     pub fn new(cores: usize, upstreams: impl Iterator<Item = Upstream>) -> Upstreams {
         let address = |upstream| match upstream {
             Upstream::Server(address) => Some(address.to_string()),
@@ -34,7 +36,8 @@ impl Upstreams {
         Upstreams { cores: (0..cores).map(words).collect(), addresses }
     }
 
-    /// Publishes a core's opinion of each: round trip, microseconds, and whether it is up.
+    /// Publishes the health of each upstream as a core measured it: round trip, microseconds, and
+    /// whether it is up.
     pub fn publish(&self, core: usize, health: impl Iterator<Item = (Option<u32>, bool)>) {
         let Some(words) = self.cores.get(core) else { return };
         for (word, (round_trip_us, is_up)) in words.iter().zip(health) {
@@ -44,7 +47,7 @@ impl Upstreams {
         }
     }
 
-    /// Two of each address that some core has told of.
+    /// The gauges of each address that some core has published.
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut known: Vec<(&str, bool, Vec<f64>)> = Vec::new();
         for (number, address) in self.addresses.iter().enumerate() {
@@ -87,8 +90,8 @@ mod tests {
     use super::*;
     use crate::zones::Answers;
 
-    /// Of each address there is one gauge of a name, whatever zones and cores it is asked for by; who was never asked has no
-    /// round trip, and a core that has not told of it no say.
+    /// Each address has one gauge of a name, even if several zones and cores use it. Without a
+    /// measured round trip there is no such gauge, and cores that published nothing are ignored.
     #[test]
     fn one_of_each_address() {
         let server = |port| Upstream::Server(([192, 0, 2, 1], port).into());

@@ -1,4 +1,4 @@
-//! What a policy says, told as questions and answers that hickory has read.
+//! Tests of a policy's responses, as hickory parses them.
 
 use super::*;
 use crate::name::WireName;
@@ -20,7 +20,7 @@ fn question(name: &str, qtype: u16, qclass: u16) -> Vec<u8> {
     [name.as_bytes(), &qtype.to_be_bytes(), &qclass.to_be_bytes()].concat()
 }
 
-/// How an answer reads, as hickory reads it; and that it is a whole response to the question.
+/// The response as text, as hickory parses it. Checks that it is a whole response to the question.
 fn read(question: &[u8], local: &Local, answer: &[u8]) -> String {
     if local.is_dropped {
         return "dropped".into();
@@ -68,8 +68,8 @@ fn ask_class(policy: &Policy, view: u16, name: &str, qtype: u16, qclass: u16) ->
     }
 }
 
-/// Names of a hosts file have their addresses and nothing else; addresses have the first name of
-/// their line.
+/// The names of a hosts file have its addresses and nothing else. An address has the first name
+/// listed with it.
 #[test]
 fn hosts_files() {
     let mut builder = builder();
@@ -95,8 +95,8 @@ fn hosts_files() {
     assert!(ask(&policy, 0, v6, rtype::PTR).ends_with(" 60 PTR box.lan."));
 }
 
-/// Each kind of zone answers a name with records, one without, and one between, as its users
-/// expect.
+/// Each kind of zone has its result for a name with records, for another name, and for a name above
+/// one with records.
 #[test]
 fn zones_of_every_kind() {
     let mut builder = builder();
@@ -151,8 +151,8 @@ fn zones_of_every_kind() {
     assert!(ask(&policy, 0, "one.open.example", TXT).contains("a b"));
 }
 
-/// Aliases are followed while they lead to data of our own; where they leave it, the server is told
-/// what to ask; and a ring of them ends.
+/// The policy follows aliases within local data. An alias to another name gives the name to query,
+/// and a loop of aliases ends.
 #[test]
 fn aliases() {
     let mut builder = builder();
@@ -185,8 +185,8 @@ fn aliases() {
     assert_eq!(ask(&policy, 0, "ring", A).matches("CNAME").count(), ALIASES_MAX + 1);
 }
 
-/// All syntaxes of lists are read, what is in none of them is counted and the first few are told,
-/// and a listed name blocks what is below it and nothing else.
+/// All syntaxes of lists are read. Other lines are counted, and the first few are reported. A
+/// listed name blocks all names below it, and no other.
 #[test]
 fn blocklists() {
     let mut builder = builder();
@@ -213,8 +213,8 @@ fn blocklists() {
     assert_eq!(ask(&policy, 0, "example", A), "upstream");
 }
 
-/// Each answer to blocked names, for the views that a list is for, with the error that says who
-/// wants it so.
+/// Each kind of response for blocked names, for the views of a list, with the extended error of its
+/// reason.
 #[test]
 fn answers_to_blocked_names() {
     let mut builder = builder();
@@ -242,8 +242,8 @@ fn answers_to_blocked_names() {
     assert_eq!(local.source, Source::Block { list: 1 });
 }
 
-/// Each rule of a response policy zone does what it says; the exact one counts before the star, and
-/// the longer star before the shorter; what is not done is counted.
+/// Each rule of a response policy zone has its effect. A rule for the name itself precedes a star,
+/// and a longer star a shorter one. Unsupported rules are counted.
 #[test]
 fn response_policy_zones() {
     let file = "$TTL 30\n@ SOA localhost. root.localhost. 1 2 3 4 5\n  NS localhost.\n\
@@ -283,8 +283,8 @@ fn response_policy_zones() {
     assert!(garden.contains("CNAME garden.example., ede 4, ask"), "{garden}");
 }
 
-/// Names of special use are answered as their RFCs say, and not where a forward or local zone
-/// covers them.
+/// Names of special use get the responses of their RFCs, unless an exempt name or a local zone
+/// contains them.
 #[test]
 fn names_of_special_use() {
     let mut builder = builder();
@@ -329,7 +329,7 @@ fn names_of_special_use() {
     assert_eq!(ask(&plain, 0, "home.arpa", rtype::DS), "upstream");
 }
 
-/// Class CHAOS is refused unless a text was given; other classes are not answered here.
+/// Names of class CHAOS are refused unless a text was given. Other classes have no local response.
 #[test]
 fn chaos() {
     let mut builder = builder();
@@ -343,7 +343,7 @@ fn chaos() {
     assert_eq!(ask_class(&policy, 0, "localhost", A, 4), "upstream");
 }
 
-/// Mistakes in settings are errors that show the setting and what to write.
+/// A mistake in a setting is an error that shows the setting and what to write.
 #[test]
 fn mistakes() {
     let mut builder = builder();
@@ -369,7 +369,7 @@ fn mistakes() {
     assert!(builder.view("one more").is_err());
 }
 
-/// A list of one's own takes the place of the default one.
+/// Access rules of the operator replace the default ones.
 #[test]
 fn access_lists() {
     let mut builder = builder();
@@ -401,7 +401,7 @@ fn unreadable_files() {
     assert_eq!(error.to_string(), "list.txt: cannot be read: gone");
 }
 
-/// Names of few labels, so that sources and questions meet.
+/// Names of few labels, so that sources and queries match often.
 fn any_name() -> impl Strategy<Value = String> {
     let label = prop_oneof![
         4 => "[abc]",
@@ -435,9 +435,8 @@ fn any_record() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever sources say and whatever is asked: an answer is a whole response that hickory
-    /// reads, records of the answer form a chain from the question, and what is empty without an
-    /// error has a SOA record. Invariant 1.
+    /// For any sources and any query: hickory parses the response, its answer records form a chain
+    /// from the question, and a negative response has a SOA record. Invariant 1.
     #[test]
     fn every_answer_is_read_by_others(
         hosts in prop::collection::vec(any_name(), 0..4),
@@ -452,7 +451,7 @@ proptest! {
         let hosts: String = hosts.iter().map(|name| format!("192.0.2.7 {name}\n")).collect();
         builder.hosts(Views::ALL, "hosts", hosts.as_bytes()).unwrap();
         for record in &records {
-            // An alias beside other records is refused; that is as good.
+            // An alias next to other records is refused, which is fine here.
             let _ = builder.local(Views::ALL, record);
         }
         for (name, kind) in &zones {
@@ -488,7 +487,7 @@ proptest! {
         }
     }
 
-    /// No bytes as a question and none as a file of any kind are a panic.
+    /// No question and no file of any kind cause a panic.
     #[test]
     fn any_octets(octets in prop::collection::vec(any::<u8>(), 0..300), text in "[a.*\\\\ \n|^#(){}\"$0:/-]{0,80}") {
         let mut builder = builder();

@@ -5,11 +5,12 @@
 //! time                        client  transport  name  type  flags  code  bytes  source  microseconds
 //! ```
 //!
-//! There are always ten words, with a space between: what is not there is `-`. A class other than IN stands before the
-//! type, `CH/TXT`. Names are written as [`crate::presentation`] does, whatever bytes they have: no space, quote or control
-//! character is in one, so a line stays a line and a word a word; JSON has their backslashes twice.
+//! A line always has ten words, separated by one space. A missing value is `-`. A class other than
+//! IN precedes the type: `CH/TXT`. Names are escaped as in [`crate::presentation`], so a name never
+//! has a space, a quote or a control character. JSON doubles their backslashes.
 //!
-//! Cost: a walk over the records for the upper bits of the code, and no allocation but what `out` grows.
+//! Cost: a walk over the records for the upper bits of the response code. It allocates only the
+//! strings of the name and of the line, and what `out` grows by.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
@@ -22,17 +23,17 @@ use crate::core::Source;
 use crate::dnstap::Protocol;
 use crate::presentation::{push_class, push_name, push_rcode, push_type};
 
-/// How lines look.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// Words with spaces between.
+    /// Words, separated by spaces.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// One JSON object a line.
     Json,
 }
 
-/// How many bits of a client's address are logged.
+/// How many bits of a client's address to log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// Of IPv4, at most 32.
@@ -48,21 +49,21 @@ impl Prefix {
     }
 }
 
-/// What is logged.
+/// The fields of one line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// When, microseconds since 1970 UTC.
+    /// Time of the response, microseconds since 1970 UTC.
     pub unix_us: u64,
     pub client: SocketAddr,
     pub prefix: Option<Prefix>,
     pub protocol: Protocol,
     pub source: Source,
     pub duration_us: u64,
-    /// As it was sent.
+    /// The response as sent.
     pub answer: &'a [u8],
 }
 
-/// What an answer says of itself.
+/// The fields that come from the response.
 struct Said {
     name: String,
     qtype: Option<u16>,
@@ -97,7 +98,7 @@ impl Said {
         let Ok(Some(question)) = message.question() else {
             return Said { flags, rcode, ..nothing };
         };
-        // We sent it: its question has no pointers.
+        // This server wrote the response: its question has no compression pointers.
         let mut name = String::new();
         push_name(&mut name, &answer[question.name_offset..]);
         Said { name, qtype: Some(question.qtype), qclass: question.qclass, flags, rcode }
@@ -160,7 +161,7 @@ fn put_json(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
     if let Some(qtype) = said.qtype {
         out.push_str(",\"name\":\"");
         for letter in said.name.chars() {
-            // The only one of its characters that means something in JSON.
+            // The only character of an escaped name that JSON must escape.
             if letter == '\\' {
                 out.push('\\');
             }
@@ -231,7 +232,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// All that a line says, in both forms; the name's odd bytes are escaped in each.
+    /// Both formats have every field, and escape the unusual bytes of a name.
     #[test]
     fn all_is_said() {
         let head = "2023-11-14T22:13:21.000002Z";
@@ -250,7 +251,8 @@ mod tests {
         assert_eq!(json, expected);
     }
 
-    /// Of an address no more is logged than was asked for, and no port; an IPv4 address that came by IPv6 is one of IPv4.
+    /// A line has only the configured bits of an address, and no port. An IPv4-mapped IPv6 address
+    /// is logged as IPv4.
     #[test]
     fn addresses_are_cut() {
         for (client, v4, v6, expected) in [
@@ -270,7 +272,7 @@ mod tests {
         }
     }
 
-    /// An answer to what could not be read, another class, a code beyond 15.
+    /// A response to an unreadable query, a class other than IN, and a response code above 15.
     #[test]
     fn odd_answers() {
         let words = |answer: &[u8]| {
@@ -286,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the bytes, there is one line of ten words, and one of JSON.
+        /// For any bytes, the text is one line of ten words, and the JSON is one line that parses.
         #[test]
         fn lines_stay_lines(octets in prop::collection::vec(any::<u8>(), 0..80), is_bare: bool) {
             let mut answer = b"\0\0\x81\x80\0\x01\0\0\0\0\0\0".to_vec();

@@ -1,5 +1,5 @@
-//! Real sockets over loopback, one thread, and a clock that the tests set: what must come is polled
-//! for, a bounded number of times.
+//! Real sockets over loopback, one thread, and a clock that the tests set. Each test polls for the
+//! expected events a bounded number of times.
 
 use super::*;
 use larder_io::epoll::Events;
@@ -10,16 +10,16 @@ use std::net::{Shutdown, TcpListener};
 
 const SPACE: u8 = 9;
 
-/// Turns in which what must come has to come; each waits for a few milliseconds where nothing does.
+/// Turns within which an expected event must happen; a turn without events waits a millisecond.
 const TURNS_MAX: usize = 5_000;
 
-/// The asking side's loop.
+/// The event loop that sends queries.
 struct Asker {
     poller: Poller,
     events: Events,
     tcp: UpstreamTcp,
     now_ms: u64,
-    /// What became of questions: the answer, or why there is none.
+    /// The outcomes of queries: a response, or a failure.
     ended: Vec<(u64, Result<Vec<u8>, Failure>)>,
 }
 
@@ -60,7 +60,7 @@ impl Asker {
         assert!(tcp.dirty.is_empty());
     }
 
-    /// Turns until `done`.
+    /// Runs turns until `done`.
     fn until(&mut self, mut done: impl FnMut(&mut Asker) -> bool) {
         for _ in 0..TURNS_MAX {
             if done(self) {
@@ -71,26 +71,27 @@ impl Asker {
         panic!("what must come did not: {:?} {:?}", self.tcp.counters(), self.ended);
     }
 
-    /// A few turns in which nothing that matters is to happen.
+    /// Runs a few turns in which nothing relevant should happen.
     fn rest(&mut self) {
         (0..5).for_each(|_| self.turn());
     }
 
-    /// What became of questions since the last call, by tag.
+    /// The outcomes since the last call, by tag.
     fn take(&mut self) -> Vec<(u64, Result<Vec<u8>, Failure>)> {
         let mut ended = std::mem::take(&mut self.ended);
         ended.sort_by_key(|end| end.0);
         ended
     }
 
-    /// All that ended since the last call failed for this, and so many they were.
+    /// Checks that `count` queries ended since the last call, all with this failure.
     fn failed(&mut self, failure: Failure, count: usize) {
         let ended = self.take();
         assert!(ended.iter().all(|end| end.1 == Err(failure)), "{ended:?}");
         assert_eq!(ended.len(), count);
     }
 
-    /// All that ended since the last call got its own answer; their tags.
+    /// Checks that all queries that ended since the last call got their own responses, and returns
+    /// their tags.
     fn answered(&mut self) -> Vec<u64> {
         let ended = self.take();
         ended
@@ -104,7 +105,7 @@ impl Asker {
     }
 }
 
-/// A message of so many bytes that tells its tag.
+/// A message of `length` bytes that contains its tag.
 fn question(tag: u64, length: usize) -> Vec<u8> {
     let mut message = vec![0; length];
     message[12..20].copy_from_slice(&tag.to_be_bytes());
@@ -115,7 +116,7 @@ fn tag_of(message: &[u8]) -> u64 {
     u64::from_be_bytes(message[12..20].try_into().unwrap())
 }
 
-/// An upstream, which does what a test says.
+/// An upstream that does what a test tells it to.
 struct Upstream {
     listener: TcpListener,
     peers: Vec<Peer>,
@@ -138,7 +139,7 @@ impl Upstream {
         self.listener.local_addr().unwrap()
     }
 
-    /// Takes what came.
+    /// Accepts waiting connections and reads what arrived.
     fn pump(&mut self) -> &mut Upstream {
         while let Some((socket, from)) = tcp::accept(&self.listener).unwrap() {
             self.peers.push(Peer { socket, from, octets: Vec::new(), has_ended: false });
@@ -157,7 +158,7 @@ impl Upstream {
         self
     }
 
-    /// Questions that came on a connection and were not taken, as far as they are whole.
+    /// The number of complete queries of a connection that the test has not taken yet.
     fn count(&mut self, peer: usize) -> usize {
         let (mut count, Some(peer)) = (0, self.pump().peers.get(peer)) else { return 0 };
         let mut left = &peer.octets[..];
@@ -168,7 +169,7 @@ impl Upstream {
         count
     }
 
-    /// Takes the questions that came on a connection.
+    /// Takes the complete queries of a connection.
     fn take(&mut self, peer: usize) -> Vec<Vec<u8>> {
         let count = self.count(peer);
         let octets = &mut self.peers[peer].octets;
@@ -189,11 +190,11 @@ impl Upstream {
     }
 }
 
-/// Questions to an upstream share a connection under IDs that all differ, and each gets its own
-/// answer though they come in reverse; the connection is used again.
+/// Queries to an upstream share a connection with distinct IDs. Each gets its own response,
+/// although the responses arrive in reverse order. The connection is reused.
 #[test]
 fn pipelined_and_reused() {
-    // So many that some draw an ID that is taken, with all but certainty.
+    // With so many queries, some almost certainly draw an ID in use.
     const COUNT: usize = 3_000;
     let limits = Limits { in_flight_max: COUNT, unsent_bytes_max: 1 << 20, ..Limits::default() };
     let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
@@ -217,7 +218,7 @@ fn pipelined_and_reused() {
     assert_eq!((asker.tcp.in_flight(), asker.tcp.len()), (0, 1));
 }
 
-/// Answers of all sizes, a byte or so at a time.
+/// Responses of all sizes, in small pieces.
 #[test]
 fn chopped_answers() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
@@ -238,8 +239,8 @@ fn chopped_answers() {
     }
 }
 
-/// A connection that the upstream closed meanwhile is found dead by asking, and the question is
-/// asked once more, on a new one; where that is lost as well, the question has failed.
+/// If the upstream closed an idle connection, the next query finds that out and is retried once on
+/// a new connection. If that is lost too, the query fails.
 #[test]
 fn stale_connections() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
@@ -248,7 +249,7 @@ fn stale_connections() {
     let answers = upstream.take(0);
     upstream.send(0, &answers);
     asker.until(|it| it.ended.len() == 1);
-    // It asks before it has looked whether the connection is still there.
+    // The query is sent before the connection's end was noticed.
     upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
     asker.ask(upstream.at(), 2).unwrap();
     asker.until(|_| upstream.count(1) == 1);
@@ -256,7 +257,7 @@ fn stale_connections() {
     upstream.send(1, &answers);
     asker.until(|it| it.ended.len() == 2);
     assert_eq!(asker.answered(), [1, 2]);
-    // Again, and the new one is lost before it answered.
+    // Again, but the new connection is lost before its response.
     upstream.peers[1].socket.shutdown(Shutdown::Both).unwrap();
     asker.ask(upstream.at(), 3).unwrap();
     asker.until(|_| upstream.count(2) == 1);
@@ -269,8 +270,8 @@ fn stale_connections() {
     assert!(asker.tcp.is_empty());
 }
 
-/// An upstream that answers one question a connection gets the others once more; one that never
-/// answered does not, be it lost before or amid its first answer.
+/// If a connection is lost after its first response, its other queries are retried once. If it is
+/// lost before or during its first response, its queries fail.
 #[test]
 fn lost_connections() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
@@ -278,13 +279,13 @@ fn lost_connections() {
     asker.until(|_| upstream.count(0) == 5);
     let asked = upstream.take(0);
     upstream.send(0, &asked[..1]);
-    // Amid the second answer.
+    // In the middle of the second response.
     upstream.peers[0].socket.write_all(&[0, 20, 7, 7]).unwrap();
     upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
     asker.until(|_| upstream.count(1) == 4);
     let asked = upstream.take(1);
     assert_eq!(asked.iter().map(|it| tag_of(it)).collect::<HashSet<_>>(), (1..5).collect());
-    // Nor are they asked a third time.
+    // They are not retried a second time.
     upstream.send(1, &asked[..3]);
     upstream.peers[1].socket.shutdown(Shutdown::Both).unwrap();
     asker.until(|it| it.ended.len() == 5);
@@ -304,7 +305,7 @@ fn lost_connections() {
     }
 }
 
-/// Nobody listens: the question fails, at once or when the refusal comes, and nothing is left of
+/// No server listens: the query fails, at once or when the refusal arrives, and nothing remains of
 /// the connection.
 #[test]
 fn nobody_there() {
@@ -321,14 +322,13 @@ fn nobody_there() {
     assert!(asker.tcp.is_empty() && asker.tcp.in_flight() == 0);
 }
 
-/// A connection that does not come about is given up in its time, and the wait that is told is
-/// exact.
+/// A connection that is not established in time is given up, and `wait_ms` is exact.
 #[test]
 fn connecting_takes_too_long() {
     let options = tcp::ListenOptions { backlog: 0, ..Default::default() };
     let listener = tcp::listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let at = listener.local_addr().unwrap();
-    // Where connections that nobody accepts fill the queue, others are not heard.
+    // Unaccepted connections fill the queue, so the kernel does not complete further ones.
     let _queue: Vec<TcpStream> =
         (0..8).map(|_| tcp::connect(at, &Default::default()).unwrap()).collect();
     let mut asker = Asker::new(Limits { connect_ms: 700, ..Limits::default() });
@@ -342,8 +342,9 @@ fn connecting_takes_too_long() {
     assert_eq!(asker.tcp.wait_ms(asker.now_ms), None);
 }
 
-/// A connection that never answered is given up after its time; any answer renews the time for the
-/// others on it, and what is unanswered on one that did answer is asked once more.
+/// A connection without any response is given up after its time. Each response renews the time for
+/// the other queries of the connection. If it did respond before, the remaining queries are retried
+/// once.
 #[test]
 fn silence() {
     let mut asker = Asker::new(Limits { silent_ms: 500, ..Limits::default() });
@@ -376,8 +377,8 @@ fn silence() {
     assert_eq!(asker.tcp.counters().ended_by(Failure::Silent), 3);
 }
 
-/// Idle connections are kept for their time and no longer, and one that the upstream closes
-/// meanwhile goes at once, with nobody told.
+/// Idle connections are closed after their time. If the upstream closes one earlier, it is removed
+/// at once, without an outcome.
 #[test]
 fn idle_connections_go() {
     let mut asker = Asker::new(Limits { idle_ms: 900, ..Limits::default() });
@@ -401,8 +402,8 @@ fn idle_connections_go() {
     assert_eq!((asker.tcp.len(), asker.tcp.routes.len()), (0, 0));
 }
 
-/// A cancelled question comes to no end; its late answer is counted as one, and its tag may be used
-/// again before, for a question that gets its own answer.
+/// A cancelled query has no outcome. Its late response is counted as late. Its tag may be reused
+/// before then, and the new query gets its own response.
 #[test]
 fn cancelled() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
@@ -424,8 +425,7 @@ fn cancelled() {
     upstream.send(0, &asked[3..]);
     asker.until(|it| it.ended.len() == 1);
     assert_eq!((asker.answered(), asker.tcp.counters().strays), (vec![1], 0));
-    // Nobody is told of the loss of a connection whose only question was cancelled, and it is not
-    // asked again.
+    // The loss of a connection whose only query was cancelled has no outcome and causes no retry.
     asker.ask(upstream.at(), 5).unwrap();
     asker.until(|_| upstream.count(0) == 1);
     asker.tcp.cancel(5);
@@ -434,8 +434,8 @@ fn cancelled() {
     assert_eq!((asker.ended.len(), asker.tcp.counters().retried), (0, 0));
 }
 
-/// Another connection is opened only where all others are full, questions spread over those with
-/// room, and what exceeds all is refused; each route is for itself.
+/// A further connection is opened only when all others are full. Queries are spread over
+/// connections with room, and refused beyond that. Each route has its own connections.
 #[test]
 fn full_connections() {
     let limits = Limits { in_flight_max: 2, per_upstream_max: 2, ..Limits::default() };
@@ -464,8 +464,8 @@ fn full_connections() {
     assert!(loads.iter().all(|&load| load < 2), "{loads:?}");
 }
 
-/// Where all connections are in use, one to another upstream is refused; where one is idle, it
-/// makes way.
+/// If all connections are in use, a query to another upstream is refused. An idle connection is
+/// closed to make room.
 #[test]
 fn crowded() {
     let mut asker = Asker::new(Limits { connections_max: 1, ..Limits::default() });
@@ -484,8 +484,8 @@ fn crowded() {
     assert_eq!((asker.answered(), asker.tcp.counters().ended_crowded), (vec![1, 2], 1));
 }
 
-/// Messages that answer nothing are passed over, a bounded number of times; answers that come twice
-/// are such.
+/// Messages that match no query are ignored, a bounded number of times. Duplicate responses are
+/// among them.
 #[test]
 fn strays() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
@@ -508,8 +508,8 @@ fn strays() {
     assert_eq!(asker.tcp.counters().ended_by(Failure::Broken), 1);
 }
 
-/// A message shorter than a head ends the connection, and its questions are not asked there again;
-/// what came whole before it counts. Questions of such lengths are not taken.
+/// A message shorter than a header ends the connection, and its queries are not retried. Complete
+/// responses before it count. Queries of invalid lengths are refused.
 #[test]
 fn bad_lengths() {
     let mut asker = Asker::new(Limits::default());
@@ -533,8 +533,8 @@ fn bad_lengths() {
     assert!(asker.tcp.is_empty() && asker.tcp.in_flight() == 0);
 }
 
-/// Questions that the kernel does not take wait, up to a limit; when the upstream reads at last,
-/// all get there.
+/// Queries that the kernel does not take wait, up to a limit. They all arrive once the upstream
+/// reads.
 #[test]
 fn upstream_reads_late() {
     let limits = Limits { per_upstream_max: 1, in_flight_max: 1 << 14, ..Limits::default() };
@@ -545,7 +545,7 @@ fn upstream_reads_late() {
         let message = question(asked, 60_000);
         match asker.tcp.ask(at, None, asked, &message, &asker.poller, asker.now_ms) {
             Ok(()) => asked += 1,
-            // Full before the connection is there, too.
+            // It may also be full before the connection is established.
             Err(_) if asked > 20 => break,
             Err(_) => {}
         }
@@ -561,8 +561,8 @@ fn upstream_reads_late() {
     assert_eq!(asker.tcp.counters().octets_out, asked * 60_002);
 }
 
-/// Who is told of a failure may ask another upstream at once, and events of the connection that is
-/// gone find nothing, also when the new one has its slot.
+/// The callback for a failure may query another upstream at once. Events of the lost connection are
+/// ignored, also when the new one has its slot.
 #[test]
 fn ask_from_within() {
     let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
@@ -629,8 +629,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever an upstream does, each question that was taken comes to exactly one end: its own
-    /// answer, a failure, or being cancelled; and all within the times that there are.
+    /// For any behavior of an upstream, each accepted query ends exactly once: with its own
+    /// response, with a failure, or by `cancel`. All end within the time limits.
     #[test]
     fn each_question_ends_once(steps in prop::collection::vec(step(), 1..120)) {
         let limits = Limits {
@@ -665,7 +665,7 @@ proptest! {
                 Step::Answer { peer, which } => if let Some((at, peer)) = side(peer) {
                     let mut asked = upstreams[at].take(peer);
                     if !asked.is_empty() {
-                        // The others are never answered.
+                        // The other queries never get a response.
                         let answer = asked.swap_remove(which % asked.len());
                         let mut unsent = Unsent::default();
                         unsent.push(&answer);
@@ -697,8 +697,7 @@ proptest! {
             }
             prop_assert_eq!(asker.tcp.in_flight(), open.len());
         }
-        // Twice the longest life of a connection, for what is asked once more, and then the kept
-        // ones.
+        // Time for two connections, because of retries, and then for the idle ones.
         for _ in 0..5 {
             asker.turn();
             asker.now_ms += 1_000;
