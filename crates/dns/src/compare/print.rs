@@ -23,7 +23,7 @@ impl fmt::Debug for View {
         }
         let names = ["AA", "TC", "RD", "RA", "AD", "CD"].iter().zip(self.flags);
         names.filter(|(_, is_set)| *is_set).try_for_each(|(name, _)| write!(f, " {name}"))?;
-        write!(f, ", {} octets", self.bytes)?;
+        write!(f, ", {} bytes", self.bytes)?;
         for (field, entries) in SECTIONS.iter().zip(&self.sections) {
             if !entries.is_empty() {
                 write!(f, "; {} {}:", entries.len(), field.as_str())?;
