@@ -2,9 +2,9 @@
 //! bytes an event loop reads.
 //!
 //! ```text
-//! both directions copied -> the client ends by close_notify: the event loop sees an end, and goes on answering
-//!                        -> they end without it: the client is gone, and so is its request
-//!                        -> all is answered: close_notify; later bytes of the client are discarded, for a moment
+//! both directions copied -> the client ends by close_notify: the event loop sees an end, and continues to respond
+//!                        -> the client ends without it: it has disconnected, and its request is aborted
+//!                        -> all responses are sent: close_notify; later bytes of the client are discarded for a while
 //!                        -> a response was aborted: reset
 //! ```
 
@@ -31,8 +31,7 @@ use crate::pump::{End, copy};
 /// ALPN tokens, the preferred one first.
 pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// How long a client may go on sending after its last response: longer than the event loop waits
-/// for it.
+/// How long a client may send after its last response: longer than the event loop waits for it.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What all connections of clients share.
@@ -59,7 +58,7 @@ impl Caller {
         self.clients.counters.note(event);
     }
 
-    /// How long it may be without a request now.
+    /// How long it may now be without a request.
     pub(crate) fn idle(&self) -> Duration {
         self.clients.connections.patience(self.limits.idle)
     }
@@ -136,7 +135,7 @@ async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
     let end = {
         let (mut from_client, mut to_client) = tokio::io::split(&mut stream);
         let up = async {
-            // The event loop has its own limit for receiving nothing.
+            // The event loop has its own limit for a client that sends nothing.
             if copy(&mut from_client, &mut to_loop, None, None).await == End::Whole {
                 peer_close_state.set_whole();
             }
@@ -160,7 +159,7 @@ async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
             }
         };
         if is_up && end == End::Whole {
-            // A socket that is closed with unread bytes is reset, and the response with it.
+            // A socket closed with unread bytes is reset, and the client loses the response.
             let _ = timeout(LINGER, &mut up).await;
         }
         end
@@ -171,6 +170,6 @@ async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
         End::Cut => caller.note(Event::Reset),
         End::Stalled => caller.note(Event::TimedOut),
     }
-    // If it cannot be reset, it is closed all the same, without `close_notify`.
+    // If it cannot be reset, it is closed without `close_notify`.
     let _ = reset_on_close(stream.get_ref().0);
 }

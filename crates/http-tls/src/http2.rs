@@ -13,12 +13,12 @@
 //! | `response` | headers and bodies of HTTP/1.1 for HTTP/2 |
 //! | `exchange` | one stream, to its end |
 //!
-//! Bounds: streams of a connection, which HTTP/2 tells the client. A stream that was reset counts
+//! Bounds: streams of a connection, a limit that HTTP/2 sends to the client. A reset stream counts
 //! until its task has ended; above the limit new ones are reset. A stream holds a read of a body,
-//! [`SEND_BYTES`] that fit the client's window and not its socket, and a socket pair; all streams
+//! [`SEND_BYTES`] that fit the client's window and not its socket, and a socket pair. All streams
 //! together hold [`WINDOW_BYTES`] that the client sent and event loops did not receive yet. A
 //! connection without requests is closed after the idle time, whatever else it sends. h2 ends a
-//! connection for floods of resets and empty frames, and [`larder_tls::flood`] for those of PING,
+//! connection for floods of resets and empty frames, and [`larder_tls::flood`] for floods of PING,
 //! SETTINGS, PRIORITY and unknown frames.
 
 mod exchange;

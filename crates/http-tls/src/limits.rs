@@ -6,8 +6,8 @@
 //! | handshake: time | the connection is closed |
 //! | no request on HTTP/2, less as the table fills: time | the client gets GOAWAY, then the connection is closed |
 //! | a client receives nothing: time | HTTP/1.1 is reset; a stream of HTTP/2 is |
-//! | streams of a connection | the client knows the limit; more are refused |
-//! | headers of a request | HTTP/2 answers 431 |
+//! | streams of a connection | HTTP/2 sends the limit to the client; more are refused |
+//! | headers of a request | HTTP/2 responds with 431 |
 //!
 //! A reload may change most of them ([`Limits::follow`]). A connection keeps the limits with which
 //! it began, except for the number of connections of its client.
@@ -39,7 +39,7 @@ pub struct Limits {
     pub connect: Duration,
     /// Without a request.
     pub idle: Duration,
-    /// For the other side to take what was sent.
+    /// For the other side to receive bytes that were sent.
     pub stall: Duration,
 }
 
@@ -59,11 +59,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The settings that may change while it serves. Places of all connections and streams stay as
-    /// at the start.
+    /// Applies the settings that may change at run time. The limits of all connections and of
+    /// streams stay as at the start.
     pub fn follow(&mut self, options: &Options) {
         let patience = &options.patience;
-        // 0 is no limit, as it is in the clear.
+        // 0 means no limit, as for clients without TLS.
         let per_client = Some(options.clients_per_address).filter(|&it| it > 0);
         self.per_client_max = per_client.unwrap_or(u32::MAX);
         self.head_bytes_max = u32::try_from(options.limits.head_bytes_max).unwrap_or(u32::MAX);
@@ -74,7 +74,7 @@ impl Limits {
     }
 }
 
-/// The limits in force, for all. Clones share them.
+/// The limits in force, which all clones share.
 #[derive(Debug, Clone)]
 pub(crate) struct InForce(Arc<Mutex<Arc<Limits>>>);
 
@@ -88,14 +88,14 @@ impl InForce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces them.
+    /// Replaces the limits in force.
     pub(crate) fn follow(&self, options: &Options) {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut limits).follow(options);
     }
 }
 
-/// What is counted.
+/// An event that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A client's connection was accepted; its handshake is not done yet.
@@ -171,7 +171,7 @@ impl Counters {
 mod tests {
     use super::*;
 
-    /// Each event is counted under its own name: the last of them under the last.
+    /// Each event is counted under its own name, also the last.
     #[test]
     fn events_are_counted() {
         let counters = Counters::default();

@@ -5,11 +5,11 @@
 //!                                                                             -> closed
 //! ```
 //!
-//! The first bytes are there before the event loop has the connection: so one that drains finds a
-//! request, and not an idle client.
+//! The first bytes are there before the event loop gets the connection. So a draining event loop
+//! finds a request, not an idle client.
 //!
-//! Bounds: [`LOCAL_BYTES`] each way in the kernel; [`IDLE_MAX`] idle ones of one connection of
-//! HTTP/2. Whether an event loop has closed one of those meanwhile is found out when it is used.
+//! Bounds: [`LOCAL_BYTES`] each way in the kernel; [`IDLE_MAX`] idle ones for one HTTP/2
+//! connection. larder notices only at the next use that an event loop has closed one of those.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use bytes::BytesMut;
 use larder_http::tls_bridge::{Acceptor, CloseState, Handoff};
 use tokio::net::UnixStream;
 
-/// Bytes that a local socket holds for its reader; the kernel counts its own share too, and so doubles them.
+/// Buffer of a local socket. The kernel counts its overhead too, so it doubles this number.
 pub(crate) const LOCAL_BYTES: usize = 64 << 10;
 
 /// Idle connections of one client's connection.
@@ -32,8 +32,8 @@ pub(crate) struct LoopConnection {
     pub(crate) stream: UnixStream,
     /// How the event loop's responses end.
     pub(crate) close_state: CloseState,
-    /// How the requests end: not whole, unless set, so an event loop does not wait for a client
-    /// that is gone.
+    /// How the requests end. It is not whole unless set, so an event loop does not wait for a
+    /// client that has disconnected.
     pub(crate) peer_close_state: CloseState,
     /// Bytes that were read and not used.
     pub(crate) inbox: BytesMut,
@@ -43,7 +43,7 @@ pub(crate) struct LoopConnection {
     pub(crate) is_reused: bool,
 }
 
-/// Two ends of a local connection, which do not block and hold little.
+/// The two ends of a local connection, which do not block and have small buffers.
 pub(crate) fn pair() -> io::Result<(StdUnixStream, StdUnixStream)> {
     let (ours, theirs) = StdUnixStream::pair()?;
     for end in [&ours, &theirs] {
@@ -54,8 +54,8 @@ pub(crate) fn pair() -> io::Result<(StdUnixStream, StdUnixStream)> {
 }
 
 impl LoopConnection {
-    /// A new connection, which begins with these bytes, or some of them: those of a client of
-    /// HTTP/1.1, or a request of HTTP/2.
+    /// A new connection with these first bytes, or some of them: those of an HTTP/1.1 client, or an
+    /// HTTP/2 request.
     pub(crate) fn connect(
         acceptor: &Acceptor,
         peer: SocketAddr,
@@ -77,9 +77,9 @@ impl LoopConnection {
         Ok(connection)
     }
 
-    /// Sends a request on a connection that is open; `None` where it is not.
+    /// Sends a request on an open connection; `None`: it is closed.
     fn reuse(mut self, bytes: &[u8]) -> Option<LoopConnection> {
-        // There must be nothing to read, not even an end.
+        // No bytes may be there to read, not even an end.
         match self.stream.try_read(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return None,
@@ -90,7 +90,7 @@ impl LoopConnection {
     }
 }
 
-/// Writes what there is room for.
+/// Writes as many bytes as the buffer takes.
 fn write_some(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);
@@ -114,7 +114,8 @@ impl Pool {
         Pool { acceptor, peer, idle: Mutex::default() }
     }
 
-    /// A connection that begins with these bytes, or some of them; one that is idle, if `may_reuse`.
+    /// A connection with these first bytes, or some of them; an idle one, if `may_reuse` and there
+    /// is one.
     pub(crate) fn ask(&self, bytes: &[u8], may_reuse: bool) -> io::Result<LoopConnection> {
         let take = || if may_reuse { self.idle().pop() } else { None };
         while let Some(connection) = take() {
@@ -125,7 +126,7 @@ impl Pool {
         LoopConnection::connect(&self.acceptor, self.peer, true, bytes)
     }
 
-    /// It was used to the end of a response, and may be used again.
+    /// Its response was read completely, so it may be used again.
     pub(crate) fn give_back(&self, connection: LoopConnection) {
         let mut idle = self.idle();
         if connection.inbox.is_empty() && idle.len() < IDLE_MAX {

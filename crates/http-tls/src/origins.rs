@@ -5,11 +5,11 @@
 //!                                   -> failed: closed: for the event loop, the origin cannot be reached
 //! ```
 //!
-//! An origin has a certificate for the name of its URL; one without a valid certificate is not sent
-//! requests, and is counted. ALPN states HTTP/1.1. Anybody may have cut a connection that ends
+//! An origin needs a valid certificate for the host of its URL. If it has none, larder sends it no
+//! request, and counts that. ALPN states HTTP/1.1. An attacker may have cut a connection that ends
 //! without `close_notify`, so its close state is not whole.
 //!
-//! Bounds: as many as the event loops have connections to origins, some 100 kB each.
+//! Bounds: one for each connection of event loops to origins, some 100 kB each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ use crate::limits::{Counters, Event, InForce};
 use crate::loop_connections::pair;
 use crate::pump::{End, copy};
 
-/// How long the other side may take to end a connection of which one side has ended.
+/// How long the other side may take to close after one side has closed.
 const CLOSING: Duration = Duration::from_secs(60);
 
 /// The name that an origin's certificate must have: the host of its URL, a name or an address. The
@@ -65,7 +65,7 @@ impl Origins {
         Ok(Origins { tls: tls.map(Arc::new), limits, counters })
     }
 
-    /// Begins a connection. To be called within the runtime.
+    /// Begins a connection. The caller is within the runtime.
     pub(crate) fn connect(
         &self,
         origin: &OriginAddress,
@@ -103,13 +103,13 @@ async fn shake(
     TlsConnector::from(tls).connect(name, stream).await
 }
 
-/// The certificate is not valid.
+/// True if the certificate is not valid.
 fn is_unproven(error: &io::Error) -> bool {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// Copies both ways until the origin or the event loop has ended.
+/// Copies both ways until the origin or the event loop has closed.
 async fn converse(
     stream: TlsStream<TcpStream>,
     mut local: UnixStream,
@@ -141,14 +141,14 @@ async fn converse(
     };
     tokio::pin!(up, down);
     tokio::select! {
-        // The event loop has closed: it wants no more.
+        // The event loop has closed, and reads no more.
         end = &mut up => if end == End::Gone {
             // The origin receives no more, and may have stated why. Nothing shows any more that the
             // event loop has closed.
             let _ = timeout(CLOSING, &mut down).await;
         },
-        // This end stays open until the event loop has closed its own, so that nothing it wrote is
-        // left unread here, which would be a reset.
+        // This end stays open until the event loop has closed its own. Else bytes of the event loop
+        // could be left unread here, which would be a reset.
         _ = &mut down => {
             let _ = timeout(CLOSING, &mut up).await;
         }

@@ -1,8 +1,9 @@
-//! Bytes from one connection to the other, as fast as both go, and how they end.
+//! Copies bytes from one connection to the other, at the pace of the slower one, and reports how
+//! they end.
 //!
-//! An end is a proper one ([`End::Whole`]) where its side states it: TLS by `close_notify`, an
-//! event loop by the connection's [`CloseState`]. Any other is a cut, and is never forwarded as an
-//! end (invariant 1 of the crate).
+//! An end is proper ([`End::Whole`]) where its side states it: TLS by `close_notify`, an event loop
+//! by the connection's [`CloseState`]. Any other end is a cut, and is never forwarded as an end
+//! (invariant 1 of the crate).
 //!
 //! Bounds: one read of [`READ_BYTES`] that is being written.
 
@@ -18,17 +19,17 @@ const READ_BYTES: usize = 32 << 10;
 /// How one direction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// All bytes came, and were received.
+    /// All bytes came, and the receiver got them.
     Whole,
     /// The bytes were cut off.
     Cut,
-    /// The receiver is gone.
+    /// The receiver has closed.
     Gone,
     /// The receiver received nothing for too long.
     Stalled,
 }
 
-/// Copies until the end. `close_state`: where the end of what is read does not state how it ended.
+/// Copies until the end. `close_state`: given where the bytes alone do not state how they ended.
 /// `stall`: how long a write may take.
 pub(crate) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
@@ -42,7 +43,7 @@ pub(crate) async fn copy(
             Ok(0) if close_state.is_none_or(CloseState::is_whole) => return End::Whole,
             Ok(0) => return End::Cut,
             Ok(bytes) => bytes,
-            // An event loop that closed with something unread ends so too.
+            // An event loop that closed with unread bytes ends so too.
             Err(_) if close_state.is_some_and(CloseState::is_whole) => return End::Whole,
             Err(_) => return End::Cut,
         };

@@ -1,4 +1,4 @@
-//! What is served over TLS: bound, started, reloaded, ended.
+//! The TLS server: binds, starts, reloads and ends.
 //!
 //! ```text
 //! start    certificate read, sockets bound, a runtime with a thread for each event loop (at most THREADS_MAX)
@@ -27,7 +27,7 @@ use crate::origins::Origins;
 /// Threads of the runtime, however many event loops there are.
 const THREADS_MAX: usize = 16;
 
-/// How often connections are looked at while they close.
+/// How often closing connections are checked.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The settings of clients and origins over TLS.
@@ -45,7 +45,7 @@ pub struct Encrypted {
     pub limits: Limits,
 }
 
-/// It serves.
+/// A running server.
 #[derive(Debug)]
 struct Serving {
     limits: InForce,
@@ -53,7 +53,7 @@ struct Serving {
     origins: Origins,
     certificate: Option<Arc<Certificate>>,
     stop: watch::Sender<bool>,
-    /// `None` when it has ended.
+    /// `None` after the end.
     runtime: Option<Runtime>,
     listeners: Vec<(&'static str, String)>,
 }
@@ -78,7 +78,7 @@ impl TlsBridge for Encrypted {
         let origins = Origins::new(self.trust.as_ref(), limits.clone(), counters.clone())?;
         let clients = Arc::new(Clients::new(acceptor, counters, limits.clone()));
         let mut listeners = Vec::new();
-        // Sockets of tokio belong to the runtime that they are made in.
+        // Sockets of tokio belong to the runtime in which they are made.
         let context = runtime.enter();
         for &address in &self.listen {
             let certificate = certificate.as_ref().ok_or("TLS needs a certificate")?;
@@ -137,7 +137,7 @@ impl Running for Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // This waits for nothing: all tasks may be cut off.
+        // This does not wait: tasks may be aborted.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

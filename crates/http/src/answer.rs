@@ -4,9 +4,10 @@
 //! record, request, now -> compose() -> bytes of headers, Body: none, all of it, or ranges
 //! ```
 //!
-//! A stored response is the same for all clients. This module decides what differs: `304` for a
+//! A stored response is the same for all clients. This module decides the differences: `304` for a
 //! client that has it, `206` and `416` for ranges (RFC 9110, sections 13 and 14), chunks where the
-//! length of the body is not known yet, `Age`, `Cache-Status`, and whether the connection stays.
+//! length of the body is not known yet, `Age`, `Cache-Status`, and whether the connection stays
+//! open.
 //!
 //! Cost: a copy of the headers; a request without conditions and ranges looks for six fields.
 
@@ -22,7 +23,7 @@ use crate::preconditions::{Ranges, is_not_modified, ranges};
 use crate::record::{Kept, has_length};
 use crate::{Field, Request};
 
-/// A response that several clients, or one, may be given while it comes.
+/// A response that larder gives to several clients, or to one, while it arrives.
 #[derive(Debug)]
 pub struct Answer {
     /// Its record ([`crate::record`]); with the body, or without.
@@ -38,8 +39,7 @@ pub struct Answer {
     pub is_private: bool,
     /// Fields after its body, where that comes in chunks.
     pub trailers: Option<Arc<Trailers>>,
-    /// Where the body continues if it is too long to be cached; only of one whose length is not
-    /// known.
+    /// Where the body continues if it is too long to be cached; only for a body of unknown length.
     pub part: Option<Arc<Part>>,
 }
 
@@ -54,25 +54,25 @@ impl Answer {
     }
 }
 
-/// A request, as far as it decides on the form of a response.
+/// The parts of a request that decide the form of a response.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// Method and fields.
     pub request: Request<'a>,
-    /// Of HTTP/1.
+    /// The minor version of HTTP/1.
     pub minor_version: u8,
-    /// The connection may stay.
+    /// The connection may stay open.
     pub keeps_alive: bool,
 }
 
-/// What is stated in addition to the stored response.
+/// The metadata that larder adds to the stored response.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// `Age`, where it comes from the cache.
+    /// `Age`, where the response comes from the cache.
     pub age_s: Option<u64>,
     /// The value of `Cache-Status`; empty: none.
     pub cache_status: &'a [u8],
-    /// Conditions and ranges of the request are evaluated here.
+    /// larder evaluates conditions and ranges of the request.
     pub heeds_conditions: bool,
 }
 
@@ -232,7 +232,7 @@ fn part(
     finish(out, asked, said, 206, Body::Segments(segments), false)
 }
 
-/// Appends what all responses have: `Age`, `Via`, `Cache-Status`, `Connection`, and the empty line.
+/// Appends the end of all headers: `Age`, `Via`, `Cache-Status`, `Connection`, and the empty line.
 fn finish(
     out: &mut Vec<u8>,
     asked: &Asked<'_>,
@@ -288,7 +288,7 @@ pub fn push_own(
     composed
 }
 
-/// Appends what follows the headers of a body that is in its record.
+/// Appends the body after the headers, where it is in the record.
 pub fn push_body(out: &mut Vec<u8>, body: &Body, bytes: &[u8]) {
     match body {
         Body::None => {}
@@ -340,7 +340,7 @@ mod tests {
         out
     }
 
-    /// The whole response as text, and what was composed.
+    /// The whole response as text, and its `Composed`.
     fn composed(record: &[u8], minor_version: u8, asked: &[(&str, &str)]) -> (String, Composed) {
         let Some(Record::Response(kept)) = Record::read(record) else { panic!("a response") };
         let fields: Vec<Field<'_>> =
@@ -356,7 +356,8 @@ mod tests {
 
     const TAIL: &str = "Age: 5\r\nVia: 1.1 larder\r\nCache-Status: larder; hit\r\n";
 
-    /// All of it, with `Age` and `Via`; in chunks, or until the end, where its length is not known.
+    /// The whole body, with `Age` and `Via`; where its length is not known, in chunks or until the
+    /// connection closes.
     #[test]
     fn all_of_it() {
         let lines = std::str::from_utf8(LINES).unwrap();
@@ -372,7 +373,7 @@ mod tests {
         assert!(!text.contains("Content-Length") && it.body == Body::None && !it.closes);
     }
 
-    /// A client that has it gets a 304, without the fields of a body.
+    /// A client that has the response gets a 304, without the fields of a body.
     #[test]
     fn not_modified() {
         let (text, it) =

@@ -6,11 +6,10 @@
 //! ```
 //!
 //! The engine's own policy decides ([`larder::policy`]), by the number of bodies and not by their
-//! lengths. An evicted body is revoked: its readers read on, and its memory is free when the last
+//! lengths. An evicted body is revoked: its readers continue, and its memory is free when the last
 //! one is done.
 //!
-//! Invariant: a [`BodyId`] has a generation, so the ID of a body that is gone never finds another
-//! body.
+//! Invariant: a [`BodyId`] has a generation, so the ID of a deleted body never finds another body.
 //!
 //! Bounds: the limit of [`Bodies::new`]. Cost: a lock, held while the policy works; some 80 bytes a
 //! body.
@@ -49,12 +48,12 @@ struct Slot {
     object: Option<Arc<Object>>,
 }
 
-/// What the policy may look at.
+/// What the policy may read.
 struct Known<'a>(&'a [Slot]);
 
 impl Entries for Known<'_> {
     fn is_expired(&self, _entry: EntryNumber) -> bool {
-        // A 304 may renew a stale body; its record says when it is of no use.
+        // A 304 may renew a stale body; its record states when it expires.
         false
     }
 
@@ -129,7 +128,7 @@ impl Bodies {
     }
 
     /// Evicts bodies until this many bytes of memory are free, or will be when their readers are
-    /// done: how many there are.
+    /// done. Returns that number of bytes.
     pub fn evict(&self, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
@@ -141,7 +140,7 @@ impl Bodies {
         freed
     }
 
-    /// Cached bodies, and bodies that were evicted.
+    /// The number of cached bodies, and of evicted ones.
     pub fn counts(&self) -> (usize, u64) {
         let inner = self.inner.lock();
         (inner.slots.len() - inner.free.len(), inner.evicted)
@@ -169,7 +168,7 @@ impl Inner {
     }
 }
 
-/// Frees memory; without a lock, since others may be notified.
+/// Frees memory. The caller holds no lock, since the call may notify others.
 fn revoke(object: Option<Arc<Object>>) {
     if let Some(object) = object {
         object.revoke();

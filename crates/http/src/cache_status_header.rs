@@ -5,8 +5,9 @@
 //! larder;fwd=stale;fwd-status=304;stored
 //! ```
 //!
-//! A response has one such field for each cache on its way, that of larder after those of the caches
-//! before it; this renders larder's, without its name. Cost: a line of bytes, appended.
+//! A response has one such field for each cache on its way; larder's comes after those of the
+//! caches before it. This module writes larder's, without the field name. Cost: a line of bytes,
+//! appended.
 
 use crate::answer::NAME;
 use crate::message::push_number;
@@ -22,7 +23,7 @@ pub enum CacheStatus {
         /// How long that is fresh from now on, seconds; below 0: how long it has been stale.
         ttl_s: i64,
     },
-    /// It asked the origin.
+    /// It sent a request to the origin.
     Forwarded {
         /// Why.
         why: Forward,
@@ -33,12 +34,12 @@ pub enum CacheStatus {
     },
 }
 
-/// Why the origin was asked.
+/// Why larder sent a request to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Forward {
     /// The cache does not handle such requests.
     Bypass,
-    /// The method is not one that stored responses answer.
+    /// Stored responses are not for this method.
     Method,
     /// Nothing is stored for the URI.
     UriMiss,
@@ -49,7 +50,7 @@ pub enum Forward {
 }
 
 impl Forward {
-    /// As it is written.
+    /// The word in the field.
     pub fn as_str(self) -> &'static str {
         match self {
             Forward::Bypass => "bypass",

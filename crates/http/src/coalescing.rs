@@ -6,17 +6,17 @@
 //! close()      by the fetch, when the response is stored or will not be
 //! ```
 //!
-//! No client owns a fetch: the one that started it waits like the others, and may leave. When no
-//! client waits any more, the event loop that fetches gets a message, and may give the fetch up.
+//! No client owns a fetch: the one that started it waits like the others, and may disconnect. When
+//! no client waits any more, the event loop that fetches gets a message, and may abort the fetch.
 //! Between completing and closing the body still arrives; a client that joins then reads it as it
 //! arrives.
 //!
 //! Invariants
 //! 1. A key has at most one flight in the table, and a flight is completed once. A flight has at most
 //!    two keys.
-//! 2. A client that waits gets one outcome, or has left before.
+//! 2. A client that waits gets one outcome, or has disconnected before.
 //!
-//! Bounds: [`Flights::new`] gets the limit; above it, a client asks for itself. Cost: one of
+//! Bounds: [`Flights::new`] gets the limit; above it, a client gets its own fetch. Cost: one of
 //! `SHARDS` locks for each miss.
 
 use std::hash::BuildHasher;
@@ -40,15 +40,15 @@ pub struct Waiter {
     pub client: u64,
 }
 
-/// What came of a fetch.
+/// The outcome of a fetch.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// A response for all.
     Answer(Arc<Answer>),
-    /// The response is one client's own: the others ask for themselves.
+    /// The response is for one client: the others get their own fetches.
     Alone,
-    /// The same, because of a field of that client's request: others look again, unless they sent
-    /// such a field too.
+    /// The same, because of a field of that client's request. The others look again, unless they
+    /// sent such a field too.
     Own,
     /// Another fetch was faster: look for the stored response again.
     Again,
@@ -75,7 +75,7 @@ enum State {
     Completed(Outcome),
 }
 
-/// What to do for a client.
+/// How a client joins.
 #[derive(Debug)]
 pub enum Join {
     /// It waits, and starts this fetch.
@@ -84,16 +84,16 @@ pub enum Join {
     Waits(Arc<Flight>),
     /// It gets this now.
     Completed(Outcome),
-    /// The table is full: ask for this client alone.
+    /// The table is full: fetch for this client alone.
     Full,
 }
 
-/// The clients that are left after one has left.
+/// The clients that still wait after one has disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// Others wait, or the fetch is completed, or is for no client in particular.
     Others,
-    /// None: this event loop fetches for no client.
+    /// No client waits: this event loop fetches for none.
     Nobody {
         /// Its number.
         home: u32,
@@ -124,7 +124,7 @@ impl Flights {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
-    /// Joins the fetch for a key, or starts one. Without a waiter: starts one for no client in
+    /// Joins the fetch for a key, or starts one. Without a waiter it starts one for no client in
     /// particular.
     pub fn join(&self, key: &Key, waiter: Option<Waiter>) -> Join {
         let mut shard = self.shard(key).lock();
@@ -146,7 +146,7 @@ impl Flights {
         self.shard(key).lock().contains_key(key)
     }
 
-    /// Makes a fetch known by another key too, if that key has none: its response turned out to be
+    /// Makes a fetch known by another key too, if that key has none. Its response turned out to be
     /// a variant.
     pub fn also(&self, flight: &Arc<Flight>, key: &Key) {
         let mut shard = self.shard(key).lock();
@@ -155,8 +155,8 @@ impl Flights {
         }
     }
 
-    /// Takes a fetch out of the table: a client that comes now finds the stored response, or starts
-    /// another fetch.
+    /// Takes a fetch out of the table. A later client finds the stored response, or starts another
+    /// fetch.
     pub fn close(&self, flight: &Arc<Flight>) {
         for key in [Some(&flight.key), flight.alias.get()].into_iter().flatten() {
             let mut shard = self.shard(key).lock();
@@ -166,8 +166,8 @@ impl Flights {
         }
     }
 
-    /// Takes out a fetch for which no client waits; false: one does, or it is completed. No client
-    /// can join it then.
+    /// Takes out a fetch for which no client waits, so that no client can join it. False: a client
+    /// waits, or the fetch is completed.
     pub fn give_up(&self, flight: &Arc<Flight>) -> bool {
         let mut shard = self.shard(&flight.key).lock();
         let is_abandoned = flight.is_abandoned();
@@ -189,7 +189,7 @@ impl Flights {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Whether there is none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -211,7 +211,7 @@ impl Flight {
         }
     }
 
-    /// A client that waited has left.
+    /// A client that waited has disconnected.
     pub fn leave(&self, waiter: Waiter) -> Left {
         if let State::Asked(waiters) = &mut *self.state.lock() {
             waiters.retain(|it| *it != waiter);
@@ -222,7 +222,7 @@ impl Flight {
         Left::Others
     }
 
-    /// True where a client started it, and no client waits any more.
+    /// True where a client started it and no client waits any more.
     pub fn is_abandoned(&self) -> bool {
         let is_left = matches!(&*self.state.lock(), State::Asked(waiters) if waiters.is_empty());
         self.home.is_some() && is_left
@@ -236,9 +236,9 @@ impl Flight {
         }
     }
 
-    /// How many handles of the response's body are the flight's own, where no client has the
-    /// response; `None`: a client waits for it, or has it. After [`Flights::close`] no other client
-    /// gets it.
+    /// The number of handles of the response's body that the flight itself has, where no client has
+    /// the response; `None`: a client waits for it, or has it. After [`Flights::close`] no other
+    /// client gets it.
     pub fn body_handles(&self) -> Option<usize> {
         match &*self.state.lock() {
             State::Asked(_) => None,
@@ -249,8 +249,8 @@ impl Flight {
         }
     }
 
-    /// Drops the response, and with it the memory of its body. To be called after
-    /// [`Flights::close`].
+    /// Drops the response, and with it the memory of its body. The caller has called
+    /// [`Flights::close`] before.
     pub fn let_go(&self) {
         let mut state = self.state.lock();
         if let State::Completed(outcome) = &mut *state {
@@ -258,8 +258,8 @@ impl Flight {
         }
     }
 
-    /// Completes it: the clients that get the outcome, in the order in which they came. Another
-    /// call changes nothing.
+    /// Completes it, and returns the clients that get the outcome, in the order in which they
+    /// joined. Another call changes nothing.
     pub fn complete(&self, outcome: Outcome) -> Vec<Waiter> {
         let mut state = self.state.lock();
         match &mut *state {
@@ -277,8 +277,8 @@ impl Flight {
 mod tests {
     use super::*;
 
-    /// Which keys share a shard differs from one table to the next: an attacker that knows the
-    /// program cannot choose some that fill one.
+    /// Which keys share a shard differs between tables: an attacker that has the program cannot
+    /// choose keys that fill one.
     #[test]
     fn shards_are_not_foretold() {
         let [one, other] = [Flights::new(16), Flights::new(16)];
@@ -290,9 +290,9 @@ mod tests {
         assert!(keys.iter().any(|key| at(&one, key) != at(&other, key)));
     }
 
-    /// A fetch is found by its key and one other, and by no third. A client that waits when it is
-    /// completed gets the outcome, one that left before does not, and a second outcome reaches no
-    /// client. Invariants 1 and 2.
+    /// A fetch is found by its key and one other, and by no third one. A client that waits at
+    /// completion gets the outcome, one that disconnected before does not, and no client gets a
+    /// second outcome. Invariants 1 and 2.
     #[test]
     fn lands_once_and_tells_each_once() {
         let flights = Flights::new(1000);
@@ -316,9 +316,9 @@ mod tests {
         assert!(flights.is_empty());
     }
 
-    /// A fetch can be given up only where a client started it and none waits: not while one waits,
-    /// nor after another has joined, nor when it is completed, nor when it is for no client. A
-    /// client that joins afterwards starts another.
+    /// A fetch can be given up only if a client started it and none waits. It cannot while one
+    /// waits, after another has joined, when it is completed, or when it is for no client. A client
+    /// that joins afterwards starts another one.
     #[test]
     fn the_deserted_are_given_up() {
         let flights = Flights::new(16);

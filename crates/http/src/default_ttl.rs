@@ -1,11 +1,11 @@
-//! How long responses that state no lifetime are fresh: an operator's rule, by status.
+//! An operator's rules, by status, for the lifetime of responses that state none.
 //!
 //! ```text
-//! 404 for 10 s, 5xx for 1 s; status -> the rule that names it alone, else the one of its hundred, else none
+//! 404 for 10 s, 5xx for 1 s; status -> the rule that names it alone, else the one of its class, else none
 //! ```
 //!
 //! Rules apply to responses that state nothing about caching (`Cache-Control`, `Expires`) and could
-//! be stored if they did. A class of statuses leaves out those about a request and not about its
+//! be stored if they did. A class of statuses excludes those about a request and not about its
 //! object: with `4xx`, one client's oversized headers must not become every client's 431. For some
 //! statuses no rule is accepted ([`NEVER`]).
 //!
@@ -29,7 +29,7 @@ pub struct Statuses {
     last: u16,
 }
 
-/// Why a word names none.
+/// Why a word is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadStatuses {
     /// It is neither a status of a final response, as 404, nor a class, as 5xx.
@@ -114,8 +114,8 @@ mod tests {
         rules
     }
 
-    /// The rule that names a status comes before that of its class, in whatever order they were
-    /// given, and the last of two for the same counts.
+    /// The rule that names a status comes before that of its class, in any order, and the last of
+    /// two for the same statuses counts.
     #[test]
     fn narrower_first() {
         for rules in [
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(StatusRules::default().fresh_s(404), None);
     }
 
-    /// A class leaves out statuses about a request; a status that is named is stored, unless no
-    /// rule is accepted for it.
+    /// A class excludes statuses about a request. A named status is stored, unless no rule is
+    /// accepted for it.
     #[test]
     fn left_out() {
         let all = rules(&[("2xx", 1), ("3xx", 1), ("4xx", 1), ("5xx", 1)]);
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(rules(&[("429", 5)]).fresh_s(429), Some(5));
     }
 
-    /// A word that is no status is refused.
+    /// An invalid word is refused.
     #[test]
     fn words() {
         for word in [

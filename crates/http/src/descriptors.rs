@@ -1,12 +1,11 @@
-//! Open files: each connection is one, and the kernel allows a process so many.
+//! Open files: each connection needs one, and the kernel limits their number for a process.
 //!
 //! ```text
 //! start   the soft limit is raised to the hard one; clients leave a reserve for origins
-//! later   a connection for which there was none is counted; a log line states it, at most now and then
+//! later   a connection that fails for lack of one is counted; a log line states it, at most now and then
 //! ```
-//!
-//! Without the reserve, idle clients would take all open files, and those that send requests would
-//! get no response.
+//! Without the reserve, idle clients would take all open files, and clients that send requests
+//! would get no response.
 
 use std::io;
 
@@ -22,27 +21,28 @@ const OWN: u64 = 64;
 const OF_LOOP: u64 = 16;
 /// Open files of a connection over TLS: its socket, and the socket pair to an event loop.
 const ENCRYPTED: u64 = 3;
-/// Connections to origins that always have a place.
+/// Connections to origins that are always possible.
 const ORIGINS_MIN: u64 = 16;
 
 /// How the open files of this process are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Division {
-    /// Open files that there may be; `None`: any number.
+    /// The limit of open files; `None`: there is none.
     pub limit: Option<u64>,
-    /// Connections of clients that there may be.
+    /// The limit of client connections.
     pub clients_max: usize,
 }
 
-/// Raises the limit as far as this process may: what it is then, `None` where there is none.
+/// Raises the limit as far as this process may, and returns the new one; `None`: there is none.
 pub fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // If that is refused, it stays as it is.
+    // If the kernel refuses, the limit stays as it is.
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     if is_raised { maximum } else { current }
 }
 
-/// Divides them among clients and origins. Origins have what they may use, up to a half.
+/// Divides open files among clients and origins. Origins get their configured maximum, but at most
+/// a half.
 pub fn divide(limit: Option<u64>, options: &Options) -> Division {
     let wanted = options.clients_max;
     let Some(all) = limit else { return Division { limit, clients_max: wanted } };
@@ -60,7 +60,7 @@ pub fn divide(limit: Option<u64>, options: &Options) -> Division {
 }
 
 impl Division {
-    /// Logs where clients get fewer connections than were asked for.
+    /// Logs if clients get fewer connections than configured.
     pub fn log(&self, wanted: usize, log: &Log) {
         if let Some(limit) = self.limit.filter(|_| self.clients_max < wanted) {
             log.warn("too few open files")
@@ -72,8 +72,7 @@ impl Division {
     }
 }
 
-/// True where this machine lacks something, and the other side is not to blame: open files, memory,
-/// ports.
+/// True where the cause is a lack on this machine, not the other side: open files, memory, ports.
 pub fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
@@ -86,8 +85,8 @@ mod tests {
     use crate::options::OriginAddress;
     use larder_serve::log::{Format, Level};
 
-    /// Clients get what was configured where there is enough; else origins keep what they may use,
-    /// or half of it; and however few there are, some client is served.
+    /// Clients get the configured number if there are enough files. Else origins keep their
+    /// maximum, or half of all files. However few there are, some client is served.
     #[test]
     fn divided() {
         let origin = |is_secure| OriginAddress {

@@ -1,8 +1,8 @@
-//! Directives of caching: `Cache-Control` of requests and responses (RFC 9111, section 5.2), with what RFC 5861 adds, and the
-//! targeted form of RFC 9213.
+//! Cache directives: `Cache-Control` of requests and responses (RFC 9111, section 5.2), the
+//! additions of RFC 5861, and the targeted field of RFC 9213.
 //!
-//! Of a directive that is there twice the first counts, and an invalid number means no time at all
-//! (section 4.2.1): a response that cannot be understood is not served for longer than it may be.
+//! The first of two equal directives counts, and an invalid number means 0 (section 4.2.1). So a
+//! response that larder cannot understand is not served for too long.
 
 use crate::field::{members, seconds, split, unquoted, values};
 use crate::{Field, Rules};
@@ -12,10 +12,10 @@ use crate::{Field, Rules};
 #[allow(missing_docs)]
 pub struct ResponseDirectives {
     pub is_public: bool,
-    /// With or without names of fields: all of the response is one client's own.
+    /// With or without names of fields: the whole response is for one client.
     pub is_private: bool,
     pub no_store: bool,
-    /// With or without names of fields: all of the response has to be validated.
+    /// With or without names of fields: the whole response has to be validated.
     pub no_cache: bool,
     pub must_revalidate: bool,
     pub proxy_revalidate: bool,
@@ -35,7 +35,7 @@ pub struct RequestDirectives {
     pub only_if_cached: bool,
     pub max_age_s: Option<u64>,
     pub min_fresh_s: Option<u64>,
-    /// `u64::MAX`: however stale.
+    /// `u64::MAX`: stale for any time.
     pub max_stale_s: Option<u64>,
     pub stale_if_error_s: Option<u64>,
 }
@@ -54,8 +54,8 @@ fn set(number: &mut Option<u64>, argument: Option<&[u8]>) {
 }
 
 impl ResponseDirectives {
-    /// The directives of a response: of `CDN-Cache-Control` alone where that is there and valid
-    /// (RFC 9213, section 2.2), and whether it was.
+    /// The directives of a response, and whether they are targeted. Where `CDN-Cache-Control` is
+    /// there and valid, they come from it alone (RFC 9213, section 2.2).
     pub fn read(fields: &[Field<'_>]) -> (ResponseDirectives, bool) {
         match ResponseDirectives::targeted(fields) {
             Some(targeted) => (targeted, true),
@@ -84,13 +84,13 @@ impl ResponseDirectives {
         said
     }
 
-    /// A dictionary of structured fields (RFC 8941, section 3.2): one that breaks its rules is as if it were not there. Of a key
-    /// that is there twice the last counts.
+    /// Reads a dictionary of structured fields (RFC 8941, section 3.2). An invalid one is ignored.
+    /// The last of two equal keys counts.
     fn targeted(fields: &[Field<'_>]) -> Option<ResponseDirectives> {
         let mut all: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
         for value in values(fields, "cdn-cache-control") {
             for member in split(value, b',') {
-                // Parameters mean nothing here.
+                // Parameters are ignored.
                 let member = split(member, b';').next().unwrap_or_default();
                 let (key, item) = parts(member);
                 let is_key = key.first().is_some_and(|it| it.is_ascii_lowercase() || *it == b'*')
@@ -101,7 +101,7 @@ impl ResponseDirectives {
                     return None;
                 }
                 all.retain(|(other, _)| *other != key);
-                // A key without a value is true; `?0` is false, as if it were not there.
+                // A key without a value is true; `?0` is false, and counts as missing.
                 if item != Some(b"?0") {
                     all.push((key, item.filter(|item| item != b"?1")));
                 }
@@ -112,14 +112,15 @@ impl ResponseDirectives {
             !takes_number || item.is_some_and(|item| item.iter().all(u8::is_ascii_digit))
         };
         (!all.is_empty()).then(|| {
-            // A number of another type means nothing (RFC 9213, section 2.1).
+            // A number of another type is ignored (RFC 9213, section 2.1).
             all.retain(is_number);
             ResponseDirectives::of(all.into_iter())
         })
     }
 }
 
-/// True for an item of structured fields, as far as its first byte tells: number, string, token, bytes, boolean.
+/// True if the first byte is that of an item of structured fields: number, string, token, bytes,
+/// boolean.
 fn is_item(item: &[u8]) -> bool {
     match item {
         [b'"', .., b'"'] | [b':', .., b':'] => item.len() > 1,
@@ -136,7 +137,7 @@ fn is_item(item: &[u8]) -> bool {
 }
 
 impl RequestDirectives {
-    /// The directives of a request, as far as the operator lets them count.
+    /// The directives of a request that the operator allows to count.
     pub fn heeded(fields: &[Field<'_>], rules: &Rules) -> RequestDirectives {
         if rules.heeds_clients { RequestDirectives::read(fields) } else { Default::default() }
     }
@@ -213,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Pragma counts where nothing else is stated, and max-stale without an argument means any
+    /// Pragma counts where no other directive is there, and max-stale without an argument means any
     /// time.
     #[test]
     fn of_requests() {

@@ -1,4 +1,4 @@
-//! Header fields: those of a name, members of lists, numbers of seconds, dates (RFC 9110, section 5).
+//! Header fields: by name, members of lists, numbers of seconds, dates (RFC 9110, section 5).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,8 @@ pub fn values<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item 
     fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|it| it.value)
 }
 
-/// The value of the only field with a name; `None` where there is none, or more than one with different values.
+/// The value of the only field with a name; `None` where there is none, or several with different
+/// values.
 pub fn only<'a>(fields: &'a [Field<'a>], name: &'a str) -> Option<&'a [u8]> {
     let mut all = values(fields, name);
     let first = all.next()?;
@@ -21,13 +22,13 @@ pub fn has(fields: &[Field<'_>], name: &str) -> bool {
     fields.iter().any(|field| field.name.eq_ignore_ascii_case(name))
 }
 
-/// The members of a list, of one field or several, without white space and without the empty ones (RFC 9110, section 5.6.1).
-/// A comma within quotes separates nothing.
+/// The members of a list in one field or several, without white space and without empty ones (RFC
+/// 9110, section 5.6.1). A comma in quotes separates nothing.
 pub fn members<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     values(fields, name).flat_map(|value| split(value, b',')).filter(|member| !member.is_empty())
 }
 
-/// Parts of a value between separators that do not stand in quotes, trimmed.
+/// The trimmed parts of a value between separators; a separator in quotes does not count.
 pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
@@ -52,8 +53,8 @@ pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A number of seconds (delta-seconds, RFC 9111, section 1.2.2), with or without quotes, no more than [`SECONDS_MAX`]; `None` for what
-/// is none.
+/// A number of seconds (delta-seconds, RFC 9111, section 1.2.2), with or without quotes, at most
+/// [`SECONDS_MAX`]; `None` for an invalid number.
 pub fn seconds(value: &[u8]) -> Option<u64> {
     let digits = unquoted(value);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -63,13 +64,13 @@ pub fn seconds(value: &[u8]) -> Option<u64> {
     Some(digits.iter().fold(0, add))
 }
 
-/// A value without its quotes, if it has any. What is escaped in it stays so.
+/// A value without its quotes, if it has any. Escapes in it stay.
 pub fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// A date in any of its three forms (RFC 9110, section 5.6.7), seconds since 1970; before that, 0. Letters may be of any case, and the
-/// weekday may be another than the date's: what day is meant is clear.
+/// A date in any of its three forms (RFC 9110, section 5.6.7), seconds since 1970; 0 before that.
+/// Letters may be in any case. The weekday may be wrong: the date is clear without it.
 pub fn date(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let date = httpdate::parse_http_date(text).ok().or_else(|| lenient_date(text))?;
@@ -93,7 +94,7 @@ fn lenient_date(text: &str) -> Option<SystemTime> {
         is_in_word = is_letter;
     }
     let rest = String::from_utf8(bytes).ok()?.replace("Gmt", "GMT");
-    // The name that fits, in full or cut, as it was.
+    // The name that fits, in full or cut as it was.
     let fits = |name: &&str| {
         let name = if day.len() > 3 { name } else { &name[..3] };
         httpdate::parse_http_date(&format!("{name}{rest}")).ok()
@@ -101,7 +102,7 @@ fn lenient_date(text: &str) -> Option<SystemTime> {
     DAYS.iter().find_map(fits)
 }
 
-/// The date that the only field with a name has.
+/// The date in the only field with a name.
 pub fn date_of(fields: &[Field<'_>], name: &str) -> Option<u64> {
     date(only(fields, name)?)
 }
@@ -110,7 +111,8 @@ pub fn date_of(fields: &[Field<'_>], name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Commas in quotes separate nothing, escaped quotes end none, and what is empty is no member.
+    /// Commas in quotes separate nothing, escaped quotes end no quotation, and empty members do not
+    /// count.
     #[test]
     fn lists() {
         let fields = [
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!((only(&fields, "b"), only(&fields, "a")), (Some(&b"no"[..]), None));
     }
 
-    /// Seconds are digits and nothing else, and end where sums would wrap.
+    /// Seconds are digits only, with a limit so that sums do not wrap.
     #[test]
     fn times() {
         assert_eq!(

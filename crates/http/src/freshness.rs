@@ -1,5 +1,5 @@
-//! Whether a stored response may be served (RFC 9111, section 4), and what becomes of it after a
-//! response of the origin.
+//! Decides whether a stored response may be served (RFC 9111, section 4), and how a response of the
+//! origin changes it.
 
 use crate::cacheability::{Life, Validators};
 use crate::directives::RequestDirectives;
@@ -7,7 +7,7 @@ use crate::field::{has, members, only};
 use crate::preconditions::is_same_weakly;
 use crate::{Field, Response, Rules};
 
-/// What a request gets.
+/// The result for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// The stored response, with this age, seconds.
@@ -15,14 +15,14 @@ pub enum Decision {
         /// See [`Life::age_s`].
         age_s: u64,
     },
-    /// The same, which is stale, while the origin is asked (RFC 5861, section 3).
+    /// The same; it is stale, and larder validates it with the origin (RFC 5861, section 3).
     ServeAndValidate {
         /// See [`Life::age_s`].
         age_s: u64,
     },
-    /// The origin is asked first.
+    /// larder validates it with the origin first.
     Validate,
-    /// 504: the client wants a stored response or none, and this one may not be used (section
+    /// 504: the client wants only a stored response, and this one may not be used (section
     /// 5.2.1.7).
     Unsatisfiable,
 }
@@ -33,7 +33,7 @@ fn forbids_stale(life: &Life) -> bool {
     said.must_revalidate || said.proxy_revalidate || said.s_maxage_s.is_some() || said.no_cache
 }
 
-/// What a request gets of a stored response that is for it
+/// Decides about a request and a stored response that is for it
 /// ([`crate::cacheability::Stored::is_for`]), at a time in seconds since 1970.
 pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
     let refusal = if asked.only_if_cached { Decision::Unsatisfiable } else { Decision::Validate };
@@ -71,7 +71,7 @@ pub fn may_serve_on_error(
     if life.fresh_s(now_s) > 0 && !life.directives.no_cache {
         return true;
     }
-    // A stored error is no better than the one that came.
+    // A stored error is no better than the origin's.
     if life.status >= 500 {
         return false;
     }
@@ -96,7 +96,7 @@ pub fn is_about(validators: Validators<'_>, not_modified: &Response<'_>) -> bool
         (Some(_), None) => false,
         (None, _) => match (only(not_modified.fields, "last-modified"), validators.last_modified) {
             (Some(theirs), Some(ours)) => theirs == ours,
-            // It was asked with the stored validators, and has none to contradict them.
+            // The request had the stored validators, and the 304 has none to contradict them.
             _ => true,
         },
     }
@@ -116,8 +116,7 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Fields about a body, which a 304 does not have: they are not taken from it (RFC 9111, section
-/// 3.2).
+/// Fields about a body, which a 304 does not have: an update ignores them (RFC 9111, section 3.2).
 const OF_BODIES: [&str; 3] = ["content-length", "content-encoding", "content-range"];
 
 /// True for a field that is not forwarded beyond one connection.
@@ -189,7 +188,7 @@ mod tests {
         assert_eq!(at(&stored, "only-if-cached", 59), Decision::Serve { age_s: 59 });
     }
 
-    /// Directives of clients count within the limits of the response; and not at all where the
+    /// Directives of clients count within the limits of the response, and not at all where the
     /// operator ignores them.
     #[test]
     fn wishes() {
@@ -268,8 +267,8 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    /// A 304 is about the stored response where a validator of both is the same, the ETag before
-    /// the date, and where it has none; not where it has an ETag and the stored response has none.
+    /// A 304 is about the stored response where both have an equal validator, the ETag before the
+    /// date, and where the 304 has none. It is not where only the 304 has an ETag.
     #[test]
     fn about_what_is_kept() {
         let (early, late) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 07 Nov 1994 08:49:37 GMT");

@@ -1,12 +1,12 @@
-//! The health of origins, as all event loops know it together.
+//! The health of origins, which all event loops share.
 //!
 //! ```text
 //! good -> passed over for a while, where an event loop could not reach it
 //!      -> down, where checks failed, until they succeed
 //! ```
 //!
-//! An origin that is not good is asked where there is no good one: it may have come back, and an
-//! error is no better response.
+//! If no origin is good, larder still sends requests to one that is not: it may have recovered, and
+//! an error is no better response.
 //!
 //! Cost: two relaxed loads an origin and request.
 
@@ -46,7 +46,7 @@ pub struct Failures<'a> {
 }
 
 impl Health {
-    /// All are good until something else is known.
+    /// All are good at first.
     pub fn new(origins: &[OriginAddress]) -> Health {
         let good = |origin: &OriginAddress| OriginHealth {
             origin: origin.clone(),
@@ -58,8 +58,8 @@ impl Health {
         Health { origins: origins.iter().map(good).collect() }
     }
 
-    /// What is known of origins that were there before; the results of checks only where
-    /// `is_checked_so`, as before.
+    /// Takes over the health of origins that existed before. It takes over the results of checks
+    /// only where `is_checked_so`: the checks are the same as before.
     pub fn take_over(&self, before: &Health, is_checked_so: bool) {
         for it in &self.origins {
             let Some(was) = before.origins.iter().find(|was| was.origin == it.origin) else {
@@ -74,8 +74,8 @@ impl Health {
         }
     }
 
-    /// Whether it is to be asked before those that are not good. Times are of the event loops'
-    /// common clock.
+    /// Whether it is preferred to origins that are not good. Times are of the event loops' common
+    /// clock.
     #[inline]
     pub fn is_good(&self, origin: usize, now_ms: u64) -> bool {
         self.origins.get(origin).is_some_and(|it| {
@@ -84,7 +84,7 @@ impl Health {
         })
     }
 
-    /// It could not be reached, for this reason.
+    /// Records that it could not be reached, for this reason.
     pub fn pass_over(&self, origin: usize, until_ms: u64, why: &io::Error) {
         if let Some(it) = self.origins.get(origin) {
             let number = match why.kind() {
@@ -97,7 +97,7 @@ impl Health {
         }
     }
 
-    /// The result of checks; true where it is new.
+    /// Records the result of checks; true where it has changed.
     pub fn set_down(&self, origin: usize, is_down: bool) -> bool {
         self.origins
             .get(origin)
@@ -117,7 +117,7 @@ impl Health {
         })
     }
 
-    /// Names, and whether each is good.
+    /// The names of origins, and whether each is good.
     pub fn all(&self, now_ms: u64) -> impl Iterator<Item = (&str, bool)> {
         let each = self.origins.iter().enumerate();
         each.map(move |(at, it)| (it.origin.name.as_str(), self.is_good(at, now_ms)))
@@ -128,8 +128,8 @@ impl Health {
 mod tests {
     use super::*;
 
-    /// An origin that could not be reached is passed over for its time, one that checks found down
-    /// until they find it up.
+    /// An origin that could not be reached is passed over for its time. One that checks found down
+    /// is passed over until they find it up.
     #[test]
     fn origins_come_back() {
         let address = "192.0.2.1:80".parse().unwrap();

@@ -6,12 +6,12 @@
 //! variant   primary, generation of the names, their values     a response
 //! ```
 //!
-//! The scheme is part of the key (RFC 9111, section 2): an origin that is told the scheme may
-//! respond differently, most often with a redirection from one to the other.
+//! The scheme is part of the key (RFC 9111, section 2). An origin that gets the scheme may respond
+//! differently, most often with a redirection from one to the other.
 //!
 //! A key is 128 bits of SipHash-2-4 (Aumasson and Bernstein, 2012). A stored response has its URL,
-//! and each lookup compares it. Two URLs with the same digest replace each other, and are never
-//! taken for each other. So the digest needs no secret, and a saved cache is good in another
+//! and each lookup compares it. Two URLs with the same digest replace each other, but larder never
+//! serves one for the other. So the digest needs no secret, and a saved cache is valid in another
 //! process.
 
 use std::hash::Hasher;
@@ -46,7 +46,7 @@ impl Digest {
     }
 }
 
-/// Begins URLs of [`Scheme::Https`]; no authority has it.
+/// The prefix of URLs of [`Scheme::Https`]; no authority has it.
 const SECURE: &[u8] = b"https@";
 
 /// The scheme of such a URL.
@@ -54,7 +54,7 @@ pub fn scheme_of(url: &[u8]) -> Scheme {
     if url.starts_with(SECURE) { Scheme::Https } else { Scheme::Http }
 }
 
-/// The URL in a record: for https a mark, then the authority in lower case and without the default
+/// The URL in a record: for https a prefix, then the authority in lower case without the default
 /// port, and the path, `/` where it is empty.
 pub fn push_url(out: &mut Vec<u8>, scheme: Scheme, authority: &[u8], path: &[u8]) {
     let port: &[u8] = match scheme {
@@ -68,13 +68,13 @@ pub fn push_url(out: &mut Vec<u8>, scheme: Scheme, authority: &[u8], path: &[u8]
     out.extend(authority.iter().map(u8::to_ascii_lowercase));
     match path.first() {
         Some(b'/') => {}
-        // Of `http://a.example?query` the path is empty.
+        // The path of `http://a.example?query` is empty.
         _ => out.push(b'/'),
     }
     out.extend_from_slice(path);
 }
 
-/// The same URL by the other scheme; of one with a port, what it would be there.
+/// The same URL by the other scheme; a port stays as it is.
 pub fn by_other_scheme(url: &[u8]) -> Vec<u8> {
     match url.strip_prefix(SECURE) {
         Some(rest) => rest.to_vec(),
@@ -82,7 +82,7 @@ pub fn by_other_scheme(url: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The key of a URL, as [`push_url`] has it.
+/// The key of a URL in the form of [`push_url`].
 pub fn primary(url: &[u8]) -> Key {
     Digest::new(1).part(url).key()
 }
@@ -125,8 +125,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// A request over TLS has a URL that no request in the clear can have, and each is found from
-    /// the other.
+    /// A request over TLS has a URL that no request without TLS can have, and each leads to the
+    /// other.
     #[test]
     fn schemes() {
         let mut secure = Vec::new();
@@ -139,7 +139,7 @@ mod tests {
         assert!(!crate::message::target::is_authority(SECURE));
     }
 
-    /// One resource has one URL, however its authority is written.
+    /// A resource has one URL, however a client writes its authority.
     #[test]
     fn urls() {
         assert_eq!(url("A.Example:80", "/x?Y"), "a.example/x?Y");

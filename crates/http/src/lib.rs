@@ -135,8 +135,9 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// A tenth, at most a day, and not where a request had a cookie; directives of clients count;
-    /// cautious; no stale responses unless a response allows them; no rules for statuses.
+    /// A tenth, at most a day, and not where a request had a cookie. Directives of clients count,
+    /// and the cookie rule is cautious. No stale responses unless a response allows them, and no
+    /// rules for statuses.
     fn default() -> Rules {
         Rules {
             heuristic_share: 0.1,

@@ -1,13 +1,14 @@
 //! Messages from one event loop to another: a [`Mailbox`] for each.
 //!
-//! An event loop looks into its mailbox in each turn, and marks before it waits that it sleeps: so
-//! a message to itself makes no system call.
+//! An event loop looks into its mailbox in each turn, and marks itself asleep before it waits. So a
+//! message to itself needs no system call.
 //!
-//! The mailbox of an event loop that has ended drops all messages: a connection in a message is
-//! closed, and a thread that waits for a reply learns that there is none.
+//! The mailbox of an event loop that has ended drops all messages. A connection in a message is
+//! closed, and a thread that waits for a reply gets an error.
 //!
 //! Bounds: the senders bound the messages: one for a client that waits, one for a client that
-//! leaves, one for an object, an event loop and a batch, one for a connection that is accepted.
+//! disconnects, one for an object, an event loop and a batch, one for a connection that is
+//! accepted.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
@@ -23,7 +24,7 @@ use crate::tls_bridge::Handoff;
 /// A message.
 #[derive(Debug)]
 pub enum Message {
-    /// Of an object that a connection of this event loop reads or fills.
+    /// About an object that a connection of this event loop reads or fills.
     Notice(Notice),
     /// To a client of this event loop that waits.
     Outcome(u64, Outcome),
@@ -55,7 +56,7 @@ impl LoopChannels {
         self.boxes.get(loop_number as usize)
     }
 
-    /// How an event loop is woken from now on.
+    /// Sets how other threads wake an event loop from now on.
     pub fn set_waker(&self, loop_number: u32, waker: Waker) {
         if let Some(mailbox) = self.of(loop_number) {
             // An event loop begins once.
@@ -77,7 +78,7 @@ impl LoopChannels {
         self.boxes.iter().for_each(|mailbox| mailbox.waker().wake());
     }
 
-    /// Gives a client that waits what came of its request.
+    /// Gives a waiting client the outcome of its request.
     pub fn tell(&self, waiter: Waiter, outcome: Outcome) {
         self.post(waiter.loop_number, Message::Outcome(waiter.client, outcome));
     }
@@ -112,8 +113,8 @@ impl Post for LoopChannels {
 mod tests {
     use super::*;
 
-    /// An event loop that sleeps is woken by the first message, and by none before it sleeps again;
-    /// one with messages does not sleep.
+    /// The first message wakes an event loop that sleeps; later ones do not before it sleeps again.
+    /// An event loop with messages does not sleep.
     #[test]
     fn sleepers_are_woken() {
         let (mut reactor, mut batch) =
@@ -144,8 +145,8 @@ mod tests {
         assert_eq!(woken(), 0, "it was woken");
     }
 
-    /// A connection for an event loop that has ended is closed, whether it came before that or
-    /// after: its other end sees an end that is not whole.
+    /// A connection for an event loop that has ended is closed, whether it came before or after the
+    /// end. The other side gets an end that is not whole.
     #[test]
     fn the_ended_hear_nothing() {
         use std::io::Read;

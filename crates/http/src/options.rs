@@ -44,12 +44,12 @@ pub struct Patience {
     pub between_bytes_ms: u64,
     /// For memory to store a body in, once all bodies that can be evicted are.
     pub memory_ms: u64,
-    /// How long a connection to an origin stays unused.
+    /// For the next request on an unused connection to an origin.
     pub origin_idle_ms: u64,
 }
 
 impl Default for Patience {
-    /// As Varnish has it, mostly.
+    /// Mostly the defaults of Varnish.
     fn default() -> Patience {
         Patience {
             idle_ms: 60_000,
@@ -65,17 +65,17 @@ impl Default for Patience {
     }
 }
 
-/// How origins are checked.
+/// Health checks of origins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChecks {
     /// The path of the request.
     pub path: String,
-    /// How often, milliseconds.
+    /// The interval, milliseconds.
     pub every_ms: u64,
 }
 
-/// What becomes of a body that could be stored when no client reads it any more, or of a fetch when
-/// no client waits for it any more.
+/// What larder does with a storable body when no client reads it any more, or with a fetch when no
+/// client waits for it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abandoned {
     /// It is read to its end, and stored.
@@ -112,7 +112,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Where it is operated.
+    /// The sockets of operators.
     pub(crate) fn places(&self) -> Places {
         let (control, metrics) = (self.control.clone(), self.metrics);
         Places { control, metrics, ..Places::default() }
@@ -126,17 +126,17 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// Other processes of this user may listen there too.
     pub reuse_port: bool,
-    /// The origins, in turn.
+    /// The origins, used in rotation.
     pub origins: Vec<OriginAddress>,
-    /// Whether they are checked.
+    /// Health checks, if there are any.
     pub health_checks: Option<HealthChecks>,
     /// Event loops, one for each core.
     pub loops: usize,
-    /// How to wait for the kernel.
+    /// The I/O interface to the kernel.
     pub io: Choice,
     /// Memory for responses, cached and in flight.
     pub memory: Memory,
-    /// The operator's choices in caching.
+    /// The operator's rules for caching.
     pub rules: Rules,
     /// Limits of headers.
     pub limits: Limits,
@@ -152,7 +152,7 @@ pub struct Options {
     pub origin_connections_max: usize,
     /// Requests that wait for a connection to an origin, for each event loop.
     pub queue_max: usize,
-    /// How far a response for one client may be ahead of that client, bytes.
+    /// How many bytes a response for one client may be ahead of that client.
     pub window_bytes: u64,
     /// Bytes of one body that one client may hold.
     pub lease_bytes_max: u64,
@@ -160,12 +160,12 @@ pub struct Options {
     pub inline_bytes_max: usize,
     /// How long requests are not coalesced after a response that could not be shared, seconds.
     pub unshared_s: u32,
-    /// What becomes of a body that could be stored and that no client reads any more. A response
-    /// for one client is aborted when that client leaves, and one for no client is finished.
+    /// What larder does with a storable body that no client reads any more. A response for one
+    /// client is aborted when that client disconnects, and one for no client is finished.
     pub abandoned: Abandoned,
     /// How long a stale response is stored for its validators, seconds.
     pub keep_s: u32,
-    /// Responses have `Cache-Status`.
+    /// Responses have a `Cache-Status` field.
     pub says_status: bool,
     /// Addresses that may `PURGE`.
     pub purge_from: Vec<Prefix>,

@@ -5,11 +5,11 @@
 //! the cached object, too long -> a part -> a part -> ...      one filler; each reader walks from one to the next
 //! ```
 //!
-//! Readers that have begun keep their place. Each part is read like any object, and its memory is
-//! free once no reader is in it or before it. The filler begins another part only while at most
-//! [`BEHIND_MAX`] parts before it are read. So the slowest reader sets the pace, and the readers
-//! hold a bounded amount of memory together. A reader that leaves a part notifies the filler's
-//! event loop.
+//! Readers that have begun keep their position. Each part is read like any object, and its memory
+//! is free once no reader is in it or before it. The filler begins another part only while at most
+//! [`BEHIND_MAX`] parts before it have readers. So the slowest reader sets the pace, and all
+//! readers together hold a bounded amount of memory. A reader that ends a part notifies the
+//! filler's event loop.
 //!
 //! Invariants
 //! 1. A part has its successor before its object is sealed: a reader that sees the object's end sees
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 /// Parts before the one that is filled that may have readers.
 pub const BEHIND_MAX: usize = 2;
 
-/// A place in such a body: its last reader drops it, which notifies the filler.
+/// A position in such a body: its last reader drops it, which notifies the filler.
 pub struct Part {
     next: OnceLock<(Arc<Object>, Arc<Part>)>,
     stream: Arc<Stream>,
@@ -91,14 +91,14 @@ impl Parts {
         Arc::strong_count(&self.current) == 1
     }
 
-    /// True where another part may begin. Otherwise this event loop gets a notice when one before
-    /// it has no reader any more.
+    /// True where another part may begin. Otherwise this event loop gets a notice when an earlier
+    /// part has no reader any more.
     pub fn may_go_on(&mut self) -> bool {
         self.behind.retain(|part| part.strong_count() > 0);
         self.behind.len() < BEHIND_MAX
     }
 
-    /// The body continues in another object. To be called before the object before it is sealed
+    /// The body continues in another object. The caller does so before it seals the object before
     /// (invariant 1).
     pub fn go_on(&mut self, object: Arc<Object>) {
         let stream = self.current.stream.clone();

@@ -1,4 +1,5 @@
-//! URLs that are being fetched, so that a write to one of them keeps an older response from being stored.
+//! Tracks URLs that are being fetched, so that an older response is not stored after a write to its
+//! URL.
 //!
 //! ```text
 //! enter()         before an origin is asked: a Ticket, which the fetch holds to its end
@@ -6,12 +7,12 @@
 //! is_outdated()   when the response is to be stored: whether the URL was written after the fetch began
 //! ```
 //!
-//! Only fetches of that URL see a write: entries are found by the whole key, and there is one for
-//! each URL that is being fetched. A hash with a random seed selects the shard, so an attacker
-//! cannot choose URLs that share one.
+//! Only fetches of that URL see a write: the whole key finds entries, and there is one for each URL
+//! that is being fetched. A hash with a random seed selects the shard, so an attacker cannot choose
+//! URLs that share one.
 //!
-//! Invariant: an entry lives as long as one of its tickets. A fetch enters before it asks, so a
-//! write that it does not see was made before the origin got its request.
+//! Invariant: an entry exists as long as one of its tickets. A fetch enters before it sends its
+//! request. So a write that it does not see came before the origin got that request.
 //!
 //! Bounds: one entry for each fetch in flight; connections and queues bound their number. Cost: one
 //! of `SHARDS` locks when a fetch begins, stores and ends.
@@ -27,7 +28,7 @@ use crate::key::Key;
 
 const SHARDS: usize = 16;
 
-/// What is known of a URL that is being fetched.
+/// The entry of a URL that is being fetched.
 #[derive(Debug, Default)]
 struct Entry {
     tickets: usize,
@@ -76,12 +77,12 @@ impl Pending {
         }
     }
 
-    /// URLs that are being fetched.
+    /// The number of URLs that are being fetched.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Whether there is none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -112,8 +113,8 @@ mod tests {
     use super::*;
     use crate::key::primary;
 
-    /// Which URLs share a shard differs from one table to the next: an attacker that knows the
-    /// program cannot choose some that do.
+    /// Which URLs share a shard differs between tables: an attacker that has the program cannot
+    /// choose URLs that share one.
     #[test]
     fn shards_are_not_foretold() {
         let [one, other] = [Pending::default(), Pending::default()];
@@ -125,8 +126,8 @@ mod tests {
         assert!(keys.iter().any(|key| at(&one, key) != at(&other, key)));
     }
 
-    /// The fetches of a URL that began before a write see it, and no others, however many URLs are
-    /// written; nothing is left when the fetches have ended.
+    /// Exactly the fetches of a URL that began before a write see it, however many URLs are
+    /// written. No entry is left when the fetches have ended.
     #[test]
     fn only_its_own_url() {
         let pending = Arc::new(Pending::default());

@@ -1,12 +1,11 @@
-//! Conditions and ranges of requests, evaluated on a stored response (RFC 9110, sections 13 and
-//! 14).
+//! Evaluates conditions and ranges of requests on a stored response (RFC 9110, sections 13 and 14).
 
 use crate::cacheability::{Validators, is_entity_tag};
 use crate::field::{date, has, members, only};
 use crate::{Field, Request};
 
-/// The most ranges of one request that are served; a request for more gets the whole body (RFC
-/// 9110, section 14.2, allows it, and many small ones are an attack, section 17.15).
+/// The most ranges of one request that larder serves. A request for more gets the whole body: RFC
+/// 9110, section 14.2, allows it, and many small ranges are an attack (section 17.15).
 pub const RANGES_MAX: usize = 16;
 
 /// True where both entity tags are the same, whether weak or not (section 8.8.3.2).
@@ -36,12 +35,12 @@ pub fn is_not_modified(status: u16, validators: Validators<'_>, request: &Reques
             .any(|tag| tag == b"*" || etag.is_some_and(|etag| is_same_weakly(tag, etag)));
     }
     let since_s = only(request.fields, "if-modified-since").and_then(date);
-    // Without a date of change its own date is compared (RFC 9111, section 4.3.2).
+    // Without a last modification its own date is compared (RFC 9111, section 4.3.2).
     let modified_s = validators.last_modified.or(validators.date).and_then(date);
     matches!((since_s, modified_s), (Some(since_s), Some(at_s)) if at_s <= since_s)
 }
 
-/// Which bytes of a body of a known length a request gets.
+/// The bytes of a body of known length that a request gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
     /// All, with 200.
@@ -52,7 +51,7 @@ pub enum Ranges {
     Unsatisfiable,
 }
 
-/// What a request gets of a stored body of this length.
+/// The bytes that a request gets of a stored body of this length.
 pub fn ranges(
     status: u16,
     validators: Validators<'_>,
@@ -76,11 +75,10 @@ fn is_in_force(validators: Validators<'_>, fields: &[Field<'_>]) -> bool {
     validators.etag.is_some_and(is_same_tag) || validators.last_modified == Some(condition)
 }
 
-/// The ranges that a `Range` names; `None` where it is to be ignored.
+/// The ranges in a `Range` field; `None` where the field is to be ignored.
 fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
     let (unit, set) = range.split_at(range.iter().position(|&byte| byte == b'=')?);
-    // No space is allowed around the unit: a program that reads it otherwise would see another
-    // range.
+    // No space is allowed around the unit: another program might read another range.
     if !unit.eq_ignore_ascii_case(b"bytes") {
         return None;
     }
@@ -98,7 +96,7 @@ fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
         let last = &last[1..];
         let part = match (first.is_empty(), last.is_empty()) {
             (true, true) => return None,
-            // The last bytes, this many.
+            // The last bytes of the body; this is their number.
             (true, false) => {
                 let bytes = number(last)?.min(body_bytes);
                 (bytes > 0).then(|| (body_bytes - bytes, body_bytes - 1))
@@ -158,7 +156,8 @@ mod tests {
         is_not_modified(200, kept("W/\"a\""), &Request { method, fields: &fields(asked) })
     }
 
-    /// A tag that the client has, weak or not; else the date, unless there were tags.
+    /// A tag that the client has, weak or not, gives a 304; the date counts only where there are no
+    /// tags.
     #[test]
     fn conditions() {
         for (tags, is_had) in [
@@ -182,8 +181,8 @@ mod tests {
         ranges(200, kept("\"a\""), &Request { method: "GET", fields: &fields(asked) }, 100)
     }
 
-    /// Ranges from the front, from the end, several; beyond the end none, and an invalid range is
-    /// ignored.
+    /// Ranges from the front, from the end, and several. A range beyond the end gives none, and an
+    /// invalid one is ignored.
     #[test]
     fn which_bytes() {
         let parts = |all: &[(u64, u64)]| Ranges::Parts(all.to_vec());

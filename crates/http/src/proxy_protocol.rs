@@ -6,8 +6,7 @@
 //! \r\n\r\n\0\r\nQUIT\n  version and command, family, length  addresses  additions
 //! ```
 //!
-//! It is strict: bytes that are not exactly of this form are an error. The additions of version 2
-//! (TLVs) are ignored.
+//! It is strict: all other bytes are an error. The additions of version 2 (TLVs) are ignored.
 //!
 //! Bounds: [`LINE_BYTES_MAX`], [`HEADER_BYTES_MAX`].
 
@@ -22,10 +21,10 @@ pub const HEADER_BYTES_MAX: usize = 16 + (8 << 10);
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const WORD: &[u8; 6] = b"PROXY ";
 
-/// Whose connection it is.
+/// The owner of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proxied {
-    /// The proxy's own, for example a health check; or of a kind that has no addresses of use.
+    /// The proxy's own, for example a health check, or one of a kind without usable addresses.
     Own,
     /// A client's.
     Client {
@@ -36,12 +35,12 @@ pub enum Proxied {
     },
 }
 
-/// Not that protocol.
+/// The bytes are not a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
-/// Reads the beginning of a connection: whose it is, and the length of the header; `None`: more
-/// bytes have to come.
+/// Reads the beginning of a connection: its owner, and the length of the header; `None`: more bytes
+/// have to come.
 pub fn read(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(one, other)| one == other);
     if begins(SIGNATURE) && bytes.len() >= SIGNATURE.len() {
@@ -89,7 +88,7 @@ fn line(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     Ok(Some((Proxied::Client { from, to }, end + 1)))
 }
 
-/// Digits without a zero before them.
+/// Digits without a leading zero.
 fn port(text: &str) -> Result<u16, Damaged> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let has_zero = text.len() > 1 && text.starts_with('0');
@@ -99,7 +98,7 @@ fn port(text: &str) -> Result<u16, Damaged> {
 /// Version 2.
 fn header(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     let at = |place: usize| bytes.get(place).copied();
-    // Each byte is checked as it comes.
+    // Each byte is checked as soon as it is there.
     let is_own = match at(12) {
         None => return Ok(None),
         Some(0x20) => true,
@@ -113,7 +112,7 @@ fn header(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
         Some(0x11) => 12,
         Some(0x21) => 36,
         Some(0x31) => 216,
-        // What a proxy states about its own connection is ignored.
+        // The addresses of a proxy's own connection are ignored.
         Some(_) if is_own => 0,
         Some(_) => return Err(Damaged),
     };
@@ -131,7 +130,7 @@ fn header(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
     Ok(Some((proxied.ok_or(Damaged)?, end)))
 }
 
-/// From and to, two addresses and two ports.
+/// Source and destination: two addresses and two ports.
 fn addresses<const N: usize>(said: &[u8], address: impl Fn([u8; N]) -> IpAddr) -> Option<Proxied> {
     let (from, rest) = said.split_first_chunk::<N>()?;
     let (to, rest) = rest.split_first_chunk::<N>()?;
@@ -154,8 +153,8 @@ mod tests {
         [&SIGNATURE[..], &[command, family], &length, said].concat()
     }
 
-    /// Bytes give the same result however they come: none before it is known, and the same whatever
-    /// follows.
+    /// Bytes give the same result in whatever pieces they come: none before it is known, and the
+    /// same whatever follows.
     fn read_all(bytes: &[u8]) -> Result<(Proxied, usize), Damaged> {
         let whole = read(bytes);
         let followed = read(&[bytes, b"GET / HTTP/1.1\r\n"].concat());
@@ -171,7 +170,7 @@ mod tests {
         whole.map(|read| read.expect("whole"))
     }
 
-    /// Lines of version 1 are read, those of the specification among them.
+    /// Lines of version 1 are read, among them the examples of the specification.
     #[test]
     fn lines() {
         for (line, proxied) in [
@@ -189,7 +188,7 @@ mod tests {
         }
     }
 
-    /// What is not exactly a line is refused.
+    /// A line that is not exactly valid is refused.
     #[test]
     fn bad_lines() {
         for line in [
@@ -218,7 +217,7 @@ mod tests {
         assert_eq!(read(b""), Ok(None));
     }
 
-    /// Headers of version 2 are read, with their additions; those without addresses of use are the
+    /// Headers of version 2 are read, with their additions. Those without usable addresses are the
     /// proxy's own.
     #[test]
     fn headers() {

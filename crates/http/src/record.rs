@@ -1,4 +1,4 @@
-//! A stored response: bytes in the engine, read where they lie.
+//! A stored response: bytes in the engine, read in place.
 //!
 //! ```text
 //! response   88 bytes of numbers | URL | tags | status line | fields | Content-Length | body, if it is short
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The headers are in their final form: a hit copies them and appends `Age` and `Cache-Status`.
-//! Lengths are checked once, by `Kept::read`; bytes that are no record are a miss.
+//! `Kept::read` checks lengths once; invalid bytes are a miss.
 //!
 //! Bounds: 64 KiB of URL and headers each; a record is one value of the engine, so 32 KiB with its
 //! body. Cost: reading is some ten loads.
@@ -120,7 +120,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Where names and values of fields are in lines that larder wrote: `Name: value`, CRLF.
+/// The ranges of names and values of fields in lines that larder wrote: `Name: value`, CRLF.
 fn spans(lines: &[u8]) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + use<'_> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -273,7 +273,7 @@ pub fn push_too_long(out: &mut Vec<u8>) {
     out.push(TOO_LONG);
 }
 
-/// The place of the body of a record that is deleted; `None`: it has none elsewhere.
+/// The place of the body of a record that is deleted; `None`: its body is not elsewhere.
 pub fn body_of(bytes: &[u8]) -> Option<BodyId> {
     match Record::read(bytes)? {
         Record::Response(kept) => kept.body_id,
@@ -282,7 +282,7 @@ pub fn body_of(bytes: &[u8]) -> Option<BodyId> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record; `None` for bytes that are none.
+    /// Reads a record; `None` for invalid bytes.
     pub fn read(bytes: &'a [u8]) -> Option<Record<'a>> {
         match *bytes.first()? {
             RESPONSE => Kept::read(bytes).map(Record::Response),
@@ -398,8 +398,8 @@ mod tests {
         out
     }
 
-    /// A record is read as it was written, with the body after it or elsewhere, of known length or
-    /// not.
+    /// A record is read as it was written, with the body after it or elsewhere, of known or unknown
+    /// length.
     #[test]
     fn there_and_back() {
         let mut bytes_inline = bytes(Some(3), None);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     proptest! {
-        /// Damaged or cut bytes are another record or none, and never more than there are.
+        /// Damaged or cut bytes give another record or none, and never more bytes than there are.
         #[test]
         fn damage(at in 0usize..200, byte: u8, cut in 0usize..200) {
             let mut bytes = bytes(Some(0), Some(BodyId(1)));

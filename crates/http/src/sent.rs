@@ -1,10 +1,9 @@
-//! The request that an origin is sent, as far as it can select a response.
+//! The request that an origin is sent, with the fields that can select a response.
 //!
-//! A response with `Vary` was selected by the fields that the origin received, and not by those
-//! that the client sent. Fields of one connection are not forwarded, conditions and ranges of one
-//! client are not part of a shared fetch, and a proxy adds fields of its own. So a variant is found
-//! by [`Sent::value`], which states what a request for the origin has in a field, without making
-//! one.
+//! The fields that the origin received select a response with `Vary`, not those that the client
+//! sent. Fields of one connection are not forwarded, conditions and ranges of one client are not
+//! part of a shared fetch, and a proxy adds fields of its own. [`Sent::value`] states the value of
+//! a field in the origin's request without making one, and a lookup finds variants by it.
 //!
 //! Cost: a look at the fields for each name; the client's address is looked up only for
 //! `X-Forwarded-For`.
@@ -24,7 +23,7 @@ pub const OF_ONE: [&str; 6] =
 /// States the scheme of a client's request.
 pub const SCHEME_FIELD: &str = "X-Forwarded-Proto";
 
-/// What a fetch adds to `Via`.
+/// The value that a fetch adds to `Via`.
 pub const VIA: &str = "1.1 larder";
 
 /// A request as an origin is sent it.
@@ -36,7 +35,7 @@ pub struct Sent<'a> {
     pub host: &'a [u8],
     /// The origin may send trailers.
     pub takes_trailers: bool,
-    /// The origin is told this scheme.
+    /// The scheme that the origin is sent.
     pub scheme: Option<Scheme>,
     /// The fetch is for all clients that want the object.
     pub is_shared: bool,
@@ -56,8 +55,8 @@ impl<'a> Sent<'a> {
         Sent { fields: head.fields, host: head.host, takes_trailers, scheme, is_shared, client }
     }
 
-    /// The value that the origin gets in the fields of a name in lower case, as [`selecting_value`]
-    /// has it; `None`: no such field.
+    /// The value that the origin gets in the fields of a name in lower case, in the form of
+    /// [`selecting_value`]; `None`: no such field.
     pub fn value(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             "host" => Some(self.host.to_vec()),
@@ -78,7 +77,7 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// The client's value, unless the field is of the connection.
+    /// The client's value, unless the field is for one connection.
     fn passed_on(&self, name: &str) -> Option<Vec<u8>> {
         if is_hop_by_hop(name, self.fields) {
             return None;
@@ -86,7 +85,7 @@ impl<'a> Sent<'a> {
         selecting_value(self.fields, name)
     }
 
-    /// The same, with a member of larder's at the end.
+    /// The same, with larder's member at the end.
     fn with(&self, name: &str, ours: &[u8]) -> Vec<u8> {
         match self.passed_on(name).filter(|value| !value.is_empty()) {
             Some(theirs) => [&theirs, &b", "[..], ours].concat(),
@@ -103,7 +102,7 @@ mod tests {
     use crate::message::forward::push_request;
     use crate::message::{FieldRoom, Limits, request};
 
-    /// The request for an origin as a fetch makes it.
+    /// The request for an origin that a fetch makes.
     fn made(head: &RequestHead<'_>, sent: &Sent<'_>) -> Vec<u8> {
         let mut extra: Vec<(&str, &[u8])> = Vec::new();
         if sent.takes_trailers {
@@ -122,9 +121,9 @@ mod tests {
     }
 
     proptest! {
-        /// The value that is stated is the one in the request that is made: for fields that are
-        /// dropped, added and forwarded, and any of them named by `Connection`. Only `TE` and
-        /// `Connection` of larder are for the next hop, and are looked for as they are.
+        /// The stated value is the one in the request: for fields that are dropped, added and
+        /// forwarded, and for any of them that `Connection` names. larder's own `TE` and
+        /// `Connection` are for the next hop, and are compared as they are.
         #[test]
         fn as_it_is_sent(
             lines in prop::collection::vec((0usize..12, 0usize..6), 0..12),

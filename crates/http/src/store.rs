@@ -43,7 +43,7 @@ use crate::sent::Sent;
 /// The part of the memory of bodies that windows of streamed bodies share.
 const TRANSIT_PART: u64 = 20;
 
-/// Purged tags that are remembered.
+/// Purged tags that larder records.
 pub const TAGS_MAX: usize = 1 << 16;
 
 /// The most fields that select a variant; a response that names more is not stored.
@@ -98,7 +98,7 @@ impl Drop for Promise {
     }
 }
 
-/// Why there is no store.
+/// Why the store cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// The engine refuses the budget.
@@ -118,7 +118,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one look-up")]
 pub enum Found<'a> {
@@ -128,14 +128,14 @@ pub enum Found<'a> {
         key: Key,
         /// The response.
         kept: Kept<'a>,
-        /// It was purged softly: it is stale, whatever it states.
+        /// It was purged softly: it is stale, whatever its own lifetime.
         is_purged: bool,
     },
-    /// Responses of the URL are not shared: ask for this client alone.
+    /// Responses of the URL are not shared: the client gets its own fetch.
     Unshared,
     /// The same, and the response must not be stored: it is too long.
     TooLong,
-    /// Nothing: ask, and share the fetch by this key.
+    /// Nothing is cached: fetch it, and share the fetch by this key.
     Nothing {
         /// Of the URL, or of the variant.
         key: Key,
@@ -144,7 +144,7 @@ pub enum Found<'a> {
     },
 }
 
-/// An event loop's way to the cache.
+/// An event loop's access to the cache.
 #[derive(Debug)]
 pub struct StoreHandle {
     reader: Reader,
@@ -169,7 +169,7 @@ impl Store {
         let bodies = Bodies::new(bodies_max.unwrap_or(usize::MAX)).map_err(OpenError::Records)?;
         let bodies = Arc::new(bodies);
         let evicted = bodies.clone();
-        // Clients choose the keys.
+        // Clients choose the keys, so their hash needs a random seed.
         let seed = Random::new().u64().map_err(OpenError::Bodies)?;
         let cache = Cache::builder()
             .budget(memory.records_bytes)
@@ -237,7 +237,7 @@ impl Store {
             ("purges_total", "Purges", self.purges_made.load(Ordering::Relaxed) as f64),
             ("flights", "In-flight fetches", self.flights.len() as f64),
         ];
-        // Statistics fail only for a cache that is broken, which its users see.
+        // Statistics fail only for a damaged cache; its users see that too.
         if let Ok(stats) = self.cache.stats() {
             figures.extend([
                 (
@@ -259,9 +259,9 @@ impl Store {
         figures.into_iter().map(gauge).collect()
     }
 
-    /// Memory for a body that is to be stored, of this length, if it is known. `None`: too many are
-    /// in flight. Each body in flight holds what it got until the rest has come; if all did that at
-    /// once, none would become complete.
+    /// Memory for a body that is to be stored, of this length, if it is known. `None`: too many
+    /// such bodies are in flight. Each body in flight holds its memory until the rest has come; if
+    /// all did that at once, none would become complete.
     pub fn promise(&self, body_bytes: Option<u64>) -> Option<Promise> {
         /// The length that is assumed where none is stated.
         const UNKNOWN_BYTES: u64 = 2 << 20;
@@ -273,7 +273,7 @@ impl Store {
             _ => bytes.div_ceil(CHUNK_BYTES_MAX) * CHUNK_BYTES_MAX,
         };
         let before = self.promised.fetch_add(bytes, Ordering::Relaxed);
-        // Dropped, it gives back what it took.
+        // On drop it gives back the bytes that it took.
         let promise = Promise { promised: self.promised.clone(), bytes };
         (before + bytes <= self.promised_max).then_some(promise)
     }
@@ -283,7 +283,7 @@ impl Store {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A fetch of a URL begins: its ticket says whether the URL was written since.
+    /// A fetch of a URL begins. Its ticket states whether the URL was written since.
     pub fn enter(&self, url: &[u8], serial: u64) -> Ticket {
         self.pending.enter(primary(url), serial)
     }
@@ -296,7 +296,7 @@ impl Store {
                 return purges.tags.entry(tag).or_default();
             }
             purges.tags.clear();
-            // No tag is remembered, so all responses with tags are purged.
+            // No tag is recorded any more, so all responses with tags are purged.
             &mut purges.tagged
         });
     }
@@ -307,7 +307,7 @@ impl Store {
         self.change_purges(|purges, serial| {
             for key in keys {
                 if purges.urls.len() >= TAGS_MAX && !purges.urls.contains_key(&key) {
-                    // No URL is remembered, so all are stale.
+                    // No URL is recorded any more, so all are stale.
                     purges.urls.clear();
                     purges.all.stale = serial;
                 } else {
@@ -341,9 +341,9 @@ impl Store {
         self.note_purge();
     }
 
-    /// Deletes what would mean something else in another process: records with a body outside the
-    /// engine, and purged records, since purges are not saved. Serial numbers continue after the
-    /// highest that is left: how many records are. Invariants 1 and 3 of `snapshot`.
+    /// Deletes records that would mean something else in another process: those with a body outside
+    /// the engine, and purged ones, since purges are not saved. Returns how many are left. Serial
+    /// numbers continue after the highest of them. Invariants 1 and 3 of `snapshot`.
     pub fn settle(&self, now: Seconds) -> Result<u64, larder::Error> {
         let purges = self.purges.lock().clone();
         let mut writer = self.cache.writer();
@@ -377,13 +377,14 @@ impl Store {
 }
 
 impl StoreHandle {
-    /// Sees what other event loops have stored and purged. To be called at the beginning of a turn.
+    /// Makes visible what other event loops have stored and purged. The caller does so at the
+    /// beginning of a turn.
     pub fn sync(&mut self, store: &Store) {
         self.reader.sync();
         self.see_purges(store);
     }
 
-    /// Sees what was purged.
+    /// Makes new purges visible.
     pub fn see_purges(&mut self, store: &Store) {
         let version = store.purges_version.load(Ordering::Acquire);
         if version != self.purges_version {
@@ -412,7 +413,7 @@ impl StoreHandle {
         }
     }
 
-    /// True where it is noted that responses to one kind of request are not shared ([`apart`]).
+    /// True where a note states that responses to one kind of request are not shared ([`apart`]).
     pub fn is_unshared_for(&self, key: &Key, kind: &str, now: Seconds) -> bool {
         matches!(self.read(&apart(key, kind), now), Some(Record::Unshared))
     }
@@ -440,8 +441,8 @@ impl StoreHandle {
         }
     }
 
-    /// The key of a response, by the fields that select it; stores their names where there are none
-    /// yet. `None`: there are too many.
+    /// The key of a response, by the fields that select it. If the URL has no choice of fields yet,
+    /// this stores their names. `None`: there are too many.
     pub fn key_for(
         &mut self,
         store: &Store,
@@ -504,8 +505,7 @@ impl StoreHandle {
         store.cache.value_bytes_max(crate::key::KEY_BYTES)
     }
 
-    /// Notes for some time that responses for a key are not shared; or that they are too long to be
-    /// stored.
+    /// Notes for some time that responses for a key are not shared, or are too long to be stored.
     pub fn set_unshared(
         &mut self,
         store: &Store,
@@ -530,14 +530,14 @@ impl StoreHandle {
         self.is_dirty = true;
     }
 
-    /// Deletes a URL and its variants; true where it was cached, as far as this event loop sees.
+    /// Deletes a URL and its variants. True where it was cached, as far as this event loop sees.
     pub fn forget(&mut self, store: &Store, url: &[u8], now: Seconds) -> bool {
         let key = primary(url);
         let entry = self.reader.get(&key, now);
         let was_there = entry.is_some();
         let body = entry.and_then(|entry| body_of(entry.value()));
-        // A response in flight was asked for before. Its fetch looks at its ticket after it has
-        // stored the record: either it sees this write, or its record is deleted here.
+        // A response in flight was requested before. Its fetch looks at its ticket after it has
+        // stored the record. Either it sees this write, or its record is deleted here.
         store.pending.note_written(&key, store.next_serial());
         store.flights.supersede(&key);
         self.remove(&key);
@@ -547,10 +547,12 @@ impl StoreHandle {
         was_there
     }
 
-    /// Makes what was written visible to other event loops. To be called at the end of a turn.
+    /// Makes this event loop's writes visible to other event loops. The caller does so at the end
+    /// of a turn.
     pub fn flush(&mut self) {
         if std::mem::take(&mut self.is_dirty) {
-            // A stall means that another event loop is slow; the next flush shows what was written.
+            // A stall means that another event loop is slow; the next flush makes the writes
+            // visible.
             self.is_dirty = self.writer.flush().is_err();
         }
     }

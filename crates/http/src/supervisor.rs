@@ -1,6 +1,7 @@
-//! What the calling thread does for HTTP while loops serve: checks of origins, news, requests of operators, the last save.
+//! The supervisor's duties for HTTP: checks of origins, log lines, commands of operators, the last
+//! save.
 //!
-//! The loop, signals and the end are [`larder_serve::supervisor`]'s.
+//! [`larder_serve::supervisor`] has the loop, and handles signals and the end.
 
 mod checks;
 mod shortages;
@@ -31,31 +32,31 @@ use crate::reload::ConfigFollower;
 use crate::server::{Common, seconds};
 use crate::snapshot;
 
-/// How long answers that were begun may take when the server is asked to end, milliseconds.
+/// How long clients may take to get responses that have begun when the server drains, milliseconds.
 pub const DRAIN_MS: u64 = 10_000;
 
-/// How often failed connections to an origin are reported at most, milliseconds.
+/// The shortest time between two log lines about failed connections to an origin, milliseconds.
 const FAILURES_EVERY_MS: u64 = 60_000;
 
-/// How long a loop may take to forget a URL.
+/// How long an event loop may take to forget a URL.
 const FORGET: Duration = Duration::from_secs(10);
 
-/// How long the last lines of the log may take to be written.
+/// How long the thread of the access log may take to write its last lines.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long bytes that loops have written may take to reach their clients when the server ends.
+/// How long the TLS bridge may take to send the last bytes of event loops to clients.
 const FINISH: Duration = Duration::from_secs(3);
 
-/// What the supervisor's loop calls.
+/// The state that the supervisor's loop calls.
 pub(crate) struct Duties {
     common: Common,
     reload: Reload,
-    /// Whether the cache is saved at the end: its file is ours.
+    /// The cache is saved at the end: its file is larder's own.
     saves: bool,
     checks: Option<Checks>,
     follower: ConfigFollower,
     shortages: Shortages,
-    /// Of each origin: the failed connections that were reported, and when.
+    /// By origin: how many failed connections were reported, and when.
     failures: HashMap<String, (u64, u64)>,
     is_stop_asked: bool,
     is_closed: bool,
@@ -63,7 +64,7 @@ pub(crate) struct Duties {
 }
 
 impl Duties {
-    /// For loops that have not begun. `saves`: see there.
+    /// For event loops that have not begun. `saves`: the field of that name.
     pub fn new(common: Common, reload: Reload, saves: bool) -> Duties {
         let mut follower = common.config_watch.follower();
         let checks = Checks::of(&follower.current(), TOKENS);
@@ -81,7 +82,7 @@ impl Duties {
         }
     }
 
-    /// Figures that are not counted by loops.
+    /// Gauges that event loops do not count.
     fn gauges(&self) -> Vec<Gauge> {
         let mut gauges = self.common.store.gauges();
         let up_s = self.common.clock.us() as f64 / 1e6;
@@ -109,7 +110,8 @@ impl Duties {
         gauges
     }
 
-    /// Reports connections to origins that failed: the first at once, later ones together, a line a minute for each origin.
+    /// Logs failed connections to origins: the first at once, later ones together, at most a line a
+    /// minute for each origin.
     fn report_failures(&mut self, now_ms: u64) {
         let health = self.common.config_watch.current().health;
         for Failures { origin, count, why } in health.failures() {
@@ -134,7 +136,7 @@ impl Duties {
         fields
     }
 
-    /// Begins to save the cache for the next start, on a thread.
+    /// Starts a thread that saves the cache for the next start.
     fn begin_last_save(&mut self) {
         let (common, waker) = (self.common.clone(), self.common.waker.clone());
         let Some(path) = common.options.operation.snapshot.clone().filter(|_| self.saves) else {
@@ -142,7 +144,7 @@ impl Duties {
         };
         let (say, said) = sync_channel(1);
         let save = move || {
-            // A signal may have forced the end meanwhile.
+            // A signal may have forced the end meanwhile, and then no receiver is left.
             let _ = say.send(snapshot::save(&common.store, &path, seconds(&common.clock)));
             worker_threads::wake(&waker);
         };
@@ -155,7 +157,7 @@ impl Duties {
         }
     }
 
-    /// Logs how the last save has ended. True when that is over.
+    /// Logs how the last save has ended. True when it has ended.
     fn is_saved(&self, ended: Ended) -> bool {
         let (Some(said), Some(path)) = (&self.last_save, &self.common.options.operation.snapshot)
         else {
@@ -172,14 +174,14 @@ impl Duties {
                 log.warn("snapshot not saved").text("error", "a signal forced the end")
             }
             Err(TryRecvError::Empty) => return false,
-            // A panic there has been printed.
+            // The panic of that thread has been printed.
             Err(TryRecvError::Disconnected) => return true,
         };
         line.text("file", path.display());
         true
     }
 
-    /// Has a loop forget a URL: it alone may write.
+    /// Makes the first event loop forget a URL: only event loops write to the cache.
     fn forget(&self, url: Vec<u8>) -> Job {
         let channels = self.common.channels.clone();
         Box::new(move |_| {
@@ -280,7 +282,7 @@ impl Server for Duties {
 
     fn drain(&mut self, has_failed: bool) -> Stage {
         if has_failed {
-            // What the others have begun may wait for the loop that failed.
+            // Requests on other event loops may wait for the event loop that failed.
             return Stage::Ends;
         }
         if let Some(tls_bridge) = &self.common.tls_bridge {
@@ -299,7 +301,7 @@ impl Server for Duties {
             if let Some(writer) = self.common.config_watch.take_writer() {
                 writer.finish_within(LOG_PATIENCE);
             }
-            // A client that is slow to the end is no reason to forget all.
+            // A client that is slow until the end is no reason to lose the cache.
             if matches!(ended, Ended::Well | Ended::Late) {
                 self.begin_last_save();
             }

@@ -5,15 +5,15 @@
 //! an event loop: Running::connect -> socket pair -- a task == TLS == origin
 //! ```
 //!
-//! An event loop uses plain sockets and knows no keys. It gets one end of a socket pair; a thread
+//! An event loop uses plain sockets and has no keys. It gets one end of a socket pair; a thread
 //! that runs TLS ([`TlsBridge`]) copies bytes from and to the other end. Bytes, their end and flow
 //! control pass through the pair as through TCP. How a connection ended does not: a local socket
-//! knows no reset. So each direction has a [`CloseState`] that both ends share. It tells a client
-//! that is gone from one that sends no more and waits for its response.
+//! has no reset. So each direction has a [`CloseState`] that both ends share. It distinguishes a
+//! client that has disconnected from one that sends no more and waits for its response.
 //!
 //! Invariant: a close state is whole only where the writer set it before it closed its end. The
-//! reader looks after it has seen the end. So an aborted response, or one whose writer is gone, is
-//! never taken for complete.
+//! reader looks at it after it has read the end. So larder never treats an aborted response, or one
+//! whose writer has ended, as complete.
 //!
 //! Bounds: the limits of the event loops; between, the buffer of a local socket.
 
@@ -43,19 +43,19 @@ impl CloseState {
         self.0.fetch_or(WHOLE, Ordering::Release);
     }
 
-    /// The end was seen: whether the writer had written everything.
+    /// The reader has read the end: whether the writer had written everything.
     pub fn is_whole(&self) -> bool {
-        // Pairs with `set_whole`, which came before the end that was seen.
+        // Pairs with `set_whole`, which came before the end.
         self.0.load(Ordering::Acquire) & WHOLE != 0
     }
 
-    /// An event loop took the connection. To be called before anything of it is read.
+    /// An event loop took the connection. The caller sets this before it reads any of it.
     pub(crate) fn set_taken(&self) {
         self.0.fetch_or(TAKEN, Ordering::Release);
     }
 
-    /// The end of a response was seen: whether an event loop had taken the connection. If not, the
-    /// request had no effect.
+    /// The reader has read the end of a response: whether an event loop had taken the connection.
+    /// If not, the request had no effect.
     pub fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire) & TAKEN != 0
     }
@@ -70,13 +70,14 @@ pub struct Handoff {
     pub peer: SocketAddr,
     /// How the event loop's responses end.
     pub close_state: CloseState,
-    /// How the client's requests end. Not whole: the client is gone, and waits for nothing.
+    /// How the client's requests end. Not whole: the client has disconnected, and waits for
+    /// nothing.
     pub peer_close_state: CloseState,
     /// The client uses HTTP/2.
     pub speaks_http2: bool,
 }
 
-/// Hands connections to the event loops, in turn.
+/// Hands connections to the event loops in rotation.
 #[derive(Debug, Clone)]
 pub struct Acceptor {
     channels: LoopChannels,
@@ -90,7 +91,7 @@ impl Acceptor {
         Acceptor { channels, loops: loops.max(1), turn: Arc::default() }
     }
 
-    /// Hands a connection to the next event loop. One that no event loop takes is closed, and its
+    /// Hands a connection to the next event loop. If no event loop takes it, it is closed, and its
     /// close state is neither whole nor taken.
     pub fn hand_off(&self, handoff: Handoff) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.loops;
@@ -98,38 +99,37 @@ impl Acceptor {
     }
 }
 
-/// Makes such connections; started with the event loops.
+/// Makes such connections; the server starts it together with the event loops.
 pub trait TlsBridge: fmt::Debug + Send + Sync {
     /// Binds its sockets and starts its threads. The error states what is wrong and what to do.
     fn start(&self, acceptor: Acceptor) -> Result<Arc<dyn Running>, String>;
 
-    /// Clients come this way: those that come by the event loops' own sockets used no encryption.
+    /// True if it accepts clients. Those on the event loops' own sockets use no encryption.
     fn has_clients(&self) -> bool;
 }
 
 /// A started [`TlsBridge`]. Dropped, it ends at once.
 pub trait Running: fmt::Debug + Send + Sync {
-    /// Where it serves: each transport and its address.
+    /// Its listeners: each transport and its address.
     fn listeners(&self) -> Vec<(&'static str, String)>;
 
-    /// Reads its certificate files again. A line states the result; after an error nothing has
-    /// changed.
+    /// Reads its certificate files again. The returned line states the result; after an error
+    /// nothing has changed.
     fn reload(&self) -> String;
 
-    /// Other settings are in force: they apply to new connections.
+    /// New settings are in force: they apply to new connections.
     fn follow(&self, options: &Options);
 
     /// Its counters.
     fn gauges(&self) -> Vec<Gauge>;
 
-    /// Starts a connection to an origin. When it is there, one byte comes before all that the
-    /// origin sends; if it fails, the end comes first. The close state is that of what the origin
-    /// sends.
+    /// Starts a connection to an origin. When it is made, one byte comes before all that the origin
+    /// sends; if it fails, the end comes first. The close state is for the origin's bytes.
     fn connect(&self, origin: &OriginAddress) -> io::Result<(UnixStream, CloseState)>;
 
-    /// Accepts no new connections, and goes on with those it has. Does not wait.
+    /// Accepts no new connections, and continues to serve the others. Does not wait.
     fn drain(&self);
 
-    /// The event loops have ended: sends what is left, for at most this long.
+    /// The event loops have ended: sends the remaining bytes, for at most this long.
     fn finish(&self, patience: Duration);
 }

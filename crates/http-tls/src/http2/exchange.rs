@@ -4,14 +4,14 @@
 //! asking -> the request's body, while the response comes
 //!        -> interim headers -> headers -> body -> END_STREAM, and the connection to the event loop is idle
 //! any    -> the response is cut, or invalid: RST_STREAM (INTERNAL_ERROR)
-//!        -> no event loop had a place for it: RST_STREAM (REFUSED_STREAM), so the client may ask again
+//!        -> no event loop accepted it: RST_STREAM (REFUSED_STREAM), so the client may try again
 //!        -> the client receives nothing for too long: RST_STREAM (CANCEL)
 //!        -> the client resets: the connection to the event loop is closed, which aborts the request
 //! ```
 //!
-//! The event loop may have closed a connection that was used before: then a request without a body
-//! is sent once more. The close state of the connection shows that the event loop had not begun
-//! with it: it is whole only where there was no request.
+//! The event loop may have closed a connection that was used before. Then a request without a body
+//! is sent once more. The close state shows that the event loop had not begun with the request: it
+//! is whole only where there was none.
 
 use std::future::poll_fn;
 use std::io;
@@ -48,7 +48,7 @@ enum End {
     Broken,
     /// The client received nothing for too long.
     Stalled,
-    /// The client is gone, or wants no more.
+    /// The client has disconnected, or aborted the request.
     Gone,
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn exchange(
         Err(Unsaid::Status(status)) => {
             let mut refusal = Response::new(());
             *refusal.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
-            // A client that is gone needs no answer.
+            // A client that has disconnected needs no response.
             let _ = respond.send_response(refusal, true);
             return;
         }
@@ -98,7 +98,7 @@ pub(super) async fn exchange(
                         is_up = false;
                         match sent {
                             Ok(()) => has_sent = true,
-                            // The event loop receives no more: it may have stated why.
+                            // The event loop receives no more; its response may state why.
                             Err(Unsent::Loop) => {}
                             Err(Unsent::Client) => break End::Gone,
                         }
@@ -139,7 +139,7 @@ pub(super) async fn exchange(
     }
 }
 
-/// Why a request was not sent to its end.
+/// Why a request was not sent completely.
 enum Unsent {
     /// The event loop receives no more.
     Loop,
@@ -147,7 +147,7 @@ enum Unsent {
     Client,
 }
 
-/// Sends what is left of the headers, and the body as it comes.
+/// Sends the rest of the headers, and the body as it arrives.
 async fn send_request(
     to: &mut (impl AsyncWrite + Unpin),
     head: &[u8],
@@ -171,7 +171,7 @@ async fn send_request(
         if framing == Framing::Chunks && !data.is_empty() {
             to.write_all(b"\r\n").await.map_err(lost)?;
         }
-        // Fails for a stream that has ended, which needs no room.
+        // Fails for a stream that has ended, which needs no window.
         let _ = body.flow_control().release_capacity(data.len());
     }
     let fields = body.trailers().await.map_err(|_| Unsent::Client)?;
@@ -182,13 +182,13 @@ async fn send_request(
     Ok(())
 }
 
-/// A stream whose response is to come.
+/// A stream that waits for its response.
 struct Asked<'a> {
     /// How long the client may receive nothing.
     stall: Duration,
     method: &'a Method,
     respond: &'a mut SendResponse<Bytes>,
-    /// For the body, once the headers were sent.
+    /// For the body, after the headers were sent.
     stream: Option<SendStream<Bytes>>,
 }
 
@@ -200,7 +200,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Forwards the response, to its end.
+    /// Forwards the whole response.
     async fn answer(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -291,8 +291,8 @@ async fn read(from: &mut (impl AsyncRead + Unpin), inbox: &mut BytesMut) -> io::
     from.read_buf(inbox).await
 }
 
-/// Sends bytes as the client makes room for them, the last of a body or not; false: the client is
-/// gone.
+/// Sends bytes as the client's window allows, the last of a body or not; false: the client has
+/// disconnected.
 async fn send(stream: &mut SendStream<Bytes>, mut bytes: Bytes, is_last: bool) -> bool {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());

@@ -1,15 +1,15 @@
-//! A request of HTTP/2 in HTTP/1.1 (RFC 9113, section 8.3).
+//! Converts a request of HTTP/2 to HTTP/1.1 (RFC 9113, section 8.3).
 //!
 //! The event loop's own parser reads it again, and refuses invalid requests. So this module handles
-//! only what is different in HTTP/2. Fields that frame a message or are of a connection are not
-//! taken from the client, so no other reading of the message is forwarded.
+//! only the differences of HTTP/2. It does not forward fields that frame a message or are of a
+//! connection, so no program can read the framing differently.
 
 use h2::Reason;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, TE};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
-/// Fields that are of one connection, or say where a message ends; h2 refuses most of them itself.
+/// Fields of one connection, or about where a message ends; h2 refuses most of them itself.
 const NOT_PASSED: [&str; 10] = [
     "connection",
     "content-length",
@@ -34,16 +34,16 @@ pub(super) enum Framing {
     Chunks,
 }
 
-/// Why there is no such request in HTTP/1.1.
+/// Why a request cannot be sent in HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unsaid {
     /// The stream is reset for this reason.
     Reset(Reason),
-    /// It is answered with this status.
+    /// The client gets this status.
     Status(u16),
 }
 
-/// The headers of the request, and how its body follows. `is_end`: there is no body.
+/// The headers of the request, and the framing of its body. `is_end`: there is no body.
 pub(super) fn head(parts: &Parts, is_end: bool) -> Result<(Vec<u8>, Framing), Unsaid> {
     if parts.method == Method::CONNECT {
         // larder is no tunnel.
@@ -63,7 +63,7 @@ pub(super) fn head(parts: &Parts, is_end: bool) -> Result<(Vec<u8>, Framing), Un
         }
     }
     push_cookies(&mut head, &parts.headers);
-    // h2 lets no other value through.
+    // h2 accepts no other value.
     if parts.headers.contains_key(TE) {
         push(&mut head, "te", b"trailers");
     }
@@ -94,7 +94,7 @@ pub(super) fn trailers(fields: &HeaderMap) -> Vec<u8> {
     out
 }
 
-/// h2 lets no byte through that would end a line.
+/// h2 accepts no byte that would end a line.
 fn push(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     for part in [name.as_bytes(), b": ", value, b"\r\n"] {
         out.extend_from_slice(part);
@@ -114,7 +114,7 @@ fn host(parts: &Parts) -> Result<Option<&[u8]>, Unsaid> {
     }
 }
 
-/// The stated length, once.
+/// The stated length; two fields are an error.
 fn length(fields: &HeaderMap) -> Result<Option<&[u8]>, Unsaid> {
     let mut all = fields.get_all(CONTENT_LENGTH).iter().map(|it| it.as_bytes());
     let first = all.next();
@@ -124,7 +124,7 @@ fn length(fields: &HeaderMap) -> Result<Option<&[u8]>, Unsaid> {
     Ok(first)
 }
 
-/// Cookies that came in crumbs are one field (section 8.2.3).
+/// Joins cookies that came in several fields (section 8.2.3).
 fn push_cookies(head: &mut Vec<u8>, fields: &HeaderMap) {
     let crumbs: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(|it| it.as_bytes()).collect();
     if !crumbs.is_empty() {
@@ -142,8 +142,8 @@ mod tests {
         head(&parts, is_end).map(|(head, framing)| (String::from_utf8(head).unwrap(), framing))
     }
 
-    /// Pseudo-fields become a line and `Host`, crumbs one cookie, and larder writes the framing
-    /// itself.
+    /// Pseudo-fields become a line and `Host`, several cookies become one field, and larder writes
+    /// the framing itself.
     #[test]
     fn heads() {
         let request = Request::get("https://a.example:8443/x?y")

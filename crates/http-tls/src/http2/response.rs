@@ -1,11 +1,11 @@
-//! A response of HTTP/1.1 for HTTP/2: headers without fields of a connection, and bodies without
-//! their framing.
+//! Converts a response of HTTP/1.1 to HTTP/2: headers without fields of a connection, and bodies
+//! without their framing.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use larder_http::message::{self, Chunked, FieldRoom, Framing, Limits, Piece};
 
-/// Fields that HTTP/2 has no place for (RFC 9113, section 8.2.2).
+/// Fields that HTTP/2 does not allow (RFC 9113, section 8.2.2).
 const NOT_PASSED: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
@@ -17,11 +17,11 @@ pub(super) struct Head {
     pub(super) keeps_alive: bool,
 }
 
-/// It is no response of HTTP/1.1.
+/// The bytes are no response of HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bad;
 
-/// Takes headers out of the bytes that came; `None` where more have to come.
+/// Takes headers out of the received bytes; `None`: more have to come.
 pub(super) fn head(
     inbox: &mut BytesMut,
     method: &str,
@@ -52,7 +52,7 @@ pub(super) fn head(
     Ok(Some(head))
 }
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Debug)]
 pub(super) enum Body {
     Bytes(u64),
@@ -60,7 +60,7 @@ pub(super) enum Body {
     UntilClose,
 }
 
-/// What comes next of a body.
+/// The next piece of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Data(Bytes),
@@ -70,7 +70,7 @@ pub(super) enum Next {
 }
 
 impl Body {
-    /// `None`: there is none.
+    /// `None`: there is no body.
     pub(super) fn new(framing: Framing) -> Option<Body> {
         match framing {
             Framing::None | Framing::Length(0) => None,
@@ -80,12 +80,12 @@ impl Body {
         }
     }
 
-    /// True where no more is to come, as far as can be known.
+    /// True where no more bytes can come, as far as is known.
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Body::Bytes(0))
     }
 
-    /// Trailers, once the end was seen.
+    /// Trailers, after the end of the body.
     pub(super) fn trailers(&self) -> Result<Option<HeaderMap>, Bad> {
         let Body::Chunks(chunked) = self else { return Ok(None) };
         let mut trailers = HeaderMap::new();
@@ -99,7 +99,7 @@ impl Body {
         Ok((!trailers.is_empty()).then_some(trailers))
     }
 
-    /// Takes what came.
+    /// Takes the received bytes.
     pub(super) fn take(&mut self, inbox: &mut BytesMut) -> Result<Next, Bad> {
         match self {
             Body::Bytes(0) => Ok(Next::End),
@@ -131,8 +131,8 @@ impl Body {
 mod tests {
     use super::*;
 
-    /// Headers lose the fields of the connection and leave what follows; incomplete headers wait,
-    /// and invalid ones are an error.
+    /// Headers lose the fields of the connection, and the bytes after them are not consumed.
+    /// Incomplete headers wait, and invalid ones are an error.
     #[test]
     fn heads() {
         let limits = Limits::default();
@@ -151,7 +151,8 @@ mod tests {
         assert!(head(&mut BytesMut::from("XTTP"), "GET", &limits).is_err());
     }
 
-    /// Bodies of each framing give the same bytes, however they come, and only framed ones end of themselves.
+    /// Bodies of each framing give the same bytes in whatever pieces they come. Only framed ones
+    /// have their own end.
     #[test]
     fn bodies() {
         for (framing, bytes, ends) in [

@@ -5,7 +5,7 @@ use foldhash::HashMap;
 use crate::key::Key;
 use crate::record::Kept;
 
-/// Purges: a record with a lower serial number is gone, or stale.
+/// Purges. A record with a lower serial number is deleted, or stale.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Purges {
     pub(super) all: Before,
@@ -27,7 +27,7 @@ impl Before {
     }
 }
 
-/// What purges say about a record.
+/// The effect of purges on a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     Good,
@@ -36,7 +36,7 @@ pub(super) enum Standing {
 }
 
 impl Purges {
-    /// What they say about a record of the URL with this primary key.
+    /// Their effect on a record of the URL with this primary key.
     pub(super) fn standing(&self, primary: &Key, kept: &Kept<'_>) -> Standing {
         let mut before = self.all;
         if kept.has_tags() {

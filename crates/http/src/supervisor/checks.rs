@@ -1,14 +1,17 @@
-//! Whether origins live: each is asked for a path now and then, over a connection of its own, in the supervisor's loop.
+//! Checks whether origins respond. The supervisor's loop requests a path from each origin at an
+//! interval, over a separate connection.
 //!
 //! ```text
-//! rests -> connects -> asks -> reads a head -> judged -> rests
+//! rests -> connects -> asks -> reads headers -> judged -> rests
 //!          any: its time is over, an error                judged: failed
 //! ```
 //!
-//! As in Varnish, the last [`WINDOW`] checks count: an origin is well while [`THRESHOLD`] of them succeeded, a status from 200 to 299 within
-//! [`CHECK_MS`]. At the start as many are taken for good as it takes. Loops see what is found in [`crate::health::Health`].
+//! As in Varnish, the last [`WINDOW`] checks count. An origin is up while [`THRESHOLD`] of them
+//! succeeded. A check succeeds if a status from 200 to 299 comes within [`CHECK_MS`]. At the start
+//! the last [`THRESHOLD`] count as succeeded. Event loops read the result in
+//! [`crate::health::Health`].
 //!
-//! Bounds: one connection an origin, and the bytes of [`INTERIM_MAX`] heads and one.
+//! Bounds: one connection an origin, and the bytes of [`INTERIM_MAX`] + 1 headers.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -27,13 +30,13 @@ use crate::reload::Config;
 /// Checks that count.
 pub const WINDOW: u32 = 8;
 
-/// So many of them must have succeeded.
+/// How many of them must succeed.
 pub const THRESHOLD: u32 = 3;
 
 /// How long a check may take, milliseconds.
 pub const CHECK_MS: u64 = 2_000;
 
-/// Interim heads before the answer.
+/// Interim headers before the response.
 const INTERIM_MAX: u32 = 16;
 
 /// Bytes read at once.
@@ -46,7 +49,8 @@ pub(super) struct Checks {
     limits: Limits,
     first_token: u64,
     origins: Vec<Check>,
-    /// Of the same origins: where others are in force already, these numbers mean others.
+    /// The health of the same origins. After a reload the numbers of this `Health` may mean other
+    /// origins.
     health: Arc<Health>,
 }
 
@@ -54,9 +58,9 @@ pub(super) struct Checks {
 struct Check {
     origin: OriginAddress,
     request: Vec<u8>,
-    /// The last checks, the newest in the lowest bit; set: it succeeded.
+    /// The last checks, the newest in the lowest bit; a set bit is a check that succeeded.
     window: u32,
-    /// When the next begins; while one is under way, when it is over.
+    /// When the next check begins; while a check runs, when its time is over.
     due_ms: u64,
     asking: Option<Asking>,
 }
@@ -72,7 +76,8 @@ struct Asking {
 }
 
 impl Checks {
-    /// Of these origins; tokens from `first_token` on, one an origin, are to be passed to [`Checks::handle`].
+    /// Checks of these origins. The caller passes tokens from `first_token` on, one an origin, to
+    /// [`Checks::handle`].
     pub fn new(
         options: &HealthChecks,
         origins: &[OriginAddress],
@@ -89,7 +94,7 @@ impl Checks {
             .into_bytes(),
             origin: origin.clone(),
             window: (1 << THRESHOLD) - 1,
-            // Its certificate is proven with each connection; a check in the clear would say nothing.
+            // Each connection verifies its certificate; a check without TLS would show nothing.
             due_ms: if origin.is_secure { u64::MAX } else { 0 },
             asking: None,
         }
@@ -98,7 +103,7 @@ impl Checks {
         Checks { every_ms: options.every_ms.max(1), limits, first_token, origins, health }
     }
 
-    /// As they are in force, if they are.
+    /// The checks in the settings in force, if there are any.
     pub fn of(config: &Config, first_token: u64) -> Option<Checks> {
         let options = &config.options;
         let checks = options.health_checks.as_ref()?;
@@ -106,7 +111,7 @@ impl Checks {
         Some(Checks::new(checks, &options.origins, health, options.limits, first_token))
     }
 
-    /// What was found before by checks that asked the same. Those under way are begun anew.
+    /// Takes over the results of checks with the same request. Checks that run are started again.
     pub fn take_over(&mut self, before: &Checks, now_ms: u64) {
         for check in self.origins.iter_mut().filter(|check| !check.origin.is_secure) {
             let was = before
@@ -157,7 +162,7 @@ impl Checks {
         }
     }
 
-    /// A socket is ready.
+    /// Continues a check whose socket is ready.
     pub fn handle(&mut self, token: u64, poller: &Poller, now_ms: u64, log: &Log) {
         let at = token.wrapping_sub(self.first_token) as usize;
         let Some(check) = self.origins.get_mut(at) else { return };
@@ -189,7 +194,8 @@ impl Checks {
 }
 
 impl Asking {
-    /// Connects, asks, reads, as far as it goes: the status, if it is known.
+    /// Connects, sends the request and reads, as far as the socket allows. Returns the status, if
+    /// it is known.
     fn go_on(
         &mut self,
         request: &[u8],
@@ -235,7 +241,7 @@ impl Asking {
                 self.head.drain(..interim_bytes);
                 self.interim += 1;
                 if self.interim > INTERIM_MAX {
-                    // Who sends them without end would keep us here without end.
+                    // An endless series of them would keep the supervisor here.
                     return Err(io::Error::other("it says that it will answer, and does not"));
                 }
             }
@@ -255,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    /// A check with its time as the test sets it.
+    /// A check whose time the test sets.
     struct World {
         poller: Poller,
         checks: Checks,
@@ -277,7 +283,7 @@ mod tests {
             }
         }
 
-        /// One check to its end, or until its time is over.
+        /// Runs one check to its end, or until its time is over.
         fn check(&mut self, is_slow: bool) {
             let start = Instant::now();
             let World { poller, checks, now_ms, log } = self;
@@ -304,8 +310,8 @@ mod tests {
         }
     }
 
-    /// An origin is down when fewer than three of eight checks succeeded, for whatever reason, and well again after three that did;
-    /// each change is told once.
+    /// An origin is down when fewer than three of eight checks succeeded, for any reason, and up
+    /// again after three that did. Each change is logged once.
     #[test]
     fn origins_fall_and_rise() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -349,7 +355,7 @@ mod tests {
         assert_eq!(world.checks.origins[0].window & 7, 7);
     }
 
-    /// One that does not answer in time, and one where nobody listens, fail as well.
+    /// A check without a response in time fails, and so does one whose connection is refused.
     #[test]
     fn silence_fails() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -364,7 +370,8 @@ mod tests {
         assert!(lines[0].to_lowercase().contains("refused"), "{lines:?}");
     }
 
-    /// After a reload as before, an origin over TLS is not asked: what it would be asked in the clear says nothing.
+    /// An origin over TLS is never checked, also after a reload: a check without TLS would show
+    /// nothing.
     #[test]
     fn origins_over_tls_are_left_alone() {
         let origins = [OriginAddress {

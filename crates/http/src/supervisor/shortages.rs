@@ -1,14 +1,14 @@
-//! Connections that were not made for want of room: the operator is told, and not once for each.
+//! Connections that failed because of a limit: one log line for many of them.
 
 use larder_serve::log::Log;
 
 use crate::counts::Counts;
 
-/// How often the counters are looked at, and how often a line is written at most, milliseconds.
+/// How often the counters are read, and how often a line is logged at most, milliseconds.
 const LOOK_MS: u64 = 1_000;
 const TELL_MS: u64 = 10_000;
 
-/// What was told.
+/// The numbers that were logged last, and when to look next.
 #[derive(Debug, Default)]
 pub(super) struct Shortages {
     look_ms: u64,
@@ -18,7 +18,7 @@ pub(super) struct Shortages {
 }
 
 impl Shortages {
-    /// Logs what is new.
+    /// Logs new failures.
     pub fn look(&mut self, now_ms: u64, counts: impl FnOnce() -> Counts, log: &Log) {
         if now_ms < self.look_ms.max(self.tell_ms) {
             return;
@@ -49,7 +49,8 @@ mod tests {
     use super::*;
     use larder_serve::log::{Format, Level};
 
-    /// Each kind is told with its number, nothing is told twice, and a flood gives a line each ten seconds.
+    /// Each kind is logged with its number, and no failure twice. A flood gives a line every ten
+    /// seconds.
     #[test]
     fn told_seldom() {
         let mut shortages = Shortages::default();
