@@ -13,11 +13,11 @@
 //!
 //! HTTP/1.1 is not supported: ALPN refuses clients that support nothing else.
 //!
-//! Bounds: streams of a connection, which HTTP/2 tells the client. A stream that the client has
-//! reset counts until the core has responded, and beyond the limit new ones are reset. Headers of
-//! at most [`HEAD_BYTES_MAX`]. A connection without requests is closed after the idle time,
-//! whatever else it sends. h2 ends connections that flood it with resets, settings or empty frames.
-//! Cost: a task for a request, and some 100 bytes of headers.
+//! Bounds: streams of a connection, a limit that HTTP/2 announces to the client. A stream that the
+//! client has reset counts until the core has responded, and beyond the limit new ones are reset.
+//! Headers have at most [`HEAD_BYTES_MAX`]. A connection without requests is closed after the idle
+//! time, even if it sends other frames. h2 ends connections that flood it with resets, settings or
+//! empty frames. Cost: a task for a request, and some 100 bytes of headers.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -160,8 +160,7 @@ async fn question(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, S
         }
         _ => return Err(StatusCode::METHOD_NOT_ALLOWED),
     };
-    // A message without a whole header, and a response, are not queries, whatever else they
-    // contain.
+    // A message without a complete header is not a query, and neither is a response.
     let is_question = question.len() >= HEADER_BYTES && question[2] & 0x80 == 0;
     is_question.then_some(question).ok_or(StatusCode::BAD_REQUEST)
 }
@@ -225,7 +224,7 @@ fn seconds_fresh(answer: &[u8]) -> u32 {
     ttl_s.unwrap_or(negative_s)
 }
 
-/// Sends a response as fast as the client makes room for it.
+/// Sends a response as fast as the client's window allows.
 async fn send(
     caller: &Caller,
     mut stream: SendStream<Bytes>,
@@ -302,8 +301,8 @@ mod tests {
         assert_eq!(seconds_fresh(b""), 0);
     }
 
-    /// The query of a GET is base64url without padding, wherever the variable is; anything else is
-    /// a bad request.
+    /// The query of a GET is base64url without padding, at any place of the URL's query. Anything
+    /// else is a bad request.
     #[test]
     fn questions_in_a_query() {
         assert_eq!(from_query("dns=AAEB_-8").unwrap(), [0, 1, 1, 0xff, 0xef]);

@@ -6,7 +6,7 @@
 //! Caller::resolve(message).await                   the same, for one query at a time
 //! ```
 //!
-//! Invariant: `then` is called once, unless the core has ended; then it is dropped.
+//! Invariant: `then` is called once. If the core has ended, it is dropped without a call.
 //!
 //! Bounds: see [`crate::limits`]. An [`Answer`] counts its bytes as unsent until it is dropped, so
 //! a sender drops it after sending.

@@ -33,7 +33,7 @@ pub struct Limits {
     pub handshake: Duration,
     /// Time for a query, since the last query or response of its connection.
     pub idle: Duration,
-    /// Time for a client to receive what was sent.
+    /// Time for a client to receive its responses.
     pub stall: Duration,
 }
 

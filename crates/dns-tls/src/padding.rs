@@ -36,7 +36,7 @@ pub(crate) struct Wishes {
     pub has_keepalive: bool,
 }
 
-/// Reads them; a message that is not a query has none.
+/// Reads the wishes of a query; other messages have no wishes.
 pub(crate) fn wishes(question: &[u8]) -> Wishes {
     let mut key = KeyBuf::new();
     let edns = Query::read(question, &mut key).ok().and_then(|query| query.edns);
@@ -82,8 +82,8 @@ mod tests {
         message
     }
 
-    /// A padded message is a multiple of its block, reads as before, and states that it is padded,
-    /// whatever its length was.
+    /// A padded message of any length is a multiple of its block, reads as before, and states that
+    /// it is padded.
     #[test]
     fn fills_up_to_a_block() {
         for length in 0..300u16 {

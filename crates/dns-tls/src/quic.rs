@@ -132,7 +132,7 @@ enum Unanswered {
     Late,
     /// The stream or the connection has ended.
     Gone,
-    /// The core sends none.
+    /// The core sends no response.
     Ignored,
 }
 

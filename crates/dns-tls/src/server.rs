@@ -33,7 +33,7 @@ const THREADS_MAX: usize = 16;
 /// How long connections may take to close after the cores have ended.
 const FINISH: Duration = Duration::from_millis(500);
 
-/// How often this is checked meanwhile.
+/// How often the server checks meanwhile whether they have closed.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Addresses, certificate and limits.
@@ -58,7 +58,7 @@ struct Serving {
     hub: Arc<Hub>,
     certificate: Arc<Certificate>,
     stop: watch::Sender<bool>,
-    /// `None` when it has ended.
+    /// `None` after the end.
     runtime: Option<Runtime>,
     listeners: Vec<(&'static str, String)>,
 }

@@ -28,7 +28,7 @@ const LENGTH_BYTES: usize = 2;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// Bytes of responses after which they are written, however many others are ready.
+/// Bytes of responses after which they are written, even if others are ready.
 const WRITE_BYTES: usize = 16 << 10;
 
 /// Why a connection is closed.

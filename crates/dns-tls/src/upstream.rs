@@ -158,7 +158,7 @@ struct Shared {
     /// The address to send from.
     source: Option<IpAddr>,
     current: Mutex<Current>,
-    /// The task that holds it connects; others wait for the result.
+    /// The task that has this lock connects; others wait for the result.
     turn: TurnMutex<()>,
     /// Queries in a row that timed out.
     silent: AtomicU32,

@@ -12,12 +12,13 @@
 //! waits for mean and four deviations, within [`WAIT_MS`]. A query without a response doubles the
 //! wait for the next one (section 5.5 there), since a late response is measured only if its query
 //! still waits. One query in 64 goes to the upstream that was measured longest ago. Otherwise a
-//! fast one that was slow for an hour would never be chosen again.
+//! fast upstream that was slow for an hour would never be chosen again.
 //!
-//! If all are down, all are tried in turn: a query in vain costs less than none. But if none has
-//! responded for `DEAD_MS`, clients do not wait for each name: `PROBES_MAX` queries per second are
-//! sent, with a time limit of [`PROBE_MS`], and the others fail at once. (unbound sends one query
-//! at a time to such a server, dnsdist only its own checks.) The first response ends this.
+//! If all are down, all are tried in turn, since a failed attempt costs less than no attempt. But
+//! if no upstream has responded for `DEAD_MS`, clients do not wait for each name. Then `PROBES_MAX`
+//! queries per second are sent, with a time limit of [`PROBE_MS`], and the others fail at once.
+//! (unbound sends one query at a time to such a server, dnsdist only its own checks.) The first
+//! response ends this.
 //!
 //! An upstream that does not know EDNS (RFC 6891, section 6.2.2) is queried without it for
 //! `PLAIN_MS`, as long as unbound remembers it, and then with it again.
@@ -47,7 +48,7 @@ const REST_MS: (u64, u64) = (1_000, 30_000);
 /// burst of queries to slow upstreams, or a restart of one.
 const DEAD_MS: u64 = 3_000;
 
-/// Queries per second that are sent all the same: a client queries a few names and types at once.
+/// Queries per second that are sent nevertheless: a client queries a few names and types at once.
 const PROBES_MAX: u32 = 8;
 
 /// Time limit of such a query, milliseconds.
@@ -80,7 +81,7 @@ impl Tried {
     }
 }
 
-/// Smoothed round trips to one server; see the head of the file.
+/// Smoothed round trips to one server; see the module header.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTrip {
     /// Mean and mean deviation, microseconds.
@@ -265,7 +266,8 @@ impl Upstreams {
         self.all[at].down.is_some_and(|(again_ms, _)| now_ms >= again_ms)
     }
 
-    /// The upstream of the lowest `rank` that was not tried; of all, if all were.
+    /// The upstream of the lowest `rank` that was not tried. If all were tried, the one of the
+    /// lowest `rank`.
     fn best<R: Ord>(&self, tried: Tried, rank: impl Fn(&Health) -> R) -> usize {
         (0..self.all.len())
             .min_by_key(|&at| (tried.has(at), rank(&self.all[at])))
@@ -335,7 +337,7 @@ mod tests {
         upstreams.choose(now_ms, Tried::default()).upstream
     }
 
-    /// Once all are measured, the fastest is chosen, except for one query in sixty-four.
+    /// Once all are measured, the fastest is chosen, except for one query in 64.
     #[test]
     fn the_fastest_is_asked() {
         let mut upstreams = Upstreams::new(3);
@@ -353,7 +355,7 @@ mod tests {
         assert!(asked[0] > 0 && asked[2] > 0, "the others are looked at again: {asked:?}");
     }
 
-    /// A query goes to each upstream once before it goes to one again.
+    /// A query is sent to each upstream once before it is sent to one again.
     #[test]
     fn none_is_asked_twice_before_all() {
         let mut upstreams = Upstreams::new(4);
@@ -389,7 +391,8 @@ mod tests {
         assert_eq!(first(&mut upstreams, 2_000), 0);
     }
 
-    /// If all are down they are queried all the same, and a report of the kernel counts at once.
+    /// If all are down, queries are still sent. An upstream that the kernel reports as unreachable
+    /// is down at once.
     #[test]
     fn all_down() {
         let mut upstreams = Upstreams::new(2);

@@ -5,9 +5,9 @@
 //!                        a.ttl_differences(&b): seconds, for records that both have
 //! ```
 //!
-//! Normalized, since they mean nothing: the case of names (RFC 4343), the order of records (RFC
-//! 2181, section 5; two servers rotate them differently), compression, the text of an extended
-//! error. TTLs are compared apart, as each server received them at another time.
+//! Differences without a meaning are normalized: the case of names (RFC 4343), the order of records
+//! (RFC 2181, section 5; two servers rotate them differently), compression, the text of an extended
+//! error. TTLs are compared separately, since each server received them at another time.
 //!
 //! `read` makes views of bytes, `print` makes a line of a view. Cost of a comparison: two sorts for
 //! a section.
@@ -80,7 +80,7 @@ pub struct Entry {
     pub class: u16,
     /// Data, its names uncompressed and in lower case.
     pub data: Vec<u8>,
-    /// Time to live, seconds.
+    /// TTL, seconds.
     pub ttl_s: u32,
 }
 
@@ -253,7 +253,7 @@ mod tests {
         out
     }
 
-    /// Every field is read; names in data are uncompressed and in lower case, the question stays as
+    /// Every field is read. Names in data are uncompressed and in lower case; the question stays as
     /// sent.
     #[test]
     fn fields_are_read() {
@@ -278,7 +278,7 @@ mod tests {
         assert!(text.contains("EDNS 0 UDP 1232 DO errors [3] options [8]"), "{text}");
     }
 
-    /// Only the order of records and their TTLs are no difference; any other difference has its
+    /// The order of records and their TTLs are not a difference. Any other difference has its
     /// field.
     #[test]
     fn what_differs_is_named() {
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(ours.differences(&other), [Field::Rcode, Field::Authentic, Field::UdpSize]);
     }
 
-    /// A query, and a cut message, are not read.
+    /// A query or a truncated message is an error.
     #[test]
     fn others_are_errors() {
         let whole = message(60, false);

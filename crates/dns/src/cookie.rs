@@ -13,8 +13,8 @@
 //! anycast set must. [`Cookies::roll`] replaces a secret; cookies of the previous one are still
 //! accepted, and renewed.
 //!
-//! Time is seconds since 1970 and wraps at 32 bits (RFC 1982 arithmetic, RFC 9018, section 4.3):
-//! right until clocks of two servers differ by 68 years.
+//! Time is seconds since 1970 and wraps at 32 bits (RFC 1982 arithmetic, RFC 9018, section 4.3). It
+//! is correct as long as the clocks of two servers differ by less than 68 years.
 //!
 //! Cost: one hash of 20 or 32 bytes to write; one or two to verify. No allocation.
 
@@ -77,7 +77,7 @@ pub enum Standing {
     ClientOnly,
     /// The client has received a response at its address within half an hour.
     Valid,
-    /// As [`Standing::Valid`], but send a new one: it is old, or made with the previous secret.
+    /// Like [`Standing::Valid`], but send a new one: it is old, or made with the previous secret.
     ValidButOld,
     /// Nothing: it is too old, of a future time, of another version, or of another server. Send a
     /// new one.
@@ -163,7 +163,7 @@ impl Cookies {
     }
 }
 
-/// Secrets are not shown.
+/// Debug output has no secrets.
 impl std::fmt::Debug for Cookies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cookies").field("rolled", &self.previous.is_some()).finish()
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(standing(&cookies, &learned, client, 1_559_734_385), Standing::ValidButOld);
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_734_385), renewed);
 
-        // Reserved bytes are set, and hashed; a new cookie has none.
+        // The reserved bytes are set, and the hash covers them; in a new cookie they are 0.
         let client = "203.0.113.203";
         let reserved: [u8; 24] = octets("fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5");
         let renewed: [u8; 24] = octets("fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e");

@@ -84,7 +84,7 @@ pub const BATCH: usize = 32;
 /// Bytes of the longest message on a stream.
 const STREAM_BYTES_MAX: usize = 65_535;
 
-/// Where a response comes from.
+/// The source of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
     /// The cache.
@@ -197,8 +197,8 @@ pub trait Net {
     /// The client gets no response.
     fn drop_query(&mut self, client: &Client);
 
-    /// Describes the next responses to logs: where they come from, and since when their clients
-    /// wait, in microseconds of [`Now`]; `None`: since the turn began.
+    /// Describes the next responses to logs: their source, and since when their clients wait, in
+    /// microseconds of [`Now`]; `None`: since the turn began.
     fn describe(&mut self, _source: Source, _since_us: Option<u64>) {}
 
     /// Calls `write` with the number of a socket to an upstream and room for [`QUERY_BYTES_MAX`]
@@ -270,7 +270,7 @@ struct BatchQuery<'a> {
     view: u16,
 }
 
-/// What remains to be done after a lookup: a bit for each query of the batch.
+/// The queries of a batch that need more work after a lookup: one bit for each query.
 #[derive(Default)]
 struct Looked {
     /// Not in the cache.

@@ -1,7 +1,7 @@
 //! Records a core's messages with dnstap.
 //!
-//! Without a tap a core only checks, once for each message, that it has none. Cost with one: a copy
-//! of each message, and two system calls for a query to an upstream (its address and port).
+//! Without a tap a core only checks, once for each message, whether it has one. Cost with a tap: a copy of each message,
+//! and two system calls for a query to an upstream (its address and port).
 //!
 //! The record of a response to a client has no time of its query, which is in the query's own
 //! record.
@@ -41,12 +41,12 @@ impl CoreTap {
         CoreTap { tap, clock, now_ns: 0, listeners }
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     pub fn begin(&mut self, now: Now) {
         self.now_ns = self.clock.unix_ns(now);
     }
 
-    /// A turn ends: the records are passed on.
+    /// Ends a turn: passes the records to the writer.
     pub fn flush(&mut self) {
         self.tap.flush();
     }

@@ -10,8 +10,8 @@
 //! A frame is one protobuf message (dnstap.proto of dnstap.info) of type MESSAGE; its few fields
 //! are written by hand here. It has the bytes of a DNS message, its addresses, transport and time.
 //!
-//! A file is overwritten at the start and by [`Writer::reopen`], which is for after a rotation. A
-//! lost socket is connected again, and a file that could not be written is tried again, as in
+//! A file is overwritten at the start and by [`Writer::reopen`], which is called after a rotation.
+//! A lost socket is connected again, and writing a file is tried again after an error, as in
 //! [`larder_serve::writer`].
 //!
 //! Bounds: those of [`larder_serve::record_channel`]; a write to a socket waits for
@@ -87,12 +87,12 @@ pub struct Event<'a> {
 pub struct Tap {
     sender: RecordSender,
     identity: Arc<str>,
-    /// Reused from record to record.
+    /// A buffer reused for each record.
     inner: Vec<u8>,
 }
 
 impl Tap {
-    /// One for another core.
+    /// A tap for another core.
     pub fn another(&self) -> Tap {
         let identity = Arc::clone(&self.identity);
         Tap { sender: self.sender.another(), identity, inner: Vec::new() }
@@ -106,7 +106,7 @@ impl Tap {
         self.sender.record(|out| put_frame(out, identity, inner));
     }
 
-    /// Passes the records to the writer. To be called once in a turn.
+    /// Passes the records to the writer thread. Call it once in a turn.
     pub fn flush(&mut self) {
         self.sender.flush();
     }
@@ -218,7 +218,7 @@ struct Output {
 }
 
 enum Stream {
-    /// With the number of its bytes that are whole frames.
+    /// The file, and the number of its bytes that are complete frames.
     File(File, u64),
     Socket(UnixStream),
 }
@@ -247,7 +247,7 @@ impl Sink for Output {
 
     fn write(&mut self, frames: &[u8]) -> io::Result<()> {
         let written = self.stream.as_mut().map_or(Ok(()), |stream| stream.write(frames));
-        // A file keeps its content, and is continued.
+        // A file keeps its content, and writing continues there.
         if written.is_err() && matches!(self.stream, Some(Stream::Socket(_))) {
             self.stream = None;
         }
@@ -296,7 +296,7 @@ fn greet(mut socket: UnixStream) -> io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// Reads a control frame, which must be of one type; an ACCEPT must include dnstap.
+/// Reads a control frame, which must have the expected type. An ACCEPT must include dnstap.
 fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
     let foreign =
         || io::Error::new(io::ErrorKind::InvalidData, "no dnstap collector listens there");
@@ -389,8 +389,8 @@ mod tests {
         }
     }
 
-    /// Records of several cores are in the file when the writer has finished; a rotated file is
-    /// complete, and another is begun.
+    /// The file has the records of several cores when the writer has finished. A rotated file is
+    /// complete, and the writer begins another.
     #[test]
     fn files_are_written_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
@@ -415,8 +415,8 @@ mod tests {
         assert!(fs::read(&rotated).unwrap().ends_with(&control_frame(control::STOP, None)));
     }
 
-    /// A collector gets the stream after the handshake. One that is not there yet is reported once,
-    /// and found when it comes; records until then are counted as dropped.
+    /// A collector gets the stream after the handshake. A missing collector is reported once, and
+    /// the writer connects when it is there. Records until then are counted as dropped.
     #[test]
     fn collectors_are_found() {
         let folder = tempfile::tempdir().unwrap();
@@ -429,7 +429,7 @@ mod tests {
         let lines = log.take();
         assert!(lines.len() == 1 && lines[0].contains("is the collector running?"), "{lines:?}");
         let listener = UnixListener::bind(&path).unwrap();
-        // A request ends the wait for the next try.
+        // `reopen` ends the wait for the next try.
         writer.reopen();
         let (socket, _) = listener.accept().unwrap();
         let frames = Frames::accept(socket).unwrap();
@@ -445,8 +445,8 @@ mod tests {
         assert_eq!(collector.join().unwrap(), [(5, b"kept".to_vec())]);
     }
 
-    /// A full disk is reported once and loses records, each of which is counted; the writer goes
-    /// on.
+    /// A full disk is reported once. It loses records, each of which is counted, and the writer
+    /// continues.
     #[test]
     fn a_full_disk_is_told_once() {
         let path = PathBuf::from("/dev/full");

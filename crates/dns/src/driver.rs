@@ -7,9 +7,9 @@
 //!         send what was queued; make visible what was stored
 //! ```
 //!
-//! While queries arrive without a pause and none is in flight, the loop does not ask the kernel
-//! which sockets are ready: that would be a third system call next to receiving and sending. Every
-//! eighth turn it asks all the same.
+//! While queries arrive without a pause and none is in flight, the event loop does not ask the
+//! kernel which sockets are ready. That would be a third system call in addition to receiving and
+//! sending. After `BUSY_TURNS_MAX` such turns it asks once.
 //!
 //! Nothing in a turn waits. A message for which the kernel has no room is dropped and counted, as
 //! UDP would.

@@ -28,7 +28,7 @@ pub const EXTRA_BYTES: usize = 7;
 /// Bytes after the name.
 const TAIL_BYTES: usize = 4 + EXTRA_BYTES;
 
-/// The root in wire form. A name that is within it is whole and has no pointers.
+/// The root in wire form. A name within the root is complete and has no pointers.
 const ROOT: &[u8] = &[0];
 
 const DNSSEC_OK: u8 = 1;
@@ -191,7 +191,8 @@ mod tests {
         assert_eq!(Parts::of(b"\0\x01"), None);
     }
 
-    /// A name is within itself, the zones above it and the root, by labels, not by bytes.
+    /// A name is within itself, within the zones above it, and within the root: by labels, not by
+    /// bytes.
     #[test]
     fn zones_hold_names() {
         let name = b"\x01a\x01B\x02cd\0";
@@ -206,7 +207,8 @@ mod tests {
         assert!(!is_within(b"\x01a\0", b"\0\0"));
     }
 
-    /// Question and code are read from a stored response; a value that is too short has neither.
+    /// Question and response code are read from a stored response. A value that is too short has
+    /// neither.
     #[test]
     fn values_tell_their_question() {
         let value = [&[0, 0, 0, 9, 0, 0, 0, 3][..], &query(b"\x01A\0")].concat();
@@ -219,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        /// No bytes make the readers panic, and the parts of a key make the same key again.
+        /// No bytes make the readers panic, and the parts of a key give the same key.
         #[test]
         fn any_octets(key in proptest::collection::vec(0u8..70, 0..60)) {
             if let Some(parts) = Parts::of(&key) {

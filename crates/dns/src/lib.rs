@@ -1,4 +1,4 @@
-//! `larder dns`: a caching DNS server that responds with finished responses.
+//! `larder dns`: a caching DNS server that caches rendered responses.
 //!
 //! | module | duty |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`zones`] | forwarded zones and their upstreams |
 //! | [`choice`] | the choice of upstream: the fastest one that responds |
 //! | [`upstream_udp`] | UDP sockets to an upstream |
-//! | [`upstream_tcp`] | TCP to upstreams: many queries on few connections, which are used again |
+//! | [`upstream_tcp`] | TCP to upstreams: many queries on few connections, which are reused |
 //! | [`backend`] | upstreams that are threads of this process |
 //! | [`client_tcp`] | TCP from clients: pipelined queries, responses in any order, limits |
 //! | `tcp_framing` | messages on a stream of bytes |
@@ -33,7 +33,7 @@
 //! | [`presentation`] | names, types and codes as operators write them |
 //! | [`snapshot`] | the cache in a file: saved while it is used, loaded at the start |
 //!
-//! What every server needs is in [`larder_serve`]: the endpoint for Prometheus, threads that write
+//! [`larder_serve`] has what every server needs: the endpoint for Prometheus, threads that write
 //! logs, messages to the service manager.
 //!
 //! A core owns a UDP socket, a reader and a writer of the cache, sockets to the upstreams and its

@@ -2,10 +2,10 @@
 //! party (as "response rate limiting" of authoritative servers does).
 //!
 //! A query over UDP may have a forged source address, and the response then goes to that address.
-//! So responses are counted by network (an attacker can forge all addresses of one), in a bucket of
-//! tokens that fills at a steady rate. A response that finds the bucket empty is dropped. But every
-//! Nth *slips*: an empty, truncated response, no larger than the query, makes an honest client
-//! retry over TCP, where addresses are not forged.
+//! So responses are counted by network, since an attacker can forge all addresses of one. Each
+//! network has a bucket of tokens that fills at a steady rate. A response that finds the bucket
+//! empty is dropped. But every Nth *slips*: an empty, truncated response, no larger than the query,
+//! makes an honest client retry over TCP, where addresses are not forged.
 //!
 //! ```text
 //! bucket   the moment at which it is full again; tokens = (burst time - (that moment - now)) / time of a token
@@ -23,8 +23,8 @@
 //! them.
 //!
 //! Bounds: 16 bytes for a bucket, [`Limits::buckets`] of them, allocated once. Two networks of one
-//! set that share 32 bits of hash share a bucket: one pair in 2^32, and no attacker can aim at it,
-//! since the hash is keyed.
+//! set whose hashes agree in 32 bits share a bucket. That is one pair in 2^32, and no attacker can
+//! aim at it, since the hash is keyed.
 //!
 //! Cost: one SipHash of 17 bytes and a walk over 8 buckets in two cache lines.
 
@@ -49,7 +49,7 @@ pub struct Limits {
     pub v4_bits: u8,
     /// Leading bits of an IPv6 address that are the network, up to 128.
     pub v6_bits: u8,
-    /// Every Nth refused response slips; 1 is all of them, 0 none.
+    /// Every Nth refused response slips; 1: all of them, 0: none.
     pub slip: u32,
     /// Number of buckets, 8 to 1,048,576; rounded up to a power of two.
     pub buckets: usize,
@@ -159,7 +159,7 @@ impl Limiter {
     }
 }
 
-/// Keys are not shown, nor are thousands of buckets.
+/// Debug output has no keys and no buckets.
 impl std::fmt::Debug for Limiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Limiter")
@@ -224,8 +224,8 @@ mod tests {
         }
     }
 
-    /// Addresses of one network share a bucket, those of others do not, and a mapped address is the
-    /// IPv4 one.
+    /// Addresses of one network share a bucket, and other networks have other buckets. An
+    /// IPv4-mapped address counts as the IPv4 address.
     #[test]
     fn networks() {
         let mut limiter = Limiter::new(limits(1, 1), &KEY);
@@ -240,7 +240,7 @@ mod tests {
         assert!(passes("2001:db8::1") && passes("2001:db8::2"), "more than all bits are all");
     }
 
-    /// No rate is no limit; settings out of bounds and the end of time do not panic.
+    /// A rate of 0 is no limit. Settings out of bounds and the largest times do not panic.
     #[test]
     fn extremes() {
         let mut open = Limiter::new(Limits { buckets: 0, ..Limits::default() }, &KEY);
@@ -265,7 +265,7 @@ mod tests {
             let mut limiter = Limiter::new(limits(per_s, burst), &KEY);
             let token_us = 1_000_000 / u64::from(per_s);
             let burst_us = token_us * u64::from(burst);
-            // Time that was saved up, and when that was computed.
+            // The accumulated time, and when it was computed.
             let mut saved: HashMap<u8, (u64, u64)> = HashMap::new();
             let mut now_ms = 0;
             for (network, wait_ms) in steps {
@@ -280,8 +280,8 @@ mod tests {
             }
         }
 
-        /// The smallest table, with many networks that come once each around one that floods: the
-        /// flood stays within its rate, and all others pass.
+        /// In the smallest table, many networks each send once around one that floods. The flood
+        /// stays within its rate, and all others pass.
         #[test]
         fn a_crowd_does_not_free_a_flood(
             key: [u8; 16],

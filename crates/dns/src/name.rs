@@ -77,7 +77,7 @@ impl WireName {
         WireName::read_below(text, &WireName::ROOT, u8::MAX)
     }
 
-    /// As [`WireName::parse`]; bytes up to `octet_max` may stand for themselves.
+    /// Like [`WireName::parse`]; bytes up to `octet_max` may stand for themselves.
     fn read_below(text: &[u8], origin: &WireName, octet_max: u8) -> Result<WireName, NameError> {
         match text {
             b"" => return Err(NameError::Empty),
@@ -115,7 +115,7 @@ impl WireName {
         Ok(name)
     }
 
-    /// Takes bytes that are a whole name already.
+    /// Copies bytes that are a complete name in wire form.
     pub fn from_wire(octets: &[u8]) -> Option<WireName> {
         let mut name = WireName { len: 0, octets: [0; NAME_WIRE_BYTES_MAX] };
         name.append(octets).ok()?;
@@ -164,7 +164,7 @@ mod tests {
         WireName::parse(text.as_bytes(), &origin).map(|name| name.as_bytes().to_vec())
     }
 
-    /// Relative and absolute names, escapes and case come out in wire form.
+    /// Relative and absolute names, escapes and letter case give the right wire form.
     #[test]
     fn names() {
         assert_eq!(wire("A.Example.", "x").unwrap(), b"\x01a\x07example\0");
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(wire(r"a\.b\\\200\065", ".").unwrap(), b"\x06a.b\\\xc8a\0");
     }
 
-    /// Texts that are not names give their error, and the longest names are names.
+    /// Texts that are not names give their error, and names of the greatest length are accepted.
     #[test]
     fn errors() {
         let label = "a".repeat(63);

@@ -282,7 +282,7 @@ impl<Q, W> Pending<Q, W> {
         (entry.generation == id.generation).then_some(found)
     }
 
-    /// As [`Pending::get`], to change the state.
+    /// Like [`Pending::get`], to change the state.
     pub fn get_mut(&mut self, id: QueryId) -> Option<InFlight<'_, &mut Q>> {
         let entry = self.entry_mut(id)?;
         let state = entry.state.as_mut()?;

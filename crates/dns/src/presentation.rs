@@ -1,12 +1,12 @@
 //! Names, types, classes and response codes as operators write them.
 //!
-//! Names are those of master files (RFC 1035, section 5.1): labels joined by dots, a dot at the
-//! end, `\.` and `\\` for these bytes, `\DDD` for bytes that are not printable ASCII. Types,
+//! Names have the syntax of master files (RFC 1035, section 5.1): labels joined by dots, a dot at
+//! the end, `\.` and `\\` for these bytes, `\DDD` for bytes that are not printable ASCII. Types,
 //! classes and codes without a mnemonic are `TYPE65280`, `CLASS42` (RFC 3597) and `RCODE42`, so all
 //! can be written and read back.
 //!
-//! Invariant: [`name_to_wire`] reads back what `push_name` writes of a valid name. The text is
-//! ASCII without spaces, quotes and control characters, so a line of a log stays one line.
+//! Invariant: [`name_to_wire`] reads back the text that `push_name` writes for a valid name. The
+//! text is ASCII without spaces, quotes and control characters, so a log line stays one line.
 //!
 //! Bounds: a name has 255 bytes on the wire, and four times that many as text. Cost: one pass.
 //! Nothing here is on the path of a response.
@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 use crate::name::WireName;
 
-/// Types with their mnemonics: those that caches have.
+/// The mnemonics of types that caches have.
 const TYPES: [(u16, &str); 37] = [
     (1, "A"),
     (2, "NS"),
@@ -75,8 +75,8 @@ const RCODES: [(u16, &str); 14] = [
     (23, "BADCOOKIE"),
 ];
 
-/// Appends a name given in wire form, not compressed. Bytes after the root, or after a label that
-/// overruns, are left out.
+/// Appends a name given in wire form, not compressed. It ignores bytes after the root, and a label
+/// that is longer than the rest.
 pub fn push_name(out: &mut String, wire: &[u8]) {
     let mut rest = wire;
     let mut is_root = true;
@@ -115,8 +115,8 @@ fn push_number(out: &mut String, octet: u8) {
     }
 }
 
-/// The name of a text: wire form in lower case. The dot at its end may be missing; `.` is the root.
-/// `None` for empty labels, labels past 63 bytes, names past 255, an incomplete escape.
+/// Parses a name to wire form in lower case. The dot at its end may be missing; `.` is the root.
+/// `None` for empty labels, labels above 63 bytes, names above 255 bytes, and an incomplete escape.
 pub fn name_to_wire(text: &str) -> Option<Vec<u8>> {
     WireName::read(text.as_bytes()).ok().map(|name| name.as_bytes().to_vec())
 }
@@ -141,7 +141,7 @@ pub fn type_number(text: &str) -> Option<u16> {
     word_number(text, &TYPES, "TYPE")
 }
 
-/// The same for a class.
+/// The number of a class, from its mnemonic in any case or from `CLASS` with a number.
 pub fn class_number(text: &str) -> Option<u16> {
     word_number(text, &CLASSES, "CLASS")
 }
@@ -177,7 +177,7 @@ mod tests {
         out
     }
 
-    /// Names of any bytes are written as in master files; damage only ends them.
+    /// Names of any bytes are written as in master files; a damaged name ends early.
     #[test]
     fn names_are_written() {
         for (wire, expected) in [
@@ -194,8 +194,8 @@ mod tests {
         }
     }
 
-    /// Names are read with and without the dot at their end, with both kinds of escapes, in lower
-    /// case; other texts are refused.
+    /// Names are read with and without the dot at their end, with both kinds of escapes, into lower
+    /// case. Other texts are refused.
     #[test]
     fn names_are_read() {
         for (text, expected) in [
@@ -227,7 +227,8 @@ mod tests {
         assert_eq!(name_to_wire(&"a.".repeat(127)).map(|wire| wire.len()), Some(255));
     }
 
-    /// Numbers have the usual mnemonics, and those without one are still written and read.
+    /// Numbers have their usual mnemonics. Numbers without a mnemonic can still be written and
+    /// read.
     #[test]
     fn numbers_have_words() {
         let mut out = String::new();
@@ -244,8 +245,7 @@ mod tests {
     }
 
     proptest! {
-        /// The invariant: a name of any bytes comes back in lower case, through text of one
-        /// printable word.
+        /// The invariant: text of one printable word gives back a name of any bytes in lower case.
         #[test]
         fn names_come_back(labels in proptest::collection::vec(
             proptest::collection::vec(any::<u8>(), 1..=20), 0..=10,

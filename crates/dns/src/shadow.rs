@@ -27,8 +27,8 @@
 //! queries further ones are skipped. A copy in a file waits for the core, and for the clock if a
 //! speed is given.
 //!
-//! Bounds: those of `pairs`, `copy` and `tally`; besides, the cache and the core's queries in
-//! flight. Cost: some microseconds for a query, in addition to the response itself.
+//! Bounds: those of `pairs`, `copy` and `tally`, the cache, and the core's queries in flight. Cost:
+//! some microseconds for a query, in addition to the response itself.
 
 mod ask;
 mod copy;
@@ -84,21 +84,22 @@ pub struct Trial {
     pub resolvers: Vec<SocketAddr>,
     /// The copy of its traffic.
     pub from: From,
-    /// Addresses from which larder sends queries, and no client does: their packets are left out.
+    /// Addresses from which larder, but no client, sends queries: their packets are skipped.
     pub own: Vec<IpAddr>,
     /// Replay speed of a copy in a file, relative to its own time; 0: as fast as possible.
     pub speed: u32,
-    /// Queries within this time from the beginning of the copy are resolved and not counted.
+    /// Queries within this time from the beginning of the copy are resolved but not counted.
     pub warm_up: Duration,
     /// Below this the resolver is assumed to have responded from its cache, if the copy has no
     /// better information, microseconds.
     pub hit_us: u64,
-    /// How often a line is printed for a live copy.
+    /// How often to log a line for a live copy.
     pub every: Duration,
 }
 
-/// Runs a trial to the end of the copy, or until `stop` is set. Settings for clients' sockets and
-/// operation in `options` are not used, and there is one core. A line is logged now and then.
+/// Runs a trial to the end of the copy, or until `stop` is set. It ignores the settings for
+/// clients' sockets and operation in `options`, and has one core. For a live copy it logs a line
+/// now and then.
 pub fn shadow(
     options: &Options,
     trial: &Trial,
@@ -107,7 +108,7 @@ pub fn shadow(
 ) -> Result<Report, ServeError> {
     let whose = Whose { resolvers: trial.resolvers.clone(), own: trial.own.clone() };
     let mut copied = Copied::open(&trial.from, whose, stop).map_err(ServeError::Operation)?;
-    // They end after the core.
+    // The backends end after the core.
     let _backends = server::Running::start(&options.backends, log)?;
     let core = Running::start(options)?;
     let mut work = Work::new(options, trial, stop, core, copied.is_live);
@@ -224,7 +225,7 @@ struct Work<'a> {
     begun: Instant,
     pairs: Pairs,
     tally: Tally,
-    /// The first and the last time in the copy, and when the last message came.
+    /// The first and the last time in the copy, and when the last message arrived.
     first_ns: Option<i64>,
     last_ns: i64,
     last_came: Instant,
@@ -311,8 +312,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Delays a message of a file until its time, and until the core has room. A live copy has its
-    /// own time.
+    /// Delays a message of a file until its time, and until the core has room. A live copy is not
+    /// delayed.
     fn wait_for(&mut self, since_ns: u64) -> Result<(), Gone> {
         if self.is_live {
             return Ok(());
@@ -348,7 +349,7 @@ impl<'a> Work<'a> {
         let now = Instant::now();
         if now >= self.expire_due {
             self.expire_due = now + PATIENCE;
-            // For a live copy, time goes on without messages.
+            // In a live copy, time passes without messages too.
             let silence = if self.is_live { now - self.last_came } else { Duration::ZERO };
             let silence_ns = i64::try_from(silence.as_nanos()).unwrap_or(i64::MAX);
             self.expire(Some(self.last_ns.saturating_add(silence_ns)), now);

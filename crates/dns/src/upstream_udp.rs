@@ -6,16 +6,17 @@
 //! ```
 //!
 //! To forge a response, an attacker must guess the ID and the port (RFC 5452). There are up to
-//! [`ACTIVE_MAX`] active sockets, each at a random port, and none for long. Each turn of the event
-//! loop draws one of them for its queries. One port for each query, as resolvers have it, would
-//! cost more than a system call for each query. Instead, guesses are noticed: after some packets
-//! that match no query the socket is closed, and its queries are repeated over TCP
+//! [`ACTIVE_MAX`] active sockets, each at a random port and for a short time. Each turn of the
+//! event loop draws one of them for its queries. Resolvers often use a port for each query, but
+//! that would cost more than one system call for each query. Instead, guesses are noticed: after
+//! some packets that match no query the socket is closed, and its queries are repeated over TCP
 //! ([`Core::suspect_socket`](crate::core::Core::suspect_socket)).
 //!
 //! A socket has a number that no other socket of its core ever has, so a late packet matches no
 //! later socket.
 //!
-//! Bounds: [`ACTIVE_MAX`] active sockets and as many aside; the oldest of those is closed first.
+//! Bounds: [`ACTIVE_MAX`] active sockets, and as many set aside; the oldest set aside is closed
+//! first.
 
 use std::collections::VecDeque;
 use std::io;
@@ -48,7 +49,7 @@ const STRAYS_MAX: u32 = 64;
 const BATCH: usize = 64;
 const MESSAGE_BYTES: usize = 320;
 
-/// How sockets to upstreams are made.
+/// The source of queries: options of sockets to upstreams.
 #[derive(Debug, Clone)]
 pub struct QuerySource {
     /// Addresses to send from; the kernel chooses if none is of the upstream's family.
@@ -105,7 +106,7 @@ impl UpstreamUdp {
         UpstreamUdp::of_batches(address, token, BATCH)
     }
 
-    /// As [`UpstreamUdp::new`], with batches of `messages`, for which there is room at once.
+    /// Like [`UpstreamUdp::new`], with batches of `messages` messages, allocated at once.
     pub fn of_batches(address: SocketAddr, token: u64, messages: usize) -> UpstreamUdp {
         UpstreamUdp {
             address,
@@ -128,7 +129,7 @@ impl UpstreamUdp {
         self.refused
     }
 
-    /// Queues the query that `write` makes, by the socket of this turn. `write` receives the
+    /// Queues the query that `write` makes, for the socket of this turn. `write` receives the
     /// socket's number and the room. Returns the number.
     pub fn ask(
         &mut self,
@@ -192,8 +193,8 @@ impl UpstreamUdp {
         }
     }
 
-    /// Sends what is queued, and lets the next query draw a socket again. Messages for which the
-    /// kernel has no room are dropped; their queries time out.
+    /// Sends the queued messages; the next query draws a socket again. Messages for which the
+    /// kernel has no room are dropped, and their queries time out.
     pub fn flush(&mut self) {
         let Some(socket) = self.current.take().and_then(|at| self.active[at].as_ref()) else {
             return;
@@ -258,8 +259,8 @@ impl UpstreamUdp {
 mod tests {
     use super::*;
 
-    /// Guesses are counted at active sockets and at those set aside. After STRAYS_MAX the socket is
-    /// closed, once.
+    /// Guesses are counted at active sockets and at sockets set aside. After STRAYS_MAX guesses the
+    /// socket is closed, once.
     #[test]
     fn guesses_close_a_socket() {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -9,13 +9,14 @@
 //!                                            ordinary sockets, as without XDP
 //! ```
 //!
-//! Sockets stay bound too, so all other packets are served, and without XDP all are. A core has a
-//! queue of each interface: several if there are more queues than cores, none if there are fewer.
+//! The sockets stay bound too, so they receive all other packets; without XDP they receive all
+//! packets. A core has a queue of each interface. It has several if there are more queues than
+//! cores, and none if there are fewer.
 //!
-//! The kernel does not do for these packets what it does for others: no firewall, no check of
-//! routes by source, no capture by `tcpdump` at this interface. The policy ([`crate::policy`])
-//! decides who is served, as for all queries. A response leaves by the interface and to the
-//! Ethernet address that its query came from.
+//! The kernel does less for these packets than for others: no firewall, no check of routes by
+//! source, no capture by `tcpdump` at this interface. The policy ([`crate::policy`]) decides which
+//! clients are served, as for all queries. A response is sent by the interface of its query, to the
+//! Ethernet address that sent the query.
 
 use std::net::SocketAddr;
 
@@ -57,7 +58,8 @@ pub struct Queue {
 pub struct Opened {
     /// Queues, by core.
     pub queues: Vec<Vec<Queue>>,
-    /// Bytes of the longest response that fits a frame of each interface; `None`: none is open.
+    /// Bytes of the longest response that fits a frame of each interface; `None`: no interface is
+    /// open.
     pub answer_bytes_max: Option<u16>,
 }
 

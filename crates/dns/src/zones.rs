@@ -1,8 +1,8 @@
-//! Forwarded zones: the upstreams for a name are those of the longest zone that contains it.
+//! Forwarded zones: the upstreams of a name are those of the longest zone that contains it.
 //!
-//! Upstreams have numbers: a zone has consecutive ones, so a socket needs to know only a number,
-//! and a choice needs only the place in the zone. An upstream is a server, or a backend of this
-//! process, to which the same rules of choice and failure apply.
+//! Upstreams have numbers, and a zone has consecutive ones. So a socket needs only a number, and a
+//! choice only the place in the zone. An upstream is a server, or a backend of this process, to
+//! which the same rules of choice and failure apply.
 //!
 //! Cost: a walk over the labels of a name with a lookup in a hash table for each; one comparison if
 //! only the root is forwarded.
@@ -29,8 +29,8 @@ pub struct Answers {
     /// How long a core waits before it queries another upstream, milliseconds. Unlike that of a
     /// server, this wait does not follow round trips, since they depend on other servers.
     pub wait_ms: u32,
-    /// Its AD is trusted, whatever is configured for servers: it validates, or forwards to a server
-    /// that does.
+    /// Its AD is trusted, regardless of the setting for servers. It validates, or forwards to a
+    /// server that does.
     pub is_believed: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Forward {
 pub enum ForwardError {
     /// The zone at this place has no upstreams, or too many.
     Upstreams(usize),
-    /// The zone at this place is there twice.
+    /// The zone at this place is a duplicate.
     Twice(usize),
 }
 
@@ -101,7 +101,7 @@ impl Zones {
         Ok(made)
     }
 
-    /// The zone that a name, in wire form and lower case, is forwarded with.
+    /// The zone that forwards a name, given in wire form and lower case.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         let mut rest = name;
         if self.is_root_only {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!([zones.count(0), zones.count(1), zones.count(2)], [2, 1, 1]);
     }
 
-    /// The root contains every name; a zone needs upstreams, and may be given once.
+    /// The root contains every name. A zone needs upstreams, and may be given only once.
     #[test]
     fn root_and_errors() {
         let root = forward(b"\0", &[53]);

@@ -96,7 +96,8 @@ impl Line {
     }
 }
 
-/// A reset stream says nothing about the line, unless the server never processed it.
+/// A reset stream does not mean that the line is lost, unless the server never processed the
+/// stream.
 fn fault(error: &h2::Error) -> Fault {
     let was_looked_at = error.is_reset() && error.reason() != Some(h2::Reason::REFUSED_STREAM);
     if was_looked_at { Fault::Useless } else { Fault::Lost }

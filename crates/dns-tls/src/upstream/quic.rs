@@ -74,9 +74,9 @@ impl Line {
     }
 }
 
-/// Why there is no connection. A certificate that this side refuses is an alert, as CRYPTO_ERROR
-/// (RFC 9001, section 4.8): those of RFC 8446 that are about certificates, and decrypt_error, which
-/// is a wrong signature.
+/// Why there is no connection. If this side refuses the certificate, the error is a CRYPTO_ERROR
+/// with an alert (RFC 9001, section 4.8). The alerts are those of RFC 8446 about certificates, and
+/// decrypt_error, which means a wrong signature.
 fn fault_of(error: &ConnectionError) -> Fault {
     const CRYPTO_ERROR: u64 = 0x100;
     let text = error.to_string();

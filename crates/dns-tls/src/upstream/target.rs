@@ -89,7 +89,7 @@ impl fmt::Display for TargetError {
 }
 
 impl Target {
-    /// Reads an upstream; see the head of the file.
+    /// Parses an upstream; see the module header.
     pub fn parse(text: &str) -> Result<Target, TargetError> {
         let (scheme, rest) = text.split_once("://").ok_or(TargetError::Scheme)?;
         let (rest, name) = match rest.split_once('#') {

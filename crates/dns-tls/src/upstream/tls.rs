@@ -22,13 +22,13 @@ const LENGTH_BYTES: usize = 2;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// Bytes of queries after which they are written, however many others wait.
+/// Bytes of queries after which they are written, even if others wait.
 const WRITE_BYTES: usize = 16 << 10;
 
 /// Queries that wait to be written.
 const QUEUE_MAX: usize = 256;
 
-/// A query, and where its response goes.
+/// A query, and the receiver of its response.
 type Asked = (Vec<u8>, oneshot::Sender<Vec<u8>>);
 
 /// A line over TLS.
@@ -42,7 +42,7 @@ impl Line {
         let stream = shared.connect_tls().await?;
         let (asked, questions) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(async move {
-            // Whatever the error is, queries that wait fail as lost.
+            // For any error, queries that wait fail as lost.
             let _ = converse(stream, questions).await;
         });
         Ok(Line { asked })

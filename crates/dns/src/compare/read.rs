@@ -3,9 +3,9 @@
 //! Names in data are uncompressed and in lower case for the types of RFC 4034, section 6.2; data of
 //! other types is compared as it is, since no sender compresses it (RFC 3597, section 4).
 //!
-//! Bounds: a view is linear in its message except for names in data, each of which may be 255 bytes
-//! behind a pointer of two: some hundred times the message at most. Cost: an allocation or two for
-//! a record.
+//! Bounds: a view is linear in its message except for names in data. Each of them may be 255 bytes
+//! behind a pointer of two bytes, so a view is at most some hundred times the message. Cost: an
+//! allocation or two for a record.
 
 use larder_wire::dns::edns::option;
 use larder_wire::dns::{DnsError, Message, Record, Section, read_wire_name, rtype, skip_name};

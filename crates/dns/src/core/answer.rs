@@ -113,7 +113,7 @@ impl Core {
             TYPE_AXFR | TYPE_IXFR => (rcode::REFUSED, extended::NOT_AUTHORITATIVE),
             0 | rtype::OPT => (rcode::FORMERR, extended::OTHER),
             other if is_meta(other) => (rcode::NOTIMP, extended::NOT_SUPPORTED),
-            // A query without RD is about what other clients put into the cache.
+            // A query without RD could reveal which names other clients have queried.
             _ if !self.settings.cache_only => (rcode::REFUSED, extended::NOT_AUTHORITATIVE),
             _ => return false,
         };
@@ -140,8 +140,8 @@ impl Core {
         });
     }
 
-    /// Responds with what `write` makes of the options, the cookie added, and of the number of
-    /// bytes that the client accepts.
+    /// Responds with what `write` makes of the options and of the number of bytes that the client
+    /// accepts. The options include the cookie.
     pub(super) fn respond_with(
         &self,
         request: &Request<'_>,

@@ -142,7 +142,7 @@ impl Core {
     }
 }
 
-/// Copies the entry of a key, stale or not; false if there is none.
+/// Copies the entry of a key, stale or not; false if there is no entry.
 fn copy_stale(reader: &Reader, hash: KeyHash, key: &[u8], now: Now, out: &mut Vec<u8>) -> bool {
     let Some(entry) = reader.get_stale_hashed(hash, key, now.seconds()) else { return false };
     out.clear();

@@ -1,8 +1,8 @@
 //! The state of a query in flight, and its timer.
 //!
-//! A query goes to one upstream after another, sometimes to two at once. Each time is an attempt,
-//! found by socket and ID. There is one timer for a query, set to what comes first: the next
-//! upstream, a stale response, or its time limit.
+//! A query is sent to one upstream after another, sometimes to two at once. Each time is an
+//! attempt, found by socket and ID. There is one timer for a query, set to the earliest event: the
+//! next upstream, a stale response, or its time limit.
 
 use std::num::NonZeroU64;
 
@@ -145,7 +145,7 @@ impl Core {
         self.pending.get(id).is_some_and(|query| query.state.attempts.len() == 0)
     }
 
-    /// Sets a query's timer to what comes first.
+    /// Sets a query's timer to its earliest event.
     pub(super) fn set_timer(&mut self, id: QueryId) {
         let Core { pending, timers, settings, now, .. } = self;
         let Some(InFlight { state, .. }) = pending.get_mut(id) else { return };
@@ -161,7 +161,7 @@ impl Core {
         state.timer = timers.set(at_ms.max(now.ms()), id).ok();
     }
 
-    /// Does what is due.
+    /// Processes the timers that are due.
     pub fn tick(&mut self, net: &mut impl Net) {
         let now_ms = self.now.ms();
         while let Some(id) = self.timers.expire(now_ms) {

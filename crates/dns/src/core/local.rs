@@ -84,7 +84,7 @@ impl Core {
                 let options = Options::error(extended::PROHIBITED);
                 self.respond_empty(&Request { client, query }, rcode::REFUSED, &options, net);
             }
-            // Such a client does not learn what is wrong with its query.
+            // Such a client gets no response that says what is wrong with its query.
             Err(_) => net.drop_query(&client),
         }
     }

@@ -1,8 +1,8 @@
 //! NXDOMAIN cut: names below a name that does not exist (RFC 8020).
 //!
-//! A NXDOMAIN response is stored once more under a key of the name alone. A miss looks up the names
-//! above, and if one of them does not exist, the response is made from that. Only without DNSSEC: a
-//! proof need not hold for the names below (NSEC3).
+//! An NXDOMAIN response is stored a second time, under a key of the name alone. A miss looks up the
+//! names above. If one of them does not exist, the core makes the response from that entry. This is
+//! done only for clients without DNSSEC, since a proof need not hold for the names below (NSEC3).
 //!
 //! [`NxdomainCut`] controls whether this is done: some servers deny names that have names below
 //! them.
@@ -41,7 +41,8 @@ impl Core {
         self.counts.limit_cache_writes += u64::from(!is_cached);
     }
 
-    /// Responds to a query for a name below one that is known not to exist; false if none is.
+    /// Responds to a query for a name below one that is known not to exist; false if there is no
+    /// such name.
     pub(super) fn respond_from_nxdomain(
         &mut self,
         at: usize,

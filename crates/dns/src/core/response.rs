@@ -123,7 +123,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::response`], for a packet longer than accepted, of which only the beginning is
+    /// Like [`Core::response`], for a packet longer than accepted, of which only the beginning is
     /// here: as if TC was set.
     pub fn truncated_response(&mut self, socket: u32, message: &[u8], net: &mut impl Net) -> bool {
         let mut beginning = std::mem::take(&mut self.scratch);
@@ -173,8 +173,8 @@ impl Core {
             }
             None => Next::Another(Some(extended::NETWORK_ERROR)),
         };
-        // Nobody else can write into the stream: a response that does not match is the upstream's
-        // own fault.
+        // No attacker can write into the stream, so a response that does not match is the
+        // upstream's own fault.
         let next = if let Next::Wait | Next::Stream = next { Next::Another(None) } else { next };
         if let Some((number, attempt)) = attempt {
             match message {
@@ -216,7 +216,7 @@ impl Core {
         match facts.kind {
             Kind::Data | Kind::NoData | Kind::NoName => {
                 if state.plain == Some(from.upstream) {
-                    // It responds without EDNS: EDNS was what it did not understand.
+                    // It responds without EDNS: it did not understand EDNS.
                     let (zone, local) = self.zones.place(from.upstream);
                     self.zones.choice(zone).knows_no_edns(local, self.now.ms());
                 }
@@ -244,7 +244,7 @@ impl Core {
         }
     }
 
-    /// Does what was decided about a response of an upstream.
+    /// Carries out the decision about a response of an upstream.
     fn proceed(&mut self, id: QueryId, upstream: usize, next: Next, net: &mut impl Net) {
         match next {
             Next::Wait => {}

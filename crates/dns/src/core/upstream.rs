@@ -155,7 +155,8 @@ impl Core {
             return;
         }
         let waiting = self.in_flight_where(|attempt| {
-            // An answered attempt may go on over TCP, of which the kernel reports nothing here.
+            // An attempt with a response may continue over TCP, about which the kernel reports
+            // nothing here.
             attempt.upstream == upstream && attempt.is_waited_for && !attempt.is_answered
         });
         for id in waiting {
@@ -175,8 +176,8 @@ impl Core {
     }
 }
 
-/// True if an upstream is queried with EDNS: it is not known to lack it, and this query has not
-/// just found out.
+/// True if an upstream is queried with EDNS: it is not known to lack EDNS, and this query has not
+/// just found that out.
 fn has_edns(zones: &Zones, state: &QueryState, upstream: usize, now: Now) -> bool {
     state.plain != Some(upstream) && zones.has_edns(upstream, now.ms())
 }
@@ -268,7 +269,7 @@ impl Flags {
     }
 }
 
-/// Writes a query; `question` is name in wire form, type and class. Its length.
+/// Writes a query and returns its length; `question` is name in wire form, type and class.
 pub fn write_query(
     out: &mut [u8; QUERY_BYTES_MAX],
     id: u16,

@@ -1,4 +1,4 @@
-//! What is recorded of messages: counters, dnstap, query log.
+//! Records messages: counters, dnstap, query log.
 //!
 //! Each response to a client is recorded once, when it is written, for all transports. Cost without
 //! dnstap and query log: two checks.
@@ -17,7 +17,7 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// A turn begins.
+    /// Begins a turn.
     pub fn begin(&mut self, now: Now) {
         if let Some(tap) = &mut self.tap {
             tap.begin(now);
@@ -27,7 +27,7 @@ impl Observers {
         }
     }
 
-    /// A client sent a query.
+    /// Records a query of a client.
     #[inline]
     pub fn query(&mut self, client: &Client, message: &[u8]) {
         if let Some(tap) = &mut self.tap {
@@ -35,7 +35,7 @@ impl Observers {
         }
     }
 
-    /// A response is sent to a client.
+    /// Records a response to a client.
     #[inline]
     pub fn response(&mut self, client: &Client, message: &[u8]) {
         self.counts.answered(message);
@@ -47,7 +47,7 @@ impl Observers {
         }
     }
 
-    /// A turn ends: records are passed on.
+    /// Ends a turn: passes the records to their writers.
     pub fn flush(&mut self) {
         if let Some(tap) = &mut self.tap {
             tap.flush();

@@ -36,7 +36,7 @@ pub struct Parts {
     pub upstream_tcp_limits: upstream_tcp::Limits,
     /// Backends among the upstreams; with the same waker.
     pub backends: Backends,
-    /// How sockets to upstreams are made.
+    /// Options of sockets to upstreams.
     pub origin: QuerySource,
     /// The policy, and its replacements.
     pub policy: Follower,
@@ -50,7 +50,7 @@ pub struct Parts {
     pub tap: Option<CoreTap>,
     /// Logs queries.
     pub log: Option<QueryLog>,
-    /// Ends the loop; the waker is called after a change.
+    /// Ends the event loop; the waker is called after a change.
     pub lifecycle: Arc<Lifecycle>,
     /// Interrupts a wait.
     pub waker: Arc<Waker>,

@@ -1,8 +1,8 @@
 //! A core's sockets, and their outgoing batches.
 //!
 //! ```text
-//! respond  into the batch of the socket at which the query arrived; a full batch is sent
-//! flush    at the end of a turn, all batches are sent
+//! respond  queues into the batch of the socket at which the query arrived; a full batch is sent
+//! flush    sends all batches at the end of a turn
 //! ```
 //!
 //! Nothing waits: messages for which the kernel has no room are dropped and counted. Bounds: a
@@ -50,7 +50,7 @@ pub(super) struct Sockets {
 }
 
 impl Listener {
-    /// Sends the batch. The number of messages that the kernel did not take.
+    /// Sends the batch, and returns the number of messages that the kernel did not take.
     pub fn flush(&mut self) -> u64 {
         let sent = self.outgoing.send(&self.socket);
         let dropped = sent.failed + self.outgoing.len();
@@ -60,13 +60,13 @@ impl Listener {
 }
 
 impl Sockets {
-    /// A turn begins.
+    /// Begins a turn.
     pub fn begin(&mut self, now: Now) {
         self.now_ms = now.us / 1_000;
         self.observers.begin(now);
     }
 
-    /// A turn ends: all batches are sent.
+    /// Ends a turn: sends all batches.
     pub fn flush(&mut self) {
         let Sockets { listeners, outgoing, inbox, upstream_sockets, observers, now_ms, .. } = self;
         if let Some(inbox) = inbox {
@@ -121,7 +121,7 @@ impl Sockets {
             observers.response(&Client::Frame { queue, letter: *letter }, &room[..length]);
             Some(length)
         });
-        // Without room the response is dropped; no other path is tried.
+        // Without room the response is dropped, and no other path is tried.
         observers.counts.unsent_answers += u64::from(answered.is_none());
         answered.unwrap_or(true)
     }

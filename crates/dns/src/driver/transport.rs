@@ -107,8 +107,8 @@ impl Net for Transport<'_> {
             None => return false,
         };
         let local = origin.address_for(address);
-        // A tag that comes again belongs to a query with so many streams that its first one has
-        // ended long ago.
+        // A tag is reused only after a query has had so many streams that the first one ended long
+        // ago.
         self.upstream_tcp.cancel(tag);
         let is_asked = self.upstream_tcp.ask(address, local, tag, message, poller, *now_ms).is_ok();
         if let (Some(tap), true) = (&mut observers.tap, is_asked) {

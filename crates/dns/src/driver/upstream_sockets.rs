@@ -1,9 +1,9 @@
-//! UDP sockets to each upstream, or the number of its backend. They exist as long as the core.
+//! UDP sockets to each upstream, or the number of its backend. They exist as long as the core does.
 
 use crate::upstream_udp::UpstreamUdp;
 use crate::zones::{Answers, Upstream};
 
-/// How one upstream is reached.
+/// How a core reaches one upstream.
 #[expect(clippy::large_enum_variant, reason = "few are made, once, and nearly all are pools")]
 pub(super) enum UpstreamSocket {
     /// A server.
@@ -16,7 +16,7 @@ pub(super) enum UpstreamSocket {
 pub(super) struct UpstreamSockets(Vec<UpstreamSocket>);
 
 impl UpstreamSockets {
-    /// Without sockets yet. `token_of` returns the first token of an upstream's sockets.
+    /// No sockets yet. `token_of` returns the first token of an upstream's sockets.
     pub fn new(
         upstreams: impl Iterator<Item = Upstream>,
         token_of: impl Fn(usize) -> u64,
@@ -30,7 +30,7 @@ impl UpstreamSockets {
         UpstreamSockets(upstreams.enumerate().map(way).collect())
     }
 
-    /// How an upstream is reached.
+    /// The sockets or the backend of an upstream.
     pub fn get(&self, upstream: usize) -> Option<&UpstreamSocket> {
         self.0.get(upstream)
     }

@@ -87,7 +87,7 @@ impl Admissions {
     }
 }
 
-/// Steps of one list: the innermost prefix decides, or `outside` if there is none.
+/// Steps of one list: the innermost prefix decides; outside of all prefixes `outside` applies.
 fn unfold<T: Copy>(list: &[(Prefix, T)], is_v6: bool, outside: T) -> Vec<(u128, T)> {
     let mut list: Vec<_> = list.iter().filter(|(prefix, _)| prefix.is_v6() == is_v6).collect();
     // Outer ones before inner ones. The sort is stable, so the last of equal ones comes last and is

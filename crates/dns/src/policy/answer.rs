@@ -11,7 +11,7 @@ use super::records::RecordRef;
 /// Where the name of the question begins.
 pub const QUESTION_AT: usize = HEADER_BYTES;
 
-/// Owner names in a SOA record that is made up, and the bytes of its data.
+/// The mailbox in a made-up SOA record, and the bytes of that record's data.
 const NOBODY: &[u8; 16] = b"\x06nobody\x07invalid\0";
 const SOA_BYTES: usize = 2 + NOBODY.len() + 5 * 4;
 

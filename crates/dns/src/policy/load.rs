@@ -30,7 +30,7 @@ pub const TOLD_MAX: usize = 10;
 /// The settings of a policy, as the operator writes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyOptions {
-    /// `NETWORK=allow|refuse|drop`; none: local networks only.
+    /// `NETWORK=allow|refuse|drop`; empty: local networks only.
     pub access: Vec<String>,
     /// `NETWORK=VIEW`.
     pub views: Vec<String>,
@@ -56,7 +56,7 @@ pub struct PolicyOptions {
     pub id: Option<String>,
 }
 
-/// What was read.
+/// Counts of what was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Names on blocklists.
@@ -85,7 +85,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Logs what was loaded at the start.
+    /// Logs the result of the load at the start.
     pub fn log(&self, log: &Log) {
         let Report { blocked, rules, local, skipped, told } = self;
         log.info("policy loaded")

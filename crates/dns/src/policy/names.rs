@@ -290,7 +290,7 @@ fn filled(hash: u64, at: usize) -> u64 {
     hash >> 32 << 32 | (at as u64 + 1)
 }
 
-/// Keys are not shown, nor are millions of names.
+/// Debug output has no keys and no names.
 impl std::fmt::Debug for Names {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Names").field("len", &self.count).finish_non_exhaustive()

@@ -155,7 +155,8 @@ mod tests {
         assert_eq!(records.chain(EMPTY).count(), 0);
     }
 
-    /// An alias is alone, whichever comes first; and a name has no more than its 8 KiB.
+    /// An alias excludes other records, whichever was added first. A name has at most 8 KiB of
+    /// records.
     #[test]
     fn rejections() {
         let mut records = Records::default();

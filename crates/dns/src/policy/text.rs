@@ -212,8 +212,8 @@ pub struct Read<'a> {
     pub data: &'a [u8],
 }
 
-/// What entries take from earlier ones. After an entry that could not be read, those that need it
-/// cannot be read either: to take it from further above would be a guess.
+/// Values that entries take from earlier ones. After an unreadable entry, entries that depend on it
+/// cannot be read either: a value from further above would be a guess.
 pub struct Context {
     origin: Option<WireName>,
     ttl_s: u32,

@@ -67,7 +67,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// None yet.
+    /// No zones yet.
     pub fn new(key: SipHasher13) -> Zones {
         Zones { actions: Names::new(key), data: Data::new(key) }
     }

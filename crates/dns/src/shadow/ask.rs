@@ -17,11 +17,11 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// A query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Names it among open queries; its result has the same tag.
+    /// Identifies an open query; its result has the same tag.
     pub tag: u64,
     /// The client.
     pub peer: SocketAddr,
-    /// It came over a stream: its response is never truncated, and no rate limits it.
+    /// It arrived over a stream: its response is never truncated, and no rate limit applies.
     pub is_stream: bool,
     /// The message.
     pub message: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct Asked {
 pub(super) struct Told {
     /// The tag of the query.
     pub tag: u64,
-    /// The response; `None` if a client would have got none.
+    /// The response; `None` if a client would have received no response.
     pub answer: Option<Vec<u8>>,
     /// Time of the response.
     pub at: Instant,
@@ -51,7 +51,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// With the core's sender.
+    /// Sends to the core of this sender.
     pub fn new(sender: SideSender) -> Asker {
         let (say, heard) = channel();
         Asker { sender, say, heard }
@@ -78,7 +78,7 @@ impl Asker {
         Ok(())
     }
 
-    /// The next result, within a time; `None` if there is none.
+    /// The next result within a time; `None` if no result arrives.
     pub fn told(&self, patience: Duration) -> Option<Told> {
         // The other end is also here, so only the time ends the wait.
         self.heard.recv_timeout(patience).ok()

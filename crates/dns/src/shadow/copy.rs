@@ -98,7 +98,7 @@ pub(super) struct Seen<'a> {
 pub struct Counts {
     /// Packets or records.
     pub records: u64,
-    /// Of other servers, other protocols, other kinds.
+    /// Messages of other servers, other protocols, or other kinds.
     pub foreign: u64,
     /// Queries that larder sent itself.
     pub own: u64,
@@ -128,7 +128,7 @@ pub(super) struct Copied {
     feed: Feed,
     whose: Whose,
     pub counts: Counts,
-    /// It is live.
+    /// True for a live copy.
     pub is_live: bool,
     /// Ends the thread that accepts senders.
     over: Arc<AtomicBool>,
@@ -152,12 +152,12 @@ enum Arrived {
     Foreign(String),
 }
 
-/// Whose messages are wanted.
+/// The servers whose messages are compared.
 #[derive(Debug, Clone)]
 pub(super) struct Whose {
     /// Addresses of the resolver; an unspecified one stands for all.
     pub resolvers: Vec<SocketAddr>,
-    /// Addresses from which larder sends queries, and no client does.
+    /// Addresses from which larder, but no client, sends queries.
     pub own: Vec<IpAddr>,
 }
 
@@ -206,8 +206,8 @@ impl Copied {
         match feed {
             Feed::Capture(source) => match source.poll_batch(stop) {
                 Given::Batch(batch) => {
-                    // Messages that have arrived are processed to the end; a file is left where it
-                    // is.
+                    // Messages of a live copy that have arrived are all processed. Reading a file
+                    // ends at once.
                     let ends = || !*is_live && stop.load(Ordering::Relaxed);
                     read_batch(&batch, whose, counts, &ends, each);
                     Ok(Polled::Later)
@@ -219,8 +219,8 @@ impl Copied {
                 }
             },
             Feed::Frames { arrived, .. } => {
-                // After a request to stop, messages that have arrived are processed, without a
-                // wait.
+                // After a request to stop, messages that have arrived are processed, without
+                // waiting for more.
                 let ends = stop.load(Ordering::Relaxed);
                 let mut patience = if ends { Duration::ZERO } else { PATIENCE };
                 for _ in 0..if ends { FRAMES_MAX } else { FRAMES_AT_ONCE } {
@@ -253,7 +253,7 @@ impl Drop for Copied {
 }
 
 impl Feed {
-    /// dnstap from a file or pipe, and whether that is live.
+    /// dnstap from a file or pipe, and whether it is live.
     fn file(path: &PathBuf, stop: &Arc<AtomicBool>) -> Result<(Feed, bool), String> {
         let Input { name, content } =
             Input::open_until(path, stop).map_err(|error| error.to_string())?;
@@ -293,7 +293,7 @@ impl Feed {
         let hear = move |stream: Patient| match Frames::accept(stream) {
             Ok(frames) => {
                 if let Some(mut frames) = tell_frames(frames, &say) {
-                    // The sender may be gone; nothing is lost.
+                    // The sender may be gone; no message is lost.
                     let _ = frames.finish();
                 }
             }

@@ -10,7 +10,7 @@
 //! again while it is open (a client's retry, or a packet that was captured twice) changes nothing.
 //!
 //! Bounds: [`OPEN_MAX`] queries, [`HELD_BYTES_MAX`] bytes of responses, [`ASKED_UPSTREAM_MAX`]
-//! queries of the resolver to its upstreams; without room a query is skipped and counted. Cost: a
+//! queries of the resolver to its upstreams. Without room a query is skipped and counted. Cost: a
 //! few hash lookups and allocations for a query.
 
 use std::collections::{HashMap, VecDeque};
@@ -64,14 +64,14 @@ pub(super) struct Theirs {
     pub octets: Box<[u8]>,
     /// From query to response, if the times make sense.
     pub took_ns: Option<u64>,
-    /// It queried an upstream for the same meanwhile.
+    /// The resolver queried an upstream for the same name, type and class meanwhile.
     pub has_asked: bool,
 }
 
 /// Larder's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ours {
-    /// `None`: the client would have got none.
+    /// `None`: a client would have received no response.
     pub octets: Option<Vec<u8>>,
     pub took: Duration,
 }
@@ -82,7 +82,7 @@ pub(super) struct Pair {
     /// Name in wire form and lower case, type, class.
     pub question: Box<[u8]>,
     pub recursion_desired: bool,
-    /// It counts: it came after the warm-up.
+    /// It is counted: it arrived after the warm-up.
     pub is_counted: bool,
     pub theirs: Theirs,
     pub ours: Ours,
@@ -202,7 +202,8 @@ impl Pairs {
         *last_ns = seen.at_ns.max(*last_ns);
     }
 
-    /// Adds larder's response. `None` also if the query is not open any more.
+    /// Adds larder's response, and returns the pair if it is complete. `None` also if the query is
+    /// no longer open.
     pub fn told(&mut self, told: Told) -> Option<Pair> {
         let open = self.open.get_mut(&told.tag)?;
         if open.ours.is_some() {
@@ -216,7 +217,7 @@ impl Pairs {
     }
 
     /// Ends queries that have waited too long: for the resolver in the copy's time, for larder in
-    /// real time. `copy_ns` of `None`: the copy has ended.
+    /// real time. If `copy_ns` is `None`, the copy has ended.
     pub fn expire(&mut self, copy_ns: Option<i64>, now: Instant, our_wait: Duration) -> Lost {
         let mut lost = Lost::default();
         while let Some(tag) = self.order.front() {
@@ -316,8 +317,8 @@ mod tests {
         }
     }
 
-    /// Responses meet in either order, whatever the case of the name; a second response matches
-    /// nothing.
+    /// Responses match in either order, and in any letter case of the name. A second response
+    /// matches nothing.
     #[test]
     fn answers_meet() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
@@ -346,8 +347,8 @@ mod tests {
         assert_eq!((pairs.in_flight(), pairs.held_bytes, pairs.open.len()), (0, 0, 0));
     }
 
-    /// A resolver that queried an upstream meanwhile had no cached response; one that queried
-    /// before had.
+    /// If the resolver queried an upstream meanwhile, it had no cached response. If it queried
+    /// before, it had one.
     #[test]
     fn what_was_asked_upstream_was_not_known() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());

@@ -1,7 +1,7 @@
 //! The results of a trial, as text and as JSON.
 //!
-//! Each figure with a limited meaning says so: what was missing at first, how the resolver's share
-//! is estimated, what a replay does to times. Percentiles are off by 3 % at most (`spread.rs`).
+//! The report states the limits of its figures: messages missing at first, how the resolver's share
+//! is estimated, how a replay affects times. Percentiles are off by 3 % at most (`spread.rs`).
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -28,11 +28,11 @@ const TTL_PERCENTILES: [f64; 7] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0];
 pub struct Report {
     /// The resolver's addresses.
     pub resolvers: Vec<SocketAddr>,
-    /// Where the copy came from.
+    /// The source of the copy.
     pub from: String,
     /// Larder's upstreams.
     pub upstreams: Vec<String>,
-    /// The copy was live.
+    /// True for a live copy.
     pub is_live: bool,
     /// How long the trial took.
     pub took: Duration,
@@ -76,7 +76,7 @@ impl Report {
         self.counts.upstream_queries_udp + self.counts.upstream_queries_tcp
     }
 
-    /// Logs a line, for while it runs.
+    /// Logs a line during the trial.
     pub fn log(&self, log: &Log) {
         let tally = &self.tally;
         let (theirs, _) = self.theirs_at_once();

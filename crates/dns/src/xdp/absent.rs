@@ -9,10 +9,10 @@ use larder_wire::udp_frame::FrameAddresses;
 
 use super::Interface;
 
-/// Never made.
+/// Never constructed.
 pub struct Incoming(Infallible);
 
-/// Never made.
+/// Never constructed.
 pub struct Outgoing(Infallible);
 
 pub(super) fn open_interface(

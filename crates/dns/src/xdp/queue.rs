@@ -58,8 +58,9 @@ pub(super) fn open_interface(
     Ok(Interface { queues, answer_bytes_max })
 }
 
-/// Addresses to which frames may be sent: those of sockets, with a wildcard as all addresses of its
-/// family on this machine. Each once.
+/// Destinations of the frames to receive: the addresses of the sockets. A wildcard address becomes
+/// all addresses of its family on this machine. The result has no loopback addresses and no
+/// duplicates.
 fn targets(bound: &[SocketAddr], local: &[IpAddr]) -> Vec<SocketAddr> {
     let mut targets = Vec::new();
     for address in bound {
@@ -77,14 +78,14 @@ fn targets(bound: &[SocketAddr], local: &[IpAddr]) -> Vec<SocketAddr> {
 }
 
 impl Incoming {
-    /// Receives waiting frames, some dozen at most, and returns their number. Drops those of the
-    /// previous call.
+    /// Receives waiting frames, some dozen at most, and returns their number. Drops the frames of
+    /// the previous call.
     #[inline]
     pub fn recv(&mut self) -> usize {
         self.receiver.recv()
     }
 
-    /// Messages of the last call, with their addresses. Frames that are not valid have none.
+    /// Messages of the last call, with their addresses. Invalid frames are skipped.
     #[inline]
     pub fn letters(&self) -> impl Iterator<Item = (FrameAddresses, &[u8])> {
         self.receiver.frames().filter_map(|frame| udp_frame::read(frame).ok())
@@ -99,7 +100,7 @@ impl AsFd for Incoming {
 
 impl Outgoing {
     /// Calls `write` with room for a response, and queues as many bytes as it returns. False if it
-    /// returned `None`; `None` if there is no room.
+    /// returned `None`. The result is `None` if there is no room.
     #[inline]
     pub fn answer(
         &mut self,
@@ -116,7 +117,7 @@ impl Outgoing {
         Some(true)
     }
 
-    /// Sends what was queued.
+    /// Sends the queued responses.
     #[inline]
     pub fn flush(&mut self) {
         self.sender.send();
@@ -127,8 +128,8 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    /// A wildcard stands for the addresses of its family, the loopback for none, and no address
-    /// comes twice.
+    /// A wildcard becomes all addresses of its family. Loopback addresses and duplicates are
+    /// removed.
     #[test]
     fn wildcards_are_addresses() {
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
