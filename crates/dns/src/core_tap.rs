@@ -1,7 +1,7 @@
 //! Records a core's messages with dnstap.
 //!
-//! Without a tap a core only checks, once for each message, whether it has one. Cost with a tap: a copy of each message,
-//! and two system calls for a query to an upstream (its address and port).
+//! Without a tap a core only checks, once for each message, whether it has one. Cost with a tap: a
+//! copy of each message, and two system calls for a query to an upstream (its address and port).
 //!
 //! The record of a response to a client has no time of its query, which is in the query's own
 //! record.
