@@ -1,4 +1,4 @@
-//! Who may read what the program writes.
+//! Permissions of the files that the program writes.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn run(scratch: &Scratch, umask: &str, line: &str) -> Run {
     Run::of(&mut command)
 }
 
-/// All files and folders below one, with their modes and groups.
+/// All files and folders within a folder, with their modes and groups.
 fn all_below(folder: &Path, out: &mut Vec<(PathBuf, u32, u32)>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -33,15 +33,16 @@ fn all_below(folder: &Path, out: &mut Vec<(PathBuf, u32, u32)>) {
     }
 }
 
-/// Logs, rotated and compressed ones, dns.log, names, statistics, captures, stored packets and their indexes are for their user
-/// alone, or with --group for that group to read, whatever the umask lets through.
+/// Only the user can read larder's output, or also the group of --group, whatever the umask. This
+/// covers logs (also rotated and compressed), dns.log, names, statistics, captures, stored packets
+/// and their indexes.
 #[test]
 fn what_is_written_is_private() {
     let mut capture = TestCapture::new();
     capture.dns_answer(&TestCapture::answer("www.example"));
     (0..200).for_each(|host| capture.flow_to([198, 51, 100, host]));
     let own = fs::metadata("/proc/self").expect("there");
-    // Root may give its files to any group, others to their own.
+    // Root may give its files to any group, other users only to their own.
     let group = if own.uid() == 0 { 4711 } else { own.gid() };
     for (umask, more, mode, folder_mode, gid) in [
         ("022", String::new(), 0o600, 0o700, None),
@@ -82,8 +83,8 @@ fn what_is_written_is_private() {
     }
 }
 
-/// A log that was open to all is closed to others when it is written again; a device keeps its mode; a group that is not there is
-/// refused before anything is written.
+/// larder restricts the mode of an existing log that all could read when it writes it again. It
+/// does not change the mode of a device. It rejects an unknown group before it writes anything.
 #[test]
 fn what_was_there_before() {
     use std::os::unix::fs::PermissionsExt;
@@ -104,7 +105,7 @@ fn what_was_there_before() {
     assert!(!scratch.path("new").exists());
 }
 
-/// Settings of --serve are checked before anything is captured.
+/// larder checks the settings of --serve before it captures anything.
 #[test]
 fn settings_of_serve_are_checked() {
     let scratch = Scratch::new();

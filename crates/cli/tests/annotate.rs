@@ -1,4 +1,4 @@
-//! `larder annotate` and `larder demo` through the program: what they write, and how they end.
+//! `larder annotate` and `larder demo` through the program: their output and exit codes.
 
 mod common;
 
@@ -14,13 +14,13 @@ fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(name)
 }
 
-/// Two clients, one address, two names: a recording that says whether annotate works at all.
+/// Two clients, one address, two names: a recording that shows whether annotate works at all.
 fn pair() -> String {
     recording("r2-pair.pcap").to_str().expect("UTF-8").to_owned()
 }
 
-/// What the demo explains is what its log shows, line by line; it takes six lines, on standard
-/// error, and --quiet leaves them out.
+/// The demo's explanations match its log, line by line. They are six lines on standard error;
+/// --quiet omits them.
 #[test]
 fn the_demo_explains_what_it_shows() {
     let scratch = Scratch::new();
@@ -42,8 +42,8 @@ fn the_demo_explains_what_it_shows() {
     assert_eq!((quiet.code, quiet.err.as_str(), quiet.out), (Some(0), "", run.out));
 }
 
-/// The log goes to standard output or to -o, the summary to standard error, and --quiet leaves
-/// only the log.
+/// The log is written to standard output or -o, the summary to standard error. --quiet omits all
+/// but the log.
 #[test]
 fn log_and_summary_go_apart() {
     let scratch = Scratch::new();
@@ -60,7 +60,7 @@ fn log_and_summary_go_apart() {
     assert_eq!(log, run.out);
 }
 
-/// A setting of the file reaches the run.
+/// A setting of the configuration file applies to the run.
 #[test]
 fn a_file_setting_reaches_the_run() {
     let scratch = Scratch::new();
@@ -71,8 +71,8 @@ fn a_file_setting_reaches_the_run() {
     assert_eq!(run.out, again.out);
 }
 
-/// A capture that ends in the middle of a packet is read as far as it goes: exit 1, with --strict
-/// exit 2, the place in the summary, the same log both times.
+/// larder reads a capture that ends in the middle of a packet up to that point, and reports the
+/// place in the summary. It exits with 1, with --strict with 2; the log is the same.
 #[test]
 fn damage_is_told_and_survived() {
     let scratch = Scratch::new();
@@ -86,7 +86,7 @@ fn damage_is_told_and_survived() {
     assert_eq!((strict.code, strict.out), (Some(2), run.out));
 }
 
-/// What is no capture is refused with advice: exit 2 and an empty standard output.
+/// A file that is not a capture is rejected with advice: exit 2 and an empty standard output.
 #[test]
 fn what_is_no_capture_is_refused() {
     let scratch = Scratch::new();
@@ -97,7 +97,7 @@ fn what_is_no_capture_is_refused() {
     }
 }
 
-/// A reader of the log that goes away ends the run quietly.
+/// When the reader of the log closes its pipe, the run ends without an error message.
 #[test]
 fn a_closed_log_is_quiet() {
     for line in [format!("annotate -r {}", pair()), "demo".to_owned()] {
@@ -109,10 +109,11 @@ fn a_closed_log_is_quiet() {
     }
 }
 
-/// Interrupted, the run finishes what it has read, writes it, and exits 130.
+/// After an interrupt the run processes what it has read, writes it, and exits with 130.
 ///
-/// The pipe holds less than is written, so that the program has set its handlers and reads when
-/// the signal is sent; its word that it is stopping says that the signal has arrived.
+/// The pipe's buffer is smaller than the input, so the program has set its handlers and is reading
+/// when the test sends the signal. Its message that it is stopping shows that the signal has
+/// arrived.
 #[cfg(unix)]
 #[test]
 fn interrupted_is_finished_and_written() {

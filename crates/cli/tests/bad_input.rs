@@ -1,8 +1,8 @@
-//! Bad input as a person meets it, through the program: exit code, what is said, what is named.
+//! Bad input through the program: exit code, messages, names in the log.
 //!
-//! Damage is counted by kind and said once a kind, with the place of the first; no input makes the
-//! program panic, hang, or show a name that was not in the capture. (What cannot be opened at all
-//! is in `conventions.rs`.)
+//! The program counts damage by kind and reports each kind once, with the first place. No input
+//! makes it panic, hang, or show a name that is not in the capture. (`conventions.rs` covers inputs
+//! that cannot be opened.)
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 use common::{Run, Scratch, TestCapture};
 use larder_testkit::random::Random;
 
-/// One run over `capture`, as ECS: exit code, the log, and what standard error said of damage.
+/// One run over `capture`, as ECS: exit code, the log, and the damage reported on standard error.
 struct Read {
     run: Run,
     damage: Vec<String>,
@@ -44,7 +44,8 @@ fn read(capture: &[u8]) -> Read {
 }
 
 impl Read {
-    /// The one kind of damage, with its count and place: `1 capture_cut … byte 24`.
+    /// Asserts that there is one kind of damage, with its count and place: `1 capture_cut … byte
+    /// 24`.
     fn only_damage(&self, count: u64, kind: &str, offset: usize) {
         let expected = format!("{count} {kind}, the first at byte {offset} of in.pcap");
         assert_eq!(self.damage, [expected], "{:?}", self.run);
@@ -68,7 +69,7 @@ fn recording(name: &str) -> Vec<u8> {
     std::fs::read(path).expect("the recording")
 }
 
-/// Offsets of the records of a little-endian pcap file, and its end.
+/// Offsets of the records of a little-endian pcap file, and of its end.
 fn record_offsets(capture: &[u8]) -> Vec<usize> {
     let mut offsets = vec![24];
     while let Some(length) = capture.get(offsets[offsets.len() - 1] + 8..).and_then(|rest| {
@@ -80,8 +81,9 @@ fn record_offsets(capture: &[u8]) -> Vec<usize> {
     offsets
 }
 
-/// A capture cut anywhere is read as far as it goes: in the file's header it is none; between
-/// records it is sound; in a record's header or frame it is cut there. No cut adds a name.
+/// larder reads a truncated capture up to its end. A file cut in its header is not a capture; one
+/// cut between records has no damage; one cut in a record's header or frame has damage there. No
+/// cut adds a name.
 #[test]
 fn a_cut_capture_is_read_as_far_as_it_goes() {
     let whole = recording("r2-pair.pcap");
@@ -133,7 +135,8 @@ fn a_cut_pcapng_is_read_as_far_as_it_goes() {
     }
 }
 
-/// Flipped bits are survived, and every label of every name shown is in the damaged capture.
+/// The program survives flipped bits, and every label of every name in the log is in the damaged
+/// capture.
 #[test]
 fn flipped_bits_invent_no_name() {
     let mut random = Random(1);
@@ -150,7 +153,7 @@ fn flipped_bits_invent_no_name() {
     ] {
         let mut capture = recording(name);
         for _ in 0..flips {
-            // The file's own header stays, or there is no capture to read.
+            // The file's header stays intact, or the file would not be a capture.
             let at = 24 + next(capture.len() - 24);
             capture[at] ^= 1 << next(8);
         }
@@ -158,7 +161,7 @@ fn flipped_bits_invent_no_name() {
         let lower = capture.to_ascii_lowercase();
         let holds = |label: &str| lower.windows(label.len()).any(|w| w == label.as_bytes());
         for shown in read.names().iter().filter(|_| name != "quic-v1.pcap") {
-            // Escaped bytes are in the capture as they were.
+            // Escaped bytes are unescaped in the capture.
             for label in shown.split(['.', '\\']).filter(|label| !label.is_empty()) {
                 let label = label.to_ascii_lowercase();
                 let tail = label.strip_prefix('x').and_then(|hex| hex.get(2..)).unwrap_or(&label);
@@ -168,7 +171,7 @@ fn flipped_bits_invent_no_name() {
     }
 }
 
-/// Bytes that are no capture are refused with what they are; so is nothing at all.
+/// The program rejects a file that is not a capture, or is empty, and describes its content.
 #[test]
 fn what_is_no_capture_says_so() {
     for (bytes, said) in [
@@ -185,8 +188,8 @@ fn what_is_no_capture_says_so() {
     }
 }
 
-/// Records that are all zero, or claim four gigabytes, are skipped once each, and what follows is
-/// read.
+/// Records that are all zero, or claim four gigabytes, are skipped once each; the records after
+/// them are read.
 #[test]
 fn zero_and_huge_records_are_skipped() {
     let whole = recording("r2-pair.pcap");
@@ -201,7 +204,7 @@ fn zero_and_huge_records_are_skipped() {
     }
 }
 
-/// A frame of no bytes is a sound record without a packet in it: said, and survived.
+/// A frame of no bytes is a valid record without a packet: the program reports it and continues.
 #[test]
 fn empty_frames_are_said() {
     let mut capture = TestCapture::new();
@@ -244,8 +247,9 @@ fn pcapng(out: &mut Vec<u8>, frame: &[u8], b16: fn(u16) -> [u8; 2], b32: fn(u32)
     block(6, &[&head, frame].concat());
 }
 
-/// DNS made to catch parsers (pointers in a ring, to themselves, forward; a name of a thousand
-/// labels; a length past the end) is counted, ends, and names nothing.
+/// DNS messages that attack parsers are counted and add no name, and parsing ends. They have
+/// pointers in a ring, to themselves and forward, a name of a thousand labels, and a length past
+/// the end.
 #[test]
 fn hostile_dns_names_nothing() {
     let header = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0";
@@ -272,12 +276,12 @@ fn hostile_dns_names_nothing() {
         assert_eq!(read.names(), [""; 0], "{what}");
         assert_eq!((read.run.code, read.damage.len()), (Some(1), 1), "{what}: {:?}", read.run);
         assert!(read.damage[0].contains("dns"), "{what}: {:?}", read.damage);
-        // Where its frame begins.
+        // The frame begins at this byte.
         assert!(read.damage[0].contains("byte 40 "), "{what}: {:?}", read.damage);
     }
 }
 
-/// A full disk is an error with advice wherever it is met: the log, packets, the folder of -d.
+/// A full disk is an error with advice for each output: the log, packets, the folder of -d.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_said() {
@@ -294,8 +298,7 @@ fn a_full_disk_is_said() {
     }
 }
 
-/// Places where nothing can be written are refused with what to do: before the run where that can
-/// be known.
+/// Paths that cannot be written are rejected with advice, before the run if that can be known.
 #[test]
 fn places_that_take_nothing_are_refused() {
     let scratch = Scratch::new();
@@ -315,7 +318,7 @@ fn places_that_take_nothing_are_refused() {
     }
 }
 
-/// Saved names replace a file but never a link, nor a pipe: those are written through.
+/// Saved names replace a file, but not a link or a pipe: larder writes through those.
 #[cfg(unix)]
 #[test]
 fn saved_names_keep_links_and_pipes() {
@@ -344,8 +347,8 @@ fn saved_names_keep_links_and_pipes() {
     assert_eq!(reader.join().expect("read"), saved);
 }
 
-/// A capture that ends in damage still gives its whole log where the log is a pipe, and with
-/// --strict the same log and exit 2.
+/// A capture that ends in damage still gives its complete log if the log is a pipe; with --strict
+/// the same log and exit 2.
 #[test]
 fn strict_changes_the_code_alone() {
     let scratch = Scratch::new();

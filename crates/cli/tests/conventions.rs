@@ -1,4 +1,4 @@
-//! What every command promises: exit codes, where text goes, which layer wins, what an error says.
+//! Rules of every command: exit codes, output streams, precedence of settings, error messages.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::io::BufRead;
 use common::{Run, Scratch, TestCapture};
 use larder_testkit::skip::skip;
 
-/// The value of a setting in what `show-config` prints, and its layer.
+/// The value and the layer of a setting in the output of `show-config`.
 fn shown(run: &Run, key: &str) -> (String, String) {
     assert_eq!(run.code, Some(0), "{run:?}");
     let line = run.out.lines().find(|line| line.starts_with(&format!("{key} = ")));
@@ -17,7 +17,8 @@ fn shown(run: &Run, key: &str) -> (String, String) {
     (value.trim().to_owned(), layer.trim().to_owned())
 }
 
-/// Flag beats environment beats file beats default, through the whole program.
+/// A flag overrides the environment, which overrides the file, which overrides the default; through
+/// the whole program.
 #[test]
 fn flag_beats_environment_beats_file_beats_default() {
     let scratch = Scratch::new();
@@ -34,7 +35,8 @@ fn flag_beats_environment_beats_file_beats_default() {
     assert_eq!(flag, ("\"8s\"".into(), "flag".into()));
 }
 
-/// Of the places for a file the first wins: --config, $LARDER_CONFIG, ./, XDG, then ~/.config.
+/// The first existing configuration file is used: --config, $LARDER_CONFIG, ./, XDG, then
+/// ~/.config.
 #[test]
 fn files_are_found_in_order() {
     let scratch = Scratch::new();
@@ -56,7 +58,8 @@ fn files_are_found_in_order() {
     expect(command.args(["--config", "flag.toml"]), "14s");
 }
 
-/// A named file must exist and be sound; an unknown key gets the nearest known name.
+/// A named file must exist and be valid; for an unknown key the error suggests the nearest known
+/// name.
 #[test]
 fn wrong_configuration_is_refused() {
     let scratch = Scratch::new();
@@ -74,7 +77,7 @@ fn wrong_configuration_is_refused() {
     Run::of(&mut command).refused(&["did you mean 'LARDER_ANNOTATE_CORES'?"]);
 }
 
-/// Unknown commands, flags and values are usage errors that name what is near or in range.
+/// Unknown commands, flags and values are usage errors that name the nearest match or the range.
 #[test]
 fn usage_errors_help() {
     let scratch = Scratch::new();
@@ -89,13 +92,14 @@ fn usage_errors_help() {
     scratch.run("annotate -r").refused(&["-r", "value"]);
 }
 
-/// Without -r there is no guess that standard input is meant.
+/// Without -r, larder does not assume standard input.
 #[test]
 fn an_input_must_be_named() {
     Scratch::new().run("annotate").refused(&["-r FILE", "-r -"]);
 }
 
-/// What is wrong with an interface, a filter or the place of kept packets is said before an output is made.
+/// larder reports an error in an interface, a filter or the packet store's path before it creates
+/// any output.
 #[test]
 fn live_input_is_refused_before_output() {
     let scratch = Scratch::new();
@@ -108,8 +112,9 @@ fn live_input_is_refused_before_output() {
     assert!(!scratch.path("out").exists());
 }
 
-/// Behind the files of -r the first word that is no file begins a filter, and so do words of no flag; a word that is neither is
-/// refused as both, before an output is made.
+/// The first word after the files of -r that is not a file begins a filter, and so do words that
+/// follow no flag. A word that is neither a file nor a filter is rejected as both, before any
+/// output is created.
 #[test]
 fn a_filter_stands_behind_the_files() {
     let scratch = Scratch::new();
@@ -124,7 +129,7 @@ fn a_filter_stands_behind_the_files() {
         ("-r a.pcap -r b.pcap udp -o log", "took 20 of 20 packets"),
         ("-r a.pcap -o log not udp", "took 0 of 10 packets"),
         ("udp port 9999 -r a.pcap --cores 2", "took 10 of 10 packets"),
-        // A file has its name before a filter has its words, unless it is said where that begins.
+        // A word is a file name before it is a filter, unless `--` marks the filter's begin.
         ("-r a.pcap port", "packets    20 "),
         ("-r a.pcap -- port 9999", "took 10 of 10 packets"),
         ("-r a.pcap b.pcap", "packets    20 "),
@@ -141,7 +146,7 @@ fn a_filter_stands_behind_the_files() {
     assert!(!scratch.path("out").exists());
 }
 
-/// Inputs that cannot be read are refused before an output is made.
+/// larder rejects inputs that cannot be read before it creates any output.
 #[test]
 fn unreadable_inputs_make_no_output() {
     let scratch = Scratch::new();
@@ -151,7 +156,7 @@ fn unreadable_inputs_make_no_output() {
     assert!(!scratch.path("out").exists());
 }
 
-/// A log never overwrites the capture it is made from.
+/// A log never overwrites its input capture.
 #[test]
 fn a_log_does_not_overwrite_its_capture() {
     let scratch = Scratch::new();
@@ -162,7 +167,7 @@ fn a_log_does_not_overwrite_its_capture() {
     assert_eq!(std::fs::read(path).expect("still there"), b"not a capture");
 }
 
-/// A file without read permission is refused with advice.
+/// A file without read permission is rejected with advice.
 #[cfg(unix)]
 #[test]
 fn a_file_without_permission_is_refused() {
@@ -176,7 +181,7 @@ fn a_file_without_permission_is_refused() {
     scratch.run("annotate -r a.pcap").refused(&["permission denied", "permissions"]);
 }
 
-/// File names are hostile bytes: no control byte of one reaches the terminal.
+/// File names are untrusted bytes: no control byte of a name reaches the terminal.
 #[cfg(unix)]
 #[test]
 fn names_of_files_are_escaped() {
@@ -186,7 +191,7 @@ fn names_of_files_are_escaped() {
     assert!(!run.err.contains('\x1b'));
 }
 
-/// A reader that goes away ends the program quietly with 141.
+/// When the reader of its output closes the pipe, the program ends quietly with 141.
 #[test]
 fn a_closed_pipe_is_quiet() {
     for line in ["man --markdown", "show-config --template", "completions bash", "--help"] {
@@ -198,7 +203,7 @@ fn a_closed_pipe_is_quiet() {
     }
 }
 
-/// Results go to standard output and only there, so that help can be piped into a pager.
+/// Results are written only to standard output, so that help can be piped into a pager.
 #[test]
 fn help_goes_to_standard_output() {
     let run = Scratch::new().run("annotate --help");
@@ -207,7 +212,7 @@ fn help_goes_to_standard_output() {
     assert!(!run.out.contains('\x1b'), "no colour in a pipe");
 }
 
-/// Help wraps at the width of the terminal, and has colors where there is one; a pipe gets none.
+/// Help wraps at the width of the terminal, and has colors on a terminal; in a pipe it has none.
 #[test]
 fn help_wraps_and_has_colors() {
     let scratch = Scratch::new();
@@ -221,13 +226,15 @@ fn help_wraps_and_has_colors() {
     assert!(help("CLICOLOR_FORCE", "1").contains('\x1b'));
 }
 
-/// `larder top` without a server says which program it shows, and how that is started.
+/// Without a server, the error of `larder top` names the program that it shows, and the command
+/// that starts it.
 #[test]
 fn top_names_its_program() {
     Scratch::new().run("top --once --socket ctl").refused(&["larder annotate -i IFACE --ctl ctl"]);
 }
 
-/// Values of `larder http` that are words of their own are checked before anything is served: each is named, with what it could be.
+/// `larder http` checks values with their own syntax before it serves. Each error names the value
+/// and the valid ones.
 #[test]
 fn words_of_http_are_checked() {
     let scratch = Scratch::new();
@@ -242,7 +249,8 @@ fn words_of_http_are_checked() {
     }
 }
 
-/// A command that `larder-lab` has now is refused with one line that says so, whatever follows it.
+/// A command that moved to `larder-lab` is rejected with one line that names `larder-lab`, whatever
+/// its arguments.
 #[test]
 fn moved_commands_say_where_they_are() {
     let scratch = Scratch::new();

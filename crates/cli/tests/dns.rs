@@ -1,6 +1,6 @@
-//! `larder dns` as it is run: the built program on the loopback, its operator, a killer, a full disk.
+//! `larder dns` through the built program on the loopback: its operation, kills, a full disk.
 //!
-//! Tests wait for what the program says or answers, and fail after a minute without.
+//! Tests wait for log lines and responses, and fail after one minute.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -26,7 +26,7 @@ use larder_testkit::skip::skip;
 use larder_testkit::wait::{PATIENCE, until};
 use larder_wire::dnstap::Message;
 
-/// An upstream that gives every name one address, which has its generation as its last byte.
+/// An upstream that gives every name the same address, whose last byte is its generation.
 struct Upstream {
     server: dns::Server,
     address: SocketAddr,
@@ -55,8 +55,7 @@ fn start(scratch: &Scratch, upstream: SocketAddr, line: &str) -> Server {
     Server::start(scratch, ["--upstream", &upstream].into_iter().chain(line.split_whitespace()))
 }
 
-/// What is kept is saved at the end and found again after a restart, without asking anybody; the file is also saved when
-/// asked for.
+/// A restarted server responds from its saved cache; `larder ctl snapshot` also saves it.
 #[test]
 fn a_restart_keeps_the_cache() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -84,12 +83,12 @@ fn a_restart_keeps_the_cache() {
     assert_eq!(server.end().0, Some(0));
 }
 
-/// Killed while it saves, again and again: what is loaded then is one snapshot or the other, whole.
+/// After a kill during a save, a restart loads the old snapshot or the new one, complete.
 #[test]
 fn killed_while_it_saves() {
     const NAMES: u64 = 2_000;
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
-    // What the file is known to hold.
+    // The generation that the file is known to have.
     let mut held = None;
     for round in 1..=8 {
         upstream.generation.store(round, Ordering::Relaxed);
@@ -116,7 +115,7 @@ fn killed_while_it_saves() {
         let mut saving = scratch.larder();
         saving.args(["ctl", "snapshot", "--socket", "ctl"]).stdout(Stdio::null());
         let mut saving = saving.stderr(Stdio::null()).spawn().expect("the program starts");
-        // From before the file is begun to after it is renamed.
+        // True from before the file is created until it is renamed.
         let half = || {
             let files = std::fs::read_dir(scratch.path(".")).expect("the directory").flatten();
             let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
@@ -136,7 +135,7 @@ fn killed_while_it_saves() {
     drop(server);
 }
 
-/// A disk without room costs one line and no answer.
+/// A full disk costs one log line and no response.
 #[test]
 fn a_full_disk() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -169,7 +168,7 @@ fn a_full_disk() {
     assert_eq!((code, said.matches("make room on that disk").count()), (Some(0), 1), "{said}");
 }
 
-/// An operator sees what is counted and kept, takes answers out and puts them in, and ends the server.
+/// An operator reads counters and cached entries, flushes and loads entries, and stops the server.
 #[test]
 fn an_operator() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -185,7 +184,7 @@ fn an_operator() {
         let fields: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
         fields[name].as_f64()
     };
-    // Counts come within a tenth of a second.
+    // Counters are published within a tenth of a second.
     until("it", || (stat("queries_udp") >= Some(3.0)).then_some(()));
     assert_eq!(stat("answers_noerror"), stat("queries_udp"));
     assert_eq!((stat("upstream_queries_udp"), stat("misses")), (Some(2.0), Some(2.0)));
@@ -227,8 +226,8 @@ fn an_operator() {
     assert!(!scratch.path("ctl").exists(), "the socket is gone");
 }
 
-/// The directory of a control socket is made where only that is missing; else the way to make it is told. Of servers that place
-/// sockets there one waits for the other, and is refused where that takes long.
+/// larder creates the last directory of a control socket's path; the error for others names the
+/// command. Servers that create sockets in one directory wait for each other, up to a limit.
 #[test]
 fn control_sockets_have_a_place() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -242,8 +241,8 @@ fn control_sockets_have_a_place() {
     scratch.run(&format!("{line} run/ctl")).refused(&["another process holds a lock", "run"]);
 }
 
-/// SIGHUP and larder ctl read the configuration file again: a setting of the policy is another from then on, what needs a
-/// restart is named each time, and a file or a list with an error changes nothing and says so.
+/// SIGHUP and larder ctl reload the file: changed policy applies from then on, and settings that
+/// need a restart are named. A file or a list with an error changes nothing and is reported.
 #[test]
 fn the_file_is_read_again() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -302,7 +301,7 @@ fn the_file_is_read_again() {
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// What was asked before the end is answered before the end, over UDP and TCP; new connections are not taken.
+/// Queries before the stop get their responses, over UDP and TCP; later connections are refused.
 #[test]
 fn a_graceful_end() {
     let scratch = Scratch::new();
@@ -324,7 +323,7 @@ fn a_graceful_end() {
         waiting.push((room[..length].to_vec(), from));
     }
     server.signal("-TERM");
-    // The listener is closed once the end has begun.
+    // The listener is closed once the stop has begun.
     until("it", || TcpStream::connect(server.address).is_err().then_some(()));
     for (question, from) in waiting {
         upstream.send_to(&dns::answer(&question, &[[198, 51, 100, 9]], 3_600), from).expect("sent");
@@ -339,7 +338,7 @@ fn a_graceful_end() {
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// Two signals are one request: the second, which `timeout` sends at once, does not cut the save short, and the exit code is 0.
+/// Two signals at once, as `timeout` sends them, do not interrupt the save; the exit code is 0.
 #[test]
 fn two_signals_are_one_request() {
     let scratch = Scratch::new();
@@ -348,7 +347,7 @@ fn two_signals_are_one_request() {
     for signal in ["-TERM", "-INT"] {
         let at = silent.local_addr().expect("bound");
         let server = start(&scratch, at, "--snapshot cache");
-        // It drains for as long as this query is in flight.
+        // The server drains as long as this query is in flight.
         client(server.address).send(&question("a")).expect("sent");
         silent.recv_from(&mut [0; 512]).expect("asked");
         server.signal(signal);
@@ -359,7 +358,7 @@ fn two_signals_are_one_request() {
     }
 }
 
-/// Ctrl-C a second after the first signal does not wait for what is in flight.
+/// Ctrl-C, one second after the first signal, does not wait for queries in flight.
 #[test]
 fn a_hurried_end() {
     let scratch = Scratch::new();
@@ -369,14 +368,14 @@ fn a_hurried_end() {
     client(server.address).send(&question("a")).expect("sent");
     silent.recv_from(&mut [0; 512]).expect("asked");
     let code = until("it", || {
-        // Those that come within the first second change nothing.
+        // Signals within the first second have no effect.
         server.signal("-INT");
         server.child.try_wait().expect("it can be asked")
     });
     assert_eq!(code.code(), Some(130));
 }
 
-/// An upstream that cannot be reached is reported with its address, and again when it responds.
+/// larder reports an upstream that cannot be reached, and again when it responds.
 #[test]
 fn silent_upstreams_are_reported() {
     let (scratch, socket) = (Scratch::new(), UdpSocket::bind("127.0.0.1:0").expect("a socket"));
@@ -387,7 +386,7 @@ fn silent_upstreams_are_reported() {
     server.hear(&format!("warn dns: upstream down upstream={at}"));
 }
 
-/// A second server at an address that one has is refused, whatever the cores of both, and shares it where it was asked to.
+/// A second server at an address in use is rejected; with --reuse-port both share it.
 #[test]
 fn a_taken_address_is_refused() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -399,7 +398,7 @@ fn a_taken_address_is_refused() {
     let words = format!("{line} 1 --reuse-port");
     let second = Server::spawn(scratch.larder().args(words.split_whitespace()));
     assert_eq!(second.address, server.address);
-    // A server of one core that was not asked to share does not.
+    // A server with one core and without --reuse-port does not share.
     let mut alone = scratch.larder();
     alone.args(["dns", "--listen", "127.0.0.1:0", "--cores", "1", "--upstream"]);
     let alone = Server::spawn(alone.arg(upstream.address.to_string()));
@@ -407,7 +406,7 @@ fn a_taken_address_is_refused() {
     scratch.run(&format!("{line} --reuse-port")).refused(&["in use"]);
 }
 
-/// Sockets that a service manager hands over are used, and those that it was told to listen at are not.
+/// The server uses a service manager's sockets instead of the configured addresses.
 #[test]
 fn sockets_are_handed_over() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -430,11 +429,11 @@ fn sockets_are_handed_over() {
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// A service manager hears that it answers, lives, reads its configuration, and ends.
+/// The service manager receives that the server is ready, alive, reloading, and stopping.
 #[test]
 fn a_service_manager_is_told() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
-    // A name without a file: paths of sockets are short, and that of the directory may not be.
+    // An abstract name: paths of sockets are short, and the directory's path may be too long.
     let name = format!("larder-test-{}", std::process::id());
     let address = SocketName::from_abstract_name(&name).expect("a short name");
     let manager = UnixDatagram::bind_addr(&address).expect("a name of our own");
@@ -461,7 +460,7 @@ fn a_service_manager_is_told() {
     assert_eq!(server.end().0, Some(0));
 }
 
-/// All four kinds of messages are in a dnstap file, with the addresses of those who spoke.
+/// A dnstap file has all four kinds of messages, with the addresses of both ends.
 #[test]
 fn dnstap_is_written() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -484,7 +483,7 @@ fn dnstap_is_written() {
     assert_eq!(kinds, [5, 7, 8, 6]);
 }
 
-/// What a server writes as dnstap names the flows of its clients: the addresses that it answered, from then on.
+/// A server's dnstap file names flows to the addresses in its responses, from then on.
 #[test]
 fn dnstap_names_flows() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -507,8 +506,8 @@ fn dnstap_names_flows() {
     assert_eq!(names, [&serde_json::json!("a.example"), &serde_json::Value::Null], "{run:?}");
 }
 
-/// The query log has a line for each answer, which says where it came from and nothing of the client that was not wanted; a
-/// rotated log is whole, and the next is begun when the signal comes.
+/// The query log has a line for each response, with its result and only the client's prefix. A
+/// rotated log is complete, and the next begins at the signal.
 #[test]
 fn answers_are_logged() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
@@ -534,13 +533,13 @@ fn answers_are_logged() {
         [words[1], words[2], words[4], words[6], words[8]].join(" ")
     };
     let mut rotated: Vec<String> = lines("rotated").iter().map(words).collect();
-    // Each core writes its own lines, in no order with those of others.
+    // Each core writes its own lines, in no defined order with those of others.
     rotated.sort();
     assert_eq!(rotated, ["127.0.0.0/8 udp A NOERROR hit", "127.0.0.0/8 udp A NOERROR miss"]);
     assert_eq!(lines("log").len(), 1);
 }
 
-/// systemd reads the units and has nothing to say of them; the program in the service is ours for the test.
+/// systemd accepts the units; the test replaces their program with the built one.
 #[test]
 fn units_are_verified() {
     let scratch = Scratch::new();
@@ -560,7 +559,7 @@ fn units_are_verified() {
     assert!(said.status.success() && !text.contains("larder-"), "{text}");
 }
 
-/// What cannot be had is refused at the start, with what to do.
+/// Settings that cannot work are rejected at the start, with advice.
 #[test]
 fn wrong_words_are_refused() {
     for (words, says) in [
@@ -578,8 +577,8 @@ fn wrong_words_are_refused() {
     nowhere.refused(&["nothing to listen at", "--listen"]);
 }
 
-/// A trial beside what larder itself wrote: its questions are answered as they were then, until the upstream says otherwise.
-/// Nobody is served, and what cannot be told apart is refused.
+/// A comparison with larder's own recording: responses are equal until the upstream's data changes.
+/// It serves no client, and rejects an upstream at the resolver's address.
 #[test]
 fn a_trial_beside_another() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());

@@ -1,10 +1,10 @@
-//! `larder dns` over TLS, HTTPS and QUIC as it is run: larder asks larder, other programs ask it, and a build without the
-//! feature says so.
+//! `larder dns` over TLS, HTTPS and QUIC: larder queries larder, other programs query it. A build
+//! without the feature reports that.
 #![cfg(target_os = "linux")]
 
 mod common;
 
-/// A build without the feature names the setting, and what to build.
+/// A build without the feature names the setting, and the feature to build with.
 #[cfg(not(feature = "encrypted"))]
 #[test]
 fn a_build_without_it_says_so() {
@@ -31,7 +31,7 @@ mod whole {
     use super::common::Scratch;
     use super::common::server::Server;
 
-    /// Where a server said that it answers by `what`.
+    /// The address in a server's log line with `what`.
     fn at(server: &mut Server, what: &str) -> SocketAddr {
         let line = server.hear(what);
         let word =
@@ -56,8 +56,8 @@ mod whole {
         "key.pem",
     ];
 
-    /// larder asks larder over each transport, through both programs whole; a certificate that is replaced counts from the
-    /// next connection on.
+    /// larder queries larder over each transport, through both complete programs. A replaced
+    /// certificate applies from the next connection on.
     #[test]
     fn larder_asks_larder() {
         let scratch = Scratch::new();
@@ -88,7 +88,7 @@ mod whole {
         assert!(near(&urls[0]).ask("renewed").ends_with(&[198, 51, 100, 7]));
     }
 
-    /// kdig believes the certificate, and reads answers over TLS and HTTPS, padded as it pads.
+    /// kdig trusts the certificate, and reads responses over TLS and HTTPS, padded because it pads.
     #[test]
     fn kdig_asks_larder() {
         if Command::new("kdig").arg("--version").output().is_err() {
@@ -114,7 +114,7 @@ mod whole {
         }
     }
 
-    /// What is missing or wrong is said before anything is served.
+    /// Missing or invalid settings are reported before larder serves.
     #[test]
     fn wrong_settings() {
         let scratch = Scratch::new();

@@ -1,4 +1,5 @@
-//! `larder dns --xdp` as it is run: in a network of its own, over a pair of interfaces with two queues; and where it cannot be.
+//! `larder dns --xdp` in its own network, over a pair of interfaces with two queues; and on systems
+//! without XDP.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -7,9 +8,9 @@ use common::Scratch;
 use common::server::Server;
 use larder_testkit::dns::ask;
 
-/// A question for the A record of `www.example`.
+/// A query for the A record of `www.example`.
 const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
-/// What the server has for it.
+/// The server's data for it.
 const LOCAL_DATA: &str = "www.example 300 A 192.0.2.7\n";
 const ADDRESS: [u8; 4] = [192, 0, 2, 7];
 
@@ -17,7 +18,8 @@ fn is_right(answer: &[u8]) -> bool {
     answer.starts_with(&QUESTION[..2]) && answer[7] == 1 && answer.ends_with(&ADDRESS)
 }
 
-/// Without XDP there is one line that says what is missing, and service; or, where XDP is a must, an error with the same.
+/// Without XDP, larder logs one line that names what is missing, and serves. If XDP is required, it
+/// fails with the same reason.
 #[test]
 fn falls_back_to_sockets() {
     let scratch = Scratch::new();
@@ -59,8 +61,8 @@ mod by_frames {
 
     const PORT: u16 = 5300;
 
-    /// A network of the server, and a pair of interfaces from it to the calling thread's own: both with two queues, 10.99.0.1 and
-    /// fd99::1 there, .2 here.
+    /// A network of the server, and a pair of interfaces between it and the calling thread's own.
+    /// Both have two queues. The server's end is 10.99.0.1 and fd99::1, the test's end .2.
     struct Pair(Network);
 
     impl Pair {
@@ -94,7 +96,7 @@ mod by_frames {
             command
         }
 
-        /// Whether a program is at the server's interface.
+        /// True if the server's interface has an XDP program.
         fn has_program(&self) -> bool {
             ip(&format!("-n {} -d link show s0", self.0.name)).out.contains("prog/xdp")
         }
@@ -104,7 +106,7 @@ mod by_frames {
         }
     }
 
-    /// Questions that came, by transport, as the server counts them.
+    /// The number of queries by transport, from the server's metrics.
     fn counted(transport: &str) -> u64 {
         let response = fetch("10.99.0.1:9953".parse().expect("an address"), "/metrics");
         let text = response.text();
@@ -113,15 +115,16 @@ mod by_frames {
         line.parse().expect("a number")
     }
 
-    /// Cores publish what they count some times a second.
+    /// Cores publish their counters several times a second.
     fn wait_until_counted(transport: &str, least: u64) {
         let has = || format!("{transport} has {}", counted(transport));
         until_so_or(has, || counted(transport) >= least);
     }
 
-    /// Over two queues all questions are taken from frames and answered, of IPv4 and IPv6; TCP, other ports and the rest of the
-    /// network go on by the kernel. A second server is told what is in its way. The program goes with the process, be it
-    /// killed, and the next server has the interface again.
+    /// Over two queues the server takes all IPv4 and IPv6 queries from frames and responds. TCP,
+    /// other ports and other traffic still pass through the kernel. The error of a second server
+    /// names the conflict. The XDP program is removed with the process, even after a kill, and the
+    /// next server can use the interface.
     #[test]
     fn questions_come_by_frames() {
         let scratch = Scratch::new();
@@ -143,7 +146,8 @@ mod by_frames {
         let addresses = ["10.99.0.1", "fd99::1"]
             .map(|text| SocketAddr::new(text.parse().expect("an address"), PORT));
         for address in addresses {
-            // From as many ports, and so by both queues: the kernel spreads them by a hash.
+            // From a hundred ports, and so through both queues: the kernel distributes them by a
+            // hash.
             for _ in 0..100 {
                 assert!(is_right(&ask(address, QUESTION)));
             }
@@ -154,14 +158,14 @@ mod by_frames {
         for address in addresses {
             assert!(is_right(&ask_by_stream(address, QUESTION)));
         }
-        // The kernel says that nobody is at another port.
+        // The kernel reports that no socket is at another port.
         let other = UdpSocket::bind("0.0.0.0:0").expect("a socket");
         other.connect("10.99.0.1:5301").expect("connected");
         other.set_read_timeout(Some(PATIENCE)).expect("set");
         other.send(QUESTION).expect("sent");
         let refused = other.recv(&mut [0; 512]).expect_err("nobody is there");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-        // An address that the server's machine got later is the kernel's to serve.
+        // An address that the server's machine gets later is served through the kernel.
         assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.0.name)).code, Some(0));
         assert!(is_right(&ask(SocketAddr::from(([10, 99, 0, 3], PORT)), QUESTION)));
         wait_until_counted("udp", 1);
@@ -170,7 +174,7 @@ mod by_frames {
         let second = "dns --listen 10.99.0.1:5302 --cache-only --xdp s0 --xdp-fallback=false";
         Run::of(&mut pair.larder(&scratch, second)).refused(&["no XDP: s0: queue 0 cannot be had"]);
 
-        // `ip` became the server, so this is its end.
+        // `ip` became the server, so this kills it.
         server.child.kill().expect("killed");
         pair.wait_until_free();
         drop(server);

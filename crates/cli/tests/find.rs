@@ -1,4 +1,4 @@
-//! `larder find` through the program: what each of its settings chooses, and how it refuses.
+//! `larder find` through the program: which packets each setting selects, and its errors.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn store() -> Scratch {
     scratch
 }
 
-/// Packets that a search counts.
+/// The number of packets that a search reports.
 fn found(scratch: &Scratch, line: &str) -> u64 {
     let run = scratch.run(&format!("find -d kept {line}"));
     assert!(matches!(run.code, Some(0 | 1)), "{}", run.err);
@@ -27,8 +27,9 @@ fn found(scratch: &Scratch, line: &str) -> u64 {
     summary.split(' ').next().expect("a number").parse().expect("a number")
 }
 
-/// --from and --to choose packets by their time, to the second and in each form that the help names; --community-id alone
-/// finds its flow, and with a word both; --limit stops.
+/// --from and --to select packets by time, to the second, in each format that the help names.
+/// --community-id alone finds its flow; with an address, the search finds the packets of either.
+/// --limit stops the search.
 #[test]
 fn settings_choose() {
     let scratch = store();
@@ -64,8 +65,8 @@ fn settings_choose() {
     scratch.run("find -d kept").refused(&["nothing to look for"]);
 }
 
-/// The table of flows has a header. A folder without packets is refused, and so is a filter of tcpdump, with the command that
-/// finds the same.
+/// The table of flows has a header. A folder without packets is rejected. A tcpdump filter is
+/// rejected with the equivalent command.
 #[test]
 fn what_is_shown_and_refused() {
     let scratch = store();
@@ -80,8 +81,8 @@ fn what_is_shown_and_refused() {
     scratch.run("find -d kept tcp port 443").refused(&["a filter of tcpdump", "'*:443/tcp'"]);
 }
 
-/// Where a segment is damaged, the other packets are found, the segment is named with the number that it lacks, also with
-/// --quiet, and the exit status is 1.
+/// If a segment is damaged, the search finds the other packets. It reports the segment with the
+/// number of missing packets, also with --quiet, and exits with 1.
 #[test]
 fn damage_is_said() {
     let scratch = store();

@@ -1,5 +1,5 @@
-//! Texts that are made from the table: help, manual, completions, template, reference. The tests run
-//! the built program, as a packager would.
+//! Texts generated from the settings table: help, manual, completions, template, reference. The
+//! tests run the built program, as a packager would.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use common::Scratch;
 
-/// Long flags of a command, by the reference: a line of the table names one.
+/// Long flags of a command in the reference; each line of its table names one.
 fn flags_of(reference: &str, command: &str) -> BTreeSet<String> {
     let section = reference.split("\n## ").find(|part| part.starts_with(&format!("{command}\n")));
     let section = section.expect("the command has a section");
@@ -20,7 +20,7 @@ fn flags_of(reference: &str, command: &str) -> BTreeSet<String> {
     section.lines().filter(|line| line.starts_with('|')).filter_map(word).collect()
 }
 
-/// Each setting of the reference in the repository is a line that the program prints, and no other.
+/// The program prints exactly the settings of the reference in the repository.
 #[test]
 fn the_reference_in_the_repository_is_the_programs() {
     let run = Scratch::new().run("man --markdown");
@@ -37,8 +37,8 @@ fn the_reference_in_the_repository_is_the_programs() {
     assert!(rows(&run.out) == pages, "stale pages; UPDATE_DOCS=1 cargo test -p larder-cli");
 }
 
-/// Help, manual page and completions of `annotate` each cover every flag of the table, and the
-/// help of -h fits a line a flag.
+/// Help, manual page and completions of `annotate` each cover every flag of the table. -h has one
+/// line per flag.
 #[test]
 fn every_flag_is_in_help_manual_and_completions() {
     let scratch = Scratch::new();
@@ -61,7 +61,8 @@ fn every_flag_is_in_help_manual_and_completions() {
     }
 }
 
-/// There is a page a command, each with a title, and without a directory the main page is printed.
+/// `man -o` writes a page for each command, each with a title; without a directory `man` prints the
+/// main page.
 #[test]
 fn man_writes_a_page_a_command() {
     let scratch = Scratch::new();
@@ -77,7 +78,7 @@ fn man_writes_a_page_a_command() {
     scratch.run("man -o no/such/directory").refused(&["no such file", "name a directory"]);
 }
 
-/// Every shell of the table gets completions, and another one an answer.
+/// Every shell of the table has completions; another shell gets an error.
 #[test]
 fn completions_for_every_shell() {
     let scratch = Scratch::new();
@@ -89,8 +90,8 @@ fn completions_for_every_shell() {
     scratch.run("completions tcsh").refused(&["tcsh", "bash"]);
 }
 
-/// The template is a file that the program accepts and that changes nothing but the layer; what
-/// `show-config` prints can be used as a file as well.
+/// The program accepts its template as a file, which changes only the layer of values. The output
+/// of `show-config` is also a valid file.
 #[test]
 fn template_and_show_config_are_files() {
     let scratch = Scratch::new();
@@ -100,7 +101,7 @@ fn template_and_show_config_are_files() {
     };
     let defaults = scratch.run("show-config");
     assert_eq!(defaults.code, Some(0));
-    // Beside values there are the heads of tables.
+    // Other lines are table headers.
     let is_all = |text: &str, layer: &str| {
         text.lines().all(|line| line.starts_with('[') || line.ends_with(layer))
     };

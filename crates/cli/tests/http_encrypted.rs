@@ -1,9 +1,10 @@
-//! `larder http` over TLS as it is run: larder asks larder, curl asks by HTTP/2, and a build without the feature says so.
+//! `larder http` over TLS: larder requests from larder, curl uses HTTP/2. A build without the
+//! feature reports that.
 #![cfg(target_os = "linux")]
 
 mod common;
 
-/// A build without the feature names the setting, and what to build.
+/// A build without the feature names the setting, and the feature to build with.
 #[cfg(not(feature = "encrypted"))]
 #[test]
 fn a_build_without_it_says_so() {
@@ -27,7 +28,7 @@ mod whole {
     use super::common::Scratch;
     use super::common::server::Server;
 
-    /// An origin that answers each request with the scheme that it is told of.
+    /// An origin whose response body is the scheme in X-Forwarded-Proto.
     fn origin() -> Origin {
         let origin = Origin::new();
         origin.answers_by(|head| {
@@ -48,7 +49,7 @@ mod whole {
 
     const LISTEN: &str = "--listen-tls 127.0.0.1:0 --tls-cert chain.pem --tls-key key.pem";
 
-    /// Where a server said that it serves over TLS.
+    /// The URL in a server's log line for HTTPS.
     fn url(server: &mut Server) -> String {
         value(&server.hear("transport=https"), "address").to_owned()
     }
@@ -58,7 +59,8 @@ mod whole {
         (response.status(), response.text().to_owned())
     }
 
-    /// larder asks larder over TLS, through both programs whole; a certificate that is replaced counts from the next connection on.
+    /// larder requests from larder over TLS, through both complete programs. A replaced certificate
+    /// applies from the next connection on.
     #[test]
     fn larder_asks_larder() {
         let scratch = Scratch::new();
@@ -79,7 +81,8 @@ mod whole {
         assert_eq!(code, Some(0), "{said}");
     }
 
-    /// A slip in the settings keeps no certificate from being read anew, whoever asks for it, and `larder ctl reload` tells of both.
+    /// An error in the settings does not prevent the reload of a certificate, by ctl or by SIGHUP.
+    /// `larder ctl reload` reports both.
     #[test]
     fn certificates_beside_a_slip() {
         let scratch = Scratch::new();
@@ -102,12 +105,13 @@ mod whole {
         let run = scratch.run("ctl reload --socket ctl");
         assert_eq!(run.code, Some(0));
         assert!(run.out.contains("certificate unchanged"), "{}", run.out);
-        // It is what came first, and is believed.
+        // The server presents the certificate that it loaded last, and the client trusts it.
         let near = format!("--origin-ca chain.pem --origin {url}");
         assert_eq!(ask(&serve(&scratch, &near)), (200, "https".to_owned()));
     }
 
-    /// curl believes the certificate and asks by HTTP/2, and by HTTP/1.1 where it is told to; the log knows one from the other.
+    /// curl trusts the certificate and uses HTTP/2, or HTTP/1.1 with a flag; the log shows the
+    /// version.
     #[test]
     fn curl_asks_larder() {
         let version = Command::new("curl").arg("--version").output();
@@ -134,7 +138,7 @@ mod whole {
         assert!(log.contains("\"GET / HTTP/1.1\" 200 5"), "{log}");
     }
 
-    /// What is missing or wrong is said before anything is served.
+    /// Missing or invalid settings are reported before larder serves.
     #[test]
     fn wrong_settings() {
         let scratch = Scratch::new();

@@ -1,6 +1,6 @@
-//! `larder http` as it is operated: the built program on the loopback, with an origin in the test.
+//! Operation of `larder http`: the built program on the loopback, with an origin in the test.
 //!
-//! Tests wait for what the program says or answers, and fail after a minute without.
+//! Tests wait for log lines and responses, and fail after one minute.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -17,8 +17,8 @@ use common::server::Server;
 use larder_testkit::http;
 use larder_testkit::wait::{PATIENCE, until};
 
-/// An origin that answers each request with the number of requests that it has had. What the path says is a field of the answer:
-/// `/name:value/name:value`; `/bytes:N` is how long its body is.
+/// An origin whose response is the number of requests so far. The path sets its fields,
+/// `/name:value/name:value`, and with `/bytes:N` the length of its body.
 struct Origin(http::Origin);
 
 impl Deref for Origin {
@@ -56,7 +56,7 @@ impl Origin {
         self.answered() as u64
     }
 
-    /// Starts a server before it, of two loops.
+    /// Starts a server with two event loops before it.
     fn served(&self, scratch: &Scratch, line: &str) -> Server {
         self.served_by(scratch, &format!("--cores 2 {line}"))
     }
@@ -75,7 +75,7 @@ fn served_by(origin: SocketAddr, scratch: &Scratch, line: &str) -> Server {
     Server::spawn(&mut command)
 }
 
-/// What comes on a connection of its own: the status, the head and the body.
+/// The response on a new connection: status, headers and body.
 fn ask(server: SocketAddr, request: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(server).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -100,7 +100,7 @@ fn told_address(line: &str) -> SocketAddr {
     after.split('/').next().expect("it").parse().expect("an address")
 }
 
-/// Prometheus finds what was counted, what is kept, and which origins are well; an address that is taken is said before it serves.
+/// Metrics cover requests, cached objects and origins; an address in use is an error at the start.
 #[test]
 fn metrics() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -133,7 +133,8 @@ fn metrics() {
     assert_eq!(origin.asked(), 1);
 }
 
-/// What `larder ctl` purges is asked for anew, by URL with all its variants, by tag, and all at once; softly, the origin is asked about it.
+/// After a purge by URL, by tag or of everything, larder requests the object again, for all
+/// variants. After a soft purge it revalidates the object.
 #[test]
 fn purges() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -190,7 +191,7 @@ fn purges() {
     assert!(!scratch.path("ctl").exists(), "the socket is gone");
 }
 
-/// PURGE is for those who may: of a URL, of tags, softly; others are told which methods there are.
+/// Permitted clients can PURGE a URL or tags, also softly; others get 405 with the methods.
 #[test]
 fn purge_method() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -230,12 +231,12 @@ fn purge_method() {
         .refused(&["--purge-from", "192.0.2.0/24"]);
 }
 
-/// Each exchange has its line, whatever became of it: hits, misses, long bodies, refusals, clients that left. After a rotation lines
-/// go to the new file.
+/// The access log has a line for each exchange: hits, misses, long bodies, refusals, aborts. After
+/// a rotation larder writes to the new file.
 #[test]
 fn access_log() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
-    // One loop, so that lines are in the order of the answers.
+    // One event loop, so that lines are in the order of the responses.
     let server = origin.served_by(&scratch, "--cores 1 --access-log log --access-log-format json");
     let lines = |count: usize| -> Vec<serde_json::Value> {
         let text = until("it", || {
@@ -316,7 +317,7 @@ fn access_log() {
     assert_eq!(lines(1)[0]["cache"], "hit");
 }
 
-/// Lines in the form that all know go to standard output; a full disk costs lines, which are counted and told of, and nothing else.
+/// Lines in the common format go to standard output. A full disk only loses lines, and is reported.
 #[test]
 fn access_log_elsewhere() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -340,8 +341,8 @@ fn access_log_elsewhere() {
     get(server.address, "/a?b");
 }
 
-/// Who a client is is said by the proxy before it, in one of two forms and in whatever pieces; who says nothing of the sort, or too
-/// little for too long, has no answer.
+/// The proxy states the client's address, in one of two formats and in any pieces. A client without
+/// this header, or with only part of it in time, gets no response.
 #[test]
 fn proxy_protocol() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -366,12 +367,12 @@ fn proxy_protocol() {
     let purge =
         "PROXY TCP4 192.0.2.9 192.0.2.8 51000 80\r\nPURGE /a HTTP/1.0\r\nHost: a.test\r\n\r\n";
     assert_eq!(ask(server.address, purge).0, 200);
-    // Without it, and with too little of it.
+    // Without the header, and with part of it.
     for octets in [request, "PROXY TCP4 192.0"] {
         let mut stream = TcpStream::connect(server.address).expect("it listens");
         stream.write_all(octets.as_bytes()).expect("sent");
         let mut text = Vec::new();
-        // It may be reset, as it sent what was not read.
+        // The connection may be reset, since the server did not read all.
         let _ = stream.read_to_end(&mut text);
         assert_eq!(text, b"");
     }
@@ -388,8 +389,8 @@ fn proxy_protocol() {
     assert_eq!(clients, [Some("192.0.2.7"), Some("2001:db8::7"), Some("192.0.2.9")]);
 }
 
-/// An address has no more connections than it may, and others when those are over; a body that is too long is told so, whenever that is
-/// known, and its client hears it though it still sends.
+/// An address has no more connections than its limit, until one ends. A body that is too long gets
+/// 413 as soon as its length is known, even while the client still sends.
 #[test]
 fn limits() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -417,7 +418,7 @@ fn limits() {
             let _ =
                 stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
             let mut text = String::new();
-            // A place may not be free yet.
+            // The previous connection may still count.
             stream.read_to_string(&mut text).ok().filter(|_| !text.is_empty())?;
             Some(text)
         })
@@ -442,8 +443,8 @@ fn limits() {
     });
 }
 
-/// An origin is asked for its path; one that fails is told of, shown as down and passed over until it is well again; a path that is none
-/// is refused.
+/// An origin that fails its checks is reported, shown as down and skipped until it recovers. An
+/// invalid path is rejected.
 #[test]
 fn health_checks() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -469,7 +470,7 @@ fn health_checks() {
     server.hear("info http: origin up ");
     let checks = back.asked();
     assert!(checks >= 1, "{checks}");
-    // In turn: of four requests some are for it.
+    // Round robin: of four requests the origin gets some.
     for _ in 0..4 {
         get(server.address, "/a");
     }
@@ -479,8 +480,8 @@ fn health_checks() {
         .refused(&["--health-check", "/health"]);
 }
 
-/// After a restart what was kept is answered without asking anybody, but what is too long for a record, and but what was purged before or
-/// is purged after; what was killed leaves nothing. Invariants 1 and 3 of `http::snapshot`.
+/// After a restart cached responses need no origin, except those too long for a record or purged
+/// before or after. A killed server saves nothing. Invariants 1 and 3 of `http::snapshot`.
 #[test]
 fn a_restart_is_warm() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -506,13 +507,13 @@ fn a_restart_is_warm() {
     ctl("purge-tag b --soft");
     let (code, said) = server.stop();
     assert_eq!(code, Some(0), "{said}");
-    // Three responses and the choice of one of them.
+    // Three responses, and the Vary record of one of them.
     assert!(said.contains("info http: snapshot saved entries=4 file=kept"), "{said}");
 
     let server = start();
     assert!(server.has_said("info http: snapshot loaded entries=4 file=kept"));
     assert!(!scratch.path("kept").exists(), "it was removed before anybody was served");
-    // The origin is asked for three.
+    // The origin receives three requests.
     assert_eq!(all.map(|target| number(&server, target)), [1, 2, 7, 8, 5, 9]);
     ctl("purge-tag c");
     assert_eq!(number(&server, later), 10, "what came back is older than the purge");
@@ -523,7 +524,7 @@ fn a_restart_is_warm() {
     assert_eq!(number(&server, plain), 11, "nothing is left of who was killed");
     drop(server);
 
-    // What is somebody else's stays as it is; what another version wrote, or is cut, is replaced.
+    // larder keeps another program's file; it replaces one of another version, or a truncated one.
     for (text, said) in [
         ("something else", "another program wrote it"),
         ("larder http 0.0.0 records 1\nx", "another version wrote it, or it is cut"),
@@ -537,7 +538,7 @@ fn a_restart_is_warm() {
         let octets = std::fs::read(scratch.path("kept")).expect("a file");
         assert_eq!(octets == text.as_bytes(), said.contains("another program"), "{text}");
     }
-    // The last one is ours, and half of it is kept no less.
+    // The last file is larder's own; half of it is also loaded.
     let octets = std::fs::read(scratch.path("kept")).expect("a file");
     std::fs::write(scratch.path("kept"), &octets[..octets.len() - 1]).expect("written");
     let server = start();
@@ -549,7 +550,7 @@ fn a_restart_is_warm() {
     get(server.address, plain);
 }
 
-/// Connections to an origin that fail are reported with its address and the cause, in one line however many there are.
+/// larder reports failed connections to an origin once, with its address and the cause.
 #[test]
 fn failed_origins_are_reported() {
     let scratch = Scratch::new();
@@ -563,7 +564,7 @@ fn failed_origins_are_reported() {
     (0..3).for_each(|_| fail());
     let line = server.hear(&format!("warn http: origin connections failed origin={closed} "));
     assert!(line.contains("refused"), "{line}");
-    // Later ones wait for a minute; they have been looked at where this is told.
+    // Later failures are not reported for a minute; the reload shows that they were processed.
     (0..3).for_each(|_| fail());
     server.signal("-HUP");
     server.hear("settings reloaded");
@@ -571,7 +572,7 @@ fn failed_origins_are_reported() {
     assert_eq!(said.matches("connections failed").count(), 1, "{said}");
 }
 
-/// Sets how many files a process may have open, up to what it may set itself.
+/// Sets the soft limit of open files of a process.
 fn limit_files(server: &Server, files: &str) {
     let process = server.child.id().to_string();
     let mut command = Command::new("prlimit");
@@ -579,8 +580,8 @@ fn limit_files(server: &Server, files: &str) {
     assert!(command.status().expect("prlimit runs").success());
 }
 
-/// The soft limit of open files is raised at the start, and clients get what a reserve for origins leaves: who asks beside idle
-/// clients is answered from the origin, and who finds no place hears so at once.
+/// The soft limit of open files is raised; a part is reserved for origins. A request next to idle
+/// clients reaches the origin, and a client beyond the limit is closed at once.
 #[test]
 fn open_files_are_divided() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -593,7 +594,7 @@ fn open_files_are_divided() {
     let line = server.heard.iter().find(|line| line.contains("too few open files limit=256 "));
     let places = larder_testkit::process::value(line.expect("it is limited"), "clients_max");
     let places: usize = places.parse().expect("a number");
-    // Half of what is left beside its own.
+    // Half of the descriptors that remain after larder's own.
     assert_eq!(places, (256 - 64 - 16) / 2);
     let connect = || {
         let stream = TcpStream::connect(server.address).expect("it listens");
@@ -603,14 +604,13 @@ fn open_files_are_divided() {
     let idle: Vec<TcpStream> = (1..places).map(|_| connect()).collect();
     assert_eq!(get(server.address, "/a"), "answer 1\n");
     let last = connect();
-    // One of those that come now has no place, whichever loop turn they come in.
+    // One of these connections is beyond the limit, whichever event loop turn accepts it.
     until("it", || (connect().read(&mut [0]).ok() == Some(0)).then_some(()));
     drop((idle, last));
     server.hear("warn http: clients refused count=");
 }
 
-/// Where there are no open files for a connection to the origin, the client hears that, the operator does, and the origin is not
-/// taken for down.
+/// Without a free descriptor the client gets 503, larder logs it, and the origin is not down.
 #[test]
 fn a_shortage_is_not_the_origins() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -621,7 +621,7 @@ fn a_shortage_is_not_the_origins() {
         client.send(request);
         client.response().status()
     };
-    // It has been taken, and its answer asked no origin.
+    // The server has accepted the connection; this response needs no origin.
     assert_eq!(status("Cache-Control: only-if-cached\r\n"), 504);
     limit_files(&server, "3");
     assert_eq!(status(""), 503);
@@ -632,7 +632,7 @@ fn a_shortage_is_not_the_origins() {
     assert!(!said.contains("origin connections failed"), "{said}");
 }
 
-/// A second server at an address that one has is refused, whatever the cores of both, and shares it where it was asked to.
+/// A second server at an address in use is rejected; with --reuse-port both share it.
 #[test]
 fn a_taken_address_is_refused() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
@@ -647,8 +647,7 @@ fn a_taken_address_is_refused() {
     assert_eq!(second.address, server.address);
 }
 
-/// Two signals are one request: the second, which `timeout` sends at once, cuts neither a response that was begun short nor the
-/// save, and the exit code is 0.
+/// Two signals at once, as `timeout` sends them, interrupt neither a begun response nor the save.
 #[test]
 fn two_signals_are_one_request() {
     let scratch = Scratch::new();
@@ -677,8 +676,9 @@ fn two_signals_are_one_request() {
     }
 }
 
-/// The configuration file is read anew by SIGHUP and by larder ctl: origins, limits and the log are others from then on, a connection
-/// that stands stays and what it was told goes on; what needs a restart is told, and a file with a slip changes nothing.
+/// SIGHUP and larder ctl reload the file. Origins, limits and the log change from then on; an open
+/// connection continues. Settings that need a restart are named; a file with an error has no
+/// effect.
 #[test]
 fn reloads() {
     let (scratch, old, new) = (Scratch::new(), Origin::start(), Origin::start());
@@ -716,7 +716,7 @@ fn reloads() {
     };
     until("it", || (lines("log") == 2).then_some(()));
 
-    // The log goes elsewhere, and is another.
+    // The log has another path and another format.
     file(&new, "access_log = 'other'\naccess_log_format = 'json'\nmemory = '64MiB'");
     let run = ctl();
     let said = "changed        body-max, purge-from, access-log, access-log-format\nneeds_restart  memory\n";
@@ -726,14 +726,14 @@ fn reloads() {
     assert_eq!(lines("log"), 2);
     let text = scratch.read("other");
     assert!(text.starts_with("{\"time\":"), "{text}");
-    // A rotation by somebody else.
+    // Another program rotates the log.
     std::fs::rename(scratch.path("other"), scratch.path("moved")).expect("renamed");
     server.signal("-USR1");
     until("it", || scratch.path("other").exists().then_some(()));
     fetch(plain);
     until("it", || (lines("other") == 1).then_some(()));
 
-    // Who vouches for origins is read at the start, where there are any over TLS.
+    // Trusted authorities of origins are read at the start, if an origin uses TLS.
     let first_secure = match cfg!(feature = "encrypted") {
         true => "the first origin over TLS needs a restart",
         false => "--features encrypted",
@@ -751,7 +751,7 @@ fn reloads() {
         ctl().refused(&[said]);
         assert_eq!(fetch(plain).1.split(' ').next(), Some("answer"));
     }
-    // No log any more.
+    // No log from here on.
     file(&old, "");
     assert_eq!(ctl().code, Some(0));
     until("the lines of these rounds", || (lines("other") == 6).then_some(()));

@@ -1,8 +1,9 @@
-//! Pipes that grow, and Ctrl-C: what has ended is shown while the pipe is open, the first signal
-//! finishes what was read, a second one does not cut that short, a later Ctrl-C does, and nothing waits for the next packet.
+//! Growing pipes, and Ctrl-C. Ended flows are written while the pipe is open. The first signal
+//! finishes what was read; a second one does not interrupt that, but a later Ctrl-C does. Nothing
+//! waits for the next packet.
 //!
-//! No test looks at a clock: each waits for something that would never come if it failed (the pipe
-//! stays open, so a program that waited for its next packet would hang the test).
+//! No test looks at a clock: each waits for something that would never come if it failed. (The pipe
+//! stays open, so a program that waited for its next packet would hang the test.)
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -16,14 +17,14 @@ use std::time::Duration;
 use common::{Scratch, TestCapture};
 use larder_testkit::process::{self, has_thread};
 
-/// The program at work on a pipe that the test feeds.
+/// The program, reading a pipe that the test writes to.
 struct Live {
     child: Child,
     stdin: ChildStdin,
 }
 
 impl Live {
-    /// Runs the program, and returns when it listens to signals.
+    /// Runs the program, and returns when it handles signals.
     fn start(scratch: &Scratch, line: &str) -> Live {
         let mut child = scratch
             .larder()
@@ -54,7 +55,7 @@ impl Live {
         process::signal(self.child.id(), signal);
     }
 
-    /// Waits for the end while the pipe stays open: exit code, standard output and error.
+    /// Waits for the end while the pipe stays open; returns exit code, standard output and error.
     fn end(mut self) -> (Option<i32>, String, String) {
         let code = self.child.wait().expect("ends").code();
         let [mut out, mut err] = [String::new(), String::new()];
@@ -66,7 +67,7 @@ impl Live {
     }
 }
 
-/// A capture with one named flow that nothing has ended.
+/// A capture with one named flow that nothing has ended yet.
 fn open_flow() -> TestCapture {
     let mut capture = TestCapture::new();
     capture.dns_answer(&TestCapture::answer("www.example"));
@@ -74,7 +75,7 @@ fn open_flow() -> TestCapture {
     capture
 }
 
-/// A flow's record comes out when later packets end it, while the pipe is open and silent.
+/// A flow's record is written when later packets end the flow, while the pipe is open and silent.
 #[test]
 fn records_come_out_while_the_pipe_is_open() {
     let scratch = Scratch::new();
@@ -90,9 +91,9 @@ fn records_come_out_while_the_pipe_is_open() {
         let shown = log.find(|line| line.as_ref().is_ok_and(|line| line.contains("www.example")));
         assert!(shown.is_some());
         drop(log);
-        // The log's reader is gone; the program learns it when it next writes, and ends quietly.
+        // The log's reader is closed. The program notices at its next write, and ends quietly.
         for flow in 0..=255 {
-            // Each ends the one of three seconds before.
+            // Each packet ends the flow of three seconds before.
             capture.flow_to([198, 51, 101, flow]);
             let packet = std::mem::take(&mut capture.bytes);
             let ended = live.child.try_wait().expect("known").is_some();
@@ -106,7 +107,7 @@ fn records_come_out_while_the_pipe_is_open() {
     }
 }
 
-/// Ctrl-C on a silent pipe ends the run without another packet, whatever came before.
+/// Ctrl-C on a silent pipe ends the run without another packet, whatever it read before.
 #[test]
 fn a_silent_pipe_is_left() {
     let scratch = Scratch::new();
@@ -134,12 +135,12 @@ fn a_silent_pipe_is_left() {
     }
 }
 
-/// What was taken out of the pipe before Ctrl-C is in the log.
+/// Packets read from the pipe before Ctrl-C are in the log.
 #[test]
 fn what_was_read_is_written() {
     let scratch = Scratch::new();
     let mut capture = open_flow();
-    // A pipe holds 64 KiB. Once all of this is written, the program has read the beginning, and
+    // A pipe buffers 64 KiB. Once all of this is written, the program has read the beginning, and
     // has read again after that.
     while capture.bytes.len() < 3 << 16 {
         capture.flow_to([198, 51, 100, 8]);
@@ -154,7 +155,7 @@ fn what_was_read_is_written() {
     }
 }
 
-/// Ctrl-C while a named pipe has no writer ends the run.
+/// Ctrl-C ends the run while a named pipe has no writer.
 #[test]
 fn a_pipe_without_a_writer_is_left() {
     let scratch = Scratch::new();
@@ -166,7 +167,8 @@ fn a_pipe_without_a_writer_is_left() {
     assert_eq!((code, out.as_str()), (Some(130), ""));
 }
 
-/// A run whose log fills a pipe that nobody reads yet: it has written the header and a record, and was told to stop by `signal`.
+/// A run whose log fills a pipe that is not read yet. It has written the header and a record, and
+/// has received `signal`.
 struct Stuck {
     live: Live,
     log: Lines<BufReader<ChildStdout>>,
@@ -186,7 +188,7 @@ impl Stuck {
         scratch.write("flows.pcap", &capture.bytes);
         let mut live = Live::start(scratch, "annotate -r flows.pcap --no-progress");
         let mut log = BufReader::new(live.child.stdout.take().expect("piped")).lines();
-        // The rest is more than a pipe holds.
+        // The remaining log is larger than the pipe's buffer.
         assert!(log.by_ref().take(2).all(|line| line.is_ok()));
         live.signal(signal);
         let mut err = BufReader::new(live.child.stderr.take().expect("piped"));
@@ -197,8 +199,8 @@ impl Stuck {
     }
 }
 
-/// A second signal does not cut the end short, whichever it is: `timeout` sends two, to its child and to the process group. All
-/// records that the first signal asked for come out.
+/// A second signal of either kind does not interrupt the end: `timeout` sends two, to its child and
+/// to the process group. All records read before the first signal are written.
 #[test]
 fn two_signals_are_one_request() {
     let scratch = Scratch::new();
@@ -215,8 +217,9 @@ fn two_signals_are_one_request() {
     }
 }
 
-/// The watchdog of the service manager is fed while the last flush takes long, and the manager knows that we are stopping. The log is
-/// sorted, so that all of it is written at the end, into a pipe that nobody reads until then.
+/// While the last flush takes long, the program notifies the watchdog of the service manager, and
+/// has reported that it is stopping. The log is sorted, so that all of it is written at the end,
+/// into a pipe that is not read until then.
 #[test]
 fn the_watchdog_is_fed_during_the_last_flush() {
     let scratch = Scratch::new();
@@ -252,12 +255,13 @@ fn the_watchdog_is_fed_during_the_last_flush() {
     assert_eq!(log.lines().filter(|line| line.contains("203.0.")).count(), STUCK_FLOWS);
 }
 
-/// Ctrl-C again, after a second, ends a run that cannot finish: its log goes into a pipe that nobody reads.
+/// Another Ctrl-C, after one second, ends a run that cannot finish: its log fills a pipe that is
+/// not read.
 #[test]
 fn a_later_interrupt_ends_at_once() {
     let scratch = Scratch::new();
     let Stuck { mut live, log, mut err } = Stuck::start(&scratch, "-TERM");
-    // Those that come within the second change nothing.
+    // Signals within the first second have no effect.
     let code = loop {
         live.signal("-INT");
         match live.child.try_wait().expect("it can be asked") {
@@ -272,8 +276,8 @@ fn a_later_interrupt_ends_at_once() {
     drop(log);
 }
 
-/// SIGHUP has annotate read the configuration file again: each setting that differs is named as needing a restart, and an error
-/// in the file is told.
+/// SIGHUP makes annotate reload the configuration file. It names each changed setting as needing a
+/// restart, and reports an error in the file.
 #[test]
 fn the_file_is_read_again() {
     let scratch = Scratch::new();

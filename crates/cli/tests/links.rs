@@ -1,10 +1,10 @@
-//! The documentation as a tree of pages: links lead to files and headings that are there, the book
-//! has every page, the diagrams are those of their script, pages show the screenshots, and the tests
-//! that ARCHITECTURE.md names are there. The flags and messages that pages outside of the guides name
-//! are larder's.
+//! The documentation as a tree of pages. Links lead to existing files and headings, the book has
+//! every page, the diagrams match their script, pages show the screenshots, and the tests that
+//! ARCHITECTURE.md names exist. The flags and messages that pages outside of the guides name are
+//! larder's.
 //!
-//! Pages are read as GitHub and mdBook read them, as far as these need it: links and headings are not
-//! looked for in fenced blocks, links not in code spans. Links to other sites are not followed.
+//! The tests parse pages as GitHub and mdBook do, as far as needed: they ignore links and headings
+//! in fenced blocks, and links in code spans. They do not follow links to other sites.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +12,10 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// Directories that are not part of the repository, or have no pages of ours.
+/// Directories that are not part of the repository, or have no pages of larder.
 const SKIPPED: [&str; 4] = [".git", "artifacts", "corpus", "target"];
 
-/// Pages whose flags are looked for among the settings.
+/// Pages whose flags must be settings.
 const FLAGS_IN: [&str; 5] = [
     "SECURITY.md",
     "docs/README.md",
@@ -35,7 +35,7 @@ fn root() -> PathBuf {
     root.canonicalize().expect("the repository is there")
 }
 
-/// Files below a folder that end in `end`, by their paths from the root, in order.
+/// Files below a folder whose names end in `end`, by their paths from the root, in order.
 fn files(root: &Path, folder: &str, end: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![root.join(folder)];
@@ -98,7 +98,7 @@ fn without_code(line: &str) -> String {
     out
 }
 
-/// Targets of the links and pictures of a line.
+/// Targets of the links and images of a line.
 fn targets(line: &str) -> Vec<String> {
     let line = without_code(line);
     let mut found = Vec::new();
@@ -111,12 +111,12 @@ fn targets(line: &str) -> Vec<String> {
     found
 }
 
-/// The anchor of a heading, as GitHub and mdBook make it: letters and digits in lower case, hyphens for
-/// spaces, nothing else but hyphens and underscores.
+/// The anchor of a heading, as GitHub and mdBook create it: letters and digits in lower case,
+/// hyphens for spaces. It has no other characters but hyphens and underscores.
 fn slug(heading: &str) -> String {
     let mut text = String::new();
     let mut rest = heading.trim();
-    // A link is its text.
+    // A link counts as its text.
     while let Some((before, behind)) = rest.split_once("](") {
         text += before;
         rest = behind.split_once(')').map_or("", |(_, behind)| behind);
@@ -134,7 +134,7 @@ fn slug(heading: &str) -> String {
     out
 }
 
-/// The anchors of a page; the second heading of a text has `-1` behind it.
+/// The anchors of a page; the second heading with the same text gets the suffix `-1`.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut found = BTreeSet::new();
@@ -152,7 +152,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The path from the root of what a page links to; `None` where that is outside of the repository.
+/// The path of a page's link from the root; `None` if it is outside of the repository.
 fn resolve(page: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
@@ -169,7 +169,7 @@ fn resolve(page: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What is wrong with a link, if something is.
+/// The error in a link, if there is one.
 fn fault(root: &Path, page: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -186,7 +186,7 @@ fn fault(root: &Path, page: &str, target: &str) -> Option<String> {
     (!has).then(|| format!("{path} has no heading '{anchor}'"))
 }
 
-/// Every relative link of every page leads to a file, and its anchor to a heading there.
+/// Every relative link of every page leads to a file, and its anchor to a heading in it.
 #[test]
 fn links_lead_somewhere() {
     let root = root();
@@ -224,19 +224,19 @@ fn the_book_has_every_page() {
     assert!(missing.is_empty(), "{summary} lacks {}", missing.join(", "));
 }
 
-/// The committed diagrams are what their script makes.
+/// The committed diagrams are the output of their script.
 #[test]
 fn diagrams_are_those_of_the_script() {
     let root = root();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("diagrams");
-    // What a run before left.
+    // Deletes the output of an earlier run.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder can be made");
     let script = root.join("docs/diagrams/make");
     let run = Command::new("python3").arg(script).arg("--output").arg(&folder).output();
     let run = match run {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Past what the test runner keeps to itself.
+            // The test runner does not capture this stream.
             let _ = io::stderr().write_all(b"SKIP diagrams: python3 is not installed\n");
             return;
         }
@@ -252,8 +252,8 @@ fn diagrams_are_those_of_the_script() {
     }
 }
 
-/// The screenshots are XML, each line of their terminals is within the picture, and pages show them.
-/// (`docs/screenshots/make` takes them again; times and rates in them differ from run to run.)
+/// The screenshots are XML, each line of their terminals is within the image, and pages show them.
+/// (`docs/screenshots/make` creates them; their times and rates differ from run to run.)
 #[test]
 fn screenshots_are_shown() {
     let root = root();
@@ -318,7 +318,7 @@ fn flags_are_settings() {
     assert!(wrong.is_empty(), "no setting:\n{}", wrong.join("\n"));
 }
 
-/// Each test that ARCHITECTURE.md names, as `name()`, is there.
+/// Each test that ARCHITECTURE.md names, as `name()`, exists.
 #[test]
 fn tests_of_claims_are_there() {
     let root = root();
@@ -336,7 +336,7 @@ fn tests_of_claims_are_there() {
     assert!(missing.is_empty(), "no test is called so: {missing:?}");
 }
 
-/// The sources of all crates. A text that goes on in the next line of the source is in one piece.
+/// The sources of all crates. A string that continues on the next source line is joined.
 fn sources(root: &Path) -> String {
     let mut all = String::new();
     for path in files(root, "crates", ".rs").iter().filter(|path| path.contains("/src/")) {
@@ -349,7 +349,7 @@ fn sources(root: &Path) -> String {
     all
 }
 
-/// Each message that the page of symptoms quotes is written by larder.
+/// Each message that the troubleshooting page quotes is in larder's sources.
 #[test]
 fn messages_are_larders() {
     let root = root();
@@ -357,7 +357,7 @@ fn messages_are_larders() {
     let mut quoted = 0;
     let mut wrong = Vec::new();
     for (number, line) in prose(&read(&root, MESSAGES_IN)) {
-        // The table's first lines say what a quotation is.
+        // The first lines of the table explain the quotation marks.
         for message in messages(line).into_iter().filter(|message| *message != "double quotes") {
             quoted += 1;
             if !sources.contains(message) {
@@ -369,7 +369,7 @@ fn messages_are_larders() {
     assert!(wrong.is_empty(), "larder does not write:\n{}", wrong.join("\n"));
 }
 
-/// Links, headings and code are read as they are meant.
+/// Links, headings and code are parsed as intended.
 #[test]
 fn pages_are_read() {
     let text = "# A `b` & c\n## A_d-e: f.\n```text\n# no\n[x](y)\n```\n# A `b` & c\n#no\n";

@@ -1,4 +1,5 @@
-//! `--log-level` and `--log-format` of the three programs that run for long: at the start, and after a reload.
+//! `--log-level` and `--log-format` of the three programs that keep running: at the start, and
+//! after a reload.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -11,7 +12,7 @@ use larder_testkit::process::{Program, Run};
 use larder_testkit::wait::until;
 use serde_json::Value;
 
-/// A line of each program that makes it run until it is ended, with a control socket.
+/// A command line of each program with which it runs until it is stopped, with a control socket.
 const PROGRAMS: [(&str, &str); 3] = [
     ("dns", "dns --listen 127.0.0.1:0 --upstream 127.0.0.1:9 --cores 1 --ctl ctl"),
     ("http", "http --listen 127.0.0.1:0 --origin http://127.0.0.1:9 --cores 1 --ctl ctl"),
@@ -22,14 +23,15 @@ fn start(scratch: &Scratch, line: &str) -> Program {
     let mut command = scratch.larder();
     command.args(line.split_whitespace()).args(["--metrics", "127.0.0.1:0"]);
     let mut program = Program::start(command.stdin(Stdio::piped()).stdout(Stdio::null()));
-    // annotate serves when it has seen the header of its capture; the others do not read this.
+    // annotate serves once it has read the header of its capture; the others do not read their
+    // input.
     if let Some(pipe) = &mut program.child.stdin {
         let _ = pipe.write_all(&TestCapture::new().bytes);
     }
     program
 }
 
-/// Ends a program by the socket, or by the end of its input: all that it logged.
+/// Stops a program through the socket, or by the end of its input; returns all that it logged.
 fn end(scratch: &Scratch, mut program: Program) -> String {
     until("it is asked to end", || {
         (scratch.run("ctl stop --socket ctl").code == Some(0)).then_some(())
@@ -40,7 +42,8 @@ fn end(scratch: &Scratch, mut program: Program) -> String {
     said
 }
 
-/// By default each line has level, component and event; with another level the less important ones are left out.
+/// By default each line has level, component and event; a higher level omits the less important
+/// ones.
 #[test]
 fn levels() {
     for (component, line) in PROGRAMS {
@@ -54,7 +57,7 @@ fn levels() {
     }
 }
 
-/// Each line of JSON is an object with time, level, component, event and the keys.
+/// Each JSON line is an object with time, level, component, event and the keys.
 #[test]
 fn json() {
     for (component, line) in PROGRAMS {
@@ -98,7 +101,7 @@ fn reloads() {
     }
 }
 
-/// What is no level or format is refused with those that are.
+/// An invalid level or format is rejected with the valid ones.
 #[test]
 fn wrong_words_are_refused() {
     for (_, line) in PROGRAMS {

@@ -12,13 +12,13 @@ use larder_testkit::http::fetch;
 use larder_testkit::process::Program;
 use larder_testkit::skip::has;
 
-/// What a program says of itself under a line's settings.
+/// The metrics of a program with these settings.
 fn text(scratch: &Scratch, line: &str) -> String {
     let mut command = scratch.larder();
     command.args(line.split_whitespace()).args(["--metrics", "127.0.0.1:0"]);
     let mut program = Program::start(command.stdin(Stdio::piped()).stdout(Stdio::null()));
     if let Some(pipe) = &mut program.child.stdin {
-        // Nothing reads it, or annotate does.
+        // Only annotate reads its input.
         let _ = pipe.write_all(&TestCapture::new().bytes);
     }
     let said = program.hear("metrics listening url=http://");
@@ -29,7 +29,7 @@ fn text(scratch: &Scratch, line: &str) -> String {
     response.text().to_owned()
 }
 
-/// The text of each program, with all optional figures that need no other machine.
+/// The metrics of each program, with all optional ones that need no other machine.
 fn texts() -> Vec<(&'static str, String)> {
     let scratch = Scratch::new();
     let lines = [
@@ -44,7 +44,8 @@ fn texts() -> Vec<(&'static str, String)> {
     lines.map(|(name, line)| (name, text(&scratch, line))).into()
 }
 
-/// Counters are named and typed as counters, nothing else is, and each program says which build it is.
+/// Counters, and only counters, have the name and type of a counter; each program reports its
+/// build.
 #[test]
 fn types_follow_names() {
     for (program, text) in texts() {
@@ -62,13 +63,13 @@ fn types_follow_names() {
         }
         let info = format!("larder_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
         assert!(text.lines().any(|line| line == info), "{program}: {text}");
-        // Each has some of both.
+        // Each program has some of both.
         let count = |wanted| types.values().filter(|kind| **kind == wanted).count();
         assert!(count("counter") > 5 && count("gauge") > 5, "{program}: {types:?}");
     }
 }
 
-/// `promtool` finds nothing to say against them.
+/// `promtool` accepts them without a message.
 #[test]
 fn promtool_accepts_them() {
     if !has("promtool_accepts_them", "promtool") {

@@ -1,7 +1,7 @@
 //! Upstreams over TLS, HTTPS and QUIC: against this crate's own server, and against servers that
 //! fail at each point.
 //!
-//! The test takes the place of a core: it sends queries and waits until they return.
+//! The test plays the core: it sends queries and waits until they return.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -74,7 +74,7 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        // Dropped at once, as by a crash.
+        // The server stops at once, as in a crash.
         self.running = None;
         self.ends.store(true, Ordering::Relaxed);
         let core = self.core.take().unwrap();
@@ -82,7 +82,7 @@ impl Drop for Echo {
     }
 }
 
-/// Takes the place of the core until the end.
+/// Plays the core until the end.
 fn echo(mut inbox: Inbox, waker: &Waker, ends: &AtomicBool) {
     let (poller, mut events) = (Poller::new().unwrap(), Events::new(4));
     poller.add(waker, 0, Interest::READ).unwrap();
@@ -110,7 +110,7 @@ fn answer(question: &[u8], out: &mut [u8]) -> usize {
     question.len()
 }
 
-/// A core's side of an upstream.
+/// The core's side of an upstream.
 struct Asker {
     backends: Backends,
     upstream: Arc<Encrypted>,
@@ -134,7 +134,7 @@ impl Asker {
         Asker { backends, upstream, log, poller, waker, next: 0 }
     }
 
-    /// Sends queries for names of these labels at once; the responses in their order.
+    /// Sends queries for these labels at once; returns the responses in the same order.
     fn ask(&mut self, labels: &[&str], wait_ms: u32) -> Vec<Option<Vec<u8>>> {
         let first = self.next;
         for label in labels {
@@ -187,12 +187,12 @@ fn question(label: &str) -> Vec<u8> {
 /// True if a response repeats the question.
 fn fits(label: &str, octets: &[u8]) -> bool {
     let asked = question(label);
-    // Except for its OPT record, which was padded.
+    // The OPT record differs because it was padded.
     octets[2] & 0x80 != 0 && octets[12..].starts_with(&asked[12..asked.len() - 11])
 }
 
-/// Over each transport, many queries on one connection get their own responses, padded on the way;
-/// one without a response does not affect others.
+/// Over each transport, many queries on one connection get their own responses, padded in transit.
+/// A query without a response does not affect others.
 #[test]
 fn each_transport() {
     let identity = Identity::new(NAME);
@@ -213,8 +213,8 @@ fn each_transport() {
     }
 }
 
-/// A server that does not prove its name, or whose certificate no authority signed, gets no
-/// queries; that is reported once, and counted.
+/// A server that does not prove its name, or whose certificate no trusted authority signed, gets no
+/// queries. larder reports that once, and counts it.
 #[test]
 fn who_does_not_prove_it() {
     let (identity, other) = (Identity::new(NAME), Identity::new(NAME));
@@ -230,13 +230,13 @@ fn who_does_not_prove_it() {
             assert_eq!(asker.count("upstream_connections"), 0);
             assert!(asker.log.take().is_empty());
         }
-        // The certificate is also for its address.
+        // The certificate is also valid for its address.
         let url = server.url(scheme, "127.0.0.1");
         assert!(Asker::new(&url, &trust(&identity)).is_answered("some"));
     }
 }
 
-/// A server that stops and starts again gets queries again, and both are reported.
+/// A server that stops and starts again gets queries again; larder logs both events.
 #[test]
 fn comes_back() {
     let identity = Identity::new(NAME);
@@ -265,8 +265,8 @@ fn comes_back() {
     }
 }
 
-/// A scripted TLS server: `each` is called with each connection's number and stream, before the
-/// handshake.
+/// A scripted TLS server. It calls `each` with the number and the stream of each connection, before
+/// the handshake.
 fn played(
     identity: &Identity,
     mut each: impl FnMut(usize, StreamOwned<ServerConnection, TcpStream>) + Send + 'static,
@@ -274,7 +274,7 @@ fn played(
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tls://{}#{NAME}", listener.local_addr().unwrap());
     let config = identity.server(&["dot"]);
-    // It ends with the process.
+    // The thread ends with the process.
     thread::spawn(move || {
         for (number, socket) in listener.incoming().map_while(Result::ok).enumerate() {
             let connection = ServerConnection::new(config.clone()).unwrap();
@@ -289,7 +289,7 @@ fn receive(stream: &mut impl Read) -> Option<Vec<u8>> {
 }
 
 fn send(stream: &mut impl Write, message: &[u8]) {
-    // The client may have closed.
+    // The client may have closed the connection.
     let _ = stream.write_all(&dns::framed(message)).and_then(|()| stream.flush());
 }
 
@@ -298,7 +298,7 @@ fn answered(mut question: Vec<u8>) -> Vec<u8> {
     question
 }
 
-/// Responses in reverse order, with others without a query between them, reach their queries.
+/// Responses reach their queries in reverse order, also with responses to no query between them.
 #[test]
 fn answers_out_of_order() {
     const COUNT: usize = 50;
@@ -320,13 +320,15 @@ fn answers_out_of_order() {
     }
 }
 
-/// A connection that is closed during a query, after it had served others, is replaced, and the
-/// query repeated; a new one that is closed at once is not tried twice for the same query.
+/// larder replaces a connection that the server closes during a query, after it had served others,
+/// and repeats the query. It does not try again for the same query if the server closes the new
+/// connection at once.
 #[test]
 fn closed_under_a_question() {
     let identity = Identity::new(NAME);
     let url = played(&identity, |_, mut stream| {
-        // One response on a connection, and the second query is read without a response.
+        // The server sends one response on a connection, and reads the second query without a
+        // response.
         if let Some(question) = receive(&mut stream) {
             send(&mut stream, &answered(question));
         }
@@ -342,8 +344,8 @@ fn closed_under_a_question() {
     );
 }
 
-/// A server that ends at any point of a connection's lifetime, or sends bytes that are not TLS, not
-/// a message or a part of one, fails the query, and no query waits for ever.
+/// A server fails the query if it ends at any point of a connection's lifetime, or sends bytes that
+/// are not TLS, not a message, or a part of one. No query waits for ever.
 #[test]
 fn ends_at_each_point() {
     let identity = Identity::new(NAME);
@@ -369,7 +371,7 @@ fn ends_at_each_point() {
 }
 
 /// A server that accepts connections and sends nothing, before or after the handshake, delays a
-/// query no longer than its time limit; after some such queries a new connection is tried.
+/// query no longer than its time limit. After several such queries larder opens a new connection.
 #[test]
 fn says_nothing() {
     let identity = Identity::new(NAME);
@@ -385,7 +387,7 @@ fn says_nothing() {
         }
     });
     let mut asker = Asker::new(&url, &trust(&identity));
-    // On a slow machine the handshake may take long; it goes on after the query's time limit.
+    // On a slow machine the handshake may take long; it continues after the query's time limit.
     while asker.count("upstream_connections") == 0 {
         assert!(asker.ask(&["some"], 50)[0].is_none());
     }

@@ -1,11 +1,11 @@
-//! Whatever clients, upstreams and attackers send, in any order: a core never panics, responds to
-//! each client in time, stores nothing in the end, and sends no client what no upstream responded
-//! to its query.
+//! For any packets of clients, upstreams and attackers, in any order, a core never panics and
+//! responds to each client in time. In the end it stores nothing. It sends a client nothing that no
+//! upstream sent for its question.
 //!
-//! The response of an upstream has a serial made from the question, so a response to another
-//! question is noticed. Packets are whole or with a changed byte, to the right socket and with the
-//! right ID or not. hickory reads the responses; if it cannot read a packet that the core might
-//! accept, responses to its question are not checked.
+//! Each upstream response has a serial made from the question, so the test notices a response to
+//! another question. Packets are intact or have a changed byte; they come to the right socket and
+//! with the right ID or not. hickory reads the responses. If it cannot read a packet that the core
+//! might accept, the test does not check responses to that question.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -128,7 +128,7 @@ impl Net for World {
     fn cancel(&mut self, _: u64) {}
 }
 
-/// Name, type and class in lower case, of a message with a whole question.
+/// Name, type and class in lower case, of a message with a complete question.
 fn question(message: &[u8]) -> Option<Vec<u8>> {
     let name = message.get(12..)?;
     let end = name.iter().position(|&octet| octet == 0)? + 5;
@@ -147,7 +147,7 @@ fn serial(question: &[u8], count: u8) -> [u8; 4] {
 fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
     let Event::Ask { name, rtype, flags, case, change, .. } = event else { unreachable!() };
     let [id0, id1] = id.to_be_bytes();
-    // Mostly RD; CD; EDNS; DO; over a stream.
+    // RD in most queries; CD; EDNS; DO; over TCP.
     let rd = u8::from(flags & 0xc0 != 0);
     let (cd, edns, dnssec_ok) = (flags & 1, flags >> 1 & 1, flags >> 2 & 1);
     let mut octets = vec![id0, id1, rd, cd << 4, 0, 1, 0, 0, 0, 0, 0, edns];
@@ -161,7 +161,7 @@ fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
     }
     if let Some((at, by)) = change {
         let at = at % octets.len();
-        // The ID stays: it identifies the response.
+        // The ID does not change: it identifies the response.
         octets[at.max(2)] ^= by;
     }
     let peer = SocketAddr::from(([198, 51, 100, 1], client));
@@ -173,7 +173,7 @@ fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
     (client, octets)
 }
 
-/// A response of some kind to a packet.
+/// A response of this kind to a packet.
 fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
     let asked = &packet.octets;
     let own = question(asked).expect("the core asks whole questions");
@@ -264,7 +264,7 @@ struct Stage {
     world: World,
     now: Now,
     said: Said,
-    /// Client and time of each query, by its ID.
+    /// Client and time of each pending query, by its ID.
     waiting: HashMap<u16, (u16, u64)>,
     question_us_max: u64,
 }
@@ -380,7 +380,7 @@ impl Stage {
         }
     }
 
-    /// Checks the responses that clients got: one each, in time, with content from upstreams only.
+    /// Checks the responses to clients: one each, in time, with content from upstreams only.
     fn hear(&mut self) {
         for (client, octets) in std::mem::take(&mut self.world.told) {
             let id = u16::from_be_bytes([octets[0], octets[1]]);

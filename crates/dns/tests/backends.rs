@@ -19,7 +19,7 @@ use larder_serve::lifecycle::Stage;
 use larder_testkit::dns::{self, ask_by_stream};
 use served::Served;
 
-/// Forwards queries to a thread.
+/// Passes queries to a thread.
 #[derive(Debug)]
 struct Scripted(Mutex<Sender<BackendQuery>>);
 
@@ -35,7 +35,7 @@ impl Backend for Scripted {
     fn stop(&self) {}
 }
 
-/// The thread's responses: most names have an address, `fails` has none, and queries that arrive
+/// The thread's responses: most names have an address, `fails` has none. Queries that arrive
 /// together get responses in reverse order.
 fn answer_all() -> Arc<dyn Backend> {
     let (sender, queries) = channel::<BackendQuery>();
@@ -69,9 +69,9 @@ fn question(id: u16, name: &str) -> Vec<u8> {
     dns::question(id, name, dns::A)
 }
 
-/// Queries over UDP and TCP get responses through the backend, each with its own ID and name in any
-/// order. One that fails is tried as often as there are attempts, and then gets a failure;
-/// responses are cached.
+/// Queries over UDP and TCP get responses through the backend, each with its own ID and name, in
+/// any order. The core repeats a query that fails up to the limit of attempts, and then responds
+/// with a failure. Responses are cached.
 #[test]
 fn through_the_bridge() {
     let server = start(answer_all());

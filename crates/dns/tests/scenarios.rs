@@ -1,7 +1,7 @@
 //! Scenarios: each rule of the server, with scripted clients, upstreams and clock.
 //!
-//! The scenarios are the files in `tests/scenarios`; `tests/scenario/script.rs` has their words.
-//! Each is a test of its own.
+//! The scenarios are the files in `tests/scenarios`; `tests/scenario/script.rs` describes their
+//! syntax. Each is a separate test.
 
 mod scenario;
 
@@ -178,8 +178,8 @@ scenarios! {
     zones
 }
 
-/// Each query of a batch gets the response that it would get alone, hit or miss, for batches around
-/// the sizes of the core's.
+/// Each query of a batch gets the response that it would get alone, hit or miss. Batches have sizes
+/// around those of the core.
 #[test]
 fn batches_of_any_length() {
     for count in [1, 31, 32, 33, 64, 65, 100] {
@@ -219,7 +219,7 @@ fn all_are_told() {
     assert_eq!(names, SCENARIOS.iter().map(|name| (*name).to_owned()).collect());
 }
 
-/// The guide's tables have each scenario once and no others, with the RFCs that its first lines
+/// The guide's tables list each scenario once and no others, with the RFCs that its first lines
 /// name.
 #[test]
 fn the_guide_has_all() {
@@ -255,7 +255,7 @@ fn the_guide_has_all() {
     assert_eq!(listed, scenarios);
 }
 
-/// A mistake of a scenario is found on its line: unknown words, packets that did not come, packets
+/// An error in a scenario is reported with its line: unknown words, missing packets, packets
 /// without a line, other responses than stated, clients that wait at the end.
 #[test]
 fn faults_are_found() {

@@ -1,7 +1,7 @@
-//! Trials next to a resolver: a scripted one in captures and dnstap, and unbound.
+//! Comparisons with a resolver: a scripted one in captures and dnstap, and unbound.
 //!
-//! The upstream has the address 192.0.2.N and a TTL of a minute for every name `nN`. The responses
-//! of the resolver in a copy are written here, right and wrong.
+//! For every name `nN` the upstream has the address 192.0.2.N with a TTL of one minute. The tests
+//! write the resolver's responses in a copy, right and wrong.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -39,18 +39,18 @@ fn question(id: u16, number: u8) -> Vec<u8> {
     dns::question(id, format!("n{number}.zone"), dns::A)
 }
 
-/// A response: an address that ends with `last`.
+/// A response with an address that ends with `last`.
 fn answer(question: &[u8], last: u8, ttl_s: u32) -> Vec<u8> {
     dns::answer(question, &[[192, 0, 2, last]], ttl_s)
 }
 
-/// The number in a question's name.
+/// The number in the name of a query.
 fn number(question: &[u8]) -> Option<u8> {
     let length = usize::from(*question.get(12)?);
     std::str::from_utf8(question.get(14..13 + length)?).ok()?.parse().ok()
 }
 
-/// A server that has every name.
+/// A server that has an address for every name.
 fn upstream() -> Server {
     Server::start(|asked, _| {
         question_end(asked)?;
@@ -94,7 +94,7 @@ fn run(upstream: &Server, trial: &Trial) -> Result<Report, ServeError> {
     shadow(&options(upstream.address), trial, &stop, &Log::default())
 }
 
-/// A capture that is being written.
+/// A capture that the test writes.
 struct Capture(Pcap);
 
 impl Capture {
@@ -102,7 +102,7 @@ impl Capture {
         Capture(Pcap::new(LINKTYPE_RAW))
     }
 
-    /// An IPv4 packet of UDP, or of another protocol with the same ports.
+    /// Adds an IPv4 packet of UDP, or of another protocol with the same ports.
     fn packet(&mut self, at_ns: u64, ends: [&str; 2], protocol: u8, payload: &[u8]) {
         let [from, to]: [SocketAddrV4; 2] = ends.map(|end| end.parse().unwrap());
         let ports = (from.port(), to.port());
@@ -121,13 +121,13 @@ impl Capture {
     }
 }
 
-/// A copy in a capture: everything in it is compared or counted, and wrong responses of the
-/// resolver are found, with the name and both responses.
+/// A copy in a capture: everything in it is compared or counted. Wrong responses of the resolver
+/// are found, and reported with the name and both responses.
 #[test]
 fn a_capture_is_compared() {
     let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
     let mut id = 0;
-    // Each name twice: the second time from both caches.
+    // Queries each name twice; the second time both caches have it.
     for round in 0..2_u64 {
         for name in 0..50 {
             id += 1;
@@ -143,7 +143,7 @@ fn a_capture_is_compared() {
                     (answered[2], answered[3]) = (0x81, 0x83);
                 }
                 15 => continue,
-                // Its own OPT, which is no difference.
+                // The resolver's own OPT, which is not a difference.
                 16 => {
                     answered[11] = 1;
                     answered.extend_from_slice(&[0, 0, 41, 2, 0, 0, 0, 0, 0, 0, 0]);
@@ -180,7 +180,7 @@ fn a_capture_is_compared() {
     assert_eq!((wrong.count, wrong.examples[0].name.as_str()), (2, "n14.zone."));
     assert!(wrong.examples[0].ours.contains("n14.zone. 60 A 192.0.2.14"), "{wrong:?}");
     assert_eq!(tally.equal, 93);
-    // As fast as can be, so larder's TTL is whole or a second or two old.
+    // The replay runs at full speed, so larder's TTL is unchanged or a second or two lower.
     assert!((10..=15).contains(&tally.ttl_s.percentile(0.5)), "{text}");
     assert_eq!((tally.fast_theirs, tally.theirs_us.max()), (50, 5_000));
     assert_eq!(report.counts.upstream_queries_udp, 50);
@@ -197,7 +197,7 @@ fn a_capture_is_compared() {
 #[test]
 fn a_warm_up_is_not_counted() {
     let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
-    // A second between the rounds, also for larder, so that all is cached by then.
+    // One second between the rounds, also for larder, so that all is cached by then.
     for round in 0..2_u64 {
         for name in 0..20_u8 {
             let at_ns = (1_700_000_000 + round) * SECOND_NS;
@@ -228,8 +228,8 @@ fn tell(tap: &mut Tap, kind: Kind, ends: [&str; 2], at_ns: u64, message: &[u8]) 
     tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
 }
 
-/// Queries 1 to 20: for each the resolver queries its own upstream once, then responds again from
-/// its cache. Larder's own queries are among them.
+/// Queries 1 to 20: for each one the resolver queries its own upstream once; later it responds
+/// again from its cache. larder's own queries are among them.
 fn tell_all(tap: &mut Tap) {
     const UPSTREAM: [&str; 2] = ["192.0.2.53:9999", "192.0.2.99:53"];
     for round in 0..2 {
@@ -255,7 +255,7 @@ fn tell_all(tap: &mut Tap) {
     }
 }
 
-/// dnstap from a file also has the resolver's own queries, and so its misses.
+/// A dnstap file also has the resolver's own queries, and so shows its misses.
 #[test]
 fn dnstap_tells_what_was_not_known() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
@@ -274,7 +274,7 @@ fn dnstap_tells_what_was_not_known() {
         assert_eq!(report.json()["known_at_once"]["resolver"], 0.5);
         assert_eq!(report.tally.theirs_us.max(), 2);
     }
-    // A truncated file counts up to there, and the report says so.
+    // A truncated file counts up to its end, and the report states that.
     let octets = fs::read(&path).unwrap();
     fs::write(&path, &octets[..octets.len() / 2]).unwrap();
     let cut = run(&upstream, &trial(RESOLVER.parse().unwrap(), From::File(path.clone()))).unwrap();
@@ -291,7 +291,7 @@ fn dnstap_tells_what_was_not_known() {
     }
 }
 
-/// A trial that runs on a thread until it is stopped.
+/// A comparison that runs on a thread until it is stopped.
 struct Live {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Report, ServeError>>,
@@ -313,8 +313,8 @@ impl Live {
     }
 }
 
-/// Records of a sender that connects to the socket count during the trial, and those before its end
-/// are in the report.
+/// During the comparison, records of a sender that connects to the socket count; those before its
+/// end are in the report.
 #[test]
 fn senders_are_heard_live() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
@@ -323,7 +323,7 @@ fn senders_are_heard_live() {
     let (writer, mut tap) =
         dnstap::start(Target::Socket(path.clone()), "there", &Log::default()).unwrap();
     tell_all(&mut tap);
-    // The collector confirms that it has all.
+    // The collector confirms that it has received everything.
     writer.finish();
     let report = live.end();
     assert!(report.is_live && !path.exists());
@@ -332,7 +332,7 @@ fn senders_are_heard_live() {
     assert_eq!((report.tally.equal, report.tally.unanswered_theirs), (40, 40), "{text}");
 }
 
-/// unbound writes dnstap; it has one name from local data.
+/// The configuration of unbound: it writes dnstap, and has local data for one name.
 fn configuration(tap: &Path) -> String {
     format!(
         "server:\n  local-zone: \"n9.zone.\" redirect\n  local-data: \"n9.zone. 60 A 192.0.2.99\"\n\
@@ -343,8 +343,8 @@ fn configuration(tap: &Path) -> String {
     )
 }
 
-/// Sends until there is a response; false if `is_lost` states that there will be none, or none came
-/// within a minute.
+/// Sends until a response comes; false if `is_lost` returns true, or if none comes within one
+/// minute.
 fn ask(
     socket: &UdpSocket,
     server: SocketAddr,
@@ -363,8 +363,8 @@ fn ask(
     false
 }
 
-/// Next to unbound as it runs: its responses are larder's, except for the name from local data, and
-/// its own queries show its misses.
+/// Next to a running unbound: its responses equal larder's, except for the name from local data.
+/// Its own queries show its misses.
 #[test]
 fn beside_unbound() {
     if !unbound::about().is_some_and(|about| about.contains("--enable-dnstap")) {
@@ -388,7 +388,7 @@ fn beside_unbound() {
         let is_answered = ask(&socket, unbound.address, (1_000 + id, (id % 20) as u8), || false);
         assert!(is_answered, "unbound does not answer");
     }
-    // unbound passes its records on once a second, or when there are many.
+    // unbound sends its records once a second, or when there are many.
     std::thread::sleep(Duration::from_secs(2));
     let report = live.end();
     let (tally, text) = (&report.tally, report.text());
@@ -400,7 +400,7 @@ fn beside_unbound() {
     assert!(examples.iter().all(|example| example.name == "n9.zone."), "{text}");
     assert_eq!(tally.upstream_theirs, 19, "{text}");
     assert!(tally.unforwarded_theirs >= 80, "{text}");
-    // unbound passes many records on at once. Identical queries wait for the first, and a query in
-    // the turn of its response is a hit.
+    // unbound sends many records at once. Identical queries wait for the first, and a query in the
+    // turn of its response is a hit.
     assert_eq!((tally.ours_us.count(), report.counts.upstream_queries_udp), (101, 20), "{text}");
 }

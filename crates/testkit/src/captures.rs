@@ -1,8 +1,8 @@
-//! The places of captures, for the tests of every crate.
+//! Paths of capture files, for the tests of every crate.
 //!
-//! The repository has recordings of its own, so every check runs everywhere. Public captures in
-//! `../shared/data/pcap`, or in `pcap` of the folder that `LARDER_SHARED_DATA` names, are read as
-//! well where they are.
+//! The repository has recordings of its own, so these tests run on any machine. Tests also read the
+//! public captures in `../shared/data/pcap` if that folder exists. `LARDER_SHARED_DATA` names
+//! another folder, whose `pcap` they read instead.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub fn recorded() -> Vec<PathBuf> {
     found
 }
 
-/// The public captures, in the order of their names; none where the folder does not exist.
+/// The public captures, in the order of their names; empty if the folder does not exist.
 pub fn public() -> Vec<PathBuf> {
     captures_in(&public_folder().join("pcap"))
 }

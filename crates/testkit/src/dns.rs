@@ -1,7 +1,7 @@
 //! DNS messages byte by byte, clients, and servers that respond by a closure.
 //!
-//! Messages are laid out here by hand, and not by larder or by a library: tests compare those with
-//! one another.
+//! This module lays out messages by hand, and uses neither larder nor a library: tests compare
+//! those with one another.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use crate::wait::PATIENCE;
 
-/// A type of record: an address of IPv4.
+/// The record type of an IPv4 address.
 pub const A: u16 = 1;
 
-/// A name as it is on the wire: labels, which dots part, and the root.
+/// A name in wire format, from labels separated by dots.
 pub fn wire_name(name: impl AsRef<[u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     for label in name.as_ref().split(|&byte| byte == b'.').filter(|label| !label.is_empty()) {
@@ -26,12 +26,12 @@ pub fn wire_name(name: impl AsRef<[u8]>) -> Vec<u8> {
     out
 }
 
-/// A message's head with these flags and counts of records.
+/// A message's header with these flags and record counts.
 pub fn head(id: u16, flags: u16, counts: [u16; 4]) -> Vec<u8> {
     [id, flags].into_iter().chain(counts).flat_map(u16::to_be_bytes).collect()
 }
 
-/// A question of class IN with RD.
+/// A query of class IN with RD.
 pub fn question(id: u16, name: impl AsRef<[u8]>, rtype: u16) -> Vec<u8> {
     let end = [rtype, 1].map(u16::to_be_bytes).concat();
     [head(id, 0x0100, [1, 0, 0, 0]), wire_name(name), end].concat()
@@ -56,8 +56,7 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
     (at + 5 <= message.len()).then_some(at + 5)
 }
 
-/// The response to a question (its OPT record is left out) that has a record for each of these
-/// addresses.
+/// The response to a query, with one record for each of these addresses. It has no OPT record.
 pub fn answer(question: &[u8], addresses: &[[u8; 4]], ttl_s: u32) -> Vec<u8> {
     let end = question_end(question).expect("a question");
     let id = u16::from_be_bytes([question[0], question[1]]);
@@ -72,7 +71,7 @@ pub fn answer(question: &[u8], addresses: &[[u8; 4]], ttl_s: u32) -> Vec<u8> {
     answer
 }
 
-/// A message with its length before it, as on a stream.
+/// A message with its length before it, as over TCP.
 pub fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes(), message].concat()
 }
@@ -86,7 +85,7 @@ pub fn read_framed(stream: &mut (impl Read + ?Sized)) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// A socket to ask a server by, which waits for a second.
+/// A UDP socket connected to a server. A read times out after one second.
 pub fn client(server: SocketAddr) -> UdpSocket {
     let any: IpAddr = if server.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let client = UdpSocket::bind((any, 0)).expect("a socket");
@@ -95,7 +94,7 @@ pub fn client(server: SocketAddr) -> UdpSocket {
     client
 }
 
-/// Asks over UDP from a new port, again after a while, as clients do.
+/// Sends a query over UDP from a new port, and repeats it every second, as clients do.
 pub fn ask(server: SocketAddr, question: &[u8]) -> Vec<u8> {
     let client = client(server);
     let mut room = [0; 4_096];
@@ -108,7 +107,7 @@ pub fn ask(server: SocketAddr, question: &[u8]) -> Vec<u8> {
     panic!("no answer of {server} to {}", question.escape_ascii());
 }
 
-/// Asks over a stream of its own.
+/// Sends a query over a TCP connection of its own.
 pub fn ask_by_stream(server: SocketAddr, question: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -116,10 +115,10 @@ pub fn ask_by_stream(server: SocketAddr, question: &[u8]) -> Vec<u8> {
     read_framed(&mut stream).expect("an answer")
 }
 
-/// Attempts to find a port that is free for UDP and TCP.
+/// The most attempts to find a port that is free for UDP and TCP.
 const PORTS: usize = 64;
 
-/// A port of the loopback that is free for UDP and TCP.
+/// A UDP socket and a TCP listener at the same port of the loopback.
 pub fn bind_both() -> (UdpSocket, TcpListener) {
     let draw = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback");
@@ -128,19 +127,19 @@ pub fn bind_both() -> (UdpSocket, TcpListener) {
     (0..PORTS).find_map(|_| draw()).expect("a port that is free for both UDP and TCP")
 }
 
-/// How a question came.
+/// The transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// In a datagram.
+    /// UDP.
     Udp,
-    /// In a stream.
+    /// TCP.
     Tcp,
 }
 
 /// The response to a message.
 type Rule = dyn Fn(&[u8], Transport) -> Option<Vec<u8>> + Send + Sync;
 
-/// A server on the loopback, over UDP and TCP, that answers by a closure; it ends when dropped.
+/// A server on the loopback, over UDP and TCP, that responds by a closure; it ends when dropped.
 #[derive(Debug)]
 pub struct Server {
     /// The address at which it listens.
@@ -156,7 +155,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts it; what `answer` gives nothing for is not answered.
+    /// Starts a server. It sends no response to a query for which `answer` returns `None`.
     pub fn start(
         answer: impl Fn(&[u8], Transport) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> Server {
@@ -172,12 +171,12 @@ impl Server {
         Server { address, shared, threads }
     }
 
-    /// Starts one that gives each name this address, for an hour.
+    /// Starts a server that gives each name this address, with a TTL of one hour.
     pub fn of_address(address: [u8; 4]) -> Server {
         Server::start(move |question, _| Some(answer(question, &[address], 3_600)))
     }
 
-    /// Questions so far.
+    /// The number of queries so far.
     pub fn asked(&self) -> u64 {
         self.shared.asked.load(Ordering::Relaxed)
     }
@@ -189,7 +188,7 @@ impl Drop for Server {
         // One more connection wakes the listener.
         let _ = TcpStream::connect(self.address);
         for thread in self.threads.drain(..) {
-            // A panic was printed already.
+            // The panic was printed already.
             drop(thread.join());
         }
     }
@@ -201,7 +200,7 @@ fn packets(socket: &UdpSocket, shared: &Shared, rule: &Rule) {
         let Ok((length, peer)) = socket.recv_from(&mut room) else { continue };
         shared.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(answer) = rule(&room[..length], Transport::Udp) {
-            // A client that cannot be reached asks again.
+            // A client that cannot be reached repeats its query.
             drop(socket.send_to(&answer, peer));
         }
     }
@@ -213,7 +212,7 @@ fn streams(listener: &TcpListener, shared: &Arc<Shared>, rule: &Arc<Rule>) {
             return;
         }
         let (shared, rule) = (shared.clone(), rule.clone());
-        // It ends with the connection.
+        // The thread ends with the connection.
         thread::spawn(move || drop(stream_of(stream, &shared, &*rule)));
     }
 }

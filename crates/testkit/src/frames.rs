@@ -1,29 +1,29 @@
-//! Packets layer by layer, from the outside in: each function puts a header before what it is
-//! given. And files of them.
+//! Packets layer by layer, from the inside out: each function puts a header before its payload.
+//! Also capture files of such packets.
 
 use std::path::Path;
 
-/// Two ends: from, to.
+/// Two addresses: source, destination.
 pub type Ends = ([u8; 4], [u8; 4]);
 
 /// EtherType of IPv4.
 pub const IPV4: u16 = 0x0800;
-/// Protocol number.
+/// Protocol number of TCP.
 pub const TCP: u8 = 6;
-/// Protocol number.
+/// Protocol number of UDP.
 pub const UDP: u8 = 17;
 
-/// Ethernet between two made-up stations.
+/// An Ethernet frame between two made-up stations.
 pub fn ethernet(kind: u16, inside: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &kind.to_be_bytes()[..], inside].concat()
 }
 
-/// IPv4 with a sound checksum.
+/// An IPv4 packet with a correct checksum.
 pub fn ipv4(ends: Ends, protocol: u8, inside: &[u8]) -> Vec<u8> {
     ipv4_fragment(ends, protocol, (0, 0), inside)
 }
 
-/// A fragment: its identification, and the word of flags and offset (in units of 8 bytes).
+/// An IPv4 fragment: its identification, and the word of flags and offset (in units of 8 bytes).
 pub fn ipv4_fragment(ends: Ends, protocol: u8, fragment: (u16, u16), inside: &[u8]) -> Vec<u8> {
     let mut out = vec![0x45, 0];
     for word in [20 + inside.len() as u16, fragment.0, fragment.1] {
@@ -38,13 +38,13 @@ pub fn ipv4_fragment(ends: Ends, protocol: u8, fragment: (u16, u16), inside: &[u
     out
 }
 
-/// UDP without a checksum.
+/// A UDP datagram without a checksum.
 pub fn udp(ports: (u16, u16), inside: &[u8]) -> Vec<u8> {
     let words = [ports.0, ports.1, 8 + inside.len() as u16, 0];
     [&words.map(u16::to_be_bytes).concat(), inside].concat()
 }
 
-/// TCP without a checksum.
+/// A TCP segment without a checksum.
 pub fn tcp(ports: (u16, u16), flags: u8, sequence: u32, inside: &[u8]) -> Vec<u8> {
     let mut out = [ports.0, ports.1].map(u16::to_be_bytes).concat();
     out.extend_from_slice(&sequence.to_be_bytes());
@@ -53,12 +53,12 @@ pub fn tcp(ports: (u16, u16), flags: u8, sequence: u32, inside: &[u8]) -> Vec<u8
     out
 }
 
-/// Ethernet, IPv4 and UDP.
+/// A UDP datagram in IPv4 in Ethernet.
 pub fn udp_frame(ends: Ends, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     ethernet(IPV4, &ipv4(ends, UDP, &udp(ports, payload)))
 }
 
-/// Ethernet, IPv4 and TCP.
+/// A TCP segment in IPv4 in Ethernet.
 pub fn tcp_frame(
     ends: Ends,
     ports: (u16, u16),
@@ -69,13 +69,13 @@ pub fn tcp_frame(
     ethernet(IPV4, &ipv4(ends, TCP, &tcp(ports, flags, sequence, payload)))
 }
 
-/// The sum of all words of two bytes.
+/// The sum of all 16-bit words.
 pub fn sum(bytes: &[u8]) -> u32 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     bytes.chunks(2).map(word).sum()
 }
 
-/// A sum in ones' complement.
+/// Folds a sum to 16 bits, in ones' complement.
 pub fn fold(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -83,7 +83,7 @@ pub fn fold(mut sum: u32) -> u16 {
     sum as u16
 }
 
-/// The checksum that belongs into a transport header whose field is 0.
+/// The checksum of a transport segment whose checksum field is 0.
 pub fn transport_sum(src: &[u8], dst: &[u8], protocol: u8, transport: &[u8]) -> u16 {
     !fold(sum(src) + sum(dst) + u32::from(protocol) + transport.len() as u32 + sum(transport))
 }
@@ -96,7 +96,7 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// Of this link type; times are in nanoseconds.
+    /// An empty file of this link type; times are in nanoseconds.
     pub fn new(link_type: u16) -> Pcap {
         let words = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 1 << 18, u32::from(link_type)];
         Pcap { bytes: words.map(u32::to_le_bytes).concat() }
@@ -121,8 +121,8 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
-/// All frames of a pcap or pcapng file that is whole and sound. The reader is not larder's own, so
-/// that a fault in one does not hide a fault in the other.
+/// All frames of a pcap or pcapng file that is complete and correct. This reader is not larder's
+/// own, so that an error in one does not hide an error in the other.
 pub fn read_capture(path: &Path) -> Vec<Frame> {
     let bytes = std::fs::read(path).expect("a readable capture");
     match bytes[..4] {

@@ -1,15 +1,15 @@
 //! The list of golden expectations, `tests/captures/expected.tsv`, parsed into types.
 //!
-//! A row speaks of one end of one flow in one recording. The file explains its columns itself; this
-//! module reads it and compares. A row that cannot be read is an error with its line number: a
-//! golden list with a typing mistake must not pass.
+//! A row describes one end of one flow in one recording. The file explains its columns; this module
+//! reads and compares them. A row that cannot be read is an error with its line number: a golden
+//! list with a typing error must not pass.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::captures::recorded_folder;
 
-/// Flags of a name, in the spelling of logs.
+/// Flags of a name, spelled as in logs.
 const FLAGS: [&str; 8] = [
     "stale",
     "late",
@@ -21,10 +21,10 @@ const FLAGS: [&str; 8] = [
     "claimed",
 ];
 
-/// The expected result of a row with its rule off.
+/// The expected result of a row when its rule is off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WithoutRule {
-    /// The same name (the row guards against an excess of the rule, or shows a flag).
+    /// The same name. The row guards against excessive use of the rule, or shows a flag.
     Same,
     /// No name.
     Unnamed,
@@ -35,23 +35,23 @@ pub enum WithoutRule {
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// Line in the file, from 1: for messages.
+    /// Line number in the file, from 1, for error messages.
     pub line: usize,
     /// The recording.
     pub capture: PathBuf,
     /// Protocol, initiator and responder.
     pub flow: String,
-    /// The end that is named: `source`, the initiator, or `destination`.
+    /// The end that gets the name: `source`, the initiator, or `destination`.
     pub end: String,
-    /// The right name; `None` where there must be none.
+    /// The expected name; `None` if there must be none.
     pub name: Option<String>,
-    /// The source of the name, in the spelling of logs.
+    /// The source of the name, spelled as in logs.
     pub kind: Option<String>,
     /// Its flags.
     pub flags: Vec<String>,
-    /// Flags that it may have.
+    /// Flags that it may have, but need not have.
     pub flags_possible: Vec<String>,
-    /// The list for `--names`.
+    /// The value of `--names`.
     pub names: String,
     /// The naming rule that the row is about.
     pub rule: Option<u8>,
@@ -68,7 +68,7 @@ pub fn load() -> Result<Vec<Expectation>, String> {
     parse(&text, &folder)
 }
 
-/// Reads a list; captures are looked for in `folder`.
+/// Parses a list; the captures are in `folder`.
 pub fn parse(text: &str, folder: &Path) -> Result<Vec<Expectation>, String> {
     let rows = text.lines().enumerate().filter(|(_, row)| !row.starts_with('#') && !row.is_empty());
     rows.map(|(index, row)| {
@@ -120,8 +120,8 @@ fn parse_row(line: usize, row: &str, folder: &Path) -> Option<Expectation> {
 mod tests {
     use super::*;
 
-    /// The list in the repository is readable, every recording has a row and every row a recording,
-    /// and each of the nine rules has a row that fails without it, or whose flags show it.
+    /// The list in the repository is readable. Every recording has a row, and every row a
+    /// recording. Each of the nine rules has a row that fails without it, or whose flags show it.
     #[test]
     fn the_list_is_whole() {
         let rows = load().expect("a readable list");
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// A row is read into its parts; mistakes are refused with their line.
+    /// A row is parsed into its fields; a row with an error is rejected with its line.
     #[test]
     fn rows() {
         let good = "a.pcap\tudp [2001:db8::1]:5 > [2001:db8::2]:443\tsource\tx.example\tmdns\tlate,?stale\tall\t7\ty.example";

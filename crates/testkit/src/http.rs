@@ -1,4 +1,4 @@
-//! HTTP/1.1 as tests speak it: connections, clients, and origins that answer by hand or by a rule.
+//! HTTP/1.1 for tests: connections, clients, and origins that respond by hand or by a rule.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod client;

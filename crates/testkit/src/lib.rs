@@ -1,23 +1,23 @@
-//! Shared by larder's tests. Never part of a build for users.
+//! Test helpers for larder's crates. Never part of a build for users.
 //!
 //! | module | gives |
 //! |---|---|
-//! | [`captures`] | the places of recordings and public captures |
+//! | [`captures`] | paths of recordings and public captures |
 //! | [`dns`] | queries and responses, clients, stand-in servers |
 //! | [`frames`] | packets layer by layer, capture files |
 //! | [`golden`] | the expected results of every recording (`tests/captures/expected.tsv`) |
 //! | [`hello`] | the first messages of TLS clients |
 //! | [`http`] | headers and bodies over a connection, clients, stand-in origins |
 //! | `network` | by the feature: a private network for a test |
-//! | [`process`] | programs: run to their end, or at work with their standard error |
-//! | [`random`] | numbers from a seed |
+//! | [`process`] | programs: run to their end, or running with their standard error read |
+//! | [`random`] | random numbers from a seed |
 //! | [`scratch`] | a temporary folder |
 //! | [`skip`] | messages of tests that cannot run |
 //! | `tls` | by the feature: certificates, and stores that trust them |
 //! | [`unbound`] | unbound as a child process |
-//! | [`wait`] | waiting with the one bound of all tests |
+//! | [`wait`] | waiting with one time limit for all tests |
 //!
-//! Code that needs a type of one of larder's packages is in that package's tests: `testkit` depends
+//! Code that needs a type of a larder crate belongs to the tests of that crate: `testkit` depends
 //! on none of them, except for networks.
 #![forbid(unsafe_code)]
 

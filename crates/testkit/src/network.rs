@@ -1,5 +1,5 @@
-//! Networks of a test's own: one that the calling thread moves to, and a second one for programs by
-//! `ip netns exec`.
+//! Network namespaces of a test: one that the calling thread moves to, and a second one for
+//! programs, which `ip netns exec` starts.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::process::Run;
 use crate::skip::{has, skip};
 
-/// Runs `ip` with these words.
+/// Runs `ip` with these arguments.
 pub fn ip(line: &str) -> Run {
     Run::of(Command::new("ip").args(line.split_whitespace()))
 }
 
-/// Like [`ip`], and must succeed.
+/// Like [`ip`], but panics if it fails.
 #[track_caller]
 pub fn must(line: &str) {
     let run = ip(line);
     assert_eq!(run.code, Some(0), "ip {line}: {}", run.err);
 }
 
-/// The second network, deleted on drop. The thread's own is deleted with the thread.
+/// The second network namespace, deleted on drop. The kernel deletes the thread's own with the
+/// thread.
 #[derive(Debug)]
 pub struct Network {
     /// Its name.
@@ -27,8 +28,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes both, and moves the calling thread to its own; prints SKIP and returns `None` if that
-    /// is not permitted.
+    /// Creates both namespaces, and moves the calling thread to its own. Prints SKIP and returns
+    /// `None` if that is not permitted.
     pub fn new(test: &str) -> Option<Network> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !has(test, "ip") {
@@ -48,13 +49,13 @@ impl Network {
         Some(network)
     }
 
-    /// Runs `ip` in the second network, which must succeed.
+    /// Runs `ip` in the second namespace, and panics if it fails.
     #[track_caller]
     pub fn must(&self, line: &str) {
         must(&format!("-n {} {line}", self.name));
     }
 
-    /// A program in the second network, without input. `ip` becomes it.
+    /// A program in the second namespace, without input. `ip` replaces itself with it.
     pub fn inside(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.stdin(Stdio::null()).args(["netns", "exec", &self.name, program]);

@@ -1,4 +1,4 @@
-//! Programs: run to their end, or at work with their standard error.
+//! Programs: run to their end, or running with their standard error read.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::wait::PATIENCE;
 /// A finished run.
 #[derive(Debug)]
 pub struct Run {
-    /// Its status; `None` where a signal ended it.
+    /// Its exit status; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,
@@ -35,7 +35,7 @@ impl Run {
         self.out
     }
 
-    /// Asserts a usage failure: exit 2, nothing on standard output, each text on standard error.
+    /// Asserts a usage error: exit 2, nothing on standard output, each text on standard error.
     #[track_caller]
     pub fn refused(&self, texts: &[&str]) {
         assert_eq!(self.code, Some(2), "{self:?}");
@@ -46,7 +46,7 @@ impl Run {
     }
 }
 
-/// The value of a key in a line of a log, `key=value`, where it has no spaces.
+/// The value of `key=value` in a log line; the value has no spaces.
 #[track_caller]
 pub fn value<'a>(line: &'a str, key: &str) -> &'a str {
     let is_key = |word: &&str| word.strip_prefix(key).is_some_and(|rest| rest.starts_with('='));
@@ -60,20 +60,20 @@ pub fn signal(process: u32, signal: &str) {
     assert!(killed.expect("kill runs").success());
 }
 
-/// One of a process's threads has this name.
+/// True if one of the process's threads has this name.
 pub fn has_thread(process: u32, name: &str) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it lives");
     let comm = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
     tasks.flatten().any(|task| comm(task).is_ok_and(|comm| comm.trim() == name))
 }
 
-/// A running program, and its lines on standard error. Drop asks it to end, and then kills it.
+/// A running program, and its lines on standard error. Drop sends SIGTERM, and later kills it.
 #[derive(Debug)]
 pub struct Program {
     /// The process.
     pub child: Child,
     lines: Receiver<String>,
-    /// The lines that were read so far.
+    /// The lines read so far.
     pub heard: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Program {
         Program { child, lines, heard: Vec::new() }
     }
 
-    /// The number of its process.
+    /// The process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -113,14 +113,14 @@ impl Program {
         }
     }
 
-    /// Waits for any line; `None` where it ends without.
+    /// Waits for any line; `None` if the program ends before.
     pub fn hear_any(&mut self) -> Option<String> {
         let line = self.lines.recv_timeout(PATIENCE).ok()?;
         self.heard.push(line.clone());
         Some(line)
     }
 
-    /// A line with `text` was read before.
+    /// True if a line with `text` was read before.
     pub fn has_said(&self, text: &str) -> bool {
         self.heard.iter().any(|line| line.contains(text))
     }
@@ -130,32 +130,32 @@ impl Program {
         signal(self.id(), name);
     }
 
-    /// Its status, where it has ended.
+    /// Its status if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it can be asked")
     }
 
-    /// One of its threads has this name.
+    /// True if one of its threads has this name.
     pub fn has_thread(&self, name: &str) -> bool {
         has_thread(self.id(), name)
     }
 
-    /// Waits for its end: its status, and all its lines.
+    /// Waits for the program to end; returns its exit status and all lines.
     pub fn end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().expect("it ends").code();
         self.heard.extend(self.lines.iter());
         (code, std::mem::take(&mut self.heard).join("\n"))
     }
 
-    /// Asks for its end, and waits for it.
+    /// Sends SIGTERM, and waits for the program to end.
     pub fn stop(self) -> (Option<i32>, String) {
         self.signal("-TERM");
         self.end()
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills the program, as a crash does.
     pub fn kill(&mut self) {
-        // It may have ended by itself.
+        // The program may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -166,7 +166,7 @@ impl Drop for Program {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // Those with children take them along when asked.
+        // On SIGTERM, programs with children end these too.
         let _ = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(2) {

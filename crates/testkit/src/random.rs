@@ -1,4 +1,4 @@
-//! Numbers from a seed: the same everywhere, so that a failure repeats.
+//! Random numbers from a seed: the same on every machine, so that a failure repeats.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -24,12 +24,12 @@ impl Random {
         self.below(count as u64) as usize
     }
 
-    /// True in `share` of a hundred.
+    /// True with a probability of `share` percent.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
 
-    /// True once in `count` times.
+    /// True with a probability of 1 in `count`.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }

@@ -1,4 +1,4 @@
-//! A folder of a test's own.
+//! A temporary folder for a test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new empty folder in another, which tests give by `env!("CARGO_TARGET_TMPDIR")`.
+    /// A new empty folder within another; tests pass `env!("CARGO_TARGET_TMPDIR")`.
     pub fn within(folder: impl AsRef<Path>) -> Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +29,7 @@ impl Scratch {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Writes a file in it, with the folders it needs.
+    /// Writes a file in it, and creates the parent folders.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
@@ -37,8 +37,8 @@ impl Scratch {
         path
     }
 
-    /// A program, to be run in it with an empty environment and without input, so that no file or
-    /// variable of the machine decides a test.
+    /// A command that runs in this folder with an empty environment and without input, so that no
+    /// file or variable of the machine affects a test.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command.current_dir(&self.0).env_clear().stdin(Stdio::null());

@@ -1,9 +1,10 @@
-//! A test that cannot run here prints a line, which `.ci/skips` allows or which fails the run.
+//! A test that cannot run on this machine prints a line. `.ci/skips` allows that line, or the run
+//! fails.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// Prints that a test does not run, on the real standard error: the test runner hides the output of
+/// Prints on the real standard error that a test does not run: the test runner hides the output of
 /// tests that pass.
 pub fn skip(test: &str, reason: impl Display) {
     let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());

@@ -20,21 +20,21 @@ pub fn write_certificate(folder: &Path, name: &str) {
     fs::write(folder.join("key.pem"), signing_key.serialize_pem()).expect("written");
 }
 
-/// A certificate in a folder of its own.
+/// A certificate in its own folder.
 #[derive(Debug)]
 pub struct Identity {
     folder: TempDir,
 }
 
 impl Identity {
-    /// For a name and 127.0.0.1.
+    /// A certificate for a name and 127.0.0.1.
     pub fn new(name: &str) -> Identity {
         let identity = Identity { folder: tempfile::tempdir().expect("a folder") };
         identity.renew(name);
         identity
     }
 
-    /// Writes another one in its place.
+    /// Replaces it with a new one.
     pub fn renew(&self, name: &str) {
         write_certificate(self.folder.path(), name);
     }
@@ -54,12 +54,12 @@ impl Identity {
         CertificateDer::from_pem_file(self.chain()).expect("a certificate")
     }
 
-    /// A client that believes it, and names these protocols.
+    /// A client configuration that trusts it, and offers these protocols.
     pub fn client(&self, alpn: &[&str]) -> Arc<ClientConfig> {
         client_of(self.certificate(), alpn)
     }
 
-    /// A server that shows it, and knows these protocols.
+    /// A server configuration that presents it, and accepts these protocols.
     pub fn server(&self, alpn: &[&str]) -> Arc<ServerConfig> {
         let key = PrivateKeyDer::from_pem_file(self.key()).expect("a key");
         let mut config = ServerConfig::builder_with_provider(provider())
@@ -73,7 +73,7 @@ impl Identity {
     }
 }
 
-/// A client that believes a certificate, and names these protocols.
+/// A client configuration that trusts a certificate, and offers these protocols.
 pub fn client_of(certificate: CertificateDer<'static>, alpn: &[&str]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate).expect("a certificate");

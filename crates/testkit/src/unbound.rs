@@ -1,4 +1,5 @@
-//! unbound as a child of a test, which asks one upstream for everything; it ends when dropped.
+//! unbound as a child process of a test. It sends every query to one upstream, and ends when
+//! dropped.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,34 +9,35 @@ use tempfile::TempDir;
 
 use crate::dns::bind_both;
 
-/// Ports tried.
+/// Attempts to find a free port.
 const PORTS: usize = 8;
 
-/// Its own description, the version first; `None` if it is not installed.
+/// The output of `unbound -V`, the version first; `None` if unbound is not installed.
 pub fn about() -> Option<String> {
     let said = Command::new("unbound").arg("-V").output().ok()?;
     Some(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
-/// Calls `start` until it returns a value, with addresses that are free over UDP and TCP. Another
-/// process may take one before unbound binds it: unbound ends then.
+/// Calls `start` with addresses that are free over UDP and TCP, until it returns a value. Another
+/// process may take the port before unbound binds it; unbound then ends.
 pub fn at_a_free_port<T>(mut start: impl FnMut(SocketAddr) -> Option<T>) -> T {
     let free = || bind_both().1.local_addr().expect("bound");
     (0..PORTS).map(|_| free()).find_map(&mut start).expect("unbound does not start")
 }
 
-/// The child.
+/// The child process.
 #[derive(Debug)]
 pub struct Unbound {
     /// The address at which it responds.
     pub address: SocketAddr,
     child: Child,
-    /// Its configuration, and its log.
+    /// The folder of its configuration and its log.
     folder: TempDir,
 }
 
 impl Unbound {
-    /// Starts it, one thread without checks of DNSSEC. `more` is added to its configuration.
+    /// Starts unbound with one thread and without DNSSEC validation. `more` is added to its
+    /// configuration.
     pub fn start(address: SocketAddr, upstream: SocketAddr, more: &str) -> Unbound {
         let folder = TempDir::new().expect("a folder");
         let configuration = folder.path().join("unbound.conf");
@@ -63,7 +65,7 @@ impl Unbound {
         Unbound { address, child, folder }
     }
 
-    /// It has ended by itself.
+    /// True if it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
@@ -76,7 +78,7 @@ impl Unbound {
 
 impl Drop for Unbound {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         drop(self.child.kill());
         drop(self.child.wait());
     }

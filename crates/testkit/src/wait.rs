@@ -1,10 +1,10 @@
-//! Waiting with the one bound of all tests: a test that waits for longer fails.
+//! Waiting with one time limit for all tests: a test that waits longer fails.
 
 use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The bound of every wait.
+/// The time limit of every wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time between two checks.
@@ -23,13 +23,13 @@ pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Looks until it is so.
+/// Waits until `is_so` returns true.
 #[track_caller]
 pub fn until_so(what: impl Display, mut is_so: impl FnMut() -> bool) {
     until(what, || is_so().then_some(()));
 }
 
-/// Like [`until_so`], and shows the state if it fails.
+/// Like [`until_so`], but prints the state if it fails.
 #[track_caller]
 pub fn until_so_or<S: Display>(show: impl Fn() -> S, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

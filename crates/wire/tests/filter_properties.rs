@@ -1,5 +1,5 @@
-//! Filters that nobody means well: no text panics, what compiles is sound, and what is refused says
-//! where and what next.
+//! Hostile filters: no text causes a panic, compiled programs are valid, and errors name the
+//! position and the next step.
 
 mod filter_support;
 
@@ -10,9 +10,9 @@ use larder_wire::filter::{
 };
 use proptest::prelude::*;
 
-/// What the kernel asks of a program: jumps go forward and stay inside, the last instruction
-/// returns, scratch words are written before they are read on every way, no division by a constant
-/// 0.
+/// The kernel's rules for a program. Jumps go forward and stay inside, and the last instruction
+/// returns. Scratch words are written before they are read on every path. No division is by a
+/// constant 0.
 fn assert_sound(program: &[Instruction]) {
     assert!((1..=INSTRUCTIONS_MAX).contains(&program.len()));
     assert!(matches!(program.last().expect("one").code, 0x06), "the end returns");
@@ -128,14 +128,14 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// Whatever the text, it compiles to a sound program or is refused at a place in it.
-    /// Invariant 1 of `filter`.
+    /// Any text compiles to a valid program, or is rejected with a position in it. Invariant 1 of
+    /// `filter`.
     #[test]
     fn no_text_panics(text in hostile()) {
         all(&text);
     }
 
-    /// Whatever the program, it ends: any instructions over any frame. Invariant 1 of `filter`.
+    /// Any program of any instructions ends on any frame. Invariant 1 of `filter`.
     #[test]
     fn no_program_panics(
         steps in prop::collection::vec((any::<u16>(), any::<u8>(), any::<u8>(), prop_oneof![0..20u32, any::<u32>()]), 0..40),
@@ -147,7 +147,8 @@ proptest! {
     }
 }
 
-/// What the grammar gives is sound, by the same rules that the kernel has. Invariant 2 of `filter`.
+/// Filters from the grammar compile to programs that are valid by the kernel's rules. Invariant 2
+/// of `filter`.
 #[test]
 fn generated_filters_are_sound() {
     let mut grammar = Grammar::new(4, LinkType::Ethernet);
@@ -158,8 +159,8 @@ fn generated_filters_are_sound() {
     }
 }
 
-/// The limits hold, and below them nothing overflows a stack: nesting, length, and jumps that are
-/// too far for a byte.
+/// The limits on nesting and length apply, and one for jumps too far for a byte. Nothing below them
+/// overflows a stack.
 #[test]
 fn limits_hold() {
     let nested = |depth: usize| format!("{}tcp{}", "(".repeat(depth), ")".repeat(depth));
@@ -193,7 +194,7 @@ fn limits_hold() {
     assert!(file(&many(3000)).unwrap_err().what.contains("too long"));
 }
 
-/// What is refused says where, and what to write instead.
+/// An error names the position, and what to write instead.
 #[test]
 fn refusals_help() {
     for (text, at_bytes, word) in [

@@ -1,8 +1,8 @@
-//! Filters against tcpdump: on every frame of the captures, on cut and damaged ones, ours takes
-//! what tcpdump takes.
+//! Filters compared with tcpdump: on every frame of the captures, and on truncated and damaged
+//! ones, larder's filter accepts what tcpdump accepts.
 //!
-//! The filters are a list by hand and as many as the seed gives from the language's grammar. The
-//! captures are those of `tests/captures` and the shared ones; all frames of a link type go into
+//! The filters are a hand-written list, and generated ones from the language's grammar with a seed.
+//! The captures are those of `tests/captures` and the shared ones; all frames of a link type are in
 //! one file.
 
 mod filter_support;
@@ -19,14 +19,14 @@ use larder_wire::filter::{Instruction, LinkType, Origin, compile, run, run_live}
 const SNAP_BYTES: u32 = 262_144;
 const GENERATED: usize = 300;
 
-/// A frame that may be cut: what is left, and its length on the wire.
+/// A frame that may be truncated: its captured bytes, and its length on the wire.
 struct Cut {
     bytes: Vec<u8>,
     original_len: u32,
 }
 
-/// The link types, with what tcpdump calls them, and how many filters at least take some frames and
-/// leave some.
+/// The link types, their numbers for tcpdump, and the minimum number of filters that accept some
+/// frames and reject some.
 const LINKS: [(LinkType, u32, usize); 5] = [
     (LinkType::Ethernet, 1, 100),
     (LinkType::RawIp, 101, 60),
@@ -35,7 +35,7 @@ const LINKS: [(LinkType, u32, usize); 5] = [
     (LinkType::Loopback, 0, 60),
 ];
 
-/// An Ethernet frame as it would have been captured by another link type.
+/// An Ethernet frame as it would be captured with another link type.
 fn relinked(link: LinkType, frame: &[u8]) -> Option<Vec<u8>> {
     let (kind, rest) = (frame.get(12..14)?, frame.get(14..)?);
     let header = match link {
@@ -53,7 +53,7 @@ fn relinked(link: LinkType, frame: &[u8]) -> Option<Vec<u8>> {
     Some([&header, rest].concat())
 }
 
-/// All frames of all captures that have this link type, or could have been captured by it.
+/// All frames of all captures that have this link type, or could be captured with it.
 fn frames(link: LinkType) -> Vec<Cut> {
     let mut frames = frames_of(link);
     frames.extend(frames_of(LinkType::Ethernet).iter().filter_map(|frame| {
@@ -97,7 +97,7 @@ fn frames_of(link: LinkType) -> Vec<Cut> {
     frames
 }
 
-/// The same frames cut anywhere, and with bytes changed where headers are.
+/// The same frames truncated anywhere, or with changed bytes in the headers.
 fn damaged(frames: &[Cut], random: &mut Random) -> Vec<Cut> {
     let mut out = Vec::new();
     for frame in frames.iter().step_by(3) {
@@ -141,7 +141,7 @@ fn has_tcpdump(test: &str) -> bool {
     found
 }
 
-/// The frames that tcpdump takes, or what it says of the filter.
+/// The frames that tcpdump accepts, or its message about the filter.
 fn tcpdump(file: &Path, filter: &str, options: &[&str]) -> Result<Vec<usize>, String> {
     let mut command = Command::new("tcpdump");
     command.args(options).arg("-r").arg(file).args(["-w", "-", "--", filter]);
@@ -165,8 +165,8 @@ fn ours(program: &[Instruction], frames: &[Cut]) -> Vec<usize> {
     (0..frames.len()).filter(|index| takes(&frames[*index])).collect()
 }
 
-/// For one kind of frames: every filter takes the same of both. Returns how often something, but
-/// not all, was taken.
+/// For one kind of frames: every filter accepts the same frames in both programs. Returns the
+/// number of filters that accept some frames, but not all.
 fn compare(
     name: &str,
     link: LinkType,
@@ -208,8 +208,9 @@ fn generated(seed: u64, link: LinkType) -> Vec<String> {
     (0..GENERATED).map(|_| grammar.filter()).collect()
 }
 
-/// Whole frames: both take the same. What was written by hand, with tcpdump as people run it; what
-/// was generated, without its optimiser, which drops loads that would fail (`icmp[33] < 29 or ip`).
+/// Complete frames: both accept the same. Hand-written filters run with tcpdump's defaults.
+/// Generated ones run without its optimizer, which drops loads that would fail (`icmp[33] < 29 or
+/// ip`).
 #[test]
 fn filters_take_what_tcpdump_takes() {
     if !has_tcpdump("filters_take_what_tcpdump_takes") {
@@ -226,8 +227,8 @@ fn filters_take_what_tcpdump_takes() {
     }
 }
 
-/// Cut and damaged frames: loads fail in the same places. tcpdump's optimiser may drop a load, so
-/// it is off.
+/// Truncated and damaged frames: loads fail in the same places. tcpdump's optimizer may drop a
+/// load, so it is off.
 #[test]
 fn filters_fail_where_tcpdump_fails() {
     if !has_tcpdump("filters_fail_where_tcpdump_fails") {
@@ -236,7 +237,7 @@ fn filters_fail_where_tcpdump_fails() {
     let mut random = Random(77);
     for (link, ..) in LINKS {
         let mut frames = damaged(&frames(link), &mut random);
-        // Families of systems that tcpdump does not think of.
+        // tcpdump does not support these address families of other systems.
         frames.retain(|frame| {
             link != LinkType::Loopback || !matches!(frame.bytes.first(), Some(10 | 23))
         });
@@ -247,9 +248,9 @@ fn filters_fail_where_tcpdump_fails() {
     }
 }
 
-/// Live, where the kernel keeps the outer VLAN tag aside: the program that tcpdump would load into
-/// a socket on the loopback interface decides the same, for frames with a tag aside, in the frame,
-/// both and none.
+/// Live captures, for which the kernel removes the outer VLAN tag: larder's program decides as the
+/// one that tcpdump would load into a socket on the loopback interface. Frames have a removed tag,
+/// a tag in the frame, both or none.
 #[test]
 fn live_programs_decide_as_tcpdumps() {
     const NAME: &str = "live_programs_decide_as_tcpdumps";
@@ -286,7 +287,7 @@ fn live_programs_decide_as_tcpdumps() {
     assert!(telling > 1000, "only {telling} frames with a tag were taken");
 }
 
-/// What `tcpdump -ddd` prints: a count, and four numbers an instruction.
+/// The output of `tcpdump -ddd`: a count, and four numbers per instruction.
 fn program(text: &str) -> Vec<Instruction> {
     let line = |line: &str| {
         let numbers: Vec<u32> =

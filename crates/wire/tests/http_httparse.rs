@@ -1,9 +1,9 @@
-//! HTTP heads against `httparse`, and against bytes that wish us ill.
+//! HTTP headers compared with `httparse`, and hostile bytes.
 
 use larder_wire::http::{HEAD_BYTES_MAX, Head, HeadScanner, Request, host_name, request_head};
 use proptest::prelude::*;
 
-/// What `httparse` makes of a complete head.
+/// The reading of complete headers by `httparse`.
 struct Judgement {
     method: String,
     target: String,
@@ -71,7 +71,7 @@ fn is_inside(part: &[u8], whole: &[u8]) -> bool {
     part.is_empty() || whole.windows(part.len()).any(|window| window == part)
 }
 
-/// Does what was found stand in the bytes, as a piece of them?
+/// Checks that the parts found are slices of the input.
 fn check_borrowed(head: Head<'_>, bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Head::Found(Request { method, host, target_authority }) = head {
         for part in [Some(method), host, target_authority].into_iter().flatten() {
@@ -87,7 +87,7 @@ fn check_borrowed(head: Head<'_>, bytes: &[u8]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    /// Where `httparse` reads a head, so do we, with the same method and the same Host.
+    /// If `httparse` accepts headers, so does larder, with the same method and the same Host.
     #[test]
     fn same_as_httparse(head in head()) {
         let Some(judgement) = judge(head.as_bytes()) else { return Ok(()) };
@@ -103,8 +103,8 @@ proptest! {
         }
     }
 
-    /// The same with some bytes changed: what `httparse` still reads, we read alike; nothing
-    /// panics, and no name is made up.
+    /// The same with some bytes changed: larder agrees on what `httparse` still accepts. Nothing
+    /// panics, and no name is invented.
     #[test]
     fn changed_heads(
         head in head(),
@@ -123,7 +123,8 @@ proptest! {
         }
     }
 
-    /// Any cut of any head into parts gives a scanner the answer that the whole gives.
+    /// A scanner that gets headers in any pieces returns the same result as for the complete
+    /// headers.
     #[test]
     fn parts_are_the_whole(head in head(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
         let bytes = head.as_bytes();
@@ -139,7 +140,7 @@ proptest! {
         prop_assert_eq!(answer, request_head(bytes));
     }
 
-    /// Random bytes, and random bytes after a good request line, never panic.
+    /// Random bytes, and random bytes after a valid request line, never cause a panic.
     #[test]
     fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         check_borrowed(request_head(&bytes), &bytes)?;
@@ -150,7 +151,7 @@ proptest! {
         }
     }
 
-    /// Addresses in the spellings of the standard library are no names, with or without a port.
+    /// Addresses as the standard library prints them are not names, with or without a port.
     #[test]
     fn addresses_are_no_names(v4 in any::<std::net::Ipv4Addr>(), v6 in any::<std::net::Ipv6Addr>(), port in any::<u16>()) {
         for text in [format!("{v4}"), format!("{v4}:{port}"), format!("{v6}"), format!("[{v6}]"), format!("[{v6}]:{port}")] {
@@ -159,7 +160,7 @@ proptest! {
     }
 }
 
-/// At the limit a head without Host is given up, whatever comes.
+/// At the limit the scanner gives up on headers without a Host, whatever follows.
 #[test]
 fn limit() {
     let mut head = b"GET / HTTP/1.1\r\n".to_vec();

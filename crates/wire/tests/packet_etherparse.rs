@@ -1,7 +1,7 @@
-//! Captured, generated and damaged frames against the `etherparse` crate's lax reading.
+//! Captured, generated and damaged frames compared with the lax reading of the `etherparse` crate.
 //!
-//! etherparse knows no tunnels, MPLS or PPPoE, so only packets without a tunnel are compared, where
-//! it finds an IP header. What it does otherwise by design is in [`is_known_difference`].
+//! etherparse does not support tunnels, MPLS or PPPoE. So the tests compare only packets without a
+//! tunnel in which it finds an IP header. [`is_known_difference`] lists where it differs by design.
 
 mod packet_support;
 
@@ -12,7 +12,7 @@ use larder_wire::Addr;
 use larder_wire::packet::{Packet, Skip, decode};
 use packet_support::generated;
 
-/// etherparse's reading from the first header that it knows.
+/// etherparse's reading from the first header that it supports.
 fn slice(link_type: u16, frame: &[u8]) -> Option<LaxSlicedPacket<'_>> {
     let typed = |at: usize, kind_at: usize| {
         let kind = EtherType(u16::from_be_bytes([*frame.get(kind_at)?, *frame.get(kind_at + 1)?]));
@@ -102,7 +102,7 @@ fn view_of_ours<'a>(frame: &'a [u8], packet: &Packet) -> View<'a> {
     }
 }
 
-/// Compares one frame. `None`: etherparse has nothing to compare with.
+/// Compares one frame. `None` if etherparse has nothing to compare.
 fn compare(link_type: u16, frame: &[u8]) -> Option<Result<(), String>> {
     let sliced = slice(link_type, frame)?;
     let theirs = view_of_theirs(&sliced)?;
@@ -126,23 +126,25 @@ fn compare(link_type: u16, frame: &[u8]) -> Option<Result<(), String>> {
     })
 }
 
-/// Differences by design; each with its reason.
+/// Differences by design, each with its reason.
 fn is_known_difference(
     link_type: u16,
     sliced: &LaxSlicedPacket<'_>,
     answer: &Result<Packet, Skip>,
 ) -> bool {
-    // It does not know SCTP.
+    // etherparse does not support SCTP.
     if sliced.ip_payload().is_some_and(|payload| payload.ip_number.0 == 132) {
         return true;
     }
-    // It looks behind extension headers in a fragment, though only the first one has them.
+    // etherparse reads past extension headers in every fragment, though only the first one has
+    // them.
     let is_extension = |protocol| matches!(protocol, 0 | 43 | 51 | 60);
     if matches!(answer, Ok(packet) if packet.fragment.is_some() && is_extension(packet.protocol)) {
         return true;
     }
-    // It takes the two reserved bits of an IPv6 fragment header for a fragment's (RFC 8200 has a
-    // receiver ignore them). The header is the first extension in the frames where this happens.
+    // etherparse reads the two reserved bits of an IPv6 fragment header as part of the offset (RFC
+    // 8200 has receivers ignore them). In the frames with this difference, the header is the first
+    // extension.
     if let Some(LaxNetSlice::Ipv6(ip)) = &sliced.net
         && let [_, _, 0, low, ..] = ip.extensions().slice()
         && low & 0xf9 == 0
@@ -150,16 +152,17 @@ fn is_known_difference(
     {
         return true;
     }
-    // It is given the bytes behind the address family, and so does not see a damaged one.
+    // etherparse gets the bytes after the address family, so it does not see a damaged one.
     if matches!(link_type, 0 | 108) && *answer == Err(Skip::NotIp(0)) {
         return true;
     }
-    // We count a packet whose transport header the capture cut behind what a flow needs.
+    // larder accepts a packet whose transport header is truncated after the fields that a flow
+    // needs.
     let is_cut = sliced.ip_payload().is_some_and(|payload| payload.incomplete);
     if is_cut && sliced.transport.is_none() && answer.is_ok() {
         return true;
     }
-    // A length that is smaller than the header itself it takes for one not filled in yet.
+    // etherparse regards a length smaller than the header itself as one that is not filled in yet.
     let has_no_length = match (answer, &sliced.net) {
         (Err(Skip::IpMalformed), Some(LaxNetSlice::Ipv4(ip))) => {
             usize::from(ip.header().total_len()) < ip.header().slice().len()
@@ -170,13 +173,13 @@ fn is_known_difference(
         },
         _ => false,
     };
-    // ICMP is 8 bytes at least; we make do with type, code and checksum.
+    // etherparse requires 8 bytes of ICMP; larder needs only type, code and checksum.
     let is_short_icmp = matches!(answer, Ok(packet) if matches!(packet.protocol, 1 | 58))
         && sliced.ip_payload().is_some_and(|payload| payload.payload.len() < 8);
     has_no_length || is_short_icmp
 }
 
-/// Collects differences, and how much was compared.
+/// Collects differences, and counts the comparisons.
 #[derive(Default)]
 struct Tally {
     compared: usize,
@@ -200,7 +203,7 @@ impl Tally {
     }
 }
 
-/// Every packet of every capture that has no tunnel reads alike.
+/// Both read every packet of every capture alike, unless it has a tunnel.
 #[test]
 fn captures_as_etherparse_reads_them() {
     let mut tally = Tally::default();
@@ -213,7 +216,7 @@ fn captures_as_etherparse_reads_them() {
     tally.finish(500);
 }
 
-/// So do generated frames, whole and cut at every byte, and with each byte of their headers
+/// The same for generated frames, complete and truncated at every byte, and with each header byte
 /// replaced by several values.
 #[test]
 fn generated_as_etherparse_reads_them() {

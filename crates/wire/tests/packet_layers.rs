@@ -1,5 +1,5 @@
-//! Every layer and tunnel that is read, built by hand: the innermost packet comes out, and what is
-//! not a packet inside leaves the one around it.
+//! Every supported layer and tunnel, built by hand: larder decodes the innermost packet. If the
+//! payload is not a packet, the result is the packet around it.
 
 mod packet_support;
 
@@ -29,7 +29,7 @@ fn assert_inner(link_type: u16, frame: &[u8], tunnels: u8, tunnel: Option<Tunnel
     assert_eq!(packet.ip_bytes, if packet.ip_version == 4 { 34 } else { 54 }, "{what}");
 }
 
-/// Each link type finds IPv4 and IPv6 behind its header.
+/// For each link type larder finds IPv4 and IPv6 after the header.
 #[test]
 fn link_types() {
     for (ip, ether_type, family, ppp) in
@@ -62,7 +62,7 @@ fn link_types() {
     assert_eq!(decode(1, &[0; 13]), Err(Skip::LinkTruncated));
 }
 
-/// Tags, labels and sessions between Ethernet and IP are stepped over and are not tunnels.
+/// larder skips tags, labels and sessions between Ethernet and IP; they do not count as tunnels.
 #[test]
 fn tags_and_labels() {
     let ip = inner_udp();
@@ -87,7 +87,7 @@ fn tags_and_labels() {
 }
 
 /// A source in 8.0.0.0/16 puts the EtherType of IPv4 where a pseudowire would have it; the checksum
-/// says that this is IP.
+/// shows that this is IP.
 #[test]
 fn mpls_source_like_an_ether_type() {
     let mut ip = inner_udp();
@@ -177,7 +177,7 @@ fn tunnels() {
     assert_inner(1, &nested, 2, Some(Tunnel::Gre), "GRE in VXLAN");
 }
 
-/// What only looks like a tunnel, or is damaged inside, is a packet of the outer flow.
+/// A payload that only resembles a tunnel, or is damaged inside, leaves a packet of the outer flow.
 #[test]
 fn outer_remains() {
     let ip = inner_udp();
@@ -205,7 +205,7 @@ fn outer_remains() {
         (4754, vec![0x40, 0, 8, 0, 0, 0, 0, 0]),
         (6635, vec![0, 0, 0x11, 64]),
         (6635, vec![0, 0, 0x10, 64, 0x45]),
-        // A control message, version 3, a length past the end, an offset past it.
+        // A control message, version 3, a length past the end, an offset past the end.
         (1701, join(&[&[0x80, 2, 0, 7, 0, 9, 0xff, 3, 0, 0x21], &ip])),
         (1701, join(&[&[0, 3, 0, 7, 0, 9, 0xff, 3, 0, 0x21], &ip])),
         (1701, join(&[&[0x40, 2, 1, 0, 0, 7, 0, 9, 0xff, 3, 0, 0x21], &ip])),
@@ -229,7 +229,7 @@ fn outer_remains() {
     }
 }
 
-/// Seventeen encapsulations are refused and sixteen are not, in every mixture.
+/// larder rejects seventeen encapsulations and accepts sixteen, in every mixture.
 #[test]
 fn too_many() {
     let mut frame = inner_udp();
@@ -283,7 +283,7 @@ fn options_extensions_padding() {
     assert_eq!(decode(101, &ipv6(9, 60, &endless)), Err(Skip::IpMalformed));
 }
 
-/// Lengths of 0 (the card was to segment) mean the frame's length.
+/// A length of 0 (from segmentation offload) means the frame's length.
 #[test]
 fn zero_length() {
     let mut frame = ipv4(9, 6, &tcp(443, 5000, 0x18, &[], &[7; 3000]));
@@ -298,7 +298,8 @@ fn zero_length() {
     assert_eq!((empty.protocol, empty.ip_bytes, empty.payload_len), (59, 40, 0));
 }
 
-/// Where the capture is cut: sizes stay those of the headers, and TCP counts until its flags.
+/// In truncated captures sizes are those of the headers, and a TCP packet is valid if it includes
+/// its flags.
 #[test]
 fn cut_captures() {
     let frame = ipv4(9, 6, &tcp(443, 5000, TCP_SYN, &[1; 8], &[7; 100]));
@@ -325,7 +326,7 @@ fn cut_captures() {
     assert_eq!((packet.dst_port, packet.payload_len, packet.payload_bytes), (4000, 0, 100));
 }
 
-/// Headers that contradict themselves are named as such.
+/// Headers that contradict themselves are reported as malformed.
 #[test]
 fn malformed() {
     let good = ipv4(9, 6, &tcp(443, 5000, TCP_SYN, &[], b""));
@@ -349,7 +350,7 @@ fn malformed() {
     assert_eq!(decode(101, &ipv4(9, 1, &[8, 0, 0])), Err(Skip::TransportMalformed));
 }
 
-/// ICMP gives type and code, SCTP its ports, other protocols neither.
+/// ICMP has type and code, SCTP has ports, other protocols have neither.
 #[test]
 fn other_transports() {
     let echo = decode(101, &ipv4(9, 1, &[8, 3, 0, 0, 0, 1, 0, 1, 9, 9])).expect("ICMP");
@@ -363,8 +364,8 @@ fn other_transports() {
     assert_eq!((esp.protocol, esp.src_port, esp.payload_offset, esp.payload_len), (50, 0, 20, 8));
 }
 
-/// The first fragment has ports, later ones have none, neither is looked into, and a fragment that
-/// is the whole datagram is no fragment.
+/// The first fragment has ports, later ones have none. larder decodes no tunnel in either. A
+/// fragment that is the complete datagram does not count as one.
 #[test]
 fn fragments() {
     let segment = udp(50_000, 4789, &vxlan(&ethernet(0x0800, &inner_udp())));
@@ -396,15 +397,15 @@ fn fragments() {
     assert_eq!(hidden.fragment.map(|fragment| (fragment.id, fragment.offset)), Some((7, 0)));
 }
 
-/// All addresses of a frame, as they are met.
+/// All addresses of a frame, in the order found.
 fn addresses_in(link_type: u16, frame: &[u8]) -> String {
     let mut found = Vec::new();
     addresses(link_type, frame, &mut |addr| found.push(addr.to_string()));
     found.join(" ")
 }
 
-/// Each header of IP has its addresses, outer and inner, in first fragments, quoted by ICMP errors,
-/// cut or not, and so has ARP; also where the frame gives no packet.
+/// larder finds the addresses of each IP header: outer and inner, in first fragments, quoted by
+/// ICMP errors, truncated or not. It also finds those of ARP, and those in frames without a packet.
 #[test]
 fn addresses_of_all_headers() {
     const INNER: &str = "10.0.9.1 10.0.9.2";
@@ -426,7 +427,7 @@ fn addresses_of_all_headers() {
         assert_eq!(addresses_in(101, &fragment), expected);
     }
 
-    // An error quotes a part of a packet; a reply to an echo quotes nothing.
+    // An error quotes a part of a packet; an echo reply quotes nothing.
     let quoted = &in_gre(2)[..46];
     for (kind, is_quoted) in [(3, true), (11, true), (0, false)] {
         let message = join(&[&[kind, 0, 0, 0, 0, 0, 0, 0], quoted]);
@@ -434,7 +435,7 @@ fn addresses_of_all_headers() {
         assert_eq!(addresses_in(101, &ipv4(1, 1, &message)), format!("10.0.1.1 10.0.1.2{rest}"));
     }
 
-    // No packet, but addresses: a malformed transport header, a header of IP that is cut in its
+    // Addresses without a packet: a malformed transport header, an IP header truncated in its
     // destination, ARP.
     let broken = ipv4(1, 6, &[0; 9]);
     assert_eq!(decode(101, &broken), Err(Skip::TransportMalformed));

@@ -1,5 +1,5 @@
-//! What holds for every input: no panic, ranges inside the frame, no layer invented, and every
-//! fragment accounted once.
+//! Properties for every input: no panic, ranges inside the frame, no invented layer, and every
+//! fragment counted once.
 
 mod packet_support;
 
@@ -31,8 +31,8 @@ fn assert_sound(frame: &[u8], packet: &Packet) {
     }
 }
 
-/// The addresses of the packet that is found are among those of the frame, which are no more than
-/// so many headers have.
+/// The decoded packet's addresses are among those of the frame. Their number is bounded by the
+/// number of headers.
 fn assert_addresses(link_type: u16, frame: &[u8]) {
     let mut all = Vec::new();
     addresses(link_type, frame, &mut |addr| all.push(addr));
@@ -42,7 +42,7 @@ fn assert_addresses(link_type: u16, frame: &[u8]) {
     }
 }
 
-/// A generated frame with some bytes replaced and the end cut off.
+/// A generated frame with some bytes replaced and the end truncated.
 fn damaged() -> impl Strategy<Value = (u16, Vec<u8>)> {
     let mut frames = generated::other_frames();
     frames.extend(generated::ethernet_frames().into_iter().map(|frame| (1, frame)));
@@ -82,7 +82,7 @@ proptest! {
         addresses_of_payload(&outer, &frame, &mut |_| ());
     }
 
-    /// Damaged frames, which come deeper than arbitrary bytes do.
+    /// Damaged frames, which reach deeper layers than arbitrary bytes do.
     #[test]
     fn damaged_frames((link_type, frame) in damaged()) {
         if let Ok(packet) = decode(link_type, &frame) {
@@ -91,8 +91,8 @@ proptest! {
         assert_addresses(link_type, &frame);
     }
 
-    /// Datagrams cut in pieces, shuffled and repeated, come out whole and once; every fragment is
-    /// accounted exactly once: by its own push, released, or an orphan.
+    /// Datagrams in fragments, shuffled and repeated, are reassembled once and completely. Every
+    /// fragment counts exactly once: by its own push, as released, or as an orphan.
     #[test]
     fn fragments_come_together(
         sizes in prop::collection::vec(1_usize..80, 1..6),
@@ -160,7 +160,7 @@ proptest! {
     }
 }
 
-/// As far as they hold where the IP header is not in `frame`.
+/// The same checks, as far as they apply if `frame` lacks the IP header.
 fn assert_inside(frame: &[u8], packet: &Packet) {
     let end = packet.payload_offset as usize + packet.payload_len as usize;
     assert!(end <= frame.len());

@@ -1,8 +1,8 @@
-//! Every packet of the shared captures, and generated ones, against tshark's dissection.
+//! Every packet of the shared captures, and generated ones, compared with tshark's dissection.
 //!
-//! tshark prints all occurrences of a field, outermost first. `frame.protocols` says which layers
-//! they belong to, so the innermost IP layer *before* an ICMP error's quotation is found by
-//! counting. tshark's own reassembly is off: this compares single packets.
+//! tshark prints all occurrences of a field, outermost first. `frame.protocols` shows which layers
+//! they belong to. So the test counts layers to find the innermost IP layer *before* an ICMP
+//! error's quotation. tshark's own reassembly is off: the tests compare single packets.
 
 mod packet_support;
 
@@ -39,7 +39,7 @@ const FIELDS: [&str; 18] = [
     "sctp.dstport",
 ];
 
-/// What both sides say of one packet; `None` where there is no IP in it.
+/// Both readings of one packet; `None` if it has no IP.
 #[derive(Debug, PartialEq, Eq)]
 struct View {
     src: Addr,
@@ -47,13 +47,13 @@ struct View {
     ip_bytes: u32,
     /// Layer, ports.
     transport: Option<(&'static str, u16, u16)>,
-    /// Flags, sequence number, window, payload by the headers.
+    /// Flags, sequence number, window, payload length by the headers.
     tcp: Option<(u8, u32, u16, u32)>,
 }
 
-/// tshark's lines for a file, or nothing when it is not installed. `defragment` is its preference.
+/// tshark's lines for a file; `None` if it is not installed. `defragment` is its preference.
 fn tshark(path: &Path, defragment: &str, fields: &[&str]) -> Option<Vec<String>> {
-    // pcapng's custom blocks would be lines, too.
+    // Custom blocks of pcapng would also give lines.
     let options = ["-n", "-E", "separator=|", "-Y", "frame.encap_type"];
     let ip = [format!("ip.defragment:{defragment}"), format!("ipv6.defragment:{defragment}")];
     let preferences = ["-o", &ip[0], "-o", &ip[1], "-o", "tcp.desegment_tcp_streams:FALSE"];
@@ -135,7 +135,7 @@ fn view_of_ours(link_type: u16, frame: &[u8]) -> Option<View> {
     })
 }
 
-/// What comparing found.
+/// The results of comparisons.
 #[derive(Default)]
 struct Tally {
     /// IP packets that both read alike.
@@ -163,8 +163,8 @@ fn compare(
     }
 }
 
-/// On every packet of every capture, tshark and we agree on the innermost addresses, ports,
-/// IP length and TCP header.
+/// On every packet of every capture, tshark and larder agree on the innermost addresses, ports, IP
+/// length and TCP header.
 #[test]
 fn captures_as_tshark_reads_them() {
     let mut tally = Tally::default();
@@ -210,7 +210,7 @@ fn generated_as_tshark_reads_them() {
     assert!(tally.alike > 500, "only {} packets compared", tally.alike);
 }
 
-/// Fragments come together in the same packets as in tshark, to datagrams of the same length.
+/// larder reassembles fragments at the same packets as tshark, to datagrams of the same length.
 #[test]
 fn fragments_as_tshark_joins_them() {
     let fields = ["ip.reassembled.length", "ipv6.reassembled.length"];
@@ -246,7 +246,7 @@ fn fragments_as_tshark_joins_them() {
     assert!(joined >= 2, "only {joined} datagrams joined");
 }
 
-/// All addresses that tshark shows in headers of IP and in ARP.
+/// All addresses that tshark shows in IP headers and in ARP.
 fn addresses_of_tshark(line: &str) -> BTreeSet<Addr> {
     let fields = line.split('|').flat_map(|field| field.split(','));
     fields
@@ -255,7 +255,7 @@ fn addresses_of_tshark(line: &str) -> BTreeSet<Addr> {
         .collect()
 }
 
-/// Frames of which larder decodes no packet, or not all that has addresses.
+/// Frames in which larder decodes no packet, or not all layers that have addresses.
 fn odd_frames() -> Vec<Vec<u8>> {
     use packet_support::layer::*;
     let (inner, inner6) = (ipv4(7, 17, &udp(5, 6, &[1; 40])), ipv6(7, 17, &udp(5, 6, &[1; 40])));
@@ -270,7 +270,7 @@ fn odd_frames() -> Vec<Vec<u8>> {
     frames.push(ethernet(0x8100, &vlan(0x0806, &arp(2, 6))));
     frames.push(ethernet(0x0800, &ipv4(1, 17, &udp(9, 4789, &vxlan(&frames[0])))));
     for kind in [3, 5, 11, 12, 8] {
-        // tshark shows no fields of what is in a packet that a redirect quotes.
+        // tshark shows no fields of the inner packet of one that a redirect quotes.
         let quoted = if kind == 5 { &inner } else { &gre4 };
         frames.push(ethernet(0x0800, &ipv4(1, 1, &error(kind, quoted))));
         frames.push(ethernet(0x0800, &ipv4(1, 1, &error(kind, &gre4[..28]))));
@@ -278,7 +278,7 @@ fn odd_frames() -> Vec<Vec<u8>> {
     for kind in [1, 2, 3, 4, 128] {
         frames.push(ethernet(0x86dd, &ipv6(1, 58, &error(kind, &inner6))));
     }
-    // Transport headers that contradict themselves, in a tunnel and not.
+    // Transport headers that contradict themselves, in a tunnel and outside.
     for transport in [tcp(1, 2, 0, &[], &[])[..13].to_vec(), vec![0, 1, 0, 2, 0, 3, 0, 0], vec![0]]
     {
         for protocol in [6, 17] {
@@ -291,8 +291,8 @@ fn odd_frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Compares the addresses of a file's packets; false: tshark is not installed. `is_cut`: its frames
-/// end somewhere, where tshark often gives up before the last address that is there.
+/// Compares the addresses of a file's packets; false if tshark is not installed. `is_cut`: the
+/// frames are truncated, and tshark often stops before the last address.
 fn compare_addresses(path: &Path, is_cut: bool, tally: &mut Tally) -> bool {
     let fields = ["ip.addr", "ipv6.addr", "arp.src.proto_ipv4", "arp.dst.proto_ipv4"];
     let Some(lines) = tshark(path, "FALSE", &fields) else { return false };
@@ -304,7 +304,7 @@ fn compare_addresses(path: &Path, is_cut: bool, tally: &mut Tally) -> bool {
         addresses(frame.link_type, &frame.bytes, &mut |addr| {
             ours.insert(addr);
         });
-        // tshark looks at no payload of a fragment unless it puts the datagram together.
+        // tshark does not dissect the payload of a fragment unless it reassembles the datagram.
         let is_first = decode(frame.link_type, &frame.bytes)
             .is_ok_and(|packet| packet.fragment.is_some_and(|of| of.offset == 0));
         if ours == theirs || (is_cut || is_first) && ours.is_superset(&theirs) {
@@ -318,9 +318,9 @@ fn compare_addresses(path: &Path, is_cut: bool, tally: &mut Tally) -> bool {
     true
 }
 
-/// On every packet of every capture, and of generated frames with every encapsulation, the
-/// addresses in headers of IP, outer, inner and quoted, and in ARP are those that tshark shows. Of
-/// frames that end anywhere they are no fewer.
+/// On every packet of every capture, and of generated frames with every encapsulation, larder finds
+/// the addresses that tshark shows. They are in IP headers (outer, inner and quoted) and in ARP. In
+/// truncated frames larder finds at least those.
 #[test]
 fn addresses_as_tshark_shows_them() {
     let folder = std::env::temp_dir().join(format!("larder-addresses-{}", std::process::id()));

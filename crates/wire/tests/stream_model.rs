@@ -1,4 +1,4 @@
-//! [`Stream`] against an obvious model: an array with a flag for each byte that was written.
+//! [`Stream`] compared with a simple model: an array with a flag for each byte that was written.
 
 use larder_wire::stream::{Budget, PIECES_MAX, Pushed, STREAM_BYTES_MAX, Stream, dns_resync};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const SYN: u8 = 2;
 const SPACE: usize = 400;
 
-/// Every byte of the stream that was ever pushed, first writer first.
+/// Every byte of the stream that was ever pushed; the first value written stays.
 struct Model {
     bytes: Vec<Option<u8>>,
     /// Bytes before this one are contiguous.
@@ -73,9 +73,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Segments with overlaps that contradict each other, holes given up, bytes consumed in
-    /// between: after each step the stream holds what the model does, and the budget is exact.
-    /// Invariants 1, 3 and 4 of `stream`.
+    /// Segments with contradicting overlaps, skipped holes, and bytes consumed in between. After
+    /// each step the stream has the same bytes as the model, and the budget is exact. Invariants 1,
+    /// 3 and 4 of `stream`.
     #[test]
     fn stream_is_its_model(
         origin in prop_oneof![any::<u32>(), (u32::MAX - SPACE as u32)..=u32::MAX],
@@ -115,8 +115,8 @@ proptest! {
         prop_assert_eq!(budget.used_bytes(), 0);
     }
 
-    /// Without a SYN, and in any order that stays in reach of the rewinds, a message is complete
-    /// in the end.
+    /// Without a SYN, and in any order within reach of the rewinds, a message is complete in the
+    /// end.
     #[test]
     fn any_order_without_syn(
         origin in any::<u32>(),
@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!(stream.contiguous(), &message[..]);
     }
 
-    /// Whatever sequence numbers, flags and lengths a sender makes up, all bounds hold.
+    /// For any sequence numbers, flags and lengths of a sender, all bounds hold.
     #[test]
     fn hostile_segments(
         segments in prop::collection::vec((any::<u32>(), 0u32..3_000_000, any::<u8>(), 0usize..3000), 0..400),
@@ -162,7 +162,7 @@ proptest! {
         }
     }
 
-    /// The place that is found is one where a length and a header stand.
+    /// The position found is one that has a length and a header.
     #[test]
     fn resync_is_in_bounds(bytes in prop::collection::vec(0u8..4, 0..3000)) {
         if let Some(at) = dns_resync(&bytes) {

@@ -1,4 +1,5 @@
-//! Finding the next DNS message after a hole, in a real capture of many messages in one connection.
+//! Finding the next DNS message after a hole, in a real capture with many messages on one
+//! connection.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use larder_wire::capture;
 use larder_wire::packet;
 use larder_wire::stream::{Budget, Stream, dns_resync};
 
-/// Both directions of all connections with port 53, put in order.
+/// Both directions of all connections with port 53, reassembled.
 fn dns_streams(file: &[u8]) -> Vec<Vec<u8>> {
     let mut budget = Budget::new(16 << 20);
     let mut streams: BTreeMap<(Addr, u16, Addr, u16), Stream> = BTreeMap::new();
@@ -27,7 +28,7 @@ fn dns_streams(file: &[u8]) -> Vec<Vec<u8>> {
     streams.into_values().map(|stream| stream.contiguous().to_vec()).collect()
 }
 
-/// Where messages begin, by their lengths from the start on.
+/// Start offsets of messages, by their lengths from the start on.
 fn message_starts(bytes: &[u8]) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -42,12 +43,12 @@ fn message_starts(bytes: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// Wherever a stream is entered, the place found is the start of the next message.
+/// From any offset in a stream, the position found is the start of the next message.
 #[test]
 fn next_message_in_a_real_stream() {
     let public = ["dc-dnso1tcp.pcap", "zk-dns-edns-ecs.pcap", "nd-dns_fragmented.pcap"];
     let public = public.map(|name| list::public_folder().join("pcap").join(name));
-    // The other recordings of DNS over TCP have a hole, or a message that lacks its end.
+    // The other recordings of DNS over TCP have a hole, or an incomplete message.
     let recorded = ["dns-tcp-many.pcap", "dns-tcp-split.pcap", "dns-truncated.pcap"];
     let recorded = recorded.map(|name| list::recorded_folder().join(name));
     let mut messages = 0;

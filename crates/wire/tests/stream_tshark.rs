@@ -1,6 +1,6 @@
-//! The names that clients state themselves, in real captures, against `tshark`.
+//! Host names that clients send, in real captures, compared with `tshark`.
 //!
-//! Needs `tshark` on the path; else it says so and does nothing.
+//! Needs `tshark` on the path; without it the test is skipped with a message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use larder_wire::quic::{Assembler, Initial, looks_like_initial};
 use larder_wire::stream::{Budget, Stream};
 use larder_wire::tls::{Hello, client_hello};
 
-/// Sender, its port, receiver, its port.
+/// Source address and port, destination address and port.
 type Direction = (IpAddr, u16, IpAddr, u16);
 
 /// The first name of each connection, with its direction.
@@ -25,7 +25,7 @@ type Names = BTreeSet<(Direction, String)>;
 const SYN: u8 = 2;
 const HEAD_BYTES: usize = 32 << 10;
 
-/// One direction of one TCP connection, until it is decided.
+/// One direction of a TCP connection, until it is decided.
 struct Connection {
     stream: Stream,
     head: HeadScanner,
@@ -33,7 +33,7 @@ struct Connection {
     is_decided: bool,
 }
 
-/// What this crate finds in a capture file.
+/// The names that this crate finds in a capture file.
 #[derive(Default)]
 struct Finder {
     tcp: BTreeMap<Direction, Connection>,
@@ -136,7 +136,7 @@ const FIELDS: [&str; 12] = [
     "frame.protocols",
 ];
 
-/// What `tshark` finds: the first name of each of its streams. `None` where it does not run.
+/// The names that `tshark` finds: the first of each of its streams. `None` if it does not run.
 fn found_by_tshark(path: &Path) -> Option<Names> {
     let chosen = "tcp and http.host or tls.handshake.extensions_server_name";
     let lines = tshark(path, &["-E", "aggregator=|", "-Y", chosen], &FIELDS)?;
@@ -144,7 +144,7 @@ fn found_by_tshark(path: &Path) -> Option<Names> {
     let mut names = Names::new();
     for line in &lines {
         let columns: Vec<&str> = line.split('\t').collect();
-        // The innermost of several headers is the last.
+        // The last of several headers is the innermost.
         let last = |at: usize| columns[at].rsplit('|').next().unwrap_or_default();
         let is_v6 = columns[11].split(':').rfind(|layer| layer.starts_with("ip")) == Some("ipv6");
         let address = |v4: usize, v6: usize| -> IpAddr {
@@ -168,7 +168,7 @@ fn found_by_tshark(path: &Path) -> Option<Names> {
     Some(names)
 }
 
-/// Every name that `tshark` reads from a first message of a client, we read, and the same.
+/// larder reads every name that `tshark` reads from a client's first message, and reads it alike.
 #[test]
 fn names_are_those_of_tshark() {
     let mut names = 0;
@@ -179,7 +179,7 @@ fn names_are_those_of_tshark() {
         let ours = found_by_us(&path);
         let missing: Vec<_> = theirs.difference(&ours).collect();
         assert!(missing.is_empty(), "{}: {missing:?}", path.display());
-        // `tshark` chooses by port, so we may find more; but nothing else for the same flow.
+        // `tshark` selects by port, so larder may find more, but no other name for the same flow.
         for (direction, name) in ours.difference(&theirs) {
             let rival = theirs.iter().find(|(other, _)| other == direction);
             assert_eq!(rival, None, "{}: we read {name}", path.display());

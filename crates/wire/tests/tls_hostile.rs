@@ -1,4 +1,4 @@
-//! Hellos that are cut, changed and made up: nothing panics, and no name comes from nowhere.
+//! Truncated, changed and made-up ClientHellos: nothing panics, and no name is invented.
 
 use larder_testkit::hello::{extension, handshake, hello_body, record, server_names, vector16};
 use larder_wire::tls::{ClientHello, Hello, client_hello, client_hello_cut, hello_message};
@@ -42,7 +42,7 @@ impl Sample {
         handshake(1, &hello_body([3, 3], &middle, &[shuffled]))
     }
 
-    /// The message in records of the sizes given, again and again.
+    /// The message in records of these sizes, repeated in a cycle.
     fn records(&self, sizes: &[usize]) -> Vec<u8> {
         let message = self.message();
         let mut rest = &message[..];
@@ -87,7 +87,7 @@ fn sample() -> impl Strategy<Value = Sample> {
         })
 }
 
-/// The bytes of the stream that are no record headers: what a name may be a piece of.
+/// The bytes of the stream without record headers; a name must be a slice of them.
 fn fragments(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = bytes;
@@ -105,8 +105,8 @@ fn is_inside(part: &[u8], whole: &[u8]) -> bool {
 }
 
 proptest! {
-    /// What a sound hello says is read, in whatever records it comes; each prefix asks for more,
-    /// and, if there is no more, says nothing wrong.
+    /// The parser reads a valid hello in records of any size. Each prefix asks for more bytes. If
+    /// there are none, it gives nothing wrong.
     #[test]
     fn sound_hellos(sample in sample(), sizes in prop::collection::vec(20usize..700, 1..4)) {
         let bytes = sample.records(&sizes);
@@ -131,8 +131,8 @@ proptest! {
         }
     }
 
-    /// Changed bytes may hide a name or spell it otherwise; they never bring one that is not
-    /// there. Nothing panics.
+    /// Changed bytes may hide or change a name; they never add one that is not in the bytes.
+    /// Nothing panics.
     #[test]
     fn changed_hellos(
         sample in sample(),
@@ -160,7 +160,7 @@ proptest! {
         }
     }
 
-    /// Random bytes behind a plausible start never panic.
+    /// Random bytes after a plausible start never cause a panic.
     #[test]
     fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400), length in any::<u16>()) {
         client_hello(&bytes);

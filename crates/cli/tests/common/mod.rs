@@ -1,5 +1,5 @@
 //! Runs the built program in an empty directory with an empty environment, so that no file or
-//! variable of the machine decides a test.
+//! variable of the machine affects a test.
 
 #[allow(dead_code)]
 pub mod server;
@@ -11,7 +11,7 @@ use larder_testkit::dns;
 use larder_testkit::frames::{Pcap, udp_frame};
 pub use larder_testkit::process::Run;
 
-/// A directory that is removed at the end of a test.
+/// A directory that is deleted at the end of a test.
 pub struct Scratch(larder_testkit::scratch::Scratch);
 
 impl Scratch {
@@ -20,7 +20,7 @@ impl Scratch {
         Scratch(larder_testkit::scratch::Scratch::within(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// The program, to be run in it without input.
+    /// A command that runs the program in it, without input.
     pub fn larder(&self) -> Command {
         self.command(env!("CARGO_BIN_EXE_larder"))
     }
@@ -40,7 +40,7 @@ impl Deref for Scratch {
     }
 }
 
-/// A little pcap file, written frame by frame. Its clock moves on by a second a frame.
+/// A small pcap file, written frame by frame. Its clock advances by one second per frame.
 #[allow(dead_code)]
 pub struct TestCapture {
     pub bytes: Vec<u8>,
@@ -77,7 +77,7 @@ impl TestCapture {
         udp_frame(([192, 0, 2, 53], [192, 0, 2, 1]), (source_port, 40_000), payload)
     }
 
-    /// An answer: `name` has the address 198.51.100.7.
+    /// A response: `name` has the address 198.51.100.7.
     pub fn answer(name: impl AsRef<[u8]>) -> Vec<u8> {
         dns::answer(&dns::question(0x1234, name, dns::A), &[[198, 51, 100, 7]], 60)
     }

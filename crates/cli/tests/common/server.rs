@@ -1,6 +1,7 @@
-//! `larder dns` and `larder http` as a child of a test: what it says, how it is asked, how it ends.
+//! `larder dns` and `larder http` as a child process of a test: its log lines, queries to it, its
+//! end.
 //!
-//! Tests wait for what it says or answers, and fail after a minute without.
+//! Tests wait for log lines and responses, and fail after one minute.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -12,22 +13,22 @@ use larder_testkit::process::{Program, value};
 
 use super::Scratch;
 
-/// The server at work; killed when dropped.
+/// A running server; killed when dropped.
 pub struct Server {
     program: Option<Program>,
-    /// The first that it answers at.
+    /// Its first address.
     pub address: SocketAddr,
 }
 
 impl Server {
-    /// Starts one of two cores at a port of the loopback.
+    /// Starts a server with two cores at a port of the loopback.
     pub fn start(scratch: &Scratch, more: impl IntoIterator<Item: AsRef<OsStr>>) -> Server {
         let mut command = scratch.larder();
         command.args(["dns", "--listen", "127.0.0.1:0", "--cores", "2"]).args(more);
         Server::spawn(&mut command)
     }
 
-    /// Starts a command that becomes a server, and waits for the line with its addresses.
+    /// Starts a command that becomes a server, and waits for the log line with its addresses.
     pub fn spawn(command: &mut Command) -> Server {
         let mut program = Program::start(command);
         let line = program.hear(": listening address=");
@@ -35,7 +36,7 @@ impl Server {
         Server { program: Some(program), address: first.parse().expect("an address") }
     }
 
-    /// Asks for the address of `<label>.example`.
+    /// Queries the address of `<label>.example`.
     pub fn ask(&self, label: &str) -> Vec<u8> {
         ask(self.address, &question(label))
     }
@@ -47,12 +48,12 @@ impl Server {
         *answer.last().expect("an answer is longer")
     }
 
-    /// Waits for the end: its code and all it said.
+    /// Waits for the end; returns the exit code and all log lines.
     pub fn end(mut self) -> (Option<i32>, String) {
         self.program.take().expect("it is there until its end").end()
     }
 
-    /// Asks for the end, and waits for it.
+    /// Sends SIGTERM, and waits for the end.
     pub fn stop(self) -> (Option<i32>, String) {
         self.signal("-TERM");
         self.end()
@@ -81,7 +82,7 @@ impl Drop for Server {
     }
 }
 
-/// A question for the A record of `<label>.example`.
+/// A query for the A record of `<label>.example`.
 pub fn question(label: &str) -> Vec<u8> {
     larder_testkit::dns::question(0x1234, format!("{label}.example"), larder_testkit::dns::A)
 }

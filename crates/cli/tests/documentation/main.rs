@@ -1,10 +1,11 @@
-//! README and the guides, run: each command after a prompt, page by page, in the order of the page, and what the page shows of its
-//! output beside what came.
+//! Runs README and the guides: each command after a prompt, in the order of the page, and compares
+//! the page's output with the real output.
 //!
-//! A page runs in an empty directory, in a network, a process space and a file system of its own ([`world`]), where stand-ins
-//! answer at the addresses that pages name. [`pages`] says of commands what the page leaves to the reader: which are not run
-//! and why, which end with another status than 0, where figures are of the machine. Nothing is timed: a command that does not end,
-//! or a server that does not begin to serve, fails after a minute.
+//! A page runs in an empty directory, in its own network, process and mount namespaces ([`world`]).
+//! Stand-ins respond at the addresses that pages name. [`pages`] lists exceptions: commands that
+//! are not run and why, commands with an exit status other than 0, output whose numbers depend on
+//! the machine. Nothing is timed: a command that does not end, or a server that does not begin to
+//! serve, fails after one minute.
 #![cfg(target_os = "linux")]
 
 #[path = "../common/mod.rs"]
@@ -24,10 +25,11 @@ use larder_testkit::skip::{has, skip};
 use page::{blocks, root, text};
 use pages::PAGES;
 
-/// Says in which directory the process is to run a page, in the spaces that were made for it.
+/// The variable that has the directory of a page, in the process that runs the page in its
+/// namespaces.
 const INSIDE: &str = "LARDER_DOCUMENTATION";
 
-/// Runs a page: in a process of its own, whose end ends all that was started there.
+/// Runs a page in its own process. The end of that process ends all that the page started.
 fn run(file: &str) {
     let page = PAGES.iter().find(|page| page.file == file).expect("the page is in the list");
     if let Some(folder) = std::env::var_os(INSIDE) {
@@ -47,7 +49,7 @@ fn run(file: &str) {
         return skip("documentation", "larder-lab is not built");
     }
     let test = std::thread::current().name().expect("tests have names").to_owned();
-    // The process has another number there, so it cannot name a directory of its own.
+    // The process has another ID in its namespace, so it cannot name its directory.
     let scratch = Scratch::new();
     let mut command = Command::new("unshare");
     command.args(own).arg(std::env::current_exe().expect("a path"));
@@ -87,8 +89,8 @@ pages! {
     sim: "docs/guide/sim.md",
 }
 
-/// No page is forgotten, no prompt stands outside of a block, and the list says nothing of commands that no page has, so that it
-/// can only become shorter.
+/// Every page is in the list, and no prompt stands outside of a block. Each row of the list matches
+/// a command, so rows of deleted commands must be removed.
 #[test]
 fn every_command_is_known() {
     let guides = std::fs::read_dir(root().join("docs/guide")).expect("the guides");

@@ -1,17 +1,17 @@
-//! What a page shows beside what came.
+//! Compares the output that a page shows with the real output.
 
-/// How near the two are to each other.
+/// How exactly the two must match.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// Numbers are of the machine, the moment, or the stand-in.
+    /// Numbers depend on the machine, the time, or the stand-in.
     pub figures: bool,
     /// The last word of a line is a time.
     pub timed: bool,
-    /// The page shows some of the lines.
+    /// The page shows only some of the lines.
     pub excerpt: bool,
 }
 
-/// Checks that `shown` is what came; a line of dots in it stands for any lines.
+/// Checks that `shown` matches `came`; a line of dots in it matches any lines.
 pub fn compare(shown: &[String], came: &str, rule: Rule) -> Result<(), String> {
     let came: Vec<String> = came.lines().map(|line| plain(line, rule)).collect();
     let mut shown: Vec<String> = shown.iter().map(|line| plain(line, rule)).collect();
@@ -36,7 +36,7 @@ pub fn compare(shown: &[String], came: &str, rule: Rule) -> Result<(), String> {
     }
 }
 
-/// An ellipsis ends a line that is longer.
+/// A shown line that ends with an ellipsis matches a longer line.
 fn fits(shown: &str, came: &str) -> bool {
     match shown.strip_suffix('…').or_else(|| shown.strip_suffix("...")) {
         Some(begin) => came.starts_with(begin.trim_end()),
@@ -44,8 +44,8 @@ fn fits(shown: &str, came: &str) -> bool {
     }
 }
 
-/// A line without what differs on every machine: widths of columns, dates, the number of loops and cores, how they wait; and
-/// numbers, as far as the rule says so.
+/// Normalizes what differs on every machine: column widths, dates, the number of event loops and
+/// cores, the I/O method. Also numbers, if the rule demands it.
 fn plain(line: &str, rule: Rule) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let plain = words.iter().enumerate().map(|(i, word)| match *word {
@@ -66,7 +66,7 @@ fn plain(line: &str, rule: Rule) -> String {
     plain.join(" ")
 }
 
-/// A word with `N` for each number in it, and its unit of size or time.
+/// A word with `N` for each number in it and for its unit of size or time.
 fn numbers(word: &str) -> String {
     let mut plain = String::new();
     let mut letters = word.chars().peekable();
@@ -85,7 +85,7 @@ fn numbers(word: &str) -> String {
         if matches!(rest.as_str(), "us" | "ms" | "s" | "B" | "KB" | "MB" | "GB") {
             letters.nth(rest.len() - 1);
         }
-        // A minus before it is a part of it.
+        // A minus before the number is part of it.
         if plain == "-" {
             plain.clear();
         }
@@ -94,7 +94,8 @@ fn numbers(word: &str) -> String {
     plain
 }
 
-/// Lines that came have to be shown and the other way round, in order; dots, excerpts and figures are the exceptions.
+/// Every real line must be shown and every shown line real, in order. The exceptions are dots,
+/// excerpts and figures.
 #[test]
 fn outputs_are_compared() {
     const WHOLE: Rule = Rule { figures: false, timed: false, excerpt: false };

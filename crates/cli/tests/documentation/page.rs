@@ -1,14 +1,14 @@
-//! A page: the commands that it shows, and what it shows of their output.
+//! A page: its commands, and the output that it shows for them.
 
 use std::path::PathBuf;
 
-/// A line after a prompt, with the lines that continue it.
+/// A line after a prompt, with its continuation lines.
 #[derive(Debug, PartialEq)]
 pub struct Command {
     /// Number of its line in the page, from 1.
     pub line: usize,
     pub text: String,
-    /// What the page shows below it.
+    /// The output that the page shows below it.
     pub shown: Vec<String>,
 }
 
@@ -24,7 +24,8 @@ pub fn text(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The commands of a page, by its blocks. A block of text has prompts of users (`$`), one of `console` those of root (`#`) too.
+/// The commands of a page, by its blocks. A text block has prompts of users (`$`); a `console`
+/// block also has those of root (`#`).
 pub fn blocks(text: &str) -> Vec<Vec<Command>> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().zip(1..);
@@ -60,7 +61,7 @@ fn commands<'a>(lines: impl Iterator<Item = (&'a str, usize)>, root: bool) -> Ve
 }
 
 impl Command {
-    /// The status with which it ends, as far as the page shows an error: `larder: …` or `curl: (56) …`.
+    /// The exit status that the shown error implies: `larder: …` or `curl: (56) …`.
     pub fn status(&self) -> i32 {
         let first = self.shown.first().map_or("", String::as_str);
         let code = first.strip_prefix("curl: (").and_then(|rest| rest.split(')').next());
@@ -71,20 +72,22 @@ impl Command {
         }
     }
 
-    /// Whether the next line belongs to it: `ends` is the end of a here-document that is open.
+    /// True if the next line belongs to the command. `ends` is the end mark of an open
+    /// here-document.
     fn goes_on(&self, ends: Option<&str>) -> bool {
         ends.is_some() || self.text.ends_with('\\')
     }
 }
 
-/// The word that ends the here-document of a line, if it has one.
+/// The end mark of a line's here-document, if it has one.
 fn document(line: &str) -> Option<&str> {
     let (_, word) = line.split_once("<<")?;
     let word = word.split_whitespace().next()?;
     Some(word.trim_matches(['\'', '"']))
 }
 
-/// Commands are found with what continues them and what is shown below; what has no prompt, or is a comment, is none.
+/// Commands are found with their continuation lines and their shown output. Lines without a prompt,
+/// and comments, are not commands.
 #[test]
 fn commands_are_found() {
     let page = "$ not in a block\n```console\n$ one \\\n    two\nshown\n# three\n```\n```toml\n# a comment\n```\n\

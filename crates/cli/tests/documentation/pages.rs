@@ -1,32 +1,32 @@
-//! The pages, and what each leaves to its reader.
+//! The pages, and the exceptions and preparations of each.
 
-/// What a page leaves to its reader of a command that begins so.
+/// An exception or a preparation for commands that begin with this text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Note {
-    /// It is not run, for this reason.
+    /// The test does not run it, for this reason.
     NotRun(&'static str),
     /// It needs this feature of the build.
     Feature(&'static str),
-    /// It ends with this status, other than 0, or what the page shows of an error says.
+    /// It ends with this status, which is neither 0 nor the one of the error shown.
     Ends(i32),
-    /// It does not end by itself; it is at work when it says this.
+    /// It does not end by itself; it is running when it logs this.
     Server(&'static str),
-    /// Numbers in its output are those of a machine, a moment or another input.
+    /// Numbers in its output depend on the machine, the time or the input.
     Figures,
     /// The last word of a line is a time.
     Timed,
-    /// The page shows some lines of its output.
+    /// The page shows only some lines of its output.
     Excerpt,
-    /// A server that leaves the one before at work.
+    /// A server next to which the previous server keeps running.
     Beside,
-    /// The reader does this before, as the page says in words, or others do it.
+    /// The reader or other programs do this before, as the page describes it.
     First(&'static str),
-    /// The reader does this while the server is at work, or others do it.
+    /// The reader or other programs do this while the server is running.
     Then(&'static str),
 }
 
 impl Note {
-    /// Whether the command is not run in this build.
+    /// True if this build does not run the command.
     pub fn prevents(self) -> bool {
         match self {
             Note::NotRun(_) => true,
@@ -43,8 +43,8 @@ impl Note {
 pub struct Page {
     /// Its path in the repository.
     pub file: &'static str,
-    /// Lines of bash that make what the page takes as given. `$CAPTURES` has the recordings of the repository, `$NOTES` a
-    /// recording with www.example.com, and logs of others.
+    /// Lines of bash that create what the page assumes. `$CAPTURES` has the recordings of the
+    /// repository, `$NOTES` a recording with www.example.com, and logs of other programs.
     pub before: &'static str,
     pub notes: &'static [(&'static str, &'static [Note])],
 }
@@ -56,12 +56,13 @@ const BUILDS: &[Note] = &[NotRun("builds larder anew: .ci/run builds with all fe
 const ENCRYPTED: &[Note] = &[Feature("encrypted")];
 const BROWSER: &[Note] = &[NotRun("a browser is too much for one page")];
 
-/// Kept packets of the name are waited for. Only then is it played: what came before the capture has no name.
+/// Waits until packets of the name are stored. Replays again and again, since packets from before
+/// the capture have no name.
 const FOUND: &str = "
     replay $NOTES/example.pcap &
     until larder find --dir /var/lib/larder '*.example.com' | grep -q 192.0.2.1; do sleep 0.1; done";
 
-/// One origin fails, is well, is not there, and is there again; then the other hangs.
+/// One origin fails, recovers, disappears, and returns; then the other hangs.
 const ILL: &[Note] = &[
     Then(
         "up() { until larder ctl stats --socket ctl | grep -q origin_up.127.0.0.1:$1' *'$2; do sleep 0.1; done; }",
@@ -76,36 +77,37 @@ const ILL: &[Note] = &[
 const TWO_ORIGINS: &str =
     r#"printf '[http]\norigin = "http://127.0.0.1:9101,http://127.0.0.1:9102"\n' > larder.toml"#;
 
-/// Lines are written by the by.
+/// Lines are written with a delay.
 const TWO_LINES: &str = "
     curl http://127.0.0.1:8080/kept http://127.0.0.1:8080/kept
     until [ $(wc -l < access.log) = 2 ]; do sleep 0.1; done";
 
-/// What is lost is told within a second.
+/// larder reports lost lines within one second.
 const LOST: &str = "
     curl http://127.0.0.1:8080/kept
     until larder ctl stats --socket ctl | grep -q 'log_lines_lost *[1-9]'; do sleep 0.1; done
     sleep 2";
 
-/// Of a trial: until it has told once how it goes.
+/// Queries of a comparison, until it has once logged its progress.
 const ASKED: &str =
     "for i in {1..13}; do dig @127.0.0.1 -p 5301 n7.example n$i.example; sleep 1; done";
 
-/// Until the segment that grows has packets.
+/// Replays until the open segment has packets.
 const GROWS: &str = "
     replay $NOTES/example.pcap &
     until curl http://127.0.0.1:8053/ | grep -q grows; do sleep 0.1; done";
 
-/// One answer in a hundred is logged.
+/// One response in a hundred is logged.
 const QUERIES: &str = "
     until [ -s /var/log/larder/queries ]; do dig -b 10.0.0.1 @127.0.0.1 $(yes www.example.com | head -50); done";
 
-/// The upstream that does not prove itself.
+/// The upstream that does not prove its name.
 const OTHER: &str = "
     larder dns --listen 127.0.0.1:5391 --upstream 9.9.9.9 --tls-cert chain.pem --tls-key key.pem --listen-tls 127.0.0.1:8853 &
     until kdig @127.0.0.1 -p 8853 +tls example.com; do sleep 0.1; done";
 
-/// A `$` or `#` line that no row speaks of is run, ends with 0, and writes what the page shows, if it shows something.
+/// A `$` or `#` line without a row is run, must end with 0, and must write the output shown, if
+/// any.
 pub const PAGES: &[Page] = &[
     Page {
         file: "README.md",
@@ -125,7 +127,7 @@ pub const PAGES: &[Page] = &[
                 &[NotRun("builds larder anew; the built program is on the path")],
             ),
             ("larder find", &[First(FOUND)]),
-            // Its default size takes minutes to measure; the line before has made that.
+            // The line before generates a file of the default size, which takes minutes to measure.
             (
                 "larder-lab bench annotate",
                 &[First("larder-lab gen capture -r some.pcap -o big.pcap --size 4MiB")],
@@ -240,7 +242,7 @@ pub const PAGES: &[Page] = &[
             ("kill %1", &[Figures]),
             ("cat larder.toml", &[First(TWO_ORIGINS)]),
             ("larder http --origin http://127.0.0.1:9101,http://127.0.0.1:9102", ILL),
-            // The slip in the file is undone.
+            // Undoes the error in the file.
             (
                 "larder http --origin http://127.0.0.1:9101 --access-log access.log",
                 &[First("rm larder.toml")],
@@ -256,7 +258,7 @@ pub const PAGES: &[Page] = &[
             ),
             ("curl -si http://127.0.0.1:8080/kept", &[Figures]),
             ("larder http --listen 127.0.0.1:8080 --listen-tls", ENCRYPTED),
-            // Whether a miss has an age of 0 depends on whether its body came with its head.
+            // Whether a miss has an age of 0 depends on whether its body came with its headers.
             ("curl -i --cacert", &[Feature("encrypted"), Figures, Excerpt]),
             ("curl -i --http1.1", &[Feature("encrypted"), Figures]),
             ("h2load -n", ENCRYPTED),

@@ -1,7 +1,7 @@
-//! A page at work: a shell for each of its blocks, as in a terminal; servers as in other terminals.
+//! Runs a page: a shell for each of its blocks, as in a terminal; servers as in other terminals.
 //!
-//! A server stays until the next one begins, or the page ends; then it is asked to end by Ctrl-C, and its status and all that the
-//! page showed of its lines are looked at.
+//! A server runs until the next one begins, or the page ends. Then the test stops it by Ctrl-C, and
+//! checks its exit status and all its lines that the page shows.
 
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -17,7 +17,7 @@ use crate::page::{Command as Shown, blocks, text};
 use crate::pages::{Note, Page};
 use crate::world::World;
 
-/// Runs all commands of a page. The process is in spaces of its own.
+/// Runs all commands of a page. The process is in its own namespaces.
 pub fn run(page: &Page, folder: PathBuf) {
     let world = World::new(page, folder);
     let mut session =
@@ -36,10 +36,10 @@ pub fn run(page: &Page, folder: PathBuf) {
 struct Session<'a> {
     world: World,
     page: &'a Page,
-    /// Where the output of each command so far goes.
+    /// The output file of each command so far.
     outputs: Vec<PathBuf>,
     servers: Vec<Server>,
-    /// What was found.
+    /// The errors found.
     wrong: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Session<'_> {
         });
     }
 
-    /// What the reader or others do beside the command.
+    /// Runs what the reader or others do next to the command.
     fn others(
         &mut self,
         shell: &mut Shell,
@@ -103,7 +103,7 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a command to its end; one with `&` until it serves, if it is a server.
+    /// Runs a command to its end; one with `&`, if it is a server, until it serves.
     fn finish(
         &mut self,
         shell: &mut Shell,
@@ -118,7 +118,7 @@ impl Session<'_> {
             Note::Ends(status) => Some(*status),
             _ => None,
         });
-        // So says the shell.
+        // The shell reports a missing program this way.
         if status == 127 && came.contains("command not found") {
             return crate::skip("documentation", format_args!("{place}: not installed"));
         }
@@ -127,7 +127,7 @@ impl Session<'_> {
         }
         let own = self.outputs.last().expect("it has one").clone();
         let begun = Instant::now();
-        // Others answer to a signal, when they come to it.
+        // After `kill`, the output comes from other commands, and with a delay.
         let answers = command.text.starts_with("kill ");
         loop {
             let came = if answers { self.since(&before) } else { read(&own) };
@@ -146,7 +146,7 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a line to its end, and gives its status and output.
+    /// Runs a line to its end, and returns its status and output.
     fn run(&mut self, shell: &mut Shell, line: &str) -> (i32, String) {
         let name = self.world.notes.join(format!("{}", self.outputs.len()));
         self.outputs.push(name.with_extension("out"));
@@ -183,7 +183,7 @@ impl Session<'_> {
         }
     }
 
-    /// Asks a server to end, as from its terminal.
+    /// Stops a server, as Ctrl-C in its terminal does.
     fn end(&mut self, mut server: Server) {
         let place = &server.place;
         let group = format!("-{}", server.child.id());
@@ -209,12 +209,12 @@ impl Session<'_> {
         }
     }
 
-    /// How much each command has written so far.
+    /// The length of each command's output so far.
     fn lengths(&self) -> Vec<usize> {
         self.outputs.iter().map(|path| read(path).len()).collect()
     }
 
-    /// What commands have written since.
+    /// The output of all commands since then.
     fn since(&self, before: &[usize]) -> String {
         let new =
             self.outputs.iter().zip(before).map(|(path, length)| read(path)[*length..].to_owned());
@@ -227,10 +227,10 @@ fn rule(notes: &[Note]) -> Rule {
     Rule { figures: has(Note::Figures), timed: has(Note::Timed), excerpt: has(Note::Excerpt) }
 }
 
-/// Servers of larder end with 0; others by what Ctrl-C does to them.
+/// Servers of larder end with 0; other programs as Ctrl-C ends them.
 fn in_order(status: ExitStatus, line: &str) -> bool {
     let interrupted = status.signal() == Some(2) || status.code() == Some(130);
-    // tshark that is interrupted and then reads one more packet ends with 2 (4.0.17).
+    // A tshark (4.0.17) that reads one more packet after an interrupt ends with 2.
     let read_on = status.code() == Some(2) && line.contains("wireshark");
     status.success() || (interrupted || read_on) && begins_to_serve(line).is_none()
 }
@@ -239,7 +239,7 @@ fn read(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// What a line says when it serves, if it is one that does not end by itself.
+/// The text that a line's program logs when it serves; `None` if the program ends by itself.
 fn begins_to_serve(line: &str) -> Option<&'static str> {
     let line = line.strip_prefix("sudo ").unwrap_or(line);
     [
@@ -252,7 +252,7 @@ fn begins_to_serve(line: &str) -> Option<&'static str> {
     .find_map(|(begin, says)| line.starts_with(begin).then_some(says))
 }
 
-/// A shell that goes on from line to line of a block: its jobs and variables stay.
+/// A shell that runs all lines of a block, and so keeps jobs and variables.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -266,7 +266,7 @@ impl Shell {
         Shell { child, input }
     }
 
-    /// Runs a line: it stands in `name`.line, its output goes to `name`.out, its status to `name`.status.
+    /// Runs a line from `name`.line; writes its output to `name`.out, its status to `name`.status.
     fn run(&mut self, line: &str, name: &Path) -> (i32, String) {
         let file = |end: &str| name.with_extension(end);
         std::fs::write(file("line"), format!("{line}\n")).expect("written");
@@ -288,7 +288,7 @@ impl Shell {
         }
     }
 
-    /// Ends it, and its jobs, which are waited for.
+    /// Ends the shell and its jobs, and waits for them.
     fn end(mut self) {
         self.input
             .write_all(

@@ -1,12 +1,14 @@
-//! The world of a page: directories, a network and programs as its reader has them.
+//! The environment of a page: directories, a network and programs as its reader has them.
 //!
 //! ```text
-//! lo     127.0.0.1  origins; what the page starts
-//!        9.9.9.9, 149.112.112.112, 10.0.0.1, 10.0.0.2  unbound, which knows a few names
-//! eth0   192.0.2.1, 192.0.2.10, 2001:db8::1, whose other end, net0, plays recordings where a page asks for `replay`
+//! lo    127.0.0.1  origins; what the page starts
+//!       9.9.9.9, 149.112.112.112, 10.0.0.1, 10.0.0.2  unbound, which has a few names
+//! eth0  192.0.2.1, 192.0.2.10, 2001:db8::1
+//! net0  the other end of eth0; `replay` sends recordings through it
 //! ```
 //!
-//! `/etc`, `/run`, `/var/lib` and `/var/log` are the page's own, and go with it; so does the directory that it runs in.
+//! `/etc`, `/run`, `/var/lib` and `/var/log` are the page's own, and are removed with it, as is its
+//! working directory.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use crate::common::{Run, TestCapture};
 use crate::page::root;
 use crate::pages::Page;
 
-/// Directories of the system that pages write to or expect something in.
+/// System directories that pages write to or read from.
 const SPACES: &str = "
     cp -a /etc own-etc
     mount --bind own-etc /etc
@@ -38,7 +40,7 @@ const NETWORK: &str = "
     ip link set eth0 up
 ";
 
-/// Settings of servers, and logs of others.
+/// Settings of servers, and logs of other programs.
 const FILES: [(&str, &str); 6] = [
     ("unbound.conf", UNBOUND),
     ("upstream.conf", UPSTREAM),
@@ -92,7 +94,7 @@ remote-control:
     control-enable: no
 "#;
 
-/// Behind the resolver that a trial runs beside.
+/// The upstream of the resolver in a comparison.
 const UPSTREAM: &str = r#"server:
     interface: 127.0.0.1@5302
     chroot: ""
@@ -105,7 +107,7 @@ remote-control:
     control-enable: no
 "#;
 
-/// The resolver that a trial runs beside: in the page's directory, where the socket is.
+/// The resolver in a comparison. It runs in the page's directory, which has the socket.
 const RESOLVER: &str = r#"server:
     interface: 127.0.0.1@5301
     do-not-query-localhost: no
@@ -131,11 +133,11 @@ dnstap:
     dnstap-log-forwarder-response-messages: yes
 "#;
 
-/// Stand-ins for programs that the test cannot have, or that would change the machine.
+/// Stand-ins for programs that the test cannot run, or that would change the machine.
 const STAND_INS: [(&str, &str); 4] = [
-    // The page's user is root already.
+    // The page's user is already root.
     ("sudo", "exec \"$@\""),
-    // The same reader of packets, without windows: `wireshark -k -i -`.
+    // Reads packets as `wireshark -k -i -` does, without windows.
     ("wireshark", "exec tshark -l -r -"),
     ("replay", "exec python3 \"$TOOLS/replay.py\" net0 \"$@\""),
     ("origin", "exec python3 \"$TOOLS/origin.py\" \"$@\""),
@@ -144,17 +146,17 @@ const STAND_INS: [(&str, &str); 4] = [
 /// See the module.
 pub struct World {
     folder: PathBuf,
-    /// The page's own directory is empty at first; this is for what the test notes down.
+    /// Files of the test. The page's own directory must be empty at first.
     pub notes: PathBuf,
 }
 
 impl World {
-    /// Makes it; the process is in spaces of its own.
+    /// Creates the environment; the process is in its own namespaces.
     pub fn new(page: &Page, folder: PathBuf) -> World {
         for name in ["notes", "home", "bin", "page"] {
             std::fs::create_dir_all(folder.join(name)).expect("made");
         }
-        // At a terminal it says what failed, and no more.
+        // On a terminal curl prints only errors.
         std::fs::write(folder.join("home/.curlrc"), "silent\nshow-error\n").expect("written");
         let notes = folder.join("notes");
         let world = World { folder, notes };
@@ -172,7 +174,7 @@ impl World {
         world.make(NETWORK);
         let mut unbound = world.bash();
         unbound.args(["-c", "exec unbound -d -c unbound.conf"]).current_dir(&world.notes);
-        // It ends with the process space.
+        // unbound ends with the process namespace.
         drop(unbound.stdin(Stdio::null()).spawn().expect("bash runs"));
         world.make("until dig +time=1 +tries=1 @9.9.9.9 example.com; do sleep 0.05; done");
         let mut before = world.bash();
@@ -199,7 +201,8 @@ impl World {
         assert_eq!(run.code, Some(0), "{run:?}");
     }
 
-    /// A shell of the reader, in the page's directory. Programs of the tests' own environment stay within reach.
+    /// The reader's shell, in the page's directory. Its path includes the programs of the test's
+    /// environment.
     pub fn bash(&self) -> Command {
         let mut command = Command::new("bash");
         let path = std::env::var("PATH").unwrap_or_default();
@@ -214,7 +217,7 @@ impl World {
     }
 }
 
-/// `larder-lab`, as it is built beside the program. (`cargo test --workspace` builds both.)
+/// `larder-lab`, in the same directory as the program. (`cargo test --workspace` builds both.)
 pub fn lab() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_larder")).with_file_name("larder-lab")
 }

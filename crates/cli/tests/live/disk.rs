@@ -1,4 +1,4 @@
-//! What happens to kept packets: a disk that is full, a larder that is killed.
+//! Stored packets when the disk is full, and when larder is killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,10 @@ use larder_testkit::wait::until;
 
 use crate::world::{Names, World, named};
 
-/// A small disk that only those see who are in the mount namespace of `holder`.
+/// A small disk, visible only in the mount namespace of `holder`.
 struct SmallDisk {
     holder: Program,
-    /// The mounted folder, as the holder sees it.
+    /// The path of the mount point for the holder.
     folder: PathBuf,
 }
 
@@ -43,13 +43,13 @@ impl SmallDisk {
         Some(SmallDisk { holder, folder })
     }
 
-    /// The folder as the test sees it.
+    /// The path of the mount point for the test.
     fn seen(&self) -> PathBuf {
         let folder = self.folder.strip_prefix("/").expect("absolute");
         Path::new(&format!("/proc/{}/root", self.holder.id())).join(folder)
     }
 
-    /// Runs a command there that would run elsewhere.
+    /// Changes a command to run in the holder's mount namespace.
     fn there(&self, command: &Command) -> Command {
         let mut inner = Command::new("nsenter");
         inner.args(["-t", &self.holder.id().to_string(), "-m"]).stdin(Stdio::null());
@@ -65,7 +65,7 @@ fn bytes_in(folder: &Path) -> u64 {
     entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()
 }
 
-/// Segments in a folder, with the one that grows.
+/// Segments in a folder, with the open one.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("there").path());
     let is_segment = |path: &PathBuf| {
@@ -77,7 +77,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The numbers of a [`Stream`] in captures, the last of which may end within a packet, or be gone.
+/// The numbers of a [`Stream`] in captures. The last capture may end within a packet, or be
+/// deleted.
 fn numbers(files: &[PathBuf]) -> Vec<u32> {
     let mut numbers = Vec::new();
     for file in files {
@@ -104,7 +105,7 @@ fn number(frame: &[u8]) -> Option<u32> {
     is_ours.then(|| frame.get(42..46)?.try_into().ok().map(u32::from_be_bytes)).flatten()
 }
 
-/// tshark finds closed segments sound; one may go for the budget meanwhile.
+/// tshark reads closed segments without an error; larder may delete one for the budget meanwhile.
 fn all_are_sound(folder: &Path) {
     for file in files(folder) {
         let run = Run::of(Command::new("tshark").args(["-n", "-r"]).arg(&file));
@@ -113,8 +114,9 @@ fn all_are_sound(folder: &Path) {
     }
 }
 
-/// Others fill the disk: that is counted, told once, and flows are named as before; what is in the files is sound. When there
-/// is room again packets are kept again, and found by name; then the budget holds, and nothing more is refused.
+/// Other programs fill the disk. larder counts that, reports it once, and names flows as before;
+/// the files are valid. When the disk has room again, larder stores packets again, and they are
+/// found by name. From then on the budget holds, and no write is refused.
 #[test]
 fn full_disk() {
     const TEST: &str = "full_disk";
@@ -126,7 +128,7 @@ fn full_disk() {
     let names = world.names();
     let seen = disk.seen();
     let ballast = seen.join("ballast");
-    // Others leave so little that no segment of ours fits, whatever is deleted.
+    // Other files leave so little space that no segment fits, whatever larder deletes.
     fs::write(&ballast, vec![0; (6 << 20) - (128 << 10)]).expect("there is room");
     let line = format!(
         "annotate -i b0 --ctl ctl --format ecs -o log --udp-idle 1s \
@@ -144,7 +146,7 @@ fn full_disk() {
         (world.count("store_disk_errors") > 0).then_some(())
     });
     capture.hear("error store: disk failed, packets are dropped ");
-    // Refused again, which is not told again.
+    // A later refusal is not reported.
     until("another refusal", || {
         for _ in 0..64 {
             names.send(1, 7000, &octets);
@@ -176,7 +178,7 @@ fn full_disk() {
         let run = world.scratch.run(&find);
         (run.code == Some(0) && run.out.contains("7002")).then_some(())
     });
-    // The budget holds, and a segment's worth beside it.
+    // The folder exceeds the budget by at most about a segment.
     let bytes = bytes_in(&seen.join("kept"));
     assert!(bytes <= (3 << 20) + (512 << 10), "{bytes} octets");
     until("the oldest to go", || {
@@ -198,8 +200,9 @@ fn full_disk() {
     all_are_sound(&seen.join("kept"));
 }
 
-/// larder is killed while packets come, again and again. What was in a file by then is in a segment after the next start, each
-/// packet once and in order; numbers of segments go on, closed segments stay as they were, and no log has a torn line.
+/// The test kills larder several times while packets arrive. After the next start, packets that
+/// were in a file by then are in a segment, each once and in order. Segment numbers continue,
+/// closed segments are unchanged, and no log has a torn line.
 #[test]
 fn kill_and_restart() {
     const TEST: &str = "kill_and_restart";
@@ -221,7 +224,7 @@ fn kill_and_restart() {
         let flushed = until("closed segments, one that grows, and a log", || {
             let all = files(&kept);
             let is_growing = |path: &&PathBuf| path.extension().is_some_and(|end| end == "part");
-            // It may be closed in this very moment.
+            // The segment may be closed at this moment.
             let last = *numbers(&[all.iter().find(is_growing)?.clone()]).last()?;
             let is_late = all.len() > closed.len() + 3 && last > begun + 1000;
             (is_late && !world.log_text().is_empty()).then_some(last)
@@ -255,17 +258,17 @@ fn kill_and_restart() {
     let number = |path: &PathBuf| path.file_stem()?.to_str()?.parse::<usize>().ok();
     let used: Vec<usize> = all.iter().filter_map(number).collect();
     assert!(used.len() == all.len() && used.is_sorted_by(|one, next| one < next), "{all:?}");
-    // A kill may find the next segment begun and without a packet: its number is not used again.
+    // A kill may come when the next segment exists without a packet: its number is not used again.
     assert!(used.last().is_some_and(|last| last + 1 - used.len() <= 3), "{all:?}");
     let now = numbers(&all);
     assert!(now.starts_with(&found) && now.len() > found.len());
     assert!(now.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");
-    // Where one is missing larder was not there.
+    // Each gap is a time when larder did not run.
     let gaps = now.windows(2).filter(|pair| pair[0] + 1 != pair[1]).count();
     assert_eq!(gaps, 3);
 }
 
-/// Numbered packets to port 7000, some a millisecond, on a thread of their own.
+/// Numbered packets to port 7000, several per millisecond, from a thread.
 struct Stream {
     next: Arc<AtomicU32>,
     ends: Arc<AtomicBool>,
@@ -283,7 +286,7 @@ impl Stream {
                 }
                 let mut octets = [7; 300];
                 octets[..4].copy_from_slice(&number.to_be_bytes());
-                // Another flow now and then, so that flows end and the log grows.
+                // The flow changes now and then, so that flows end and the log grows.
                 names.send((number / 50 % 200) as u8, 7000, &octets);
                 to_say.store(number + 1, Ordering::Release);
                 if number % 4 == 0 {

@@ -1,4 +1,4 @@
-//! Interfaces that come and go, and who may look at them.
+//! Interfaces that disappear and return, and the rights to capture from them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use larder_testkit::wait::until;
 
 use crate::world::{Names, World, named};
 
-/// A lookup and a flow after it, which must come into the log with its name.
+/// Sends a query and then a flow, which must be in the log with its name.
 fn is_named(world: &World, names: &Names, k: u8, port: u16) {
     names.ask(k);
     names.send(k, port, b"hello");
@@ -23,8 +23,8 @@ fn is_named(world: &World, names: &Names, k: u8, port: u16) {
     });
 }
 
-/// The interface goes down and up, and is removed and made again, while it is captured: larder goes
-/// on, counts it, names what comes then as before, and keeps its packets.
+/// The test sets the interface down and up, then deletes and creates it again, during a capture.
+/// larder continues, counts it, names later flows as before, and stores their packets.
 #[test]
 fn interface_comes_and_goes() {
     const TEST: &str = "interface_comes_and_goes";
@@ -61,8 +61,9 @@ fn interface_comes_and_goes() {
     }
 }
 
-/// An interface that is made again once more than there are sockets for ends the capture: what came
-/// is in the log, the way on is said, and the exit status is no success.
+/// An interface that is created again once more often than there are sockets for it ends the
+/// capture. The log has all packets so far, the message names the next step, and the exit status is
+/// an error.
 #[test]
 fn a_capture_that_cannot_go_on_ends() {
     const TEST: &str = "a_capture_that_cannot_go_on_ends";
@@ -76,7 +77,8 @@ fn a_capture_that_cannot_go_on_ends() {
         must("link delete a0");
         world.link();
         times += 1;
-        // Each is seen before the next, and the last one is never.
+        // larder reports each new interface before the test creates the next; it ends at the last
+        // one.
         let said = capture.hear("recreated");
         said.contains("cannot be captured from").then(|| capture.child.wait().expect("it ends"))
     });
@@ -87,7 +89,7 @@ fn a_capture_that_cannot_go_on_ends() {
     assert_eq!(flows.get(&1), Some(&Some("n1.example".to_owned())), "{flows:?}");
 }
 
-/// A folder that every user may look into, with the program; removed when dropped.
+/// A folder that every user can read, with the program; deleted when dropped.
 struct Open(PathBuf);
 
 impl Open {
@@ -103,7 +105,7 @@ impl Open {
         open
     }
 
-    /// The program as user 65534, with these capabilities alone.
+    /// The program as user 65534, with only these capabilities.
     fn larder(&self, world: &World, capabilities: &str, line: &str) -> Command {
         let mut command = world.inside("setpriv");
         command.current_dir(self.0.join("out")).args(["--reuid", "65534", "--regid", "65534"]);
@@ -120,9 +122,9 @@ impl Drop for Open {
     }
 }
 
-/// A user without rights hears which one is missing and how it is given. One with CAP_NET_RAW alone
-/// captures, and then has no capability on any thread: neither effective, nor permitted,
-/// inheritable or ambient.
+/// For a user without rights, the error names the missing right and how to grant it. With
+/// CAP_NET_RAW alone larder captures, and then has no capability on any thread: neither effective,
+/// permitted, inheritable nor ambient.
 #[test]
 fn rights() {
     const TEST: &str = "rights";

@@ -1,7 +1,7 @@
-//! `larder annotate -i` as its users see it: real interfaces, packets kept, logs written, faults on the way.
+//! `larder annotate -i` as its users run it: real interfaces, stored packets, logs, and failures.
 //!
-//! Each test has a world of its own ([`world`]). Nothing is timed: tests wait for what is to be, and fail after a minute
-//! without.
+//! Each test has its own environment ([`world`]). Nothing is timed: tests wait for a state, and
+//! fail after one minute.
 #![cfg(target_os = "linux")]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! More than larder can take.
+//! More packets than larder can process.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use larder_testkit::wait::until;
 
 use crate::world::{World, named};
 
-/// Frames that one end of a pair has given to the other.
+/// Frames that one end of a pair has sent to the other.
 fn sent(network: &[&str], interface: &str) -> u64 {
     let mut ip = Command::new("ip");
     let run = Run::of(ip.args(network).args(["-s", "-j", "link", "show", interface]));
@@ -17,16 +17,17 @@ fn sent(network: &[&str], interface: &str) -> u64 {
     told[0]["stats64"]["tx"]["packets"].as_u64().expect("a count")
 }
 
-/// A line of the kernel about a process, KiB.
+/// A value in KiB from the kernel's status of a process.
 fn memory_kib(id: u32, line: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).expect("it lives");
     let found = status.lines().find_map(|other| other.strip_prefix(line)).expect("a line");
     found.split_whitespace().nth(1).expect("a number").parse().expect("a number")
 }
 
-/// A ring of 256 KiB, and floods that it cannot hold: one while larder may work, one while it may not. Every frame that either
-/// interface sent is counted as received or as dropped, and both are told; memory stays; no flow has a wrong name, and who asks
-/// after the flood is named as before.
+/// A ring of 256 KiB, and two floods that exceed it: one while larder runs, one while it is
+/// stopped. Every frame that either interface sent is counted as received or as dropped, and larder
+/// reports both. Memory stays bounded. No flow has a wrong name, and flows after the flood are
+/// named as before.
 #[test]
 fn overload() {
     const TEST: &str = "overload";
@@ -36,7 +37,7 @@ fn overload() {
     let Some(world) = World::new(TEST) else { return };
     let names = world.names();
     let frames = || sent(&["-n", &world.name], "b0") + sent(&[], "a0");
-    // Both ends know each other: from here on there are no frames but those of the test.
+    // After this both ends have resolved each other's addresses: only the test sends frames.
     names.ask(0);
     let before = frames();
     let capture = world.capture(
@@ -65,7 +66,7 @@ fn overload() {
         (counted == frames() - before).then_some(())
     });
     let grown_kib = memory_kib(capture.id(), "VmHWM").saturating_sub(resident_kib);
-    // Flows of two seconds, and batches on their way: nothing that a longer flood would add to.
+    // Flows of two seconds, and batches in transit; a longer flood would not add to them.
     assert!(grown_kib < 192 << 10, "{grown_kib} KiB more");
 
     names.ask(99);

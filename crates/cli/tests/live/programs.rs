@@ -1,4 +1,5 @@
-//! Other people's programs under the eyes of larder: unbound, nginx, dig, curl, a browser; and tshark, which reads what was kept.
+//! larder captures the traffic of other programs: unbound, nginx, dig, curl, a browser. tshark
+//! reads the stored packets.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -72,7 +73,7 @@ http {
 }
 "#;
 
-/// unbound and nginx on the world's outer side.
+/// unbound and nginx on the outer side of the environment.
 fn servers(world: &World) -> [Program; 2] {
     let scratch = &world.scratch;
     scratch.write("unbound.conf", UNBOUND);
@@ -102,14 +103,14 @@ fn here(world: &World, program: &str) -> Command {
     command
 }
 
-/// Runs a program among the clients, and gives what it prints.
+/// Runs a program on the client side, and returns its output.
 fn inside(world: &World, program: &str, line: &str) -> String {
     let run = Run::of(world.inside(program).args(line.split(' ')));
     assert_eq!(run.code, Some(0), "{program} {line}: {run:?}");
     run.out
 }
 
-/// The source ports of the log's flows to a port, and what their destinations are called.
+/// The source ports of the log's flows to a port, and the names of their destinations.
 fn named(log: &[Value], port: u64) -> BTreeMap<u64, Option<String>> {
     let flows = log.iter().filter(|flow| flow["destination.port"] == port);
     let named = flows.map(|flow| {
@@ -119,10 +120,12 @@ fn named(log: &[Value], port: u64) -> BTreeMap<u64, Option<String>> {
     named.collect()
 }
 
-/// dig, curl over HTTP and over TLS, two names of one address: each flow that they make has, in the log of a live capture, the
-/// name that its program asked for, and larder find gives the packets of these flows for it, no more and no fewer. tshark reads every segment and finds as many packets as larder says, and larder's log of
-/// the segments is the log that it wrote live: the same bytes, times and order included. (Flows that end for idleness are left
-/// out of it: live, they end by the clock, and of files by the next packet.)
+/// dig, curl over HTTP and over TLS, two names of one address. In the log of a live capture each
+/// flow has the name that its program requested. For that name larder find returns the packets of
+/// these flows, no more and no fewer. tshark reads every segment and finds as many packets as
+/// larder reports. larder's log of the segments equals the log that it wrote live, byte by byte.
+/// (That excludes flows that end for idleness: live, they end by the clock, and in files by the
+/// next packet.)
 #[test]
 fn real_programs() {
     const TEST: &str = "real_programs";
@@ -154,13 +157,13 @@ fn real_programs() {
         assert_eq!(body, "secret.lab.example by TLS");
         expected_tls.insert(port, Some("secret.lab.example".to_owned()));
     }
-    // Enough for several segments.
+    // Enough packets for several segments.
     let film = vec![b'f'; 300 << 10];
     world.scratch.write("film", &film);
     let (body, port) = curl("http://one.lab.example/film");
     assert!(body.as_bytes() == film);
     expected.insert(port, Some("one.lab.example".to_owned()));
-    // What was asked by dig names the flow of who knows the address alone.
+    // A lookup by dig names the flow of a program that uses only the address.
     let digged = inside(&world, "dig", "+short -b 10.77.0.2#40053 image.lab.example");
     assert_eq!(digged.trim(), "10.77.0.3");
     let (_, port) = curl("http://10.77.0.3/");
@@ -179,7 +182,7 @@ fn real_programs() {
     assert_eq!((&stats["packets"], &stats["kept"]["packets"]), (&packets.into(), &packets.into()));
     let counted: u64 =
         log.iter().map(|flow| flow["network.packets"].as_u64().expect("a count")).sum();
-    // ARP is in no flow.
+    // ARP packets are in no flow.
     assert!(packets >= counted && counted > 100, "{packets} {counted}");
     assert!(world.segments("kept").len() > 1, "the capture is one segment alone");
 
@@ -201,7 +204,7 @@ fn real_programs() {
     assert_eq!(replay.out, live);
 }
 
-/// The packets of a segment, which tshark and capinfos must find sound, and count alike.
+/// The number of packets in a segment; tshark and capinfos must accept it, and count the same.
 fn read_by_others(path: &std::path::Path) -> u64 {
     let tshark = Run::of(Command::new("tshark").args(["-n", "-r"]).arg(path).args([
         "-T",
@@ -219,7 +222,8 @@ fn read_by_others(path: &std::path::Path) -> u64 {
     packets as u64
 }
 
-/// A page with a picture of another server, loaded by a browser: the flows to both servers are called as the page calls them.
+/// A browser loads a page with an image of another server. The flows to both servers have the names
+/// that the page uses.
 #[test]
 fn a_page_in_a_browser() {
     const TEST: &str = "a_page_in_a_browser";

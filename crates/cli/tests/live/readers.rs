@@ -1,4 +1,5 @@
-//! Kept packets over HTTP while they come: many readers, slow readers, readers that ask for what is not there.
+//! HTTP access to stored packets while they arrive: many readers, slow readers, readers that
+//! request what does not exist.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,12 +15,12 @@ use larder_testkit::wait::{PATIENCE, until};
 
 use crate::world::World;
 
-/// Where larder serves, beside what it watches.
+/// The address at which larder serves, outside of the captured network.
 const SERVE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 78, 0, 2)), 8053);
 const READERS: usize = 100;
 
-/// An answer: its head, and a reader of its body.
+/// A response: its headers, and a reader of its body.
 struct Answer {
     head: String,
     body: BufReader<TcpStream>,
@@ -62,7 +63,7 @@ impl Answer {
         (bytes > 0).then_some(octets)
     }
 
-    /// All of a body.
+    /// The complete body.
     fn all(mut self) -> Vec<u8> {
         if self.in_chunks {
             return std::iter::from_fn(|| self.chunk()).flatten().collect();
@@ -77,9 +78,10 @@ fn contains(octets: &[u8], wanted: &[u8]) -> bool {
     octets.windows(wanted.len()).any(|part| part == wanted)
 }
 
-/// A hundred clients read the segment that grows, from the moment when it has a packet; one more asks and never reads. All of
-/// them get the bytes that are in the file in the end, from one thread, and no packet is dropped for any of them. A closed
-/// segment is given in ranges; what is not there is refused.
+/// A hundred clients read the open segment, from its first packet on; one more sends a request and
+/// never reads. All of them get the bytes that the file has in the end, from one thread, and no
+/// packet is dropped for any of them. A closed segment is served in ranges; a request for a missing
+/// one is refused.
 #[test]
 fn many_readers() {
     const TEST: &str = "many_readers";
@@ -148,8 +150,9 @@ fn many_readers() {
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// tshark reads the live stream from a pipe, and shows packets that come after it began, over the end of a segment. How long the
-/// first byte takes behind its packet is told, and not judged.
+/// tshark reads the live stream from a pipe, and shows packets that arrive after it began, across
+/// the end of a segment. The test prints the delay of the first byte behind its packet, and does
+/// not judge it.
 #[test]
 fn live_stream() {
     const TEST: &str = "live_stream";
@@ -185,7 +188,8 @@ fn live_stream() {
     let seen = thread::scope(|scope| {
         let ends = &ends;
         scope.spawn(move || {
-            // Numbered by ports, over the ends of many segments; some before tshark is there.
+            // The port numbers each packet, across the ends of many segments; some come before
+            // tshark starts.
             for port in (20_000..60_000).cycle() {
                 if ends.load(Ordering::Acquire) {
                     return;

@@ -1,13 +1,14 @@
-//! A world: two networks, a pair of interfaces between them that is watched, and a second pair that is not.
+//! The environment of a test: two networks, a captured pair of interfaces between them, and a
+//! second pair that is not captured.
 //!
 //! ```text
-//! the test's thread, and what it starts          the network `name`, by `ip netns exec`
-//! a0  10.77.0.1 and others: servers      ------  b0  10.77.0.2: larder listens here, and clients ask from here
-//! m0  10.78.0.1: asks larder             ------  m1  10.78.0.2: larder answers operators and readers
+//! the test's thread, and what it starts    the network `name`, by `ip netns exec`
+//! a0  10.77.0.1 and others: servers  ----  b0  10.77.0.2: larder captures here, clients query from here
+//! m0  10.78.0.1: connects to larder  ----  m1  10.78.0.2: larder serves operators and readers
 //! ```
 //!
-//! Programs in the network ask the name server 10.77.0.53. All of it goes with the world; the thread's own network goes with
-//! the thread.
+//! Programs in the network use the name server 10.77.0.53. The second network is deleted on drop;
+//! the thread's own network is deleted with the thread.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,13 +25,13 @@ use larder_testkit::wait::until;
 use crate::common::Scratch;
 use crate::common::server::{Server, question};
 
-/// Where the test's name server answers.
+/// The address of the test's name server.
 pub const DNS: &str = "10.77.0.53";
 
-/// The ends of the pair that is watched.
+/// The ends of the captured pair.
 const HERE: &str = "02:00:00:00:77:01";
 const THERE: &str = "02:00:00:00:77:02";
-/// Addresses of the outer one.
+/// Addresses of the outer end.
 const ADDRESSES: [&str; 3] = ["10.77.0.1", "10.77.0.3", DNS];
 
 /// See the module.
@@ -42,7 +43,8 @@ pub struct World {
 }
 
 impl World {
-    /// Makes it, and moves the calling thread there; `None` where that is not permitted, which is said.
+    /// Creates it, and moves the calling thread there. Prints SKIP and returns `None` if that is
+    /// not permitted.
     pub fn new(test: &str) -> Option<World> {
         let network = Network::new(test)?;
         let name = network.name.clone();
@@ -55,7 +57,7 @@ impl World {
             return None;
         }
         let name = &world.name;
-        // Neighbours of IPv6 would talk at times of their own.
+        // IPv6 neighbor discovery would send at times of its own.
         let quiet = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
         let here = Run::of(Command::new("sh").args(["-c", quiet]));
         if here.code != Some(0) {
@@ -77,7 +79,8 @@ impl World {
         Some(world)
     }
 
-    /// Makes the pair that is watched. Both ends know each other, so that nobody asks by ARP, at times of its own.
+    /// Creates the captured pair. Both ends have permanent neighbor entries, so that no end sends
+    /// ARP requests at times of its own.
     pub fn link(&self) {
         let name = &self.name;
         must(&format!(
@@ -91,7 +94,7 @@ impl World {
         self.up();
     }
 
-    /// Sets the inner end up, and what is lost when it goes down.
+    /// Sets the inner end up, and restores the entries that a down removes.
     pub fn up(&self) {
         let name = &self.name;
         must(&format!("-n {name} link set b0 up"));
@@ -103,26 +106,27 @@ impl World {
         must("route replace 10.77.1.0/24 via 10.77.0.2 dev a0");
     }
 
-    /// What [`World::new`] makes outside of the networks.
+    /// The file that [`World::new`] creates outside of the networks.
     fn resolver(&self) -> PathBuf {
         PathBuf::from(format!("/etc/netns/{}/resolv.conf", self.name))
     }
 
-    /// A program in the network `name`. `ip` becomes it.
+    /// A program in the network `name`. `ip` replaces itself with it.
     pub fn inside(&self, program: &str) -> Command {
         let mut command = self.network.inside(program);
         command.current_dir(self.scratch.path(""));
         command
     }
 
-    /// The built program there.
+    /// The built program in that network.
     pub fn larder(&self, line: &str) -> Command {
         let mut command = self.inside(env!("CARGO_BIN_EXE_larder"));
         command.args(line.split_whitespace());
         command
     }
 
-    /// Starts a capture, and waits until it sees packets; `line` goes on after `annotate -i b0 -o log`.
+    /// Starts a capture, and waits until it receives packets; `line` is appended to `annotate -i b0
+    /// -o log`.
     pub fn capture(&self, line: &str) -> Program {
         let line = format!("annotate -i b0 --ctl ctl --format ecs -o log {line}");
         let program = Program::start(&mut self.larder(&line));
@@ -130,20 +134,20 @@ impl World {
         program
     }
 
-    /// Waits until a capture is at work: operators are answered when all else is open.
+    /// Waits until a capture is running: it serves the control socket once all else is open.
     pub fn wait_for_answers(&self) {
         until("a capture", || {
             (self.scratch.run("ctl --socket ctl stats --json").code == Some(0)).then_some(())
         });
     }
 
-    /// What is counted now.
+    /// The current counters.
     pub fn stats(&self) -> serde_json::Value {
         let told = self.scratch.run("ctl --socket ctl stats --json").good();
         serde_json::from_str(&told).expect("JSON")
     }
 
-    /// A count of the packet store, or another figure.
+    /// A counter of the packet store, or another figure.
     pub fn count(&self, name: &str) -> u64 {
         let stats = self.stats();
         let value = &stats[name];
@@ -155,8 +159,8 @@ impl World {
         self.scratch.read("log")
     }
 
-    /// The log's whole lines so far. Of a line that is written in this moment a reader may see a part: file systems show a
-    /// write page by page.
+    /// The log's complete lines so far. A reader may see part of a line that is being written: file
+    /// systems show a write page by page.
     pub fn log(&self) -> Vec<serde_json::Value> {
         let text = self.log_text();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -182,10 +186,11 @@ impl Drop for World {
     }
 }
 
-/// Where names and services of the inner side are asked for by the test itself.
+/// The address through which the test itself reaches names and services of the inner side.
 const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)), 53);
 
-/// The inner side as a client outside sees it: `n<k>.example` has the address 10.77.1.`k`, which takes what is sent there.
+/// The inner side for a client outside: `n<k>.example` has the address 10.77.1.`k`, which receives
+/// the test's datagrams.
 pub struct Names {
     _server: Server,
     socket: UdpSocket,
@@ -204,20 +209,20 @@ impl World {
 }
 
 impl Names {
-    /// Asks for `n<k>.example`.
+    /// Queries `n<k>.example`.
     pub fn ask(&self, k: u8) {
         let answer = ask(NAMES, &question(&format!("n{k}")));
         assert_eq!(answer.last(), Some(&k), "{answer:?}");
     }
 
-    /// Sends a datagram to 10.77.1.`k`; the port there tells flows apart.
+    /// Sends a datagram to 10.77.1.`k`; the port distinguishes flows.
     pub fn send(&self, k: u8, port: u16, octets: &[u8]) {
-        // Nobody takes it there, which may be said here.
+        // No socket receives it there, and the kernel may report that here.
         let _ = self.socket.send_to(octets, (Ipv4Addr::new(10, 77, 1, k), port));
     }
 }
 
-/// What the log's flows to `port` are called, by the last byte of their destination.
+/// The names of the log's flows to `port`, by the last byte of their destination.
 pub fn named(log: &[serde_json::Value], port: u16) -> BTreeMap<u8, Option<String>> {
     let flows = log.iter().filter(|flow| flow["destination.port"] == port);
     let named = flows.filter_map(|flow| {

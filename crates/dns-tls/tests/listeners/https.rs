@@ -29,7 +29,7 @@ fn runtime() -> Runtime {
 
 struct Client {
     requests: SendRequest<Bytes>,
-    /// Its end is the connection's.
+    /// The task ends with the connection.
     connection: JoinHandle<Result<(), h2::Error>>,
 }
 
@@ -55,7 +55,7 @@ impl Client {
 
     async fn post(&mut self, body: Vec<u8>) -> Result<(Response<()>, Vec<u8>), h2::Error> {
         let (response, mut stream) = self.begin(request(Method::POST, "/dns-query"), false).await;
-        // The server may have responded, and closed, before all was sent.
+        // The server may have responded, and closed, before the client sent all.
         let _ = stream.send_data(body.into(), true);
         read(response).await
     }
@@ -80,8 +80,8 @@ async fn read(response: ResponseFuture) -> Result<(Response<()>, Vec<u8>), h2::E
     timeout(PATIENCE, whole).await.expect("it is answered")
 }
 
-/// Queries by POST and GET get responses with type, length and age, padded if the query was; the
-/// core receives their transport.
+/// Queries by POST and GET get responses with content type, length and age, padded if the query
+/// was. The core receives their transport.
 #[test]
 fn post_and_get() {
     let world = World::start(Limits::default());
@@ -105,7 +105,7 @@ fn post_and_get() {
     assert_eq!(*world.last.lock().unwrap(), Some(([127, 0, 0, 1].into(), Protocol::Https)));
 }
 
-/// A wrong request gets its status, and the connection goes on.
+/// An invalid request gets its status, and the connection stays open.
 #[test]
 fn statuses() {
     let world = World::start(Limits::default());
@@ -143,8 +143,8 @@ fn statuses() {
     assert_eq!(world.count("encrypted_violations", "https"), 11);
 }
 
-/// A hundred queries wait at once and get responses in any order; a huge response passes a small
-/// window.
+/// A hundred queries wait at the same time and get responses in any order. A huge response is
+/// streamed through a small window.
 #[test]
 fn streams_at_once() {
     let world = World::start(Limits::default());
@@ -167,8 +167,9 @@ fn streams_at_once() {
     });
 }
 
-/// A body that does not arrive gets 408; a response that is not received resets its stream; a
-/// connection without requests gets GOAWAY, and is closed. None of them leaves anything behind.
+/// A body that does not arrive gets 408. A response that the client does not receive resets its
+/// stream. A connection without requests gets GOAWAY, and is closed. The server frees the memory of
+/// each.
 #[test]
 fn slow_clients() {
     let world = World::start(impatient());
@@ -181,7 +182,7 @@ fn slow_clients() {
         let mut body = timeout(PATIENCE, response).await.unwrap().unwrap().into_body();
         let mut read = 0;
         let reset = loop {
-            // Its window is never opened again.
+            // The client never opens its window again.
             match timeout(PATIENCE, body.data()).await.unwrap().unwrap() {
                 Ok(part) => read += part.len(),
                 Err(error) => break error,
@@ -189,7 +190,7 @@ fn slow_clients() {
         };
         assert!(read < HUGE_BYTES && reset.reason() == Some(Reason::CANCEL), "{reset}");
         drop((body, client.requests));
-        // How it ends for the client depends on timing.
+        // The client's result depends on timing.
         let _ = timeout(PATIENCE, client.connection).await.unwrap().unwrap();
     });
     assert_eq!(world.count("encrypted_timeouts", "https"), 2);
@@ -197,7 +198,8 @@ fn slow_clients() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// Streams that are opened and reset at once do not pile up, and other connections are served.
+/// Streams that a client opens and resets at once do not accumulate, and the server serves other
+/// connections.
 #[test]
 fn resets_in_a_flood() {
     let world = World::start(Limits::default());
@@ -219,8 +221,8 @@ fn resets_in_a_flood() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// HTTP/1.1 alone is refused in the handshake, bytes that are not HTTP end the connection, and a
-/// client that sends nothing after its handshake is closed.
+/// The handshake refuses a client that offers only HTTP/1.1. Bytes that are not HTTP end the
+/// connection. The server closes a client that sends nothing after its handshake.
 #[test]
 fn other_protocols() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,7 +1,8 @@
-//! Clients of encrypted transports, correct and abusive; the test takes the place of the core.
+//! Clients of encrypted transports, correct and abusive; the test plays the core.
 //!
-//! Each test starts a server of its own on the loopback. A test shortens a limit only if it waits
-//! until that is reached, and uses such a server for nothing else: no test fails on a slow machine.
+//! Each test starts its own server on the loopback. A test shortens a limit only if it waits until
+//! that limit is reached, and uses such a server for nothing else. So no test fails because the
+//! machine is slow.
 
 mod https;
 mod quic;

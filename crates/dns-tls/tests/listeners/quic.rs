@@ -35,14 +35,14 @@ async fn connect(world: &World, alpn: &[&str]) -> Result<(Endpoint, Connection),
 /// Sends bytes on a new stream, and reads the response.
 async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEndError> {
     let (mut send, mut receive) = connection.open_bi().await.unwrap();
-    // The server may have reset it before all was sent.
+    // The server may have reset the stream before all was sent.
     let _ = send.write_all(octets).await;
     let _ = send.finish();
     timeout(PATIENCE, receive.read_to_end(1 << 20)).await.expect("it ends")
 }
 
-/// Sends a query that the core holds until the test releases it: the query, and its response to
-/// come.
+/// Sends a query that the core holds until the test releases it. Returns the query, and the task
+/// that waits for its response.
 async fn ask_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
     let held = question(0, "hold", b"");
     let (connection, octets) = (connection.clone(), framed(&held));
@@ -60,7 +60,7 @@ async fn closed_with(connection: &Connection) -> u64 {
     }
 }
 
-/// Queries on streams of their own get responses in any order, huge and padded ones too; the core
+/// Queries on separate streams get responses in any order, also huge and padded ones. The core
 /// receives their transport.
 #[test]
 fn questions() {
@@ -82,7 +82,7 @@ fn questions() {
     assert_eq!(*world.last.lock().unwrap(), Some(([127, 0, 0, 1].into(), Protocol::Quic)));
 }
 
-/// Each fatal error of RFC 9250 closes the connection with its code, and the server goes on.
+/// Each fatal error of RFC 9250 closes the connection with its code, and the server keeps running.
 #[test]
 fn fatal_errors() {
     let world = World::start(Limits::default());
@@ -108,14 +108,14 @@ fn fatal_errors() {
         }
         let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
         assert!(ask(&connection, &good).await.is_ok());
-        // No stream of one direction may be opened at all.
+        // The client may not open any unidirectional stream.
         let one_way = connection.open_uni();
         assert!(timeout(std::time::Duration::from_millis(50), one_way).await.is_err());
     });
     world.await_count("encrypted_violations", "quic", wrong.len() as u64);
 }
 
-/// A query that is not finished, and one without a response, end only their streams.
+/// An incomplete query, and a query without a response, end only their streams.
 #[test]
 fn streams_that_fail() {
     let world = World::start(Limits { stall: impatient().stall, ..Limits::default() });
@@ -135,9 +135,9 @@ fn streams_that_fail() {
     assert_eq!(world.count("encrypted_timeouts", "quic"), 1);
 }
 
-/// A client with another protocol is refused, and so is one with too many connections; with half of
-/// the limit in use, a client proves its address first and is served. Invalid packets change
-/// nothing.
+/// The server refuses a client with another protocol, and one with too many connections. With half
+/// of the limit in use, a client proves its address first and is served. Invalid packets have no
+/// effect.
 #[test]
 fn connections_are_limited() {
     let limits = Limits { connections_max: 4, per_client_max: 3, ..Limits::default() };

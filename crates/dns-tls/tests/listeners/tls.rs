@@ -29,14 +29,13 @@ fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Stream {
     StreamOwned::new(connection, plain(address))
 }
 
-/// True if the other side ended the stream, with or without close_notify, and nothing is left to
-/// read.
+/// True if the peer ended the stream, with or without close_notify, and nothing remains to be read.
 fn is_over(stream: &mut impl Read) -> bool {
     !matches!(stream.read(&mut [0; 64]), Ok(1..))
 }
 
-/// Queries in one write, a byte at a time, or with the longest one between them all get responses,
-/// and the core receives their client and transport.
+/// All queries get responses: in one write, a byte at a time, or with the longest possible query
+/// between them. The core receives their client and transport.
 #[test]
 fn questions_in_any_pieces() {
     let world = World::start(Limits::default());
@@ -61,8 +60,8 @@ fn questions_in_any_pieces() {
     assert_eq!(last, ([127, 0, 0, 1].into(), Protocol::Tls));
 }
 
-/// Responses are padded for a client that pads, and for no other; they come in the order in which
-/// they are ready.
+/// The server pads responses only for a client that pads. It sends them in the order in which they
+/// are ready.
 #[test]
 fn padding_and_order() {
     let world = World::start(Limits::default());
@@ -83,7 +82,7 @@ fn padding_and_order() {
     assert!(answers(&some, &read_framed(&mut stream).unwrap()));
 }
 
-/// A client that has finished sending gets all responses, and then close_notify.
+/// A client that shuts down its sending direction gets all responses, and then close_notify.
 #[test]
 fn half_closed() {
     let world = World::start(Limits::default());
@@ -97,8 +96,8 @@ fn half_closed() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "a proper end");
 }
 
-/// A client with another protocol, without TLS, or that stops during the handshake is closed and
-/// counted, and others are served meanwhile.
+/// The server closes and counts a client with another protocol, without TLS, or that stops during
+/// the handshake. It serves others meanwhile.
 #[test]
 fn handshakes_that_are_none() {
     let world = World::start(impatient());
@@ -133,8 +132,8 @@ fn handshakes_that_are_none() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// A message of 0 bytes ends the connection; a client that is silent, or that sends a query a byte
-/// at a time without end, is closed after the idle time.
+/// A message of 0 bytes ends the connection. The server closes a client after the idle time if it
+/// is silent, or if it sends a query a byte at a time without end.
 #[test]
 fn silent_slow_and_broken() {
     let world = World::start(impatient());
@@ -148,7 +147,7 @@ fn silent_slow_and_broken() {
     assert!(is_over(&mut silent));
     let mut slow = connect(world.tls(), &config);
     slow.write_all(&[0xff]).unwrap();
-    // Each byte comes well within the idle time; all of them do not.
+    // Each byte comes well within the idle time, but all of them together exceed it.
     while slow.write_all(&[0xff]).is_ok() && world.count("encrypted_timeouts", "tls") == 0 {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -156,8 +155,8 @@ fn silent_slow_and_broken() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// A client that sends many queries and reads nothing is closed when it has stalled, and the memory
-/// of its responses is freed.
+/// The server closes a client that sends many queries and reads nothing, once it has stalled. It
+/// frees the memory of the responses.
 #[test]
 fn reads_nothing() {
     let world = World::start(Limits { stall: impatient().stall, ..Limits::default() });
@@ -169,12 +168,13 @@ fn reads_nothing() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// Responses beyond the limit of unsent bytes are dropped and counted; the connection goes on, and
-/// gets all others.
+/// The server drops and counts responses beyond the limit of unsent bytes. The connection stays
+/// open, and gets all other responses.
 ///
-/// One of two huge responses fits. The client queries more of them than the kernel can buffer and
-/// reads nothing, so sooner or later one stays unsent while the next is ready, on a machine of any
-/// speed. A short response fits next to a huge one: the last one is never dropped.
+/// One of two huge responses fits. The client sends queries for more of them than the kernel can
+/// buffer, and reads nothing. So sooner or later one stays unsent while the next is ready, on a
+/// machine of any speed. A short response fits next to a huge one, so the last one is never
+/// dropped.
 #[test]
 fn untaken_answers_are_dropped() {
     const PAIRS: usize = 200;
@@ -204,8 +204,8 @@ fn untaken_answers_are_dropped() {
     world.await_count("encrypted_unsent_bytes", "", 0);
 }
 
-/// One more connection than a client may have is closed at once; when another ends, a new one is
-/// accepted.
+/// The server closes one more connection than a client may have at once. When another connection
+/// ends, it accepts a new one.
 #[test]
 fn places_of_a_client() {
     let world = World::start(Limits { per_client_max: 2, ..Limits::default() });
@@ -226,8 +226,7 @@ fn places_of_a_client() {
     ask(&mut connect(world.tls(), &config)).unwrap();
 }
 
-/// A thousand connections that are open at once all get responses, one after the other and all
-/// again.
+/// A thousand open connections all get responses, one after the other, in two rounds.
 #[test]
 fn a_thousand_connections() {
     const COUNT: usize = 1_000;
@@ -239,7 +238,7 @@ fn a_thousand_connections() {
     setrlimit(Resource::Nofile, limit).unwrap();
     let limits =
         Limits { connections_max: COUNT + 10, per_client_max: u32::MAX, ..Limits::default() };
-    // A table so full shortens times, and a thousand handshakes take a while.
+    // An almost full table shortens time limits, and a thousand handshakes take a while.
     let world = World::start(Limits { idle: 100 * PATIENCE, ..limits });
     let config = world.client(&["dot"]);
     let mut streams: Vec<Stream> = (0..COUNT).map(|_| connect(world.tls(), &config)).collect();
@@ -256,8 +255,8 @@ fn a_thousand_connections() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// When the server ends, earlier queries still get responses, and then connections end; new ones
-/// are refused.
+/// When the server ends, earlier queries still get responses, and then the connections end. The
+/// server refuses new ones.
 #[test]
 fn drains() {
     let mut world = World::start(Limits::default());

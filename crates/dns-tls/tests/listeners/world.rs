@@ -1,12 +1,12 @@
-//! A server with a certificate of its own, and the core behind it.
+//! A server with its own certificate, and the core behind it.
 //!
-//! The core does what the first label of a name says:
+//! The first label of a name chooses the core's response:
 //!
-//! | label | answer |
+//! | label | response |
 //! |---|---|
-//! | `hold` | with the next question, or when told |
+//! | `hold` | with the next query, or when released |
 //! | `huge` | 60,000 bytes |
-//! | `none` | none |
+//! | `none` | no response |
 //! | any other | the question with QR set, and an address with a TTL of 60 s |
 
 use std::collections::HashMap;
@@ -29,23 +29,23 @@ use rustls::pki_types::ServerName;
 
 pub const NAME: &str = "dns.example";
 
-/// Bytes of the answer to `huge`.
+/// Bytes of the response to `huge`.
 pub const HUGE_BYTES: usize = 60_000;
 
-/// Limits of a server that loses patience at once.
+/// Limits of a server with very short timeouts.
 pub fn impatient() -> Limits {
     let short = Duration::from_millis(200);
     Limits { handshake: short, idle: short, stall: short, ..Limits::default() }
 }
 
-/// A server at work.
+/// A running server.
 pub struct World {
     running: Option<Arc<dyn Running>>,
     identity: Identity,
     addresses: Vec<SocketAddr>,
-    /// Who asked last, by what.
+    /// Client and transport of the last query.
     pub last: Arc<Mutex<Option<(IpAddr, Protocol)>>>,
-    /// Questions that are held.
+    /// Queries that the core holds.
     held: Arc<AtomicUsize>,
     releases: Arc<AtomicBool>,
     ends: Arc<AtomicBool>,
@@ -104,12 +104,12 @@ impl World {
         self.addresses[2]
     }
 
-    /// A client that believes the server and names these protocols.
+    /// A client configuration that trusts the server and offers these protocols.
     pub fn client(&self, alpn: &[&str]) -> Arc<ClientConfig> {
         self.identity.client(alpn)
     }
 
-    /// What is counted, by name and transport.
+    /// The counters, by name and transport.
     pub fn counts(&self) -> HashMap<(&'static str, String), u64> {
         let gauges = self.running.as_ref().map(|running| running.gauges()).unwrap_or_default();
         let label = |label: Option<(_, String)>| label.map_or(String::new(), |(_, value)| value);
@@ -120,18 +120,18 @@ impl World {
         self.counts()[&(name, transport.to_owned())]
     }
 
-    /// Waits until something is counted so often.
+    /// Waits until a counter has this value.
     pub fn await_count(&self, name: &'static str, transport: &str, wanted: u64) {
         let stands = || format!("{name} {transport} {wanted}: {:?}", self.counts());
         until_so_or(stands, || self.count(name, transport) == wanted);
     }
 
-    /// Waits until so many questions are held.
+    /// Waits until the core holds this number of queries.
     pub fn await_held(&self, wanted: usize) {
         until_so("held questions", || self.held.load(Ordering::Relaxed) == wanted);
     }
 
-    /// The same, for who must go on meanwhile.
+    /// Like `await_held`, but does not block the thread.
     pub async fn held(&self, wanted: usize) {
         let held = async {
             while self.held.load(Ordering::Relaxed) != wanted {
@@ -141,7 +141,7 @@ impl World {
         tokio::time::timeout(PATIENCE, held).await.expect("they are held");
     }
 
-    /// What is held is answered soon.
+    /// The core soon responds to all queries that it holds.
     pub fn release(&self) {
         self.releases.store(true, Ordering::Relaxed);
     }
@@ -212,11 +212,11 @@ fn answer_held(inbox: &mut Inbox, held: &mut Vec<(u64, Vec<u8>)>) {
     }
 }
 
-/// The answer to a question, filled up to a length.
+/// The response to a query, padded to a length.
 fn write_answer(question: &[u8], length: usize, out: &mut [u8]) -> usize {
     let end = dns::question_end(question).unwrap();
     let mut answer = dns::answer(question, &[[192, 0, 2, 1]], 60);
-    // Its OPT record stays.
+    // Appends the query's OPT record.
     answer[11] = question[11];
     answer.extend_from_slice(&question[end..]);
     answer.resize(answer.len().max(length), 0);
@@ -224,7 +224,7 @@ fn write_answer(question: &[u8], length: usize, out: &mut [u8]) -> usize {
     answer.len()
 }
 
-/// A question for `<label>.example`, with an empty OPT record or one of these options.
+/// A query for `<label>.example`, with an OPT record that has these options.
 pub fn question(id: u16, label: &str, options: &[u8]) -> Vec<u8> {
     dns::question_with(id, format!("{label}.example"), dns::A, options)
 }
@@ -232,7 +232,7 @@ pub fn question(id: u16, label: &str, options: &[u8]) -> Vec<u8> {
 /// A padding option of 5 bytes.
 pub const PADDING: &[u8] = b"\0\x0c\0\x05\0\0\0\0\0";
 
-/// True where an answer is that to a question.
+/// True if a response matches a query.
 pub fn answers(question: &[u8], answer: &[u8]) -> bool {
     let end = dns::question_end(question).unwrap();
     answer.len() > end

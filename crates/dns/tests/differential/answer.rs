@@ -1,14 +1,14 @@
-//! The answer to a question, as its name says it (`shape.rs`); a function of the question alone.
+//! The response to a query, as its name describes it (`shape.rs`); a function of the query alone.
 //!
-//! Only what an upstream that is asked to recurse may send: the whole chain of aliases, what is at
-//! its end, and RA. Two names are the same in every answer of a zone: `ns.` and `mail.` of it,
-//! which is why their records are too.
+//! A response has only what a recursive upstream may send: the complete chain of aliases, the
+//! records at its end, and RA. Two names are the same in every response of a zone: its `ns.` and
+//! `mail.`. So their records are the same too.
 
 use std::collections::HashMap;
 
 use super::shape::{Flag, Kind, Name, Shape};
 
-/// Types by number, those that the answers need.
+/// The type numbers that the responses need.
 pub mod rtype {
     pub const A: u16 = 1;
     pub const NS: u16 = 2;
@@ -33,10 +33,10 @@ pub mod rtype {
     pub const CAA: u16 = 257;
 }
 
-/// A question, as the upstream reads it.
+/// A query, as the upstream reads it.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The name in the case that it was asked in.
+    /// The name, in the case of the query.
     name: Name,
     qtype: u16,
     qclass: u16,
@@ -47,7 +47,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads a question. `None` for what is none.
+    /// Reads a query; `None` if the message is not one.
     pub fn read(message: &[u8]) -> Option<Asked> {
         let header = message.first_chunk::<12>()?;
         let (name, end) = Name::read(message, 12)?;
@@ -63,23 +63,23 @@ impl Asked {
         })
     }
 
-    /// The longest answer over UDP.
+    /// The largest response over UDP.
     pub fn udp_bytes_max(&self) -> usize {
         self.edns.map_or(512, |(size, _)| usize::from(size.max(512)))
     }
 
-    /// True where the name wants TCP to be used.
+    /// True if the name requires TCP.
     pub fn is_truncated(&self) -> bool {
         self.name.shape().0.has(Flag::Truncated)
     }
 
-    /// The answer cut down to its question, with TC.
+    /// The response truncated to its question, with TC.
     pub fn truncated(&self) -> Vec<u8> {
         let mut message = Message::begin(self, 2, 0);
         message.end(self, None)
     }
 
-    /// The whole answer.
+    /// The complete response.
     pub fn answer(&self) -> Vec<u8> {
         let (shape, at) = self.name.shape();
         let aa = if shape.has(Flag::Authoritative) { 4 } else { 0 };
@@ -104,7 +104,7 @@ impl Asked {
         let mut shape = shape.clone();
         let mut answers = Vec::new();
 
-        // Who asks for the alias itself is not led on, and finds nothing else at its name.
+        // A query for the alias itself does not follow it, and finds no other type at that name.
         let leads_on = !matches!(self.qtype, rtype::CNAME | rtype::ANY);
         if shape.has(Flag::Dname) && at > 0 {
             let dname = owner.skip_labels(at);
@@ -217,11 +217,11 @@ struct Set {
     rtype: u16,
     ttl_s: u32,
     data: Vec<Data>,
-    /// Nobody signs what a DNAME makes (RFC 6672, section 5.3.1).
+    /// No server signs the CNAME that a DNAME synthesizes (RFC 6672, section 5.3.1).
     is_signed: bool,
 }
 
-/// A name has one of these at most.
+/// A name has at most one record of these types.
 fn is_single(qtype: u16) -> bool {
     matches!(qtype, rtype::SOA | rtype::DNAME | rtype::NSEC | rtype::RRSIG)
 }
@@ -250,7 +250,7 @@ fn nsec(zone: &Name) -> Data {
     raw([zone.child(b"zzz").wire(), vec![0, 6, 0x40, 0, 0, 0, 0, 2]].concat())
 }
 
-/// Nobody checks it.
+/// A signature that is not valid: neither server validates it.
 fn signed(set: &Set, zone: &Name) -> Data {
     let covered = set.rtype.to_be_bytes();
     let times = [set.ttl_s, 1_900_000_000, 1_700_000_000];
@@ -292,7 +292,7 @@ fn data(qtype: u16, n: u16, shape: &Shape, zone: &Name) -> Data {
         rtype::DNSKEY => raw([vec![1, 1, 3, 13], vec![low; 64]].concat()),
         rtype::NSEC => nsec(zone),
         rtype::RRSIG => signed(&set(zone, rtype::A, shape.ttl_s, Vec::new()), zone),
-        // TXT, and types that nobody knows.
+        // TXT, and unknown types.
         _ => {
             let letter = b'a' + (n % 26) as u8;
             let text = vec![letter; usize::from(shape.text_bytes)];
@@ -304,11 +304,11 @@ fn data(qtype: u16, n: u16, shape: &Shape, zone: &Name) -> Data {
     }
 }
 
-/// A message in the making.
+/// A message that is being built.
 struct Message {
     octets: Vec<u8>,
     counts: [u16; 3],
-    /// Where names stand, in small letters.
+    /// Offsets of names, in lower case.
     places: HashMap<Vec<u8>, u16>,
     is_compressed: bool,
     is_mixed: bool,
@@ -376,7 +376,7 @@ impl Message {
         self.octets[at..at + 2].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// Adds OPT, where there is to be one, with an extended error, where there is one.
+    /// Adds OPT if requested, with an extended error if there is one.
     fn end(&mut self, asked: &Asked, opt: Option<Option<u16>>) -> Vec<u8> {
         if let Some(error) = opt {
             let dnssec_ok = asked.edns.is_some_and(|(_, dnssec_ok)| dnssec_ok);

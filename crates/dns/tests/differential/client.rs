@@ -1,4 +1,4 @@
-//! A client: many questions at once, by packets or by a stream.
+//! A client that sends many queries at once, over UDP or TCP.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use larder_testkit::dns::{framed, read_framed};
 
-/// How long an answer is waited for before the question is sent again, and how often it is sent.
+/// The time to wait for a response before the query is sent again, and the number of sends.
 const WAIT: Duration = Duration::from_secs(3);
 const SENDS: usize = 4;
 
-/// How long a server that lost a stream is left alone.
+/// The pause after a server lost a TCP connection.
 const AFTER_LOSS: Duration = Duration::from_millis(200);
 
-/// Asks by packets, all at once, and waits for all answers; those of questions that were never
-/// answered are empty. The IDs of the messages differ.
+/// Sends all queries at once over UDP, and waits for all responses; a query that never gets one has
+/// an empty result. The IDs of the messages differ.
 pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(server)?;
@@ -51,9 +51,9 @@ pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
     Ok(answers)
 }
 
-/// Asks by one stream, all at once (RFC 7766, section 6.2.1.1), and waits for all answers, in
-/// whatever order. Where the stream is lost, what is left is asked by another after a while, up to
-/// so many.
+/// Sends all queries at once over one TCP connection (RFC 7766, section 6.2.1.1), and waits for all
+/// responses in any order. If the connection is lost, another one sends the remaining queries after
+/// a pause, up to `streams_max` connections.
 pub fn ask_by_stream(
     server: SocketAddr,
     messages: &[&[u8]],
@@ -71,7 +71,7 @@ pub fn ask_by_stream(
     Ok(answers)
 }
 
-/// Asks what has no answer yet.
+/// Sends the queries that have no response yet.
 fn ask_rest_by_stream(
     server: SocketAddr,
     messages: &[&[u8]],

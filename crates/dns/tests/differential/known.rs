@@ -1,8 +1,7 @@
-//! Differences that are meant: where larder and unbound read an RFC differently, or one of them
-//! does more.
+//! Intended differences: larder and unbound read an RFC differently, or one of them does more.
 //!
-//! A row excuses its fields and no others, and only where it applies; what is left over fails the
-//! test, and so does a row that a long run has no use for.
+//! A row excuses only its fields, and only if it applies. Any other difference fails the test, and
+//! so does a row that a long run does not use.
 
 use super::answer::rtype;
 use super::questions::{Question, RA, TC};
@@ -10,12 +9,12 @@ use super::shape::{Flag, Shape};
 use super::view::Field::{self, *};
 use super::view::{Entry, View};
 
-/// A question and what was answered.
+/// A query and its responses.
 pub struct Case<'a> {
     pub question: &'a Question,
     pub ours: &'a View,
     pub theirs: &'a View,
-    /// The same was asked at the same time by another client.
+    /// Another client sent the same query at the same time.
     pub is_asked_at_once: bool,
 }
 
@@ -29,23 +28,23 @@ impl Case<'_> {
     }
 }
 
-/// A difference that is meant, in these fields, where it applies.
+/// An intended difference in these fields, if it applies.
 pub struct Known {
     pub name: &'static str,
-    /// `None`: in all of them.
+    /// `None`: all fields.
     fields: Option<&'static [Field]>,
     pub applies: fn(&Case<'_>) -> bool,
     pub why: &'static str,
 }
 
 impl Known {
-    /// True for a field that the row excuses, where it applies.
+    /// True for a field that the row excuses if it applies.
     pub fn excuses(&self, field: Field) -> bool {
         self.fields.is_none_or(|fields| fields.contains(&field))
     }
 }
 
-/// Those that a run may not meet: they depend on what of several things comes first.
+/// Differences that a run may not meet: they depend on which of several events comes first.
 pub const RARE: [&str; 2] = ["cut for another client", "TTL of the CNAME that a DNAME makes"];
 
 const FORMERR: u16 = 1;
@@ -54,7 +53,7 @@ const NOTIMP: u16 = 4;
 const REFUSED: u16 = 5;
 const BADVERS: u16 = 16;
 
-/// All of them.
+/// All rows.
 pub const KNOWN: &[Known] = &[
     Known {
         name: "other operations",
@@ -208,7 +207,7 @@ pub const KNOWN: &[Known] = &[
     },
 ];
 
-/// True for an alias that is not to be kept.
+/// True for an alias that must not be cached.
 fn is_made(entry: &Entry) -> bool {
     entry.rtype == rtype::CNAME && entry.ttl_s == 0
 }

@@ -1,19 +1,19 @@
-//! larder and unbound, asked the same over the same upstream: the answers are the same, but for
-//! differences that are known and explained.
+//! larder and unbound get the same queries with the same upstream. Their responses are the same,
+//! except for known and explained differences.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | [`shape`] | names, and what they say of their answers |
-//! | [`answer`] | the upstream's answer, a function of the question |
+//! | [`shape`] | names that describe their responses |
+//! | [`answer`] | the upstream's response, a function of the query |
 //! | [`upstream`] | the upstream: threads, UDP and TCP |
-//! | [`served`], [`servers`] | larder on a thread, unbound as a child |
-//! | [`client`] | many questions at once |
-//! | [`questions`] | questions, drawn from a seed |
-//! | [`view`] | answers as hickory reads them, compared field by field |
-//! | [`known`] | differences that are meant, each with its reason |
+//! | [`served`], [`servers`] | larder on a thread, unbound as a child process |
+//! | [`client`] | sends many queries at once |
+//! | [`questions`] | queries, drawn from a seed |
+//! | [`view`] | responses as hickory reads them, compared field by field |
+//! | [`known`] | intended differences, each with its reason |
 //!
-//! `LARDER_SEED` is another seed, `LARDER_QUESTIONS` another number of questions. With
-//! `--nocapture` the counts are printed that `docs/results/dns-differences.md` has.
+//! `LARDER_SEED` sets another seed, `LARDER_QUESTIONS` another number of queries. With
+//! `--nocapture` the test prints the counts that `docs/results/dns-differences.md` has.
 
 mod answer;
 mod client;
@@ -40,17 +40,17 @@ use served::Served;
 use servers::start_unbound;
 use view::{Field, View};
 
-/// Questions asked, unless told otherwise.
+/// The default number of queries.
 const QUESTIONS: u64 = 20_000;
 
-/// Questions asked at once.
+/// Queries sent at once.
 const BATCH: usize = 64;
 
-/// Streams to unbound for one batch: now and then it resets one on which questions wait. larder has
-/// no second chance.
+/// TCP connections to unbound for one batch: unbound sometimes resets a connection with pending
+/// queries. larder gets only one.
 const STREAMS_MAX: usize = 4;
 
-/// Unexplained differences that are printed, of each set of fields.
+/// Unexplained differences printed for each set of fields.
 const PRINTED_MAX: u64 = 2;
 
 fn number(variable: &str, usual: u64) -> u64 {
@@ -58,8 +58,8 @@ fn number(variable: &str, usual: u64) -> u64 {
     wanted.unwrap_or(usual)
 }
 
-/// Whole sets of records, or none of a set: what a client may keep of an answer that was cut (RFC
-/// 2181, section 9).
+/// True if `cut` has each record set completely or not at all: a client may cache complete sets of
+/// a truncated response (RFC 2181, section 9).
 fn has_whole_sets(cut: &View, whole: &View) -> bool {
     cut.answers().iter().all(|kept| {
         let count = |view: &View| view.answers().iter().filter(|e| e.set() == kept.set()).count();
@@ -67,7 +67,7 @@ fn has_whole_sets(cut: &View, whole: &View) -> bool {
     })
 }
 
-/// Asks both servers everything.
+/// Sends all queries to both servers.
 #[test]
 fn answers_are_those_of_unbound() {
     let Some(about) = unbound::about() else {
@@ -87,7 +87,8 @@ fn answers_are_those_of_unbound() {
         left -= batch.len();
         let (ours, theirs) =
             (ask(larder.address, &batch, 1), ask(unbound.address, &batch, STREAMS_MAX));
-        // What one of them was asked at first, and the other now, is older by so much.
+        // One server may have cached a response at the start that the other fetches now; the TTLs
+        // differ by up to this.
         let ttl_s = begun.elapsed().as_secs() as u32 + 2;
         for ((question, ours), theirs) in batch.iter().zip(&ours).zip(&theirs) {
             let is_same = |other: &&Question| other.is_same(question);
@@ -105,7 +106,8 @@ fn answers_are_those_of_unbound() {
     assert!(!is_usual || tally.is_varied(&did), "{tally:?}");
 }
 
-/// Asks a server, by a stream where that is wanted, and if that is lost by another, up to so many.
+/// Sends a batch to a server, over TCP for queries that require it. If a connection is lost, it
+/// opens another, up to `streams_max`.
 fn ask(server: SocketAddr, batch: &[Question], streams_max: usize) -> Vec<Vec<u8>> {
     let messages: Vec<Vec<u8>> =
         batch.iter().enumerate().map(|(at, each)| each.message(at as u16 + 1)).collect();
@@ -123,7 +125,7 @@ fn ask(server: SocketAddr, batch: &[Question], streams_max: usize) -> Vec<Vec<u8
     answers
 }
 
-/// What was found.
+/// The results.
 #[derive(Debug, Default)]
 struct Tally {
     equal: u64,
@@ -153,7 +155,7 @@ impl Tally {
         for (octets, view) in [(answers[0], &ours), (answers[1], &theirs)] {
             let mut read = View::read(octets).expect("what hickory reads");
             if let Some(opt) = &mut read.opt {
-                // hickory takes less for this, as RFC 6891 has it (section 6.2.3).
+                // hickory reads a smaller size as 512, as RFC 6891 requires (section 6.2.3).
                 opt.udp_bytes = opt.udp_bytes.max(512);
             }
             assert_eq!(read, *view, "{question:?}\n{octets:02x?}");
@@ -213,7 +215,7 @@ impl Tally {
         println!("cut: {}\nunexplained: {:#?}", self.truncated, self.unknown_fields);
     }
 
-    /// The run met what it is there for.
+    /// True if the run met the cases that the test is for.
     fn is_varied(&self, did: &larder_dns::metrics::Counts) -> bool {
         let answers: u64 = self.rcodes.values().sum();
         did.hits > answers / 10

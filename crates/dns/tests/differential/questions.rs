@@ -1,4 +1,4 @@
-//! Questions: drawn from a seed, many of them asked before.
+//! Queries drawn from a seed; many of them repeat earlier ones.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use larder_testkit::random::Random;
 use super::answer::{Asked, rtype};
 use super::shape::{Flag, Kind, Name, Shape};
 
-/// What a question's OPT says.
+/// The OPT record of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Edns {
     pub udp_bytes: u16,
     pub version: u8,
     pub dnssec_ok: bool,
-    /// Bits of the flags that mean nothing yet.
+    /// Reserved bits of the flags.
     pub reserved: u16,
-    /// In wire form.
+    /// In wire format.
     pub options: Vec<u8>,
 }
 
-/// A question.
+/// A query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Question {
     pub name: Name,
     pub qtype: u16,
     pub qclass: u16,
     pub opcode: u8,
-    /// Bytes 2 and 3 of the header, without the operation.
+    /// Bytes 2 and 3 of the header, without the opcode.
     pub flags: [u8; 2],
     pub edns: Option<Edns>,
-    /// To be asked by a stream, where both servers listen for them.
+    /// True to send it over TCP.
     pub by_stream: bool,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Question {
 }
 
 impl Question {
-    /// In wire form, with this ID.
+    /// In wire format, with this ID.
     pub fn message(&self, id: u16) -> Vec<u8> {
         let [high, low] = id.to_be_bytes();
         let additional = u8::from(self.edns.is_some());
@@ -83,13 +83,13 @@ impl Question {
         message
     }
 
-    /// True where another asks the same, whatever else it says.
+    /// True if both ask for the same name, type and class.
     pub fn is_same(&self, other: &Question) -> bool {
         let (ours, theirs) = (self.name.lower(), other.name.lower());
         ours == theirs && (self.qtype, self.qclass) == (other.qtype, other.qclass)
     }
 
-    /// The question as a server passes it on.
+    /// The query as a server sends it to the upstream.
     pub fn passed_on(&self, dnssec_ok: bool) -> Option<Asked> {
         let edns = Some(Edns { udp_bytes: 1_232, dnssec_ok, ..Edns::default() });
         let question = Question { flags: [RD, 0], opcode: 0, edns, ..self.clone() };
@@ -109,13 +109,13 @@ impl Question {
     }
 }
 
-/// Types that are asked for, the usual ones more often.
+/// Queried types; common ones are more frequent.
 const TYPES: [u16; 40] = [
     1, 1, 1, 1, 1, 1, 28, 28, 28, 28, 65, 65, 64, 16, 16, 16, 16, 16, 15, 15, 33, 2, 2, 6, 12, 12,
     5, 39, 13, 257, 44, 52, 43, 48, 47, 46, 99, 255, 35, 65_280,
 ];
 
-/// Types that are no data, asked for rarely.
+/// Types without data, queried rarely.
 const ODD_TYPES: [u16; 9] = [0, 41, 128, 249, 250, 251, 252, 253, 254];
 
 /// Classes other than IN: CHAOS, HESIOD, NONE, ANY, unknown.
@@ -129,10 +129,10 @@ const TTLS_S: [u32; 10] =
 
 const SIZES: [u16; 10] = [0, 511, 512, 513, 900, 1_232, 1_232, 1_400, 4_096, 65_535];
 
-/// The longest answer of the upstream, bytes.
+/// The largest response of the upstream, in bytes.
 const ANSWER_BYTES_MAX: usize = 65_535;
 
-/// Draws questions.
+/// Draws queries.
 pub struct Questions {
     draw: Random,
     number: u32,
@@ -144,12 +144,12 @@ impl Questions {
         Questions { draw: Random(seed), number: 0, asked: Vec::new() }
     }
 
-    /// One that was not asked yet, or one that was, by another client.
+    /// A new query, or an earlier one by another client.
     pub fn draw(&mut self) -> Question {
         let draw = &mut self.draw;
         let is_new = self.asked.is_empty() || draw.percent(50);
         let mut question = if !is_new {
-            // Some ask what another was just asking.
+            // Some repeat the previous query.
             let from = if draw.percent(10) { self.asked.len() - 1 } else { 0 };
             draw.of(&self.asked[from..])
         } else {
@@ -210,8 +210,8 @@ fn edns(draw: &mut Random) -> Edns {
     edns
 }
 
-/// NSID, an unknown option, padding, a client's network, key tags, keepalive: none changes an
-/// answer.
+/// NSID, an unknown option, padding, client subnet, key tags, keepalive: none of them changes a
+/// response.
 fn option(draw: &mut Random) -> Vec<u8> {
     let (number, content): (u16, Vec<u8>) = match draw.index(6) {
         0 => (3, Vec::new()),
@@ -225,7 +225,7 @@ fn option(draw: &mut Random) -> Vec<u8> {
     [&number.to_be_bytes()[..], &length.to_be_bytes(), &content].concat()
 }
 
-/// A question that was not asked yet.
+/// A query that was not sent before.
 fn new(draw: &mut Random, number: u32) -> Question {
     let mut question = Question {
         qtype: if draw.percent(1) { draw.of(&ODD_TYPES) } else { draw.of(&TYPES) },
@@ -236,7 +236,8 @@ fn new(draw: &mut Random, number: u32) -> Question {
         return question;
     }
     let shape = shape(draw, number, question.qtype);
-    // A zone of its own, for unbound keeps one SOA a zone, and these say different things.
+    // A separate zone for each query: unbound caches one SOA per zone, and these SOA records
+    // differ.
     let zone = Name::of(draw.of(&ZONES)).child(format!("z{number}").as_bytes());
     let mut name = zone.child(&shape.label());
     if shape.has(Flag::Dname) || draw.percent(20) {
@@ -249,7 +250,7 @@ fn new(draw: &mut Random, number: u32) -> Question {
     question
 }
 
-/// Adds labels until the name is as long as a name may be, or nearly so.
+/// Adds labels until the name has nearly the maximum length.
 fn lengthen(name: &mut Name, draw: &mut Random) {
     let longest = 255 - draw.index(40);
     loop {
@@ -258,7 +259,7 @@ fn lengthen(name: &mut Name, draw: &mut Random) {
             return;
         }
         let mut label = vec![b'l'; room.min(1 + draw.index(63))];
-        // Bytes that are no letters are bytes all the same.
+        // Labels may have bytes that are not letters.
         label[0] = draw.of(&[b'l', b'_', b'.', b'\\', 0, 0xff, b' ']);
         *name = name.child(&label);
     }
@@ -322,7 +323,7 @@ fn shape(draw: &mut Random, number: u32, qtype: u16) -> Shape {
     shape
 }
 
-/// Types whose data has a form of its own, and not as many bytes as the name says.
+/// Types whose data has its own format, and not the length that the name states.
 fn is_known(qtype: u16) -> bool {
     matches!(
         qtype,
@@ -330,7 +331,7 @@ fn is_known(qtype: u16) -> bool {
     )
 }
 
-/// A seed says which questions are asked, and they are not all different.
+/// The seed determines the queries; some of them repeat.
 #[test]
 fn questions_are_drawn_again() {
     let draw = |seed| {

@@ -1,4 +1,4 @@
-//! unbound as a child of this process, set up to answer as larder does.
+//! unbound as a child process, configured to respond as larder does.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use super::client;
 use super::questions::{Edns, Question};
 use super::shape::{Flag, Name, Shape};
 
-/// How long unbound may take until it answers.
+/// The time limit for unbound's first response.
 const START: Duration = Duration::from_secs(20);
 
-/// Larger caches than it needs, errors told, and otherwise what it does by default.
+/// Larger caches than it needs, extended errors, and otherwise the defaults.
 const CONFIGURATION: &str = "
 server:
   access-control: 127.0.0.0/8 allow
@@ -27,7 +27,7 @@ server:
   max-udp-size: 1232
 ";
 
-/// Starts unbound and waits until it answers.
+/// Starts unbound and waits until it responds.
 pub fn start_unbound(upstream: SocketAddr) -> Unbound {
     unbound::at_a_free_port(|address| {
         let mut unbound = Unbound::start(address, upstream, CONFIGURATION);
@@ -35,7 +35,8 @@ pub fn start_unbound(upstream: SocketAddr) -> Unbound {
     })
 }
 
-/// Asks by a stream, for what the upstream tells by streams alone: all four ways work.
+/// Queries over TCP for a name that the upstream serves only over TCP. A response shows that all
+/// four transports work.
 fn answers_soon(unbound: &mut Unbound) -> bool {
     let mut shape = Shape { records: 3, ..Shape::default() };
     shape.set(Flag::Truncated);

@@ -1,27 +1,26 @@
-//! What a name says of its answer.
+//! Names that describe their responses.
 //!
-//! The first label that begins with `q-` is a list of tokens, so that an answer is a function of
-//! the question and of nothing else: two servers that ask at different times, in another order or
-//! more than once are told the same. A name without such a label has the answer of
-//! [`Shape::default`].
+//! The first label that begins with `q-` is a list of tokens. So a response is a function of the
+//! query alone: two servers get the same responses if they query at different times, in another
+//! order or more than once. A name without such a label has the response of [`Shape::default`].
 //!
 //! ```text
-//! mail.q-n17-c2-r3-t600.zone.     number 17, two aliases, then three records with a TTL of 600 seconds
+//! mail.q-n17-c2-r3-t600.zone.   number 17, two aliases, then three records with a TTL of 600 seconds
 //! ```
 
-/// What the answer says at the end of its aliases.
+/// The content of the response at the end of its aliases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
-    /// Records of the type asked for.
+    /// Records of the queried type.
     #[default]
     Data,
-    /// The name exists, and has none.
+    /// The name exists, and has no records of the type.
     NoData,
     /// The name does not exist.
     NoName,
-    /// This response code, and nothing.
+    /// This response code without records.
     Code(u8),
-    /// Name servers of a zone further down.
+    /// Name servers of a delegated zone.
     Referral,
     /// No error, no records, no SOA.
     Empty,
@@ -30,12 +29,12 @@ pub enum Kind {
 /// A shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
-    /// Makes names differ.
+    /// Makes names distinct.
     pub number: u32,
     pub kind: Kind,
-    /// Records of the type asked for.
+    /// Number of records of the queried type.
     pub records: u16,
-    /// CNAME records before them.
+    /// Number of CNAME records before them.
     pub aliases: u8,
     pub ttl_s: u32,
     /// MINIMUM of the SOA.
@@ -43,7 +42,7 @@ pub struct Shape {
     /// Bytes of text in a TXT record.
     pub text_bytes: u16,
     pub extended_error: Option<u16>,
-    /// Which of [`FLAGS`] hold.
+    /// The bits of [`FLAGS`].
     pub flags: u16,
 }
 
@@ -51,36 +50,36 @@ pub struct Shape {
 const FLAGS: [&str; 14] =
     ["dn", "so", "op", "ad", "aa", "ex", "up", "mc", "sh", "un", "tw", "sg", "wc", "tc"];
 
-/// Things that hold or not, each by its place in [`FLAGS`].
+/// Properties, each by its index in [`FLAGS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
-    /// The names below are under a DNAME.
+    /// The names below it are under a DNAME.
     Dname,
-    /// A negative answer has no SOA.
+    /// A negative response has no SOA.
     NoSoa,
-    /// The answer has no OPT.
+    /// The response has no OPT.
     NoOpt,
     /// AD is set.
     Authentic,
     /// AA is set.
     Authoritative,
-    /// Authority and additional records beside the answer.
+    /// Authority and additional records with the response.
     Extra,
     /// No name is compressed.
     Uncompressed,
-    /// Owners have another case than the question.
+    /// Owners differ in case from the question.
     MixedCase,
-    /// The answer section stands in reverse.
+    /// The answer section is in reverse order.
     Reversed,
-    /// Records that nobody asked for, in the answer section.
+    /// The answer section has unrelated records.
     Unrelated,
-    /// Each record of the answer twice.
+    /// The answer section has each record twice.
     Twice,
-    /// Signatures, and proofs of what is missing, for those who ask with DO.
+    /// Signatures, and proofs of nonexistence, for queries with DO.
     Signed,
-    /// The answer comes from a wildcard: with DO, it has a proof.
+    /// The response comes from a wildcard: with DO, it has a proof.
     Wildcard,
-    /// Over UDP, nothing but TC.
+    /// Over UDP only TC, without records.
     Truncated,
 }
 
@@ -101,22 +100,22 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Says that something holds.
+    /// Sets a flag.
     pub fn set(&mut self, flag: Flag) {
         self.flags |= 1 << flag as u16;
     }
 
-    /// True where it holds.
+    /// True if the flag is set.
     pub fn has(&self, flag: Flag) -> bool {
         self.flags >> flag as u16 & 1 == 1
     }
 
-    /// Says that something does not hold.
+    /// Clears a flag.
     pub fn clear(&mut self, flag: Flag) {
         self.flags &= !(1 << flag as u16);
     }
 
-    /// The label that says so: what is as by default is left out.
+    /// The label of this shape; it omits defaults.
     pub fn label(&self) -> Vec<u8> {
         let usual = Shape::default();
         let mut label = format!("q-n{}", self.number);
@@ -154,7 +153,7 @@ impl Shape {
         }
     }
 
-    /// What a label says; `None` for one that says nothing.
+    /// The shape that a label describes; `None` if it describes none.
     fn parse(label: &[u8]) -> Option<Shape> {
         let label = std::str::from_utf8(label).ok()?.to_ascii_lowercase();
         let mut shape = Shape::default();
@@ -189,17 +188,17 @@ impl Shape {
     }
 }
 
-/// A name, by its labels.
+/// A name, as a list of labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Name(pub Vec<Vec<u8>>);
 
 impl Name {
-    /// A name of dotted labels without escapes.
+    /// A name from dotted labels without escapes.
     pub fn of(text: &str) -> Name {
         Name(text.split('.').filter(|label| !label.is_empty()).map(|label| label.into()).collect())
     }
 
-    /// In wire form, not compressed.
+    /// In wire format, not compressed.
     pub fn wire(&self) -> Vec<u8> {
         let mut wire = Vec::new();
         for label in &self.0 {
@@ -210,7 +209,7 @@ impl Name {
         wire
     }
 
-    /// Reads a name that is not compressed, and tells where it ends.
+    /// Reads an uncompressed name; returns it with its end.
     pub fn read(message: &[u8], mut at: usize) -> Option<(Name, usize)> {
         let mut name = Name::default();
         loop {
@@ -225,17 +224,17 @@ impl Name {
         }
     }
 
-    /// With this label before it.
+    /// The name with this label before it.
     pub fn child(&self, label: &[u8]) -> Name {
         Name(std::iter::once(label.to_vec()).chain(self.0.iter().cloned()).collect())
     }
 
-    /// All in small letters.
+    /// All in lower case.
     pub fn lower(&self) -> Name {
         Name(self.0.iter().map(|label| label.to_ascii_lowercase()).collect())
     }
 
-    /// Every other letter a capital.
+    /// With every other letter in upper case.
     pub fn mixed(&self) -> Name {
         let mix = |label: &Vec<u8>| {
             let octets = label.iter().enumerate();
@@ -244,7 +243,7 @@ impl Name {
         Name(self.0.iter().map(mix).collect())
     }
 
-    /// What it says of its answer, and the number of labels before the one that says it.
+    /// The shape of the name, and the number of labels before the one that describes it.
     pub fn shape(&self) -> (Shape, usize) {
         let mut shapes = self.0.iter().enumerate();
         let found = shapes.find_map(|(at, label)| Some((Shape::parse(label)?, at)));
@@ -264,7 +263,7 @@ impl Name {
     }
 }
 
-/// What is said of a name is read from it, whatever its case.
+/// A shape can be read from its label, in any case.
 #[test]
 fn shapes_are_read_back() {
     let mut shape = Shape {

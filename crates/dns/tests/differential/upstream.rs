@@ -1,4 +1,4 @@
-//! The upstream of both servers: what `answer.rs` says, over UDP and TCP.
+//! The upstream of both servers: the responses of `answer.rs`, over UDP and TCP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,16 @@ use larder_testkit::dns::{Server, Transport};
 
 use super::answer::Asked;
 
-/// What was asked.
+/// Counters of queries.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Questions over UDP.
+    /// Queries over UDP.
     pub packets: AtomicU64,
-    /// Questions over TCP.
+    /// Queries over TCP.
     pub streams: AtomicU64,
 }
 
-/// Starts it.
+/// Starts the upstream.
 pub fn start() -> (Server, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let its = counts.clone();

@@ -1,5 +1,5 @@
-//! An answer as hickory reads it, in the form in which `larder_dns::compare` holds two against one
-//! another. The form's own reader must see the same.
+//! A response as hickory reads it, in the form that `larder_dns::compare` compares. The form's own
+//! reader must give the same.
 
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
@@ -7,7 +7,7 @@ use hickory_proto::rr::{Name, RData, Record};
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder, NameEncoding};
 pub use larder_dns::compare::{Entry, Field, OptView, View};
 
-/// Reads an answer; an error is what is wrong with it.
+/// Reads a response; the error describes what is invalid.
 pub fn read(octets: &[u8]) -> Result<View, String> {
     let message = Message::from_vec(octets).map_err(|error| error.to_string())?;
     let metadata = &message.metadata;
@@ -63,7 +63,7 @@ fn info_code(option: &EdnsOption) -> u16 {
     }
 }
 
-/// A name in wire form, as it came.
+/// A name in wire format, in its original case.
 fn wire(name: &Name) -> Vec<u8> {
     let mut wire = Vec::new();
     for label in name.iter() {
@@ -84,7 +84,7 @@ fn entry(record: &Record) -> Entry {
     }
 }
 
-/// Data in wire form, its names in small letters.
+/// Data in wire format, its names in lower case.
 fn data(data: &RData) -> Vec<u8> {
     let mut octets = Vec::new();
     let mut encoder = BinEncoder::new(&mut octets);

@@ -1,9 +1,8 @@
-//! Plays a scenario with a core, and checks what the core does.
+//! Runs a scenario with a core, and checks what the core does.
 //!
-//! A scenario is a file of lines (`script`): queries of clients, queries and responses of
-//! upstreams, responses to clients, and the time that passes. Each packet of the core needs a line:
-//! before time passes, and at the end, no packet may be left without one, and at the end no client
-//! may wait.
+//! A scenario is a file of lines (`script`): queries of clients, queries to upstreams and their
+//! responses, responses to clients, and the time that passes. Each packet of the core needs a line,
+//! before time passes and at the end. At the end no client may wait.
 //!
 //! hickory writes and reads the messages, so the core is not checked against itself.
 
@@ -24,14 +23,13 @@ use larder_dns::zones::{Forward, Zones};
 use self::script::{Answer, Asked, Content, Fault, Question, Script, Sent, Step, To, Told, Zone};
 use self::world::{Packet, Way, World, describe};
 
-/// Turns of the event loop without progress of time, after which the core is assumed to be in an
-/// endless loop.
+/// Turns of the event loop at one time, after which the test assumes an endless loop of the core.
 const TURNS_MAX: usize = 1_000;
 
 /// The time at which a scenario begins.
 const BEGIN: Now = Now { us: 5_000_000_000, wall_s: 1_800_000_000 };
 
-/// Plays a scenario.
+/// Runs a scenario.
 pub fn tell(scenario: &str) -> Result<(), Fault> {
     let script = script::read(scenario)?;
     let mut stage = Stage::new(&script).map_err(|why| Fault { line: 1, why })?;
@@ -67,14 +65,14 @@ fn cookie(message: &Message) -> Option<Vec<u8>> {
     })
 }
 
-/// A query of a client without a response yet.
+/// A client's query without a response yet.
 struct Waiting<'s> {
     client: u16,
     id: u16,
     question: &'s Question,
 }
 
-/// Core, world, time, and the state of the scenario.
+/// Core, surroundings, time, and the state of the scenario.
 struct Stage<'s> {
     core: Core,
     cache: Cache,
@@ -83,7 +81,7 @@ struct Stage<'s> {
     settings: Settings,
     now: Now,
     waiting: Vec<Waiting<'s>>,
-    /// Packets that upstreams got, in the scenario's order.
+    /// Packets that upstreams received, in the scenario's order.
     got: Vec<Packet>,
     questions: u16,
     /// The last cookie of each client.
@@ -122,7 +120,7 @@ impl<'s> Stage<'s> {
         })
     }
 
-    /// Plays one step, within a turn of the event loop.
+    /// Runs one step, within a turn of the event loop.
     fn play(&mut self, step: &'s Step) -> Result<(), String> {
         match step {
             Step::Questions(batch) => self.ask(batch),
@@ -191,7 +189,7 @@ impl<'s> Stage<'s> {
         }
     }
 
-    /// Checks that nothing is left at the end.
+    /// Checks that no packet and no client is left at the end.
     fn end(&self) -> Result<(), String> {
         if let Some(what) = self.world.unclaimed() {
             return Err(format!("and then, unsaid by the scenario: {what}"));
@@ -209,7 +207,7 @@ impl<'s> Stage<'s> {
         did
     }
 
-    /// Lets time pass, and wakes the core as often as it requires, or once.
+    /// Lets time pass, and wakes the core as often as it requires; once if asleep.
     fn pass(&mut self, ms: u64, is_asleep: bool) -> Result<(), String> {
         if let Some(what) = self.world.unclaimed() {
             return Err(format!("before this, unsaid by the scenario: {what}"));
@@ -291,7 +289,7 @@ impl<'s> Stage<'s> {
         is_as_told(&message, expected).map_err(instead)
     }
 
-    /// One of the packets to an upstream, in any order, must be this.
+    /// Checks that one of the packets to this upstream, in any order, is as expected.
     fn upstream_gets(&mut self, upstream: usize, expected: &Asked) -> Result<(), String> {
         let mut instead = Vec::new();
         for at in 0..self.world.asked.len() {
@@ -391,7 +389,7 @@ fn forward(Zone { name, upstreams, are_backends }: &Zone) -> Forward {
     }
 }
 
-/// A client's query, by hickory.
+/// A client's query, encoded by hickory.
 fn query_octets(
     asks: &script::ClientAsks,
     id: u16,
@@ -419,7 +417,7 @@ fn query_octets(
         message.set_edns(theirs);
     }
     let mut octets = message.to_vec().map_err(|error| error.to_string())?;
-    // hickory writes at least 512: the size is after the type of OPT, which comes last.
+    // hickory writes at least 512: the size is after the type of OPT, which is the last record.
     if let Some(edns) = &asks.edns {
         let options: usize = edns.options.iter().map(|(_, content)| 4 + content.len()).sum();
         let back = cookie.filter(|_| edns.cookie_back).map_or(0, |cookie| 4 + cookie.len());
@@ -430,7 +428,7 @@ fn query_octets(
     Ok(octets)
 }
 
-/// An upstream's response, by hickory, and then the faults that the scenario states.
+/// An upstream's response, encoded by hickory, and then the faults that the scenario states.
 fn answer_octets(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
     let asked = Message::from_vec(&packet.octets).map_err(|error| error.to_string())?;
     let mut message = Message::new(asked.metadata.id, MessageType::Response, OpCode::Query);
@@ -476,7 +474,7 @@ fn answer_octets(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
     Ok(octets)
 }
 
-/// Reads a packet to an upstream, and checks what must be the same in all.
+/// Reads a packet to an upstream, and checks what must be the same in all of them.
 fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
     let message = Message::from_vec(&packet.octets).map_err(|error| error.to_string())?;
     let header = &message.metadata;
@@ -550,7 +548,7 @@ fn is_answer_to(
     }
 }
 
-/// Checks what the scenario states about the response.
+/// Checks the response against the scenario's line.
 fn is_as_told(message: &Message, expected: &Told) -> Result<(), String> {
     let header = &message.metadata;
     let code = u16::from(header.response_code);

@@ -4,7 +4,7 @@ use larder_dns::policy::{BlockAnswer, Builder, List, Policy, Reason, Views};
 
 use super::script::Rules;
 
-/// The policy of these lines.
+/// Builds the policy from these lines.
 pub fn make(rules: &Rules, generation: u32) -> Result<Policy, String> {
     let mut builder = Builder::new(generation, &[9; 16]);
     let mut list = List::default();

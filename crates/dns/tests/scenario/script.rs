@@ -1,48 +1,48 @@
-//! The lines of a scenario, read into steps. What is not in this table is an error, with its line.
+//! Reads a scenario into steps. A line that is not in this table is an error, with its number.
 //!
 //! ```text
-//! # comment, to the end of the line; what is indented belongs to the line above
+//! # comment, to the end of the line; an indented line belongs to the line above
 //! server KEY VALUE                             before everything else; keys and units: `setting`
-//! zone NAME upstream N…                        who is asked for what; without such lines: zone . upstream 1
-//! zone NAME backend N…                        asked by streams only; their AD is believed, and they are waited for 3 s
-//! policy                                       from here on, be it at the start or later; without, nothing is local
-//!   access | view | local | exempt | version | id TEXT        as settings have it (`policy::Builder`)
+//! zone NAME upstream N…                        upstreams of a zone; without such lines: zone . upstream 1
+//! zone NAME backend N…                         queried only by streams; their AD is trusted; timeout 3 s
+//! policy                                       applies from here on; without it, nothing is local
+//!   access | view | local | exempt | version | id TEXT        as in the settings (`policy::Builder`)
 //!   hosts | block | allow [VIEWS:]LINE         a line of such a file, for all views or some: kids+guests:
-//!   rpz [VIEWS:]LINE                           of a zone file, for the zone rpz.
-//!   answer nxdomain | zero | refused           to what is blocked; reason blocked | filtered
+//!   rpz [VIEWS:]LINE                           a line of a zone file, for the zone rpz.
+//!   answer nxdomain | zero | refused           the response for blocked names; reason blocked | filtered
 //!
 //! client N asks NAME TYPE [class C] [over tcp] [no-rd] [ad] [cd] [do] [edns OCTETS] [version V]
-//!   option NUMBER HEX                          of EDNS, which `do`, `version` and options imply, with 1232 bytes
-//!   cookie back                                the cookie that this client got last
+//!   option NUMBER HEX                          an EDNS option; options, `do` and `version` imply EDNS with 1232 bytes
+//!   cookie back                                the last cookie that this client received
 //! client N sends HEX                           a packet of these bytes; `over tcp` may stand before them
-//! also client …                                in the same batch as the question above
-//! client N gets RCODE [tc] [ad]                the next answer to client N, which must be to one of his questions, and
-//!   answer | authority | additional RECORD     give back its ID, name, case, RD, CD, and OPT with DO where it had one;
-//!   ede CODE                                   these records and extended errors and no others
-//!   cookie HEX                                 one that begins with the client's part
-//! client N is ignored                          a question of client N will have no answer
+//! also client …                                in the same batch as the query above
+//! client N gets RCODE [tc] [ad]                the next response to client N; it must match one of its queries
+//!   answer | authority | additional RECORD     in ID, name, case, RD, CD, and OPT with DO if the query had it;
+//!   ede CODE                                   exactly these records and extended errors
+//!   cookie HEX                                 a cookie that begins with the client's part
+//! client N is ignored                          one query of client N will get no response
 //!
-//! upstream N gets NAME TYPE [over tcp] [ad] [cd] [do] [no-edns]    the next packet to N: to recurse, with EDNS and our size
-//! upstream N answers RCODE [MODIFIER…]         the last packet it got
+//! upstream N gets NAME TYPE [over tcp] [ad] [cd] [do] [no-edns]    the next packet to N, with RD, EDNS, larder's size
+//! upstream N answers RCODE [MODIFIER…]         the response to the last packet that it received
 //!   answer | authority | additional RECORD, ede CODE; `times COUNT` before a record, whose % is then 1, 2, …
-//! upstream N breaks the stream                 by which it was asked last
-//! upstream N is unreachable                    says the kernel after something was sent
-//! upstream N is out of reach | within reach    nothing can be sent to it; by default all are within reach
+//! upstream N breaks the stream                 the stream of its last query
+//! upstream N is unreachable                    the kernel reports this after a send
+//! upstream N is out of reach | within reach    sends to it fail or succeed; by default they succeed
 //! upstream N takes no streams
-//! upstream N is told to stop                   a backend: the last that it was asked is waited for no longer
-//! the socket of upstream N is suspect          by which it was asked last
+//! upstream N is told to stop                   a backend: the core cancels its last query
+//! the socket of upstream N is suspect          the socket of its last query
 //! reload KEY VALUE                             another server on the same cache, with one setting changed
 //!
 //! after N s | N ms [asleep]                    asleep: the core is woken once, at the end
 //! nothing is in flight
 //!
 //! MODIFIER
-//!   to NAME TYPE, to packet COUNT              not the last packet but the last of these, or the COUNTth of all
-//!   over tcp                                   the last question by stream
-//!   tc, ad, aa, no-edns, as a query            what the header and OPT say
-//!   about NAME TYPE, class C, without question     the question it repeats
-//!   wrong id, wrong socket, short by OCTETS    as no upstream should
-//!   COUNT times                                one after the other
+//!   to NAME TYPE, to packet COUNT              the last of these packets, or the COUNTth of all, instead of the last
+//!   over tcp                                   the last query by a stream
+//!   tc, ad, aa, no-edns, as a query            header bits and OPT of the response
+//!   about NAME TYPE, class C, without question     the question that it repeats
+//!   wrong id, wrong socket, short by OCTETS    faults that no upstream should have
+//!   COUNT times                                repeated
 //! ```
 
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ use larder_dns::zones::{Answers, Upstream};
 
 use super::text;
 
-/// What is wrong with a scenario, or with what it tells: the line and the reason.
+/// An error in a scenario, or a failed check: the line and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Counted from 1.
@@ -78,7 +78,7 @@ pub struct Zone {
     pub are_backends: bool,
 }
 
-/// What happens, or must have happened.
+/// An event, or a check of what happened.
 #[derive(Debug)]
 pub enum Step {
     Questions(Vec<Question>),
@@ -98,11 +98,11 @@ pub enum Step {
     NothingInFlight,
 }
 
-/// Lines of a policy: what each is, and its text.
+/// Lines of a policy: the keyword and the text of each.
 #[derive(Debug, Default)]
 pub struct Rules(pub Vec<(String, String)>);
 
-/// What a client sends.
+/// A client's query.
 #[derive(Debug)]
 pub struct Question {
     pub client: u16,
@@ -136,7 +136,7 @@ pub struct Edns {
     pub cookie_back: bool,
 }
 
-/// What a client must be told.
+/// The response that a client must get.
 #[derive(Debug)]
 pub struct Told {
     pub rcode: u16,
@@ -145,7 +145,7 @@ pub struct Told {
     pub content: Content,
 }
 
-/// What an upstream must be asked.
+/// The query that an upstream must get.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Asked {
     pub name: String,
@@ -166,7 +166,7 @@ pub struct Content {
     pub cookie: Option<Vec<u8>>,
 }
 
-/// What an upstream answers.
+/// An upstream's response.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub rcode: u16,
@@ -183,12 +183,12 @@ pub struct Answer {
     pub wrong_id: bool,
     pub wrong_socket: bool,
     pub short_by: usize,
-    /// 0 stands for once.
+    /// 0 means once.
     pub times: usize,
     pub content: Content,
 }
 
-/// Which packet is answered.
+/// The packet that a response is for.
 #[derive(Debug, Default)]
 pub enum To {
     #[default]
@@ -198,14 +198,14 @@ pub enum To {
     Packet(usize),
 }
 
-/// A line and the lines that belong to it.
+/// A line and the indented lines below it.
 struct Line<'a> {
     number: usize,
     words: Vec<&'a str>,
     below: Vec<(usize, Vec<&'a str>)>,
 }
 
-/// Words, one after the other.
+/// A list of words, read one by one.
 struct Words<'a, 'w>(&'w [&'a str]);
 
 impl<'a> Words<'a, '_> {
@@ -220,7 +220,7 @@ impl<'a> Words<'a, '_> {
         word.parse().map_err(|_| format!("{word} is no number that fits here"))
     }
 
-    /// Takes these words, if they come next.
+    /// Skips these words if they come next.
     fn take(&mut self, words: &str) -> bool {
         let count = words.split(' ').count();
         let is_next = self.0.len() >= count && words.split(' ').eq(self.0[..count].iter().copied());
@@ -284,7 +284,7 @@ pub fn read(scenario: &str) -> Result<Script, Fault> {
     Ok(script)
 }
 
-/// Lines with what is indented below them; comments and empty lines are left out.
+/// Lines with the indented lines below them; comments and empty lines are skipped.
 fn lines(scenario: &str) -> Result<Vec<Line<'_>>, Fault> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for (at, text) in scenario.lines().enumerate() {
@@ -305,7 +305,7 @@ fn lines(scenario: &str) -> Result<Vec<Line<'_>>, Fault> {
     Ok(lines)
 }
 
-/// `server KEY VALUE`; times have their unit behind.
+/// `server KEY VALUE`; the unit follows a time.
 fn setting(words: &mut Words<'_, '_>, settings: &mut Settings) -> Result<(), String> {
     let key = words.next()?;
     let (rules, limits) = (&mut settings.rules, &mut settings.limits);
@@ -590,7 +590,7 @@ fn answer(words: &mut Words<'_, '_>) -> Result<Answer, String> {
     Ok(answer)
 }
 
-/// A line that belongs to the one above.
+/// Reads an indented line.
 fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
     let content = match step {
         Step::Questions(questions) => {
@@ -643,7 +643,7 @@ fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
     Ok(())
 }
 
-/// An upstream of a scenario; a backend has no address, and its number does not matter here.
+/// An upstream of a scenario; a backend has no address, and its number is irrelevant here.
 pub fn upstream(upstream: usize, is_backend: bool) -> Upstream {
     if is_backend {
         let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };

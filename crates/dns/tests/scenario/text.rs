@@ -1,14 +1,14 @@
-//! Records, names and codes of DNS as scenarios write them, and bytes between them, by hickory.
+//! Records, names, codes and hexadecimal bytes in the notation of scenarios, parsed by hickory.
 //!
 //! ```text
-//! record   NAME TTL TYPE DATA           www.example 60 A 192.0.2.1
+//! record   NAME TTL TYPE DATA       www.example 60 A 192.0.2.1
 //! names    absolute, with or without the last dot
-//! types    by name, or TYPE65280        codes    by name, or RCODE9
+//! types    by name, or TYPE65280    codes    by name, or RCODE9
 //! ```
 //!
-//! Data is read as zone files have it. Of what hickory leaves out without its own DNSSEC, this
-//! much: `RRSIG COVERED ALGORITHM LABELS TTL UNTIL FROM TAG SIGNER HEX`, `NSEC NEXT TYPE…`, `DS TAG
-//! ALGORITHM DIGEST HEX`, times being numbers; and `DNAME NAME`.
+//! Data has the format of zone files. hickory without its own DNSSEC lacks some types; this module
+//! adds these, with numbers as times: `RRSIG COVERED ALGORITHM LABELS TTL UNTIL FROM TAG SIGNER
+//! HEX`, `NSEC NEXT TYPE…`, `DS TAG ALGORITHM DIGEST HEX`; and `DNAME NAME`.
 
 use std::str::FromStr;
 
@@ -16,7 +16,7 @@ use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::rdata::NULL;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
-/// A name, absolute.
+/// An absolute name.
 pub fn name(text: &str) -> Result<Name, String> {
     let mut name = Name::from_ascii(text).map_err(|error| format!("{text}: {error}"))?;
     name.set_fqdn(true);
@@ -64,13 +64,13 @@ pub fn rcode(text: &str) -> Result<u16, String> {
     known.or_else(number).ok_or_else(|| format!("{text} is no response code"))
 }
 
-/// Its name.
+/// The name of a response code.
 pub fn rcode_name(code: u16) -> String {
     let known = RCODES.iter().find(|&&(_, each)| each == code);
     known.map_or_else(|| format!("RCODE{code}"), |(name, _)| (*name).to_owned())
 }
 
-/// Bytes in hexadecimal, blanks between them as one likes.
+/// Hexadecimal bytes, with any blanks between them.
 pub fn hex<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u8>, String> {
     let digits: String = words.collect();
     let octet = |at: usize| digits.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
@@ -78,7 +78,7 @@ pub fn hex<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u8>, String> 
     octets.ok_or_else(|| format!("{digits} is not hexadecimal"))
 }
 
-/// A record; `CH` before its type is its class.
+/// A record; `CH` before its type sets its class.
 pub fn record(words: &[&str]) -> Result<Record, String> {
     let [owner, ttl_s, type_name, data @ ..] = words else {
         return Err("a record is NAME TTL TYPE DATA".into());
@@ -114,7 +114,7 @@ fn number<T: FromStr>(word: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("{word} is no number that fits here"))
 }
 
-/// A name in wire form.
+/// A name in wire format.
 fn wire_name(text: &str) -> Result<Vec<u8>, String> {
     let mut octets = Vec::new();
     for label in name(text)?.iter() {
@@ -141,7 +141,7 @@ fn rrsig(words: &[&str]) -> Result<Vec<u8>, String> {
     Ok(octets)
 }
 
-/// Types of window 0 only.
+/// Only types of window 0.
 fn nsec(words: &[&str]) -> Result<Vec<u8>, String> {
     let [next, types @ ..] = words else { return Err("NSEC is NEXT TYPE…".into()) };
     let mut bits = [0u8; 32];
@@ -166,7 +166,7 @@ fn ds(words: &[&str]) -> Result<Vec<u8>, String> {
     Ok(octets)
 }
 
-/// A record as a line that two equal ones have in common: names of any case are equal, and those in
+/// A record as a line that is the same for equal records: names of any case are equal, and names in
 /// data may be compressed.
 pub fn line(record: &Record) -> String {
     let class = match record.dns_class {
@@ -183,7 +183,7 @@ pub fn line(record: &Record) -> String {
     format!("{name} {} {class}{} {data}", record.ttl, record.record_type()).to_lowercase()
 }
 
-/// The same records as someone reads them who gets them in a message.
+/// The lines of these records after a message was encoded and read.
 pub fn lines_as_read(records: &[Record]) -> Result<Vec<String>, String> {
     let mut message = Message::new(0, MessageType::Response, OpCode::Query);
     message.add_answers(records.to_vec());

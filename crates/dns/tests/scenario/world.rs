@@ -37,7 +37,7 @@ pub enum Way {
 /// The world.
 #[derive(Debug, Default)]
 pub struct World {
-    /// Numbers in the scenario of the upstreams that the core knows, by the core's number.
+    /// The upstreams' numbers in the scenario, by the core's number.
     pub upstreams: Vec<usize>,
     pub told: VecDeque<Told>,
     pub ignored: VecDeque<u16>,
@@ -48,7 +48,7 @@ pub struct World {
     pub forgotten: Vec<u64>,
 }
 
-/// A client by its number in a scenario: at 198.51.100.N.
+/// A client by its number in a scenario; its address is 198.51.100.N.
 pub fn client(number: u16, over_tcp: bool) -> Client {
     let peer = SocketAddr::from(([198, 51, 100, number as u8], number));
     if over_tcp {
@@ -143,7 +143,7 @@ impl World {
     }
 }
 
-/// A message as a person reads it.
+/// A message as readable text.
 pub fn describe(octets: &[u8]) -> String {
     let message = match Message::from_vec(octets) {
         Ok(message) => message,

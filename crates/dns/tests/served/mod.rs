@@ -1,4 +1,4 @@
-//! A core of larder on a thread of the test, at a port of the loopback for UDP and TCP.
+//! A larder core on a thread of the test, at a port of the loopback for UDP and TCP.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,10 +19,10 @@ use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
-/// Ports tried: one must be free for both protocols.
+/// Attempts to find a port that is free for both protocols.
 const PORTS: usize = 8;
 
-/// A running core; its drop ends it.
+/// A running core; drop stops it.
 pub struct Served {
     pub address: SocketAddr,
     lifecycle: Arc<Lifecycle>,
@@ -32,8 +32,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts it with default settings, but without prefetch, and with the upstream's data for
-    /// names of special use.
+    /// Starts it with default settings, except that it does not prefetch, and queries the upstream
+    /// for special-use names.
     pub fn start(upstream: Upstream, backends: &[Arc<dyn Backend>]) -> Served {
         let settings = Settings { prefetch_percent: 0, ..Settings::default() };
         let cache = Cache::builder().budget(64 << 20).readers_max(1);
@@ -58,14 +58,14 @@ impl Served {
         Served { address, lifecycle, published, waker, thread }
     }
 
-    /// Ends it, and returns its counters.
+    /// Stops it, and returns its counters.
     pub fn end(mut self, stage: Stage) -> Counts {
         self.finish(stage).expect("it ran")
     }
 
     fn finish(&mut self, stage: Stage) -> Option<Counts> {
         self.lifecycle.advance(stage);
-        // A core that is not woken looks within a second.
+        // A core that is not woken checks within a second.
         drop(self.waker.wake());
         self.thread.take()?.join().ok()?.ok()?;
         Some(self.published.sum())

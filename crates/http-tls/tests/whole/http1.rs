@@ -8,8 +8,9 @@ use larder_testkit::wait::PATIENCE;
 
 use super::world::{NAME, World, answer, head, origin, plain_origin};
 
-/// Requests over TLS are answered in their order, on one connection, whether they come one by one or together, with ALPN and without;
-/// what is kept for one is a hit for the other; and the origin learns the scheme.
+/// Requests on one TLS connection get their responses in order, one by one or pipelined, with ALPN
+/// and without. A response cached for one client is a hit for the other. The origin receives the
+/// scheme.
 #[test]
 fn requests() {
     let (address, asked) = origin(
@@ -40,7 +41,7 @@ fn requests() {
         }
     }
     assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 3);
-    // What is asked in the clear is something else, and is not believed to be secure.
+    // A request in the clear has another cache key, and its X-Forwarded-Proto is ignored.
     let mut clear = world.clear();
     let ask = format!("GET /a HTTP/1.1\r\nHost: {NAME}\r\nX-Forwarded-Proto: https\r\n\r\n");
     clear.write_all(ask.as_bytes()).unwrap();
@@ -56,8 +57,8 @@ fn body(client: &mut (impl Read + ?Sized)) -> String {
     String::from_utf8(body).unwrap()
 }
 
-/// An answer that ends as it should ends with `close_notify`, one that its origin broke off without: the client knows one from the
-/// other, also where nothing else says how long the answer is. Invariant 1 of `http-tls`.
+/// A complete response ends with `close_notify`; one that the origin aborted ends without. So the
+/// client can distinguish them, also if nothing else states the length. Invariant 1 of `http-tls`.
 #[test]
 fn ends() {
     let (address, _) = origin(
@@ -72,7 +73,7 @@ fn ends() {
     let world = World::start(address);
     let ask = |path: &str| {
         let mut client = world.http1(&["http/1.1"]);
-        // HTTP/1.0 knows no chunks: its answers end with the connection.
+        // HTTP/1.0 has no chunks: a response ends with the connection.
         client.write_all(format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
         let mut bytes = Vec::new();
         client.read_to_end(&mut bytes).map(|_| bytes.ends_with(b"\r\n\r\nabcde"))
@@ -84,8 +85,8 @@ fn ends() {
     world.until("a reset", |world| world.count("tls_resets") == 1);
 }
 
-/// Who never finishes a handshake is closed when its time is over, and counted; others are served meanwhile.
-/// The first wait of invariant 3 of `http-tls`.
+/// The server closes and counts a client that does not finish its handshake in time; it serves
+/// others meanwhile. The first wait of invariant 3 of `http-tls`.
 #[test]
 fn handshakes_have_a_limit() {
     let address = plain_origin();
@@ -99,7 +100,8 @@ fn handshakes_have_a_limit() {
     world.until("a failure", |world| world.count("tls_handshakes_failed") == 1);
 }
 
-/// A certificate that is written anew counts after a reload, from the next handshake on; connections that stand are left alone.
+/// A replaced certificate applies after a reload, from the next handshake on. Open connections are
+/// not affected.
 #[test]
 fn certificates_are_read_anew() {
     let address = plain_origin();
@@ -114,15 +116,15 @@ fn certificates_are_read_anew() {
     assert_eq!(world.running().tls_bridge().unwrap().reload(), "certificate reloaded");
     ask(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
-    // It believes the old one.
+    // The client trusts the old certificate.
     let error = ask(&mut world.http1(&[])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
     std::fs::write(world.identity.key(), "").unwrap();
     assert!(world.running().tls_bridge().unwrap().reload().starts_with("certificate unchanged"));
 }
 
-/// Limits that a reload changes are those of connections from then on: an address has more places, a handshake less time; who was there
-/// stays.
+/// Limits changed by a reload apply to later connections: more connections per address, less time
+/// for a handshake. Open connections stay.
 #[test]
 fn limits_follow() {
     let address = plain_origin();
@@ -150,7 +152,7 @@ fn limits_follow() {
     assert_eq!(world.count("tls_connections_refused"), 1);
 }
 
-/// Beyond the places there are new connections are closed before their handshake.
+/// Connections beyond the limit are closed before their handshake.
 #[test]
 fn places_are_limited() {
     let address = plain_origin();

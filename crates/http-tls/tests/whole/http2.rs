@@ -20,7 +20,7 @@ use larder_testkit::wait::PATIENCE;
 
 use super::world::{NAME, World, answer, head, name, origin, plain_origin};
 
-/// Runs a client's story.
+/// Runs a client's scenario.
 fn tell<T>(story: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, story).await.unwrap() })
@@ -40,7 +40,7 @@ fn request(method: Method, path: &str) -> http::request::Builder {
     Request::builder().method(method).uri(format!("https://{NAME}{path}"))
 }
 
-/// Sends one without a body.
+/// Sends a request without a body.
 fn send(client: &mut SendRequest<Bytes>, request: http::request::Builder) -> ResponseFuture {
     client.send_request(request.body(()).unwrap(), true).unwrap().0
 }
@@ -60,8 +60,8 @@ async fn get(client: &mut SendRequest<Bytes>, path: &str) -> Result<Vec<u8>, h2:
     Ok(read(response.into_body()).await?.0)
 }
 
-/// A hundred streams that ask for one object while it comes get all of it, and the origin is asked once; HEAD, conditions and ranges
-/// are answered from it.
+/// A hundred streams request one object during its fetch. All get the complete object, and the
+/// origin receives one request. HEAD, conditions and ranges are served from the cached object.
 #[test]
 fn one_object() {
     let (say, heard) = channel::<()>();
@@ -105,8 +105,8 @@ fn one_object() {
     assert_eq!(world.count("http2_streams"), 103);
 }
 
-/// A client that reads nothing of a long body stops its origin: what was sent in all stays below the windows on the way, and all
-/// of it comes once the client reads. Invariant 2 of `http-tls`.
+/// A client that does not read a long body stops its origin: the bytes sent stay below the windows
+/// on the path. The client gets the complete body once it reads. Invariant 2 of `http-tls`.
 #[test]
 fn slow_reader() {
     const BODY_BYTES: u64 = 64 << 20;
@@ -141,15 +141,15 @@ fn slow_reader() {
             before = now;
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
-        // The loop's window is 1 MiB; the kernel's buffers of loopback take some more.
+        // The event loop's window is 1 MiB; the loopback's kernel buffers take some more.
         assert!(before < 24 << 20, "{before}");
         let body = read(response.into_body()).await.unwrap().0;
         assert_eq!(body.len() as u64, BODY_BYTES);
     });
 }
 
-/// A stream that finds all places for clients taken is refused by a reset that says that it may be asked again; once there is a place
-/// it is answered, on the same connection.
+/// A stream beyond the client limit is refused by a reset that permits a retry. Once the limit has
+/// room, the same connection gets its response.
 #[test]
 fn no_place_for_a_stream() {
     let (address, asked) =
@@ -165,7 +165,7 @@ fn no_place_for_a_stream() {
         assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM), "{error}");
         assert_eq!(asked.load(Ordering::SeqCst), 1);
         drop(first);
-        // The loop sees the end of the first when it comes to it.
+        // The event loop may not yet have seen the end of the first stream.
         let body = loop {
             match get(&mut client, "/").await {
                 Ok(body) => break body,
@@ -176,8 +176,8 @@ fn no_place_for_a_stream() {
     });
 }
 
-/// An origin that dies in a body resets the streams that read it, and no others; nothing of it is kept.
-/// Invariant 1 of `http-tls`.
+/// An origin that fails in the middle of a body resets the streams that read it, and no others.
+/// Nothing of that body is cached. Invariant 1 of `http-tls`.
 #[test]
 fn cut_bodies() {
     let (address, asked) = origin(
@@ -218,7 +218,7 @@ async fn upload(stream: &mut SendStream<Bytes>, mut bytes: Bytes) {
     }
 }
 
-/// Reads a body as its head frames it: its length, its trailers, and whether it was whole.
+/// Reads a body as its headers frame it: its length, its trailers, and whether it was complete.
 fn take_body(head: &str, stream: &mut dyn super::world::Stream) -> (usize, String, bool) {
     if let Some(length) = head.lines().find_map(|it| it.strip_prefix("Content-Length: ")) {
         let length: usize = length.parse().unwrap();
@@ -246,8 +246,8 @@ fn take_body(head: &str, stream: &mut dyn super::world::Stream) -> (usize, Strin
     }
 }
 
-/// Bodies of requests reach the origin, with a length or without, however long, and trailers both ways; one that its client breaks
-/// off is cut for the origin too.
+/// Request bodies of any length reach the origin, with and without a Content-Length; trailers pass
+/// both ways. A body that its client aborts is also aborted for the origin.
 #[test]
 fn uploads() {
     const BODY_BYTES: usize = 8 << 20;
@@ -302,7 +302,8 @@ fn uploads() {
     world.until("a cut", |_| cuts.load(Ordering::SeqCst) == 1);
 }
 
-/// The response to a GET with a body is for that request alone: who asks for the plain URL gets another, which is stored.
+/// The response to a GET with a body is for that request alone. A later request for the plain URL
+/// gets another response, which is cached.
 #[test]
 fn content_of_a_get() {
     const FIELDS: &str = "Cache-Control: max-age=600\r\n";
@@ -332,7 +333,8 @@ fn content_of_a_get() {
     });
 }
 
-/// An upload with `Expect` is told to go on before its body comes; hints on the way are told too.
+/// A client that sends `Expect` gets 100 before its body arrives; the client also receives early
+/// hints.
 #[test]
 fn on_the_way() {
     let (address, _) = origin(
@@ -364,8 +366,8 @@ fn on_the_way() {
     });
 }
 
-/// A client that resets its streams, or is gone, is waited for by nobody: its places at the loops are free at once, though the origin
-/// never answers; and who asks over HTTP/1.1 and is gone likewise.
+/// Nothing waits for a client that resets its streams or disconnects: the event loops free its
+/// entries at once, though the origin never responds. The same holds over HTTP/1.1.
 #[test]
 fn who_is_gone_is_gone() {
     let (address, _) = origin(
@@ -401,7 +403,8 @@ fn who_is_gone_is_gone() {
     world.until("nobody", |world| open(world) == 0);
 }
 
-/// What is no request for us is refused on its stream alone, and the server that ends tells its clients to go, after their answers.
+/// An invalid request is refused on its stream alone. A server that ends sends GOAWAY to its
+/// clients, after their responses.
 #[test]
 fn refused_and_told_to_go() {
     let (say, heard) = channel::<()>();
@@ -431,14 +434,15 @@ fn refused_and_told_to_go() {
         world.running().drain();
         say.send(()).unwrap();
         assert_eq!(read(held.await.unwrap().into_body()).await.unwrap().0, b"x");
-        // It is told not to ask for more.
+        // GOAWAY forbids further requests.
         let error = client.ready().await.map(drop).unwrap_err();
         assert_eq!(error.reason(), Some(Reason::NO_ERROR), "{error}");
     });
     world.until("an end", |world| world.count("tls_connections") == 0);
 }
 
-/// A client that sends frames that cost work and ask for nothing is let go, whatever it reads; one that pings now and then is not.
+/// The server disconnects a client that sends frames that cost work and request nothing, whether it
+/// reads or not. A client that pings now and then stays connected.
 #[test]
 fn floods() {
     let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -456,9 +460,9 @@ fn floods() {
                 let (mut from, mut to) = tokio::io::split(&mut stream);
                 let sends = async {
                     let bytes = [begin, frame.repeat(frames)].concat();
-                    // It may be closed before all is sent.
+                    // The server may close before all is sent.
                     let _ = to.write_all(&bytes).await;
-                    // Who is still served is answered.
+                    // A client that is still served gets a reply to this ping.
                     let _ = to.write_all(&[&ping[..9], b"answered"].concat()).await;
                 };
                 let reads = async {

@@ -1,4 +1,4 @@
-//! HTTP over TLS, HTTP/2 and origins over TLS, by real sockets on loopback.
+//! HTTP over TLS, HTTP/2 and origins over TLS, through real sockets on the loopback.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod http1;

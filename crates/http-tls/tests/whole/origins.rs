@@ -7,7 +7,7 @@ use larder_testkit::tls::Identity;
 
 use super::world::{World, answer, head, origin};
 
-/// Asks in the clear, to the connection's end.
+/// Sends a request in the clear, and reads to the connection's end.
 fn ask(world: &World, path: &str) -> String {
     let mut client = world.clear();
     let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -18,8 +18,9 @@ fn ask(world: &World, path: &str) -> String {
     answer
 }
 
-/// An origin over TLS is asked on a connection that is kept; what it ends with `close_notify` is whole and kept, what is cut without
-/// is not, and its client does not see an end. Invariant 1 of `http-tls`.
+/// An origin over TLS receives requests on a connection that is reused. A response that ends with
+/// `close_notify` is complete and cached. One without is not cached, and its client sees no clean
+/// end. Invariant 1 of `http-tls`.
 #[test]
 fn origins_over_tls() {
     let made = Identity::new("origin.example");
@@ -29,7 +30,7 @@ fn origins_over_tls() {
                 "/cut" => "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nabc".to_owned(),
                 _ => answer("Cache-Control: no-store\r\n", "x"),
             };
-            // Who returns false here drops the stream, and so says no `close_notify`.
+            // A closure that returns false drops the stream, without a `close_notify`.
             stream.write_all(bytes.as_bytes()).is_ok() && !head.contains("/cut")
         },
         Some(made.server(&[])),
@@ -49,8 +50,8 @@ fn origins_over_tls() {
     assert_eq!(asked.load(Ordering::SeqCst), 5);
 }
 
-/// An origin whose certificate is for somebody else, or from nobody we trust, is not asked: 502, and counted. So is one that is not
-/// there.
+/// An origin receives no request if its certificate is for another name, or if no trusted authority
+/// signed it: 502, and counted. The same applies to an origin that is not there.
 #[test]
 fn unproven() {
     let (made, other) = (Identity::new("origin.example"), Identity::new("origin.example"));
@@ -74,7 +75,7 @@ fn unproven() {
     assert!(world.count("tls_origin_unreachable") > 0);
 }
 
-/// A body without a length whose origin says `close_notify` is whole, and is kept.
+/// A body without a length is complete, and cached, if its origin sends `close_notify`.
 #[test]
 fn whole_until_close() {
     let made = Identity::new("origin.example");
@@ -95,12 +96,12 @@ fn whole_until_close() {
     let trust = Trust::File(made.chain());
     let origins = vec![(address, Some("origin.example"))];
     let world = World::with(origins, Limits::default(), trust, |_| ());
-    // It has a length where it is all there before its head leaves.
+    // The response has a length if the complete body is there before its headers are sent.
     let first = ask(&world, "/");
     let ends = ["3\r\nabc\r\n0\r\n\r\n", "\r\n\r\nabc"];
     assert!(ends.iter().any(|end| first.ends_with(end)), "{first}");
     play.join().unwrap();
-    // Nobody is there to be asked.
+    // The origin is no longer there.
     assert!(ask(&world, "/").ends_with("\r\n\r\nabc"));
     assert_eq!(world.count("tls_origin_cut"), 0);
 }

@@ -1,4 +1,4 @@
-//! A server with a certificate of its own before an origin that a closure plays, and clients.
+//! A server with its own certificate before an origin that a closure plays, and clients.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, StreamOwned};
 
 pub const NAME: &str = "http.example";
 
-/// A stream that an origin answers on.
+/// A stream on which an origin responds.
 pub trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
@@ -26,12 +26,13 @@ pub fn files(identity: &Identity) -> Files {
     Files { certificates: identity.chain(), key: identity.key() }
 }
 
-/// An origin that answers everything with `x`.
+/// An origin whose every response is `x`.
 pub fn plain_origin() -> SocketAddr {
     origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None).0
 }
 
-/// An origin: each connection is a thread, and each request's head is given to the closure, which answers; false: it is closed.
+/// An origin. Each connection has a thread, which passes each request's headers to the closure. The
+/// closure responds, and closes the connection by returning false.
 pub fn origin(
     answer: impl Fn(&str, &mut dyn Stream) -> bool + Send + Sync + 'static,
     tls: Option<Arc<ServerConfig>>,
@@ -40,7 +41,7 @@ pub fn origin(
     let address = listener.local_addr().unwrap();
     let (answer, asked) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     let its = asked.clone();
-    // It ends with the process.
+    // The thread ends with the process.
     thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, answer, asked, tls) =
@@ -65,7 +66,7 @@ pub fn origin(
     (address, asked)
 }
 
-/// The head of a request or response; `None` where there is none.
+/// The headers of a request or response; `None` if the stream ended before.
 pub fn head(stream: &mut (impl Read + ?Sized)) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -77,7 +78,7 @@ pub fn head(stream: &mut (impl Read + ?Sized)) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// An answer with a body that has a length.
+/// A response with a body of known length.
 pub fn answer(fields: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
@@ -135,7 +136,7 @@ impl World {
         stream
     }
 
-    /// A client that believes the server and names these protocols.
+    /// A client configuration that trusts the server and offers these protocols.
     pub fn config(&self, alpn: &[&str]) -> Arc<ClientConfig> {
         client_of(self.certificate.clone(), alpn)
     }
@@ -153,7 +154,7 @@ impl World {
         counts[name] as u64
     }
 
-    /// Waits until it is so.
+    /// Waits until `is_so` returns true.
     pub fn until(&self, what: &str, is_so: impl Fn(&World) -> bool) {
         let stands = || format!("{what}: {:?}", self.running().tls_bridge().unwrap().gauges());
         until_so_or(stands, || is_so(self));

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use super::connection::{Connection, End, Head};
 
-/// A response, with all of its body.
+/// A response with its complete body.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// Its head.
+    /// Its headers.
     pub head: Head,
     /// Its body.
     pub body: Vec<u8>,
@@ -26,17 +26,17 @@ impl Response {
 }
 
 impl Connection {
-    /// Asks, with further lines of fields.
+    /// Sends a request, with additional field lines.
     pub fn ask(&mut self, method: &str, path: &str, fields: &[&str]) {
         self.send(request(method, path, fields));
     }
 
-    /// Asks.
+    /// Sends a GET.
     pub fn get(&mut self, path: &str) {
         self.ask("GET", path, &[]);
     }
 
-    /// A whole response to a GET.
+    /// Reads a complete response to a GET.
     pub fn response(&mut self) -> Response {
         let head = self.head();
         let body = match head.status() {
@@ -48,7 +48,7 @@ impl Connection {
         Response { head, body }
     }
 
-    /// Asks, and takes the whole answer.
+    /// Sends a GET, and reads the complete response.
     pub fn fetch(&mut self, path: &str) -> Response {
         self.get(path);
         self.response()
@@ -60,13 +60,14 @@ impl Connection {
         self.response()
     }
 
-    /// A response whose body breaks: what came of it. It may not look like one that is whole.
+    /// Reads a response whose body breaks, and returns the bytes that arrived. The response must
+    /// not look complete.
     pub fn broken(&mut self) -> Vec<u8> {
         let Some(head) = self.try_head() else { return Vec::new() };
         self.broken_body(&head)
     }
 
-    /// Like [`Client::broken`], for a body whose headers were read.
+    /// Like [`Client::broken`], for a response whose headers were read.
     pub fn broken_body(&mut self, head: &Head) -> Vec<u8> {
         match self.try_body(head) {
             Ok(bytes) => panic!("{} bytes, and a clean end of {head:?}", bytes.len()),
@@ -74,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// An error of the server's own, after which it closes.
+    /// Reads an error response of the server itself, after which the server closes the connection.
     pub fn is_refused(&mut self, status: u16) {
         let response = self.response();
         assert_eq!(response.status(), status, "{response:?}");
@@ -89,7 +90,7 @@ pub fn request(method: &str, path: &str, fields: &[&str]) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n")
 }
 
-/// The response of a server to a GET on a connection of its own, which it closes.
+/// The response of a server to a GET on its own connection, which the server closes.
 pub fn fetch(server: SocketAddr, path: &str) -> Response {
     Connection::open(server).fetch_with(path, &["Connection: close"])
 }

@@ -1,5 +1,4 @@
-//! One end of a connection, blocking: what comes is read until something is there, for a bounded
-//! time.
+//! One end of a connection, with blocking reads for a bounded time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,18 +9,18 @@ use crate::wait::PATIENCE;
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The peer has closed in order.
+    /// The peer closed it in order.
     Clean,
-    /// It was broken off.
+    /// The peer aborted it.
     Reset,
 }
 
-/// A head: its first line, and its fields.
+/// Headers: a start line, and fields.
 #[derive(Debug, Clone)]
 pub struct Head {
     /// `GET / HTTP/1.1`, `HTTP/1.1 200 OK`.
     pub line: String,
-    /// Names and values, in their order.
+    /// Names and values, in the order received.
     pub fields: Vec<(String, String)>,
 }
 
@@ -37,7 +36,7 @@ impl Head {
         Head { line, fields: lines.map(field).collect() }
     }
 
-    /// The value of the only field of this name.
+    /// The value of this field, which must not be repeated.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut found = self.fields.iter().filter(|(it, _)| it.eq_ignore_ascii_case(name));
         let value = found.next().map(|(_, value)| value.as_str());
@@ -45,7 +44,7 @@ impl Head {
         value
     }
 
-    /// There is a field of this name.
+    /// True if there is a field of this name.
     pub fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
     }
@@ -56,12 +55,12 @@ impl Head {
         code.unwrap_or_else(|| panic!("no response: {:?}", self.line))
     }
 
-    /// The length of the body by the headers.
+    /// The length of the body, as the headers state it.
     pub fn length(&self) -> Option<usize> {
         self.field("content-length").map(|it| it.parse().unwrap())
     }
 
-    /// The body comes in chunks.
+    /// True if the body is chunked.
     pub fn is_chunked(&self) -> bool {
         self.field("transfer-encoding") == Some("chunked")
     }
@@ -77,18 +76,18 @@ impl Head {
 pub struct Connection {
     /// The socket.
     pub stream: TcpStream,
-    /// Received bytes that were not taken yet.
+    /// Bytes that were received, but not yet taken.
     inbox: Vec<u8>,
     end: Option<End>,
 }
 
 impl Connection {
-    /// To a server.
+    /// Connects to a server.
     pub fn open(server: SocketAddr) -> Connection {
         Connection::new(TcpStream::connect(server).unwrap())
     }
 
-    /// Of a stream.
+    /// A connection over this stream.
     pub fn new(stream: TcpStream) -> Connection {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -96,17 +95,17 @@ impl Connection {
         Connection { stream, inbox: Vec::new(), end: None }
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Sends as much as the other side takes before it breaks the connection: whether that was all.
+    /// Sends until the peer aborts the connection; true if all bytes were sent.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Reads what is there next; false: nothing more comes.
+    /// Waits for more bytes; false at the end.
     fn more(&mut self) -> bool {
         if self.end.is_some() {
             return false;
@@ -128,7 +127,7 @@ impl Connection {
         self.inbox[..self.inbox.len().min(100)].escape_ascii().to_string()
     }
 
-    /// The next head; `None`: the connection ended before it.
+    /// The next headers; `None` if the connection ended before them.
     pub fn try_head(&mut self) -> Option<Head> {
         loop {
             if let Some(at) = self.inbox.windows(4).position(|it| it == b"\r\n\r\n") {
@@ -142,20 +141,20 @@ impl Connection {
         }
     }
 
-    /// The next head.
+    /// The next headers.
     pub fn head(&mut self) -> Head {
         let head = self.try_head();
         head.unwrap_or_else(|| panic!("ended ({:?}) before a head: {:?}", self.end, self.shown()))
     }
 
-    /// As many of the next bytes as come before the end.
+    /// The next `bytes` bytes, or fewer if the connection ends before.
     fn up_to(&mut self, bytes: usize) -> Vec<u8> {
         while self.inbox.len() < bytes && self.more() {}
         let rest = self.inbox.split_off(self.inbox.len().min(bytes));
         std::mem::replace(&mut self.inbox, rest)
     }
 
-    /// All that comes before the end.
+    /// All bytes up to the end.
     pub fn rest(&mut self) -> Vec<u8> {
         self.up_to(usize::MAX)
     }
@@ -167,7 +166,7 @@ impl Connection {
         bytes
     }
 
-    /// The next bytes that are there; waits for the first, or the end.
+    /// The bytes that are available; waits for the first one, or for the end.
     pub fn take_some(&mut self) -> Vec<u8> {
         while self.inbox.is_empty() && self.more() {}
         std::mem::take(&mut self.inbox)
@@ -191,8 +190,8 @@ impl Connection {
         line.unwrap_or_else(|| panic!("ended ({:?}) in a line: {:?}", self.end, self.shown()))
     }
 
-    /// The next chunk, nothing for the last one; `Err` with what there was of it where the
-    /// connection ended first.
+    /// The next chunk, empty for the last one. `Err` has the partial chunk if the connection ended
+    /// first.
     pub fn try_chunk(&mut self) -> Result<Vec<u8>, Vec<u8>> {
         let Some(line) = self.try_line() else { return Err(Vec::new()) };
         let size = usize::from_str_radix(&line, 16).unwrap();
@@ -205,13 +204,13 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// The body of a request; nothing where its head speaks of none.
+    /// The body of a request; empty if its headers describe none.
     pub fn body_of_request(&mut self, head: &Head) -> Vec<u8> {
         let has_body = head.is_chunked() || head.length().is_some();
         if has_body { self.try_body(head).unwrap_or_else(|(bytes, _)| bytes) } else { Vec::new() }
     }
 
-    /// A body that this head begins: all of it, or what came of it before the connection broke.
+    /// Reads the body that these headers describe. `Err` has the partial body and the end.
     pub fn try_body(&mut self, head: &Head) -> Result<Vec<u8>, (Vec<u8>, End)> {
         let (bytes, is_whole) = if head.is_chunked() {
             let mut bytes = Vec::new();
@@ -236,24 +235,24 @@ impl Connection {
         if is_whole { Ok(bytes) } else { Err((bytes, self.end.expect("it has ended"))) }
     }
 
-    /// How the connection ends; nothing may come before.
+    /// Waits for the end, and returns its kind; no bytes may come before.
     pub fn end(&mut self) -> End {
         while self.more() {}
         assert_eq!(self.shown(), "", "before the end");
         self.end.expect("it has ended")
     }
 
-    /// Sends no more.
+    /// Shuts down the sending direction.
     pub fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Closes the connection so that the other side sees it broken.
+    /// Makes the close of this connection a reset.
     pub fn reset_on_close(&self) {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
-    /// True where bytes come, and not the end.
+    /// Waits for bytes or the end; true if bytes came.
     pub fn has_bytes(&mut self) -> bool {
         if self.inbox.is_empty() {
             self.more();
@@ -261,7 +260,7 @@ impl Connection {
         !self.inbox.is_empty()
     }
 
-    /// True where something has come, or the end.
+    /// True if bytes are available, or the connection has ended.
     pub fn has_news(&mut self) -> bool {
         if !self.inbox.is_empty() || self.end.is_some() {
             return true;

@@ -1,5 +1,5 @@
-//! An origin. A story takes its connections one by one and answers by hand; or all are answered by
-//! a rule, on threads.
+//! An origin. A scenario accepts its connections one by one and responds by hand, or threads
+//! respond to all requests by a rule.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::wait::PATIENCE;
 
 type Rule = Arc<dyn Fn(&Head) -> Vec<u8> + Send + Sync>;
 
-/// See the module; it ends when dropped.
+/// See the module. The origin ends when dropped.
 #[derive(Debug)]
 pub struct Origin {
     /// The address at which it listens.
@@ -25,7 +25,7 @@ pub struct Origin {
 #[derive(Default)]
 struct Shared {
     has_ended: AtomicBool,
-    /// Requests that were answered by the rule.
+    /// Requests to which the rule responded.
     answered: AtomicUsize,
     rule: Mutex<Option<Rule>>,
 }
@@ -37,13 +37,13 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Origin {
-    /// At a port of the loopback.
+    /// An origin at a port of the loopback.
     #[expect(clippy::new_without_default, reason = "it starts a thread")]
     pub fn new() -> Origin {
         Origin::at(TcpListener::bind("127.0.0.1:0").unwrap())
     }
 
-    /// At a listener.
+    /// An origin at a listener.
     pub fn at(listener: TcpListener) -> Origin {
         let address = listener.local_addr().unwrap();
         let (sender, connections) = channel();
@@ -72,22 +72,22 @@ impl Origin {
         connection
     }
 
-    /// A connection that is there.
+    /// The next connection, if one is waiting.
     pub fn try_accept(&self) -> Option<Connection> {
         self.connections.try_recv().ok().map(Connection::new)
     }
 
-    /// Takes no more connections.
+    /// Accepts no more connections.
     pub fn stop_listening(&self) {
         self.shared.has_ended.store(true, Ordering::SeqCst);
-        // One more connection wakes it.
+        // One more connection wakes the listener.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.lock().unwrap().take() {
             thread.join().unwrap();
         }
     }
 
-    /// No client has connected except those that the scenario accepted.
+    /// Asserts that no client has connected, except those that the scenario accepted.
     pub fn is_idle(&self) {
         match self.connections.try_recv() {
             Err(TryRecvError::Empty) => {}
@@ -99,13 +99,13 @@ impl Origin {
         }
     }
 
-    /// Answers all that comes on new connections from now on by a rule: bytes for each head of a
-    /// request.
+    /// From now on a rule responds to all requests on new connections: it returns the response
+    /// bytes for each request's headers.
     pub fn answers_by(&self, rule: impl Fn(&Head) -> Vec<u8> + Send + Sync + 'static) {
         *self.shared.rule.lock().unwrap() = Some(Arc::new(rule));
     }
 
-    /// Requests that were answered by the rule.
+    /// Requests to which the rule responded.
     pub fn answered(&self) -> usize {
         self.shared.answered.load(Ordering::SeqCst)
     }
@@ -130,7 +130,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, sender: &Sender<TcpStrea
         let shared = shared.clone();
         thread::spawn(move || {
             let mut wire = Connection::new(stream);
-            // It may stay unused for longer than a test waits.
+            // The connection may stay unused for longer than a test waits.
             wire.stream.set_read_timeout(None).unwrap();
             while let Some(head) = wire.try_head() {
                 wire.body_of_request(&head);
@@ -145,14 +145,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, sender: &Sender<TcpStrea
 }
 
 impl Connection {
-    /// The next request: its first line is this and its version.
+    /// Reads the next request. Its first line must be `line` and the version.
     pub fn asked(&mut self, line: &str) -> Head {
         let head = self.head();
         assert_eq!(head.line, format!("{line} HTTP/1.1"), "{head:?}");
         head
     }
 
-    /// Sends a whole answer.
+    /// Sends a complete response.
     pub fn answers(&mut self, status: &str, fields: &[&str], body: impl AsRef<[u8]>) {
         self.send(answer(status, fields, body));
     }
@@ -162,7 +162,7 @@ impl Connection {
         self.send(head(status, fields, Some(body_bytes)));
     }
 
-    /// Sends a head after which chunks come.
+    /// Sends headers of a chunked body.
     pub fn begins_chunks(&mut self, status: &str, fields: &[&str]) {
         self.send(head(status, &[fields, &["Transfer-Encoding: chunked"]].concat(), None));
     }
@@ -172,23 +172,23 @@ impl Connection {
         self.send(chunk(bytes));
     }
 
-    /// Breaks it off.
+    /// Aborts the connection.
     pub fn stop(self) {
         self.reset_on_close();
     }
 
-    /// The server has closed it, or broken it off, whatever it sent before.
+    /// The server closes or aborts the connection; it may send bytes before.
     pub fn end_of_rest(&mut self) {
         while !self.take_some().is_empty() {}
         self.end();
     }
 
-    /// True where a request has come, and not the end.
+    /// True if a request has arrived, and not the end.
     pub fn has_request(&mut self) -> bool {
         self.has_news() && self.has_bytes()
     }
 
-    /// The server has closed it, and nothing came before.
+    /// The server closes the connection, and sends nothing before.
     pub fn is_closed(&mut self) {
         self.end();
     }
@@ -200,7 +200,7 @@ fn head(status: &str, fields: &[&str], body_bytes: Option<usize>) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\n{lines}{length}\r\n").into_bytes()
 }
 
-/// A whole answer.
+/// A complete response.
 pub fn answer(status: &str, fields: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let has_length = !status.starts_with("304") && !status.starts_with("204");

@@ -1,8 +1,8 @@
-//! Every DNS message of the recordings and of the public captures, read by hickory and by us.
+//! hickory and larder read every DNS message of the recordings and of the public captures.
 //!
-//! The walk down to the messages here is small and stern on purpose: it must not share a fault with
-//! the one that larder ships. It knows pcap and pcapng, the link types that the captures use, VLAN
-//! tags, IPv4 without fragments, IPv6 without extension headers, UDP, and TCP without reassembly.
+//! The code here that finds the messages is small and strict on purpose: it must not share an error
+//! with larder's own. It supports pcap and pcapng, the link types of the captures, VLAN tags, IPv4
+//! without fragments, IPv6 without extension headers, UDP, and TCP without reassembly.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn ip_packet(link_type: u16, frame: &[u8]) -> Option<&[u8]> {
     matches!(ether_type, 0x0800 | 0x86dd).then(|| frame.get(at..))?
 }
 
-/// The DNS messages in an IP packet that was wholly captured.
+/// The DNS messages in an IP packet that was captured completely.
 fn dns_messages(packet: &[u8]) -> Option<Vec<&[u8]>> {
     let (header, total, protocol) = match packet.first()? >> 4 {
         4 if be16(packet, 6)? & 0x3fff == 0 => {
@@ -62,7 +62,7 @@ fn dns_messages(packet: &[u8]) -> Option<Vec<&[u8]>> {
     }
 }
 
-/// One message, both readings: what differs, in words; `None` where they agree.
+/// Compares both readings of a message: describes the difference; `None` if they agree.
 fn difference(payload: &[u8]) -> Option<String> {
     let ours = view::ours(payload);
     match (Theirs::from_vec(payload), ours) {
@@ -85,8 +85,8 @@ fn difference(payload: &[u8]) -> Option<String> {
     }
 }
 
-/// Every DNS, mDNS and LLMNR message of the captures reads alike, over UDP and over TCP where a
-/// segment begins with a message; and no prefix of one fails by more than an error.
+/// Both readers agree on every DNS, mDNS and LLMNR message of the captures, over UDP, and over TCP
+/// if a segment begins with a message. No prefix of a message causes more than an error.
 #[test]
 fn captures_read_alike() {
     let (mut messages, mut refused) = (0u32, BTreeMap::<DnsError, u32>::new());

@@ -1,4 +1,4 @@
-//! Messages that proptest makes and hickory writes, compression and all.
+//! Messages that proptest generates and hickory encodes, with compression.
 
 use hickory_proto::op::{Message as Theirs, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::svcb::{Alpn, IpHint, SVCB, SvcParamKey, SvcParamValue};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::{model, view};
 
-/// Few labels, so that names meet and compress; some of them hostile.
+/// Few labels, so that names repeat and compress; some of them are hostile.
 fn label() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => prop_oneof![Just("a"), Just("b"), Just("WWW"), Just("example"), Just("test")]
@@ -79,7 +79,7 @@ prop_compose! {
         answers in vec(record(), 0..8),
         authorities in vec(record(), 0..3),
         additionals in vec(record(), 0..3),
-        // The first records follow one another as a chain; then all are turned by some places.
+        // The first records form a chain; then all records are rotated by some positions.
         chained in 0usize..6,
         turned in 0usize..8,
     ) -> Theirs {
@@ -108,7 +108,7 @@ prop_compose! {
     }
 }
 
-/// Every name that stands in a message: all that a reader may find there.
+/// Every name in a message: all that a reader may find in it.
 fn names_in(view: &view::View) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = view.question.iter().map(|question| question.0.clone()).collect();
     for (owner, _, _, _, data) in view.sections.iter().flatten() {
@@ -121,7 +121,7 @@ fn names_in(view: &view::View) -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    /// What hickory writes, we read as hickory does: header, question, every record.
+    /// larder reads what hickory writes as hickory does: header, question, every record.
     #[test]
     fn same_reading(message in message()) {
         let bytes = message.to_vec().expect("a message that fits");
@@ -129,7 +129,7 @@ proptest! {
         prop_assert_eq!(view::ours(&bytes), Ok(view::theirs(&again)));
     }
 
-    /// What an answer teaches is what the obvious model says.
+    /// A response teaches what the simple model expects.
     #[test]
     fn same_teaching(message in message()) {
         let bytes = message.to_vec().expect("a message that fits");
@@ -138,8 +138,8 @@ proptest! {
         prop_assert_eq!(model::ours(&bytes), model::expected(&view));
     }
 
-    /// Each prefix teaches a part of what the whole does: aliases and addresses that stand in the
-    /// records which are whole, and nothing else. Invariant 2 of `dns`.
+    /// Each prefix teaches a part of what the complete message does: aliases and addresses of its
+    /// complete records, and nothing else. Invariant 2 of `dns`.
     #[test]
     fn prefixes(message in message()) {
         let bytes = message.to_vec().expect("a message that fits");
@@ -165,8 +165,8 @@ proptest! {
         }
     }
 
-    /// A changed header (flags, counts) may lose names but never makes one up: each name that
-    /// comes out stood in the sound message. (A change in a name makes another name, of course.)
+    /// A changed header (flags, counts) may lose names but never adds one: each name found is in
+    /// the original message. (A change within a name gives another name, of course.)
     #[test]
     fn mutations_invent_nothing(message in message(), at in 2usize..12, to in any::<u8>()) {
         let mut bytes = message.to_vec().expect("a message that fits");
@@ -188,8 +188,8 @@ proptest! {
         }
     }
 
-    /// Where both read a message with bytes changed anywhere, both read the same; hickory may
-    /// refuse more (it checks data of types that we pass over).
+    /// If both accept a message with bytes changed anywhere, both read the same. hickory may reject
+    /// more: it checks data of types that larder skips.
     #[test]
     fn mutations_read_alike(message in message(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut bytes = message.to_vec().expect("a message that fits");
@@ -202,7 +202,7 @@ proptest! {
         }
     }
 
-    /// No bytes make any reader panic, whole or behind a header that lets them in.
+    /// No bytes make any reader panic, alone or after a valid header.
     #[test]
     fn any_bytes(mut bytes in vec(any::<u8>(), 0..300), framed in any::<bool>()) {
         if framed && bytes.len() >= 12 {

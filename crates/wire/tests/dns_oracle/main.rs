@@ -1,12 +1,13 @@
-//! A second opinion on DNS messages: hickory-proto reads (and writes) them beside us.
+//! A second implementation for DNS messages: hickory-proto reads (and writes) the same messages as
+//! larder.
 //!
-//! | part | holds |
+//! | part | contents |
 //! |---|---|
 //! | [`view`] | both readings of a message in one plain form |
-//! | [`model`] | what an answer teaches, slowly and obviously, from hickory's reading |
-//! | [`generated`] | messages that proptest makes and hickory writes, then cut and mutated |
-//! | [`rendered`] | questions read, answers kept and written for another client |
-//! | [`captures`] | every DNS message of the recordings, and of the public captures where they are |
+//! | [`model`] | what a response teaches, by a slow and simple model of hickory's reading |
+//! | [`generated`] | messages that proptest generates and hickory encodes, then cut and mutated |
+//! | [`rendered`] | queries read; responses cached and written for another client |
+//! | [`captures`] | every DNS message of the recordings, and of the public captures if they exist |
 
 mod captures;
 mod generated;

@@ -1,5 +1,5 @@
-//! What a unicast answer teaches, slowly and obviously: from hickory's reading, by scanning all
-//! records for each step of the chain.
+//! What a unicast response teaches, by a slow and simple model: from hickory's reading, by a scan
+//! of all records for each step of the chain.
 
 use larder_wire::dns::answers::{CHAIN_MAX, Extract, NAMES_MAX, extract};
 use larder_wire::dns::{Message, class, reverse_addr, rtype};
@@ -14,7 +14,7 @@ pub struct Taught {
     pub reverses: Vec<(String, Vec<u8>, u32)>,
 }
 
-/// What `extract` says; its error is left to other tests.
+/// The result of `extract`; other tests check its error.
 pub fn ours(bytes: &[u8]) -> Taught {
     let mut out = Extract::new();
     if let Ok(message) = Message::parse(bytes) {
@@ -31,7 +31,7 @@ pub fn ours(bytes: &[u8]) -> Taught {
     }
 }
 
-/// What it should say. DNAME is not modelled: hickory does not know it.
+/// The expected result. The model has no DNAME: hickory does not support it.
 pub fn expected(view: &View) -> Taught {
     let mut taught = Taught { aliases: Vec::new(), addresses: Vec::new(), reverses: Vec::new() };
     let Some((qname, ..)) = &view.question else { return taught };
@@ -40,7 +40,7 @@ pub fn expected(view: &View) -> Taught {
     }
     let answers = || view.sections[0].iter().filter(|entry| entry.2 == class::IN);
 
-    // The chain: each name on it with the least TTL on the way there.
+    // The chain: each name on it with the lowest TTL on the path to it.
     let mut chain = vec![(qname.clone(), u32::MAX)];
     while chain.len() <= CHAIN_MAX {
         let (tail, ttl_s) = chain[chain.len() - 1].clone();
@@ -78,7 +78,7 @@ pub fn expected(view: &View) -> Taught {
     taught
 }
 
-/// True when the answer is within the bounds, so that [`expected`] holds.
+/// True if the response is within the bounds, so that [`expected`] is valid.
 pub fn within_bounds(view: &View) -> bool {
     let mut names: Vec<&[u8]> = Vec::new();
     for (owner, _, _, _, data) in &view.sections[0] {

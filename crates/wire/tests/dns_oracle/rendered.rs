@@ -1,5 +1,5 @@
-//! Questions and rendered responses: what hickory writes is read, kept, written for another client,
-//! and read by hickory again.
+//! Queries and rendered responses. larder reads what hickory writes, stores it, and writes it for
+//! another client; hickory reads the result.
 
 use hickory_proto::op::{Edns, Message as Theirs, MessageType, OpCode, Query as TheirQuery};
 use hickory_proto::rr::{Name, RecordType};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::generated::{message, name};
 use crate::view::{self, Data, Entry, View, canonical};
 
-/// No TTL is changed, but those with the top bit.
+/// No TTL is changed, except those with the top bit set.
 const AS_THEY_ARE: Rules = Rules {
     ttl_min_s: 0,
     ttl_max_s: u32::MAX,
@@ -22,16 +22,16 @@ const AS_THEY_ARE: Rules = Rules {
     is_minimal: false,
 };
 
-/// A client's habits.
+/// The properties of a client's query.
 #[derive(Debug, Clone)]
 struct Client {
     id: u16,
     recursion_desired: bool,
     authentic_data: bool,
     checking_disabled: bool,
-    /// UDP bytes, DO.
+    /// UDP payload size, and DO.
     edns: Option<(u16, bool)>,
-    /// Letters of the name that are turned over.
+    /// Bits of letters of the name whose case is flipped.
     case: u64,
 }
 
@@ -39,7 +39,7 @@ prop_compose! {
     fn client()(
         id in any::<u16>(),
         (recursion_desired, authentic_data, checking_disabled) in any::<(bool, bool, bool)>(),
-        // hickory says 512 where it should say less.
+        // hickory writes 512 instead of smaller sizes.
         edns in prop::option::of((512u16.., any::<bool>())),
         case in any::<u64>(),
     ) -> Client {
@@ -48,7 +48,7 @@ prop_compose! {
 }
 
 impl Client {
-    /// Its query, by hickory.
+    /// Its query, encoded by hickory.
     fn asks(&self, name: &Name, rtype: u16) -> Vec<u8> {
         let mut query = Theirs::new(self.id, MessageType::Query, OpCode::Query);
         query.metadata.recursion_desired = self.recursion_desired;
@@ -76,8 +76,8 @@ impl Client {
     }
 }
 
-/// The names from the one asked on, look after look at the answers; `None` where they run in a
-/// circle.
+/// The names of the chain from the queried one on, found by repeated scans of the answers. `None`
+/// if they form a loop.
 fn chain(view: &View) -> Option<Vec<Vec<u8>>> {
     let (asked, ..) = view.question.clone().expect("a question");
     let mut chain = vec![asked];
@@ -99,8 +99,7 @@ fn chain(view: &View) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The answers that belong to the question, each with the place of its owner in the chain, in that
-/// order.
+/// The answers that belong to the question, ordered by the position of their owner in the chain.
 fn belonging(view: &View, chain: &[Vec<u8>]) -> Vec<Entry> {
     let (_, qtype, _) = view.question.clone().expect("a question");
     let mut found: Vec<(usize, Entry)> = Vec::new();
@@ -119,7 +118,7 @@ fn belonging(view: &View, chain: &[Vec<u8>]) -> Vec<Entry> {
     found.into_iter().map(|(_, entry)| entry).collect()
 }
 
-/// The answer as `client` is to have it, after `age_s` seconds, by hickory's reading of the
+/// The expected response for `client` after `age_s` seconds, from hickory's reading of the
 /// original.
 fn aged(view: &View, client: &Client, age_s: u32) -> View {
     let mut view = view.clone();
@@ -132,7 +131,8 @@ fn aged(view: &View, client: &Client, age_s: u32) -> View {
 }
 
 proptest! {
-    /// A query is read as hickory wrote it, and its key does not depend on the case of its name.
+    /// larder reads a query as hickory wrote it, and the key does not depend on the case of the
+    /// name.
     #[test]
     fn queries_are_read(name in name(), rtype in any::<u16>(), client in client()) {
         let bytes = client.asks(&name, rtype);
@@ -152,7 +152,7 @@ proptest! {
         prop_assert_eq!(canonical(theirs.queries[0].name()), canonical(&name));
     }
 
-    /// No bytes make a reader panic; what is refused is refused with a part of what came.
+    /// No bytes make a reader panic; a rejection repeats at most the bytes of the input.
     #[test]
     fn any_bytes_as_a_query(
         name in name(),
@@ -176,9 +176,10 @@ proptest! {
         }
     }
 
-    /// A response that is kept comes out for each client as it went in, but for what does not
-    /// belong to the question: its own ID, flags and case, records as hickory reads them in the
-    /// original, TTLs less by the age. One whose aliases run in a circle is refused.
+    /// A stored response is written for each client as it was received, without records that do not
+    /// belong to the question. It has the client's ID, flags and case, records as hickory reads
+    /// them in the original, and TTLs reduced by the age. A response whose aliases form a loop is
+    /// rejected.
     #[test]
     fn responses_survive(
         answer in message(),
@@ -244,8 +245,8 @@ proptest! {
             let edns = read.edns.as_ref().map(|edns| (edns.max_payload(), edns.flags().dnssec_ok));
             prop_assert_eq!(edns, client.edns.map(|(_, dnssec_ok)| (1232, dnssec_ok)));
 
-            // The same for less room: whole sets of records from the beginning, and TC if more than
-            // additional ones are missing.
+            // The same with less space: complete record sets from the beginning, and TC if more
+            // than additional ones are missing.
             let whole = view::theirs(&read);
             let opt_bytes = client.edns.map_or(0, |_| OPT_BYTES);
             for bytes_max in (12 + query.question().len()..len).step_by(7) {
@@ -278,9 +279,9 @@ proptest! {
         }
     }
 
-    /// Bytes of a response changed anywhere: nothing panics, and what is rendered nevertheless is
-    /// written for any client within its room, and can be read whole. Invariants 1 and 2 of
-    /// `rendered`.
+    /// Bytes of a response are changed anywhere: nothing panics. A response that is still rendered
+    /// is written for any client within its limit, and can be read completely. Invariants 1 and 2
+    /// of `rendered`.
     #[test]
     fn damaged_responses(
         answer in message(),
@@ -298,7 +299,7 @@ proptest! {
         let question_end = 12 + query.question().len();
         for (index, to) in changes {
             let at = 2 + index.index(bytes.len() - 2);
-            // The question is left as it is, else little would be rendered.
+            // The question stays unchanged, or few responses would be rendered.
             if !(4..question_end).contains(&at) || (6..12).contains(&at) {
                 bytes[at] = to;
             }
@@ -319,8 +320,8 @@ proptest! {
         prop_assert!(whole.is_ok(), "{facts:?} {whole:?}");
     }
 
-    /// What is stored may be damaged on the way: nothing panics, nothing is read outside of it, and
-    /// nothing is written past the room. Invariant 1 of `rendered`.
+    /// A stored response may be damaged: nothing panics, nothing is read outside of it, and nothing
+    /// is written past the buffer. Invariant 1 of `rendered`.
     #[test]
     fn damaged_store(
         answer in message(),

@@ -8,11 +8,11 @@ use hickory_proto::rr::{Name as TheirName, RData, Record as TheirRecord};
 use larder_wire::Addr;
 use larder_wire::dns::{DnsError, Message, NameBuf, Record, Section, class, rdata, rtype};
 
-/// What stands in a record, as far as larder reads it.
+/// The data of a record, as far as larder reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     Address(String),
-    /// What stands before the name (MX, SRV), and the name.
+    /// The fields before the name (MX, SRV), and the name.
     Name(Vec<u16>, Vec<u8>),
     /// Priority, target, hints.
     Service(u16, Vec<u8>, Vec<String>),
@@ -50,18 +50,18 @@ pub fn canonical(name: &TheirName) -> Vec<u8> {
     labels.join(&b'.')
 }
 
-/// Types that hickory takes out of the sections: OPT, and what signs a whole message where it was
-/// built with DNSSEC.
+/// False for types that hickory removes from the sections: OPT, and the signatures of a complete
+/// message if hickory was built with DNSSEC.
 fn is_compared(rtype: u16) -> bool {
     !matches!(rtype, rtype::OPT | rtype::TSIG | rtype::SIG)
 }
 
-/// An address as larder spells it: IPv4-mapped IPv6 is the IPv4 address that it stands for.
+/// An address as larder prints it: an IPv4-mapped IPv6 address is printed as IPv4.
 fn text(addr: impl Into<IpAddr>) -> String {
     Addr::from(addr.into()).to_string()
 }
 
-/// Data of the compared types means something in class IN (or with mDNS's flag) alone.
+/// Data of the compared types has a meaning only in class IN (also with the mDNS flag).
 fn has_our_class(class: u16) -> bool {
     class & !class::MDNS_TOP_BIT == class::IN
 }
@@ -106,7 +106,7 @@ fn their_entry(record: &TheirRecord) -> Entry {
     (canonical(&record.name), rtype, class, ttl, data)
 }
 
-/// Hickory's reading.
+/// hickory's reading.
 pub fn theirs(message: &Theirs) -> View {
     let section = |records: &[TheirRecord]| {
         let entries = records.iter().map(their_entry);
@@ -163,12 +163,12 @@ fn our_data(message: &Message<'_>, record: &Record) -> Result<Data, DnsError> {
     }
 }
 
-/// Our reading; the first damage makes it an error, as in hickory.
+/// larder's reading; the first damage makes it an error, as in hickory.
 pub fn ours(bytes: &[u8]) -> Result<View, DnsError> {
     read(bytes, our_data)
 }
 
-/// Our reading of all but the records' data.
+/// larder's reading, without the records' data.
 pub fn ours_without_data(bytes: &[u8]) -> Result<View, DnsError> {
     read(bytes, |_, _| Ok(Data::Other))
 }

@@ -1,16 +1,16 @@
-//! Filters and frames for the tests of filters: a list by hand, a generator from the grammar, and
-//! frames that no capture has.
+//! Filters and frames for the tests of filters: a hand-written list, a generator from the grammar,
+//! and frames that no capture has.
 #![allow(dead_code)]
 
 pub use larder_testkit::random::Random;
 use larder_wire::filter::LinkType;
 
-/// Filters that are listed in a file, some of which are none.
+/// Filters from a file; some of them are invalid.
 pub fn by_hand() -> Vec<&'static str> {
     include_str!("by_hand.txt").lines().filter(|line| !line.starts_with('#')).collect()
 }
 
-/// Filters by the grammar, over addresses and ports that the captures have.
+/// Generates filters from the grammar, over addresses and ports of the captures.
 pub struct Grammar {
     random: Random,
     link: LinkType,
@@ -155,7 +155,7 @@ impl Grammar {
     }
 }
 
-/// Frames of kinds that captures lack: tags in all types, ARP, RARP, groups, options, fragments.
+/// Frames of kinds that captures lack: tags in all types, ARP, RARP, multicast, options, fragments.
 pub fn rare_frames(link: LinkType) -> Vec<Vec<u8>> {
     let ip = |options: usize, fragment: u16, proto: u8, dst: [u8; 4]| {
         let mut packet = vec![0x45 + options as u8, 0, 0, 60];

@@ -1,4 +1,5 @@
-//! Sound frames of every kind, for the tests that compare or damage them. Ethernet unless said.
+//! Valid frames of every kind, for the tests that compare or damage them. Ethernet unless stated
+//! otherwise.
 
 use super::layer::*;
 
@@ -82,7 +83,7 @@ pub fn ethernet_frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// The innermost packets behind the header of each other link type that is read.
+/// The innermost packets after the header of each other supported link type.
 pub fn other_frames() -> Vec<(u16, Vec<u8>)> {
     let mut frames = Vec::new();
     for (kind, ip) in innermost() {

@@ -1,4 +1,4 @@
-//! What the packet tests share: frames by layer, and files of them.
+//! Shared by the packet tests: frames by layer, and files of them.
 #![allow(dead_code)]
 
 pub mod generated;
@@ -13,9 +13,9 @@ pub fn write_pcap(link_type: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     file.bytes
 }
 
-/// Layers: each function puts a header before what it is given.
+/// Layers: each function puts a header before its payload.
 pub mod layer {
-    /// `parts` one after the other.
+    /// Concatenates `parts`.
     pub fn join(parts: &[&[u8]]) -> Vec<u8> {
         parts.concat()
     }
@@ -28,12 +28,12 @@ pub mod layer {
         join(&[&[0, 0, 0x0c, 0, 0, 1, 0, 0, 0x0c, 0, 0, 2], &kind.to_be_bytes(), inside])
     }
 
-    /// What follows a tag's EtherType.
+    /// The bytes after a tag's EtherType.
     pub fn vlan(kind: u16, inside: &[u8]) -> Vec<u8> {
         join(&[&[0, 100], &kind.to_be_bytes(), inside])
     }
 
-    /// Labels, the last of which is the bottom of the stack.
+    /// Labels; the last one has the bottom-of-stack bit.
     pub fn mpls(labels: u8, inside: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for label in 0..labels {
@@ -48,7 +48,7 @@ pub mod layer {
         join(&[&[0x11, 0, 0, 7], &len, &protocol.to_be_bytes(), inside])
     }
 
-    /// From 10.0.`net`.1 to 10.0.`net`.2, with a sound checksum.
+    /// From 10.0.`net`.1 to 10.0.`net`.2, with a correct checksum.
     pub fn ipv4(net: u8, protocol: u8, inside: &[u8]) -> Vec<u8> {
         ipv4_with(net, protocol, &[], 0, inside)
     }
