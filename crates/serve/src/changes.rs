@@ -1,4 +1,4 @@
-//! What came of reading a configuration again.
+//! The result of reading a configuration again.
 
 /// Settings that differ from those in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! How many connections there may be, in all and of one client: an IPv4 address, or a network of 64
-//! bits of IPv6, which is one customer's.
+//! Limits the number of connections, in all and of one client. A client is an IPv4 address, or an
+//! IPv6 network of 64 bits, which belongs to one customer.
 //!
-//! Invariant: a connection is counted until its [`Permit`] is dropped. So the table has at most as many
-//! entries as there are connections. Cost: a lock of one of `SHARDS` and a look into a table, for a
-//! connection that begins or ends; relaxed atomics otherwise.
+//! Invariant: a connection is counted until its [`Permit`] is dropped. So the table has at most as
+//! many entries as there are connections. Cost: a lock of one of `SHARDS` and a table lookup when a
+//! connection begins or ends; otherwise relaxed atomics.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -24,7 +24,7 @@ fn client_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Connections by who has them.
+/// Connections by client.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     connections_max: usize,
@@ -47,7 +47,7 @@ impl Default for ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// For so many in all.
+    /// A limit for all clients together.
     pub fn new(connections_max: usize) -> ConnectionLimit {
         let (open, shards) = (AtomicUsize::new(0), std::array::from_fn(|_| Mutex::default()));
         ConnectionLimit { connections_max, open, shards }
@@ -62,7 +62,8 @@ impl ConnectionLimit {
         self.shards[usize::from(last) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection from an address, unless there are so many in all, or `per_client_max` of its client.
+    /// A permit for a connection from an address, unless all permits are in use, or
+    /// `per_client_max` of its client.
     pub fn admit(self: &Arc<Self>, address: IpAddr, per_client_max: u32) -> Option<Permit> {
         let client = client_of(address.to_canonical());
         let mut shard = self.shard(client);
@@ -80,7 +81,7 @@ impl ConnectionLimit {
         self.open.load(Relaxed)
     }
 
-    /// A time, cut as the table fills: to a 16th where it is full.
+    /// A time, reduced as the table fills: to a 16th where it is full.
     pub fn patience(&self, whole: Duration) -> Duration {
         let share = self.open() as f64 / self.connections_max.max(1) as f64;
         whole.mul_f64((1.0 - share).clamp(1.0 / f64::from(CROWDED_PART), 1.0))
@@ -104,8 +105,8 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
-    /// Places are counted over all and for each client, hosts of a /64 being one; a place that is given back is free,
-    /// and who has none left is forgotten.
+    /// Permits are counted in all and for each client; hosts of a /64 are one client. A dropped
+    /// permit is free again, and the table forgets a client without permits.
     #[test]
     fn places_are_counted() {
         let limit = Arc::new(ConnectionLimit::new(4));

@@ -1,17 +1,18 @@
-//! What operators and the service manager have of a program that runs: the control socket, metrics,
-//! readiness and the watchdog.
+//! The interfaces of a running program for operators and the service manager: control socket,
+//! metrics, readiness and watchdog.
 //!
 //! ```text
-//! open    sockets are bound; an error says what to do
-//! ready   the service manager is told that the program serves
-//! turn    waits for whatever is due or comes, and serves it
+//! open    binds the sockets; an error states what to do
+//! ready   reports to the service manager that the program serves
+//! turn    waits for the next event or time, and serves it
+//! ```
 //! ```
 //!
 //! Invariants
-//! 1. The watchdog is fed only by a turn, and only while [`Duties::is_alive`]: a program that hangs
-//!    is found.
+//! 1. Only a turn feeds the watchdog, and only while [`Duties::is_alive`]: so the manager notices a
+//!    program that hangs.
 //!
-//! Cost: no wake-up while nobody asks and nothing is due.
+//! Cost: no wake-up without requests and while nothing is due.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ use crate::log::Log;
 use crate::metrics_http::{self, Endpoint};
 use crate::notify::Notifier;
 
-/// How soon a program that made no progress is looked at again, milliseconds.
+/// How soon a program without progress is checked again, milliseconds.
 const LOOK_AGAIN_MS: u64 = 200;
 
 /// Events of one wait.
@@ -43,13 +44,13 @@ pub const TOKENS: u64 = METRICS + metrics_http::TOKENS;
 pub struct Places {
     /// The control socket and its file mode.
     pub control: Option<(PathBuf, u32)>,
-    /// What clients of the control socket may hold.
+    /// Limits of clients of the control socket.
     pub limits: control::Limits,
-    /// Where metrics are served.
+    /// The address of metrics.
     pub metrics: Option<SocketAddr>,
 }
 
-/// What the program does for its operators.
+/// The program's part in the console.
 pub trait Duties: Service {
     /// The program's clock, milliseconds.
     fn now_ms(&self) -> u64;
@@ -57,7 +58,7 @@ pub trait Duties: Service {
     /// Metrics in Prometheus' text format.
     fn metrics(&self) -> String;
 
-    /// Whether the program made progress since the last call, as far as it can tell.
+    /// Whether the program made progress since the last call, as far as it can detect that.
     fn is_alive(&mut self) -> bool {
         true
     }
@@ -71,7 +72,7 @@ pub struct Console {
     control: Option<Control>,
     endpoint: Option<Endpoint>,
     notifier: Option<Notifier>,
-    /// The service manager was told that the end has begun.
+    /// The service manager has got the message that the end has begun.
     is_stopping: bool,
     /// When the watchdog is due.
     alive_ms: u64,
@@ -79,7 +80,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Opens the sockets; `waker` ends a wait. The error says what to do.
+    /// Opens the sockets; `waker` ends a wait. The error states what to do.
     pub fn open(places: &Places, waker: Arc<Waker>) -> io::Result<Console> {
         let poller = Poller::new()?;
         poller.add(&*waker, WAKER, Interest::READ)?;
@@ -126,7 +127,8 @@ impl Console {
         self.ready(status);
     }
 
-    /// The program serves, or does so again after a reload. A manager that does not read is none.
+    /// The program serves, or does so again after a reload. A manager that does not read is
+    /// ignored.
     pub fn ready(&self, status: &str) {
         self.notifier.as_ref().map(|notifier| notifier.ready(status));
     }
@@ -143,8 +145,8 @@ impl Console {
         }
     }
 
-    /// Waits, at most for `wait_ms`, and serves what has come. The program's own events are left in
-    /// `own`, which is emptied first.
+    /// Waits at most `wait_ms`, and serves the events. The program's own events are put into `own`,
+    /// which is emptied first.
     pub fn turn(
         &mut self,
         duties: &mut impl Duties,

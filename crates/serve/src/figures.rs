@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// What an answer to an operator says, by name.
+/// The values of a response to an operator, by name.
 pub type Fields = Map<String, Value>;
 
 /// How the name of a counter ends: a figure that only grows while the server runs.
@@ -15,7 +15,7 @@ const COUNTER_END: &str = "_total";
 pub struct Gauge {
     /// Its name, `[a-z_]+`, without prefix. Figures of one name follow one another, and differ in their label.
     pub name: &'static str,
-    /// What it says, a line.
+    /// Its description, one line.
     pub help: &'static str,
     /// A label and its value; the value may be any text.
     pub label: Option<(&'static str, String)>,
@@ -30,7 +30,8 @@ impl Gauge {
     }
 }
 
-/// The lines that begin a metric of Prometheus: its name in full, what it says, and `counter`, `gauge` or `histogram`.
+/// The lines that begin a metric of Prometheus: its full name, its description, and `counter`,
+/// `gauge` or `histogram`.
 pub fn write_head(out: &mut String, name: &str, help: &str, kind: &str) {
     // Writing to a string does not fail.
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -94,7 +95,7 @@ pub fn insert_value(fields: &mut Fields, name: &str, label: Option<String>, valu
 mod tests {
     use super::*;
 
-    /// A metric has one head, whatever its labels; labels are whatever text; fields have the same figures.
+    /// A metric has one header for all labels; labels may be any text; fields have the same values.
     #[test]
     fn both_forms() {
         let up = |label: &str| {

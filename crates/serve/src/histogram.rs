@@ -1,9 +1,11 @@
-//! How often values of which size came: percentiles of any number of values in a fixed room.
+//! A histogram: percentiles of any number of values in a fixed amount of memory.
 //!
-//! Values below 64 have buckets of their own; above, each power of two has 32. So a percentile is off by 3 % at most.
-//! hdrhistogram does the same with 64 KiB for each, or grows while it counts; this one is filled in loops over packets.
+//! Values below 64 have their own buckets; above, each power of two has 32. So a percentile is off
+//! by at most 3 %. hdrhistogram does the same with 64 KiB for each, or grows while it counts. This
+//! histogram is filled in loops over packets.
 //!
-//! Bounds: 15 KiB, none before the first value. Cost: a few shifts a value; a walk over the buckets a percentile.
+//! Bounds: 15 KiB, and nothing before the first value. Cost: a few shifts a value; a walk over the
+//! buckets a percentile.
 
 /// Buckets a power of two, as a power of two.
 const PARTS_SHIFT: u32 = 5;
@@ -32,7 +34,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         if other.count > 0 {
             self.buckets.resize(BUCKETS, 0);
@@ -49,7 +51,7 @@ impl Histogram {
         self.count
     }
 
-    /// The largest; 0 where there is none.
+    /// The largest value; 0 without values.
     pub fn max(&self) -> u64 {
         self.max
     }
@@ -69,7 +71,8 @@ impl Histogram {
         (least, last.min(self.max))
     }
 
-    /// The value that a share (0 to 1) of all do not exceed, or up to 3 % more; 0 where there is none.
+    /// The value that a share (0 to 1) of all values do not exceed, or up to 3 % more; 0 without
+    /// values.
     pub fn percentile(&self, share: f64) -> u64 {
         self.at(place(share, self.count)).1
     }
@@ -139,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Nothing is told of nothing, and the largest value of all has a bucket.
+    /// An empty histogram returns 0, and the largest possible value has a bucket.
     #[test]
     fn ends() {
         let mut all = Histogram::default();

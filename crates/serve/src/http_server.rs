@@ -1,33 +1,32 @@
-//! A small HTTP/1 server in somebody else's event loop: a listener and its clients. It accepts,
-//! reads requests, frames responses and drops clients that are too slow; a [`Respond`] decides what
-//! each response says, and makes bodies that are too long to be held.
+//! A small HTTP/1 server in the event loop of another module: a listener and its clients. It
+//! accepts connections, reads requests, frames responses and drops clients that are too slow. A
+//! [`Respond`] decides each response, and makes bodies that are too long for memory.
 //!
 //! | state of a client | what happens | how it ends |
 //! |---|---|---|
-//! | asks | its headers are received | a response begins; end of the connection; too slow |
-//! | is answered | the response is sent | all is sent: asks again or closed; too slow; cut |
-//! | waits | the body has no bytes yet | [`HttpServer::wake`]: is answered; end of the connection |
+//! | request | the server reads its headers | a response begins; end of the connection; too slow |
+//! | response | the server sends it | all is sent: next request or closed; too slow; cut |
+//! | waiting | the body has no bytes yet | [`HttpServer::wake`]: response; end of the connection |
 //!
-//! [`Mode::OneRequest`] closes after one response, and neither state may last longer than
-//! [`Limits::stall_ms`] in all. [`Mode::KeepAlive`] answers any number of requests, in their order,
-//! and closes a client that sends and takes nothing for that time, or that ends its side.
+//! [`Mode::OneRequest`] closes after one response; request and response may each last
+//! [`Limits::stall_ms`] in all. [`Mode::KeepAlive`] serves any number of requests, in their order.
+//! It closes a client that sends and receives nothing for that time, or that ends its side.
 //!
 //! Invariants
-//! 1. The next request is read when the response before it has been sent completely (test
+//! 1. The server reads the next request after it has sent the response before it completely (test
 //!    `requests_are_answered_in_their_order`).
-//! 2. A body that is cut short looks cut: the last chunk follows only the whole body, and a
-//!    connection whose body ends before its length, or breaks, is reset (test
-//!    `a_cut_body_looks_cut`).
-//! 3. A client holds at most [`Limits::head_bytes_max`] bytes of requests, whatever it sends (test
-//!    `hostile_requests_are_bounded`).
-//! 4. A client that takes nothing costs no turn of the loop: the poller watches only for what the
-//!    client's next step needs (test `who_does_not_read_costs_no_turns`).
-//! 5. An event is a hint. One of a client that was closed, whose place another has, lets the other
-//!    take its turn early and does nothing else.
+//! 2. A client recognizes a body that is cut: the last chunk follows only the whole body. If a body
+//!    ends before its length, or breaks, the connection is reset (test `a_cut_body_looks_cut`).
+//! 3. For each client the server holds at most [`Limits::head_bytes_max`] bytes of requests,
+//!    whatever the client sends (test `hostile_requests_are_bounded`).
+//! 4. A client that receives nothing costs no turn of the event loop: the poller watches only for
+//!    what the client's next step needs (test `who_does_not_read_costs_no_turns`).
+//! 5. An event is a hint. An event of a closed client, whose slot another client has, only gives
+//!    that other client an early turn.
 //!
-//! There is no TLS. Cost: for each request its headers are copied once and parsed where they lie;
-//! the response's headers are one text. A body goes from [`Respond::send`] to the socket. A turn
-//! sends [`TURN_BYTES`] at most, then other clients have theirs.
+//! There is no TLS. Cost: the headers of each request are copied once and parsed in place; the
+//! response's headers are one text. A body is sent by [`Respond::send`] to the socket. A turn sends
+//! at most [`TURN_BYTES`], and then other clients have a turn.
 
 mod client;
 mod listener;
@@ -45,19 +44,19 @@ pub use self::listener::Listener;
 pub use self::request::Request;
 pub use self::response::{Body, Piece, Response};
 
-/// How long no client is accepted after the system had no descriptor for one.
+/// How long the server accepts no client after the system had no descriptor for one.
 pub const PAUSE_MS: u64 = 1_000;
 
-/// Bytes of a body that are one chunk at most.
+/// The most bytes of a chunk.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Bytes of bodies that a client gets in one turn, about.
+/// About how many bytes of a body a client gets in one turn.
 pub const TURN_BYTES: u64 = 4 << 20;
 
-/// What clients may hold.
+/// Limits of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at once, at least 1; others are closed.
+    /// Clients at once, at least 1; further ones are closed.
     pub clients_max: usize,
     /// Bytes of a request's headers.
     pub head_bytes_max: usize,
@@ -79,11 +78,11 @@ pub enum Mode {
     /// receiving the response. Content of the request is not read.
     OneRequest,
     /// As the client wishes. [`Limits::stall_ms`] begins again with each byte. A request with
-    /// content is refused: it would be read as the next request.
+    /// content is refused, because the content would be read as the next request.
     KeepAlive,
 }
 
-/// Decides what a server answers, and makes its bodies.
+/// Decides the responses of a server, and makes their bodies.
 pub trait Respond {
     /// A body that is made while it is sent.
     type Body;
@@ -91,15 +90,16 @@ pub trait Respond {
     /// The response to a request.
     fn respond(&mut self, request: &Request<'_>) -> Response<Self::Body>;
 
-    /// The response to bytes that are no request which can be answered, with this status: 400, 405
-    /// or 431. The connection is closed afterwards.
+    /// The response to bytes that are no valid request, with this status: 400, 405 or 431. The
+    /// connection is closed afterwards.
     fn refuse(&mut self, status: u16) -> Response<Self::Body>;
 
-    /// What comes next of a body, when all before has been sent; at most `bytes_max` bytes of it.
+    /// The next piece of a body, at most `bytes_max` bytes, after all earlier ones were sent.
     fn next(&mut self, body: &mut Self::Body, bytes_max: u64) -> Piece;
 
-    /// Sends from what [`Respond::next`] returned, of which `bytes_left` are left: how many bytes
-    /// the socket took, which does not block. 0: there are no more, and the connection is reset.
+    /// Sends from the piece that [`Respond::next`] returned, of which `bytes_left` are left. It
+    /// does not block, and returns how many bytes the socket accepted. 0: there are no more, and
+    /// the connection is reset.
     fn send(
         &mut self,
         body: &mut Self::Body,
@@ -107,16 +107,16 @@ pub trait Respond {
         bytes_left: u64,
     ) -> io::Result<usize>;
 
-    /// Counts what happened to a client.
+    /// Counts an event of a client.
     fn count(&mut self, _change: Change) {}
 }
 
-/// What happened to a client, for counters.
+/// An event of a client, for counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// It was accepted.
     Accepted,
-    /// It was closed at once: there were [`Limits::clients_max`].
+    /// It was closed at once, because there were [`Limits::clients_max`].
     Surplus,
     /// It was closed: it was too slow.
     Stalled,
@@ -130,14 +130,13 @@ pub struct HttpServer<B> {
     mode: Mode,
     first_token: u64,
     clients: Vec<Option<Client<B>>>,
-    /// No client is accepted before this time.
+    /// The server accepts no client before this time.
     paused_until_ms: Option<u64>,
 }
 
 impl<B> HttpServer<B> {
-    /// Has `poller` watch `listener`. Events of the tokens from `first_token` on, one for the
-    /// listener and one for each of the clients at once, are to be passed to
-    /// [`HttpServer::handle`].
+    /// Adds `listener` to `poller`. The caller passes events with tokens from `first_token` on to
+    /// [`HttpServer::handle`]: one token for the listener, and one for each of the clients at once.
     pub fn open(
         listener: Listener,
         limits: Limits,
@@ -151,17 +150,17 @@ impl<B> HttpServer<B> {
         Ok(HttpServer { listener, limits, mode, first_token, clients, paused_until_ms })
     }
 
-    /// The address that it listens at; an error for a Unix socket.
+    /// The listener's address; an error for a Unix socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.address()
     }
 
-    /// True while there is nothing to look after but the listener: no client, and no pause.
+    /// True while there is only the listener: no client, and no pause.
     pub fn is_idle(&self) -> bool {
         self.clients.is_empty() && self.paused_until_ms.is_none()
     }
 
-    /// Does what an event asks for.
+    /// Handles an event.
     pub fn handle(
         &mut self,
         event: Event,
@@ -174,7 +173,8 @@ impl<B> HttpServer<B> {
         };
         let slot = slot as usize;
         let Some(Some(client)) = self.clients.get(slot) else { return };
-        // Not asked for, and said until the socket is closed: both directions are.
+        // The poller reports this without a request until the socket is closed: both directions
+        // have ended.
         if event.closed && client.interest == Interest::NONE {
             self.close(slot);
         } else {
@@ -182,10 +182,10 @@ impl<B> HttpServer<B> {
         }
     }
 
-    /// Gives a turn to each client whose body had no bytes when it was asked last.
+    /// Gives a turn to each client whose body had no bytes the last time.
     pub fn wake(&mut self, poller: &Poller, now_ms: u64, respond: &mut impl Respond<Body = B>) {
         for slot in 0..self.clients.len() {
-            // A turn may have taken empty places from the end.
+            // A turn may have removed empty slots from the end.
             if matches!(self.clients.get(slot), Some(Some(client)) if client.waits()) {
                 self.turn(slot, poller, now_ms, respond);
             }
@@ -197,7 +197,7 @@ impl<B> HttpServer<B> {
         self.clients.iter_mut().flatten().filter_map(Client::body)
     }
 
-    /// Milliseconds until [`HttpServer::expire`] has something to do; `None`: nothing. It looks at
+    /// Milliseconds until [`HttpServer::expire`] has something to do; `None`: nothing. It visits
     /// each client.
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
         let due = self.clients.iter().flatten().filter_map(Client::deadline_ms);
@@ -216,12 +216,12 @@ impl<B> HttpServer<B> {
         self.trim();
         if self.paused_until_ms.is_some_and(|until_ms| now_ms >= until_ms) {
             self.paused_until_ms = None;
-            // It fails for a descriptor that is not watched; this one is.
+            // This fails only for a descriptor that is not watched; this one is.
             let _ = poller.modify(&self.listener, self.first_token, Interest::READ);
         }
     }
 
-    /// Bytes of requests that each client holds.
+    /// Bytes of requests held for each client.
     #[cfg(test)]
     pub(crate) fn received(&self) -> Vec<usize> {
         self.clients.iter().flatten().map(|client| client.received.len()).collect()
@@ -233,8 +233,8 @@ impl<B> HttpServer<B> {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
                 Err(_) => {
-                    // No descriptor, most likely. The listener stays readable, and would be
-                    // reported again and again.
+                    // Most likely there is no descriptor. The listener stays readable, and the
+                    // poller would report it again and again.
                     self.paused_until_ms = Some(now_ms + PAUSE_MS);
                     let _ = poller.modify(&self.listener, self.first_token, Interest::NONE);
                     return;
@@ -259,7 +259,7 @@ impl<B> HttpServer<B> {
         }
     }
 
-    /// Does for a client what can be done now.
+    /// Does all for a client that is possible without waiting.
     fn turn(
         &mut self,
         slot: usize,
@@ -282,7 +282,7 @@ impl<B> HttpServer<B> {
         }
     }
 
-    /// The poller forgets a socket that is closed.
+    /// Closes a client. The poller removes a closed socket by itself.
     fn close(&mut self, slot: usize) {
         self.clients[slot] = None;
         self.trim();

@@ -1,4 +1,4 @@
-//! What every server needs, once: dns, http and annotate are built on it.
+//! The common parts of all servers: dns, http and annotate use them.
 //!
 //! | module | duty |
 //! |---|---|
@@ -19,8 +19,8 @@
 //! | [`notify`] | messages to the service manager (sd_notify) |
 //! | [`nonblocking`] | reads and writes that never wait |
 //!
-//! Below the supervisor nothing has a loop or a clock of its own: its loop calls the parts, and says
-//! what time it is.
+//! Below the supervisor no module has its own loop or clock: the supervisor's loop calls the
+//! modules, and passes the time.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]

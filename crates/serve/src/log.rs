@@ -1,4 +1,4 @@
-//! What a program that runs writes about itself: one format for all programs.
+//! The log of a running program: one format for all programs.
 //!
 //! ```text
 //! warn dns: upstream down upstream=192.0.2.1:53 hint="check the server"
@@ -49,7 +49,7 @@ pub enum Level {
 impl Level {
     const ALL: [Level; 4] = [Level::Error, Level::Warn, Level::Info, Level::Debug];
 
-    /// As it is written.
+    /// The word in log lines.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -96,7 +96,7 @@ struct Queue {
 }
 
 impl Shared {
-    /// A thread that panicked with the lock left whole what it guards: a line is added in one step.
+    /// A thread that panicked with the lock left a valid state: a line is added in one step.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,8 +155,8 @@ impl Log {
         }))
     }
 
-    /// Writes lines to standard error from now on, on a thread, until the printer is dropped. Each is
-    /// written after `wipe`, which removes what stands on the line of a terminal.
+    /// Starts a thread that writes lines to standard error until the printer is dropped. Before
+    /// each it writes `wipe`, which clears the current line of a terminal.
     pub fn print(&self, wipe: &'static str) -> io::Result<Printer> {
         let (ends, ended) = channel();
         let log = self.clone();
@@ -341,7 +341,7 @@ fn is_unsafe(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Each kind of value in both formats; what could be syntax or control a terminal is quoted and
+    /// Each kind of value in both formats. Syntax and control characters in values are quoted and
     /// escaped. Invariant 1.
     #[test]
     fn values_are_quoted() {

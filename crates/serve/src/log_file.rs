@@ -1,13 +1,15 @@
-//! A log's file, which is renamed when it is full; or standard output.
+//! The file of a log, renamed when it is full; or standard output.
 //!
 //! ```text
-//! F --bytes_max--> F.1 -> F.2 -> ... -> F.files_max -> gone
+//! F --bytes_max--> F.1 -> F.2 -> ... -> F.files_max -> deleted
 //! ```
 //!
-//! The file is added to, so that a restart loses nothing. A file that cannot be renamed is written on, and tried again when it
-//! has grown by as much once more: a full log is better than none.
+//! larder appends to the file, so a restart loses nothing. If the file cannot be renamed, larder
+//! continues to write to it, and tries again after `bytes_max` more bytes: a file that is too long
+//! is better than no log.
 //!
-//! Bounds: a file has at most `bytes_max` bytes and a batch. Cost: a rename for each file that is kept, when one is full.
+//! Bounds: a file has at most `bytes_max` bytes and a batch. Cost: a rename for each older file,
+//! when a file is full.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -17,19 +19,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::writer::{Sink, write_whole};
 
-/// Who asked what is not for everybody to read.
+/// Clients' requests are in the file, so not everyone may read it.
 const MODE: u32 = 0o640;
 
-/// What is written, and where.
+/// The settings of a log's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// What it is called, in words of an operator.
+    /// The name of the log, in words of an operator.
     pub name: &'static str,
     /// The file; `-` is standard output, which is never full.
     pub path: PathBuf,
-    /// A file that has so many bytes is renamed and another begun; 0: never.
+    /// A file of this size is renamed, and a new one begun; 0: never.
     pub bytes_max: u64,
-    /// Files that are kept beside the one that is written, as `.1`, the newest, `.2` and so on.
+    /// The number of older files that are not deleted: `.1` is the newest, then `.2` and so on.
     pub files_max: u32,
 }
 
@@ -37,11 +39,11 @@ pub struct Options {
 #[derive(Debug)]
 pub struct LogFile {
     options: Options,
-    /// What it is to be when it is next opened, if that may change.
+    /// The settings for the next time it is opened, if they may change.
     next: Option<Arc<Mutex<Options>>>,
-    /// With the bytes of it that are whole lines.
+    /// The file, and how many of its bytes are whole lines.
     file: Option<(File, u64)>,
-    /// It is renamed when it has so many.
+    /// The file is renamed at this size.
     full_bytes: u64,
 }
 
@@ -52,7 +54,8 @@ impl LogFile {
         LogFile { options, next: None, file: None, full_bytes }
     }
 
-    /// A file that its operator may change: what stands there holds when it is next closed, by [`super::writer::Writer::reopen`].
+    /// A file whose operator may change its settings: new ones apply when
+    /// [`super::writer::Writer::reopen`] closes the file.
     pub fn following(next: Arc<Mutex<Options>>) -> LogFile {
         let options = next.lock().unwrap_or_else(PoisonError::into_inner).clone();
         LogFile { next: Some(next), ..LogFile::new(options) }
@@ -62,7 +65,7 @@ impl LogFile {
         self.options.path.as_os_str() == "-"
     }
 
-    /// Renames the file and those before it.
+    /// Renames the file and the older ones.
     fn rotate(&mut self) -> io::Result<()> {
         let Options { path, files_max, .. } = &self.options;
         for number in (1..*files_max).rev() {
@@ -100,14 +103,15 @@ impl Sink for LogFile {
         if self.is_stdout() {
             return Ok(());
         }
-        // Not opened to append: what could not be written whole is cut off, and written over.
+        // Not opened to append: a line that could not be written whole is truncated, and
+        // overwritten.
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(MODE)
             .open(&self.options.path)?;
-        // What is no plain file has no end to go to.
+        // A file that is not a plain one has no end to seek to.
         let whole = file.seek(SeekFrom::End(0)).unwrap_or(0);
         self.file = Some((file, whole));
         self.full_bytes = limit(&self.options);

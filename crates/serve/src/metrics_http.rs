@@ -3,8 +3,8 @@
 //!
 //! The connections are those of [`http_server`](crate::http_server): one request each, and the
 //! connection is closed after its response. Bounds: [`Limits`]. Cost: one text for a response, some
-//! 20 kB, made when a client asks for it. There is no TLS and no password: listen at an address
-//! that only those reach who may know.
+//! 20 kB, made for each request. There is no TLS and no password: listen at an address that only
+//! trusted clients reach.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -30,9 +30,9 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens at `address`, and has `poller` watch it. Events of the tokens from `first_token` on,
-    /// [`TOKENS`] of them, are to be passed to [`Endpoint::handle`]. There are [`CLIENTS_MAX`]
-    /// clients at most.
+    /// Listens at `address`, and adds the listener to `poller`. The caller passes events with the
+    /// [`TOKENS`] tokens from `first_token` on to [`Endpoint::handle`]. At most [`CLIENTS_MAX`]
+    /// clients are served at once.
     pub fn open(
         address: SocketAddr,
         limits: Limits,
@@ -47,12 +47,12 @@ impl Endpoint {
         Ok(Endpoint { server })
     }
 
-    /// Where it listens.
+    /// The listener's address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.server.address()
     }
 
-    /// Does what an event asks for; `text` makes the metrics if somebody wants them.
+    /// Handles an event; `text` makes the metrics if a client requests them.
     pub fn handle(
         &mut self,
         event: Event,
@@ -74,7 +74,7 @@ impl Endpoint {
     }
 }
 
-/// Makes the metrics, once: an event is of one client, and a client asks once.
+/// Makes the metrics, once: an event is of one client, and a client sends one request.
 struct Metrics<F>(Option<F>);
 
 impl<F: FnOnce() -> String> Respond for Metrics<F> {
@@ -157,7 +157,7 @@ mod tests {
         endpoint.server.received().len()
     }
 
-    /// What a client reads that writes `pieces` one after the other.
+    /// The bytes that a client receives after it has sent `pieces` one after the other.
     fn ask(pieces: &[&[u8]]) -> String {
         let (mut endpoint, poller) = open(Limits::default());
         let mut client = TcpStream::connect(endpoint.address().unwrap()).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         text
     }
 
-    /// Metrics are given to HTTP/1.0 and 1.1, in whatever pieces the request comes.
+    /// HTTP/1.0 and 1.1 clients get metrics, in whatever pieces the request comes.
     #[test]
     fn metrics_are_given() {
         for pieces in [
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Whatever else is asked gets the answer that HTTP has for it.
+    /// Any other request gets the status that HTTP has for it.
     #[test]
     fn others_are_told() {
         let long = [b"GET /metrics HTTP/1.1\r\nA: ", &[b'a'; 8 << 10][..]].concat();
@@ -217,7 +217,7 @@ mod tests {
         });
     }
 
-    /// Who says nothing is dropped in time; more clients than allowed are closed.
+    /// A client that sends nothing is dropped in time; clients above the limit are closed.
     #[test]
     fn clients_are_bounded() {
         let (mut endpoint, poller) = open(Limits { clients_max: 1, ..Limits::default() });

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Reads, writes or accepts: what came of it; `None` where it would wait.
+/// Reads, writes or accepts, and returns the result; `None` where it would wait.
 pub fn retry<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
     loop {
         match act() {

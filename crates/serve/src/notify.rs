@@ -1,14 +1,15 @@
-//! What a service manager is told: ready, reloading, stopping, still alive (the protocol of sd_notify(3)).
+//! Messages to a service manager: ready, reloading, stopping, still alive (the protocol of
+//! sd_notify(3)).
 //!
 //! ```text
 //! start ... READY=1   WATCHDOG=1 now and then   RELOADING=1 ... READY=1   STOPPING=1 ... end
 //! ```
 //!
-//! The manager names a datagram socket in `NOTIFY_SOCKET`: a path, or after `@` a name that has no file (Linux). Each
-//! message is one datagram. Without that variable there is nobody to tell.
+//! The manager names a datagram socket in `NOTIFY_SOCKET`: a path, or after `@` a name without a
+//! file (Linux). Each message is one datagram. Without that variable there is no manager.
 //!
-//! Nothing waits: a manager that does not read loses what it is told, and the service goes on. Cost: a system call a
-//! message.
+//! No call waits: if a manager does not read, its messages are dropped and the service continues.
+//! Cost: a system call a message.
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,7 +20,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A service manager that wants to know.
+/// A service manager that receives messages.
 #[derive(Debug)]
 pub struct Notifier {
     socket: UnixDatagram,
@@ -28,22 +29,22 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// The manager that the environment names; `None` without one. Fails where it names what cannot be a socket: report it,
-    /// and go on without.
+    /// The manager that the environment names; `None` without one. Fails if the name cannot be that
+    /// of a socket: the caller reports it, and continues without a manager.
     pub fn from_environment() -> io::Result<Option<Notifier>> {
         let Some(address) = env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())
         else {
             return Ok(None);
         };
         let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-        // Without a process it is meant for whoever reads it.
+        // Without a process ID the watchdog is for any process that reads it.
         let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let watchdog_us = number("WATCHDOG_USEC").filter(|us| is_ours && *us > 0);
         Notifier::new(&address, watchdog_us).map(Some)
     }
 
-    /// The manager at an address as `NOTIFY_SOCKET` has it, which restarts us if it does not hear [`Notifier::alive`] for
-    /// `watchdog_us` microseconds.
+    /// The manager at an address in the form of `NOTIFY_SOCKET`. It restarts this process if it
+    /// receives no [`Notifier::alive`] for `watchdog_us` microseconds.
     pub fn new(address: &OsStr, watchdog_us: Option<u64>) -> io::Result<Notifier> {
         let manager = match address.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -58,13 +59,13 @@ impl Notifier {
         Ok(Notifier { socket, manager, watchdog_us })
     }
 
-    /// How often [`Notifier::alive`] is to be called, milliseconds: half of what the manager waits. `None`: it does not
-    /// watch.
+    /// The interval of [`Notifier::alive`], milliseconds: half of the manager's limit. `None`: the
+    /// manager does not watch.
     pub fn alive_every_ms(&self) -> Option<u64> {
         self.watchdog_us.map(|us| (us / 2_000).max(1))
     }
 
-    /// The service answers, or answers again after a reload. `status` is a line for people.
+    /// The service is ready, also again after a reload. `status` is a line for people.
     pub fn ready(&self, status: &str) -> io::Result<()> {
         self.send(&format!("READY=1\nSTATUS={}", line(status)))
     }
@@ -81,7 +82,7 @@ impl Notifier {
         self.send("STOPPING=1")
     }
 
-    /// The supervisor's loop still turns.
+    /// The supervisor's loop still runs.
     pub fn alive(&self) -> io::Result<()> {
         self.send("WATCHDOG=1")
     }
@@ -91,13 +92,13 @@ impl Notifier {
         self.send(&format!("STATUS={}", line(status)))
     }
 
-    /// Sends a message. The manager may be gone or slow, which is an error that the service may pass over.
+    /// Sends a message. It fails if the manager has ended or is slow; the service may ignore that.
     fn send(&self, message: &str) -> io::Result<()> {
         self.socket.send_to_addr(message.as_bytes(), &self.manager).map(|_| ())
     }
 }
 
-/// A text's first line: another would be another assignment.
+/// A text's first line: a second one would be another assignment.
 fn line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(heard(manager), "STOPPING=1");
     }
 
-    /// A manager hears each message, at a path and at a name without a file.
+    /// A manager receives each message, at a path and at a name without a file.
     #[test]
     fn managers_hear() {
         let folder = tempfile::tempdir().unwrap();
@@ -145,7 +146,7 @@ mod tests {
         tell_all(&Notifier::new(OsStr::new(&format!("@{name}")), Some(7)).unwrap(), &manager);
     }
 
-    /// A manager that went away, or does not read, is an error and holds nobody up.
+    /// A manager that has ended, or does not read, gives an error and delays nothing.
     #[test]
     fn managers_may_be_deaf() {
         let folder = tempfile::tempdir().unwrap();
@@ -159,7 +160,8 @@ mod tests {
         assert_eq!(vsock.kind(), io::ErrorKind::Unsupported);
     }
 
-    /// The environment names the manager and its patience, which counts for the process that it names only.
+    /// The environment names the manager and its watchdog time, which applies only to the process
+    /// that it names.
     #[test]
     fn the_environment_is_read() {
         const CHILD: &str = "LARDER_TEST_NOTIFY";

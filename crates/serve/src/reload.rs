@@ -1,5 +1,5 @@
-//! Settings and files that are read again while a server runs: one contract for SIGHUP and
-//! `larder ctl reload`.
+//! Reads settings and files again while a server runs, in the same way for SIGHUP and `larder ctl
+//! reload`.
 //!
 //! ```text
 //! Reload::start    a thread reads everything again, and puts it in force
@@ -7,11 +7,11 @@
 //!   an error       no setting changes; the error is reported
 //! ```
 //!
-//! One reload runs at a time. A request that comes meanwhile gets another one after it, since what
-//! was read may have been changed since; all requests that wait share that one.
+//! One reload runs at a time. A request that comes meanwhile gets another reload after it, since
+//! the files may have changed since they were read. All requests that wait share that one.
 //!
 //! Invariants
-//! 1. Each request is told the outcome of a reload that began after it.
+//! 1. Each request gets the outcome of a reload that began after it.
 //!
 //! Bounds: one thread; [`WAITING_MAX`] requests that wait.
 
@@ -27,12 +27,12 @@ use crate::log::Log;
 /// Requests that may wait for one reload.
 pub const WAITING_MAX: usize = 64;
 
-/// What a reload has done.
+/// The result of a reload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// Settings that differ from those before.
     pub changes: Changes,
-    /// What else was read, and a line on each: the policy, certificates.
+    /// Other files that were read, with a line on each: the policy, certificates.
     pub parts: Vec<(&'static str, String)>,
 }
 
@@ -54,7 +54,7 @@ pub fn log_outcome(log: &Log, outcome: &Outcome) {
     }
 }
 
-/// Adds what else was read, whatever came of the settings.
+/// Adds another file that was read, also where the settings failed.
 pub fn with_part(outcome: Outcome, name: &'static str, line: Option<String>) -> Outcome {
     match (outcome, line) {
         (Ok(mut reloaded), Some(line)) => {
@@ -75,23 +75,23 @@ impl From<Reloaded> for Fields {
     }
 }
 
-/// How a reload has ended; the error says what to do, and no setting has changed.
+/// The outcome of a reload. The error states what to do, and then no setting has changed.
 pub type Outcome = Result<Reloaded, String>;
 
-/// Is told the outcome, on the thread of the reload.
+/// Receives the outcome, on the thread of the reload.
 pub type Told = Box<dyn FnOnce(&Outcome) + Send>;
 
-/// Reads everything again and puts it in force; it may take its time.
+/// Reads everything again and puts it in force; it may take long.
 type Act = dyn Fn() -> Outcome + Send + Sync;
 
-/// Reloads of one server. Clones are handles of one and the same.
+/// The reloads of one server. Clones share one state.
 #[derive(Clone)]
 pub struct Reload {
     act: Arc<Act>,
     work: Arc<Mutex<Work>>,
 }
 
-/// Whether a reload runs, and for whom another one will.
+/// Whether a reload runs, and the requests that wait for the next one.
 #[derive(Default)]
 struct Work {
     is_running: bool,
@@ -99,12 +99,13 @@ struct Work {
 }
 
 impl Reload {
-    /// `act` does the work, on a thread of its own.
+    /// `act` does the work, on its own thread.
     pub fn new(act: impl Fn() -> Outcome + Send + Sync + 'static) -> Reload {
         Reload { act: Arc::new(act), work: Arc::default() }
     }
 
-    /// Begins a reload, and returns. An error is that of a thread, or says that too many wait.
+    /// Begins a reload, and returns. It fails if no thread can be started, or too many requests
+    /// wait.
     pub fn start(&self, told: Told) -> io::Result<()> {
         let mut work = self.lock();
         if work.waiting.len() >= WAITING_MAX {
@@ -130,7 +131,7 @@ impl Reload {
         Answer::Later(Box::new(move |_| {
             let (tell, told) = mpsc::channel();
             let tell = move |outcome: &Outcome| {
-                // The client may be gone by then.
+                // The client may have disconnected by then.
                 let _ = tell.send(outcome.clone());
             };
             reload.start(Box::new(tell)).map_err(|error| format!("{error}; ask again"))?;
@@ -139,7 +140,7 @@ impl Reload {
         }))
     }
 
-    /// Reloads for all who wait, until no request does.
+    /// Reloads until no request waits.
     fn run(&self) {
         let _idle = Idle(self);
         loop {
@@ -165,7 +166,7 @@ impl fmt::Debug for Reload {
     }
 }
 
-/// After a panic the next request starts a thread again, and those that waited are dropped.
+/// After a panic the next request starts a thread again. The requests that waited are dropped.
 struct Idle<'a>(&'a Reload);
 
 impl Drop for Idle<'_> {
@@ -186,8 +187,8 @@ mod tests {
     use crate::log::{Format, Level};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// All requests are told, however many come while one reload runs, and none of them shares one
-    /// that had begun before. Invariant 1.
+    /// Each request gets an outcome, however many come while one reload runs. None of them gets the
+    /// outcome of a reload that had begun before. Invariant 1.
     #[test]
     fn each_request_is_told() {
         let (begins, begun) = mpsc::channel();
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 2);
     }
 
-    /// A reload that panics leaves the next request a thread.
+    /// After a reload that panics, the next request gets a thread.
     #[test]
     fn a_panic_is_not_the_end() {
         let count = AtomicUsize::new(0);
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(ask(), Ok(Err("no such file".to_owned())));
     }
 
-    /// The log has the names of settings, in words where there are none.
+    /// The log has the names of settings, and the word `none` where there are none.
     #[test]
     fn outcomes_are_logged() {
         let log = Log::new("dns", Level::Info, Format::Text);

@@ -15,8 +15,8 @@
 //! 2. Signals stay blocked until the last phase is over: one that comes late is read here, and
 //!    changes no exit code.
 //!
-//! Workers wait for nothing here, and nothing here waits: what takes long has a thread of its own,
-//! which wakes this one.
+//! Workers wait for nothing here, and no code here waits: long work has its own thread, which wakes
+//! this one.
 //!
 //! Cost: a wake-up a second, and a hundred a second while a client of the control socket is
 //! connected to a server that [`Server::WAKES_FOR_CLIENTS`].
@@ -60,22 +60,22 @@ pub enum Ended {
     Forced,
 }
 
-/// What is a server's own.
+/// The parts that differ between servers.
 pub trait Server: Duties {
-    /// How long what was begun may take at the end, milliseconds.
+    /// How long work that has begun may take at the end, milliseconds.
     const DRAIN_MS: u64;
 
-    /// Whether workers have to look around every `NUDGE_MS` while a client of the control socket
-    /// is connected: what it stores must be seen by all of them before it can store more.
+    /// Whether workers must wake every `NUDGE_MS` while a client of the control socket is
+    /// connected: all of them must see what the client stores before it can store more.
     const WAKES_FOR_CLIENTS: bool = false;
 
-    /// What SIGHUP begins.
+    /// The reload that SIGHUP starts.
     fn reload(&self) -> &Reload;
 
     /// Reopens log files, after a rotation.
     fn reopen(&mut self);
 
-    /// Whether a client of the control socket asked for the end.
+    /// True if a client of the control socket requested the end.
     fn is_stop_asked(&self) -> bool;
 
     /// Milliseconds until [`Server::tick`] has something to do, if less than [`TICK_MS`].
@@ -83,21 +83,21 @@ pub trait Server: Duties {
         None
     }
 
-    /// What time and other threads bring, once a turn.
+    /// Does what is due by time or because of other threads, once a turn.
     fn tick(&mut self, poller: &Poller, now_ms: u64);
 
     /// A socket of the server's own is ready; its token is [`TOKENS`] or more.
     fn event(&mut self, _event: Event, _poller: &Poller, _now_ms: u64) {}
 
-    /// The end begins: the stage that workers go on to.
+    /// The end begins. Returns the next stage of workers.
     fn drain(&mut self, has_failed: bool) -> Stage;
 
-    /// All workers have ended. It is called each turn until it is true; after [`Ended::Forced`] it
-    /// should not wait for anything.
+    /// All workers have ended. The supervisor calls it each turn until it is true. After
+    /// [`Ended::Forced`] it must not wait.
     fn finish(&mut self, ended: Ended) -> bool;
 }
 
-/// Where it stands.
+/// The phase of a supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Serves,
@@ -120,7 +120,7 @@ pub struct Supervisor {
     ended: Ended,
     /// When workers were last woken for a client.
     nudged_ms: u64,
-    /// How reloads that a signal asked for have ended.
+    /// How reloads by a signal have ended.
     outcomes: (Sender<Outcome>, Receiver<Outcome>),
 }
 
@@ -224,7 +224,7 @@ impl Supervisor {
 
     /// Begins a reload; how it ends is reported by a later turn.
     fn reload(&mut self, server: &mut impl Server) {
-        // Whatever comes of the rest: this is what a rotation wants.
+        // Whatever the outcome of the rest, a log rotation needs this.
         server.reopen();
         self.console.reloading();
         let (say, waker) = (self.outcomes.0.clone(), self.waker.clone());
@@ -246,7 +246,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes the next phase if it has come.
+    /// Enters the next phase if it is due.
     fn go_on<S: Server>(
         &mut self,
         now_ms: u64,
@@ -297,7 +297,7 @@ mod tests {
     use crate::lifecycle::Lifecycle;
     use crate::log::{Format, Level};
 
-    /// A server that notes what it is called for.
+    /// A server that records its calls.
     struct Noting {
         start: Instant,
         reload: Reload,
@@ -349,8 +349,8 @@ mod tests {
         }
     }
 
-    /// Workers that do `work` with the lifecycle, under a supervisor: how that ended, its warnings, and
-    /// what the server noted.
+    /// Runs workers that do `work` with the lifecycle, under a supervisor. Returns how that ended,
+    /// its warnings, and the server's record.
     fn supervised(
         is_stop_asked: bool,
         work: &[fn(&Lifecycle) -> io::Result<()>],
@@ -398,8 +398,8 @@ mod tests {
         assert_eq!(lines, [""; 0]);
     }
 
-    /// Workers that do not finish in time are ended, which is reported; those that do are waited
-    /// for, and nothing is said.
+    /// Workers that do not finish in time are ended, which is reported. The supervisor waits for
+    /// those that do, and logs nothing.
     #[test]
     fn a_drain_has_an_end() {
         let (ended, lines, server) = supervised(true, &[|lifecycle| until(lifecycle, Stage::Ends)]);

@@ -1,18 +1,18 @@
 //! A value that is replaced while others use it: settings, a policy.
 //!
 //! ```text
-//! Watch::replace   the next value takes the place of the one before
-//! Follower         an event loop asks once a turn whether there is another, and goes on with that
+//! Watch::replace   the next value replaces the one before
+//! Follower         an event loop checks once a turn for a new value, and uses that from then on
 //! ```
 //!
 //! Invariants
 //! 1. A value is replaced whole and in order: a follower never sees a mixture, nor an older value
 //!    after a newer one, and takes each at most once.
 //!
-//! The caller of [`Watch::replace`] wakes the loops that have to see the value soon.
+//! The caller of [`Watch::replace`] wakes the event loops that need the value soon.
 //!
-//! Cost: a relaxed load a turn of a loop, and a lock for the copy of a pointer where there is
-//! another value.
+//! Cost: a relaxed load a turn of an event loop, and a lock for the copy of a pointer if there is a
+//! new value.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// A thread that panicked with the lock left whole what it guards: it is replaced in one step.
+    /// A thread that panicked with the lock left a valid state: the value is replaced in one step.
     fn lock(&self) -> MutexGuard<'_, (u32, Arc<T>)> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,7 +61,7 @@ impl<T> Watch<T> {
         let before = std::mem::replace(&mut *value, (generation, next));
         self.0.generation.store(generation, Ordering::Relaxed);
         drop(value);
-        // A large value takes time to be dropped: after the lock.
+        // Dropping a large value takes time, so this comes after the lock.
         drop(before);
     }
 
@@ -83,7 +83,7 @@ impl<T> Follower<T> {
     /// The value in force, unless it was taken already.
     #[inline]
     pub fn take_next(&mut self) -> Option<Arc<T>> {
-        // The lock orders what is read; a loop that is woken after a replacement sees it here.
+        // The lock orders the reads; an event loop that is woken after a replacement sees it here.
         let is_known = self.shared.generation.load(Ordering::Relaxed) == self.generation;
         (!is_known).then(|| self.current())
     }
@@ -100,8 +100,8 @@ impl<T> Follower<T> {
 mod tests {
     use super::*;
 
-    /// Each follower takes the value in force first, then each later one at most once; one that
-    /// looks seldom takes the newest alone. Invariant 1.
+    /// Each follower takes the value in force first, then each later one at most once. One that
+    /// checks seldom takes only the newest. Invariant 1.
     #[test]
     fn values_follow() {
         let watch = Watch::new("first");

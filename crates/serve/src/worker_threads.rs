@@ -116,7 +116,7 @@ impl WorkerThreads {
 impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.advance(Stage::Ends);
-        // A caller that drops this without `join` reports an error of its own.
+        // A caller that drops this without `join` reports its own error.
         let _ = self.join();
     }
 }

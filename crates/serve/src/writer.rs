@@ -1,4 +1,4 @@
-//! The thread that writes what the cores hand over, to something that may fail and come back.
+//! The thread that writes the records of the cores to a file or socket that may fail and recover.
 //!
 //! ```text
 //! closed --open()--> open --write()--> open
@@ -6,10 +6,11 @@
 //!    +---------------------------------------------------+
 //! ```
 //!
-//! What is handed over while nothing can be written is dropped and counted. The log has a line on each loss and return, however
-//! often it is tried in between.
+//! Records that the thread gets while it cannot write are dropped and counted. The log has a line
+//! on each failure and recovery, however often the thread tries in between.
 //!
-//! Bounds: those of [`super::record_channel`]. Cost: a thread, which looks around ten times a second.
+//! Bounds: those of [`super::record_channel`]. Cost: a thread, which checks for `reopen` and the
+//! end ten times a second.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -23,19 +24,20 @@ use std::time::{Duration, Instant};
 use super::log::Log;
 use super::record_channel::{Batch, RecordSender, channel};
 
-/// How often the thread looks whether it shall reopen or end.
+/// How often the thread checks whether to reopen or end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The first and the longest time between two tries to open.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// What records are written to. Its methods are called on the writer's thread, and may wait.
+/// The destination of records. Its methods run on the writer's thread, and may wait.
 pub trait Sink: Send + 'static {
-    /// What the records are, in words of an operator; also the thread's name.
+    /// The kind of the records, in words of an operator; also the thread's name.
     fn name(&self) -> &'static str;
 
-    /// True between [`Sink::open`] and [`Sink::close`], or an error after which it must be opened anew.
+    /// True between [`Sink::open`] and [`Sink::close`], or until an error after which it must be
+    /// opened again.
     fn is_open(&self) -> bool;
 
     /// Opens it.
@@ -44,14 +46,15 @@ pub trait Sink: Send + 'static {
     /// Writes whole records.
     fn write(&mut self, records: &[u8]) -> io::Result<()>;
 
-    /// Ends what was opened.
+    /// Closes it.
     fn close(&mut self);
 
-    /// Where it is, and what to do where it fails.
+    /// Its path, and what an operator can do when it fails.
     fn place(&self) -> (&Path, &'static str);
 }
 
-/// The thread. Dropped without [`Writer::finish`] it ends when the last [`RecordSender`] is gone.
+/// The thread. If it is dropped without [`Writer::finish`], it ends when the last [`RecordSender`]
+/// is dropped.
 #[derive(Debug)]
 pub struct Writer {
     name: &'static str,
@@ -81,12 +84,12 @@ impl Writer {
         Ok((Writer { name: sink_name, shared, thread }, sender))
     }
 
-    /// What it writes.
+    /// The kind of its records.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Has the file begun anew, or the socket connected again: after a rotation.
+    /// Makes the thread reopen the file, or connect the socket again: after a rotation.
     pub fn reopen(&self) {
         self.shared.reopens.store(true, Ordering::Relaxed);
     }
@@ -96,15 +99,15 @@ impl Writer {
         self.shared.counts()
     }
 
-    /// Writes what was handed over, ends the stream, and waits for that.
+    /// Writes the records that were sent before, closes the sink, and waits for that.
     pub fn finish(self) {
         self.shared.ends.store(true, Ordering::Relaxed);
-        // A panic there has been printed, and there is nothing left to do.
+        // The panic of that thread has been printed, and nothing is left to do.
         let _ = self.thread.join();
     }
 
-    /// Does what [`Writer::finish`] does, but waits at most this long: a reader that has stopped
-    /// reading delays nothing. False if something was not written by then, which is lost.
+    /// Does what [`Writer::finish`] does, but waits at most this long, so a reader that has stopped
+    /// reading delays nothing. False if some records were not written by then; they are lost.
     pub fn finish_within(self, patience: Duration) -> bool {
         self.shared.ends.store(true, Ordering::Relaxed);
         let start = Instant::now();
@@ -117,7 +120,7 @@ impl Writer {
         true
     }
 
-    /// Its counters, for who tells of them.
+    /// Its counters, for metrics.
     pub fn meter(&self) -> Meter {
         Meter { name: self.name, shared: Arc::clone(&self.shared) }
     }
@@ -131,7 +134,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What is written.
+    /// The kind of the records.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -148,13 +151,13 @@ impl Shared {
     }
 }
 
-/// The thread's own.
+/// The state of the thread.
 struct Work<S> {
     sink: S,
     shared: Arc<Shared>,
     log: Log,
     backoff: Duration,
-    /// When it may be tried again; `None`: at once, and nothing is wrong.
+    /// When to try again; `None`: at once, since nothing has failed.
     next_try: Option<Instant>,
 }
 
@@ -162,7 +165,7 @@ impl<S: Sink> Work<S> {
     fn run(mut self, batches: &Receiver<Batch>) {
         self.open();
         loop {
-            // Before the look for batches, so that what was handed over before the wish to end is written.
+            // Read before the batches, so that all records sent before the end are written.
             let ends = self.shared.ends.load(Ordering::Relaxed);
             if self.shared.reopens.swap(false, Ordering::Relaxed) {
                 self.sink.close();
@@ -200,7 +203,7 @@ impl<S: Sink> Work<S> {
         }
     }
 
-    /// Opens the sink if it is not, and it is time.
+    /// Opens the sink if it is closed, and a try is due.
     fn open(&mut self) {
         if self.sink.is_open() || !self.is_due() {
             return;
@@ -211,7 +214,7 @@ impl<S: Sink> Work<S> {
         }
     }
 
-    /// Notes that all is well, and tells of it if it was not.
+    /// Records that the sink works, and logs that if it failed before.
     fn recover(&mut self) {
         if self.next_try.take().is_some() {
             let lost = self.shared.lost.load(Ordering::Relaxed);
@@ -221,7 +224,7 @@ impl<S: Sink> Work<S> {
         self.backoff = BACKOFF_MIN;
     }
 
-    /// Notes a failure, and tells of it if all was well before.
+    /// Records a failure, and logs it if the sink worked before.
     fn fail(&mut self, error: &io::Error) {
         if self.next_try.is_none() {
             let (path, next) = self.sink.place();
@@ -233,14 +236,16 @@ impl<S: Sink> Work<S> {
     }
 }
 
-/// Writes records to a file of which `whole` bytes are whole records. Of what cannot be written whole, nothing stays: what
-/// comes later is in step.
+/// Writes records to a file of which `whole` bytes are whole records. If it cannot write them all,
+/// it truncates the file to the whole records before, so that later records begin at the right
+/// place.
 pub fn write_whole(file: &mut File, whole: &mut u64, records: &[u8]) -> io::Result<()> {
     let written = file.write_all(records);
     if written.is_ok() {
         *whole += records.len() as u64;
     } else {
-        // Only what is no plain file can't be cut, and that has no records to be in step with.
+        // Only a file that is not a plain one cannot be truncated, and that has no position to
+        // restore.
         let _ = file.set_len(*whole).and_then(|()| file.seek(SeekFrom::Start(*whole)));
     }
     written

@@ -99,7 +99,7 @@ pub fn tell(path: &Path, line: &str, entries: &mut impl Read) -> Result<Fields, 
             Err(error) => return Err(Error::Own(error)),
         };
         if socket.write_all(&chunk[..count]).is_err() {
-            // The server reads no more; its response says why.
+            // The server reads no more; its response states why.
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! One client: what it asked, and what it has got of the response.
+//! One client: its request, and how much of the response it was sent.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,11 +14,11 @@ use super::{Limits, Mode, Respond, TURN_BYTES};
 /// Bytes read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// What to do with the client now.
+/// The next step for the client.
 pub enum Step {
     /// Wait for its socket, or to be woken.
     Wait(Interest),
-    /// It is done with, or gone.
+    /// The client is served, or has disconnected.
     Close,
 }
 
@@ -26,15 +26,15 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Client<B> {
     pub socket: OwnedFd,
-    /// The address of this machine that it has reached; `None`: it came by a Unix socket.
+    /// The address of this machine to which it connected; `None`: over a Unix socket.
     local: Option<IpAddr>,
-    /// What the poller watches.
+    /// The events that the poller watches for.
     pub interest: Interest,
-    /// When it is too slow, unless it waits.
+    /// When it is too slow, except while its body has no bytes.
     deadline_ms: u64,
-    /// Bytes received and not read (invariant 3).
+    /// Bytes received and not parsed (invariant 3).
     pub(super) received: Vec<u8>,
-    /// Bytes to send before the body goes on, and how many of them are sent.
+    /// Bytes to send before more of the body, and how many of them are sent.
     unsent: Vec<u8>,
     unsent_at: usize,
     body: Option<Sending<B>>,
@@ -44,7 +44,7 @@ pub struct Client<B> {
     keeps: bool,
 }
 
-/// What a try to send came to.
+/// The result of sending.
 enum Sent {
     /// The socket is full.
     Full,
@@ -59,7 +59,7 @@ enum Sent {
 }
 
 impl<B> Client<B> {
-    /// A client that has not asked yet.
+    /// A client without a request yet.
     pub fn new(socket: OwnedFd, local: Option<IpAddr>, deadline_ms: u64) -> Client<B> {
         Client {
             socket,
@@ -75,7 +75,7 @@ impl<B> Client<B> {
         }
     }
 
-    /// True while it has got all there is.
+    /// True while the client has all bytes that the body had.
     pub fn waits(&self) -> bool {
         self.waits
     }
@@ -85,12 +85,12 @@ impl<B> Client<B> {
         self.body.as_mut().map(|sending| &mut sending.body)
     }
 
-    /// When it is too slow; `None` while it has got all there is.
+    /// When it is too slow; `None` while the client has all bytes that the body had.
     pub fn deadline_ms(&self) -> Option<u64> {
         (!self.waits).then_some(self.deadline_ms)
     }
 
-    /// Goes on as far as it can be done without waiting.
+    /// Continues as far as possible without waiting.
     pub fn turn(
         &mut self,
         limits: &Limits,
@@ -105,7 +105,8 @@ impl<B> Client<B> {
         let progress_ms = (mode == Mode::KeepAlive).then_some(renewed_ms);
         let mut has_ended = false;
         if mode == Mode::KeepAlive {
-            // Also while it is answered: one that only receives is gone when its end comes.
+            // Also during a response: the end of a client that only receives means that it has
+            // disconnected.
             if self.receive(limits, progress_ms)?
                 || (self.received.len() >= limits.head_bytes_max && self.body.is_some())
             {
@@ -116,10 +117,11 @@ impl<B> Client<B> {
         }
         let mut left = TURN_BYTES;
         loop {
-            // Only now, for the next request (invariant 1).
+            // Only now does the server read the next request (invariant 1).
             if self.body.is_none() && self.unsent_at == self.unsent.len() {
                 if !self.keeps {
-                    // Bytes that were not read would cost the client the end of its response.
+                    // Bytes that were not read would reset the connection, and the client would
+                    // lose the end of its response.
                     let _ = transfer::read_into(&self.socket, &mut [0; READ_BYTES]);
                     return Ok(Step::Close);
                 }
@@ -130,7 +132,8 @@ impl<B> Client<B> {
             }
             match self.send(respond, progress_ms, &mut left)? {
                 Sent::All => {}
-                // After a turn the poller says at once that there is room: others had theirs then.
+                // After a turn the poller reports at once that the socket is writable; other
+                // clients have their turns first.
                 Sent::Full | Sent::Turn => {
                     let reads = self.reads(limits, mode);
                     let interest = if reads { Interest::BOTH } else { Interest::WRITE };
@@ -149,12 +152,12 @@ impl<B> Client<B> {
         }
     }
 
-    /// Whether there is room for what it sends while it is answered (invariant 4).
+    /// Whether the server has room for bytes that the client sends during a response (invariant 4).
     fn reads(&self, limits: &Limits, mode: Mode) -> bool {
         mode == Mode::KeepAlive && self.received.len() < limits.head_bytes_max
     }
 
-    /// Reads what has come, as far as there is room; true at its end.
+    /// Reads the bytes that have arrived, as far as there is room; true at the end of input.
     fn receive(&mut self, limits: &Limits, progress_ms: Option<u64>) -> io::Result<bool> {
         let mut bytes = [0; READ_BYTES];
         loop {
@@ -174,7 +177,7 @@ impl<B> Client<B> {
         }
     }
 
-    /// Begins the response to the next request; false when that has not come whole.
+    /// Begins the response to the next request; false if the request is not complete.
     fn begin(&mut self, limits: &Limits, mode: Mode, respond: &mut impl Respond<Body = B>) -> bool {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let read = request::read(&self.received, &mut fields, limits, mode, self.local);
@@ -190,7 +193,7 @@ impl<B> Client<B> {
         true
     }
 
-    /// Sends what there is.
+    /// Sends as much as possible.
     fn send(
         &mut self,
         respond: &mut impl Respond<Body = B>,
@@ -228,7 +231,7 @@ impl<B> Client<B> {
                         framing.begin_piece(bytes.get(), &mut self.unsent);
                     }
                     (Piece::Later, _) => return Ok(Sent::Later),
-                    // The client was told that there is more.
+                    // The client expects more bytes.
                     (Piece::End, Framing::Length(1..)) | (Piece::Broken, _) => {
                         return Ok(Sent::Cut);
                     }

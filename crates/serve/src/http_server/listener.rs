@@ -1,4 +1,4 @@
-//! What clients connect to.
+//! The socket that clients connect to.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listens at an address. An error ends with `next`, which says what to do.
+    /// Listens at an address. An error ends with `next`, which states what to do.
     pub fn tcp(address: SocketAddr, options: &ListenOptions, next: &str) -> io::Result<Listener> {
         let listener = tcp::listen(address, options);
         listener
@@ -28,7 +28,7 @@ impl Listener {
             .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}; {next}")))
     }
 
-    /// The address that it listens at; an error for a Unix socket.
+    /// The listener's address; an error for a Unix socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
         match self {
             Listener::Tcp(listener) => listener.local_addr(),
@@ -36,8 +36,9 @@ impl Listener {
         }
     }
 
-    /// The next client that waits, which does not block, and the address of this machine that it
-    /// has reached. Over TCP there always is one: whether a client may ask can depend on it.
+    /// The next client that waits, as a non-blocking socket, and the address of this machine to
+    /// which it connected. Over TCP that address is always there: it can decide which requests are
+    /// allowed.
     pub(super) fn accept(&self) -> io::Result<Option<(OwnedFd, Option<IpAddr>)>> {
         match self {
             Listener::Tcp(listener) => {

@@ -4,35 +4,35 @@ use std::net::IpAddr;
 
 use super::{Limits, Mode};
 
-/// Header fields of a request at most.
+/// The most header fields of a request.
 pub const FIELDS_MAX: usize = 64;
 
 /// A request by GET or HEAD.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The target as it was sent, without the query: a path, if the client works well.
+    /// The target as it was sent, without the query. From a valid client it is a path.
     pub path: &'a str,
-    /// Only the headers of the response are wanted (HEAD).
+    /// The client wants only the headers of the response (HEAD).
     pub is_head: bool,
-    /// The address of this machine that the client has reached; `None` over a Unix socket.
+    /// The address of this machine to which the client connected; `None` over a Unix socket.
     pub local: Option<IpAddr>,
     pub(super) fields: &'a [httparse::Header<'a>],
     pub(super) wishes: Wishes,
 }
 
-/// How the client takes responses.
+/// How a client receives responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wishes {
     /// Without a body (HEAD).
     pub is_head: bool,
-    /// It speaks HTTP/1.1, so chunks are understood.
+    /// It uses HTTP/1.1, so it accepts chunks.
     pub takes_chunks: bool,
     /// The connection stays open afterwards.
     pub keeps: bool,
 }
 
 impl Wishes {
-    /// Of a request that cannot be read: nobody knows where the next one would begin.
+    /// For a request that is invalid: no one knows where the next one would begin.
     pub const NONE: Wishes = Wishes { is_head: false, takes_chunks: false, keeps: false };
 }
 
@@ -43,14 +43,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What the bytes of a client are.
+/// The result of reading a client's bytes.
 #[derive(Debug)]
 pub enum Read<'a> {
-    /// A request, of so many bytes.
+    /// A request, and its length in bytes.
     Request(Request<'a>, usize),
-    /// The beginning of one.
+    /// The beginning of a request.
     More,
-    /// To be refused with this status, and the connection to be closed.
+    /// The server refuses it with this status, and closes the connection.
     Refused(u16),
 }
 
@@ -89,7 +89,7 @@ pub fn read<'a>(
     Read::Request(Request { path, is_head, local, fields, wishes }, length)
 }
 
-/// True where bytes follow that belong to the request, or may.
+/// True where bytes follow that belong to the request, or may do so.
 fn has_content(fields: &[httparse::Header<'_>]) -> bool {
     fields.iter().any(|field| {
         field.name.eq_ignore_ascii_case("transfer-encoding")
@@ -98,7 +98,8 @@ fn has_content(fields: &[httparse::Header<'_>]) -> bool {
     })
 }
 
-/// Whether the connection is to stay open, where it does so (HTTP/1.1) or not by itself.
+/// Whether the connection stays open. `by_itself`: it does so without a `Connection` field
+/// (HTTP/1.1).
 fn keeps(fields: &[httparse::Header<'_>], by_itself: bool) -> bool {
     let mut keeps = by_itself;
     for field in fields.iter().filter(|field| field.name.eq_ignore_ascii_case("connection")) {
@@ -115,7 +116,8 @@ fn keeps(fields: &[httparse::Header<'_>], by_itself: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// What a request of these bytes comes to: path, wishes and length, or a status; `None`: more.
+    /// The result for these bytes: path, wishes and length, or a status; `None`: more bytes are
+    /// needed.
     fn of(bytes: &[u8], mode: Mode) -> Option<Result<(String, Wishes, usize), u16>> {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         match read(bytes, &mut fields, &Limits::default(), mode, None) {
@@ -127,7 +129,7 @@ mod tests {
         }
     }
 
-    /// Paths, methods, versions; what cannot be answered has the status that says why.
+    /// Paths, methods, versions; an invalid request gets the status for its reason.
     #[test]
     fn requests() {
         let keep_alive = |text: &str| of(text.as_bytes(), Mode::KeepAlive);
@@ -143,7 +145,7 @@ mod tests {
         assert_eq!(keep_alive(&long(8 << 10)), Some(Err(431)));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(FIELDS_MAX + 1));
         assert_eq!(keep_alive(&many), Some(Err(431)));
-        // Content would be the next request; where there is none, nothing is wrong with it.
+        // Content would be read as the next request; a request without content is fine.
         for (fields, status) in [
             ("Content-Length: 5\r\n", Some(400)),
             ("Content-Length: 0\r\nContent-Length: 5\r\n", Some(400)),
@@ -156,7 +158,7 @@ mod tests {
         }
     }
 
-    /// HTTP/1.1 keeps the connection unless told otherwise, HTTP/1.0 closes it.
+    /// HTTP/1.1 keeps the connection open unless a field says otherwise, HTTP/1.0 closes it.
     #[test]
     fn connections_are_kept() {
         for (request, expected) in [

@@ -1,4 +1,4 @@
-//! A response: what a [`Respond`](super::Respond) decides of it, and how it is framed.
+//! A response: the decision of a [`Respond`](super::Respond), and its framing.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -6,73 +6,73 @@ use std::num::NonZeroU64;
 
 use super::request::Wishes;
 
-/// What to answer.
+/// A response.
 #[derive(Debug)]
 pub struct Response<B> {
     /// The status code.
     pub status: u16,
-    /// Header fields, each with its end of line. Those that frame the body are added.
+    /// Header fields, each with its end of line. The server adds those that frame the body.
     pub headers: Cow<'static, str>,
-    /// What follows.
+    /// The body.
     pub body: Body<B>,
     /// The connection is closed afterwards, whatever the client wishes.
     pub closes: bool,
 }
 
-/// The body of a response. To HEAD it is not sent.
+/// The body of a response. The server does not send it for HEAD.
 #[derive(Debug)]
 pub enum Body<B> {
     /// These bytes.
     Bytes(Cow<'static, [u8]>),
     /// Made while it is sent.
     Stream {
-        /// The bytes that come first.
+        /// The first bytes.
         first: Vec<u8>,
-        /// Those that follow; `None` to HEAD.
+        /// The bytes after those; `None` for HEAD.
         rest: Option<B>,
-        /// How many there are in all, where that is known. Otherwise they are sent in chunks, or,
-        /// to a client of HTTP/1.0, up to the end of the connection.
+        /// The total number of bytes, where it is known. Otherwise the server sends chunks, or, to
+        /// an HTTP/1.0 client, bytes up to the end of the connection.
         bytes: Option<u64>,
     },
-    /// None, and no length: for HEAD, where finding out what GET would get costs too much.
+    /// No body and no length: for HEAD, where it costs too much to find the length of a GET.
     Untold,
 }
 
-/// What comes next of a body.
+/// The next piece of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(NonZeroU64),
-    /// Nothing yet: the server is woken when there is something.
+    /// Nothing yet: the server is woken when there are bytes.
     Later,
-    /// Nothing more: it is whole.
+    /// Nothing more: the body is complete.
     End,
-    /// The rest never comes.
+    /// The rest will never come.
     Broken,
 }
 
 /// A body that is being sent.
 #[derive(Debug)]
 pub struct Sending<B> {
-    /// What makes it.
+    /// The source of its bytes.
     pub body: B,
     pub framing: Framing,
-    /// Bytes of the piece that was begun.
+    /// Bytes left of the current piece.
     pub piece_left: u64,
 }
 
-/// How the client sees where a body ends.
+/// How the client recognizes the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// Each piece is a chunk.
     Chunks,
-    /// It was told the length; so many bytes are left.
+    /// The headers state the length; this many bytes are left.
     Length(u64),
     /// The connection ends.
     ToEnd,
 }
 
-/// What status codes are called (RFC 9110, section 15).
+/// The phrases of status codes (RFC 9110, section 15).
 pub fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -90,8 +90,8 @@ pub fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Writes the headers of a response and what is there of its body to `out`: what is to be sent
-/// afterwards, and whether the connection stays open.
+/// Writes the headers of a response and the first bytes of its body to `out`. Returns the rest to
+/// send, and whether the connection stays open.
 pub fn begin<B>(
     response: Response<B>,
     wishes: Wishes,
@@ -140,7 +140,7 @@ pub fn begin<B>(
 }
 
 impl Framing {
-    /// Bytes that a piece may have.
+    /// The most bytes of a piece.
     pub fn piece_bytes_max(self) -> u64 {
         match self {
             Framing::Chunks => super::CHUNK_BYTES,
@@ -149,28 +149,28 @@ impl Framing {
         }
     }
 
-    /// What comes before a piece of at least one byte.
+    /// Writes the bytes before a piece of at least one byte.
     pub fn begin_piece(self, bytes: u64, out: &mut Vec<u8>) {
         if self == Framing::Chunks {
             let _ = write!(out, "{bytes:x}\r\n");
         }
     }
 
-    /// What comes after a piece.
+    /// Writes the bytes after a piece.
     pub fn end_piece(self, out: &mut Vec<u8>) {
         if self == Framing::Chunks {
             out.extend_from_slice(b"\r\n");
         }
     }
 
-    /// Bytes were sent.
+    /// Counts bytes that were sent.
     pub fn sent(&mut self, bytes: u64) {
         if let Framing::Length(left) = self {
             *left = left.saturating_sub(bytes);
         }
     }
 
-    /// What comes after the last piece.
+    /// Writes the bytes after the last piece.
     pub fn end(self, out: &mut Vec<u8>) {
         if self == Framing::Chunks {
             out.extend_from_slice(b"0\r\n\r\n");

@@ -14,12 +14,12 @@ const BIG_BYTES: usize = 16 << 20;
 /// Steps of a body that a script makes.
 enum Act {
     Send(&'static [u8]),
-    /// Nothing until [`Script::is_ready`].
+    /// No bytes until [`Script::is_ready`].
     Later,
     Break,
 }
 
-/// Answers by path.
+/// Responds by path.
 #[derive(Default)]
 struct Script {
     is_ready: bool,
@@ -77,7 +77,7 @@ impl Respond for Script {
     ) -> io::Result<usize> {
         let Some(Act::Send(bytes)) = body.front_mut() else { panic!("nothing to send") };
         assert_eq!(bytes.len() as u64, bytes_left);
-        // Pieces leave in pieces.
+        // Pieces are sent in several parts.
         let sent = tcp::write(&socket, &bytes[..bytes.len().min(4)])?;
         *bytes = &bytes[sent..];
         if bytes.is_empty() {
@@ -91,7 +91,7 @@ impl Respond for Script {
     }
 }
 
-/// A server, its loop, and a clock that stands still.
+/// A server, its event loop, and a clock that does not move.
 struct World {
     server: HttpServer<VecDeque<Act>>,
     poller: Poller,
@@ -110,7 +110,7 @@ impl World {
         World { server, poller, events, script, now_ms: 0 }
     }
 
-    /// One turn of the loop: how many events there were.
+    /// One turn of the event loop; returns how many events there were.
     fn turn(&mut self) -> usize {
         let count = self.poller.wait(&mut self.events, Some(10)).unwrap();
         for event in self.events.iter() {
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// A client that has sent this, and is connected.
+    /// A connected client that has sent this request.
     fn client(&mut self, request: &str) -> TcpStream {
         let accepted = self.script.changes.len();
         let mut client = TcpStream::connect(self.server.address().unwrap()).unwrap();
@@ -140,7 +140,8 @@ impl World {
         client
     }
 
-    /// What a client receives until `is_done`, or its end: an error where that is not a clean one.
+    /// The bytes that a client receives until `is_done`, or until its end; an error if the end is
+    /// not a clean one.
     fn receive_until(
         &mut self,
         client: &mut TcpStream,
@@ -181,7 +182,7 @@ fn one_request() -> World {
     World::new(Mode::OneRequest, Limits::default())
 }
 
-/// Requests that come together are answered one after the other, each with its framing, and HEAD
+/// Requests that arrive together get responses one after the other, each with its framing, and HEAD
 /// without a body: invariant 1.
 #[test]
 fn requests_are_answered_in_their_order() {
@@ -202,13 +203,13 @@ fn requests_are_answered_in_their_order() {
     assert!(world.server.is_idle());
     let old = world.ask("GET /chunks HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     assert_eq!(old, Ok(format!("{head}Connection: close\r\n\r\nfirsta0123456789")));
-    // The other mode answers the first, and closes.
+    // The other mode responds to the first, and closes.
     let text = format!("{head}Content-Length: 4\r\nConnection: close\r\n\r\ntext");
     assert_eq!(one_request().ask(&"GET /text HTTP/1.1\r\n\r\n".repeat(3)), Ok(text));
 }
 
-/// A body that ends before its length, or breaks, ends in an error for the client, whatever its
-/// framing: invariant 2.
+/// A body that ends before its length, or breaks, gives the client an error with any framing:
+/// invariant 2.
 #[test]
 fn a_cut_body_looks_cut() {
     for mut world in [keep_alive(), one_request()] {
@@ -221,8 +222,8 @@ fn a_cut_body_looks_cut() {
     }
 }
 
-/// Headers that are too long are refused, and no more than the limit is held of them; a client that
-/// goes on to send while it is answered, beyond the limit, is closed: invariant 3.
+/// Headers that are too long are refused, and the server holds no more than the limit of them. A
+/// client that sends more than the limit during a response is closed: invariant 3.
 #[test]
 fn hostile_requests_are_bounded() {
     let limits = Limits { head_bytes_max: 3000, ..Limits::default() };
@@ -250,8 +251,8 @@ fn hostile_requests_are_bounded() {
     world.until(|world| world.server.is_idle());
 }
 
-/// A client that sends requests and receives nothing holds its limit of bytes, and the loop sleeps
-/// until the client receives or is too slow: invariant 4.
+/// For a client that sends requests and receives nothing the server holds the limit of bytes. The
+/// event loop sleeps until the client receives or is too slow: invariant 4.
 #[test]
 fn who_does_not_read_costs_no_turns() {
     let mut world = keep_alive();
@@ -270,8 +271,9 @@ fn who_does_not_read_costs_no_turns() {
     assert_eq!(world.script.changes, [Change::Accepted, Change::Stalled]);
 }
 
-/// With one request a connection nothing that a client does gives it more time; otherwise each byte
-/// does. A client that has got all there is may wait, and has its time again afterwards.
+/// With one request a connection a client can do nothing to get more time; otherwise each byte
+/// gives more. A client that has all bytes of a body so far may wait, and its time begins again
+/// afterwards.
 #[test]
 fn slow_clients_are_dropped_in_time() {
     for (mode, dropped_ms) in [(Mode::OneRequest, 10_000), (Mode::KeepAlive, 16_000)] {
@@ -314,8 +316,8 @@ fn clients_are_bounded() {
     assert_eq!(world.server.received(), [0, 0]);
 }
 
-/// A client that ends its side after its request is answered where that is its only one; where it
-/// could ask again it is gone, and so is one that waits for more of a body.
+/// A client that ends its side after its request gets a response if that is its only one. With
+/// keep-alive it counts as disconnected, and so does one that waits for more of a body.
 #[test]
 fn ended_clients_leave() {
     for (mode, is_answered) in [(Mode::OneRequest, true), (Mode::KeepAlive, false)] {
@@ -331,11 +333,11 @@ fn ended_clients_leave() {
         let mut client = world.client("GET /later HTTP/1.1\r\n\r\n");
         world.receive_until(&mut client, |text| text.ends_with("\r\na\r\n")).unwrap();
         assert_eq!(world.server.bodies().count(), 1);
-        // Bytes that nobody reads reset the connection.
+        // Bytes that were not read reset the connection.
         client.write_all(b"GET /").unwrap();
         drop(client);
         if mode == Mode::OneRequest {
-            // Only what is sent next can find out: nothing is read meanwhile.
+            // Only the next bytes to send can find that: the server reads nothing meanwhile.
             world.script.is_ready = true;
             world.server.wake(&world.poller, world.now_ms, &mut world.script);
         }
@@ -343,7 +345,7 @@ fn ended_clients_leave() {
     }
 }
 
-/// An event of a client that was closed does nothing to the one that has its place: invariant 5.
+/// An event of a closed client does no harm to the client that has its slot: invariant 5.
 #[test]
 fn stale_events_do_nothing() {
     let mut world = keep_alive();

@@ -1,4 +1,5 @@
-//! The closed files of a log: found at the start, compressed, and deleted for the budget.
+//! The closed files of a log. At the start larder finds them; later it compresses them, and deletes
+//! the oldest for the budget.
 
 use std::fs;
 use std::io;
@@ -53,7 +54,7 @@ impl Rolling {
         }
     }
 
-    /// Deletes the oldest files until the budget is met.
+    /// Deletes the oldest files until all fit the budget.
     pub(super) fn keep_budget(&mut self) {
         if self.options.budget_bytes == 0 {
             return;
@@ -64,7 +65,7 @@ impl Rolling {
         let mut gone = 0;
         while sum > self.options.budget_bytes && gone < self.closed.len() {
             let closed = &self.closed[gone];
-            // Either name: it may be compressed at this moment.
+            // Both names: it may be compressed at this moment.
             let _ = fs::remove_file(self.names.closed(&closed.stamp));
             let _ = fs::remove_file(self.names.packed(&closed.stamp));
             sum -= closed.bytes;

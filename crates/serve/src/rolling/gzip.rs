@@ -1,7 +1,8 @@
 //! The thread that compresses closed files.
 //!
-//! A file is written beside its place, handed to the disk, and renamed; only then is the other removed. The thread has
-//! the lowest priority there is: it takes what others leave.
+//! The thread writes the compressed file under another name, syncs it to the disk, and renames it;
+//! only then it removes the original. It has the lowest priority, so it only uses idle time of the
+//! processor.
 //!
 //! Bounds: names of files that wait; one file and one thread. Cost: about 20 ns a byte.
 
@@ -20,10 +21,10 @@ use super::name::{Stamp, with_ending};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A file that was compressed: bytes that it has now, or why not.
+/// A file that was compressed: its new size in bytes, or the error.
 type Done = (Stamp, io::Result<u64>);
 
-/// The thread. Dropped, it ends after the file that it has at hand.
+/// The thread. If it is dropped, it ends after the current file.
 #[derive(Debug)]
 pub(super) struct Gzip {
     work: Option<Sender<(Stamp, PathBuf)>>,
@@ -36,28 +37,28 @@ impl Gzip {
         let (work, files) = channel();
         let (say, done) = channel();
         let run = move || run(&files, &say, access);
-        // Without a thread files stay as they are, which is said when the first is to be compressed.
+        // Without a thread files stay uncompressed; the first file to compress reports that.
         let thread = thread::Builder::new().name("larder-gzip".to_owned()).spawn(run).ok();
         Gzip { work: Some(work), done, thread }
     }
 
-    /// Has a file compressed.
+    /// Queues a file for compression.
     pub fn pack(&self, stamp: Stamp, path: PathBuf) {
         if let Some(work) = &self.work {
             let _ = work.send((stamp, path));
         }
     }
 
-    /// One that was.
+    /// A file that is compressed, if there is one.
     pub fn done(&self) -> Option<Done> {
         self.done.try_recv().ok()
     }
 
-    /// Waits until all are.
+    /// Waits until all files are compressed.
     pub fn finish(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
+            // The panic of that thread has been printed.
             let _ = thread.join();
         }
     }
@@ -72,7 +73,7 @@ fn run(files: &Receiver<(Stamp, PathBuf)>, say: &Sender<Done>, access: Access) {
     }
 }
 
-/// Compresses a file, and removes it. Bytes of the new one.
+/// Compresses a file, and removes it. Returns the size of the new one.
 fn pack(path: &Path, access: Access) -> io::Result<u64> {
     let to = with_ending(path.to_owned(), ".gz");
     let part = with_ending(to.clone(), ".part");
@@ -80,7 +81,7 @@ fn pack(path: &Path, access: Access) -> io::Result<u64> {
         let _ = fs::remove_file(&part);
     })?;
     fs::rename(&part, &to)?;
-    // Removed by the budget meanwhile: then our owner removes the other as well.
+    // The budget removed it meanwhile: then our owner removes the compressed file too.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(bytes),
@@ -93,16 +94,17 @@ fn encode(from: &Path, to: &Path, access: Access) -> io::Result<u64> {
     let mut encoder = GzEncoder::new(out, Compression::default());
     io::copy(&mut from, &mut encoder)?;
     let out = encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    // What the name promises is on the disk, also where power fails after the other is removed. (Tests cut no power, and
-    // would wait for disks.)
+    // The compressed file is on the disk before the original is removed, also if power fails.
+    // (Tests cut no power, and would wait for disks.)
     if cfg!(not(test)) {
         out.sync_all()?;
     }
     Ok(out.metadata()?.len())
 }
 
-/// Compresses when nothing else runs. Refused, it runs as others do.
+/// Compresses only while the processor is idle. If the kernel refuses, the thread runs as others
+/// do.
 fn lower_priority() {
-    // On Linux the calling thread alone, not the process.
+    // On Linux this affects only the calling thread, not the process.
     let _ = rustix::process::setpriority_process(None, 19);
 }

@@ -1,4 +1,4 @@
-//! What another run left, and what somebody else put in our place.
+//! Files of an earlier run, and foreign files at the log's path.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -7,20 +7,20 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use super::lock::Note;
 use super::name::{Names, Stamp};
 
-/// Makes the file so long, and goes to its end.
+/// Truncates the file to this length, and seeks to its end.
 pub(super) fn cut(file: &mut File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes)?;
     file.seek(SeekFrom::Start(bytes)).map(drop)
 }
 
-/// Gives a file that is not ours a name of its own, so that nothing is lost.
+/// Renames a file that is not larder's, so that nothing is lost.
 pub(super) fn set_aside(names: &Names, last: Option<&Stamp>) -> io::Result<()> {
     let data = fs::symlink_metadata(names.path())?;
     fs::rename(names.path(), names.closed(&names.free(modified_ns(&data), last)))
 }
 
-/// Cuts off what is torn, writes the footer, and closes the file. Its name, and its bytes; `None` where nothing was
-/// left.
+/// Truncates a torn record, writes the footer, and closes the file. Returns its name and size;
+/// `None`: there was no file.
 pub(super) fn mend(
     names: &Names,
     note: Note,
@@ -41,7 +41,7 @@ pub(super) fn mend(
     let foot = footer(modified_ns(&data));
     let mut bytes = whole + foot.len() as u64;
     if file.write_all(&foot).is_err() {
-        // A full disk must not keep us from starting.
+        // A full disk must not prevent the start.
         cut(&mut file, whole)?;
         bytes = whole;
     }

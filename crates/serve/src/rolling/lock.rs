@@ -1,4 +1,4 @@
-//! Who writes a log, and how far it is, for who comes after a kill.
+//! The lock of a log. It records how far the file was written, for the run after a kill.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use larder_io::access::Access;
 
-/// What a run noted that may have been killed.
+/// The notes of a run that may have been killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     /// When the file was begun.
     pub begin_ns: Option<i64>,
-    /// It was being closed, and has so many bytes before the footer.
+    /// The file was being closed, and has this many bytes before the footer.
     pub whole_bytes: Option<u64>,
 }
 
-/// The lock, held.
+/// The lock, while it is held.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
@@ -24,7 +24,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes it. With what is noted there, if nobody removed it in the end.
+    /// Takes the lock. Returns the notes in it, unless the last run removed them at its end.
     pub fn take(path: &Path, access: Access) -> io::Result<(Lock, Option<Note>)> {
         loop {
             let was_there = path.exists();
@@ -35,7 +35,7 @@ impl Lock {
                 let what = "another larder writes this log; end it, or name another file";
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, what));
             }
-            // Between the two calls its owner may have removed it.
+            // Between the two calls its owner may have removed the file.
             let same =
                 fs::metadata(path).and_then(|there| Ok(there.ino() == file.metadata()?.ino()));
             if !same.unwrap_or(false) {
@@ -47,15 +47,16 @@ impl Lock {
         }
     }
 
-    /// Notes how far it is. Two numbers of fixed width, written at once: never one of each.
+    /// Records how far the file is: two numbers of fixed width in one write, so a reader never sees
+    /// one old and one new.
     pub fn note(&mut self, begin_ns: i64, whole_bytes: Option<u64>) {
         let whole = whole_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(-1));
         let text = format!("{begin_ns:20} {whole:20}\n");
-        // Without it the next run goes by the file's own time, and its last line.
+        // Without this note the next run uses the file's own time, and its last line.
         let _ = self.file.write_all_at(text.as_bytes(), 0);
     }
 
-    /// Nothing is left to be closed.
+    /// Removes the lock: no file is left to close.
     pub fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }

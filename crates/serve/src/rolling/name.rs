@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use larder_wire::civil::Civil;
 
-/// When a file was begun, as its name has it, and how many were before it in that second. Its order is that of time.
+/// The time in a file's name, and how many files were before it in that second. The order of stamps
+/// is that of time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp {
     time: String,
@@ -25,17 +26,18 @@ const TIME_BYTES: usize = 20;
 pub(super) struct Names {
     folder: PathBuf,
     file: OsString,
-    /// What stands before the time, with the point.
+    /// The part of the name before the time, with the point.
     before: Vec<u8>,
-    /// What stands behind it, with the point; nothing for a name without an ending.
+    /// The part after the time, with the point; empty for a name without an extension.
     behind: Vec<u8>,
 }
 
-/// A stamp, and bytes of the file as it was written and of the compressed one.
+/// A stamp, and the sizes of the plain and the compressed file.
 type Found = (Stamp, Option<u64>, Option<u64>);
 
 impl Names {
-    /// Those of the log at `path`. A link is followed; what is no plain file can't be renamed, and is refused.
+    /// The names of the log at `path`. A link is followed. A file that is not a plain one cannot be
+    /// renamed, so it is refused.
     pub fn of(path: &Path) -> io::Result<Names> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match fs::metadata(&path) {
@@ -59,7 +61,7 @@ impl Names {
         Ok(Names { folder, file, before, behind })
     }
 
-    /// The file that is written.
+    /// The current file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(&self.file)
     }
@@ -87,8 +89,8 @@ impl Names {
         with_ending(self.closed(stamp), ".gz")
     }
 
-    /// A stamp of that second that no file has, behind `last` if that is of the same second: what was removed is not
-    /// named again, or the order would be lost.
+    /// A stamp of that second that no file has. It is after `last` if that is of the same second: a
+    /// removed name is not used again, or the order would be wrong.
     pub fn free(&self, begin_ns: i64, last: Option<&Stamp>) -> Stamp {
         let time = time(begin_ns);
         let number = last.filter(|last| last.time == time).map_or(0, |last| last.number + 1);
@@ -100,7 +102,7 @@ impl Names {
         stamp
     }
 
-    /// The files that have such names, oldest first. What was begun to be compressed is removed.
+    /// The files with such names, oldest first. Removes files of a compression that did not end.
     pub fn list(&self) -> io::Result<Vec<Found>> {
         let mut found: BTreeMap<Stamp, (Option<u64>, Option<u64>)> = BTreeMap::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -121,7 +123,7 @@ impl Names {
         Ok(found.into_iter().map(|(stamp, (plain, packed))| (stamp, plain, packed)).collect())
     }
 
-    /// The stamp of a name, and what stands behind the log's own ending.
+    /// The stamp in a name, and the part after the log's own extension.
     fn parse<'a>(&self, name: &'a [u8]) -> Option<(Stamp, &'a [u8])> {
         let (time, mut rest) = name.strip_prefix(&self.before[..])?.split_at_checked(TIME_BYTES)?;
         let fits = time.iter().zip(b"0000-00-00T00-00-00Z").all(|(octet, form)| match form {
@@ -145,7 +147,7 @@ impl Names {
         Some((Stamp { time, number }, rest.strip_prefix(&self.behind[..])?))
     }
 
-    /// Has a link lead to the file, unless something that is no link has its name.
+    /// Makes a link to the file, unless something other than a link has its name.
     pub fn link(&self, name: &str) -> io::Result<()> {
         let link = self.folder.join(name);
         match fs::symlink_metadata(&link) {
@@ -159,7 +161,7 @@ impl Names {
         fs::rename(&new, &link)
     }
 
-    /// Removes it, if it leads here.
+    /// Removes the link, if it leads to this file.
     pub fn unlink(&self, name: &str) {
         let link = self.folder.join(name);
         if fs::read_link(&link).is_ok_and(|target| target.as_os_str() == self.file) {
@@ -168,14 +170,14 @@ impl Names {
     }
 }
 
-/// The same path with more at its end.
+/// The path with `ending` appended.
 pub(super) fn with_ending(path: PathBuf, ending: &str) -> PathBuf {
     let mut path = path.into_os_string();
     path.push(ending);
     path.into()
 }
 
-/// A time as names have it: UTC, in four digits of years.
+/// A time in the form of names: UTC, years with four digits.
 fn time(ns: i64) -> String {
     format!("{:.0}", Civil::from_ns(ns)).replace(':', "-")
 }
@@ -184,7 +186,7 @@ fn time(ns: i64) -> String {
 mod tests {
     use super::*;
 
-    /// A name is read as it was made, and no other is taken for one of ours.
+    /// A name is read as it was made, and a foreign name is never accepted as one of the log.
     #[test]
     fn names_are_read_as_they_were_made() {
         let names = Names::of(Path::new("/nowhere/flows.log")).expect("a name");

@@ -1,4 +1,5 @@
-//! A log against a model of what it accepted: random writes, times, cuts, kills and full disks.
+//! Compares a log with a model of the records that it accepted: random writes, times, cuts, kills
+//! and full disks.
 
 use super::*;
 use crate::log::{Format, Level};
@@ -39,7 +40,8 @@ fn logged(options: &RollingOptions, now_ns: Option<i64>, log: &Log) -> Rolling {
         .expect("a writable folder")
 }
 
-/// All files of a folder with what is in them, oldest first; of those that are closed the text between header and footer.
+/// All files of a folder and their content, oldest first; of closed ones the text between header
+/// and footer.
 fn closed(folder: &Path) -> Vec<(String, String)> {
     let mut files: Vec<(Stamp, String, String)> = Vec::new();
     let names = Names::of(&folder.join("flows.log")).expect("a name");
@@ -70,7 +72,7 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Ends without a word, as a kill does. Records that were accepted and not written are lost; how many.
+/// Ends like a kill. Records that were accepted and not written are lost; returns how many.
 fn kill(mut rolling: Rolling) -> u64 {
     let lost = count(&rolling.buffer);
     rolling.buffer.clear();
@@ -89,15 +91,15 @@ enum Act {
     Tick,
     Wait(i64),
     Reopen,
-    /// Somebody renames the file and says so.
+    /// An operator renames the file and sends the signal.
     Move,
-    /// A kill, which leaves a share of the file (in 256ths); in the act of closing, or not.
+    /// A kill, which leaves a share of the file (in 256ths); during closing, or not.
     Kill {
         left: u8,
         closing: bool,
     },
     Restart,
-    /// The disk takes so many bytes more.
+    /// The disk accepts this many more bytes.
     Fill(u64),
     Free,
 }
@@ -116,16 +118,16 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What a run of acts came to.
+/// The state after a series of acts.
 struct Model {
     folder: tempfile::TempDir,
     options: RollingOptions,
     rolling: Option<Rolling>,
     now_ns: i64,
     accepted: u64,
-    /// Records that nobody may find again: by the log's own count, and by kills.
+    /// Records that may be missing: by the log's own count, and by kills.
     lost: u64,
-    /// Bodies of files that somebody moved.
+    /// Bodies of files that an operator renamed.
     moved: Vec<String>,
 }
 
@@ -163,7 +165,7 @@ impl Model {
                     self.log().reopen(now_ns);
                     let text = fs::read_to_string(&to).expect("what was moved");
                     let body = text.strip_prefix(HEADER).and_then(|text| text.strip_suffix(FOOTER));
-                    // One for whose header there was no room is empty.
+                    // A file that had no room for its header is empty.
                     let body = body.or(text.is_empty().then_some(""));
                     self.moved.push(body.unwrap_or_else(|| panic!("moved: {text:?}")).to_owned());
                 }
@@ -211,7 +213,7 @@ impl Model {
         }
     }
 
-    /// Everything that was accepted and is not known to be lost is there once, in order.
+    /// Each record that was accepted and is not counted as lost exists once, in order.
     fn check(mut self) {
         let mut rolling = self.rolling.take().expect("it is open");
         rolling.room_bytes = None;
@@ -254,9 +256,9 @@ fn number(line: &str) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever happens, every record that is not counted as lost is in one file, whole and in order, and every closed
-    /// file has its header and footer. Kills are drops without a word and files cut anywhere; the full disk is a count of bytes.
-    /// Invariants 1 and 2.
+    /// After any acts, every record that is not counted as lost is in one file, whole and in order,
+    /// and every closed file has its header and footer. A kill is a drop without `finish`, with the
+    /// file cut anywhere; a full disk is a limit of bytes. Invariants 1 and 2.
     #[test]
     fn records_are_found_once(
         acts in prop::collection::vec(act(), 1..60),
@@ -269,8 +271,8 @@ proptest! {
         model.check();
     }
 
-    /// The budget is kept after every write: what is closed and what is written together, but for one flush; and
-    /// what others have in the folder stays. Invariant 5.
+    /// After every write all files together are within the budget, except for one flush. Foreign
+    /// files in the folder stay. Invariant 5.
     #[test]
     fn the_budget_is_kept(
         writes in prop::collection::vec((1..40usize, 0..200usize, 0..100i64), 1..60),
@@ -313,14 +315,15 @@ proptest! {
         for name in foreign {
             prop_assert!(folder.path().join(name).exists(), "{} is not ours", name);
         }
-        // The newest are there.
+        // The newest records exist.
         let numbers: Vec<u64> = closed(folder.path()).iter().flat_map(|(_, body)| body.lines().map(super::tests::number)).collect();
         prop_assert!(numbers.is_sorted() && numbers.last() == number.checked_sub(1).as_ref());
     }
 }
 
-/// Times: a file is closed on the hour, is named by its first record, and one in the same second gets a number. A clock that
-/// steps back by more than a period does not keep the file open for ever. Invariant 6.
+/// A file is closed on the hour, is named by its first record, and one in the same second gets a
+/// number. A clock that steps back by more than a period does not keep the file open for ever.
+/// Invariant 6.
 #[test]
 fn hours_cut_files() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -355,8 +358,9 @@ fn hours_cut_files() {
     );
 }
 
-/// While it is written, `current` leads to the file, nobody else gets it, and readers find the header; after the end,
-/// neither link nor lock is left. What others have called `current` stays. Invariant 4.
+/// While the log is written, `current` leads to the file, no other process gets the lock, and
+/// readers find the header. After the end there is neither link nor lock. A foreign file named
+/// `current` stays. Invariant 4.
 #[test]
 fn one_writer_and_a_link() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -388,9 +392,9 @@ fn one_writer_and_a_link() {
     assert!(text.contains("no plain file"), "{text}");
 }
 
-/// A file that lay at the log's name before, with no lock beside it, is set aside as it was; what a kill left of a compression is
-/// ended: half of one is removed and done again, and of two that are whole the first goes.
-/// Invariants 3 and 5.
+/// A file at the log's path without a lock is renamed unchanged. larder completes a compression
+/// that a kill interrupted: it removes a partial file and compresses again, and of two complete
+/// files it removes the plain one. Invariants 3 and 5.
 #[test]
 fn what_was_there_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -420,7 +424,8 @@ fn what_was_there_is_kept() {
     }
 }
 
-/// A full disk: told once, counted, no torn line, and it goes on when there is room.
+/// A full disk is logged once and counted, leaves no torn line, and the log continues when there is
+/// room.
 #[test]
 fn a_full_disk_costs_records_only() {
     let folder = tempfile::tempdir().expect("a folder");
