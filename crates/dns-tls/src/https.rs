@@ -206,8 +206,8 @@ fn head(answer: &[u8]) -> Response<()> {
     response
 }
 
-/// How long a response is fresh (RFC 8484, section 5.1): the smallest TTL of its answer section;
-/// without records, the negative TTL of its SOA record (RFC 2308, section 5); otherwise 0.
+/// How long a response is fresh (RFC 8484, section 5.1). With answer records it is their smallest
+/// TTL. Without them it is the negative TTL of the SOA record (RFC 2308, section 5), or else 0.
 fn seconds_fresh(answer: &[u8]) -> u32 {
     let Ok(message) = Message::parse(answer) else { return 0 };
     let (mut ttl_s, mut negative_s) = (None, 0);

@@ -3,10 +3,11 @@
 //! A client may send several queries before the first response, and responses are sent in the order
 //! in which they arrive. While `unanswered_max` queries have no response nothing is read, so the
 //! client's TCP window makes it wait. A client that has finished sending still gets its responses.
-//! A connection is closed if no query comes within the idle time, if a query is not complete within
-//! it, or if the client does not receive its responses within the stall time.
 //!
-//! Bounds: a connection holds a read of 4 kB, a part of a query, and twice the responses that
+//! A connection is closed if no query arrives within the idle time, or if a query is not complete
+//! within it. It is also closed if the client does not receive its responses within the stall time.
+//!
+//! Bounds: a connection has a read of 4 kB, a part of a query, and twice the responses that
 //! `hub.rs` counts. Cost: a read, a lookup and a write for a query. Responses that are ready
 //! together share a write, and so mostly a TLS record.
 

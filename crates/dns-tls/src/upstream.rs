@@ -8,8 +8,9 @@
 //!
 //! A *line* is one connection, which all cores share: queries are written as they arrive, and
 //! responses received in any order. If a line that was used before is lost, the query is repeated
-//! on a new one: servers close idle connections, and may do so at the moment of a query (RFC 7766,
-//! section 6.2.4). A line on which several queries in a row time out is considered dead.
+//! on a new one. The reason is that servers close idle connections, perhaps at the moment of a
+//! query (RFC 7766, section 6.2.4). A line on which several queries in a row time out is considered
+//! dead.
 //!
 //! A server must prove its name, or else its address, by its certificate. One that does not gets no
 //! queries, which is reported and counted. Sessions are resumed if the server can; 0-RTT is off,
@@ -397,7 +398,7 @@ impl Shared {
                         ("upstream down", "it closed the connection".to_owned())
                     }
                 };
-                // Logged once, however long it lasts.
+                // Log the same failure only once in a row.
                 if current.trouble.as_ref() != Some(&trouble) {
                     let line = self.log().warn(trouble.0).text("upstream", &self.target);
                     line.text("name", self.target.name_text()).text("error", &trouble.1);

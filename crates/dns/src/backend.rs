@@ -376,8 +376,8 @@ mod tests {
         queries.recv().unwrap().answer(b"too late".to_vec());
     }
 
-    /// With threads that respond in any order while the core sends, waits and cancels, each query
-    /// that was not cancelled returns once with its own response, no wake-up is lost, and in the
+    /// Several threads respond in any order while the core sends, waits and cancels. Each query
+    /// that was not cancelled returns once with its own response, no wake-up is lost, and at the
     /// end every slot is free. Invariants 1, 2 and 3.
     #[test]
     fn many_threads() {

@@ -44,8 +44,8 @@ const SILENT_MAX: u32 = 4;
 /// How long an upstream that is down gets no queries, milliseconds: at first, and after doubling.
 const REST_MS: (u64, u64) = (1_000, 30_000);
 
-/// How long all upstreams must be silent before queries fail at once, milliseconds: longer than a
-/// burst of queries to slow upstreams, or a restart of one.
+/// How long all upstreams must be silent before queries fail at once, milliseconds. It is longer
+/// than a burst of queries to slow upstreams, or a restart of one.
 const DEAD_MS: u64 = 3_000;
 
 /// Queries per second that are sent nevertheless: a client queries a few names and types at once.

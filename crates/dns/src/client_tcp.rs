@@ -1,5 +1,5 @@
-//! TCP from clients (RFC 7766): all connections of one core. Whole queries come out, as many at
-//! once as a client sends, and responses go in, in any order.
+//! TCP from clients (RFC 7766): all connections of one core. It passes whole queries to the caller,
+//! as many as a client sends at once, and takes responses in any order.
 //!
 //! The event loop calls in each turn, and nothing here waits or reads a clock:
 //!
@@ -10,7 +10,7 @@
 //! expire(), and at the end of the turn flush(): sends responses, and reads more where there is room
 //! ```
 //!
-//! A stream is in one list, by what it waits for, and its time there is limited:
+//! A stream is in one list, by the event that it waits for, and its time there is limited:
 //!
 //! | list | waits for | ends after | then |
 //! |---|---|---|---|
@@ -20,9 +20,9 @@
 //! | stalled | the client, to receive all that was unsent when this began | `stall_ms` | reset |
 //!
 //! A stream is not read while it has `unanswered_max` queries without a response, or half of the
-//! bytes that may be unsent; the client's TCP window then makes it wait. A client that has finished
-//! sending still gets its responses. A stream that broke the framing gets those for its earlier
-//! queries.
+//! bytes that may be unsent. The client's TCP window then makes it wait. A client that has finished
+//! sending still gets its responses. A stream that broke the framing gets the responses to its
+//! earlier queries.
 //!
 //! Invariants
 //! 1. Only `flush` sends a stream's responses, or `answer` if it must make room, so the responses
@@ -32,11 +32,11 @@
 //! 3. A stream whose state may have changed is in `dirty`, once, and `flush` empties it.
 //! 4. Whole queries are stored only for a stream that may not be read.
 //!
-//! Bounds: [`Limits`]. An idle stream costs its slot. A busy one holds at most four times
-//! `unsent_bytes_max`, and four times (`message_bytes_max` and 16 kB) of queries: used bytes are
-//! discarded when they are half of a buffer, and buffers grow by doubling. Cost: O(1) for a call
-//! and a byte; one read for each ready stream and one write for each stream with responses in a
-//! turn.
+//! Bounds: [`Limits`]. An idle stream costs its slot. A busy one stores at most four times
+//! `unsent_bytes_max` of responses, and four times (`message_bytes_max` and 16 kB) of queries. The
+//! reason is that used bytes are discarded when they are half of a buffer, and that buffers grow by
+//! doubling. Cost: O(1) for a call and a byte. A turn has one read for each ready stream, and one
+//! write for each stream with responses.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -61,7 +61,7 @@ pub use limits::{Cause, Counters, Limits};
 /// Connections accepted in one call: the others wait for the next turn.
 const ACCEPTS_MAX: usize = 64;
 
-/// Reads that discard what a client sent before its stream is closed. The kernel resets a socket
+/// Reads that discard bytes of a client before its stream is closed. The kernel resets a socket
 /// that is closed with unread bytes, and the reset may reach the client before the last responses.
 const DISCARDS_MAX: usize = 4;
 
@@ -125,7 +125,7 @@ struct Stream {
     /// The poller's interest.
     interest: Interest,
     is_dirty: bool,
-    /// A query came since the last `flush`: its time in a list restarts.
+    /// A query arrived since the last `flush`: its time in a list restarts.
     was_heard: bool,
     /// The kernel took the stalled bytes since the last `flush`.
     was_moved: bool,
@@ -156,7 +156,7 @@ impl Stream {
         self.ending.is_some() && self.unanswered == 0 && self.unsent.len() == 0
     }
 
-    /// Sends what the kernel takes, and returns the number of bytes.
+    /// Sends as many bytes as the kernel takes, and returns their number.
     fn send(&mut self) -> io::Result<usize> {
         let count = self.unsent.send(&self.socket)?;
         if self.stalled_bytes > 0 {
@@ -194,7 +194,7 @@ impl ClientTcp {
         self.len() == 0
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -258,8 +258,9 @@ impl ClientTcp {
         self.table.len() == self.table.entries_max()
     }
 
-    /// Closes the stream that has been idle for longest. If none is idle, closes the stream that has
-    /// taken longest over an incomplete query, if it waits for no response. False if it closed none.
+    /// Closes the stream that has been idle for longest. If none is idle, closes the stream that
+    /// has taken longest over an incomplete query, if it waits for no response. False if it closed
+    /// none.
     fn make_place(&mut self) -> bool {
         for list in [IDLE, PARTIAL] {
             let oldest = self.table.oldest(list).map(|(id, _)| id);
@@ -274,7 +275,8 @@ impl ClientTcp {
     }
 
     /// Reads once from a ready stream, and passes its queries to `each`. Events of closed streams,
-    /// and of other tokens, are ignored. From within `each` it does nothing; the event comes again.
+    /// and of other tokens, are ignored. Called from within `each`, it does nothing, and the poller
+    /// reports the event again.
     pub fn ready(
         &mut self,
         event: Event,
@@ -338,9 +340,9 @@ impl ClientTcp {
         self.mark(id);
     }
 
-    /// Responds to a query of a stream: `write` has room for `room_max` bytes, at most 65,535, with
-    /// any content, and returns the number it wrote. If it returns `None` or 0, the query gets no
-    /// response. False if no response was queued, also if the stream is gone; then `write` was not
+    /// Responds to a query of a stream. `write` gets room for `room_max` bytes, at most 65,535,
+    /// with any content, and returns the number it wrote. If it returns `None` or 0, the query gets
+    /// no response. False if no response was queued. If the stream is closed, `write` is not
     /// called.
     pub fn answer(
         &mut self,
@@ -391,16 +393,17 @@ impl ClientTcp {
         self.end(id.0, Cause::Closed);
     }
 
-    /// The end of a turn: sends the responses of this turn, passes on queries that had to wait for
-    /// them, updates the poller, and closes streams that are done. It must come between the last
-    /// event of a wait and the next wait.
+    /// Ends a turn: sends its responses, passes on queries that had to wait for them, updates the
+    /// poller, and closes streams that are done. Call it between the last event of a wait and the
+    /// next wait.
     pub fn flush(
         &mut self,
         poller: &Poller,
         now_ms: u64,
         mut each: impl FnMut(&mut ClientTcp, StreamId, SocketAddr, &[u8]),
     ) {
-        // This ends: a stream comes back only for stored queries, and none are read here.
+        // This ends: a stream is processed again only for stored queries, and no bytes are read
+        // here.
         while let Some(id) = self.dirty.pop() {
             let Some(stream) = self.table.get_mut(id) else { continue };
             stream.is_dirty = false;

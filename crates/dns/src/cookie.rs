@@ -70,7 +70,7 @@ impl Cookie {
     }
 }
 
-/// What a cookie proves.
+/// The result of verifying a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing: the client has no cookie of this server yet. Send one.

@@ -202,17 +202,16 @@ pub trait Net {
     fn describe(&mut self, _source: Source, _since_us: Option<u64>) {}
 
     /// Calls `write` with the number of a socket to an upstream and room for [`QUERY_BYTES_MAX`]
-    /// bytes, and sends as many bytes as it returns over UDP. Only packets that arrive at this
-    /// socket are responses. False if nothing was sent.
+    /// bytes. Sends as many bytes over UDP as it returns. Only packets that arrive at this socket
+    /// are responses. False if nothing was sent.
     fn query_udp(
         &mut self,
         upstream: usize,
         write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
     ) -> bool;
 
-    /// Sends a query to an upstream over TCP, or to a backend. The outcome comes to
-    /// [`Core::stream_response`] with this tag. The stream chooses the ID. False if the query could
-    /// not be sent.
+    /// Sends a query to an upstream over TCP, or to a backend. [`Core::stream_response`] receives
+    /// the outcome with this tag. The stream chooses the ID. False if the query could not be sent.
     fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
 
     /// The response of a backend to the query with this tag is no longer needed.
@@ -349,21 +348,22 @@ impl Core {
         self.pending.len()
     }
 
-    /// Begins a turn at `now`: what other cores stored becomes visible.
+    /// Begins a turn at `now`: responses that other cores stored become visible.
     pub fn begin(&mut self, now: Now) {
         self.now = now;
         self.sync();
     }
 
-    /// Makes visible what other cores stored, and this one before [`Core::finish`].
+    /// Makes visible the responses of other cores, and those that this core stored before
+    /// [`Core::finish`].
     pub fn sync(&mut self) {
         if self.reader.is_behind() {
             self.reader.sync();
         }
     }
 
-    /// Makes what was stored visible to other cores. If the cache accepts no writes at the moment,
-    /// the responses of this turn are not cached.
+    /// Makes this core's stored responses visible to other cores. If the cache accepts no writes at
+    /// the moment, the responses of this turn are not cached.
     pub fn finish(&mut self) {
         if self.writer.pending() > 0 && self.writer.flush().is_err() {
             self.counts.limit_cache_writes += 1;
@@ -454,7 +454,7 @@ impl Core {
         Some(BatchQuery { request, message, view })
     }
 
-    /// Responds from the cache, and returns what remains to be done.
+    /// Responds from the cache, and returns the queries that need more work.
     #[inline]
     fn look_up(&mut self, queries: &[Option<BatchQuery<'_>>], net: &mut impl Net) -> Looked {
         let Core { settings, now, reader, keys, hashes, counts, cookies, in_force, .. } = self;

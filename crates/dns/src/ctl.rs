@@ -127,7 +127,7 @@ fn wire(name: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// What the supervisor does for a client. No method may wait: long work is an [`Answer::Later`].
+/// The supervisor's part of each request. No method may wait: long work is an [`Answer::Later`].
 pub trait Actions {
     /// The cache to dump, load and flush.
     fn cache(&self) -> &Cache;

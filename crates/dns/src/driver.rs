@@ -60,7 +60,8 @@ const BATCH: usize = 64;
 /// Batches received from one socket in a turn.
 const BATCHES_MAX: usize = 4;
 
-/// Turns after which the loop asks the kernel which sockets are ready, however busy a listener is.
+/// Turns after which the event loop asks the kernel which sockets are ready, even if a listener is
+/// busy.
 const BUSY_TURNS_MAX: u32 = 8;
 
 /// The longest wait, milliseconds.
@@ -189,8 +190,7 @@ impl Driver {
         }
     }
 
-    /// Takes what waits at the sockets, and nothing after that: queries that were taken get their
-    /// responses.
+    /// Receives the waiting queries, and no later ones. These queries still get their responses.
     fn drain(&mut self) {
         self.is_draining = true;
         let now = self.clock.now();
@@ -303,8 +303,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes what was stored visible. Otherwise a query for it in the same turn would be sent
-    /// upstream again.
+    /// Makes stored responses visible. Otherwise a query for one of them in the same turn would be
+    /// sent upstream again.
     fn show(&mut self) {
         self.core.finish();
         self.core.sync();

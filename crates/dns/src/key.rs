@@ -13,10 +13,10 @@
 //! * DO: responses for DNSSEC clients have records that others must not get. CD: a client that
 //!   validates itself may get a response that did not validate.
 //! * View: clients of one view never get responses made for another.
-//! * Generation of the views: a mark of their names in order
-//!   ([`Policy::views_mark`](crate::policy::Policy::views_mark)), so that a number never stands for
-//!   another view than when it was stored. A reload that does not change the views does not change
-//!   the keys. What it does to cached responses is in [`reload`](crate::reload).
+//! * Generation of the views: a hash of their names in order
+//!   ([`Policy::views_mark`](crate::policy::Policy::views_mark)). So a number always stands for the
+//!   view that it had when it was stored. A reload that does not change the views does not change
+//!   the keys. Its effect on cached responses is described in [`reload`](crate::reload).
 //!
 //! Cost: [`extra`] is a few stores; [`Parts::of`] walks over the labels. Nothing is allocated.
 

@@ -64,7 +64,7 @@ impl Default for Limits {
     }
 }
 
-/// What to do with a response.
+/// The verdict on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Send it.

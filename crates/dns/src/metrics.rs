@@ -10,8 +10,7 @@
 //! with it, as Prometheus expects.
 //!
 //! Invariant: only the core itself writes its words, so a plain store is enough. A reader gets each
-//! counter as of the end of some turn, but not all of the same turn, so two counters may differ by
-//! a turn.
+//! counter as of the end of some turn. Two counters may be of different turns.
 //!
 //! Cost: to count, an addition in the core's own memory. To publish, one relaxed store for each
 //! counter, to cache lines that no other core writes. To read, one load for each counter and core.

@@ -17,8 +17,8 @@
 //! ID may outlive its query: it has a generation, and an ID of another generation names no query.
 //!
 //! Cost: a lookup in a hash table by a hash that the caller has, and a slot in each of two slabs.
-//! Nothing is allocated once the tables have grown, except for messages longer than a slot ever
-//! held.
+//! Once the tables have grown, nothing is allocated, except for a message longer than any earlier
+//! one in its slot.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -355,8 +355,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Clients with the same query wait for one query in flight, and come out in the order of their
-    /// arrival.
+    /// Clients with the same query wait for one query in flight, and are returned in the order of
+    /// their arrival.
     #[test]
     fn the_same_is_asked_once() {
         let mut pending: Pending<&str, u32> = Pending::new(Limits::default());

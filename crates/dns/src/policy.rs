@@ -6,8 +6,8 @@
 //! ```
 //!
 //! [`load()`] makes one from settings and files. Responses of upstreams do not depend on the policy
-//! and outlive it in the cache: before a core serves a response that is older than the policy, it
-//! calls [`Policy::answers`].
+//! and stay in the cache after it. Before a core serves a response that is older than the policy,
+//! it calls [`Policy::answers`].
 //!
 //! The first of these sources that has something for a name decides:
 //!
@@ -24,15 +24,15 @@
 //! the views that they are given for ([`Views`]).
 //!
 //! Invariants
-//! 1. What [`Policy::local`] writes is a whole response of at most 2^14 bytes: a name has 8 KiB of
-//!    records at most, and [`ALIASES_MAX`] aliases are followed.
+//! 1. [`Policy::local`] writes a whole response of at most 2^14 bytes: a name has 8 KiB of records
+//!    at most, and [`ALIASES_MAX`] aliases are followed.
 //! 2. Hashes are keyed: no query and no file can make a lookup long.
 //!
-//! Cost: one pass over the name with a keyed hash of each suffix, then a probe or two of each table
-//! for each suffix whose number of labels occurs in it. With a million names listed that is some
-//! tenths of a microsecond, most of it one or two cache misses (`examples/blocklist.rs` measures
-//! it). Nothing is allocated, unless `answer` grows. A listed name takes its bytes in wire form, 4
-//! and 10.7 more.
+//! Cost: one pass over the name with a keyed hash of each suffix. Then one or two probes of each
+//! table for each suffix whose number of labels occurs in it. With a million listed names that is
+//! some tenths of a microsecond, most of it one or two cache misses (`examples/blocklist.rs`
+//! measures it). Nothing is allocated, unless `answer` grows. A listed name takes 14.7 bytes in
+//! addition to its wire form.
 
 mod admit;
 mod answer;
@@ -167,12 +167,12 @@ pub struct Local {
     pub is_dropped: bool,
     /// The extended error to add, for clients with EDNS.
     pub extended_error: Option<u16>,
-    /// The response ends in an alias to this name outside of local data, at these bytes of the
-    /// message, in wire form: query an upstream for it, and append its response.
+    /// The response ends in an alias to a name outside of local data. The range is the place of
+    /// that name, in wire form, in the message. Query an upstream for it, and append its response.
     pub alias: Option<Range<usize>>,
 }
 
-/// What a source has for a name. `zone` is the number of labels of the zone that decides.
+/// A source's data for a name. `zone` is the number of labels of the zone that decides.
 enum Outcome<'p> {
     /// Its records; no records of the type mean no data.
     Records {
@@ -254,9 +254,9 @@ impl Policy {
         &self.views
     }
 
-    /// A mark of the names of views in their order, the same in every run of the program; 0 without
-    /// views. With it the number of a view means the same in keys of the cache whatever becomes of
-    /// the settings.
+    /// A hash of the names of views in their order, the same in every run of the program; 0 without
+    /// views. It is part of cache keys, so that a view's number means the same view there after any
+    /// change of settings.
     pub fn views_mark(&self) -> u32 {
         self.views_mark
     }

@@ -32,7 +32,7 @@ use larder_serve::log_file::{self, LogFile};
 use larder_serve::record_channel::RecordSender;
 use larder_serve::writer::Writer;
 
-/// What to log, and where.
+/// Settings of the query log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The file.

@@ -22,8 +22,8 @@
 //! | `spread` | percentiles in bounded memory |
 //! | `report` | text and JSON |
 //!
-//! The calling thread reads the copy and compares; the core has a thread of its own, so its times
-//! do not include the comparison. A live copy is processed as it comes, and with too many open
+//! The calling thread reads the copy and compares. The core has a thread of its own, so its times
+//! do not include the comparison. A live copy is processed as it arrives, and with too many open
 //! queries further ones are skipped. A copy in a file waits for the core, and for the clock if a
 //! speed is given.
 //!

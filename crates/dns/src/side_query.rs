@@ -108,8 +108,8 @@ impl Drop for Inbox {
 }
 
 impl Inbox {
-    /// Moves at most 64 queries to `out`, which is emptied first. The core's waker was cleared
-    /// before; if more queries wait it is called again, and this is true.
+    /// Moves at most 64 queries to `out`, which is emptied first. The caller has cleared the core's
+    /// waker. If more queries wait, this wakes the core again and returns true.
     pub fn take(&mut self, out: &mut Vec<(Client, Vec<u8>)>) -> bool {
         out.clear();
         self.mailbox.take(TAKES_MAX, &mut self.queries);

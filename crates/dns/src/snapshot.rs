@@ -6,8 +6,8 @@
 //! end     start once more, when a running save has finished
 //! ```
 //!
-//! The engine makes a save safe. It writes a temporary file and renames it to the snapshot's name,
-//! so a process killed at any time leaves either the old file or the new one. It checks each part
+//! The engine makes a save safe. It writes a temporary file and renames it to the snapshot's name.
+//! So a process killed at any time leaves either the old file or the new one. It checks each part
 //! of a file before it loads any of that part. The temporary file of a killed process has another
 //! name. It is never loaded, and the next start removes it.
 //!

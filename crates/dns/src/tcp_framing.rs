@@ -9,13 +9,13 @@
 //! Both hold memory only while they hold bytes: an idle connection has no buffer.
 //!
 //! Invariants
-//! 1. No byte is read or moved more often than a small constant, however the stream was chopped:
+//! 1. No byte is read or moved more often than a small constant, however the stream was split:
 //!    [`Frames`] adds to an incomplete message only the bytes that it lacks, and both discard used
 //!    bytes when these are at least half.
 //! 2. Memory follows the bytes that arrived, not the length that a message states.
 //!
-//! Bounds: `Frames` holds less than one message, and the part of a read that its caller leaves.
-//! `Unsent` has no limit of its own; its callers check its length first.
+//! Bounds: `Frames` stores less than one message, and the part of a read that its caller did not
+//! use. `Unsent` has no limit of its own; its callers check its length first.
 
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -1,5 +1,5 @@
-//! TCP to upstreams (RFC 7766): few connections, which are used again, many queries on each,
-//! responses in any order.
+//! TCP to upstreams (RFC 7766): few connections, which are reused, many queries on each, responses
+//! in any order.
 //!
 //! The event loop calls in each turn, and nothing here waits or reads a clock:
 //!
@@ -33,10 +33,10 @@
 //!    state has its list in the table.
 //! 4. Only `flush` changes the poller's interest in a connection.
 //!
-//! Bounds: [`Limits`]. Besides, a connection stores its queries, and less than one response and one
-//! read. Cost: O(log queries of the connection) for a query and for a response, a copy of each
-//! query, a walk over the connections to its upstream; one read for each ready connection and one
-//! write for each used one in a turn.
+//! Bounds: [`Limits`]. In addition, a connection stores its queries, and less than one response and
+//! one read. Cost: O(log queries of the connection) for a query and for a response, a copy of each
+//! query, and a walk over the connections to its upstream. A turn has one read for each ready
+//! connection, and one write for each connection with new queries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -151,7 +151,7 @@ impl UpstreamTcp {
         self.tags.len()
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -285,8 +285,8 @@ impl UpstreamTcp {
     }
 
     /// Reads once from a ready connection, and passes outcomes to `each`. Events of closed
-    /// connections, and of other tokens, are ignored. From within `each` it does nothing; the event
-    /// comes again.
+    /// connections, and of other tokens, are ignored. Called from within `each`, it does nothing,
+    /// and the poller reports the event again.
     pub fn ready(
         &mut self,
         event: Event,
@@ -424,16 +424,16 @@ impl UpstreamTcp {
         }
     }
 
-    /// The end of a turn: sends the queries of this turn, and updates the poller. It must come
-    /// between the last event of a wait and the next wait.
+    /// Ends a turn: sends its queries, and updates the poller. Call it between the last event of a
+    /// wait and the next wait.
     pub fn flush(
         &mut self,
         poller: &Poller,
         now_ms: u64,
         mut each: impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
     ) {
-        // This ends: a connection comes back only for queries, and those of failed ones go to
-        // connections that are not established yet, or are retried once.
+        // This ends: a connection is processed again only for queries. Queries of failed
+        // connections move to connections that are not established yet, or are retried once.
         while let Some(id) = self.dirty.pop() {
             let token = self.table.token(id);
             let Some(connection) = self.table.get_mut(id) else { continue };

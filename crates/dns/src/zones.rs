@@ -4,8 +4,8 @@
 //! choice only the place in the zone. An upstream is a server, or a backend of this process, to
 //! which the same rules of choice and failure apply.
 //!
-//! Cost: a walk over the labels of a name with a lookup in a hash table for each; one comparison if
-//! only the root is forwarded.
+//! Cost: a walk over the labels of a name with a lookup in a hash table for each. If only the root
+//! is forwarded, it is one comparison.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

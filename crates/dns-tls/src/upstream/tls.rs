@@ -1,8 +1,9 @@
-//! A line over TLS (RFC 7858): a task writes queries as they arrive, each with an ID of its own,
+//! A line over TLS (RFC 7858). A task writes queries as they arrive, each with an ID of its own,
 //! and passes responses on by ID.
 //!
-//! The task ends, and with it the line, when the server closes it, breaks the framing or does not
-//! receive queries, and when no query came for the idle time. Queries that wait then fail as lost.
+//! The task ends when the server closes the connection, breaks the framing or does not receive
+//! queries. It also ends when no query arrived for the idle time. The line ends with it, and
+//! queries that wait then fail as lost.
 
 use std::collections::HashMap;
 use std::io;

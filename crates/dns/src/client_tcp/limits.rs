@@ -70,7 +70,7 @@ pub enum Cause {
     Finished,
     /// The connection was reset, or failed in another way.
     Lost,
-    /// No query came for too long.
+    /// No query arrived for too long.
     Idle,
     /// It had been idle for longest when a new one needed its slot.
     Crowded,

@@ -1,6 +1,6 @@
 //! Reads normalized views of responses.
 //!
-//! Names in data are uncompressed and in lower case for the types of RFC 4034, section 6.2; data of
+//! Names in data are uncompressed and in lower case for the types of RFC 4034, section 6.2. Data of
 //! other types is compared as it is, since no sender compresses it (RFC 3597, section 4).
 //!
 //! Bounds: a view is linear in its message except for names in data. Each of them may be 255 bytes

@@ -1,10 +1,10 @@
 //! Admission: DNS cookies and the rate limit of responses.
 //!
-//! A client that sends a cookie of this server has received a response at its address (RFC 7873),
-//! so its address is not forged, and it is not limited. Over a stream neither matters. The limit is
-//! on what an attacker with forged addresses could send to others: responses per second to a
-//! network. Above the limit most queries get no response. Some get an empty response with TC set,
-//! which makes honest clients retry over TCP.
+//! A client that sends a cookie of this server has received a response at its address (RFC 7873).
+//! So its address is not forged, and it is not limited. Over a stream neither cookies nor the limit
+//! matter. The limit is on the responses per second to a network, which an attacker with forged
+//! addresses could otherwise flood. Above the limit most queries get no response. Some get an empty
+//! response with TC set, which makes honest clients retry over TCP.
 //!
 //! Cost: nothing for a query without a cookie if there is no limit; otherwise a hash.
 

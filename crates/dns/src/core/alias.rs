@@ -6,17 +6,17 @@
 //! response for TARGET ----> stored under its own key ----> sent to each client, behind the aliases of its query
 //! ```
 //!
-//! Only the upstream's response is cached, under its own name: queries for the target share it, a
-//! flush of the target removes it, and a change of the aliases requires nothing. The price is that
-//! the response is rendered again each time, as all local responses are.
+//! Only the upstream's response is cached, under its own name. So queries for the target share it,
+//! a flush of the target removes it, and a change of the aliases requires nothing. The price is
+//! that the response is rendered again each time, as all local responses are.
 //!
 //! A client that waits because of an alias waits with a query other than the one in flight. Its
 //! aliases are looked up again when the response arrives. If they have changed meanwhile, the
 //! client gets a failure, and retries.
 //!
-//! If the upstream's aliases lead back to a local name, the chain is a loop, and the response is
-//! SERVFAIL (RFC 1034, section 3.6.2); the renderer detects it. The response code is that of the
-//! last name (RFC 6604).
+//! If the upstream's aliases lead back to a local name, the chain is a loop, which the renderer
+//! detects. The response is then SERVFAIL (RFC 1034, section 3.6.2). The response code is that of
+//! the last name (RFC 6604).
 
 use std::ops::Range;
 

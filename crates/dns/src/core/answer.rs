@@ -88,8 +88,8 @@ impl Core {
         net.respond(client, 512, |out| refused.write(message, udp_bytes, out));
     }
 
-    /// Responds to a query that is not for data of the Internet, or not for a resolver. False if it
-    /// is looked up all the same.
+    /// Responds to a query that is not for data of the Internet, or not for a resolver. False if
+    /// the query is to be looked up nevertheless.
     #[cold]
     pub(super) fn respond_odd(
         &mut self,
@@ -98,7 +98,7 @@ impl Core {
         net: &mut impl Net,
     ) -> bool {
         let query = &request.query;
-        // These are never sent to an upstream, wherever an alias leads.
+        // These types are never sent to an upstream, not even behind an alias.
         if !is_meta(query.qtype)
             && !matches!(self.respond_locally(request, view, net), LocalResult::Nothing)
         {

@@ -49,8 +49,8 @@ impl Attempt {
     }
 }
 
-/// The attempts of a query, in order. The first is stored in place: most queries have no other, and
-/// a query is moved and dropped with as many bytes as all of them would take.
+/// The attempts of a query, in order. The first is stored in place, since most queries have no
+/// other. All of them in place would make a query larger, and so its moves and drops slower.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     first: Option<Attempt>,

@@ -1,11 +1,12 @@
 //! The policy: clients that are not served, and responses from local data.
 //!
-//! Local responses are not cached: to make one again costs as much as a hit. So all cached
+//! Local responses are not cached, since making one again costs as much as a hit. So all cached
 //! responses come from upstreams and outlive a policy. But a cached response must not be served if
-//! the present policy would not have sent its query upstream. An entry born before a core took its
-//! policy, or so soon after that its query may have started under the previous one, is served only
-//! if the policy has no response of its own ([`InForce::overrules`]). An entry born later was
-//! queried under this policy.
+//! the present policy would not have sent its query upstream.
+//!
+//! Some entries were born before a core took its policy, or so soon after that their query may have
+//! started under the previous one. The core serves them only if the policy has no response of its
+//! own ([`InForce::overrules`]). An entry born later was queried under this policy.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,8 +92,8 @@ impl Core {
 
     /// Replaces the policy. Without one all clients are served, and there is no local data.
     pub fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
-        // Entries older than the first policy came from a snapshot. With a later one, queries may
-        // be in flight that end within their time limit.
+        // Entries older than the first policy came from a snapshot. When a later policy replaces
+        // it, queries may be in flight that end within their time limit.
         let in_flight_s = self.settings.question_ms_max.div_ceil(1_000);
         let margin_s =
             if self.in_force.is_some() { in_flight_s.saturating_add(SETTLED_S) } else { 0 };

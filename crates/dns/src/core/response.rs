@@ -1,8 +1,8 @@
-//! Packets from upstreams: whether a packet is the response to a query, and what happens to the
-//! query next.
+//! Packets from upstreams: whether a packet is the response to a query, and the next step of the
+//! query.
 //!
-//! A packet that does not match what was sent changes nothing, since the true response may still
-//! arrive. If there are too many of them, an attacker guesses.
+//! A packet that does not match its query changes nothing, since the true response may still
+//! arrive. After too many such packets an attacker is assumed to guess.
 
 use larder_wire::dns::Message;
 use larder_wire::dns::edns::rcode;
@@ -30,9 +30,9 @@ struct From {
     is_stream: bool,
 }
 
-/// What a query does after a response.
+/// The next step of a query after a packet.
 enum Next {
-    /// It ends with what was rendered.
+    /// It ends with the rendered response.
     Complete(Facts),
     /// It tries another upstream, or fails.
     Another(Option<u16>),

@@ -1,8 +1,8 @@
 //! How a core sends: [`Net`] over sockets, TCP connections and backends.
 //!
 //! A `Transport` borrows its parts for one call of the core and owns nothing. TCP connections are
-//! apart from the sockets: they call back with queries and take responses within the same call, and
-//! the callback makes a new `Transport` from the parts that it has.
+//! separate from the sockets: they call back with queries and take responses within the same call.
+//! The callback makes a new `Transport` from the parts that it has.
 
 use std::net::SocketAddr;
 

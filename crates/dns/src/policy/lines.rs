@@ -112,7 +112,7 @@ mod tests {
         assert!(all(b"", 100).unwrap().is_empty());
     }
 
-    /// A line that is too long is skipped, however long, and the next one is read.
+    /// A line that is too long is skipped, whatever its length, and the next one is read.
     #[test]
     fn long_lines() {
         let mut input = vec![b'x'; 20 * LINE_BYTES_MAX];

@@ -8,9 +8,10 @@
 //! Files of local data have one record or zone in a line, as for [`Builder::local`]; `#` where a
 //! word could begin starts a comment.
 //!
-//! A mistake in what the operator writes (settings, local data) is an error with its place: half of
-//! it is not what was meant. Lists, zones and hosts files come from others: wrong lines are skipped
-//! and counted in the [`Report`], which has the first of them.
+//! A mistake in settings or local data, which the operator writes, is an error that states its
+//! place: half of the data would not be what the operator meant. Lists, zones and hosts files come
+//! from others. There wrong lines are skipped and counted in the [`Report`], which has the first of
+//! them.
 //!
 //! Bounds: those of [`Builder`], and [`TOLD_MAX`] reported lines. Cost: one pass over the files, of
 //! which only the data is in memory.
@@ -56,7 +57,7 @@ pub struct PolicyOptions {
     pub id: Option<String>,
 }
 
-/// Counts of what was read.
+/// The counts of a load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Names on blocklists.

@@ -219,8 +219,8 @@ impl Names {
         self.slots.capacity() * size_of::<u64>() + self.arena.capacity()
     }
 
-    /// The name at a place of the arena, and the place of the next one: from 0 on all names, in
-    /// order of their addition, also while more are added.
+    /// The name at a place of the arena, and the place of the next name. From 0 on it returns all
+    /// names in order of their addition, also while more are added.
     pub fn walk(&self, at: usize) -> Option<(WireName, usize)> {
         let name = self.entry(at)?;
         Some((WireName::from_wire(name)?, at + VALUE_BYTES + name.len()))
@@ -381,7 +381,7 @@ mod tests {
 
     proptest! {
         /// The longest suffix is the one that a walk over a plain map finds, before and after
-        /// sealing; and the table is full to three quarters and no more.
+        /// sealing. Sealed, the table is three quarters full.
         #[test]
         fn as_the_obvious_walk(
             listed in prop::collection::vec((prop::collection::vec(b'a'..b'd', 0..5), any::<u32>()), 0..200),

@@ -3,8 +3,8 @@
 //! A chain is named by the number of its first record. Sets follow RFC 2181 (section 5) and RFC
 //! 1034 (section 3.6.2): no record twice, one TTL for all of a type, nothing next to an alias.
 //!
-//! Bounds: [`CHAIN_BYTES_MAX`] bytes of records for a name, so that every response fits a message,
-//! and a name that a file repeats a million times does not cost quadratic time.
+//! Bounds: [`CHAIN_BYTES_MAX`] bytes of records for a name. So every response fits a message, and a
+//! name that a file repeats a million times does not cost quadratic time.
 
 use larder_wire::dns::rtype;
 

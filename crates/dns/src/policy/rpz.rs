@@ -13,8 +13,8 @@
 //! | other records | these are its data |
 //!
 //! Rules about addresses and name servers (`rpz-ip`, `rpz-client-ip`, `rpz-nsip`, `rpz-nsdname`),
-//! `rpz-tcp-only.`, and an alias to `*.name` are skipped and counted: the former need responses
-//! that are not known yet.
+//! `rpz-tcp-only.`, and an alias to `*.name` are skipped and counted. Most of the former need
+//! responses that are not known yet.
 
 use std::io::Read;
 

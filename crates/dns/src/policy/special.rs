@@ -10,7 +10,7 @@
 //! | `resolver.arpa` and below | no data: no encrypted transport of this resolver is advertised (RFC 9462) |
 //!
 //! A name does not count if it or a name above it is exempt, since a forwarded or local zone
-//! contains it; nor do names at and below an exempt one.
+//! contains it. Names at and below an exempt name do not count either.
 
 use larder_wire::dns::rtype;
 use siphasher::sip::SipHasher13;
@@ -87,7 +87,8 @@ impl Special {
         let shared = (64..128).map(|octet| format!("{octet}.100.in-addr.arpa"));
         let reverse = REVERSE.iter().map(|&name| name.to_string()).chain(private).chain(shared);
         let named = NAMES.iter().map(|&(name, kind)| (name.to_string(), kind));
-        // The loopback addresses are zones or below one: they come last, so their kind counts.
+        // The loopback addresses are zones or below one. They are added last, so that their kind
+        // counts.
         for (name, kind) in reverse.map(|name| (name, ZONE)).chain(named) {
             let name = WireName::parse(name.as_bytes(), &WireName::ROOT);
             let name = name.expect("the names above are names");

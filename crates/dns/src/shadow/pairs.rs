@@ -88,7 +88,7 @@ pub(super) struct Pair {
     pub ours: Ours,
 }
 
-/// What to do with a query that was seen.
+/// The result of adding a client's query.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Noted {
     /// Send it to the core.
