@@ -1,5 +1,5 @@
-//! Messages made up of good and bad parts: pieces do not matter, other readers agree on what is accepted, and what is passed on
-//! is read as the same.
+//! Messages built from valid and invalid parts. The reading does not depend on the pieces, other
+//! parsers agree on accepted messages, and a forwarded message is read as the same.
 
 use larder_http::Field;
 use larder_http::freshness::is_hop_by_hop;
@@ -14,7 +14,7 @@ use proptest::sample::select;
 
 const LIMITS: Limits = Limits { head_bytes_max: 300, target_bytes_max: 20, fields_max: 6 };
 
-/// Good parts for the most part, so that heads with one flaw are many.
+/// Mostly valid parts, so that many headers have a single error.
 fn part(
     good: &'static [&'static str],
     bad: &'static [&'static str],
@@ -79,7 +79,7 @@ fn response_head() -> impl Strategy<Value = Vec<u8>> {
     head((version, status, reason).prop_map(|(a, b, c)| a + &b + &c))
 }
 
-/// What was read of a head, owned: its parts and its size. `None` for more wanted.
+/// Headers that were read, as owned text, with their size; `None` if more bytes are needed.
 type Read<R> = Result<Option<(String, usize)>, R>;
 
 fn read_request(bytes: &[u8]) -> Read<u16> {
@@ -94,8 +94,8 @@ fn read_response(bytes: &[u8]) -> Read<()> {
     Ok(head.map(|head| (format!("{head:?}"), head.head_bytes)))
 }
 
-/// A byte after another: nothing is said until it can be, what is said is what is said of all of it, and nothing is taken
-/// back.
+/// Adds one byte at a time: each result is that of all bytes, `None` comes first, and a refusal
+/// stays.
 fn grows<R: std::fmt::Debug>(bytes: &[u8], read: impl Fn(&[u8]) -> Read<R>) {
     let whole = read(bytes);
     let mut has_refused = false;
@@ -125,7 +125,7 @@ fn chunk_body() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(chunks, last, rest)| (chunks.concat() + &last + &rest).into_bytes())
 }
 
-/// Data and where the body ended, if it did; fed in pieces that end at these places.
+/// Decodes a body in pieces that end at these offsets; returns its data and its end, if it ended.
 fn decode(bytes: &[u8], ends: &[usize]) -> (Vec<u8>, Result<Option<usize>, BadChunk>) {
     let (mut chunked, mut data, mut at) = (Chunked::new(), Vec::new(), 0);
     for &end in ends.iter().chain([&bytes.len()]) {
@@ -153,14 +153,14 @@ fn decode(bytes: &[u8], ends: &[usize]) -> (Vec<u8>, Result<Option<usize>, BadCh
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
-    /// Heads are read the same in whatever pieces they come. Invariant 3 of `message`.
+    /// Headers are read the same in any pieces. Invariant 3 of `message`.
     #[test]
     fn pieces_of_heads(asked in request_head(), answered in response_head()) {
         grows(&asked, read_request);
         grows(&answered, read_response);
     }
 
-    /// Chunks are read the same in whatever pieces they come.
+    /// Chunks are read the same in any pieces.
     #[test]
     fn pieces_of_bodies(bytes in chunk_body(), cuts in vec(0_usize..80, 0..6)) {
         let mut ends: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
@@ -171,8 +171,8 @@ proptest! {
         prop_assert_eq!(&decode(&bytes, &single), &whole);
     }
 
-    /// What is accepted httparse reads likewise, and the `http` crate takes its method, names, values and target.
-    /// Invariant 1 of `message`.
+    /// httparse reads accepted headers alike, and the `http` crate accepts their method, names,
+    /// values and target. Invariant 1 of `message`.
     #[test]
     fn others_agree(bytes in request_head()) {
         let mut room = FieldRoom::new();
@@ -193,8 +193,8 @@ proptest! {
         prop_assert!(head.host.is_empty() || http::uri::Authority::try_from(head.host).is_ok());
     }
 
-    /// A request that is passed on is read again as the same one, without anything of the connection; and so is the head of a
-    /// response.
+    /// A forwarded request is read again as the same one, without fields of the connection; the
+    /// same holds for the headers of a response.
     #[test]
     fn passed_on(asked in request_head(), answered in response_head()) {
         let limits = Limits::default();
@@ -228,7 +228,7 @@ proptest! {
         }
     }
 
-    /// Whatever bytes come, nothing panics, and no more is read than is there.
+    /// No bytes cause a panic, and no result refers to more bytes than there are.
     #[test]
     fn any_bytes(bytes in vec(any::<u8>(), 0..64)) {
         if let Ok(Some((_, head_bytes))) = read_request(&bytes) {
@@ -242,7 +242,7 @@ proptest! {
     }
 }
 
-/// The heads that are made up here are good ones and bad ones: neither half of what is tested is empty.
+/// The generated headers include valid and invalid ones: no part of the tests is without cases.
 #[test]
 fn made_up_well() {
     use proptest::strategy::ValueTree;

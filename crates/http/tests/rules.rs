@@ -1,8 +1,8 @@
-//! Scenarios of the caching rules, without sockets and with time that moves only where a scenario
-//! says so: clients and an origin around [`larder_http::core`].
+//! Scenarios of the caching rules, without sockets, with clients and an origin around
+//! [`larder_http::core`]. Time passes only where a scenario says so.
 //!
-//! A scenario is a file in `rules/`; `rules/script.rs` lists its lines. Each thing that happens has
-//! to be named by a line: a request to the origin or a response that no line names is an error.
+//! A scenario is a file in `rules/`; `rules/script.rs` lists its lines. Each event needs a line: a
+//! request to the origin, or a response, without a line is an error.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -24,7 +24,7 @@ fn run(text: &str) -> Result<(), String> {
     world.end().map_err(|why| format!("at the end: {why}"))
 }
 
-/// Each scenario happens as it is written, and no client waits when nothing is in flight. Invariants 1
+/// Each scenario runs as it is written, and no client waits when nothing is in flight. Invariants 1
 /// and 2 of `core`.
 #[test]
 fn scenarios() {
@@ -43,8 +43,8 @@ fn scenarios() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A scenario that does not happen as it is written fails, with its line: the wrong status, field or
-/// body, and what no line names.
+/// A scenario that does not run as it is written fails with its line: a wrong status, field or
+/// body, or an event without a line.
 #[test]
 fn faults_are_found() {
     let begin = "client 1 requests GET /a\norigin gets GET /a\n\

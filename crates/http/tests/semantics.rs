@@ -1,5 +1,5 @@
-//! What may be kept and for how long, beside http-cache-semantics, for made-up messages. Where the two differ on purpose, the
-//! messages are not made, and the head of [`cases`] says so.
+//! Cacheability and freshness compared with http-cache-semantics, for generated messages. If the
+//! two differ on purpose, the messages are not generated, and the comment of [`cases`] says so.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,12 +11,12 @@ use larder_http::{Field, Request, Response, Rules};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// When responses come, seconds since 1970.
+/// The time of each response, seconds since 1970.
 const CAME_S: u64 = 1_700_000_000;
 
 type Fields = Vec<(&'static str, String)>;
 
-/// A request, a response, another request, and how long after the response it comes, seconds.
+/// A request, a response, another request, and its delay after the response, in seconds.
 #[derive(Debug, Clone)]
 struct Case {
     asked: Fields,
@@ -43,17 +43,22 @@ fn control(
     let one = prop_oneof![word, number];
     proptest::collection::vec(one, 0..3).prop_map(|mut all| {
         let name = |it: &String| it.split('=').next().unwrap_or_default().to_owned();
-        // Of two of a name the other takes none, or the last.
+        // Of two directives of one name the other takes none, or the last.
         all.sort();
         all.dedup_by_key(|it| name(it));
         if all.is_empty() { Vec::new() } else { vec![("cache-control", all.join(", "))] }
     })
 }
 
-/// Left out, since the two mean to differ: `must-understand`, `CDN-Cache-Control`, broken numbers and directives that are there twice, of
-/// which the other knows nothing or takes another; `Vary: *` and cookies, which the other keeps for no time and larder does
-/// not keep; status codes that the other does not know, of which larder keeps what says how long; `immutable`; `max-stale`, whose last
-/// second differs; dates that make a response older than it says it is, which the other passes over.
+/// Not generated, since the two differ on purpose:
+///
+/// * `must-understand` and `CDN-Cache-Control`, which the other does not support.
+/// * Invalid numbers and repeated directives, which the other reads differently.
+/// * `Vary: *` and cookies, which the other stores with no lifetime and larder does not store.
+/// * Status codes unknown to the other; larder stores those with an explicit lifetime.
+/// * `immutable`.
+/// * `max-stale`, whose last second differs.
+/// * Dates that make a response older than it states, which the other ignores.
 fn cases() -> impl Strategy<Value = Case> {
     let asked = proptest::option::weighted(0.2, Just(("authorization", "Basic x".to_owned())));
     let status = select(vec![200, 203, 204, 300, 301, 302, 307, 308, 404, 405, 410, 414, 501]);
@@ -117,7 +122,8 @@ fn theirs(case: &Case) -> CachePolicy {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_096))]
 
-    /// The same responses are kept, are as old, and answer the same requests without asking.
+    /// Both store the same responses, compute the same age, and serve the same requests without
+    /// revalidation.
     #[test]
     fn as_http_cache_semantics_has_it(case in cases()) {
         let (ours, theirs) = (ours(&case), theirs(&case));
@@ -135,8 +141,9 @@ proptest! {
         }
     }
 
-    /// Rules for statuses, beside what is kept without them: whoever says something of caching is obeyed as before, of the others those
-    /// are fresh for as long as the rule says that may be shared at all, and nothing else changes.
+    /// Rules for statuses, compared with storage without them. A response with cache directives is
+    /// treated as before. Of the others, those that may be shared at all are fresh for the rule's
+    /// time; nothing else changes.
     #[test]
     fn rules_for_statuses(case in cases(), fresh_s in seconds(), is_named in any::<bool>()) {
         let mut rules = Rules::default();

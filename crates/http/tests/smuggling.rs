@@ -1,18 +1,18 @@
-//! Requests by which one smuggles another past a server, or might: what each gives, whole and in every two pieces. They are of
-//! the kinds that were published since 2005, and of those that RFC 9112 forbids.
+//! Requests that are, or might be, attempts at smuggling: the result of each, complete and in every
+//! two pieces. They are of the kinds published since 2005, and of those that RFC 9112 forbids.
 
 use larder_http::message::{BadChunk, Chunked, FieldRoom, Framing, Limits, Piece, Reason, request};
 
-/// What bytes give.
+/// The result of reading bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Gives {
-    /// A request with this body; these bytes are of the next one.
+    /// A request with this body; the second text has the bytes of the next one.
     Body(String, String),
-    /// No request.
+    /// An invalid request.
     No(Reason),
     /// A request whose body breaks.
     Broken(BadChunk),
-    /// Nothing yet.
+    /// Incomplete: more bytes are needed.
     Wants,
 }
 
@@ -20,7 +20,8 @@ fn body(body: &str, next: &str) -> Gives {
     Gives::Body(body.into(), next.into())
 }
 
-/// Reads bytes that come with a first piece of so many; the head is looked for in all that is there.
+/// Reads bytes in two pieces, the first of this length; the headers are parsed from all bytes so
+/// far.
 fn read(bytes: &[u8], first_bytes: usize) -> Gives {
     for known in [&bytes[..first_bytes], bytes] {
         let mut room = FieldRoom::new();
@@ -72,8 +73,8 @@ fn chunks(bytes: &[u8], first_bytes: usize) -> Gives {
     Gives::Wants
 }
 
-/// What is refused whole is refused in two pieces as well, perhaps for what is wrong with the first; everything else is the
-/// same.
+/// A request refused as a whole is also refused in two pieces, perhaps for an error in the first
+/// piece. All other results are the same.
 fn check(bytes: &[u8], gives: &Gives) {
     for first_bytes in 0..=bytes.len() {
         let text = String::from_utf8_lossy(bytes);
@@ -87,8 +88,8 @@ fn check(bytes: &[u8], gives: &Gives) {
     }
 }
 
-/// Which of two lengths counts, or a length and chunks, is nobody's guess; and what is no length or coding is none.
-/// Invariant 2 of `message`.
+/// With two lengths, or a length and chunks, the request is ambiguous and refused; invalid lengths
+/// and codings are refused too. Invariant 2 of `message`.
 #[test]
 fn framing_fields() {
     use Gives::{Broken, No, Wants};
@@ -96,7 +97,7 @@ fn framing_fields() {
     let smuggled = "0\r\n\r\nGET /admin HTTP/1.1\r\n\r\n";
     let rest = &smuggled[5..];
     let table = [
-        // Plain ones, to know that the table can tell.
+        // Plain ones, to show that the table can distinguish.
         ("", "GET", body("", "GET")),
         ("Content-Length: 3\r\n", "abcGET", body("abc", "GET")),
         ("Content-Length: 0\r\n", "GET", body("", "GET")),
@@ -105,7 +106,7 @@ fn framing_fields() {
         ("Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r", Wants),
         ("transfer-encoding:CHUNKED\r\n", smuggled, body("", rest)),
         ("Transfer-Encoding:\t chunked \t\r\n", smuggled, body("", rest)),
-        // Both.
+        // Both a length and a coding.
         ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", smuggled, No(LengthAndCoding)),
         ("Transfer-Encoding: chunked\r\nContent-Length: 6\r\n", smuggled, No(LengthAndCoding)),
         ("Content-Length: 6\r\nTransfer-Encoding: xchunked\r\n", smuggled, No(LengthAndCoding)),
@@ -177,10 +178,10 @@ fn framing_fields() {
         (": y\r\n", smuggled, No(FieldName)),
         ("Content-Length\r\n", smuggled, No(FieldName)),
         ("\"Content-Length\": 5\r\n", smuggled, No(FieldName)),
-        // Other names are other fields, and passed on as they are.
+        // Other names are other fields, and forwarded unchanged.
         ("Transfer_Encoding: chunked\r\n", "GET", body("", "GET")),
         ("X-Content-Length: 5\r\n", "GET", body("", "GET")),
-        // Chunks of a request that is fine.
+        // Chunks of a request with valid headers.
         ("Transfer-Encoding: chunked\r\n", "3\nabc\n0\n\n", Broken(BadChunk::LineEnd)),
     ];
     for (fields, content, gives) in table {
@@ -189,8 +190,8 @@ fn framing_fields() {
     }
 }
 
-/// Lines of requests, hosts and targets that two servers may read in two ways.
-/// Invariants 1 and 2 of `message`.
+/// Request lines, hosts and targets that two servers may read in two ways. Invariants 1 and 2 of
+/// `message`.
 #[test]
 fn heads() {
     use Gives::{No, Wants};
@@ -231,7 +232,7 @@ fn heads() {
         ("GET / HTTP/1.10\r\nHost: a\r\n\r\n", No(LineEnd)),
         ("GET / HTTP/0.9\r\nHost: a\r\n\r\n", No(Version)),
         ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", No(CodingOfOldVersion)),
-        // Whose it is.
+        // Hosts.
         ("GET / HTTP/1.1\r\nX: y\r\n\r\n", No(HostMissing)),
         ("GET http://a/ HTTP/1.1\r\nX: y\r\n\r\n", No(HostMissing)),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", No(HostTwice)),
@@ -248,7 +249,7 @@ fn heads() {
         ("GET / HTTP/1.1\r\nHost: a\u{e4}\r\n\r\n", No(Host)),
         ("GET http://a/ HTTP/1.1\r\nHost: a b\r\n\r\n", No(Host)),
         ("GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", body("", "")),
-        // What it is about.
+        // Targets.
         ("GET /#a HTTP/1.1\r\nHost: a\r\n\r\n", No(Target)),
         ("GET /\u{e4} HTTP/1.1\r\nHost: a\r\n\r\n", No(Target)),
         ("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", No(RequestLine)),
@@ -269,7 +270,7 @@ fn heads() {
     }
 }
 
-/// Chunks that end earlier or later for others than for us.
+/// Chunks that end earlier or later for other parsers than for larder.
 #[test]
 fn chunk_tricks() {
     use BadChunk::{Extension, LineEnd, Size, Trailer};

@@ -1,8 +1,9 @@
-//! Origins that die while they send: whoever reads learns it, nothing is kept, and the next asks anew.
+//! Origins that fail while they send: each reader notices it, nothing is cached, and the next
+//! client causes a new fetch.
 
 use crate::support::{Client, Connection, End, KEPT, World, assert_bytes, body, scenario};
 
-/// How an origin says where its body ends.
+/// How an origin marks the end of its body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Framing {
     Length,
@@ -25,7 +26,7 @@ fn begin(origin: &mut Connection, framing: Framing) {
     }
 }
 
-/// Readers of a body of which the first bytes came: all have those.
+/// Readers of a body of which the first bytes came: all of them have those bytes.
 fn readers(world: &World, framing: Framing) -> (Connection, Vec<Client>) {
     let mut readers = world.clients(6);
     readers[0].get("/film");
@@ -55,7 +56,8 @@ fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
             let (origin, mut readers) = readers(world, framing);
             end(origin);
             for reader in &mut readers {
-                // Its connection ends here, by a reset: no length was met, and no last chunk came.
+                // Its connection ends by a reset here: it has neither the stated length nor a last
+                // chunk.
                 assert_eq!(reader.end(), End::Reset);
             }
             world.until_counts("the body broke", |it| it.bodies_broken == 1);
@@ -67,14 +69,14 @@ fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
     }
 }
 
-/// An origin that had said how long its body is closes before its end, or is reset.
-/// Invariant 3 of `driver`.
+/// An origin that stated the length of its body closes before its end, or resets. Invariant 3 of
+/// `driver`.
 #[test]
 fn before_its_length() {
     all_hear_of_it(Framing::Length, &[|origin| drop(origin), |origin| origin.stop()]);
 }
 
-/// An origin that sends chunks ends without the last, is reset, or sends what is no chunk.
+/// An origin with a chunked body ends without the last chunk, resets, or sends an invalid chunk.
 #[test]
 fn before_the_last_chunk() {
     let nonsense: fn(Connection) = |mut origin| origin.send("no size\r\n");
@@ -85,14 +87,13 @@ fn before_the_last_chunk() {
     );
 }
 
-/// Where the end of the connection is the end of the body, a reset is none.
-/// Invariant 3 of `driver`.
+/// If a body ends with the connection, a reset is not its end. Invariant 3 of `driver`.
 #[test]
 fn before_the_end() {
     all_hear_of_it(Framing::Close, &[|origin| origin.stop()]);
 }
 
-/// Where the end of the connection is the end of the body, that is kept with the length that it had.
+/// If a body ends with the connection, the cached response has the length received.
 #[test]
 fn until_the_end() {
     scenario().tell(|world| {
@@ -107,8 +108,8 @@ fn until_the_end() {
     });
 }
 
-/// A client of HTTP/1.0 knows the end of a body of unknown length by the connection's: it is not ended but reset, where the
-/// origin dies.
+/// For an HTTP/1.0 client, a body of unknown length ends with the connection. If the origin fails,
+/// that connection is reset.
 #[test]
 fn who_cannot_read_chunks_is_reset() {
     for is_broken in [true, false] {
@@ -131,8 +132,8 @@ fn who_cannot_read_chunks_is_reset() {
     }
 }
 
-/// An origin that dies before its head is whole, or says what is no HTTP, is a 502 for all who wait, and nothing is kept.
-/// Invariant 2 of `driver`.
+/// If an origin fails before its headers are complete, or sends invalid HTTP, all waiting clients
+/// get 502, and nothing is cached. Invariant 2 of `driver`.
 #[test]
 fn before_its_head() {
     let ends: [fn(Connection); 4] = [
@@ -159,7 +160,8 @@ fn before_its_head() {
     }
 }
 
-/// What an origin sends beyond its body is nobody's: the body is whole, and the connection is not used again.
+/// Bytes that an origin sends beyond its body reach no client: the body is complete, and the
+/// connection is not reused.
 #[test]
 fn beyond_its_length() {
     scenario().tell(|world| {

@@ -1,4 +1,4 @@
-//! Other settings while the server serves.
+//! Reloaded settings while the server runs.
 
 use larder_http::options::{Options, OriginAddress};
 
@@ -7,7 +7,7 @@ use crate::support::{End, KEPT, Origin, UNKEPT, World, answer, assert_bytes, pat
 const BYTES: usize = 200_000;
 const FIRST: usize = 50_000;
 
-/// The settings in force, with these origins.
+/// The current settings, with these origins.
 fn with_origins(world: &World, origins: &[&Origin]) -> Options {
     let named = |it: &&Origin| OriginAddress {
         address: it.address,
@@ -18,8 +18,9 @@ fn with_origins(world: &World, origins: &[&Origin]) -> Options {
     Options { origins, ..(*world.server.options()).clone() }
 }
 
-/// Another origin takes the place of the first: what that one was asked it answers to its end, connections of clients stay, and what is
-/// asked from then on is asked of the other. Heads that were read stay good, though longer ones than there may be by now.
+/// A reload replaces the origin. The old one completes its responses, client connections stay, and
+/// later requests go to the new one. Headers read before stay valid, though larger than the new
+/// limit.
 #[test]
 fn origins() {
     scenario().origins(2).with(|it| it.origins.truncate(1)).loops(&[1, 2]).tell(|world| {
@@ -56,7 +57,7 @@ fn origins() {
         }
         assert_eq!(film.end(), End::Clean);
         world.until_counts("the film is kept", |it| it.kept == 1);
-        // All are still there, and one asks too much by now.
+        // All connections are still open, and one request now exceeds the limit.
         for client in [&mut reading, &mut joined, &mut idle] {
             assert!(client.fetch("/film").head.cache_status().contains("hit"));
         }
@@ -65,8 +66,8 @@ fn origins() {
     });
 }
 
-/// Who waits for a connection to the one that is gone finds one to the other.
-/// Invariant 2 of `driver`.
+/// A request that waits for a connection to a removed origin gets one to the other. Invariant 2 of
+/// `driver`.
 #[test]
 fn queues() {
     let one = |it: &mut Options| {
@@ -87,7 +88,8 @@ fn queues() {
     });
 }
 
-/// Origins come and go many times, and always those are asked that are there, in turn; connections are no more than those.
+/// Origins change many times. Requests always go to the current ones in turn, and there are no
+/// connections to others.
 #[test]
 fn many_times() {
     scenario().origins(3).tell(|world| {

@@ -1,4 +1,4 @@
-//! The end of the server: what was begun is finished.
+//! The end of the server: it finishes responses that it has begun.
 
 use std::net::TcpStream;
 
@@ -7,7 +7,8 @@ use crate::support::{End, KEPT, UNKEPT, assert_bytes, body, pattern, scenario};
 const BYTES: usize = 200_000;
 const FIRST: usize = 50_000;
 
-/// Connections without a request are closed, nobody new is taken, and a body on its way is finished.
+/// The server closes connections without a request, accepts no new ones, and finishes a body in
+/// transit.
 #[test]
 fn drains() {
     scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[1, 2]).tell(|world| {
@@ -39,8 +40,8 @@ fn drains() {
     });
 }
 
-/// A client that keeps its connection is answered once more when the server ends, and told that it closes: before its first request,
-/// between two, and after one that was on its way.
+/// When the server ends, a keep-alive client gets one more response, with `Connection: close`:
+/// before its first request, between two, and after one in flight.
 #[test]
 fn answers_once_more() {
     scenario().with(|it| it.patience.drain_idle_ms = 60_000).loops(&[1, 2]).tell(|world| {
@@ -68,11 +69,12 @@ fn answers_once_more() {
     });
 }
 
-/// A loop without clients goes on while those of another read what it fetches.
+/// An event loop without clients keeps running while those of another one read what it fetches.
 #[test]
 fn for_others() {
     scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[2]).tell(|world| {
-        // Who asked first is on one of the loops, and leaves; of so many others some are on the other.
+        // The first client is on one of the event loops, and leaves; of the others some are on the
+        // other.
         let mut first = world.client();
         first.get("/film");
         let mut origin = world.asked("GET /film");
@@ -98,7 +100,7 @@ fn for_others() {
     });
 }
 
-/// Told to end at once, it ends: what was begun is broken off, and looks so.
+/// A hurried end stops at once; bodies in transit are aborted, and clients can see that.
 #[test]
 fn hurried() {
     scenario().loops(&[1, 2]).tell(|world| {

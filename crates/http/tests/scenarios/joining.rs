@@ -1,12 +1,12 @@
-//! Clients that join an answer while it comes.
+//! Clients that join a response in transit.
 
 use crate::support::{KEPT, answer, assert_bytes, body, chunk, pattern, scenario};
 
 const BYTES: usize = 256 << 10;
 const FIRST: usize = 64 << 10;
 
-/// A second client joins while the origin is still sending: both have the first bytes before the origin sends the rest, and the
-/// origin is asked once.
+/// A second client joins while the origin is still sending. Both get the first bytes before the
+/// origin sends the rest, and the origin gets one request.
 #[test]
 fn second_client_joins() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -18,7 +18,7 @@ fn second_client_joins() {
         let head = first.head();
         assert_eq!((head.status(), head.length()), (200, Some(BYTES)));
         assert_bytes(&first.take(FIRST), &body(FIRST));
-        // So many that there are some on each loop.
+        // Enough clients that each event loop has some.
         let mut others = world.clients(12);
         for other in &mut others {
             other.get("/film");
@@ -37,7 +37,7 @@ fn second_client_joins() {
     });
 }
 
-/// Bodies of many lengths that come all at once are whole, whatever the pieces in which they are read.
+/// Bodies of many lengths that arrive at once are complete, in any read sizes.
 #[test]
 fn all_at_once() {
     scenario().tell(|world| {
@@ -61,12 +61,12 @@ fn all_at_once() {
     });
 }
 
-/// A client that comes just as a body ends finds it: either it joins what comes, or it gets what is kept.
+/// A client that comes just as a body ends gets it, by a join or from the cache.
 #[test]
 fn as_it_ends() {
     scenario().loops(&[1, 2]).tell(|world| {
         let (mut first, mut client) = (world.client(), world.client());
-        // The first one's loop has one connection to the origin.
+        // The first client's event loop has one connection to the origin.
         let mut origin = None;
         for number in 0..200 {
             let path = format!("/film/{number}");

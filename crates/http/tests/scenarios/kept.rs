@@ -1,8 +1,8 @@
-//! What is kept whole: parts of it, conditions, who wants nothing but it, and what a 304 makes of it.
+//! Complete cached responses: ranges, conditions, only-if-cached, and revalidation by a 304.
 
 use crate::support::{Client, Connection, Response, World, assert_bytes, body, pattern, scenario};
 
-/// Short enough to lie beside its head, and too long for that.
+/// Short enough to be stored next to its headers, and too long for that.
 const LENGTHS: [usize; 2] = [1_000, 200_000];
 const FRESH: &str = "Cache-Control: max-age=3600";
 const STALE: &str = "Cache-Control: max-age=0";
@@ -10,7 +10,7 @@ const ETAG: &str = "ETag: \"a\"";
 const DATE: &str = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
 const TYPE: &str = "Content-Type: video/x";
 
-/// A client that had a body of this length kept.
+/// A client whose request caused a cached body of this length.
 fn kept(world: &World, control: &str, bytes: usize) -> (Client, Connection) {
     let mut client = world.client();
     client.get("/film");
@@ -24,8 +24,8 @@ fn is_hit(response: &Response) -> bool {
     response.head.cache_status().contains("hit")
 }
 
-/// Who wants only what is kept gets it if it is there and good, and 504 otherwise, also of a variant that is not there and of what must be
-/// asked about; the origin hears of none of it.
+/// A client with only-if-cached gets a fresh cached response, and otherwise 504, also for a missing
+/// variant and a stale response. The origin gets none of these requests.
 #[test]
 fn only_if_cached() {
     const ONLY: &str = "Cache-Control: only-if-cached";
@@ -57,7 +57,8 @@ fn only_if_cached() {
     }
 }
 
-/// A part, several in their order, the last bytes, one behind the end, and those that are none, of what is kept.
+/// Ranges of a cached response: one, several in their order, a suffix, one past the end, and
+/// invalid ones.
 #[test]
 fn parts() {
     for bytes in LENGTHS {
@@ -98,7 +99,7 @@ fn parts() {
                 assert_eq!(whole.status(), 200, "{fields:?}");
                 assert_bytes(&whole.body, &body(bytes));
             }
-            // Of HEAD a range means nothing.
+            // For HEAD a range has no meaning.
             client.ask("HEAD", "/film", &["Range: bytes=0-9"]);
             let head = client.head();
             assert_eq!((head.status(), head.length()), (200, Some(bytes)));
@@ -107,8 +108,8 @@ fn parts() {
     }
 }
 
-/// `If-Range` gives the part where it names what is kept, by a strong tag or the date; else the whole. A condition that says that
-/// the client has it comes first.
+/// `If-Range` gives the range if it matches the cached response, by a strong tag or the date;
+/// otherwise the complete response. A condition that results in 304 takes precedence.
 #[test]
 fn if_range() {
     const PART: &str = "Range: bytes=10-19";
@@ -135,8 +136,8 @@ fn if_range() {
     }
 }
 
-/// HEAD of what is stale asks about it as GET would; a 304 is an answer from what is kept, head only, and freshens it for GET; another
-/// body takes its place.
+/// HEAD of a stale response revalidates it as GET would. After a 304 the client gets the cached
+/// headers, which are fresh for GET; a new body replaces the cached one.
 #[test]
 fn head_of_what_is_stale() {
     for bytes in LENGTHS {
@@ -151,7 +152,7 @@ fn head_of_what_is_stale() {
             assert_eq!(head.field("x-seen"), Some("1"));
             assert!(head.cache_status().contains("fwd=stale;fwd-status=304"), "{head:?}");
 
-            // The client's own condition is answered from what was freshened.
+            // The client's own condition is evaluated against the refreshed response.
             client.ask("HEAD", "/film", &["If-None-Match: \"a\""]);
             origin.asked("GET /film");
             origin.answers("304 Not Modified", &[STALE, ETAG, "X-Seen: 2"], "");
@@ -170,7 +171,7 @@ fn head_of_what_is_stale() {
     }
 }
 
-/// A 304 brings the variant that was asked about up to date, and no other.
+/// A 304 refreshes the variant that was revalidated, and no other.
 #[test]
 fn variants_are_renewed_one_by_one() {
     const VARY: &str = "Vary: Accept-Language";
@@ -212,8 +213,9 @@ fn variants_are_renewed_one_by_one() {
     }
 }
 
-/// A 304 that names more fields in `Vary` than before does not say for whom what is kept is: the whole is asked for, and chosen by them. One
-/// that names fewer, or none, is as good as ever.
+/// A 304 with more fields in `Vary` than before does not tell which requests the cached response
+/// matches. So the complete response is requested again, and selected by those fields. A 304 with
+/// fewer fields, or none, is valid as usual.
 #[test]
 fn a_304_that_varies_otherwise() {
     for bytes in LENGTHS {

@@ -1,4 +1,4 @@
-//! Clients that leave before they have it all.
+//! Clients that leave before their response is complete.
 
 use larder_http::options::Abandoned;
 
@@ -10,7 +10,7 @@ use crate::support::{
 const BYTES: usize = 1 << 20;
 const FIRST: usize = 100_000;
 
-/// What may be kept is fetched to its end though nobody reads it any more, and kept.
+/// A cacheable response is fetched to its end and cached, though no client reads it any more.
 #[test]
 fn what_is_kept_is_finished() {
     for is_reset in [false, true] {
@@ -40,7 +40,8 @@ fn by(abandoned: Abandoned) -> Scenario {
     scenario().loops(&[1, 2]).with(move |it| it.abandoned = abandoned)
 }
 
-/// A body that may be kept is on its way, its first bytes were read, and nobody reads it any more.
+/// A cacheable body is in transit, a client has read its first bytes, and no client reads it any
+/// more.
 fn unread(world: &World, path: &str) -> Connection {
     let mut client = world.client();
     client.get(path);
@@ -54,13 +55,14 @@ fn unread(world: &World, path: &str) -> Connection {
     origin
 }
 
-/// By another rule what may be kept is broken off when the last client has left; the next one has it asked for anew.
+/// With another setting, a cacheable fetch is aborted when the last client has left; the next one
+/// causes a new fetch.
 #[test]
 fn what_is_kept_is_dropped() {
     for abandoned in [Abandoned::Drop, Abandoned::FinishUpTo((BYTES - FIRST - 1) as u64)] {
         by(abandoned).tell(|world| {
             let mut origin = unread(world, "/film");
-            // It is seen with the next bytes.
+            // The server notices with the next bytes.
             origin.send(pattern(FIRST, 1));
             world.until_counts("it is broken off", |it| it.fetches_abandoned == 1);
             origin.end();
@@ -75,7 +77,7 @@ fn what_is_kept_is_dropped() {
     }
 }
 
-/// Where no more is left than the rule allows, or nobody knows how much, it is finished.
+/// If no more remains than the setting allows, or the length is unknown, the fetch is finished.
 #[test]
 fn what_is_nearly_whole_is_finished() {
     by(Abandoned::FinishUpTo((BYTES - FIRST) as u64)).tell(|world| {
@@ -101,7 +103,8 @@ fn what_is_nearly_whole_is_finished() {
     });
 }
 
-/// As long as one of several reads it, it comes; and what was asked for without a client is finished by any rule.
+/// While one of several clients reads it, a fetch continues. A fetch without a client is finished
+/// under any setting.
 #[test]
 fn what_somebody_reads_is_finished() {
     by(Abandoned::Drop).tell(|world| {
@@ -145,8 +148,8 @@ fn what_somebody_reads_is_finished() {
     });
 }
 
-/// Who comes just as the last one leaves gets all of it, whether it joins or has it asked for anew, and is never cut off with
-/// what is dropped.
+/// A client that comes just as the last one leaves gets the complete body, by a join or a new
+/// fetch. An aborted fetch never cuts it off.
 #[test]
 fn as_the_last_one_leaves() {
     by(Abandoned::Drop).tell(|world| {
@@ -168,7 +171,7 @@ fn as_the_last_one_leaves() {
     });
 }
 
-/// What is one client's own is of no use when that one has left: the origin's connection is closed.
+/// A private response is useless when its client has left: the origin's connection is closed.
 #[test]
 fn what_is_private_is_abandoned() {
     for is_reset in [false, true] {
@@ -193,7 +196,7 @@ fn what_is_private_is_abandoned() {
     }
 }
 
-/// A client that leaves while others wait with it, before a head came: the others get what they wait for.
+/// A client leaves while others wait with it for the headers: the others get their response.
 #[test]
 fn who_asked_first_leaves() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -213,7 +216,8 @@ fn who_asked_first_leaves() {
     });
 }
 
-/// A client that leaves before a head came: what may be kept is kept, and of what may not the origin's connection is closed.
+/// A client leaves before the headers came. A cacheable response is cached; for another one the
+/// origin's connection is closed.
 #[test]
 fn before_the_head() {
     scenario().tell(|world| {
@@ -239,7 +243,7 @@ fn before_the_head() {
     });
 }
 
-/// A client that has sent all that it wants to say may end its side, and gets its answer all the same.
+/// A client that has shut down its sending direction still gets its response.
 #[test]
 fn half_closed() {
     scenario().tell(|world| {
@@ -254,12 +258,13 @@ fn half_closed() {
     });
 }
 
-/// Requests for what is slow, each of another client that resets its connection as soon as all the origin's connections are taken.
+/// Requests to a slow origin, each of another client that resets its connection once all the
+/// origin's connections are in use.
 const RESETS: usize = 100;
 /// Connections to the origin.
 const CONNECTIONS: usize = 4;
 
-/// With few connections to the origin, on one loop.
+/// With few connections to the origin, on one event loop.
 fn by_few(abandoned: Abandoned) -> Scenario {
     scenario().with(move |it| {
         it.abandoned = abandoned;
@@ -267,7 +272,7 @@ fn by_few(abandoned: Abandoned) -> Scenario {
     })
 }
 
-/// Clients ask for what never comes, all of it at once, and leave before any head has come.
+/// Clients send requests without a response, all at once, and leave before any headers have come.
 fn rush(world: &World, ask: impl Fn(&mut Client, usize)) {
     let mut clients = world.clients(RESETS);
     for (number, client) in clients.iter_mut().enumerate() {
@@ -280,7 +285,7 @@ fn rush(world: &World, ask: impl Fn(&mut Client, usize)) {
     world.until_counts("they have left", |it| it.clients_open == 0);
 }
 
-/// The connection on which this is asked, and those before on which something else is, or was.
+/// The connection with this request, and the earlier ones, with other requests.
 fn asked_after(world: &World, line: &str) -> (Vec<Connection>, Connection) {
     let mut before = Vec::new();
     loop {
@@ -293,8 +298,8 @@ fn asked_after(world: &World, line: &str) -> (Vec<Connection>, Connection) {
     }
 }
 
-/// What nobody else can get is not waited for when its client has left: however many ask and leave, no connection to the origin is
-/// left, and who comes next is served at once.
+/// The server does not wait for private responses after their clients have left. However many
+/// clients leave, no connection to the origin remains, and the next client is served at once.
 #[test]
 fn private_resets_hold_nothing() {
     by_few(Abandoned::Finish).tell(|world| {
@@ -305,7 +310,7 @@ fn private_resets_hold_nothing() {
         });
         rests();
 
-        // It is known not to be shared.
+        // The object is known to be uncacheable.
         let mut client = world.client();
         client.get("/own");
         let (_, mut origin) = asked_after(world, "GET /own");
@@ -329,8 +334,9 @@ fn private_resets_hold_nothing() {
     });
 }
 
-/// Of what may be kept no more is waited for without a client than half of the origin's connections can bring, the newest; by
-/// another rule nothing, or all. Who comes next is served at once, or joins what is waited for.
+/// Of cacheable fetches without a client, the newest continue on half of the origin's connections.
+/// With another setting none continues, or all do. The next client is served at once, or joins a
+/// fetch.
 #[test]
 fn shared_resets_hold_half() {
     let rules = [(Abandoned::FinishUpTo(1 << 20), CONNECTIONS / 2), (Abandoned::Drop, 0)];
@@ -370,8 +376,8 @@ fn shared_resets_hold_half() {
     });
 }
 
-/// What a client has asked an origin to change may have been changed, whether the client still waits to hear of it: what is kept
-/// of it is forgotten.
+/// A client may leave before the response to its unsafe request. The origin may have made the
+/// change, so the cached response is invalidated.
 #[test]
 fn what_was_changed_is_forgotten() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -393,8 +399,8 @@ fn what_was_changed_is_forgotten() {
     });
 }
 
-/// The last of several who wait leaves from whichever loop: what they waited for is broken off, and whoever comes then has it asked
-/// for anew.
+/// The last of several waiting clients leaves, on any event loop: their fetch is aborted, and a
+/// later client causes a new one.
 #[test]
 fn the_last_who_waits_leaves() {
     by(Abandoned::Drop).tell(|world| {

@@ -1,26 +1,27 @@
-//! Scenarios of the HTTP server: clients and origins on loopback that do what a story says, and the real server between them.
+//! Scenarios of the HTTP server: scripted clients and origins on the loopback, and the real server
+//! between them.
 //!
-//! | module | tells of |
+//! | module | subject |
 //! |---|---|
-//! | `joining` | clients that join an answer while it comes |
-//! | `breaking` | origins that die while they send |
-//! | `leaving` | clients that leave before they have it all |
-//! | `kept` | what is kept whole: parts, conditions, who wants nothing but it, what a 304 makes of it |
-//! | `ranges` | parts of a body that still comes |
-//! | `variants` | responses that are chosen by more than their URL, and those that are not to be shared |
-//! | `own` | what is one client's own, and reaches no other |
-//! | `odd` | what is rare, or not allowed and seen |
-//! | `statuses` | what says nothing of caching, and is fresh by a rule for its status |
-//! | `renewing` | what is stale, and what is outdated meanwhile |
-//! | `slow` | clients that are slow, or do nothing at all |
-//! | `memory` | memory that is not enough |
-//! | `pipelining` | requests that do not wait for the answers to those before |
-//! | `trailers` | fields that come after a body |
-//! | `uploads` | bodies of requests |
-//! | `reuse` | connections to origins, and origins that cannot be had |
-//! | `smuggling` | requests by which one smuggles another past a server |
-//! | `schedules` | orders of all these that nobody thought of |
-//! | `changing` | other settings while the server serves |
+//! | `joining` | clients that join a response in transit |
+//! | `breaking` | origins that fail while they send |
+//! | `leaving` | clients that leave before their response is complete |
+//! | `kept` | complete cached responses: ranges, conditions, only-if-cached, revalidation by a 304 |
+//! | `ranges` | ranges of a body in transit |
+//! | `variants` | responses that depend on more than their URL, and uncacheable ones |
+//! | `own` | private responses, which reach no other client |
+//! | `odd` | rare messages, and invalid ones that occur |
+//! | `statuses` | responses without cache directives, fresh by a rule for their status |
+//! | `renewing` | stale responses, and those invalidated meanwhile |
+//! | `slow` | slow and idle clients |
+//! | `memory` | too little memory |
+//! | `pipelining` | requests that do not wait for earlier responses |
+//! | `trailers` | fields after a body |
+//! | `uploads` | request bodies |
+//! | `reuse` | connections to origins, and unreachable origins |
+//! | `smuggling` | attempts at request smuggling |
+//! | `schedules` | random orders of all these |
+//! | `changing` | reloaded settings while the server runs |
 //! | `ending` | the end of the server |
 
 mod breaking;

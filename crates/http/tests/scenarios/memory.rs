@@ -1,4 +1,4 @@
-//! Memory that is not enough: nothing hangs, and what fails is seen to fail.
+//! Too little memory: nothing hangs, and a client can recognize each failure.
 
 use std::thread;
 
@@ -20,7 +20,7 @@ fn small() -> Scenario {
     })
 }
 
-/// The path says how many bytes, and how they come.
+/// The path states the number of bytes and the framing.
 fn serve(world: &World) {
     world.origin().answers_by(|head| {
         let path = head.line.split(' ').nth(1).unwrap();
@@ -40,11 +40,11 @@ fn serve(world: &World) {
     });
 }
 
-/// All of it, or as much as came before it was broken off.
+/// True if the body is complete; false after an error response, or if the body was aborted.
 fn all_or_broken(client: &mut Client, bytes: usize) -> bool {
     let Some(head) = client.try_head() else { return false };
     if head.status() != 200 {
-        // An error, said.
+        // An error response.
         assert!(head.status() >= 500, "{head:?}");
         client.try_body(&head).unwrap();
         return false;
@@ -61,7 +61,8 @@ fn all_or_broken(client: &mut Client, bytes: usize) -> bool {
     }
 }
 
-/// A body that is longer than all memory is given to who asks, and to all who ask at once, though it cannot be kept.
+/// A body that exceeds the memory is sent to one client, and to all that request it at once, though
+/// it cannot be cached.
 #[test]
 fn longer_than_all() {
     small().loops(&[1, 2]).tell(|world| {
@@ -88,9 +89,9 @@ fn longer_than_all() {
     });
 }
 
-/// A body without a length that turns out longer than all memory is streamed to its end: to the first who asks, and to several who
-/// read it in their own pace, of whom one leaves. Memory stays within its bounds, and nothing of it is left behind.
-/// Invariant 1 of `parts`.
+/// A body without a length that exceeds the memory is streamed to its end: to the first client, and
+/// to several with different speeds, of which one leaves. Memory stays within its bounds, and all
+/// is freed afterwards. Invariant 1 of `parts`.
 #[test]
 fn longer_than_all_as_it_turns_out() {
     small().loops(&[1, 2]).tell(|world| {
@@ -130,7 +131,7 @@ fn longer_than_all_as_it_turns_out() {
             drop(sends.join().unwrap());
         }
         world.until_counts("it was streamed", |it| it.too_long == 2 && it.kept == 0);
-        // Who asks again within the time of `unshared` gets it without that.
+        // A client that requests it within the time of `unshared` gets it without a shared fetch.
         let mut client = world.client();
         client.get("/one");
         let mut origin = world.asked("GET /one");
@@ -140,7 +141,7 @@ fn longer_than_all_as_it_turns_out() {
     });
 }
 
-/// Where all who read such a body leave, its origin is not read any more, wherever they were in it.
+/// If all readers of such a body leave, at any position in it, the origin is no longer read.
 /// Invariant 2 of `parts`.
 #[test]
 fn longer_than_all_for_nobody() {
@@ -159,7 +160,7 @@ fn longer_than_all_for_nobody() {
             let chunk = [line.as_bytes(), &part, b"\r\n"].concat();
             while origin.try_send(&chunk) {}
         });
-        // One reads a part of it and the other nothing, so that the origin is held up.
+        // One reads a part of it and the other nothing, so that the origin is blocked.
         clients[0].take(MEMORY / 2);
         world.until_counts("it is too long", |it| it.too_long == 1);
         clients.into_iter().for_each(Client::stop);
@@ -168,7 +169,8 @@ fn longer_than_all_for_nobody() {
     });
 }
 
-/// A reader that takes nothing of such a body holds a few parts of it, and leaves memory for other bodies.
+/// A reader that does not read such a body holds a few parts of it, and leaves memory for other
+/// bodies.
 #[test]
 fn longer_than_all_and_not_read() {
     small().loops(&[1, 2]).tell(|world| {
@@ -200,7 +202,7 @@ fn longer_than_all_and_not_read() {
     });
 }
 
-/// What is kept leaves for what comes, and each is whole.
+/// Cached objects are evicted for new ones, and each body is complete.
 #[test]
 fn makes_room() {
     small().loops(&[1, 2]).tell(|world| {
@@ -220,7 +222,8 @@ fn makes_room() {
     });
 }
 
-/// Many more bodies come at once than there is memory for: each ends, whole or seen to be broken, and most are whole.
+/// Many more bodies arrive at once than fit in memory. Each ends, complete or visibly aborted, and
+/// most are complete.
 #[test]
 fn many_at_once() {
     small().loops(&[1, 2]).tell(|world| {
@@ -239,12 +242,13 @@ fn many_at_once() {
     });
 }
 
-/// The same where clients take nothing for as long as others want memory: who takes what is there gets all of it.
+/// The same with clients that do not read while others need memory: a client that then reads gets
+/// the complete body.
 #[test]
 fn slow_ones_among_them() {
     small().loops(&[1, 2]).tell(|world| {
         serve(world);
-        // Each holds a window, and no more: together a quarter of the memory.
+        // Each holds only one window; together they hold a quarter of the memory.
         let mut slow: Vec<Client> = world.clients(4);
         for (number, client) in slow.iter_mut().enumerate() {
             client.get(&format!("/own/{}", 8 * MIB + number));

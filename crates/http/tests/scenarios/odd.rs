@@ -1,8 +1,8 @@
-//! Messages that are allowed and rare, or not allowed and seen.
+//! Valid but rare messages, and invalid ones that occur.
 
 use crate::support::{KEPT, UNKEPT, scenario};
 
-/// A status that has no meaning yet is passed on, and not stored.
+/// An unknown status is forwarded, and not cached.
 #[test]
 fn unknown_statuses() {
     scenario().tell(|world| {
@@ -20,8 +20,8 @@ fn unknown_statuses() {
     });
 }
 
-/// An origin that says that nothing has changed, or sends a part, without having been asked for that, gives no proper answer: 502, and
-/// the next one is asked for as if nothing had been.
+/// An origin that sends a 304 or a partial response to an unconditional request gives no valid
+/// response: 502. The next request is sent as usual.
 #[test]
 fn unasked() {
     let part = "Content-Range: bytes 0-3/9";
@@ -45,7 +45,7 @@ fn unasked() {
             });
         }
     }
-    // What is stale and has nothing to be validated by is not validated.
+    // A stale response without a validator is not validated.
     scenario().tell(|world| {
         let mut client = world.client();
         client.get("/page");
@@ -60,7 +60,7 @@ fn unasked() {
     });
 }
 
-/// A client that asks for itself gets the 304 or the part that it asked for.
+/// A client's own condition or range gets its 304 or its part.
 #[test]
 fn asked() {
     scenario().tell(|world| {
@@ -80,7 +80,8 @@ fn asked() {
     });
 }
 
-/// Who wants another protocol is told that there is none, and the origin is not asked; who only offers HTTP/2 is answered.
+/// A client that requests another protocol gets 501, and the origin gets no request. One that only
+/// offers HTTP/2 gets its response.
 #[test]
 fn upgrades() {
     scenario().tell(|world| {

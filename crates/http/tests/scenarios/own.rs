@@ -1,4 +1,5 @@
-//! What is one client's own: nothing that one client sends or gets may reach another, or change what another gets.
+//! Private responses: nothing that one client sends or gets may reach another, or change another's
+//! response.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +10,7 @@ const STALE: &str = "Cache-Control: max-age=0";
 const MODIFIED: &str = "Last-Modified: Sat, 01 Jan 2000 00:00:00 GMT";
 const CREDENTIALS: &str = "Authorization: Basic eA==";
 
-/// A stale page is stored, and the origin is asked about it by one client while others wait.
+/// A stale page is cached, and one client's request revalidates it while others wait.
 fn waiting(world: &World, control: &str, count: usize) -> (Client, Vec<Client>, Connection) {
     let mut first = world.client();
     first.get("/page");
@@ -24,8 +25,9 @@ fn waiting(world: &World, control: &str, count: usize) -> (Client, Vec<Client>, 
     (first, others, origin)
 }
 
-/// A 304 with fields that may not be stored is for the client that asked: it gets the page with them, the others ask for themselves and
-/// see none of them, and those who come later do not wait for one another. Sent for each way to say so.
+/// A 304 with fields that may not be stored is only for the client that requested it, which gets
+/// the page with them. The others send their own requests and see none of the fields; later clients
+/// do not wait for one another. Each directive is tested.
 #[test]
 fn fields_of_a_304() {
     let all: [(&str, &[&str]); 5] = [
@@ -33,7 +35,7 @@ fn fields_of_a_304() {
         (STALE, &["Cache-Control: private", "X-User: 1"]),
         (STALE, &["Cache-Control: no-store", "X-User: 1"]),
         (STALE, &["CDN-Cache-Control: private", "X-User: 1"]),
-        // What was public when it was stored does not make the cookie of a 304 public.
+        // A page that was public when it was stored does not make the cookie of a 304 public.
         ("Cache-Control: public, max-age=0", &["Set-Cookie: id=1", "X-User: 1"]),
     ];
     for (control, own) in all {
@@ -58,7 +60,7 @@ fn fields_of_a_304() {
             }
             texts.sort();
             assert_eq!(texts, ["own 0", "own 1", "own 2", "own 3"]);
-            // All at once: nobody is answered before all were asked for.
+            // All at once: no client gets a response before all requests were sent.
             others.iter_mut().for_each(|it| it.get("/page"));
             let mut asked: Vec<Connection> =
                 (0..others.len()).map(|_| world.asking_of(&mut known)).collect();
@@ -71,7 +73,8 @@ fn fields_of_a_304() {
     }
 }
 
-/// A 304 that may be stored is still for all who wait, also where it says again that it is public and sets a cookie.
+/// A 304 that may be stored is for all waiting clients, also if it is again public and sets a
+/// cookie.
 #[test]
 fn a_304_for_all() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -87,8 +90,8 @@ fn a_304_for_all() {
     });
 }
 
-/// A request with content may choose its response by that: it is not stored for the URL, takes nothing stored away, and leaves no
-/// choice of variants behind.
+/// The response to a request with content may depend on it. It is not stored for the URL, it
+/// removes no stored response, and it adds no variant.
 #[test]
 fn content_of_a_get() {
     scenario().tell(|world| {
@@ -121,7 +124,7 @@ fn content_of_a_get() {
                 origin.answers("200 OK", &[KEPT], "plain");
                 known.push(origin);
                 assert_eq!(other.response().text(), "plain");
-                // And again: what is stored stays.
+                // Another request with content: the stored response stays.
                 client.ask(method, &path, &[field]);
                 client.send(bytes);
                 let mut origin = world.asking_of(&mut known);
@@ -141,7 +144,8 @@ fn content_of_a_get() {
     });
 }
 
-/// A variant is what the origin was sent: a field that `Connection` names, and conditions of one client, were not sent.
+/// Variants are selected by the fields that the origin received: those named in `Connection`, and
+/// conditions of one client, were not sent.
 #[test]
 fn variants_by_what_was_sent() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -170,7 +174,8 @@ fn variants_by_what_was_sent() {
     });
 }
 
-/// `Vary: X-Forwarded-For` is about the address that we add, and not only about what the client said.
+/// `Vary: X-Forwarded-For` includes the address that larder adds, and not only the client's own
+/// field.
 #[test]
 fn variants_by_address() {
     scenario().with(|it| it.expects_proxy = true).tell(|world| {
@@ -194,7 +199,7 @@ fn variants_by_address() {
     });
 }
 
-/// Of clients that wait for one response, those of another address get the page of theirs.
+/// Of clients that wait for one response, those with another address get the page for theirs.
 #[test]
 fn waiting_by_address() {
     scenario().with(|it| it.expects_proxy = true).loops(&[1, 2]).tell(|world| {
@@ -221,7 +226,8 @@ fn waiting_by_address() {
     });
 }
 
-/// Writes to other URLs, however many, keep nothing that is being fetched from being stored; a write to the URL itself does.
+/// Writes to other URLs, however many, do not prevent a fetch from being stored; a write to the URL
+/// itself does.
 #[test]
 fn writes_elsewhere() {
     const PAGES: usize = 20;
@@ -255,7 +261,8 @@ fn writes_elsewhere() {
     });
 }
 
-/// A fetch that begins after a write is not outdated by it, though one from before is still under way; that one is.
+/// A fetch that begins after a write stays valid, though one from before is still in flight; that
+/// one is invalidated.
 #[test]
 fn a_fetch_after_a_write() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -284,8 +291,9 @@ fn a_fetch_after_a_write() {
     });
 }
 
-/// One client asks with credentials, or wants nothing stored, and its answer is its own: those who wait ask once for all again, and
-/// those who come later are as before. Clients that ask likewise ask for themselves, at once.
+/// A client with credentials, or with no-store, has a private response. The waiting clients then
+/// share one new fetch, and later ones behave as usual. Clients with the same credentials send
+/// their own requests at once.
 #[test]
 fn credentials_of_one() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -296,7 +304,7 @@ fn credentials_of_one() {
         plain.iter_mut().for_each(|it| it.get("/page"));
         alike.iter_mut().for_each(|it| it.ask("GET", "/page", &[CREDENTIALS]));
         world.until_counts("all wait", |it| it.collapsed == 8);
-        // Its answer is long under way while the others are asked for.
+        // Its response is long in transit while the others are requested.
         own.begins("200 OK", &[KEPT], 200_000);
         let mut asked: Vec<(bool, Connection)> = (0..3)
             .map(|_| {
@@ -317,7 +325,7 @@ fn credentials_of_one() {
     });
 }
 
-/// Has a stale page stored, if wanted; the connections to the origin that are open then.
+/// Stores a stale page if requested; returns the open connections to the origin.
 fn stored(world: &World, is_stale: bool) -> Vec<Connection> {
     if !is_stale {
         return Vec::new();
@@ -330,8 +338,8 @@ fn stored(world: &World, is_stale: bool) -> Vec<Connection> {
     vec![origin]
 }
 
-/// What one client asked marks nothing for the others: after it, any number of them share one fetch. For what is not stored yet, and
-/// for what is stale.
+/// A request of one client does not make the object uncacheable for others: after it, any number of
+/// them share one fetch. Both for an object that is not stored yet, and for a stale one.
 #[test]
 fn marks_of_one() {
     let wishes = [CREDENTIALS, "Cache-Control: no-store"];
@@ -358,8 +366,8 @@ fn marks_of_one() {
     }
 }
 
-/// Nobody waits for what a client gets that wants nothing stored: who comes while it is asked for shares one fetch of its own.
-/// For what is not stored yet, and for what is stale.
+/// No client waits for the response to a no-store request. Clients that come during it share a
+/// separate fetch. Both for an object that is not stored yet, and for a stale one.
 #[test]
 fn nobody_waits_for_no_store() {
     for is_stale in [false, true] {
@@ -383,7 +391,8 @@ fn nobody_waits_for_no_store() {
     }
 }
 
-/// A page that is one client's because of its cookie marks nothing for those without one: any number of them share one fetch.
+/// A page that is private because of its cookie does not mark the URL for clients without one: any
+/// number of them share one fetch.
 #[test]
 fn marks_of_a_cookie() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -406,7 +415,7 @@ fn marks_of_a_cookie() {
     });
 }
 
-/// A response to credentials that says that it is for all is for all who wait.
+/// A response to credentials that is marked public is for all waiting clients.
 #[test]
 fn credentials_for_all() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -423,7 +432,8 @@ fn credentials_for_all() {
     });
 }
 
-/// Who asks with credentials, or wants nothing stored, does not have larder renew what it could not store then: the next one does.
+/// A request with credentials, or with no-store, does not start a background revalidation, whose
+/// response could not be stored. The next request does.
 #[test]
 fn renewals_of_one() {
     scenario().tell(|world| {
@@ -449,15 +459,15 @@ fn by_cookie(world: &World, fields: &'static [&'static str]) {
     world.origin().answers_by(move |head| {
         let cookie = head.field("cookie").unwrap_or("none").to_owned();
         match head.field("if-modified-since") {
-            // As a page that is made for each client says it, whoever asks.
+            // As a page that is generated for each client answers, whichever client asks.
             Some(_) if !head.has("if-none-match") => answer("304 Not Modified", fields, ""),
             _ => answer("200 OK", fields, cookie),
         }
     });
 }
 
-/// A page for a cookie that says nothing but when it was modified is given to that client alone, whoever comes next; an operator may
-/// decide otherwise.
+/// A page for a cookie that has only a modification time is given to that client alone, not to a
+/// later one. An operator may change that.
 #[test]
 fn pages_by_cookie() {
     let guesses = || Scenario::with(scenario(), |it| it.rules.guesses_with_cookies = true);
@@ -499,7 +509,8 @@ fn pages_by_cookie() {
     });
 }
 
-/// A page that is one client's own and was asked for with a range comes as that range: it is asked for again, with it.
+/// If a private page was requested with a range, it is requested again with that range, and comes
+/// as that range.
 #[test]
 fn ranges_of_one() {
     scenario().loops(&[1, 2]).tell(|world| {

@@ -1,4 +1,4 @@
-//! Requests that come without waiting for the answers to those before.
+//! Requests that do not wait for earlier responses.
 
 use crate::support::{End, KEPT, UNKEPT, answer, assert_bytes, body, request, scenario};
 
@@ -7,8 +7,8 @@ fn path(line: &str) -> &str {
     line.split(' ').nth(1).unwrap()
 }
 
-/// A hundred requests in one write, of which some are answered from what is kept, some are long and some are asked for: the answers
-/// come in their order.
+/// A hundred requests in one write: some are hits, some have long bodies, and some are misses. The
+/// responses come in order.
 #[test]
 fn a_hundred() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -38,7 +38,7 @@ fn a_hundred() {
             assert_eq!(response.head.field("x-path"), Some(path.as_str()));
             assert_bytes(&response.body, &body(bytes(path)));
         }
-        // The same in pieces that end anywhere.
+        // The same in arbitrary pieces.
         let all: String = paths.iter().map(|path| request("GET", path, &[])).collect();
         for piece in all.as_bytes().chunks(37) {
             client.send(piece);
@@ -51,7 +51,8 @@ fn a_hundred() {
     });
 }
 
-/// More than may wait at once, of what is kept: the client is held back, and all are answered.
+/// More hits than may wait at once: the server stops reading from the client, and all get
+/// responses.
 #[test]
 fn ten_thousand() {
     scenario().tell(|world| {
@@ -70,7 +71,8 @@ fn ten_thousand() {
     });
 }
 
-/// A request with a body and the next one in the same write: the body is the first one's, and the next is a request.
+/// A request with a body and the next one in the same write: the body belongs to the first, and the
+/// next is a request.
 #[test]
 fn body_and_next() {
     scenario().tell(|world| {
@@ -84,7 +86,7 @@ fn body_and_next() {
             let mut origin = world.origin().accept();
             let head = origin.asked("POST /form");
             assert_eq!(origin.try_body(&head).unwrap(), b"body");
-            // The next one waits for the first one's answer.
+            // The next one waits for the first one's response.
             world.origin().is_idle();
             origin.answers("200 OK", &[UNKEPT], "done");
             let mut origin = world.asking_of(&mut vec![origin]);
@@ -96,7 +98,7 @@ fn body_and_next() {
     });
 }
 
-/// After a request that closes, those that follow are not answered; nor are those after one that is refused.
+/// Requests after one with `Connection: close` get no response; nor do those after a refused one.
 #[test]
 fn after_the_last() {
     scenario().tell(|world| {

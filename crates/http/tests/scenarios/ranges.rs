@@ -1,4 +1,4 @@
-//! Parts of a body that still comes.
+//! Ranges of a body in transit.
 
 use crate::support::{Connection, KEPT, World, answer, assert_bytes, body, pattern, scenario};
 
@@ -6,7 +6,7 @@ const BYTES: usize = 200_000;
 const FIRST: usize = 100_000;
 const ETAG: &str = "ETag: \"a\"";
 
-/// A body of which half has come.
+/// A body of which half has arrived.
 fn half(world: &World) -> Connection {
     let mut leader = world.client();
     leader.get("/film");
@@ -14,12 +14,12 @@ fn half(world: &World) -> Connection {
     origin.begins("200 OK", &[KEPT, ETAG, "Content-Type: video/x"], BYTES);
     origin.send(body(FIRST));
     leader.head();
-    // It has left; the body comes all the same.
+    // The first client has left; the fetch continues.
     origin
 }
 
-/// A part that is there is given at once, one that is not as soon as it comes, and one that begins before and ends behind what is
-/// there as it comes.
+/// A range that has arrived is sent at once, and a later one as soon as it arrives. A range that
+/// begins before the end of the arrived bytes is sent as it arrives.
 #[test]
 fn as_it_comes() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -52,7 +52,7 @@ fn as_it_comes() {
     });
 }
 
-/// A range with spaces around its unit is none: who reads it otherwise would see another one.
+/// A range with spaces around its unit is invalid: another parser might read another range.
 #[test]
 fn spaces_around_the_unit() {
     scenario().tell(|world| {
@@ -68,7 +68,7 @@ fn spaces_around_the_unit() {
     });
 }
 
-/// Several parts come in the order asked for, also where the first is the last to arrive.
+/// Several ranges come in the requested order, also if the first one arrives last.
 #[test]
 fn several() {
     scenario().tell(|world| {
@@ -94,7 +94,8 @@ fn several() {
     });
 }
 
-/// `If-Range` decides by the tag of what comes; a range behind the end is 416; one of a unit that nobody knows is not heeded.
+/// `If-Range` is compared with the tag of the response in transit. A range past the end gets 416;
+/// one with an unknown unit is ignored.
 #[test]
 fn conditions() {
     scenario().tell(|world| {
@@ -123,7 +124,8 @@ fn conditions() {
     });
 }
 
-/// Who asks first for a part gets it, and the origin is asked for the whole, once.
+/// The first client requests a range and gets it; the origin gets one request for the complete
+/// body.
 #[test]
 fn who_asks_first_for_a_part() {
     scenario().tell(|world| {
@@ -141,7 +143,8 @@ fn who_asks_first_for_a_part() {
     });
 }
 
-/// Of a body whose length nobody knows yet all is given; when it is whole, parts are.
+/// While the length of a body is unknown, a range request gets the complete body; once it is
+/// complete, ranges work.
 #[test]
 fn unknown_length() {
     scenario().tell(|world| {
@@ -159,7 +162,7 @@ fn unknown_length() {
     });
 }
 
-/// A part of a body that breaks before the part came breaks; one that came before is whole.
+/// A range breaks if the body breaks before the range arrived; one that arrived before is complete.
 #[test]
 fn of_what_breaks() {
     scenario().tell(|world| {

@@ -1,4 +1,5 @@
-//! What is stale: asked about, given while it is asked about, given while the origin fails; and what is outdated meanwhile.
+//! Stale responses: revalidated, served during revalidation, served when the origin fails; and
+//! responses invalidated meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,11 +8,11 @@ use larder_http::key::tag;
 use crate::support::{Client, Connection, Head, UNKEPT, World, answer, scenario};
 
 const ETAG: &str = "ETag: \"a\"";
-/// Stale from the beginning, and asked about each time.
+/// Stale from the beginning, and revalidated each time.
 const STALE: &str = "Cache-Control: max-age=0";
 const FRESH: &str = "Cache-Control: max-age=3600";
 
-/// A response is kept and is stale: a client, and the origin's connection.
+/// Stores a stale response; returns a client and the origin's connection.
 fn kept(world: &World, control: &str, fields: &[&str], text: &str) -> (Client, Connection) {
     let mut client = world.client();
     client.get("/page");
@@ -27,7 +28,8 @@ fn asked_about(origin: &mut Connection) -> Head {
     head
 }
 
-/// Many want what is stale: the origin is asked about it once, and a 304 is an answer for all, with its fields.
+/// Many clients request a stale response: the origin gets one conditional request, and its 304
+/// serves all, with its fields.
 #[test]
 fn one_304_for_all() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -61,7 +63,8 @@ fn one_304_for_all() {
     });
 }
 
-/// The client's own condition is answered from what was renewed; and a whole answer instead of a 304 takes its place.
+/// The client's own condition is evaluated against the revalidated response. A complete response
+/// instead of a 304 replaces the stored one.
 #[test]
 fn conditions_of_clients() {
     scenario().tell(|world| {
@@ -79,7 +82,8 @@ fn conditions_of_clients() {
     });
 }
 
-/// A 304 that is about another response than what is kept is no answer: the origin is asked for the whole.
+/// A 304 for another response than the stored one is invalid: the origin gets a request for the
+/// complete response.
 #[test]
 fn of_another() {
     scenario().tell(|world| {
@@ -94,7 +98,8 @@ fn of_another() {
     });
 }
 
-/// What is stale is given at once while the origin is asked about it, once; and what it says is given from then on.
+/// A stale response is served at once during one background revalidation, whose result is served
+/// from then on.
 #[test]
 fn while_revalidating() {
     let control = "Cache-Control: max-age=0, stale-while-revalidate=600";
@@ -124,7 +129,8 @@ fn while_revalidating() {
     }
 }
 
-/// What is stale is given while the origin fails, with 503, by closing, or by saying nothing; and an error where that is not allowed.
+/// A stale response is served if the origin fails, by a 503, a close or a timeout; if that is not
+/// allowed, an error.
 #[test]
 fn if_error() {
     for may in [true, false] {
@@ -160,7 +166,7 @@ fn if_error() {
     }
 }
 
-/// What is stale is given where nobody listens at the origin's address any more.
+/// A stale response is served if no server listens at the origin's address any more.
 #[test]
 fn if_nobody_listens() {
     scenario().tell(|world| {
@@ -174,7 +180,8 @@ fn if_nobody_listens() {
     });
 }
 
-/// An unsafe request succeeds while the origin is asked about what is stale: what it says about that is not kept.
+/// If an unsafe request succeeds during a revalidation, the result of the revalidation is not
+/// stored.
 #[test]
 fn outdated_while_renewed() {
     for answer in ["304 Not Modified", "200 OK"] {
@@ -194,7 +201,7 @@ fn outdated_while_renewed() {
                 origin.answers(answer, &[&[FRESH, ETAG][..], vary].concat(), text);
                 let late = client.response();
                 assert_eq!(late.text(), if text.is_empty() { "old" } else { text });
-                // Whoever comes now has it from after the change.
+                // Later clients get the response from after the change.
                 let mut next = world.client();
                 next.get("/page");
                 let mut third = world.asking_of(&mut vec![origin, second]);
@@ -206,7 +213,7 @@ fn outdated_while_renewed() {
     }
 }
 
-/// The same where the answer was one client's own to ask for, and may be kept.
+/// The same for a fetch of an uncacheable object whose response may be cached.
 #[test]
 fn outdated_while_asked_alone() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -233,7 +240,8 @@ fn outdated_while_asked_alone() {
     });
 }
 
-/// What is purged by its tag while the origin is asked about it does not come back; a purge of another tag changes nothing.
+/// An object that is purged by its tag during its revalidation does not return; a purge of another
+/// tag has no effect.
 #[test]
 fn purged_while_renewed() {
     for (word, is_purged) in [("red", true), ("blue", false)] {
@@ -254,7 +262,7 @@ fn purged_while_renewed() {
     }
 }
 
-/// What was purged softly is asked about; what comes of that is fresh.
+/// A softly purged object is revalidated; the result is fresh.
 #[test]
 fn purged_softly() {
     scenario().tell(|world| {
@@ -270,7 +278,8 @@ fn purged_softly() {
     });
 }
 
-/// A change also outdates what its answer names, on the same host, and one that failed outdates nothing.
+/// A change also invalidates the URLs that its response names, on the same host; a failed one
+/// invalidates nothing.
 #[test]
 fn outdated_by_a_change() {
     scenario().tell(|world| {
@@ -292,7 +301,7 @@ fn outdated_by_a_change() {
     });
 }
 
-/// Who has heard that a change was made sees it, on whatever loop.
+/// A client that got the response to a change sees the change, on any event loop.
 #[test]
 fn outdated_at_once() {
     scenario().loops(&[1, 2]).tell(|world| {

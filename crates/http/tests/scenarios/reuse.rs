@@ -1,10 +1,10 @@
-//! Connections to origins, used again; and origins that cannot be had.
+//! Reuse of connections to origins; and unreachable origins.
 
 use larder_io::tcp::{ListenOptions, listen};
 
 use crate::support::{KEPT, Origin, UNKEPT, answer, scenario};
 
-/// A connection is used again, and another one where the first is in use.
+/// A connection is reused; another one is opened if the first is in use.
 #[test]
 fn one_after_the_other() {
     scenario().tell(|world| {
@@ -27,7 +27,7 @@ fn one_after_the_other() {
     });
 }
 
-/// An origin that closes a connection while it is not used: the next request goes by another.
+/// An origin closes an idle connection: the next request uses another.
 #[test]
 fn closed_while_idle() {
     scenario().tell(|world| {
@@ -44,8 +44,8 @@ fn closed_while_idle() {
     });
 }
 
-/// An origin that closes a connection that was used before, as the next request comes: what may be asked twice is asked again, and
-/// what may not is a 502.
+/// An origin closes a reused connection as the next request arrives. An idempotent request is
+/// repeated; for another one the client gets 502.
 #[test]
 fn closed_as_it_is_used() {
     scenario().tell(|world| {
@@ -77,7 +77,7 @@ fn closed_as_it_is_used() {
     });
 }
 
-/// A new connection that is closed before an answer is no reason to ask again.
+/// A new connection that is closed before a response does not cause another attempt.
 #[test]
 fn closed_at_first() {
     scenario().tell(|world| {
@@ -89,7 +89,8 @@ fn closed_at_first() {
     });
 }
 
-/// An origin that does not keep its connections is connected to again; also one of HTTP/1.0, which does not say so.
+/// If an origin does not keep its connections open, the server connects again; also for HTTP/1.0
+/// without a statement.
 #[test]
 fn not_kept() {
     scenario().tell(|world| {
@@ -110,7 +111,7 @@ fn not_kept() {
     });
 }
 
-/// Heads that are on the way, before the answer: those of use reach the client, and the answer is the last.
+/// Interim responses: useful ones reach the client, and the final response comes last.
 #[test]
 fn interim() {
     scenario().tell(|world| {
@@ -126,7 +127,8 @@ fn interim() {
     });
 }
 
-/// Of heads on the way a client is told of a few: an origin that sends them without end fills nobody's memory.
+/// The client gets only a few interim responses: an origin that sends them without end fills no
+/// memory.
 #[test]
 fn interim_without_end() {
     scenario().tell(|world| {
@@ -147,7 +149,7 @@ fn interim_without_end() {
     });
 }
 
-/// Where there are two origins and one cannot be reached, the other one is asked.
+/// If one of two origins cannot be reached, the other gets the request.
 #[test]
 fn another_one() {
     scenario().origins(2).tell(|world| {
@@ -162,7 +164,7 @@ fn another_one() {
     });
 }
 
-/// Nobody listens at any origin: 502. None takes the connection: 502, after the time for that.
+/// No origin listens: 502. No origin accepts the connection: 502 after the timeout.
 #[test]
 fn none_can_be_had() {
     scenario()
@@ -178,7 +180,7 @@ fn none_can_be_had() {
             assert_eq!(client.response().status(), 502);
             world.until_counts("failures", |it| it.origin_failures >= 6 && it.fetches_failed == 3);
         });
-    // A listener whose queue is full lets others wait.
+    // A listener with a full queue lets other connections wait.
     let full = listen(
         "127.0.0.1:0".parse().unwrap(),
         &ListenOptions { backlog: 0, ..ListenOptions::default() },
@@ -198,7 +200,8 @@ fn none_can_be_had() {
         });
 }
 
-/// An origin that says nothing is a 504 for all who wait; one that stops in the middle of a body breaks it.
+/// An origin that does not respond causes a 504 for all waiting clients; one that stops in the
+/// middle of a body breaks it.
 #[test]
 fn says_nothing() {
     scenario()
@@ -224,7 +227,8 @@ fn says_nothing() {
         });
 }
 
-/// More requests than there may be connections wait, and are asked in their turn; more than may wait are told so.
+/// Requests beyond the connection limit wait, and are sent in turn; those beyond the queue's limit
+/// get 503.
 #[test]
 fn too_many() {
     scenario()

@@ -1,8 +1,9 @@
-//! Schedules that nobody thought of: an origin that sends in pieces of any size, and may fail at any byte; clients that join, take as
-//! much as they like, and leave, in any order.
+//! Random schedules. The origin sends in pieces of any size, and may fail at any byte. Clients
+//! join, read and leave in any order.
 //!
-//! The model is one sentence: each client gets a beginning of the body, and a clean end only with all of it. Beside it stands what the
-//! order of steps makes certain: bytes that the origin has sent can be read before it sends more, and the origin is asked once.
+//! The model is one sentence: each client gets a prefix of the body, and a clean end only with all
+//! of it. Two more checks follow from the order of steps. A client can read the bytes that the
+//! origin has sent before it sends more, and the origin gets one request.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use crate::support::{
     Client, Head, KEPT, UNKEPT, World, assert_bytes, body, chunk, pattern, scenario,
 };
 
-/// How the origin says where the body ends.
+/// How the origin marks the end of its body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Framing {
     Length,
@@ -21,13 +22,13 @@ enum Framing {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The origin sends so many bytes more.
+    /// The origin sends this number of bytes.
     Send(usize),
-    /// A client comes. It wants all of the body, or all from a byte on.
+    /// A client connects. It requests the complete body, or all from an offset on.
     Join(Option<usize>),
-    /// A client takes so many of the bytes that are there for it.
+    /// A client reads up to this number of the bytes sent to it.
     Take(usize, usize),
-    /// A client goes.
+    /// A client leaves.
     Leave(usize, bool),
 }
 
@@ -75,14 +76,14 @@ fn schedules() -> impl Strategy<Value = Schedule> {
         })
 }
 
-/// A client, and how far it is.
+/// A client, and its progress.
 struct Reader {
     client: Client,
     head: Head,
-    /// The first byte that it gets, and how many it has.
+    /// The offset of its first byte, and the number of bytes read.
     from: usize,
     taken: usize,
-    /// Bytes of chunks that it has and that were not taken yet.
+    /// Bytes of received chunks that the test has not taken yet.
     spare: Vec<u8>,
 }
 
@@ -103,7 +104,7 @@ impl Reader {
         Reader { client, head, from, taken: 0, spare: Vec::new() }
     }
 
-    /// Takes bytes of which the origin has sent so many.
+    /// Takes up to `bytes` bytes; the origin has sent `sent` of the body.
     fn take(&mut self, bytes: usize, sent: usize) {
         let there = sent.saturating_sub(self.from + self.taken);
         let bytes = bytes.min(there);
@@ -122,7 +123,7 @@ impl Reader {
         self.taken += taken.len();
     }
 
-    /// Takes what is left; true: it had a clean end.
+    /// Takes the rest; true if it had a clean end.
     fn rest(mut self, body_bytes: usize) -> bool {
         let spare = std::mem::take(&mut self.spare);
         self.is_next(&spare);
@@ -173,7 +174,7 @@ fn tell(schedule: &Schedule) {
             *sent += bytes;
         };
         for step in steps {
-            // The last byte is the ending's.
+            // The ending sends the last byte.
             match *step {
                 Step::Send(bytes) if sent < body_bytes => {
                     let bytes = bytes.min(body_bytes - sent - 1);
@@ -231,7 +232,8 @@ fn tell(schedule: &Schedule) {
     });
 }
 
-/// One client's own: sizes of what the origin sends and of what the client takes, a window, and how it ends.
+/// A private response: the sizes of the origin's writes and of the client's reads, a window, and
+/// the ending.
 fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Ending) {
     let (pieces, takes) = (pieces.to_vec(), takes.to_vec());
     scenario().with(move |it| it.window_bytes = window_bytes).tell(move |world| {
@@ -255,7 +257,7 @@ fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Endi
             }
         });
         let Some(head) = client.try_head() else {
-            // A reset may overtake whatever came before it, also the head.
+            // A reset may overtake earlier bytes, also the headers.
             assert!(!is_whole);
             return sending.join().unwrap();
         };
@@ -286,7 +288,8 @@ fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Endi
     });
 }
 
-/// So many cases, or as many as `PROPTEST_CASES` asks for. Each that fails waits for what does not come, so few smaller ones are tried.
+/// This number of cases, or that of `PROPTEST_CASES`. Each failing case waits until its timeout, so
+/// shrinking makes few attempts.
 fn cases(few: u32) -> ProptestConfig {
     let asked = ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::default() };
     match std::env::var_os("PROPTEST_CASES") {
@@ -298,13 +301,13 @@ fn cases(few: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(24))]
 
-    /// Each client gets a beginning of the body that all share, and a clean end only with all of it.
+    /// Each client gets a prefix of the shared body, and a clean end only with all of it.
     #[test]
     fn shared(schedule in schedules()) {
         tell(&schedule);
     }
 
-    /// The same for what is one client's own, through a window.
+    /// The same for a private response, through a window.
     #[test]
     fn alone(
         pieces in vec(prop_oneof![1..100_usize, 1_000..20_000_usize, 50_000..400_000_usize], 1..20),
@@ -316,7 +319,7 @@ proptest! {
     }
 }
 
-/// A chunk of nothing would be the last.
+/// An empty chunk would be the last one.
 #[test]
 fn no_chunk_is_empty() {
     assert_eq!(chunk(b""), b"0\r\n\r\n");

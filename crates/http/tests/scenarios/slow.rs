@@ -1,8 +1,9 @@
-//! Clients that are slow, or do nothing at all: they hold little, and others are served.
+//! Slow and idle clients: they hold few resources, and others are served.
 
 use crate::support::{End, KEPT, answer, assert_bytes, body, pattern, scenario};
 
-/// A head that comes a byte at a time is not waited for longer than a head may take, and others are served meanwhile.
+/// The server waits for headers that arrive byte by byte no longer than their time limit, and
+/// serves others meanwhile.
 #[test]
 fn head_by_bytes() {
     scenario().loops(&[1, 2]).with(|it| it.patience.head_ms = 100).tell(|world| {
@@ -26,7 +27,7 @@ fn head_by_bytes() {
     });
 }
 
-/// A connection on which nothing is asked is closed, without a word.
+/// A connection without a request is closed without a response.
 #[test]
 fn nothing_asked() {
     scenario().with(|it| it.patience.idle_ms = 50).tell(|world| {
@@ -39,7 +40,7 @@ fn nothing_asked() {
     });
 }
 
-/// A client that takes nothing of its body is given up after a while: its connection is reset.
+/// A client that does not read its body is given up after a timeout: its connection is reset.
 #[test]
 fn nothing_taken() {
     scenario().with(|it| it.patience.client_ms = 100).tell(|world| {
@@ -58,8 +59,8 @@ fn nothing_taken() {
     });
 }
 
-/// Three hundred clients take the beginning of one long body, and stop: what is leased for them stays within bounds, others are
-/// served, and all get the rest when they go on.
+/// Three hundred clients read the beginning of one long body, and stop. Leased memory stays within
+/// bounds, others are served, and all get the rest when they continue.
 #[test]
 fn three_hundred_readers() {
     const BYTES: usize = 5 << 20;
@@ -77,7 +78,7 @@ fn three_hundred_readers() {
             assert_eq!(reader.head().length(), Some(BYTES));
             assert_bytes(&reader.take(1024), &whole[..1024]);
         }
-        // The kernel takes some megabytes for each, and then no more.
+        // The kernel buffers some megabytes for each, and then no more.
         world.until_still(|| world.server.counts().sent_bytes);
         let mut quick = world.client();
         for _ in 0..100 {
@@ -85,7 +86,7 @@ fn three_hundred_readers() {
             let leased = world.objects().leased_bytes;
             assert!(leased <= READERS as u64 * LEASE_BYTES_MAX, "{leased} bytes are leased");
         }
-        // One body is in memory, once.
+        // One copy of the body is in memory.
         let held = world.objects().bytes - world.objects().free_bytes;
         assert!(held <= (BYTES + (2 << 20)) as u64, "{held} bytes are held");
         for reader in &mut readers {
@@ -95,7 +96,8 @@ fn three_hundred_readers() {
     });
 }
 
-/// A client of its own answer that takes none of it: the origin is not read beyond the window, and the rest comes when it goes on.
+/// A client does not read its private response: the server stops reading from the origin at the
+/// window. The rest comes when the client continues.
 #[test]
 fn behind_a_window() {
     scenario().with(|it| it.window_bytes = 256 << 10).tell(|world| {
@@ -114,7 +116,7 @@ fn behind_a_window() {
     });
 }
 
-/// Connections beyond those that there may be are closed, and those that are there go on.
+/// Connections beyond the limit are closed, and existing ones continue.
 #[test]
 fn too_many_clients() {
     scenario().with(|it| it.clients_max = 4).tell(|world| {

@@ -1,18 +1,19 @@
-//! Requests by which one smuggles another past a server: each is refused, its connection closed, and the origin hears of none.
+//! Attempts at request smuggling: each request is refused, its connection closed, and the origin
+//! receives none.
 
 use crate::support::{End, KEPT, answer, scenario};
 
 const SMUGGLED: &str = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-/// Lines after `POST / HTTP/1.1` and `Host`, and what follows the head.
+/// Lines after `POST / HTTP/1.1` and `Host`, and the bytes after the headers.
 const FRAMINGS: &[(&str, &str)] = &[
-    // Both, in whatever order and case.
+    // Both, in any order and case.
     ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
     ("Transfer-Encoding: chunked\r\nContent-Length: 6\r\n", "0\r\n\r\n"),
     ("Content-Length: 0\r\ntransfer-encoding: chunked\r\n", "0\r\n\r\n"),
     ("Content-Length: 6\r\nTransfer-Encoding: identity\r\n", "abcdef"),
     ("Content-Length: 6\r\nTransfer-Encoding:\r\n", "abcdef"),
-    // Codings that one takes for chunked and another does not.
+    // Codings that some parsers read as chunked and others do not.
     ("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"),
     ("Transfer-Encoding: chunked, identity\r\n", "0\r\n\r\n"),
     ("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"),
@@ -21,7 +22,7 @@ const FRAMINGS: &[(&str, &str)] = &[
     ("Transfer-Encoding: \"chunked\"\r\n", "0\r\n\r\n"),
     ("Transfer-Encoding: \u{b}chunked\r\n", "0\r\n\r\n"),
     ("Transfer-Encoding: chunked\u{b}\r\n", "0\r\n\r\n"),
-    // Lengths.
+    // Invalid lengths.
     ("Content-Length: 3\r\nContent-Length: 6\r\n", "abcdef"),
     ("Content-Length: 3, 6\r\n", "abcdef"),
     ("Content-Length: +3\r\n", "abc"),
@@ -29,7 +30,7 @@ const FRAMINGS: &[(&str, &str)] = &[
     ("Content-Length: 0x3\r\n", "abc"),
     ("Content-Length: 3 3\r\n", "abc"),
     ("Content-Length: 18446744073709551619\r\n", "abc"),
-    // Names that one takes for what they are not.
+    // Names that some parsers misread.
     ("Content-Length : 3\r\n", "abc"),
     ("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"),
     (" Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
@@ -38,16 +39,16 @@ const FRAMINGS: &[(&str, &str)] = &[
     ("Content\u{0}-Length: 3\r\n", "abc"),
     (": 3\r\n", ""),
     ("No colon\r\n", ""),
-    // Line ends.
+    // Invalid line ends.
     ("Content-Length: 3\nX: y\r\n", "abc"),
     ("X: a\rb\r\n", ""),
     ("X: a\r\r\nContent-Length: 3\r\n", "abc"),
     ("X: a\u{0}b\r\n", ""),
 ];
 
-/// Whole heads.
+/// Complete headers.
 const HEADS: &[&str] = &[
-    // No host, several, or one that is none.
+    // No host, several, or an invalid one.
     "GET / HTTP/1.1\r\n\r\n",
     "GET / HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n",
     "GET / HTTP/1.1\r\nHost: a.example\r\nhost: a.example\r\n\r\n",
@@ -55,7 +56,7 @@ const HEADS: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a.example/x\r\n\r\n",
     "GET / HTTP/1.1\r\nHost: user@a.example\r\n\r\n",
     "GET / HTTP/1.1\r\nHost : a.example\r\n\r\n",
-    // Request lines.
+    // Invalid request lines.
     "GET  / HTTP/1.1\r\nHost: a.example\r\n\r\n",
     "GET / HTTP/1.1 \r\nHost: a.example\r\n\r\n",
     " GET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
@@ -71,7 +72,8 @@ const HEADS: &[&str] = &[
     "\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
 ];
 
-/// Each is refused with a code from 400 on, the connection is closed, and what follows it is not read as a request.
+/// Each is refused with a status of at least 400, the connection is closed, and the bytes after it
+/// are not read as a request.
 #[test]
 fn heads_are_refused() {
     scenario().tell(|world| {
@@ -95,7 +97,8 @@ fn heads_are_refused() {
     });
 }
 
-/// The authority of the target counts, whatever `Host` says: it is what is kept under, and what the origin is told.
+/// The authority of the target counts, whatever `Host` says: it is in the cache key, and the origin
+/// gets it.
 #[test]
 fn one_authority() {
     scenario().tell(|world| {
@@ -110,8 +113,8 @@ fn one_authority() {
     });
 }
 
-/// Bodies whose chunks are none: the client is refused, and the origin's connection breaks before a last chunk; what was hidden in
-/// them reaches nobody.
+/// Bodies with invalid chunks: the client gets an error, and the origin's connection breaks before
+/// a last chunk. Requests hidden in them reach no origin.
 #[test]
 fn chunks_are_refused() {
     let bodies = [
@@ -149,7 +152,7 @@ fn chunks_are_refused() {
     });
 }
 
-/// A response that could be read in two ways is none.
+/// A response that could be read in two ways is invalid.
 #[test]
 fn responses_are_refused() {
     let heads = [

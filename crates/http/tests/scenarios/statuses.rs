@@ -1,4 +1,4 @@
-//! What says nothing of caching, and is fresh by an operator's rule for its status.
+//! Responses without cache directives that are fresh by an operator's rule for their status.
 
 use crate::support::{Client, Connection, Scenario, answer, scenario};
 
@@ -10,7 +10,7 @@ fn with(rules: &'static [(&'static str, u64)]) -> Scenario {
     })
 }
 
-/// Asks, and has the origin answer: what `Cache-Status` says of it.
+/// Sends a request, and lets the origin respond; returns the `Cache-Status`.
 fn missed(client: &mut Client, origin: &mut Connection, path: &str, bytes: &[u8]) -> String {
     client.get(path);
     origin.asked(&format!("GET {path}"));
@@ -18,7 +18,8 @@ fn missed(client: &mut Client, origin: &mut Connection, path: &str, bytes: &[u8]
     client.response().head.cache_status().to_owned()
 }
 
-/// A 404 without a word is kept by its rule, and says so; one that forbids it, or sets cookies, is not; what has no rule is as ever.
+/// A 404 without directives is stored by its rule, and Cache-Status reports that. One that forbids
+/// it, or sets cookies, is not stored; statuses without a rule are as usual.
 #[test]
 fn kept_by_rule() {
     with(&[("404", 600), ("5xx", 600)]).loops(&[1, 2]).tell(|world| {
@@ -45,7 +46,7 @@ fn kept_by_rule() {
                 assert!(!status.contains("stored") && !status.contains("detail"), "{status}");
             }
         }
-        // A client's own oversized or odd request must not become everybody's error.
+        // An oversized or odd request of one client must not become an error for all.
         for _ in 0..2 {
             let bytes = answer("400 Bad Request", &[], "no");
             missed(&mut client, &mut origin, "/bad", &bytes);
@@ -54,8 +55,8 @@ fn kept_by_rule() {
     });
 }
 
-/// An error that is kept for a while answers who comes meanwhile; when it is over the origin is asked again, also where what is stale
-/// may be given while an origin fails, and what it says is then kept.
+/// A stored error is served for its time; then the origin gets a request again, also if stale
+/// responses may be served on errors. The new error is then stored.
 #[test]
 fn errors() {
     let scenario = scenario().with(|it| {

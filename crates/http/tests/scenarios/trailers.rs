@@ -1,4 +1,4 @@
-//! Fields that come after a body in chunks.
+//! Fields after a chunked body.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use crate::support::{Client, KEPT, UNKEPT, assert_bytes, body, chunk, pattern, s
 
 const BYTES: usize = 100_000;
 const TAKES: &str = "TE: trailers";
-/// Some that go on, and some that must not be there.
+/// Some that are forwarded, and some that are not allowed.
 const TRAILERS: &str =
     "X-Sum: abc\r\nContent-Length: 7\r\nSet-Cookie: a=b\r\nX-Took:5\r\nHost: b.example\r\n";
 const LEFT: [&str; 2] = ["X-Sum: abc", "X-Took: 5"];
 
-/// The chunks of a body, and the lines after the last.
+/// The chunks of a body, and the lines after the last one.
 fn rest(client: &mut Client) -> (Vec<u8>, Vec<String>) {
     let mut bytes = Vec::new();
     loop {
@@ -27,8 +27,9 @@ fn rest(client: &mut Client) -> (Vec<u8>, Vec<String>) {
     (bytes, lines.collect())
 }
 
-/// Trailers go to who takes them, kept or not, joined or not, and to nobody else; what must not be there stays behind, and none is in a
-/// head. A body that is whole before its head was sent has them too.
+/// Trailers reach only clients that accept them: of cacheable and uncacheable responses, for joined
+/// clients too. Forbidden ones are dropped, and none is in the headers. A body that is complete
+/// before its headers were sent has them too.
 #[test]
 fn of_responses() {
     for control in [KEPT, UNKEPT] {
@@ -68,7 +69,7 @@ fn of_responses() {
                     assert_bytes(&bytes, &body(BYTES));
                     assert_eq!(lines, if takes { &LEFT[..] } else { &[] });
                 }
-                // The connection goes on, and what is kept has none.
+                // The connection stays open, and the cached response has no trailers.
                 if control == KEPT {
                     let kept = client.fetch_with(&path, &[TAKES]);
                     assert!(kept.head.cache_status().contains("hit"), "{kept:?}");
@@ -80,7 +81,8 @@ fn of_responses() {
     }
 }
 
-/// An empty body may have trailers; HTTP/1.0 has none; a body whose trailers are too many, or not there, ends as ever.
+/// An empty body may have trailers; HTTP/1.0 has none. A body with too many trailers, or without
+/// any, ends as usual.
 #[test]
 fn odd_ones() {
     scenario().tell(|world| {
@@ -124,7 +126,7 @@ fn odd_ones() {
     });
 }
 
-/// Trailers of a request's body go on to the origin, without what must not be there.
+/// Trailers of a request body are forwarded to the origin, without forbidden ones.
 #[test]
 fn of_requests() {
     scenario().tell(|world| {

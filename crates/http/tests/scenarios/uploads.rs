@@ -1,4 +1,4 @@
-//! Bodies of requests: on their way to the origin as they come.
+//! Request bodies, streamed to the origin as they arrive.
 
 use std::io::Write as _;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{End, UNKEPT, assert_bytes, body, chunk, pattern, scenario};
 
-/// A client that waits for `100 Continue` is told to go on; the origin gets the body and no `Expect`.
+/// A client that waits for `100 Continue` gets it; the origin gets the body and no `Expect`.
 #[test]
 fn continues() {
     scenario().tell(|world| {
@@ -19,7 +19,7 @@ fn continues() {
         let head = origin.asked("PUT /file");
         assert!(!head.has("expect"), "{head:?}");
         assert_eq!(origin.try_body(&head).unwrap(), b"hello");
-        // What the origin says of it is no answer.
+        // The origin's own 100 is not the response.
         origin.send("HTTP/1.1 100 Continue\r\n\r\n");
         origin.answers("201 Created", &[UNKEPT], "made");
         let response = client.response();
@@ -27,7 +27,8 @@ fn continues() {
     });
 }
 
-/// A body goes on as it comes: the origin has the first bytes before the client sends the rest.
+/// A body is streamed as it arrives: the origin has the first bytes before the client sends the
+/// rest.
 #[test]
 fn as_it_comes() {
     scenario().tell(|world| {
@@ -62,8 +63,8 @@ fn as_it_comes() {
     });
 }
 
-/// An origin that takes nothing: the server holds a window of the body and no more, and the client is held back; all of it comes when
-/// the origin goes on.
+/// An origin does not read: the server holds one window of the body, and stops reading from the
+/// client. All of it arrives when the origin continues.
 #[test]
 fn held_back() {
     const WINDOW: u64 = 256 << 10;
@@ -99,7 +100,8 @@ fn held_back() {
     });
 }
 
-/// An origin that answers before it has all of the body, and closes: the client gets the answer, though it goes on sending.
+/// An origin responds before it has the complete body, and closes: the client gets the response,
+/// though it still sends.
 #[test]
 fn early_answer() {
     scenario().tell(|world| {
@@ -117,7 +119,7 @@ fn early_answer() {
             let response = client.response();
             assert_eq!((response.status(), response.text()), (413, "too large"));
             assert_eq!(response.head.field("connection"), Some("close"));
-            // It is heard out, and sees no reset.
+            // The server reads the rest, so the client sees no reset.
             client.send(&sent);
             client.finish();
             assert_eq!(client.end(), End::Clean);
@@ -125,7 +127,7 @@ fn early_answer() {
     });
 }
 
-/// A long early answer comes while the body is still sent.
+/// A long early response is sent while the client still sends its body.
 #[test]
 fn both_at_once() {
     scenario().tell(|world| {
@@ -146,7 +148,8 @@ fn both_at_once() {
     });
 }
 
-/// A client that leaves in the middle of its body: the origin's connection breaks, and is never ended as if the body were whole.
+/// A client leaves in the middle of its body: the origin's connection breaks, and never ends as if
+/// the body were complete.
 #[test]
 fn who_leaves() {
     scenario().tell(|world| {
@@ -168,7 +171,7 @@ fn who_leaves() {
     });
 }
 
-/// An origin that goes away in the middle of a body: 502, and the request is not asked again.
+/// An origin that disconnects in the middle of a body: 502, and the request is not repeated.
 #[test]
 fn origin_leaves() {
     scenario().tell(|world| {
@@ -186,7 +189,8 @@ fn origin_leaves() {
     });
 }
 
-/// A client that stops in the middle of its body is given up after a while, and the origin's connection with it.
+/// A client that stops in the middle of its body is given up after a timeout, with the origin's
+/// connection.
 #[test]
 fn who_stops() {
     scenario().with(|it| it.patience.client_ms = 100).tell(|world| {
@@ -201,14 +205,15 @@ fn who_stops() {
     });
 }
 
-/// A client that sends slowly has its time anew with each byte, and while the origin thinks it has no time of its own.
+/// For a slow client each byte restarts the timeout; while the origin computes its response, there
+/// is no timeout for the client.
 #[test]
 fn who_is_slow() {
     scenario().with(|it| it.patience.client_ms = 700).tell(|world| {
         let mut client = world.client();
         client.ask("POST", "/file", &["Content-Length: 25"]);
         let mut origin = world.asked("POST /file");
-        // Longer in all than one wait may be.
+        // Longer in total than one timeout.
         for _ in 0..25 {
             thread::sleep(Duration::from_millis(40));
             client.send("x");

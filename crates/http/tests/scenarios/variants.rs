@@ -1,4 +1,4 @@
-//! Responses that are chosen by more than their URL, and those that are not to be shared.
+//! Responses that depend on more than their URL, and uncacheable ones.
 
 use crate::support::{
     Client, Connection, Head, KEPT, UNKEPT, answer, assert_bytes, body, pattern, scenario,
@@ -16,7 +16,7 @@ fn ask(client: &mut Client, language: &str) {
     client.ask("GET", "/page", &[&format!("Accept-Language: {language}")]);
 }
 
-/// Two variants are asked for once each, and each client gets its own.
+/// Two variants are fetched once each, and each client gets its own.
 #[test]
 fn two() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -40,7 +40,8 @@ fn two() {
     });
 }
 
-/// Clients that wait with one whose answer turns out to be another variant than theirs ask for theirs, once each variant.
+/// Clients wait with one whose response turns out to be another variant: each other variant is then
+/// fetched once.
 #[test]
 fn waiting_for_another() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -54,7 +55,7 @@ fn waiting_for_another() {
         }
         world.until_counts("all wait", |it| it.collapsed == 11);
         first.answers("200 OK", &[KEPT, VARY], words[0]);
-        // Whose loop asks first is left open, and connections are used again.
+        // Either event loop may send first, and connections are reused.
         let (mut asked, mut origins) = (Vec::new(), vec![first]);
         for _ in 0..2 {
             let mut origin = world.asking_of(&mut origins);
@@ -72,7 +73,8 @@ fn waiting_for_another() {
     });
 }
 
-/// A client that joins a variant while it comes gets the bytes as they come, though it was not known to be one when it was asked for.
+/// A client that joins a variant in transit gets the bytes as they arrive, though its request did
+/// not yet identify it as a variant.
 #[test]
 fn joining_one() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -101,7 +103,7 @@ fn joining_one() {
     });
 }
 
-/// `Vary: *` is nobody else's: each request is asked for itself.
+/// A response with `Vary: *` is for one client: each request is fetched separately.
 #[test]
 fn any() {
     scenario().tell(|world| {
@@ -117,7 +119,8 @@ fn any() {
     });
 }
 
-/// Who looks only gets the head of what is kept, and what is only looked at is fetched whole, for the next.
+/// HEAD gets the headers of a cached response. On a miss it fetches the complete response, for the
+/// next client.
 #[test]
 fn only_looked_at() {
     scenario().tell(|world| {
@@ -135,8 +138,8 @@ fn only_looked_at() {
     });
 }
 
-/// Who waits with one whose answer is not to be shared does not wait for the others: all are asked for at once, and so are those who
-/// come later.
+/// Clients that wait with one whose response is uncacheable do not wait for each other: all
+/// requests are sent at once, and so are later ones.
 #[test]
 fn not_shared() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -146,7 +149,7 @@ fn not_shared() {
         readers[1..7].iter_mut().for_each(|it| it.get("/own"));
         world.until_counts("all wait", |it| it.collapsed == 6);
         first.begins("200 OK", &[UNKEPT], BYTES);
-        // None of them has its answer before all were asked for.
+        // None of them gets its response before all requests were sent.
         let mut origins: Vec<Connection> = (1..7).map(|_| world.asked("GET /own")).collect();
         readers[7].get("/own");
         origins.push(world.asked("GET /own"));
@@ -162,7 +165,8 @@ fn not_shared() {
     });
 }
 
-/// That nobody waits for others ends after `--unshared`: then one asks and the others wait again, to see whether its answer can be shared.
+/// After `--unshared` requests are coalesced again: one is sent and the others wait, to see whether
+/// its response can be shared.
 #[test]
 fn not_shared_for_a_while() {
     scenario().with(|it| it.unshared_s = 1).tell(|world| {
@@ -176,7 +180,7 @@ fn not_shared_for_a_while() {
     });
 }
 
-/// What was not to be shared and is now is kept, and shared again.
+/// A response that was uncacheable and is now cacheable is cached, and shared again.
 #[test]
 fn shared_again() {
     scenario().tell(|world| {

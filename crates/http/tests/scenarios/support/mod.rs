@@ -1,11 +1,14 @@
-//! How stories are told: a real server on loopback, an origin and clients that do what the story says, in its order.
+//! Runs scenarios: a real server on the loopback, and an origin and clients that execute the steps
+//! of a scenario in order.
 //!
-//! A story is straight code on one thread: each step is a send, or a read that waits until what it wants is there. So the order of
-//! what happens is the story's, and nothing sleeps to let something happen. What cannot be seen from a socket (that a request waits
-//! with another) is looked for in the server's counters, until it is so.
+//! A scenario is straight code on one thread. Each step is a send, or a read that waits for its
+//! bytes. So the scenario determines the order of events, and no step sleeps to let something
+//! happen. Some states are invisible from a socket, such as a request that waits with another. For
+//! those the scenario polls the server's counters.
 //!
-//! Each story is told for both ways to wait for the kernel, and for as many loops as it says. When it is over everybody leaves, and
-//! the server must come to rest: nothing leased, nothing asked, no object but what is kept.
+//! Each scenario runs with both I/O methods, and with each number of event loops that it states. At
+//! its end all clients leave, and the server must become idle: no leases, no fetches, no objects
+//! except cached ones.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -23,35 +26,35 @@ pub use larder_testkit::http::{Connection, End, Head, Origin, Response, answer, 
 use larder_testkit::skip::skip;
 use larder_testkit::wait::{until, until_so_or};
 
-/// What may be kept for long.
+/// May be cached for long.
 pub const KEPT: &str = "Cache-Control: max-age=3600";
-/// What is not to be kept.
+/// Must not be cached.
 pub const UNKEPT: &str = "Cache-Control: no-store";
 
-/// How a story is told.
+/// The settings of a run.
 pub struct Scenario {
     loops: &'static [usize],
     origins: usize,
     adjust: Box<dyn Fn(&mut Options)>,
 }
 
-/// On one loop.
+/// With one event loop.
 pub fn scenario() -> Scenario {
     Scenario { loops: &[1], origins: 1, adjust: Box::new(|_| ()) }
 }
 
 impl Scenario {
-    /// Told once for each of these numbers of loops.
+    /// Runs once for each of these numbers of event loops.
     pub fn loops(self, loops: &'static [usize]) -> Scenario {
         Scenario { loops, ..self }
     }
 
-    /// With so many origins.
+    /// With this number of origins.
     pub fn origins(self, origins: usize) -> Scenario {
         Scenario { origins, ..self }
     }
 
-    /// With other options.
+    /// With these changes of the options.
     pub fn with(self, adjust: impl Fn(&mut Options) + 'static) -> Scenario {
         Scenario { adjust: Box::new(adjust), ..self }
     }
@@ -64,7 +67,7 @@ impl Scenario {
                 continue;
             }
             for &loops in self.loops {
-                // It is shown where the story fails.
+                // Printed if the scenario fails.
                 eprintln!("{io:?}, {loops} loops");
                 let world = World::new(self, io, loops);
                 let shown = Shown(&world);
@@ -76,7 +79,7 @@ impl Scenario {
     }
 }
 
-/// Shows how the server stood where a story failed.
+/// Prints the server's state if a scenario fails.
 struct Shown<'a>(&'a World);
 
 impl Drop for Shown<'_> {
@@ -90,7 +93,7 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// A server, and who is asked.
+/// A server, and its origins.
 pub struct World {
     pub server: Running,
     origins: Vec<Origin>,
@@ -125,7 +128,7 @@ impl World {
         (0..count).map(|_| self.client()).collect()
     }
 
-    /// The origin, where there is one.
+    /// The only origin.
     pub fn origin(&self) -> &Origin {
         &self.origins[0]
     }
@@ -134,12 +137,12 @@ impl World {
         &self.origins[at]
     }
 
-    /// The origin is asked for this, on a new connection.
+    /// The origin gets this request on a new connection.
     pub fn asked(&self, line: &str) -> Connection {
         self.origin().asked(line)
     }
 
-    /// The connection on which something is asked next: a new one, or one of these, which is taken out.
+    /// The connection of the next request: a new one, or one of `known`, which is removed from it.
     pub fn asking_of(&self, known: &mut Vec<Connection>) -> Connection {
         until("a question", || {
             self.origin().try_accept().or_else(|| {
@@ -149,7 +152,7 @@ impl World {
         })
     }
 
-    /// Waits until the counters are so.
+    /// Waits until the counters satisfy `is_so`.
     pub fn until_counts(&self, what: &str, is_so: impl Fn(&Counts) -> bool) {
         let is_so = || {
             self.server.wake();
@@ -158,12 +161,13 @@ impl World {
         until_so_or(|| format!("{what}; {:?}", self.server.counts()), is_so);
     }
 
-    /// Waits until something is so.
+    /// Waits until `is_so` returns true.
     pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         until_so_or(|| format!("{what}; {:?}", self.objects()), is_so);
     }
 
-    /// Waits until a counter has not changed for some time: it is what it was then. It may yet change, where a machine is very slow.
+    /// Waits until a counter has not changed for some time, and returns it. On a very slow machine
+    /// it may still change.
     pub fn until_still(&self, counter: impl Fn() -> u64) -> u64 {
         let (mut last, mut since) = (counter(), Instant::now());
         while last == 0 || since.elapsed() < Duration::from_millis(250) {
@@ -181,7 +185,7 @@ impl World {
         self.server.store().objects.stats()
     }
 
-    /// Everybody has left: the server comes to rest, and then ends.
+    /// All clients have left: waits until the server is idle, and ends it.
     fn end(self) {
         let World { server, origins } = self;
         let store = server.store();
@@ -195,7 +199,7 @@ impl World {
                 && stats.objects == store.bodies.counts().0 as u64
                 && store.flights.is_empty()
         };
-        // One that a story ended has nobody to clear up.
+        // A server that a scenario ended cannot become idle.
         if !server.has_ended() {
             let stands = || {
                 let (stats, bodies) = (store.objects.stats(), store.bodies.counts());
@@ -209,7 +213,7 @@ impl World {
     }
 }
 
-/// Bytes of the body that all stories have: what is at an offset is at no other nearby.
+/// Bytes of the body that all scenarios use: nearby offsets have different bytes.
 pub fn pattern(from: usize, bytes: usize) -> Vec<u8> {
     let byte = |at: usize| ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
     (from..from + bytes).map(byte).collect()
@@ -220,7 +224,7 @@ pub fn body(bytes: usize) -> Vec<u8> {
     pattern(0, bytes)
 }
 
-/// Says where bodies differ, and not what they are.
+/// Prints where bodies differ, and not their content.
 #[track_caller]
 pub fn assert_bytes(found: &[u8], expected: &[u8]) {
     if found != expected {
