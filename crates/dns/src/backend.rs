@@ -347,7 +347,7 @@ mod tests {
         assert_eq!((backends.out(), backends.has_news()), (0, false));
     }
 
-    /// A cancelled query is unwanted and does not reach the core when it returns; its slot is in
+    /// A canceled query is unwanted and does not reach the core when it returns; its slot is in
     /// use until then. Invariants 2 and 3.
     #[test]
     fn cancelled_and_late() {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     /// Several threads respond in any order while the core sends, waits and cancels. Each query
-    /// that was not cancelled returns once with its own response, no wake-up is lost, and at the
+    /// that was not canceled returns once with its own response, no wake-up is lost, and at the
     /// end every slot is free. Invariants 1, 2 and 3.
     #[test]
     fn many_threads() {

@@ -21,7 +21,7 @@
 //! response ends this.
 //!
 //! An upstream that does not know EDNS (RFC 6891, section 6.2.2) is queried without it for
-//! `PLAIN_MS`, as long as unbound remembers it, and then with it again.
+//! `PLAIN_MS`. unbound has the same time limit. Then it is queried with EDNS again.
 //!
 //! Invariant: an upstream is never chosen twice for a query while another one was not chosen.
 //!

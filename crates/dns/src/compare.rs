@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Differences without a meaning are normalized: the case of names (RFC 4343), the order of records
-//! (RFC 2181, section 5; two servers rotate them differently), compression, the text of an extended
-//! error. TTLs are compared separately, since each server received them at another time.
+//! (RFC 2181, section 5), compression, the text of an extended error. Two servers rotate records
+//! differently. TTLs are compared separately, since each server received them at another time.
 //!
 //! `read` makes views of bytes, `print` makes a line of a view. Cost of a comparison: two sorts for
 //! a section.

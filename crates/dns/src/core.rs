@@ -19,7 +19,7 @@
 //!   | no response in time, or a useless one: another upstream, up to `attempts_max`
 //!   | TC: the same upstream over TCP
 //!   | too many packets that do not match: over TCP, into which an attacker cannot write
-//!   | a stale response is cached, and none came for some time: clients get the stale one (RFC 8767); the query goes on
+//!   | no response in time, but a stale one is cached: clients get the stale one (RFC 8767); the query continues
 //! failed --> complete: the failure is cached for some seconds (RFC 9520); clients get the stale response, or SERVFAIL
 //! ```
 //!
@@ -292,7 +292,7 @@ impl Core {
         let limiter = (settings.rate.per_s > 0).then(|| {
             let mut key = [0; 16];
             // Without random numbers an attacker could choose addresses that share a bucket with
-            // others, no more.
+            // others, but nothing else.
             let _ = random::fill(&mut key);
             Limiter::new(settings.rate, &key)
         });

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! turn    wait for ready sockets, unless a listener was busy a moment ago
-//!         responses of upstreams, then queries of clients      in bounded batches, so that none waits for ever
+//!         responses of upstreams, then queries of clients      in bounded batches, so that no message waits forever
 //!         timers
-//!         send what was queued; make visible what was stored
+//!         send queued messages; make stored responses visible
 //! ```
 //!
 //! While queries arrive without a pause and none is in flight, the event loop does not ask the

@@ -1,5 +1,5 @@
 //! Limits the rate of responses to each client network, so that this server does not flood a third
-//! party (as "response rate limiting" of authoritative servers does).
+//! party. Authoritative servers call this "response rate limiting".
 //!
 //! A query over UDP may have a forged source address, and the response then goes to that address.
 //! So responses are counted by network, since an attacker can forge all addresses of one. Each

@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Used bytes are discarded when they are half of the stored ones: a reader that takes one
+    /// Used bytes are discarded when they are half of the stored ones. So a reader that takes one
     /// message at a time neither moves the rest each time, nor stores everything that ever arrived.
     /// Invariant 1.
     #[test]

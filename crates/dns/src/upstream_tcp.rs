@@ -23,13 +23,13 @@
 //! found dead only by a query. That is why queries are stored until their response. A retry is on a
 //! new connection, since another idle one may be dead too (section 6.2.4).
 //!
-//! A cancelled query keeps its ID until its response arrives or the connection ends, so a late
+//! A canceled query keeps its ID until its response arrives or the connection ends, so a late
 //! response is never taken for another one.
 //!
 //! Invariants
 //! 1. `tags` leads from each tag to the connection and ID of its query, and nowhere else.
 //! 2. `routes` has every connection once, under its route.
-//! 3. A connection is connecting; or busy if it has queries, cancelled ones included; or idle. Each
+//! 3. A connection is connecting; or busy if it has queries, canceled ones included; or idle. Each
 //!    state has its list in the table.
 //! 4. Only `flush` changes the poller's interest in a connection.
 //!
@@ -99,7 +99,7 @@ struct Connection {
 struct Question {
     /// `None` if it was cancelled.
     tag: Option<u64>,
-    /// Stored for a retry. Empty if it was cancelled.
+    /// Stored for a retry. Empty if it was canceled.
     message: Vec<u8>,
     /// It was on another connection before.
     is_retry: bool,

@@ -306,8 +306,8 @@ fn unanswered_are_bounded() {
     assert_eq!(server.closed(Cause::Finished), 1);
 }
 
-/// The server stops reading from a client that does not receive its responses, stores no more than
-/// the limit for it, and resets it when its time is up. It serves other clients meanwhile.
+/// A client does not receive its responses. The server stops reading from it, stores at most the
+/// limit for it, and resets it when its time is up. It serves other clients meanwhile.
 #[test]
 fn slow_reader() {
     let limits = Limits { stall_ms: 3_000, idle_ms: 60_000, ..Limits::default() };

@@ -64,7 +64,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Data of the most frequent types, as people write it; of others the bytes, as in RFC 3597.
+/// Appends data: of frequent types in presentation form, of other types as bytes (RFC 3597).
 fn push_data(text: &mut String, rtype: u16, data: &[u8]) {
     match (rtype, data.len()) {
         (rtype::A, 4) => {

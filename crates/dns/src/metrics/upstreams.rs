@@ -1,7 +1,7 @@
 //! The health of upstreams as cores measure it: cores publish it, and operators read it, like
 //! counters.
 //!
-//! Each core measures its own queries. The gauges have each address once: it is up if any core
+//! Each core measures its own queries. The gauges have each address once. It is up if any core
 //! counts it as up, and its round trip is the mean of those that cores measured. Backends have
 //! gauges of their own.
 

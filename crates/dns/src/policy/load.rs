@@ -9,7 +9,7 @@
 //! word could begin starts a comment.
 //!
 //! A mistake in settings or local data, which the operator writes, is an error that states its
-//! place: half of the data would not be what the operator meant. Lists, zones and hosts files come
+//! place. Half of the data would not be what the operator meant. Lists, zones and hosts files come
 //! from others. There wrong lines are skipped and counted in the [`Report`], which has the first of
 //! them.
 //!

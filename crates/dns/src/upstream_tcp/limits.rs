@@ -20,7 +20,7 @@ pub struct Limits {
     /// Connections to one upstream from one local address; at least 1. Another is opened only when
     /// all others are full.
     pub per_upstream_max: usize,
-    /// Queries on a connection, cancelled ones included until their response; 1 to 16,384.
+    /// Queries on a connection, canceled ones included until their response; 1 to 16,384.
     pub in_flight_max: usize,
     /// Bytes of queries on a connection that the kernel has not taken, lengths included; at least
     /// 65,537.
@@ -142,7 +142,7 @@ pub struct Counters {
     pub answered: u64,
     /// Queries that failed.
     pub failed: u64,
-    /// Responses to cancelled queries.
+    /// Responses to canceled queries.
     pub late: u64,
     /// Messages that match no query.
     pub strays: u64,

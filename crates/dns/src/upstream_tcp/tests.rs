@@ -402,7 +402,7 @@ fn idle_connections_go() {
     assert_eq!((asker.tcp.len(), asker.tcp.routes.len()), (0, 0));
 }
 
-/// A cancelled query has no outcome. Its late response is counted as late. Its tag may be reused
+/// A canceled query has no outcome. Its late response is counted as late. Its tag may be reused
 /// before then, and the new query gets its own response.
 #[test]
 fn cancelled() {
@@ -425,7 +425,7 @@ fn cancelled() {
     upstream.send(0, &asked[3..]);
     asker.until(|it| it.ended.len() == 1);
     assert_eq!((asker.answered(), asker.tcp.counters().strays), (vec![1], 0));
-    // The loss of a connection whose only query was cancelled has no outcome and causes no retry.
+    // The loss of a connection whose only query was canceled has no outcome and causes no retry.
     asker.ask(upstream.at(), 5).unwrap();
     asker.until(|_| upstream.count(0) == 1);
     asker.tcp.cancel(5);
