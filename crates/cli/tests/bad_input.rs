@@ -82,7 +82,7 @@ fn record_offsets(capture: &[u8]) -> Vec<usize> {
 }
 
 /// larder reads a truncated capture up to its end. A file cut in its header is not a capture; one
-/// cut between records has no damage; one cut in a record's header or frame has damage there. No
+/// cut between records has no damage. One cut in a record's header or frame has damage there. No
 /// cut adds a name.
 #[test]
 fn a_cut_capture_is_read_as_far_as_it_goes() {

@@ -1,9 +1,9 @@
 //! The documentation as a tree of pages. Links lead to existing files and headings, the book has
-//! every page, the diagrams match their script, pages show the screenshots, and the tests that
+//! every page, and the diagrams match their script. Pages show the screenshots, and the tests that
 //! ARCHITECTURE.md names exist. The flags and messages that pages outside of the guides name are
 //! larder's.
 //!
-//! The tests parse pages as GitHub and mdBook do, as far as needed: they ignore links and headings
+//! The tests parse pages as GitHub and mdBook do, as far as needed. They ignore links and headings
 //! in fenced blocks, and links in code spans. They do not follow links to other sites.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -344,8 +344,8 @@ fn closed_under_a_question() {
     );
 }
 
-/// A server fails the query if it ends at any point of a connection's lifetime, or sends bytes that
-/// are not TLS, not a message, or a part of one. No query waits for ever.
+/// A server that ends at any point of a connection's lifetime fails the query. So does one that
+/// sends bytes that are not TLS, not a message, or a part of one. No query waits for ever.
 #[test]
 fn ends_at_each_point() {
     let identity = Identity::new(NAME);

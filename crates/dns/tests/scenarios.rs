@@ -255,8 +255,8 @@ fn the_guide_has_all() {
     assert_eq!(listed, scenarios);
 }
 
-/// An error in a scenario is reported with its line: unknown words, missing packets, packets
-/// without a line, other responses than stated, clients that wait at the end.
+/// An error in a scenario is reported with its line. Errors are unknown words, missing packets,
+/// packets without a line, other responses than stated, and clients that wait at the end.
 #[test]
 fn faults_are_found() {
     let asks = "client 1 asks a.example A\n";

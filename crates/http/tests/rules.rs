@@ -43,8 +43,8 @@ fn scenarios() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A scenario that does not run as it is written fails with its line: a wrong status, field or
-/// body, or an event without a line.
+/// A scenario that does not run as it is written fails with its line. It may have a wrong status,
+/// field or body, or lack a line for an event.
 #[test]
 fn faults_are_found() {
     let begin = "client 1 requests GET /a\norigin gets GET /a\n\

@@ -37,8 +37,8 @@ impl Scratch {
         path
     }
 
-    /// A command that runs in this folder with an empty environment and without input, so that no
-    /// file or variable of the machine affects a test.
+    /// A command that runs in this folder with an empty environment and without input. So no file
+    /// or variable of the machine affects a test.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command.current_dir(&self.0).env_clear().stdin(Stdio::null());

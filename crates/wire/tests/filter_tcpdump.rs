@@ -248,7 +248,7 @@ fn filters_fail_where_tcpdump_fails() {
     }
 }
 
-/// Live captures, for which the kernel removes the outer VLAN tag: larder's program decides as the
+/// Live captures, for which the kernel removes the outer VLAN tag. larder's program decides as the
 /// one that tcpdump would load into a socket on the loopback interface. Frames have a removed tag,
 /// a tag in the frame, both or none.
 #[test]

@@ -105,8 +105,8 @@ fn is_inside(part: &[u8], whole: &[u8]) -> bool {
 }
 
 proptest! {
-    /// The parser reads a valid hello in records of any size. Each prefix asks for more bytes. If
-    /// there are none, it gives nothing wrong.
+    /// The parser reads a valid hello in records of any size. For a prefix it asks for more bytes;
+    /// if the stream ends there, it gives no wrong name.
     #[test]
     fn sound_hellos(sample in sample(), sizes in prop::collection::vec(20usize..700, 1..4)) {
         let bytes = sample.records(&sizes);

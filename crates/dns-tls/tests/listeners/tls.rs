@@ -132,8 +132,8 @@ fn handshakes_that_are_none() {
     world.await_count("encrypted_connections", "", 0);
 }
 
-/// A message of 0 bytes ends the connection. The server closes a client after the idle time if it
-/// is silent, or if it sends a query a byte at a time without end.
+/// A message of 0 bytes ends the connection. The server closes a silent client after the idle time,
+/// also one that sends a query a byte at a time without end.
 #[test]
 fn silent_slow_and_broken() {
     let world = World::start(impatient());

@@ -58,7 +58,7 @@ fn number(variable: &str, usual: u64) -> u64 {
     wanted.unwrap_or(usual)
 }
 
-/// True if `cut` has each record set completely or not at all: a client may cache complete sets of
+/// True if `cut` has each record set completely or not at all. A client may cache complete sets of
 /// a truncated response (RFC 2181, section 9).
 fn has_whole_sets(cut: &View, whole: &View) -> bool {
     cut.answers().iter().all(|kept| {

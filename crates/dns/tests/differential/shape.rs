@@ -1,7 +1,7 @@
 //! Names that describe their responses.
 //!
 //! The first label that begins with `q-` is a list of tokens. So a response is a function of the
-//! query alone: two servers get the same responses if they query at different times, in another
+//! query alone. Two servers get the same responses if they query at different times, in another
 //! order or more than once. A name without such a label has the response of [`Shape::default`].
 //!
 //! ```text

@@ -6,9 +6,9 @@
 //! types    by name, or TYPE65280    codes    by name, or RCODE9
 //! ```
 //!
-//! Data has the format of zone files. hickory without its own DNSSEC lacks some types; this module
+//! Data has the format of zone files. hickory without its own DNSSEC lacks some types. This module
 //! adds these, with numbers as times: `RRSIG COVERED ALGORITHM LABELS TTL UNTIL FROM TAG SIGNER
-//! HEX`, `NSEC NEXT TYPE…`, `DS TAG ALGORITHM DIGEST HEX`; and `DNAME NAME`.
+//! HEX`, `NSEC NEXT TYPE…`, `DS TAG ALGORITHM DIGEST HEX`. It also adds `DNAME NAME`.
 
 use std::str::FromStr;
 

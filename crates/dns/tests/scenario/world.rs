@@ -1,4 +1,4 @@
-//! The surroundings of a core in a scenario: packets to clients and upstreams are queued until a
+//! The surroundings of a core in a scenario. Packets to clients and upstreams are queued until a
 //! line of the scenario names them, and time passes only with `after`.
 
 use std::collections::{HashSet, VecDeque};

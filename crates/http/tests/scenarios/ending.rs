@@ -73,8 +73,8 @@ fn answers_once_more() {
 #[test]
 fn for_others() {
     scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[2]).tell(|world| {
-        // The first client is on one of the event loops, and leaves; of the others some are on the
-        // other.
+        // The first client is on one of the event loops, and disconnects. Of the others some are on
+        // the other event loop.
         let mut first = world.client();
         first.get("/film");
         let mut origin = world.asked("GET /film");

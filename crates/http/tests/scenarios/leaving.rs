@@ -1,4 +1,4 @@
-//! Clients that leave before their response is complete.
+//! Clients that disconnect before their response is complete.
 
 use larder_http::options::Abandoned;
 
@@ -55,8 +55,8 @@ fn unread(world: &World, path: &str) -> Connection {
     origin
 }
 
-/// With another setting, a cacheable fetch is aborted when the last client has left; the next one
-/// causes a new fetch.
+/// With another setting, a cacheable fetch is aborted when the last client has disconnected; the
+/// next one causes a new fetch.
 #[test]
 fn what_is_kept_is_dropped() {
     for abandoned in [Abandoned::Drop, Abandoned::FinishUpTo((BYTES - FIRST - 1) as u64)] {
@@ -148,8 +148,8 @@ fn what_somebody_reads_is_finished() {
     });
 }
 
-/// A client that comes just as the last one leaves gets the complete body, by a join or a new
-/// fetch. An aborted fetch never cuts it off.
+/// A client that connects just as the last one disconnects gets the complete body, by a join or a
+/// new fetch. An aborted fetch never cuts it off.
 #[test]
 fn as_the_last_one_leaves() {
     by(Abandoned::Drop).tell(|world| {
@@ -171,7 +171,8 @@ fn as_the_last_one_leaves() {
     });
 }
 
-/// A private response is useless when its client has left: the origin's connection is closed.
+/// A private response is useless when its client has disconnected: the origin's connection is
+/// closed.
 #[test]
 fn what_is_private_is_abandoned() {
     for is_reset in [false, true] {
@@ -196,7 +197,7 @@ fn what_is_private_is_abandoned() {
     }
 }
 
-/// A client leaves while others wait with it for the headers: the others get their response.
+/// A client disconnects while others wait with it for the headers: the others get their response.
 #[test]
 fn who_asked_first_leaves() {
     scenario().loops(&[1, 2]).tell(|world| {
@@ -216,8 +217,8 @@ fn who_asked_first_leaves() {
     });
 }
 
-/// A client leaves before the headers came. A cacheable response is cached; for another one the
-/// origin's connection is closed.
+/// A client disconnects before the headers came. A cacheable response is cached; for another one
+/// the origin's connection is closed.
 #[test]
 fn before_the_head() {
     scenario().tell(|world| {
@@ -272,7 +273,8 @@ fn by_few(abandoned: Abandoned) -> Scenario {
     })
 }
 
-/// Clients send requests without a response, all at once, and leave before any headers have come.
+/// Clients send requests without a response, all at once, and disconnect before any headers have
+/// come.
 fn rush(world: &World, ask: impl Fn(&mut Client, usize)) {
     let mut clients = world.clients(RESETS);
     for (number, client) in clients.iter_mut().enumerate() {
@@ -298,8 +300,8 @@ fn asked_after(world: &World, line: &str) -> (Vec<Connection>, Connection) {
     }
 }
 
-/// The server does not wait for private responses after their clients have left. However many
-/// clients leave, no connection to the origin remains, and the next client is served at once.
+/// The server does not wait for private responses after their clients have disconnected. However
+/// many do, no connection to the origin remains, and the next client is served at once.
 #[test]
 fn private_resets_hold_nothing() {
     by_few(Abandoned::Finish).tell(|world| {
@@ -376,7 +378,7 @@ fn shared_resets_hold_half() {
     });
 }
 
-/// A client may leave before the response to its unsafe request. The origin may have made the
+/// A client may disconnect before the response to its unsafe request. The origin may have made the
 /// change, so the cached response is invalidated.
 #[test]
 fn what_was_changed_is_forgotten() {
@@ -399,8 +401,8 @@ fn what_was_changed_is_forgotten() {
     });
 }
 
-/// The last of several waiting clients leaves, on any event loop: their fetch is aborted, and a
-/// later client causes a new one.
+/// The last of several waiting clients disconnects, on any event loop: their fetch is aborted, and
+/// a later client causes a new one.
 #[test]
 fn the_last_who_waits_leaves() {
     by(Abandoned::Drop).tell(|world| {

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `joining` | clients that join a response in transit |
 //! | `breaking` | origins that fail while they send |
-//! | `leaving` | clients that leave before their response is complete |
+//! | `leaving` | clients that disconnect before their response is complete |
 //! | `kept` | complete cached responses: ranges, conditions, only-if-cached, revalidation by a 304 |
 //! | `ranges` | ranges of a body in transit |
 //! | `variants` | responses that depend on more than their URL, and uncacheable ones |

@@ -89,9 +89,9 @@ fn longer_than_all() {
     });
 }
 
-/// A body without a length that exceeds the memory is streamed to its end: to the first client, and
-/// to several with different speeds, of which one leaves. Memory stays within its bounds, and all
-/// is freed afterwards. Invariant 1 of `parts`.
+/// A body without a length that exceeds the memory is streamed to its end. One client reads it,
+/// then several with different speeds, of which one disconnects. Memory stays within its bounds,
+/// and all is freed afterwards. Invariant 1 of `parts`.
 #[test]
 fn longer_than_all_as_it_turns_out() {
     small().loops(&[1, 2]).tell(|world| {
@@ -112,7 +112,7 @@ fn longer_than_all_as_it_turns_out() {
                 origin.send("0\r\n\r\n");
                 origin
             });
-            // One leaves in the middle, and the others read to the end, one after the other.
+            // One disconnects in the middle, and the others read to the end, one after the other.
             if readers > 1 {
                 let mut leaver = clients.pop().unwrap();
                 leaver.take(20 * part);
@@ -141,7 +141,7 @@ fn longer_than_all_as_it_turns_out() {
     });
 }
 
-/// If all readers of such a body leave, at any position in it, the origin is no longer read.
+/// If all readers of such a body disconnect, at any position in it, the origin is no longer read.
 /// Invariant 2 of `parts`.
 #[test]
 fn longer_than_all_for_nobody() {

@@ -14,7 +14,7 @@ fn half(world: &World) -> Connection {
     origin.begins("200 OK", &[KEPT, ETAG, "Content-Type: video/x"], BYTES);
     origin.send(body(FIRST));
     leader.head();
-    // The first client has left; the fetch continues.
+    // The first client has disconnected; the fetch continues.
     origin
 }
 

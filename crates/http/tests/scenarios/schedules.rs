@@ -1,5 +1,5 @@
 //! Random schedules. The origin sends in pieces of any size, and may fail at any byte. Clients
-//! join, read and leave in any order.
+//! join, read and disconnect in any order.
 //!
 //! The model is one sentence: each client gets a prefix of the body, and a clean end only with all
 //! of it. Two more checks follow from the order of steps. A client can read the bytes that the
@@ -28,7 +28,7 @@ enum Step {
     Join(Option<usize>),
     /// A client reads up to this number of the bytes sent to it.
     Take(usize, usize),
-    /// A client leaves.
+    /// A client disconnects.
     Leave(usize, bool),
 }
 

@@ -148,8 +148,8 @@ fn both_at_once() {
     });
 }
 
-/// A client leaves in the middle of its body: the origin's connection breaks, and never ends as if
-/// the body were complete.
+/// A client disconnects in the middle of its body: the origin's connection breaks, and never ends
+/// as if the body were complete.
 #[test]
 fn who_leaves() {
     scenario().tell(|world| {

@@ -138,7 +138,7 @@ fn only_looked_at() {
     });
 }
 
-/// Clients that wait with one whose response is uncacheable do not wait for each other: all
+/// Clients that wait with one whose response is uncacheable do not wait for each other. All
 /// requests are sent at once, and so are later ones.
 #[test]
 fn not_shared() {

@@ -1,5 +1,5 @@
-//! What a unicast response teaches, by a slow and simple model: from hickory's reading, by a scan
-//! of all records for each step of the chain.
+//! A slow and simple model of the names that a unicast response teaches. It uses hickory's reading,
+//! and scans all records for each step of the chain.
 
 use larder_wire::dns::answers::{CHAIN_MAX, Extract, NAMES_MAX, extract};
 use larder_wire::dns::{Message, class, reverse_addr, rtype};

@@ -6,8 +6,7 @@
 //! happen. Some states are invisible from a socket, such as a request that waits with another. For
 //! those the scenario polls the server's counters.
 //!
-//! Each scenario runs with both I/O methods, and with each number of event loops that it states. At
-//! its end all clients leave, and the server must become idle: no leases, no fetches, no objects
+//! Each scenario runs with both I/O methods, and with each number of event loops that it states. At its end all clients disconnect, and the server must become idle: no leases, no fetches, no objects
 //! except cached ones.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -185,7 +184,7 @@ impl World {
         self.server.store().objects.stats()
     }
 
-    /// All clients have left: waits until the server is idle, and ends it.
+    /// All clients have disconnected: waits until the server is idle, and ends it.
     fn end(self) {
         let World { server, origins } = self;
         let store = server.store();
