@@ -6,8 +6,9 @@
 //! happen. Some states are invisible from a socket, such as a request that waits with another. For
 //! those the scenario polls the server's counters.
 //!
-//! Each scenario runs with both I/O methods, and with each number of event loops that it states. At its end all clients disconnect, and the server must become idle: no leases, no fetches, no objects
-//! except cached ones.
+//! Each scenario runs with both I/O methods, and with each number of event loops that it states. At
+//! its end all clients disconnect, and the server must become idle: no leases, no fetches, no
+//! objects except cached ones.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
