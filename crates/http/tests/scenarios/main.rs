@@ -6,7 +6,7 @@
 //! | `joining` | clients that join a response in transit |
 //! | `breaking` | origins that fail while they send |
 //! | `leaving` | clients that disconnect before their response is complete |
-//! | `kept` | complete cached responses: ranges, conditions, only-if-cached, revalidation by a 304 |
+//! | `kept` | complete cached responses: ranges, conditions, only-if-cached, revalidation |
 //! | `ranges` | ranges of a body in transit |
 //! | `variants` | responses that depend on more than their URL, and uncacheable ones |
 //! | `own` | private responses, which reach no other client |
