@@ -1,8 +1,8 @@
 //! Flags: the clap definition, made from the table.
 //!
-//! clap reads the command line and checks it row by row with [`crate::value::Kind::parse`], so
-//! that a wrong value is refused with its range. Defaults are *not* given to clap: a flag that was
-//! not written must leave room for the environment and the file (see `layers`).
+//! clap reads the command line and checks it row by row with [`crate::value::Kind::parse`], so that
+//! a wrong value is refused with its range. Defaults are *not* given to clap: without the flag, the
+//! environment and the file must still apply (see `layers`).
 
 use std::ffi::OsString;
 
@@ -129,7 +129,7 @@ fn argument(setting: &'static Setting) -> Arg {
     })
 }
 
-/// Long help: what it means, default and range, and why.
+/// Long help: the meaning, default and range, and the reason.
 fn long_help(setting: &Setting) -> String {
     let mut sentences = vec![format!("{}.", setting.help), setting.more.to_owned()];
     let is_off = matches!((setting.kind, setting.default), (Kind::Switch, "false"));
@@ -167,7 +167,7 @@ pub fn written(matches: &clap::ArgMatches, setting: &Setting) -> Vec<Value> {
     }
 }
 
-/// The command that was asked for and its matches.
+/// The command on the command line, and its matches.
 pub fn chosen(
     program: &Program,
     matches: &clap::ArgMatches,

@@ -27,7 +27,7 @@ pub const CLOSED_PIPE: u8 = 141;
 pub struct Failure {
     /// Exit code.
     pub code: u8,
-    /// What failed and what to do next; empty for an end without a message.
+    /// The failure and what to do next; empty for an end without a message.
     pub message: String,
 }
 
@@ -40,7 +40,7 @@ impl Failure {
         Failure { code: FAILED, message: message.into() }
     }
 
-    /// A file could not be read or written; `next` is what to do.
+    /// A file could not be read or written; `next` states what to do.
     pub fn file(what: impl Display, error: &io::Error, next: &str) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::closed_pipe();

@@ -9,13 +9,13 @@ use crate::exit::Failure;
 use crate::table::Setting;
 use crate::value::{Kind, Layer, Space, Value, cores};
 
-/// What a row can fill.
+/// A type that a row can fill.
 pub trait Field: Sized {
     /// The field of a row that has these values, from this layer.
     fn read(setting: &'static Setting, values: &[Value], layer: &Layer) -> Self;
 }
 
-/// What one value of a row can fill.
+/// A type that one value of a row can fill.
 pub trait Single: Sized {
     /// `None` for a value of another kind, which rows of this type do not have.
     fn of(setting: &'static Setting, value: &Value) -> Option<Self>;
@@ -27,7 +27,7 @@ pub trait Number: Single {
     const MAX: u64;
 }
 
-/// What rows of words fill.
+/// A type that rows of words fill.
 pub trait Word: Single {}
 
 impl<T: Single> Field for T {
@@ -184,7 +184,7 @@ impl Text {
         self.items_by(|word| self.parse_part(word))
     }
 
-    /// The same, where `read` knows what a word means.
+    /// The same; `read` converts a word.
     pub fn items_by<T>(
         &self,
         read: impl Fn(&str) -> Result<T, Failure>,

@@ -44,7 +44,7 @@ pub fn process_environment(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Refuses variables that look like settings and are none: `LARDER_ANNOTATE_NAME_BUDGET`.
+/// Refuses variables that look like settings but are not: `LARDER_ANNOTATE_NAME_BUDGET`.
 pub fn check_environment(
     program: &Program,
     names: impl Iterator<Item = OsString>,
@@ -314,8 +314,8 @@ mod tests {
         }
     }
 
-    /// Unknown tables and keys, keys of one run, wrong types and values out of range are refused,
-    /// each with what to do.
+    /// Unknown tables and keys, keys of one run, wrong types and values out of range are refused.
+    /// Each error states what to do.
     #[test]
     fn wrong_files_are_refused_with_advice() {
         for (text, advice) in [
@@ -351,8 +351,8 @@ mod tests {
         std::fs::remove_file(&path).expect("it was there");
     }
 
-    /// A misspelt variable is refused like a misspelt key; what is not in a command's name space is
-    /// not ours to judge.
+    /// A misspelled variable is refused like a misspelled key. Variables outside a command's name
+    /// space are ignored.
     #[test]
     fn misspelt_variables_are_refused() {
         let check = |name: &str| check_environment(&PROGRAM, [OsString::from(name)].into_iter());

@@ -1,4 +1,5 @@
-//! Makes a program of one table of settings: flags, layers, help, manual, messages and exit codes.
+//! Makes a program from one table of settings: flags, layers, help, manual, messages and exit
+//! codes.
 //!
 //! A program writes its commands and settings as rows ([`table`], [`row`]), calls
 //! [`table::Program::main`], and gets the values of a command ([`layers::Resolved`]), each from the

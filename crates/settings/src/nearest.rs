@@ -24,7 +24,7 @@ pub fn hint<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String
 mod tests {
     use super::*;
 
-    /// A slip finds its name; a word unlike all of them finds none.
+    /// A misspelling finds its name; a word unlike all names finds none.
     #[test]
     fn slips_find_their_name() {
         let known = ["names_budget", "cores", "seed"];

@@ -113,7 +113,7 @@ impl Asked {
 }
 
 /// Prints help and version to standard output (0), usage errors to standard error (2): one line, or
-/// the help of a command that was named without what it needs.
+/// the help of a command whose required arguments are missing.
 fn say_usage(error: &clap::Error) -> Outcome {
     if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Err(Failure::usage(one_line(&error.render().to_string())));

@@ -1,8 +1,8 @@
 //! Typed rows: a row of the table declares the field that it fills.
 //!
 //! [`settings!`](crate::settings) makes a struct of rows. The name of a field is the name of its
-//! setting (with `-` for `_`), and the type of a field has to be that of its row: code that misspells
-//! a setting, or reads it as another kind, does not compile.
+//! setting (with `-` for `_`), and the type of a field must be that of its row. So code that
+//! misspells a setting, or reads it as another kind, does not compile.
 //!
 //! ```
 //! use larder_settings::row::List;
@@ -48,14 +48,14 @@ pub struct Row<T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// Kinds of rows. Each begins with a [`Setting`] that has what several rows share.
+/// Kinds of rows. Each begins with a [`Setting`] that has the common parts of several rows.
 impl Setting {
-    /// What settings of one run share, under this heading in help.
+    /// The common parts of settings for one run, under this heading in help.
     pub const fn run(group: &'static str) -> Setting {
         Setting { group, ..crate::table::ROW }
     }
 
-    /// What settings share that a file and the environment may set.
+    /// The common parts of settings that a file and the environment may set.
     pub const fn lasting(group: &'static str) -> Setting {
         Setting { reach: Reach::Lasting, ..Setting::run(group) }
     }
@@ -156,7 +156,7 @@ impl<T> Row<T> {
         Row::of(Setting { default, ..self.setting })
     }
 
-    /// What help calls the value.
+    /// The name of the value in help.
     pub const fn value(self, value_name: &'static str) -> Row<T> {
         Row::of(Setting { value_name, ..self.setting })
     }
@@ -171,7 +171,7 @@ impl<T> Row<T> {
         Row::of(Setting { positional: true, ..self.setting })
     }
 
-    /// What it does: an imperative of at most 60 characters, for `-h`.
+    /// The effect: an imperative of at most 60 characters, for `-h`.
     pub const fn help(self, help: &'static str) -> Row<T> {
         Row::of(Setting { help, ..self.setting })
     }
@@ -181,7 +181,7 @@ impl<T> Row<T> {
         Row::of(Setting { more, ..self.setting })
     }
 
-    /// Why the default is what it is, or when to change it, in sentences.
+    /// The reason for the default, or when to change it, in sentences.
     pub const fn why(self, why: &'static str) -> Row<T> {
         Row::of(Setting { why, ..self.setting })
     }
@@ -279,7 +279,7 @@ pub trait Settings: Sized {
     /// The rows in the order of help.
     const ROWS: &'static [Setting];
 
-    /// Takes as many values as there are rows.
+    /// Takes one value for each row.
     fn fill(values: &mut Values<'_>) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! A small table, for tests of what is made from tables.
+//! A small table, for tests of the texts that are made from tables.
 
 use crate::row::{Settings, Sourced, Text};
 use crate::table::{Command, Program, Setting};

@@ -1,7 +1,7 @@
 //! Numbers with units: sizes, counts, times.
 //!
-//! `digits[.digits][suffix]`, with `_` among digits; times also as sums, `1h30m`. Exact: what is no
-//! whole number of units is refused, and nothing overflows.
+//! `digits[.digits][suffix]`, with `_` among digits; times also as sums, `1h30m`. Values are exact:
+//! a value that is not a whole number of units is refused, and nothing overflows.
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
@@ -54,9 +54,9 @@ const SECOND_US: u64 = 1_000_000;
 /// How numbers of a kind are written.
 pub struct Scale {
     suffixes: &'static [(&'static str, u64)],
-    /// What the value is counted in, in units of the suffixes.
+    /// The unit of the value, in units of the suffixes.
     unit: u64,
-    /// Behind "not a whole number", for what is too fine.
+    /// The text after "not a whole number", for a value that is too fine.
     whole: &'static str,
     /// Several terms make a sum: `1h30m`.
     adds: bool,

@@ -30,7 +30,7 @@ pub fn values(
     Ok(text)
 }
 
-/// A comment must stay on its line, whatever the path holds; `Display` of a file escapes.
+/// A comment must stay on its line, whatever the path contains; `Display` of a file escapes.
 fn plain_layer(layer: &Layer) -> String {
     layer.to_string().replace(['\n', '\r'], " ")
 }
@@ -139,7 +139,7 @@ fn table(text: &mut String, command: &Command, is_wanted: impl Fn(&Setting) -> b
     }
 }
 
-/// What a setting means, why, and whether a reload changes it.
+/// The meaning of a setting, the reason, and whether a reload changes it.
 fn description(setting: &Setting) -> String {
     let mut text = format!("{}.", setting.help);
     let live = if setting.is_live { "*Live*." } else { "" };
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Values can be used as a file, and say from which layer each came.
+    /// The printed values can be used as a file, and state the layer of each.
     #[test]
     fn values_are_a_file() {
         let asked = PROGRAM.asked(["larder", "annotate", "--cores", "3"]).expect("sound flags");

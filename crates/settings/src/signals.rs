@@ -1,7 +1,7 @@
-//! Ctrl-C and SIGTERM ask a run to stop; a later Ctrl-C ends the process.
+//! Ctrl-C and SIGTERM stop a run; a later Ctrl-C ends the process.
 //!
-//! After the first signal the run finishes and writes what it has, and the exit code is 130. A
-//! second signal changes nothing ([`StopRule`] says why), except a SIGINT a second or more after
+//! After the first signal the run finishes and writes its results, and the exit code is 130. A
+//! second signal changes nothing ([`StopRule`] states why), except a SIGINT a second or more after
 //! the first: it ends the process. A read that waits on a silent pipe is not interrupted (the
 //! kernel restarts it): it ends with the next bytes, the end of the pipe, or that SIGINT.
 
@@ -29,8 +29,8 @@ pub fn finish() {
     let _ = saying.map(JoinHandle::join);
 }
 
-/// Calls `ask` at the first signal, and prints `text`, for which [`finish`] waits; a SIGINT a
-/// second or more later ends the process with 130. The thread lives as long as the process.
+/// Calls `ask` at the first signal, and prints `text`, for which [`finish`] waits. A SIGINT a
+/// second or more later ends the process with 130. The thread runs as long as the process.
 pub fn ask_on_signals(
     quiet: bool,
     text: &'static str,
@@ -43,10 +43,10 @@ pub fn ask_on_signals(
             match rule.signal(signal == SIGINT, Instant::now()) {
                 StopStep::Stop => {
                     if !quiet {
-                        // Standard error may be a pipe that is full: this thread must go on to the
-                        // signal that forces the end.
+                        // Standard error may be a pipe that is full: this thread must still read
+                        // the signal that forces the end.
                         let saying = thread::Builder::new().spawn(move || say_stopping(text));
-                        // Before the run is asked to stop, so that its end finds it.
+                        // Before `ask`, so that the end of the run finds it.
                         *SAYING.lock().unwrap_or_else(|poison| poison.into_inner()) = saying.ok();
                     }
                     ask();
@@ -74,8 +74,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    /// The first signal asks the run to stop, and leaves the process alive to write what was read.
-    /// By then its line is on its way, and the end waits for it.
+    /// The first signal stops the run, and the process still writes what was read. By then its line
+    /// is queued, and the end waits for it.
     #[test]
     fn the_first_signal_asks() {
         let is_asked = Arc::new(AtomicBool::new(false));

@@ -21,7 +21,7 @@ pub struct Setting {
     pub name: &'static str,
     /// Short flag.
     pub letter: Option<char>,
-    /// What help calls the value.
+    /// The name of the value in help.
     pub value_name: &'static str,
     /// Type and range.
     pub kind: Kind,
@@ -35,17 +35,17 @@ pub struct Setting {
     pub default: &'static str,
     /// Of a choice: the value that the bare flag stands for; empty where it needs one.
     pub bare: &'static str,
-    /// Where it may be given.
+    /// The layers that may set it.
     pub reach: Reach,
     /// A reload changes it while the server runs.
     pub is_live: bool,
     /// Heading in help.
     pub group: &'static str,
-    /// What it does: an imperative of at most 60 characters without a full stop, for `-h`.
+    /// The effect: an imperative of at most 60 characters without a full stop, for `-h`.
     pub help: &'static str,
     /// The rest of the meaning, in sentences, for `--help`; may be empty.
     pub more: &'static str,
-    /// Why the default is what it is, or when to change it, in sentences; may be empty.
+    /// The reason for the default, or when to change it, in sentences; may be empty.
     pub why: &'static str,
 }
 
@@ -103,7 +103,7 @@ impl Command {
 /// A program: its commands, and the text of help before them.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// As it is called in a shell.
+    /// The program's name in a shell.
     pub name: &'static str,
     /// Of its package.
     pub version: &'static str,

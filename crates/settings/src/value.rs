@@ -1,11 +1,11 @@
-//! Values of settings: one text form each, parsed once, into a type that cannot be wrong.
+//! Values of settings: one text form each, parsed once, into a type that is always valid.
 //!
-//! A value comes as text from a flag, an environment variable or the configuration file; all
-//! three go through [`Kind::parse`], so that they accept the same spellings and the same range.
-//! [`Kind::show`] is its inverse: what it prints parses to the same value (tested).
+//! A value comes as text from a flag, an environment variable or the configuration file. All three
+//! use [`Kind::parse`], so that they accept the same spellings and the same range. [`Kind::show`]
+//! is its inverse: its output parses to the same value (tested).
 //!
-//! Bound: a value is never longer than the text it came from. Cost: none to speak of; this runs
-//! once a setting, at start.
+//! Bound: a value is never longer than its text. Cost: negligible; this runs once a setting, at the
+//! start.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use crate::amounts::grouped;
 use crate::scale::{BYTES, COUNTS, SECONDS, Scale, Slip, show_bytes, show_seconds};
 
-/// What a setting may hold, and its range.
+/// The possible values of a setting, and their range.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// Yes or no.
@@ -51,7 +51,7 @@ pub enum Kind {
     Set {
         /// The words.
         words: &'static [&'static str],
-        /// What each of them is.
+        /// The name of one of them.
         item: &'static str,
     },
     /// A path.
@@ -69,7 +69,7 @@ pub enum Kind {
     Time(fn(&[u8]) -> Option<i64>),
 }
 
-/// Most worker threads that may be asked for; a guard against slips of the finger.
+/// The most worker threads that a setting may have: it guards against typing errors.
 pub const CORES_MAX: u64 = 1024;
 
 /// A parsed value.
@@ -211,7 +211,7 @@ impl Kind {
         }
     }
 
-    /// The least and the most; `None` for kinds without a range.
+    /// The minimum and maximum; `None` for kinds without a range.
     fn limits(&self) -> Option<String> {
         Some(match *self {
             Kind::Bytes { min, max } => format!("{} to {}", show_bytes(min), show_bytes(max)),
@@ -267,7 +267,7 @@ impl Kind {
         }
     }
 
-    /// The unit, as the tables print it; empty where there is none.
+    /// The unit, as the tables print it; empty if there is none.
     pub fn unit(&self) -> &'static str {
         match self {
             Kind::Bytes { .. } => "bytes",
@@ -295,7 +295,8 @@ impl Kind {
     }
 }
 
-/// Worker threads for a value of [`Kind::Cores`]: as many, or all that the machine has.
+/// The number of worker threads for a value of [`Kind::Cores`]: that number, or all cores of the
+/// machine.
 pub fn cores(value: u64) -> usize {
     match usize::try_from(value) {
         Ok(0) | Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
@@ -378,8 +379,8 @@ mod tests {
         assert_eq!(number(kind, "18446744073709551615T"), None, "the product overflows");
     }
 
-    /// Times are whole seconds, in any unit and in sums from the largest unit on; what is finer is
-    /// refused rather than rounded.
+    /// Times are whole seconds, in any unit and in sums from the largest unit on. A finer time is
+    /// refused, not rounded.
     #[test]
     fn times_are_whole_seconds() {
         let kind = Kind::Seconds { min: 1, max: 86_400 };
@@ -450,7 +451,7 @@ mod tests {
         std::str::from_utf8(text.get(..4)?).ok()?.parse().ok()
     }
 
-    /// What `show` prints parses to the same value: `show-config` can be used as a file.
+    /// The output of `show` parses to the same value, so `show-config` can be used as a file.
     #[test]
     fn show_is_the_inverse_of_parse() {
         let any = u64::MAX;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An IP address in 16 bytes; IPv4 is held as `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
+/// An IP address in 16 bytes; IPv4 is stored as `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
 ///
 /// A plain value of one size keeps flow keys flat and comparable. A real IPv4-mapped IPv6 address
 /// on the wire therefore reads as that IPv4 address.

@@ -1,8 +1,8 @@
 //! Capture files: pcap and pcapng, read as steps over borrowed bytes.
 //!
-//! The caller owns the bytes (a mapped file, a buffer that a pipe fills) and the offset; a
-//! [`Capture`] owns only what a reader must remember between two records: the byte order, the
-//! interfaces, and whether it is lost. Either format is a sequence of records:
+//! The caller owns the bytes (a mapped file, a buffer that a pipe fills) and the offset. A
+//! [`Capture`] owns only the state between two records: the byte order, the interfaces, and whether
+//! it is lost. Either format is a sequence of records:
 //!
 //! ```
 //! # fn count(file: &[u8]) -> Option<usize> {
@@ -10,13 +10,13 @@
 //! # }
 //! ```
 //!
-//! Loops that wait for more bytes, or must be as fast as memory, take the steps themselves, by
-//! [`Capture::next`].
+//! Loops that wait for more bytes, or must be as fast as memory, call [`Capture::next`] for each
+//! step.
 //!
 //! Invariants
 //! 1. Every step but `NeedMore` and `End` moves forward: `next_offset > offset`, and never past the
 //!    end of the bytes.
-//! 2. `NeedMore` leaves the state unchanged, and is never returned when `at_end` is set.
+//! 2. `NeedMore` does not change the state, and is never returned when `at_end` is set.
 //! 3. A step other than `NeedMore` does not depend on how many bytes follow those it needed: a
 //!    mapped file and a slow pipe give the same steps.
 //! 4. A damaged place is reported once, however long it is. Afterwards the reader is *lost* and
@@ -42,7 +42,7 @@ use pcapng::Pcapng;
 /// The length of one search for the next valid record before it returns to the caller.
 pub const SCAN_BYTES: usize = 1 << 20;
 
-/// The longest frame that is accepted whatever the file's snap length is.
+/// The longest frame that is always accepted, also if the file's snap length is smaller.
 pub const FRAME_BYTES_LIKELY: u32 = 256 << 10;
 
 /// The longest frame, and the longest pcapng block, that is accepted at all.
@@ -54,8 +54,8 @@ pub const LOOKAHEAD_BYTES: usize = FRAME_BYTES_MAX as usize + SCAN_BYTES + (4 <<
 /// The bytes that [`Capture::open`] needs at most.
 pub const HEADER_BYTES: usize = 24;
 
-/// The reader of one capture file: what must be remembered between two records. Cheap to clone
-/// (the interfaces are shared), so that a batch can carry the state at its start.
+/// The reader of one capture file: the state between two records. Cheap to clone (the interfaces
+/// are shared), so that a batch can carry the state at its start.
 #[derive(Clone, Debug)]
 pub struct Capture {
     format: Format,
@@ -95,8 +95,8 @@ pub enum Step<'a> {
 /// One captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Time of capture, nanoseconds since 1970. A pcapng Simple Packet Block has none: it gets
-    /// that of the record before it.
+    /// Time of capture, nanoseconds since 1970. A pcapng Simple Packet Block has none; it gets the
+    /// time of the record before it.
     pub ts_ns: i64,
     /// LINKTYPE_ number of the frame.
     pub link_type: u16,
@@ -122,7 +122,7 @@ pub enum CaptureDamage {
     RecordLength,
     /// A record of no bytes captured from none: a hole filled with zeros.
     ZeroRecord,
-    /// A pcapng block's length is beyond belief or not a multiple of 4.
+    /// A pcapng block's length is implausible or not a multiple of 4.
     BlockLength,
     /// A pcapng block's length at its end is not that at its start.
     BlockTrailer,
@@ -150,7 +150,7 @@ impl CaptureDamage {
     }
 }
 
-/// Why bytes are not a capture file that larder reads. The text says what to do next.
+/// Why bytes are not a capture file that larder reads. The text states what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -158,7 +158,7 @@ pub enum OpenError {
     Empty,
     /// The file is shorter than its header. Holds its length.
     TooShort(usize),
-    /// The first four bytes are none that we know.
+    /// The first four bytes are unknown.
     UnknownMagic([u8; 4]),
     /// A pcap (`major.minor`) or pcapng version that we do not know.
     UnknownVersion(u16, u16),
@@ -266,7 +266,7 @@ impl Capture {
         Ok((Capture { format, lost: false }, consumed))
     }
 
-    /// Reads what lies at `offset`. `at_end`: the file ends where `bytes` does.
+    /// Reads the step at `offset`. `at_end`: the file ends with `bytes`.
     #[inline]
     pub fn next<'a>(&mut self, bytes: &'a [u8], offset: usize, at_end: bool) -> Step<'a> {
         match self.record(bytes, offset) {
@@ -286,7 +286,7 @@ impl Capture {
         }
     }
 
-    /// Everything that is not a sound record in full sight.
+    /// Handles everything except a valid record that is whole in the bytes.
     #[cold]
     #[inline(never)]
     fn next_slow<'a>(&mut self, bytes: &'a [u8], offset: usize, at_end: bool) -> Step<'a> {
@@ -302,7 +302,8 @@ impl Capture {
                     if at > offset {
                         Step::Meta { next_offset: at }
                     } else {
-                        // Found at once, and no longer lost: this call can't come back here.
+                        // The record was found at once, and the reader is not lost any more, so
+                        // this call cannot recurse.
                         self.next(bytes, offset, at_end)
                     }
                 }
@@ -346,8 +347,8 @@ impl Capture {
         Scan::Nothing { next_offset: until.max(from).min(bytes.len()) }
     }
 
-    /// The names of the pcapng Name Resolution Block at `offset`, if that is what lies there (after
-    /// a [`Step::Meta`] it may): address and name, in the order of the file. A name is the bytes
+    /// The names of the pcapng Name Resolution Block at `offset`, if there is one (there may be
+    /// after a [`Step::Meta`]): address and name, in the order of the file. A name is the bytes
     /// that the writer stored.
     pub fn names_at<'a>(
         &self,
@@ -405,8 +406,8 @@ impl Hopper {
         bytes.get(offset..).and_then(<[u8]>::first_chunk).is_some_and(|head| self.0.is_sound(head))
     }
 
-    /// The bytes of a record's header that change every 256 seconds only: the same in most
-    /// records of a part of a file, and so what to search them by.
+    /// The bytes of a record's header that change only every 256 seconds. They are the same in most
+    /// records of a part of a file, so records can be searched by them.
     #[inline]
     pub fn slow_bytes(&self) -> Range<usize> {
         self.0.slow_bytes()

@@ -1,9 +1,9 @@
-//! Community ID v1: a hash of a flow's 5-tuple that other tools compute alike, so that their logs
-//! can be joined (<https://github.com/corelight/community-id-spec>).
+//! Community ID v1: a hash of a flow's 5-tuple that other tools compute in the same way, so that
+//! their logs can be joined (<https://github.com/corelight/community-id-spec>).
 //!
-//! Both directions of a flow have the same ID: the smaller (address, port) end goes first. ICMP has
-//! no ports; its type and the type of the response take their place, and a type without a response
-//! gives a one-way flow, whose ends are not swapped.
+//! Both directions of a flow have the same ID: the smaller (address, port) end is first. ICMP has
+//! no ports; its type and the type of the response replace them. A type without a response gives a
+//! one-way flow, whose ends are not swapped.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -122,7 +122,7 @@ mod tests {
         v1(addr(src), addr(dst), src_port, dst_port, protocol, seed)
     }
 
-    /// Values that the specification's baseline publishes come out, in both directions and with a
+    /// Gives the values that the specification's baseline publishes, in both directions and with a
     /// seed.
     #[test]
     fn published_values() {
@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(id("192.168.0.1", "192.168.0.89", 0, 0, ICMP, 0), echo);
     }
 
-    /// An ICMP message without an answer has one ID a direction, and pairs point at each other.
+    /// An ICMP message type without a response has one ID a direction, and each type of a pair
+    /// refers to the other.
     #[test]
     fn icmp_pairs() {
         assert_ne!(

@@ -12,7 +12,7 @@
 //! Names go into a caller's [`NameBuf`] in canonical spelling. A host name is often one label
 //! without a domain.
 //!
-//! Bounds: an option is looked at once a question; relays nest at most [`v6::RELAYS_MAX`] deep. No
+//! Bounds: each accessor walks the options once; relays nest at most [`v6::RELAYS_MAX`] deep. No
 //! allocation.
 
 use std::fmt;
@@ -29,9 +29,9 @@ pub mod v6;
 pub enum DhcpError {
     /// The message ends before its fixed part does.
     TooShort,
-    /// Not DHCP: the operation, the magic cookie or the message type is none of its.
+    /// Not DHCP: the operation, the magic cookie or the message type is invalid.
     NotDhcp,
-    /// An option runs past the end of what holds it.
+    /// An option runs past the end of its field.
     OptionTruncated,
     /// An option's length contradicts its kind.
     OptionMalformed,

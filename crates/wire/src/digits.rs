@@ -1,9 +1,9 @@
 //! Numbers and addresses as ASCII, appended to a buffer.
 //!
-//! `core::fmt` does all of this too, at several times the cost: a record holds some thirty such
-//! values, and the formats are to write a million records a second on one core. Everything here
-//! takes constant time and allocates nothing but the growth of the buffer. The standard library is
-//! the oracle in the tests.
+//! `core::fmt` does all of this too, at several times the cost. A record has some thirty such
+//! values, and the formats must write a million records a second on one core. Each function takes
+//! constant time, and only the growth of the buffer allocates. The tests compare with the standard
+//! library.
 
 use crate::Addr;
 
@@ -245,7 +245,7 @@ mod tests {
         String::from_utf8(out).expect("ASCII")
     }
 
-    /// Seconds are cut, never rounded up to a time that has not come.
+    /// Seconds are truncated, never rounded up to a time in the future.
     #[test]
     fn seconds() {
         assert_eq!(text(|out| write_seconds(12_345_678_901, 6, out)), "12.345678");
@@ -278,7 +278,7 @@ mod tests {
             prop_assert_eq!(text(|out| write_u64(n, out)), n.to_string());
         }
 
-        /// Addresses read as the standard library writes them, whatever groups are zero.
+        /// Addresses are written as the standard library writes them, whichever groups are zero.
         #[test]
         fn addresses(bytes in any::<[u8; 16]>(), zeros in any::<u8>(), v4 in any::<bool>()) {
             let mut bytes = bytes;

@@ -12,10 +12,10 @@
 //! | [`edns`] | OPT records, which are hop by hop |
 //!
 //! Invariants
-//! 1. A compression pointer leads strictly before the place the reader came from, and at most
-//!    [`POINTERS_MAX`] are followed for one name: no input makes a reader loop, and a message
+//! 1. A compression pointer leads strictly before the place where the reader came from, and at most
+//!    [`POINTERS_MAX`] are followed for one name. So no input makes a reader loop, and a message
 //!    costs time linear in its length.
-//! 2. What was read before damage stays good: readers stop at the damage and say its kind.
+//! 2. The data read before damage stays valid: readers stop at the damage and state its kind.
 //!
 //! A message borrows the bytes it was parsed from; nothing is copied but names, and those go into
 //! buffers of the caller.

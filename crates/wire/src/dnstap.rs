@@ -34,7 +34,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads the content of a frame; `None` when it is damaged or no message about DNS.
+    /// Reads the content of a frame; `None` if it is damaged or not a message about DNS.
     pub fn parse(frame: &'a [u8]) -> Option<Message<'a>> {
         let mut message = None;
         let mut kind = 0;
@@ -74,8 +74,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Reads an address; `0.0.0.0` and `::`, which unbound writes if it does not know its own address,
-/// are none.
+/// Reads an address; `None` for `0.0.0.0` and `::`, which unbound writes if it does not know its
+/// own address.
 fn addr(bytes: &[u8]) -> Option<Addr> {
     if bytes.iter().all(|&byte| byte == 0) {
         return None;
@@ -97,8 +97,8 @@ enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Calls `each` with the number and value of every field; `None` when a field overruns `bytes` or
-/// is of a kind that proto2 files of today do not have (groups).
+/// Calls `each` with the number and value of every field; `None` if a field overruns `bytes` or is
+/// of a kind that current proto2 files do not have (groups).
 fn walk<'a>(mut bytes: &'a [u8], mut each: impl FnMut(u64, Field<'a>)) -> Option<()> {
     while !bytes.is_empty() {
         let (tag, rest) = varint(bytes)?;

@@ -1,7 +1,7 @@
 //! The server name that a DTLS client states itself (RFC 6347, RFC 9147): the ClientHello of
 //! [`crate::tls`] in datagrams, with a cookie, in fragments that may come in any order.
 //!
-//! A client sends its hello twice where the server asks for a cookie; each of the two names the
+//! A client sends its hello twice if the server requires a cookie; each of the two names the
 //! server. [`looks_like_hello`] decides for nearly all datagrams, by their first bytes.
 //!
 //! Bounds: [`RECORDS_MAX`] records a datagram, [`HELLO_BYTES_MAX`] bytes of one hello, twice that
@@ -11,7 +11,7 @@ use crate::read::{u16_at, u32_at};
 use crate::stream::{Budget, Pushed, Stream};
 use crate::tls::{Form, HELLO_BYTES_MAX, Hello, hello_body};
 
-/// Most records that are looked at in one datagram.
+/// Most records that are read in one datagram.
 pub const RECORDS_MAX: usize = 16;
 
 const RECORD_HEADER_BYTES: usize = 13;
@@ -108,7 +108,7 @@ impl Assembler {
     }
 }
 
-/// The first record's part of a ClientHello, if it holds one, and what is behind the record.
+/// The first record's part of a ClientHello, if it has one, and the bytes after the record.
 fn next_fragment(bytes: &[u8]) -> (Option<Fragment<'_>>, &[u8]) {
     let length = usize::from(u16_at(bytes, 11).unwrap_or(0));
     let Some(record) = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + length) else {
@@ -252,8 +252,8 @@ mod tests {
     }
 
     proptest! {
-        /// Datagrams of any bytes, and sound ones with some bytes changed, end in an answer within
-        /// the memory allowed.
+        /// Datagrams of any bytes, and valid ones with some bytes changed, end in a result within
+        /// the allowed memory.
         #[test]
         fn any_bytes(
             datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 0..6),

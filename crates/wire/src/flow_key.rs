@@ -72,8 +72,8 @@ impl FlowKey {
         let words = |addr: &Addr| u128::from_ne_bytes(addr.0);
         let (src, dst) = (words(&packet.src), words(&packet.dst));
         let (src_value, dst_value) = (u128::from_be(src), u128::from_be(dst));
-        // Neither `&&` nor `if`: which end a packet comes from can't be predicted, and a wrong
-        // prediction costs more than all of this.
+        // Neither `&&` nor `if`: the end that a packet comes from cannot be predicted, and a
+        // misprediction costs more than all of this.
         let from_low =
             (src_value < dst_value) | ((src_value == dst_value) & (src_port <= dst_port));
         let low = select_unpredictable(from_low, src, dst);

@@ -1,4 +1,4 @@
-//! IP fragments put together again (RFC 791 section 3.2, RFC 8200 section 4.5), in bounded memory.
+//! Reassembles IP fragments (RFC 791 section 3.2, RFC 8200 section 4.5) in bounded memory.
 //!
 //! Fragments are used in two ways: to reassemble the datagram, so that a DNS response of 4 KB can
 //! be read; and to find the flow of each, which only the first fragment (offset 0) states. So a
@@ -16,10 +16,10 @@
 //! Invariants
 //! 1. Every fragment pushed is accounted exactly once: under the ports that its own push gives, in
 //!    `released` of a later push, or among the orphans (then without ports).
-//! 2. Pieces of a datagram never overlap: the first writer of a byte wins. Nothing lies past the
-//!    end that the last fragment set. So all bytes are there when their count is the total.
+//! 2. Pieces of a datagram never overlap: the first writer of a byte wins. No piece is past the end
+//!    that the last fragment set. So all bytes are there when their count is the total.
 //! 3. `used_bytes` is the sum of all datagrams' cost, and at most `limit_bytes` after each push.
-//! 4. The same pushes give the same answers: the hash table is never iterated.
+//! 4. The same pushes give the same results: the hash table is never iterated.
 //!
 //! Overlaps: IPv4 keeps the first bytes and counts the overlap; IPv6 drops the whole datagram (RFC
 //! 5722), and continues to account its fragments. A fragment with the same bytes is a duplicate and
@@ -47,8 +47,8 @@ pub struct Reassembler {
     limit_bytes: usize,
     used_bytes: usize,
     table: HashMap<Key, Datagram>,
-    /// Datagrams by age. Entries of removed datagrams are left behind, and dropped when they reach
-    /// the front or are the majority.
+    /// Datagrams by age. Entries of removed datagrams stay, and are dropped when they reach the
+    /// front or are the majority.
     queue: VecDeque<Queued>,
     serial: u64,
     orphans: Vec<Orphan>,
@@ -61,7 +61,7 @@ pub struct Push {
     /// Source and destination port of the datagram, once its first fragment has been seen: account
     /// this fragment under them. `None`: it is held, and comes back later (invariant 1).
     pub ports: Option<(u16, u16)>,
-    /// Earlier fragments of the datagram whose ports are known now; in the order they came.
+    /// Earlier fragments of the datagram whose ports are known now, in order of arrival.
     pub released: Vec<Held>,
     /// The state of the datagram.
     pub outcome: Outcome,
@@ -80,7 +80,7 @@ pub enum Outcome {
         /// The IP payload.
         payload: Vec<u8>,
     },
-    /// The fragment was not used. It is to be accounted all the same.
+    /// The fragment was not used. The caller accounts it all the same.
     Rejected(Reject),
 }
 
@@ -95,7 +95,7 @@ pub enum Reject {
     Malformed,
     /// It ends past 65,535 bytes.
     Oversize,
-    /// It moves the end of the datagram, or lies past it.
+    /// It moves the end of the datagram, or is past it.
     Contradiction,
     /// It overlaps another in IPv6, now or earlier: the datagram is dropped (RFC 5722).
     Overlap,
@@ -103,7 +103,7 @@ pub enum Reject {
     NoRoom,
 }
 
-/// A fragment whose ports were not known when it came.
+/// A fragment whose ports were not known when it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Number of the packet, as pushed.
@@ -173,7 +173,7 @@ impl Reassembler {
     }
 
     /// Takes a fragment. `data` is its IP payload as captured: `data_len` bytes of the frame at
-    /// `data_offset`. `number` and `ts_ns` come back if it is held.
+    /// `data_offset`. `number` and `ts_ns` are returned later if it is held.
     ///
     /// Call [`Reassembler::orphans`] after each push; the next push clears them.
     pub fn push(&mut self, packet: &Packet, data: &[u8], number: u64, ts_ns: i64) -> Push {
@@ -234,7 +234,7 @@ impl Reassembler {
         self.used_bytes
     }
 
-    /// The datagram under `key`: the one being collected, or a new one when there is none, or it is
+    /// The datagram under `key`: the one being collected, or a new one if there is none, or it is
     /// too old for this packet.
     fn collect(&mut self, key: Key, packet: &Packet, ts_ns: i64) -> &mut Datagram {
         if self.table.get(&key).is_some_and(|datagram| datagram.is_expired(ts_ns)) {
@@ -249,7 +249,7 @@ impl Reassembler {
         })
     }
 
-    /// Counts what [`Datagram::add`] found, and takes a complete datagram out.
+    /// Counts the result of [`Datagram::add`], and takes a complete datagram out.
     fn settle(&mut self, key: Key, added: Result<Added, Reject>) -> Outcome {
         let rejected = match added {
             Ok(Added::Duplicate) => {
@@ -321,7 +321,7 @@ impl Reassembler {
         }
     }
 
-    /// Drops the oldest datagram; false when there is none.
+    /// Drops the oldest datagram; false if there is none.
     fn drop_oldest(&mut self) -> bool {
         while let Some(queued) = self.queue.pop_front() {
             let is_live = self
@@ -507,8 +507,8 @@ mod tests {
         assert_eq!(table.used_bytes(), 0);
     }
 
-    /// Two tables are pushed the same fragments of many datagrams, while time and room run out:
-    /// they give the same answers in the same order, though their hash tables lie otherwise.
+    /// Two tables get the same fragments of many datagrams, while time and room run out. They give
+    /// the same results in the same order, though their hash tables have different layouts.
     #[test]
     fn same_pushes_same_answers() {
         let whole = udp(1024);
@@ -534,8 +534,8 @@ mod tests {
         assert!(one.1 > 100 && one.2 > 100, "{} evicted, {} expired", one.1, one.2);
     }
 
-    /// Whatever comes, memory stays within the limit, the oldest go first, and the queue does not
-    /// outgrow the table. Invariant 3.
+    /// With any fragments, memory stays within the limit, the oldest datagrams are dropped first,
+    /// and the queue does not outgrow the table. Invariant 3.
     #[test]
     fn bounded() {
         let limit = 64 << 10;

@@ -1,16 +1,16 @@
 //! The host that an HTTP/1 client requests: request line and Host (RFC 9112, RFC 9110).
 //!
-//! [`request_head`] reads the first contiguous bytes of a client's stream. It answers as soon as
-//! the Host line is there, without waiting for the end of the head. [`HeadScanner`] does the same
-//! over growing bytes, and continues where it stopped: linear in all, in whatever pieces the head
-//! arrives. After the first Host, [`HeadScanner::rest`] reads on to the end of the head and finds
-//! a second one.
+//! [`request_head`] reads the first contiguous bytes of a client's stream. It returns as soon as
+//! the Host line is there, without waiting for the end of the headers. [`HeadScanner`] does the
+//! same over growing bytes, and continues where it stopped. So the cost is linear, in whatever
+//! pieces the headers arrive. After the first Host, [`HeadScanner::rest`] reads on to the end of
+//! the headers and finds a second one.
 //!
 //! HTTP/2 with prior knowledge (`PRI * HTTP/2.0`) is not read: [`Head::NotHttp`].
 //!
-//! Tolerant where servers are (empty lines before the request, bare LF, folded lines), but a line
-//! that is no header field ends the matter: [`Head::Malformed`] names nothing. The value of a field
-//! other than Host is not looked at.
+//! It is tolerant where servers are (empty lines before the request, bare LF, folded lines). But a
+//! line that is no header field ends the scan: [`Head::Malformed`] names nothing. The value of a
+//! field other than Host is ignored.
 
 use std::ops::Range;
 
@@ -31,21 +31,21 @@ const METHOD_BYTES_MAX: usize = 24;
 pub enum Head<'a> {
     /// The stream is not of an HTTP/1 client.
     NotHttp,
-    /// HTTP as far as one can see; Host may still come.
+    /// HTTP so far; Host may still come.
     NeedMore,
-    /// The request, up to its Host or to the end of its head.
+    /// The request, up to its Host or to the end of its headers.
     Found(Request<'a>),
-    /// A request line of HTTP, and then a head that is none, or longer than we read.
+    /// A valid request line, and then invalid headers, or more bytes than we read.
     Malformed,
 }
 
 /// The used fields of a request's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The method as it came.
+    /// The method as received.
     pub method: &'a [u8],
-    /// The first Host field's value without white space around it; `None` where there is none or
-    /// an empty one. May have a port: see [`host_name`].
+    /// The first Host field's value without white space around it; `None` if there is none or it is
+    /// empty. It may have a port: see [`host_name`].
     pub host: Option<&'a [u8]>,
     /// The authority that the target itself states (absolute form, and CONNECT), without user
     /// information.
@@ -103,7 +103,7 @@ impl HeadScanner {
         HeadScanner { line_at: 0, searched: 0, request: None, host_is_open: false }
     }
 
-    /// Continues with all bytes that are there now.
+    /// Continues with all bytes received so far.
     pub fn scan<'a>(&mut self, bytes: &'a [u8]) -> Head<'a> {
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
         // Most streams are decided here, before any line end is looked for.
@@ -119,8 +119,8 @@ impl HeadScanner {
         }
     }
 
-    /// Reads on after [`Head::Found`], over the same bytes or more of them: is there another Host?
-    /// Other lines are not judged.
+    /// Reads on after [`Head::Found`], over the same bytes or more of them, and finds another Host.
+    /// Other lines are not checked.
     pub fn rest<'a>(&mut self, bytes: &'a [u8]) -> Rest<'a> {
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
         loop {
@@ -246,8 +246,8 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     Some(8 * words.len() + end)
 }
 
-/// The value of a Host field's line, also of one that some servers forgive: white space before the
-/// colon.
+/// The value of a Host field's line, also with white space before the colon, which some servers
+/// accept.
 fn host_value(line: &[u8]) -> Option<&[u8]> {
     let (name, value) = line.split_at_checked(b"host".len())?;
     if !name.eq_ignore_ascii_case(b"host") {

@@ -35,7 +35,7 @@ const STATIC_HOST: usize = 38;
 pub enum Start<'a> {
     /// The stream is not of an HTTP/2 client.
     NotHttp2,
-    /// HTTP/2 as far as one can see; the first request may still come.
+    /// HTTP/2 so far; the first request may still come.
     NeedMore,
     /// The first request.
     Found(Request<'a>),
@@ -83,7 +83,7 @@ fn read(bytes: &[u8]) -> Start<'_> {
 
 struct Contradiction;
 
-/// The header block of the first HEADERS frame; `None` while it is not all here.
+/// The header block of the first HEADERS frame; `None` while it is not complete.
 fn header_block(mut rest: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Contradiction> {
     let mut block: Option<Cow<'_, [u8]>> = None;
     for _ in 0..FRAMES_MAX {
@@ -124,13 +124,13 @@ fn unpadded(payload: &[u8], flags: u8) -> Result<&[u8], Contradiction> {
     payload.get(skipped..end).ok_or(Contradiction)
 }
 
-/// Walks the fields of a block (RFC 7541, section 6). `None` where it contradicts itself.
+/// Walks the fields of a block (RFC 7541, section 6). `None` if it contradicts itself.
 fn fields(mut block: &[u8]) -> Option<Request<'_>> {
     let mut authority: Option<Cow<'_, [u8]>> = None;
     let mut host: Option<Cow<'_, [u8]>> = None;
     let mut other = None;
     while let Some(&first) = block.first() {
-        // A field of a table, with its value: none of those names a host.
+        // A field of a table, with its value: none of them names a host.
         if first & 0x80 != 0 {
             (_, block) = integer(block, 7)?;
             continue;
@@ -169,7 +169,7 @@ fn fields(mut block: &[u8]) -> Option<Request<'_>> {
     Some(Request { authority: authority.or(host), other })
 }
 
-/// An integer with a prefix of `bits` (RFC 7541, section 5.1), and what is behind it.
+/// An integer with a prefix of `bits` (RFC 7541, section 5.1), and the bytes after it.
 fn integer(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     let (&first, mut rest) = bytes.split_first()?;
     let limit = (1usize << bits) - 1;
@@ -189,14 +189,14 @@ fn integer(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     None
 }
 
-/// A string as it is in the block.
+/// A string as encoded in the block.
 #[derive(Clone, Copy, Default)]
 struct Text<'a> {
     bytes: &'a [u8],
     is_huffman: bool,
 }
 
-/// A string (RFC 7541, section 5.2), and what is behind it.
+/// A string (RFC 7541, section 5.2), and the bytes after it.
 fn string(bytes: &[u8]) -> Option<(Text<'_>, &[u8])> {
     let is_huffman = bytes.first()? & 0x80 != 0;
     let (length, rest) = integer(bytes, 7)?;
@@ -205,7 +205,7 @@ fn string(bytes: &[u8]) -> Option<(Text<'_>, &[u8])> {
 }
 
 impl<'a> Text<'a> {
-    /// `None` for what no name and no host has.
+    /// `None` for characters that are in no name and no host.
     fn decode(self) -> Option<Cow<'a, [u8]>> {
         if self.is_huffman {
             unpack(self.bytes).map(Cow::Owned)
@@ -426,8 +426,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any frames and any fields end in an answer; no verdict is taken back when more bytes
-        /// come.
+        /// Any frames and any fields end in a result; a final result does not change when more
+        /// bytes come.
         #[test]
         fn any_bytes(
             frames in prop::collection::vec(
@@ -445,7 +445,7 @@ mod tests {
             }
         }
 
-        /// Any string of the characters that are known comes out as it went in.
+        /// Any string of the known characters is decoded unchanged.
         #[test]
         fn huffman(text in "[a-z0-9:._ A-Z-]{0,60}") {
             let mut bits = String::new();

@@ -1,6 +1,7 @@
 //! Strings of JSON, of any bytes.
 
-/// Appends bytes as a string. What is not UTF-8 is `\xHH`, of which JSON doubles the backslash.
+/// Appends bytes as a string. A byte that is not UTF-8 is written as `\xHH`, of which JSON doubles
+/// the backslash.
 pub fn write_string(bytes: &[u8], out: &mut Vec<u8>) {
     let is_special = |byte: &u8| byte.is_ascii_control() || b"\"\\".contains(byte);
     out.push(b'"');

@@ -1,8 +1,8 @@
-//! Bytes in, borrowed views out.
+//! Parsers: bytes in, borrowed views out.
 //!
 //! Every parser here is a pure function over borrowed bytes: no I/O, no clock, no global state, no
-//! panic on any input, and work linear in the bytes given. What a parser cannot read it names
-//! (an error kind that callers count); it never guesses.
+//! panic on any input, and work linear in the bytes given. For bytes that it cannot read, it
+//! returns an error kind that callers count; it never guesses.
 //!
 //! | module | reads |
 //! |---|---|

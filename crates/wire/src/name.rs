@@ -14,8 +14,8 @@ pub const NAME_BYTES_MAX: usize = 510;
 /// other byte is unchanged, so a `Name` is not UTF-8 and not fit for a terminal:
 /// [`Name::write_escaped`] makes it so. The root is the empty name.
 ///
-/// Four words. A name of up to 30 bytes, as most are, lies in them and costs no
-/// memory elsewhere; clones of a longer one share its bytes.
+/// Four words. A name of up to 30 bytes, as most are, is stored in them and needs no other memory.
+/// Clones of a longer one share its bytes.
 #[derive(Clone)]
 pub struct Name(Spelling);
 
@@ -163,7 +163,7 @@ impl fmt::Debug for Name {
 mod tests {
     use super::*;
 
-    /// No control byte survives the escaping, whatever a packet put in a name.
+    /// No control byte is left after the escaping, whatever the name contains.
     #[test]
     fn hostile_bytes_are_escaped() {
         let name = Name::from_text(b"Evil\x1b[31m.Example.com.").expect("a name");

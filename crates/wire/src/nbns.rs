@@ -64,9 +64,9 @@ pub fn hosts(payload: &[u8], mut take: impl FnMut(Host<'_>)) -> Result<(), DnsEr
     outcome
 }
 
-/// A host's own words are requests to register (opcode 5, or 15 with several addresses) or
-/// refresh (8; 9 in the RFC's other table) its name; responses count when they are positive and
-/// answer a query (0) or a registration (5).
+/// A host states its own name in requests to register (opcode 5, or 15 with several addresses) or
+/// refresh (8; 9 in the RFC's other table). Responses count when they are positive, to a query (0)
+/// or a registration (5).
 fn names_somebody(message: &Message<'_>) -> bool {
     match message.opcode() {
         0 => message.is_response() && message.rcode() == 0,
@@ -101,7 +101,7 @@ fn take_entries(
 /// it does not name a host.
 fn read_node_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<bool, DnsError> {
     let start = match u16_at(message, offset) {
-        // One pointer, back to the question: RFC 1002 has no other use of it.
+        // One pointer, back to the question: RFC 1002 uses it for nothing else.
         Some(pointer) if pointer >= 0xc000 => usize::from(pointer & 0x3fff),
         _ => offset,
     };
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(read(&registration(b"MY-PC", 0x20, &two)).0.len(), 2, "a multihomed host");
     }
 
-    /// A positive response carries the name in the answer itself.
+    /// A positive response has the name in the answer itself.
     #[test]
     fn responses() {
         let mut bytes = b"\x80\x01\x85\x80\0\0\0\x01\0\0\0\0".to_vec();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     proptest! {
-        /// No bytes make it panic, and what comes out is never empty or a control byte.
+        /// No bytes make it panic, and a name is never empty and has no control byte.
         #[test]
         fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), opcode in 0u8..16) {
             if let Some(flags) = bytes.get_mut(2) {

@@ -127,9 +127,9 @@ pub enum Tunnel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Skip {
-    /// The frame's link type is not one that we read. Holds the LINKTYPE_ number.
+    /// larder does not read the frame's link type. Holds the LINKTYPE_ number.
     UnknownLinkType(u16),
-    /// A sound frame that carries no IP (ARP, LLDP ...). Holds the EtherType, or 0.
+    /// A valid frame without IP (ARP, LLDP ...). Holds the EtherType, or 0.
     NotIp(u16),
     /// The capture ends inside the link-layer header.
     LinkTruncated,
@@ -140,7 +140,7 @@ pub enum Skip {
     /// The capture ends inside the transport header, or it contradicts itself.
     TransportMalformed,
     /// A tunnel header is cut or contradicts itself. By rule 1 of this module the packet around the
-    /// tunnel is then the answer, so that no caller sees this.
+    /// tunnel is then the result, so no caller sees this.
     TunnelMalformed,
     /// More encapsulations than [`TUNNELS_MAX`].
     TooManyTunnels,
@@ -152,8 +152,8 @@ pub const TUNNELS_MAX: u8 = 16;
 /// Most extension headers that are followed in one IP packet; RFC 8200 knows eight.
 pub const EXTENSIONS_MAX: usize = 16;
 
-/// Longest frame that is looked at; the rest of a longer one is as if not captured. Offsets and
-/// lengths thus fit in 32 bits.
+/// Longest part of a frame that is read; the rest of a longer one counts as not captured. Offsets
+/// and lengths thus fit in 32 bits.
 const FRAME_BYTES_MAX: usize = 1 << 30;
 
 /// Decodes one captured frame down to its innermost IP packet.
@@ -173,8 +173,8 @@ pub fn decode_odd(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     link::decode(link_type, &frame[..frame.len().min(FRAME_BYTES_MAX)], ())
 }
 
-/// The packet of a frame that is what nearly all are: Ethernet with at most one VLAN tag, IPv4 or
-/// IPv6, a whole TCP or UDP header. `None`: [`decode`] has the answer.
+/// The packet of a frame of the most common kind: Ethernet with at most one VLAN tag, IPv4 or IPv6,
+/// a whole TCP or UDP header. `None`: call [`decode`].
 ///
 /// No call in it takes the packet's address, so if it is inlined the packet need not be in memory:
 /// a caller that reads an address right after it was stored in pieces would wait for the stores
@@ -203,9 +203,9 @@ pub fn decode_plain(link_type: u16, frame: &[u8]) -> Option<Packet> {
 
 /// Continues where a fragment had to stop: decodes the payload of a reassembled datagram.
 ///
-/// `outer` is what [`crate::fragment::Outcome::Complete`] gives: addresses, protocol, `ip_bytes`
-/// and the tunnels around are taken from it. Offsets in the answer are relative to `payload`. Where
-/// the datagram is a tunnel, the answer is the packet inside.
+/// `outer` is the packet of [`crate::fragment::Outcome::Complete`]: addresses, protocol, `ip_bytes`
+/// and the tunnels around are taken from it. Offsets in the result are relative to `payload`. If
+/// the datagram is a tunnel, the result is the packet inside.
 pub fn decode_payload(outer: &Packet, payload: &[u8]) -> Result<Packet, Skip> {
     let payload = &payload[..payload.len().min(FRAME_BYTES_MAX)];
     let len = payload.len() as u32;
@@ -215,7 +215,7 @@ pub fn decode_payload(outer: &Packet, payload: &[u8]) -> Result<Packet, Skip> {
     ip::payload(payload, ip.packet(), nest)
 }
 
-/// A part of the frame: what a layer may read, and what the layers around say it is long.
+/// A part of the frame: the bytes that a layer may read, and its length by the layers around it.
 ///
 /// Invariant: `at <= end <= frame.len()` and `end <= wire_end`.
 #[derive(Clone, Copy, Debug)]
@@ -298,7 +298,7 @@ impl<S: Seen> Nest<S> {
     }
 }
 
-/// An IP header as read: a [`Packet`] to be.
+/// The fields of an IP header, from which a [`Packet`] is made.
 ///
 /// The short path carries this, and makes a `Packet` at its end. A `Packet` from the start would
 /// have its address taken by the cold functions, be in memory, and be copied right after it was
@@ -443,7 +443,7 @@ mod tests {
         }
     }
 
-    /// The plain way does take what it is for, or the test before would prove nothing.
+    /// The plain path accepts TCP and UDP, or the test before would prove nothing.
     #[test]
     fn plain_takes_tcp_and_udp() {
         let mut frame = vec![0; 74];

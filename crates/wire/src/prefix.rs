@@ -13,7 +13,7 @@ pub struct Prefix {
     bits: u8,
 }
 
-/// It is none.
+/// The text is no network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPrefix {
     /// The text before the slash is no address.
@@ -145,8 +145,8 @@ impl fmt::Display for Prefix {
 mod tests {
     use super::*;
 
-    /// A network contains its addresses and no others, at either end of its length; anything else
-    /// is refused.
+    /// A network contains its addresses and no others, for the shortest and the longest prefix;
+    /// invalid text is refused.
     #[test]
     fn networks() {
         for (prefix, address, is_in) in [

@@ -1,6 +1,6 @@
-//! The PROXY protocol's header, which a proxy puts before a client's stream to say whose it is
-//! (HAProxy's "The PROXY protocol, versions 1 and 2"). Only its length matters here: the TLS or
-//! HTTP that names a server begins behind it.
+//! The PROXY protocol's header, in which a proxy states the client's address before the client's
+//! stream (HAProxy's "The PROXY protocol, versions 1 and 2"). Only its length matters here: the TLS
+//! or HTTP that names a server begins after it.
 
 /// Longest header of version 1 with its line end.
 const V1_BYTES_MAX: usize = 107;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     proptest! {
-        /// A verdict is not taken back when more bytes come, and a header lies inside the bytes.
+        /// A final result does not change when more bytes come, and a header is within the bytes.
         #[test]
         fn verdicts_stand(start in 0usize..3, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let start = [&b""[..], b"PROXY TCP4 ", V2_START][start];

@@ -34,11 +34,11 @@ use crate::tls::{self, ClientHello, HELLO_BYTES_MAX, Hello};
 use header::{Header, Kind, Version};
 use protection::Keys;
 
-/// Most Initial packets that one [`Assembler`] tries to open; after that it answers
+/// Most Initial packets that one [`Assembler`] tries to open; after that it returns
 /// [`Initial::Malformed`].
 pub const INITIALS_MAX: u8 = 32;
 
-/// Most packets that are looked at in one datagram.
+/// Most packets that are read in one datagram.
 const COALESCED_MAX: usize = 8;
 
 /// Memory for the collected bytes: those of the hello, and as much again for the pieces.
@@ -80,7 +80,7 @@ pub enum Initial<'a> {
     /// Has Initial packets, and none opens: sent by the server, damaged, cut by the capture, or the
     /// client's first packet was not seen.
     Undecryptable,
-    /// A packet opened, and holds what no client may send, or more than we read.
+    /// A packet opened, and has content that no client may send, or more than we read.
     Malformed,
     /// The hello, complete.
     Found(ClientHello<'a>),

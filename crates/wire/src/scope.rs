@@ -12,7 +12,7 @@
 //! bits 56 .. 58   what that is             0: there is none
 //! ```
 //!
-//! Limits: of more than two tags those between are left out, and of nested tunnels the innermost
+//! Limits: of more than two tags those between are omitted, and of nested tunnels the innermost
 //! identifier counts. Tags count at any place, around a tunnel or in it.
 
 /// The network in which a packet's addresses are valid. The default is a packet without tags and
@@ -31,7 +31,7 @@ impl Scope {
     /// No tag and no identifier.
     pub const NONE: Scope = Scope(0);
 
-    /// From a number that [`Scope::bits`] gave; `None`: it gives no such number.
+    /// From a number of [`Scope::bits`]; `None` for any other number.
     pub fn from_bits(bits: u64) -> Option<Scope> {
         let scope = Scope(bits);
         let [outer, inner] = [scope.vlan_bits(0), scope.vlan_bits(VLAN_BITS)];

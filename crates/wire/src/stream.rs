@@ -1,4 +1,4 @@
-//! One direction of a TCP connection, put in order again in bounded memory.
+//! Puts one direction of a TCP connection in order in bounded memory.
 //!
 //! For headers (a TLS ClientHello, the headers of an HTTP request: the first kibibytes of one
 //! direction) and for DNS over TCP, where a consumer takes messages from the front until the
@@ -10,10 +10,10 @@
 //!              '----- front -------'        '------- ahead ----------'
 //! ```
 //!
-//! Life
+//! Lifecycle
 //! 1. *unset*: nothing was pushed. The first segment sets the origin.
 //! 2. *floating*: the origin is the first sequence number seen, without a SYN. Earlier data that
-//!    comes late moves the origin back, at most [`REWINDS_MAX`] times [`REWIND_BYTES_MAX`].
+//!    arrives late moves the origin back, at most [`REWINDS_MAX`] times [`REWIND_BYTES_MAX`].
 //! 3. *fixed*: a SYN was seen, bytes were consumed, or a hole was skipped. The origin stays.
 //!
 //! Invariants
@@ -64,7 +64,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `max_bytes`, none of it used.
+    /// A budget of `max_bytes`, all of it unused.
     pub const fn new(max_bytes: usize) -> Budget {
         Budget { used_bytes: 0, max_bytes }
     }
@@ -303,7 +303,7 @@ impl Stream {
         rewound
     }
 
-    /// Makes `seq` the origin. What was contiguous becomes the first piece.
+    /// Makes `seq` the origin. The contiguous bytes become the first piece.
     fn rewind(&mut self, origin: u32, seq: u32) {
         if !self.front.is_empty() {
             let data = std::mem::take(&mut self.front).into_boxed_slice();
@@ -313,12 +313,12 @@ impl Stream {
         self.next_seq = seq;
     }
 
-    /// Stores what of `data` is new: to `front` where it continues it, else between the pieces.
+    /// Stores the new bytes of `data`: in `front` if they continue it, else between the pieces.
     fn place(&mut self, seq: u32, data: &[u8], budget: &mut Budget) -> Pushed {
         let base = self.next_seq;
         let distance = seq.wrapping_sub(base) as i32;
         let old_bytes = if distance < 0 { distance.unsigned_abs() as usize } else { 0 };
-        // The end of `front` and the start of `data` lie over each other, as far as both reach.
+        // The end of `front` and the start of `data` overlap, as far as both reach.
         let over = old_bytes.min(self.front.len());
         let again = data.get(old_bytes - over..).unwrap_or_default();
         self.compare(again, |stream| &stream.front[stream.front.len() - over..]);
@@ -335,7 +335,7 @@ impl Stream {
         while !rest.is_empty() {
             let next =
                 self.ahead.get(index).map(|piece| (piece.begin_after(base), piece.end_after(base)));
-            // Up to the next piece there is a hole; then the piece covers what it covers.
+            // There is a hole up to the next piece; then the piece covers its own bytes.
             let (hole, covered) = match next {
                 Some((begin, end)) if begin <= at => (0, end - at),
                 Some((begin, _)) => (begin - at, 0),
@@ -453,7 +453,7 @@ mod tests {
         stream.push(seq, 0, data, budget)
     }
 
-    /// Segments in any order over the wrap of the sequence number come out as they were sent, and
+    /// Segments in any order over the wrap of the sequence number are put in the sent order, and
     /// the budget is whole again in the end.
     #[test]
     fn order_is_restored_over_the_wrap() {
@@ -473,8 +473,8 @@ mod tests {
         assert_eq!((stream.held_bytes(), budget.used_bytes()), (0, 0));
     }
 
-    /// Other bytes for a place that has bytes are noticed, in front and behind a hole, and do not
-    /// replace them; the same bytes again are not, in whatever pieces.
+    /// Different bytes for a place that has bytes are reported, in front and after a hole, and do
+    /// not replace them. The same bytes again are not reported, in whatever pieces.
     #[test]
     fn other_bytes_are_noticed() {
         let mut budget = Budget::new(1 << 20);
@@ -506,8 +506,8 @@ mod tests {
         }
     }
 
-    /// Without a SYN, earlier data that comes late moves the start back, but not after the
-    /// consumer took something, and only so often.
+    /// Without a SYN, earlier data that arrives late moves the start back, but not after the
+    /// consumer took something, and only a limited number of times.
     #[test]
     fn late_early_data() {
         let mut budget = Budget::new(1 << 20);
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(stream.contiguous().len(), 1 + usize::from(REWINDS_MAX));
     }
 
-    /// A SYN that comes after data fixes the start; data before it is not accepted.
+    /// A SYN that arrives after data fixes the start; data before it is not accepted.
     #[test]
     fn late_syn() {
         let mut budget = Budget::new(1 << 20);

@@ -1,12 +1,12 @@
-//! Times as logs write them, exactly: integer arithmetic on digits, no floating point.
+//! Reads times of logs exactly: integer arithmetic on digits, no floating point.
 //!
-//! Pure functions over text of any length, linear in it; what is no time is `None`.
+//! Pure functions over text of any length, linear in it; text that is no time gives `None`.
 
 use crate::civil::days_since_1970;
 use crate::digits::{NS_PER_S, number};
 
 /// Reads seconds with a decimal fraction (`1521911720.865716`) exactly, as ns; digits past the
-/// ninth are dropped. Exponents, as JSON allows them, are not times that anybody logs: `None`.
+/// ninth are dropped. Exponents, which JSON allows, give `None`: no log writes times so.
 pub fn seconds_ns(text: &[u8]) -> Option<i64> {
     let (negative, text) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

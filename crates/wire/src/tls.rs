@@ -1,24 +1,24 @@
 //! The server name that a TLS client states itself: ClientHello (RFC 8446, section 4.1.2) with the
 //! extensions server_name (RFC 6066, section 3), ALPN (RFC 7301) and ECH (RFC 9849).
 //!
-//! [`client_hello`] reads the first contiguous bytes of a client's TCP stream. It answers in a few
-//! instructions for anything that is no TLS, and reads record headers only (at most
-//! [`RECORDS_MAX`]) until the whole hello is there, so that calling it again after each segment
-//! costs little. [`hello_message`] reads the same message without records, as QUIC carries it.
+//! [`client_hello`] reads the first contiguous bytes of a client's TCP stream. It returns after a
+//! few instructions for anything that is no TLS, and reads only record headers (at most
+//! [`RECORDS_MAX`]) until the whole hello is there. So calling it again after each segment costs
+//! little. [`hello_message`] reads the same message without records, as QUIC carries it.
 //!
 //! Borrowed throughout; only a hello that is spread over several records is copied once.
 //!
 //! Strict where it matters: a length that does not fit exactly makes the hello
-//! [`Hello::Malformed`], and a malformed hello names nothing. What is in a name is not judged here:
-//! see [`http::host_name`](crate::http::host_name).
+//! [`Hello::Malformed`], and a malformed hello names nothing. The bytes of a name are not checked
+//! here: see [`http::host_name`](crate::http::host_name).
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::borrow::Cow;
 
-/// Longest ClientHello that is read, bytes with its header. Key shares of post-quantum groups
-/// make 1.5 to 4 KiB; what is longer than this is no client's.
+/// Longest ClientHello that is read, bytes with its header. Key shares of post-quantum groups make
+/// 1.5 to 4 KiB; no client sends a longer one than this.
 pub const HELLO_BYTES_MAX: usize = 16 << 10;
 
 /// Most records that one ClientHello may be spread over.
@@ -55,7 +55,7 @@ pub enum Hello<'a> {
 /// The used fields of a ClientHello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHello<'a> {
-    /// The first host_name of server_name, as it came: any bytes, any case, never empty.
+    /// The first host_name of server_name, as received: any bytes, any case, never empty.
     pub server_name: Option<Cow<'a, [u8]>>,
     /// The protocol that the client likes best (`h2`, `http/1.1`, `dot`, ...).
     pub alpn_first: Option<Cow<'a, [u8]>>,
@@ -105,7 +105,7 @@ pub fn client_hello_cut(bytes: &[u8]) -> Hello<'_> {
 }
 
 /// Reads a handshake message without record layer, as in the CRYPTO frames of QUIC (RFC 9001,
-/// section 4.1.3). Bytes after the message are left alone.
+/// section 4.1.3). Bytes after the message are ignored.
 pub fn hello_message(message: &[u8]) -> Hello<'_> {
     match message {
         [MESSAGE_TYPE_CLIENT_HELLO, ..] => read_message(message, Cut::MayContinue),
@@ -125,9 +125,9 @@ enum Cut {
 enum Record<'a> {
     /// One record's fragment, and the bytes behind the record.
     Whole(&'a [u8], &'a [u8]),
-    /// The bytes end inside this record; holds what is here of its fragment.
+    /// The bytes end inside this record; holds the received part of its fragment.
     Partial(&'a [u8]),
-    /// No record, or none of a handshake.
+    /// No record, or no handshake record.
     Foreign,
 }
 
@@ -304,7 +304,7 @@ fn read_body<'a>(
     let cipher_suites = fields.vector16()?;
     let compression = fields.vector8()?;
     let major = version >> 8;
-    // OpenSSL before 0.9.8f had a DTLS version of its own, 1.0.
+    // OpenSSL before 0.9.8f had its own DTLS version, 1.0.
     let is_version = match form {
         Form::Tls => major == 3,
         Form::Dtls => major == 0xfe || version == 0x0100,

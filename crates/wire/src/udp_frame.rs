@@ -1,9 +1,9 @@
-//! UDP messages in Ethernet frames: strict reading, and responses.
+//! UDP messages in Ethernet frames: strict reading, and writing of responses.
 //!
-//! For AF_XDP, where larder takes frames from an interface without the kernel's network stack and
-//! must do its work: verify everything, and write headers. [`crate::packet`] reads captures and is
-//! lenient, since a captured packet existed; here a frame that is not valid in every field is no
-//! message.
+//! For AF_XDP, where larder takes frames from an interface without the kernel's network stack. So
+//! larder does the kernel's work: it verifies everything, and writes headers. [`crate::packet`]
+//! reads captures and is lenient, since a captured packet existed. Here a frame with any invalid
+//! field is no message.
 //!
 //! ```text
 //! read(frame) -> FrameAddresses, bytes   every length and checksum is valid
@@ -11,8 +11,8 @@
 //!           FrameAddresses::seal writes the headers before them
 //! ```
 //!
-//! Read are IPv4 without options (RFC 791), not fragmented, and IPv6 without extension headers (RFC
-//! 8200), in Ethernet II without tags.
+//! This module reads IPv4 without options (RFC 791), not fragmented, and IPv6 without extension
+//! headers (RFC 8200), in Ethernet II without tags.
 //!
 //! Checksums. IPv4's header must have a valid one. UDP's must be valid, or 0 (none) in IPv4; IPv6
 //! requires one (RFC 8200, section 8.1). A frame that never left the machine has an unfinished sum,
@@ -20,8 +20,8 @@
 //! does: such a frame was on no wire. A damaged frame from a wire looks like that with a chance of
 //! one in 65,536, the same as for a valid sum.
 //!
-//! Responses are sent to the Ethernet address that the query came from: the sender or its router.
-//! IPv4 responses may not be fragmented on the way (RFC 9715 asks for that), and therefore need no
+//! Responses are sent to the Ethernet address of the query: the sender or its router. IPv4
+//! responses may not be fragmented on the way (RFC 9715 requires that), and therefore need no
 //! identification (RFC 6864).
 //!
 //! Cost: a pass over the message for its checksum, in either direction; nothing is allocated.
@@ -108,7 +108,7 @@ pub fn read(frame: &[u8]) -> Result<(FrameAddresses, &[u8]), Unread> {
     Ok((FrameAddresses { peer, local, peer_mac, local_mac }, &datagram[UDP_BYTES..]))
 }
 
-/// Addresses and what a packet of IPv4 carries.
+/// Addresses and the content of an IPv4 packet.
 #[inline]
 fn read_v4(packet: &[u8]) -> Result<(IpAddr, IpAddr, &[u8]), Unread> {
     let (header, _) = packet.split_first_chunk::<IPV4_BYTES>().ok_or(Unread::Length)?;
@@ -189,7 +189,7 @@ impl FrameAddresses {
         header[4..6].copy_from_slice(&length.to_be_bytes());
         header[6..].fill(0);
         let pseudo = pseudo_sum(&self.local.ip(), &self.peer.ip(), datagram.len());
-        // 0 would say that there is none.
+        // 0 would mean that there is no checksum.
         let sum = match !fold(pseudo + sum_of(datagram)) {
             0 => 0xffff,
             sum => sum,
@@ -201,7 +201,7 @@ impl FrameAddresses {
 
 fn write_v4(header: &mut [u8; IPV4_BYTES], total: u16, from: Ipv4Addr, to: Ipv4Addr) {
     let [l0, l1] = total.to_be_bytes();
-    // 0x40: not to be fragmented.
+    // 0x40: do not fragment.
     header[..12].copy_from_slice(&[0x45, 0, l0, l1, 0, 0, 0x40, 0, HOPS, UDP, 0, 0]);
     header[12..16].copy_from_slice(&from.octets());
     header[16..].copy_from_slice(&to.octets());
@@ -351,7 +351,7 @@ mod tests {
             prop_assert_eq!(header.checksum, sum);
         }
 
-        /// Any bytes are read without a panic, and a message that is found lies in the frame.
+        /// Any bytes are read without a panic, and a message is within the frame.
         #[test]
         fn any_bytes_may_come(bytes in prop::collection::vec(any::<u8>(), 0..120), v6: bool) {
             let mut frame = bytes;
@@ -363,8 +363,8 @@ mod tests {
             }
         }
 
-        /// No frame with one changed bit that a checksum covers is read as a message; it may be
-        /// none at all, or the Ethernet addresses may differ.
+        /// A frame with one changed bit that a checksum covers is not read as a message. Another
+        /// changed bit may make it no message, or change the Ethernet addresses.
         #[test]
         fn damage_is_seen(ends in any_ends(), message in prop::collection::vec(any::<u8>(), 0..64), at: prop::sample::Index, bit in 0..8) {
             let frame = written(&ends, &message, true);
@@ -390,8 +390,8 @@ mod tests {
         }
     }
 
-    /// An unfinished sum is accepted, none is accepted in IPv4 and not in IPv6, and any other is
-    /// not.
+    /// An unfinished sum is accepted. No sum is accepted in IPv4 and not in IPv6, and any other sum
+    /// is refused.
     #[test]
     fn checksums_of_three_kinds() {
         for (peer, local) in

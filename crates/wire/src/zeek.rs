@@ -48,8 +48,8 @@ pub enum HeaderLine {
 }
 
 impl Header {
-    /// Takes a line that begins with `#`, without its terminator; `None` for one that can't be
-    /// read, which changes nothing.
+    /// Takes a line that begins with `#`, without its terminator; `None` for an invalid line, which
+    /// changes nothing.
     pub fn read(&mut self, line: &[u8]) -> Option<HeaderLine> {
         let line = line.strip_prefix(b"#").unwrap_or(line);
         let one = |text: &[u8]| match unescape(text).as_ref() {

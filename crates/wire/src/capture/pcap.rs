@@ -167,8 +167,8 @@ impl Pcap {
         }))
     }
 
-    /// Whether a chain of valid headers begins at `at`. Decides by the headers alone, and asks for
-    /// more bytes rather than decide by fewer.
+    /// Whether a chain of valid headers begins at `at`. It decides by the headers alone, and
+    /// requests more bytes instead of deciding by fewer.
     pub(super) fn plausible(&self, bytes: &[u8], mut at: usize, at_end: bool) -> Plausible {
         let mut previous_s = None;
         for whole_records in 0..CHAIN {

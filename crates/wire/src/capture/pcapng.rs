@@ -171,7 +171,7 @@ impl Pcapng {
         if u32_of(whole, whole.len() - 4, block.big) != block.len {
             return Err(CaptureDamage::BlockTrailer);
         }
-        // From here on the block's frame is sound: what is wrong inside costs this block alone.
+        // From here on the block's frame is valid: an error inside costs only this block.
         let body = &whole[8..whole.len() - 4];
         let result = match block.kind {
             SECTION => self.section(body, block.big).map(|()| None),
@@ -188,8 +188,8 @@ impl Pcapng {
         })
     }
 
-    /// Type, byte order and length of the block at `at`, of which 12 bytes are in sight; `None`
-    /// for a section header that states no byte order.
+    /// Type, byte order and length of the block at `at`, of which 12 bytes are in the buffer;
+    /// `None` for a section header that states no byte order.
     fn block_at(&self, bytes: &[u8], at: usize) -> Option<Block> {
         let kind = u32_of(bytes, at, self.big);
         let big = if kind == SECTION { byte_order(bytes, at)? } else { self.big };
@@ -297,7 +297,7 @@ impl Pcapng {
         }
     }
 
-    /// The records of the name block at `offset`, if one lies there whole.
+    /// The records of the name block at `offset`, if the whole block is there.
     pub(super) fn name_records<'a>(&self, bytes: &'a [u8], offset: usize) -> Option<Names<'a>> {
         let rest = bytes.get(offset..)?;
         let block = self.block_at(rest, 0).filter(|block| block.kind == NAMES)?;
@@ -316,7 +316,7 @@ impl Pcapng {
         }
     }
 
-    /// One block, and where it ends.
+    /// Checks one block, and returns where it ends.
     fn block_plausible(&self, bytes: &[u8], at: usize, at_end: bool) -> (Plausible, usize) {
         let short = (if at_end { Plausible::No } else { Plausible::NeedMore }, at);
         if bytes.len() - at < FRAME {
@@ -339,13 +339,13 @@ impl Pcapng {
     }
 }
 
-/// Walks the records of a name block. A record is type, length, address, and names that each end
-/// in a zero byte; what is malformed ends the walk.
+/// Walks the records of a name block. A record is type, length, address, and names that each end in
+/// a zero byte; a malformed record ends the walk.
 pub(super) struct Names<'a> {
     big: bool,
     /// Records not yet begun.
     records: &'a [u8],
-    /// Of the record that is being read: the address, and the names left.
+    /// The address of the current record, and its remaining names.
     addr: Option<Addr>,
     names: &'a [u8],
 }

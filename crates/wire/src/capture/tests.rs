@@ -186,7 +186,7 @@ impl Odd {
     }
 }
 
-/// All four pcap headers, and the modified one, give the time that the fields say.
+/// All four pcap headers, and the modified one, give the time that the fields state.
 #[test]
 fn every_pcap_header_is_read() {
     for big in [false, true] {
@@ -275,7 +275,7 @@ fn pcapng_times_and_sections() {
     assert_eq!(times, want.map(|(ts, link, no, text)| (ts, link, no, text.to_owned())));
 }
 
-/// A file cut anywhere is read up to the cut: the whole records come out, then one `Cut`.
+/// A file cut anywhere is read up to the cut: the whole records, then one `Cut`.
 #[test]
 fn a_cut_file_is_read_up_to_the_cut() {
     for (file, first) in [(pcap_of(12), 24), (pcapng_of(12), 0)] {
@@ -439,7 +439,7 @@ fn names_are_written() {
     let read = |offset| capture.names_at(&out, offset).collect::<Vec<_>>();
     let (v4, v6) = (Addr::v4([192, 0, 2, 1]), Addr::v6(v6));
     assert_eq!(read(start), [(v4, &b"a.example"[..]), (v4, b"bb"), (v6, b"localhost")]);
-    // Nothing where no name block lies; what is malformed or cut ends the names.
+    // No names where there is no name block; a malformed or cut record ends the names.
     assert_eq!([read(0), read(start - 1), read(out.len())], [vec![], vec![], vec![]]);
     for at in start..out.len() {
         let mut broken = out.clone();
@@ -451,7 +451,7 @@ fn names_are_written() {
     assert_eq!(damages(&walk(&out)), []);
 }
 
-/// Recordings and public captures are read without damage, and hold as many packets as `capinfos`
+/// Recordings and public captures are read without damage. They have as many packets as `capinfos`
 /// counts: `packets.tsv` has its counts of the recordings, `summary.tsv` those of public captures.
 #[test]
 fn captures_are_read_whole() {

@@ -28,7 +28,7 @@ pub fn interface(out: &mut Vec<u8>, link_type: u16, snap_len: u32) {
 }
 
 /// Like [`interface`], with the interface's name on the machine that captured. An empty name is
-/// left out, and one that is longer than 255 bytes is cut.
+/// omitted, and one that is longer than 255 bytes is cut.
 pub fn interface_named(out: &mut Vec<u8>, link_type: u16, snap_len: u32, name: &str) {
     let start = begin_block(out, 1);
     put_u16(out, link_type);
@@ -72,9 +72,9 @@ impl<'a> Names<'a> {
         Names { out, start }
     }
 
-    /// Adds one address and its names, in the order given (readers that keep one name keep the
-    /// last). Names are bytes without a zero; an empty one, one with a zero in it, and one that
-    /// would make the record longer than 65535 bytes are left out. No names, no record.
+    /// Adds one address and its names, in the given order (readers that store one name use the
+    /// last). Names are bytes without a zero. Omitted are an empty name, one with a zero in it, and
+    /// one that would make the record longer than 65535 bytes. Without names there is no record.
     pub fn record<N: AsRef<[u8]>>(&mut self, addr: Addr, names: impl IntoIterator<Item = N>) {
         let start = self.out.len();
         put_u16(self.out, if addr.is_v4() { 1 } else { 2 });

@@ -59,7 +59,7 @@ impl MessageType {
     }
 }
 
-/// A DHCPv4 message, borrowed. All its options lie within their fields.
+/// A DHCPv4 message, borrowed. All its options are within their fields.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageV4<'a> {
     /// A reply of a server (BOOTREPLY); else a request of a client.
@@ -75,8 +75,8 @@ pub struct MessageV4<'a> {
     /// The address that the client requests (option 50).
     pub requested_addr: Option<Addr>,
     hardware: &'a [u8],
-    /// The places that hold options, in the order in which they are read (RFC 3396, section 5):
-    /// tail, boot file, server name. A place that holds none is empty.
+    /// The fields with options, in the order in which they are read (RFC 3396, section 5): tail,
+    /// boot file, server name. A field without options is empty.
     places: [&'a [u8]; 3],
 }
 
@@ -120,7 +120,7 @@ impl<'a> MessageV4<'a> {
         }
     }
 
-    /// Reads the client's fully qualified name (option 81). False where there is none.
+    /// Reads the client's fully qualified name (option 81). False if there is none.
     pub fn client_fqdn(&self, out: &mut NameBuf) -> bool {
         let mut joined = Joined::new();
         match self.join(option::CLIENT_FQDN, &mut joined) {
@@ -131,7 +131,7 @@ impl<'a> MessageV4<'a> {
         }
     }
 
-    /// Reads the client's host name (option 12). False where there is none.
+    /// Reads the client's host name (option 12). False if there is none.
     pub fn host_name(&self, out: &mut NameBuf) -> bool {
         let mut joined = Joined::new();
         self.join(option::HOST_NAME, &mut joined).is_some_and(|name| read_text(name, out))
@@ -157,7 +157,8 @@ impl<'a> MessageV4<'a> {
         Ok(())
     }
 
-    /// Reads the options of one value, and makes sure that all options lie within their places.
+    /// Reads the message type and the requested address, and checks that all options are within
+    /// their fields.
     fn read_options(&mut self) -> Result<(), DhcpError> {
         for place in self.places {
             for option in Options(place) {
@@ -180,7 +181,7 @@ impl<'a> MessageV4<'a> {
         Ok(())
     }
 
-    /// The value of an option, put together from its parts; `None` where it is absent.
+    /// The value of an option, joined from its parts; `None` if it is absent.
     fn join<'b>(&self, code: u8, joined: &'b mut Joined) -> Option<&'b [u8]> {
         let mut present = false;
         for place in self.places {
@@ -219,8 +220,8 @@ impl Joined {
     }
 }
 
-/// The options of one place: code and value. Ends at the end option, or without one at the end of
-/// the place; after an error comes nothing.
+/// The options of one field: code and value. Ends at the end option, or without one at the end of
+/// the field. An error is the last item.
 struct Options<'a>(&'a [u8]);
 
 impl<'a> Iterator for Options<'a> {

@@ -1,4 +1,4 @@
-//! DHCP for IPv6 (RFC 8415): a type, a transaction ID, and options that hold options.
+//! DHCP for IPv6 (RFC 8415): a type, a transaction ID, and options that contain options.
 //!
 //! A relay puts the message of a client whole into an option of its own message, and this may nest;
 //! [`MessageV6::parse`] descends to the innermost.
@@ -51,8 +51,8 @@ pub struct Lease {
     pub valid_s: u32,
 }
 
-/// A DHCPv6 message, borrowed: that of a client or server, out of whatever relays put around it.
-/// Its options lie within it.
+/// A DHCPv6 message of a client or server, borrowed, without the messages of relays around it. Its
+/// options are within it.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageV6<'a> {
     /// The type of the message; see [`message_type`].
@@ -97,7 +97,7 @@ impl<'a> MessageV6<'a> {
         self.find(option::CLIENT_ID).filter(|duid| !duid.is_empty())
     }
 
-    /// Reads the client's name (option 39). False where there is none.
+    /// Reads the client's name (option 39). False if there is none.
     pub fn client_fqdn(&self, out: &mut NameBuf) -> bool {
         match self.find(option::CLIENT_FQDN) {
             Some([_flags, name @ ..]) => read_wire(name, out),
@@ -140,7 +140,7 @@ fn association_fixed_bytes(code: u16) -> Option<usize> {
     }
 }
 
-/// Makes sure that the options inside an identity association lie within it.
+/// Checks that the options inside an identity association are within it.
 fn check_nested(code: u16, value: &[u8]) -> Result<(), DhcpError> {
     let Some(fixed_bytes) = association_fixed_bytes(code) else { return Ok(()) };
     let inner = value.get(fixed_bytes..).ok_or(DhcpError::OptionMalformed)?;
@@ -162,7 +162,7 @@ fn lease(code: u16, value: &[u8]) -> Option<Lease> {
     Some(Lease { addr: Addr::v6(*bytes), valid_s })
 }
 
-/// Options one after another: code and value. After an error comes nothing.
+/// A sequence of options: code and value. An error is the last item.
 struct Options<'a>(&'a [u8]);
 
 impl<'a> Iterator for Options<'a> {
@@ -225,7 +225,7 @@ mod tests {
         (name, leases.collect())
     }
 
-    /// Name, address and what joins messages come out, also through relays.
+    /// Reads name, address and the keys that join messages, also through relays.
     #[test]
     fn replies() {
         let mut bytes = reply();

@@ -1,4 +1,4 @@
-//! What can be learned from a response: the query name, the aliases that it led through, and the
+//! Extracts the names in a response: the query name, the aliases that it led through, and the
 //! addresses at their end; and the reverse, an address and its PTR names.
 //!
 //! One walk over the records stores owner and content for the types that matter. Owners are
@@ -46,7 +46,7 @@ struct Link {
     ttl_s: u32,
 }
 
-/// A distinct name and what the records that it owns say of it.
+/// A distinct name, and the data of the records that it owns.
 #[derive(Clone, Debug)]
 struct Interned {
     /// The first place of the name in the message, with a leading pointer resolved.
@@ -189,7 +189,7 @@ impl Extract {
         self.unrelated
     }
 
-    /// Records left out because a bound of this module was met.
+    /// Records omitted because of a bound of this module.
     pub fn overflowed(&self) -> u32 {
         self.overflowed
     }
@@ -224,7 +224,7 @@ impl Extract {
         self.entry(owner).cname.map_or(0, |link| link.ttl_s)
     }
 
-    /// The number of the name at `offset`; `None` (counted) where there are too many.
+    /// The number of the name at `offset`; `None` (counted) if there are too many.
     #[inline]
     fn intern_at(&mut self, bytes: &[u8], offset: usize) -> Result<Option<NameId>, DnsError> {
         // A pointer back to a known name needs no reading. Known names are before `offset`, so that
@@ -386,7 +386,7 @@ impl Extract {
         Some(link)
     }
 
-    /// Drops what does not belong to the chain, and counts it.
+    /// Drops records that do not belong to the chain, and counts them.
     fn keep_chain_only(&mut self) {
         let (names, unrelated) = (&self.names, &mut self.unrelated);
         let mut belongs = |owner: NameId, ttl_s: &mut u32| {

@@ -11,8 +11,8 @@ pub enum DnsError {
     TooShort,
     /// The counts in the header cannot fit the message: something else uses this port. Drop it.
     NotDns,
-    /// A standard query or its answer with more than one question, which no server may accept
-    /// (RFC 9619). Drop the message.
+    /// A standard query or response with more than one question, which no server may accept (RFC
+    /// 9619). Drop the message.
     ManyQuestions,
     /// A compression pointer leads into the very name that holds it, or through more than
     /// [`POINTERS_MAX`](super::POINTERS_MAX) others. Records before it are good.
@@ -27,9 +27,9 @@ pub enum DnsError {
     /// Records before it are good.
     LabelInvalid,
     /// The message ends before its sections do: cut by the capture, by the sender (TC), or its
-    /// counts lie. Records before it are good.
+    /// counts are wrong. Records before it are valid.
     SectionTruncated,
-    /// A record's data contradicts its type. The record is left out; others are good.
+    /// A record's data contradicts its type. The record is omitted; others are valid.
     RdataMalformed,
 }
 

@@ -8,7 +8,7 @@ use super::{DnsError, NameBuf, read_name, skip_name};
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 12;
 
-/// Most bytes of a message: what the length before it on a stream can say (RFC 1035, 4.2.2).
+/// Most bytes of a message: the largest length in the prefix on a stream (RFC 1035, 4.2.2).
 pub const MESSAGE_BYTES_MAX: usize = 65_535;
 
 /// Fewest bytes of a question: root name, type, class.
@@ -114,7 +114,7 @@ impl<'a> Message<'a> {
         self.header[2] >> 3 & 15
     }
 
-    /// TC: the sender left records out.
+    /// TC: the sender omitted records.
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.header[2] & 2 != 0
@@ -146,7 +146,7 @@ impl<'a> Message<'a> {
         high << 4 | u16::from(self.rcode())
     }
 
-    /// Questions, by the header.
+    /// The number of questions in the header.
     #[inline]
     pub fn question_count(&self) -> u16 {
         self.header_u16(4)
@@ -158,7 +158,7 @@ impl<'a> Message<'a> {
         self.header_u16(6 + 2 * section as usize)
     }
 
-    /// The first question; `None` if the header says that there is none.
+    /// The first question; `None` if the header states that there is none.
     #[inline]
     pub fn question(&self) -> Result<Option<Question>, DnsError> {
         if self.question_count() == 0 {
@@ -191,7 +191,7 @@ impl<'a> Message<'a> {
         Ok(at)
     }
 
-    /// Every record: answers, then authority, then additional. After an error comes nothing.
+    /// Every record: answers, then authority, then additional. An error is the last item.
     #[inline]
     pub fn records(&self) -> Records<'a> {
         self.records_through(Section::Additional)
@@ -232,8 +232,8 @@ impl<'a> Message<'a> {
         self.query(&mut NameBuf::new()).is_some()
     }
 
-    /// The question of a message for which [`Message::looks_like_query`] is true, its name read
-    /// into `name`; `None` for any other, and `name` is then undefined.
+    /// The question of a message for which [`Message::looks_like_query`] is true, with its name
+    /// read into `name`. `None` for any other message; `name` is then undefined.
     pub fn query(&self, name: &mut NameBuf) -> Option<Question> {
         let shape = !self.is_response()
             && self.opcode() == 0

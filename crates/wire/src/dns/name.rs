@@ -1,10 +1,10 @@
 //! Reading domain names off the wire (RFC 1035, sections 3.1 and 4.1.4).
 //!
-//! A name is a run of labels that ends in the root or in a pointer to another run. We follow a
-//! pointer only to a place strictly before the run that holds it, and the run found there must
-//! end before that place: every encoder satisfies this and no loop can, and no byte is read
-//! twice for one name. That alone would still allow a name of thousands of pointers to pointers,
-//! so pointers are counted too.
+//! A name is a run of labels that ends in the root or in a pointer to another run. A reader follows
+//! a pointer only to a place strictly before the run with the pointer, and the run found there must
+//! end before that place. Every encoder satisfies this and no loop can, and no byte is read twice
+//! for one name. That alone would still allow a name of thousands of pointers to pointers, so
+//! pointers are counted too.
 //!
 //! Names come out as [`crate::name`] describes: lower case, labels joined by `.`, an inner dot or
 //! backslash escaped.
@@ -16,7 +16,7 @@ use super::DnsError;
 /// Most bytes of a name on the wire, length bytes and root included (RFC 1035, section 3.1).
 pub const NAME_WIRE_BYTES_MAX: usize = 255;
 
-/// Most labels of a name, the root not counted: what fits [`NAME_WIRE_BYTES_MAX`].
+/// Most labels of a name, without the root: this fits [`NAME_WIRE_BYTES_MAX`].
 pub const LABELS_MAX: usize = 127;
 
 /// Most compression pointers that are followed for one name. A sane encoder needs at most one a
@@ -177,8 +177,9 @@ pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usi
     walk_name(message, offset, |label, length| out.push_label_of(label, length))
 }
 
-/// Appends the name at `offset` of a whole message in wire form, spelled out, its letters as they
-/// are, and returns the offset of the byte after it. On an error what was appended is of no use.
+/// Appends the name at `offset` of a whole message in wire form, uncompressed and with its letters
+/// unchanged. Returns the offset of the byte after it. After an error the appended bytes are
+/// useless.
 pub fn read_wire_name(message: &[u8], offset: usize, out: &mut Vec<u8>) -> Result<usize, DnsError> {
     let end = walk_name(message, offset, |label, length| {
         out.push(length as u8);
@@ -190,8 +191,8 @@ pub fn read_wire_name(message: &[u8], offset: usize, out: &mut Vec<u8>) -> Resul
 }
 
 /// Walks over the labels of the name at `offset` of a whole message, through its pointers, and
-/// returns the offset of the byte after the name where it began. `take` is given what follows the
-/// byte of length, and that length; false from it means that there is no room.
+/// returns the offset of the byte after the name where it began. `take` gets the bytes after the
+/// length byte, and that length; it returns false if it has no room.
 #[inline(always)]
 pub(super) fn walk_name(
     message: &[u8],
@@ -238,7 +239,7 @@ pub(super) fn walk_name(
     }
 }
 
-/// Invariant 1 of `dns`: what a pointer at `at`, in the run that began at `run`, may not do.
+/// Checks invariant 1 of `dns` for a pointer at `at`, in the run that began at `run`.
 #[inline]
 fn check_pointer(target: usize, run: usize, at: usize, pointers: usize) -> Result<(), DnsError> {
     if target < super::HEADER_BYTES {
@@ -307,7 +308,7 @@ mod tests {
         Ok((name.as_bytes().to_vec(), end))
     }
 
-    /// Plain, compressed and root names come out in canonical spelling with the right end.
+    /// Plain, compressed and root names are read in canonical spelling with the right end.
     #[test]
     fn spelling_and_end() {
         let body = b"\x03WwW\x07Example\x03com\x00\x04mail\xc0\x10\x00\x03a.b\x01\\\x00";
@@ -317,8 +318,8 @@ mod tests {
         assert_eq!(read(body, 37), Ok((br"a\.b.\\".to_vec(), 44)));
     }
 
-    /// Each kind of bad pointer and label has its own name, and none of them loops.
-    /// Invariant 1 of `dns`.
+    /// Each kind of bad pointer and label has its own error, and none of them loops. Invariant 1 of
+    /// `dns`.
     #[test]
     fn bad_names() {
         assert_eq!(read(b"\xc0\x0c", 12), Err(DnsError::NameLoop), "a pointer to itself");
@@ -374,8 +375,8 @@ mod tests {
         assert!(name.len() <= crate::name::NAME_BYTES_MAX);
     }
 
-    /// Labels of every length fold alike, in the midst of a message and at its very end, where
-    /// there is no whole block left to read.
+    /// Labels of every length fold in the same way, in the middle of a message and at its end,
+    /// where no whole block is left to read.
     #[test]
     fn blocks() {
         for length in 1..=63u8 {

@@ -7,15 +7,15 @@
 //! ```
 //!
 //! Refused messages: see [`Refusal`]. A response never gets a response, or two servers could send
-//! to each other forever; nor does a message too short for a header. A message with no question or
-//! more than one has a format error (RFC 9619), and so has a compressed name, since no name is
-//! before it. Bytes after the last counted record are ignored. There may be one OPT (RFC 6891);
+//! to each other forever; a message too short for a header gets none either. A message with no
+//! question or more than one has a format error (RFC 9619). So has a compressed name, since no name
+//! is before it. Bytes after the last counted record are ignored. There may be one OPT (RFC 6891);
 //! other additional records (for example, a signature) are ignored.
 //!
 //! The key is the name in wire form and lower case, type, class, and the caller's addition: flags,
 //! view, generation of a policy, scope of a client's network. A name may have 255 bytes, and so may
 //! a key of the engine. So the key of a very long name is a digest: a byte 255, with which no name
-//! begins, and SHA-256 of the long form. Two queries with one digest cannot be found (2^128 tries),
+//! begins, and SHA-256 of the long form. No one can find two queries with one digest (2^128 tries),
 //! and [`rendered`](super::rendered) compares the question with the stored one anyway.
 //!
 //! Cost: one walk over the labels, one over the name's bytes sixteen at a time; where the query
@@ -61,9 +61,9 @@ impl KeyBuf {
         &self.bytes[..self.len]
     }
 
-    /// Adds what else distinguishes responses, once for each [`Query::read`], and returns the key:
-    /// from 5 to 255 bytes. `extra` should have the same length for all queries, as it is last. A
-    /// longer key becomes a digest of 33 bytes.
+    /// Adds the other parts that distinguish responses, once for each [`Query::read`], and returns
+    /// the key: from 5 to 255 bytes. `extra` should have the same length for all queries, as it is
+    /// last. A longer key becomes a digest of 33 bytes.
     #[inline]
     pub fn finish(&mut self, extra: &[u8]) -> &[u8] {
         let end = self.len + extra.len();
@@ -121,7 +121,7 @@ impl Default for KeyBuf {
 /// A query that can get a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Query<'a> {
-    /// To be given back.
+    /// The response repeats it.
     pub id: u16,
     /// RD: recursion is desired.
     pub recursion_desired: bool,
@@ -129,7 +129,7 @@ pub struct Query<'a> {
     pub authentic_data: bool,
     /// CD: the client also accepts data that fails validation (RFC 4035, section 3.2.2).
     pub checking_disabled: bool,
-    /// Name, type and class as they came.
+    /// Name, type and class as received.
     question: &'a [u8],
     /// The query type.
     pub qtype: u16,
@@ -169,8 +169,8 @@ pub struct Refused {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a message from a client. Name, type and class go into `key`, which is of no use after
-    /// an error.
+    /// Reads a message from a client. Name, type and class are written into `key`, which is useless
+    /// after an error.
     #[inline]
     pub fn read(message: &'a [u8], key: &mut KeyBuf) -> Result<Query<'a>, Refused> {
         let query = Query::parse(message)?;
@@ -237,13 +237,13 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Name in wire form, type and class, as they came; the case of the name is to be given back.
+    /// Name in wire form, type and class, as received; the response repeats the case of the name.
     #[inline]
     pub fn question(&self) -> &'a [u8] {
         self.question
     }
 
-    /// The name as it came, in wire form.
+    /// The name as received, in wire form.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         &self.question[..self.question.len() - TYPE_AND_CLASS_BYTES]
@@ -312,7 +312,7 @@ impl Refused {
     }
 }
 
-/// Header, question and OPT, each if there is one.
+/// Writes header, question and OPT, each if there is one.
 fn write_empty(
     id: u16,
     flags: [u8; 2],

@@ -84,8 +84,8 @@ pub(super) fn layout(message: &Message<'_>, record: &Record) -> Result<Option<La
     Ok(Some(Layout { before, names, after, may_compress }))
 }
 
-/// Holds the data of a record that may have compressed names against its layout: all of them can be
-/// read, and the data ends where it should.
+/// Checks the data of a record that may have compressed names against its layout: all of them can
+/// be read, and the data has the right length.
 pub(super) fn check(message: &Message<'_>, record: &Record) -> Result<(), DnsError> {
     let Some(layout) = layout(message, record)? else { return Ok(()) };
     let mut at = record.rdata_offset + layout.before;
@@ -178,7 +178,7 @@ fn has_pointer(bytes: &[u8], offset: usize, end: usize) -> bool {
     at < end
 }
 
-/// Walks the parameters; `None` where they are malformed.
+/// Walks the parameters; `None` if they are malformed.
 fn read_params<'a>(params: &'a [u8], found: &mut Svcb<'a>) -> Option<()> {
     let mut rest = params;
     let mut key_last = None;
@@ -314,7 +314,7 @@ mod tests {
         })
     }
 
-    /// Hints of both families are read; parameters of alias mode are not looked at.
+    /// Hints of both families are read; parameters of alias mode are ignored.
     #[test]
     fn service_bindings() {
         let mut rdata =

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Rendering checks everything once: the message responds to this query, every record can be read,
-//! the answer section follows from the query name (`rendered/chain.rs`), TTLs are clamped, and the
-//! lifetime of the whole is known. Writing copies it, and patches what differs between clients and
-//! over time: ID, flags, the case of the question, TTLs; OPT is written new.
+//! the answer section follows from the query name (`rendered/chain.rs`). It clamps TTLs, and finds
+//! the lifetime of the whole. Writing copies the response, and patches what differs between clients
+//! and over time: ID, flags, the case of the question, TTLs. It writes OPT again.
 //!
 //! Responses to the query
-//! * A response to another query is ignored: its sender guesses, or it is late. One without a
-//!   question may only state a failure, as some servers do for queries that they cannot read.
+//! * A response to another query is ignored: its sender guesses, or it is late. A response without
+//!   a question may only state a failure, as some servers do for queries that they cannot read.
 //! * A response with the right question that cannot be read is [`Unfit::Damaged`]: that server is
 //!   not usable.
 //!
@@ -39,11 +39,11 @@
 //! * No data and no such name: if there is an SOA of a zone that has the name, at most its MINIMUM,
 //!   which then is the SOA's TTL too (RFC 2308, section 5); else none. So a referral, an alias
 //!   chain that is not followed and an empty response are [`Kind::Inconclusive`].
-//! * A failure: as long as the caller says (RFC 9520).
+//! * A failure: for the time that the caller states (RFC 9520).
 //! * With TC set, none ([`Unfit::Truncated`]).
 //!
 //! Invariants
-//! 1. [`write()`] reads everything that [`Renderer::render`] stores without error; it refuses other
+//! 1. [`write()`] reads everything that [`Renderer::render`] stores without error. It refuses other
 //!    bytes, or writes some response to the query: it never reads outside of them, and never writes
 //!    past the room.
 //! 2. A stored message has one question, before all records, and all its names can be read.
@@ -86,7 +86,7 @@ const FIXED_BYTES: usize = 10;
 /// AD, in the fourth byte of the header.
 const AUTHENTIC_DATA: u8 = 0x20;
 
-/// A record that is to be stored, and its place among the answers.
+/// A record to store, and its place among the answers.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     record: Record,
@@ -100,7 +100,7 @@ struct Found {
     extended_error: Option<u16>,
     unrelated: u16,
     has_data: bool,
-    /// An SOA in the authority section that can deny the name or type: its index among the kept
+    /// An SOA in the authority section that can deny the name or type: its index among the stored
     /// records, and MINIMUM.
     soa: Option<(usize, u32)>,
     has_proof: bool,
@@ -111,7 +111,7 @@ struct Found {
 pub struct Renderer {
     stored: Vec<u8>,
     kept: Vec<Kept>,
-    /// TTL of each kept record, seconds.
+    /// TTL of each stored record, seconds.
     ttls_s: Vec<u32>,
     /// Offset of each TTL in the message.
     places: Vec<u16>,
@@ -179,8 +179,8 @@ impl Renderer {
     }
 
     /// Makes the stored response of a name that does not exist one for a name below it (RFC 8020),
-    /// in [`Renderer::stored`], with the same age. False, and nothing stored, if `stored` is no
-    /// such response, or the query name is not below. DNSSEC proofs are left out, since they may
+    /// in [`Renderer::stored`], with the same age. Returns false and stores nothing if `stored` is
+    /// no such response, or the query name is not below. DNSSEC proofs are omitted, since they may
     /// not be valid for the other name.
     pub fn deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> bool {
         self.stored.clear();
@@ -220,14 +220,14 @@ impl Renderer {
         Some(())
     }
 
-    /// Puts local aliases before a stored response, with the result in [`Renderer::stored`].
-    /// `local` is a message whose answer section is aliases, in order, from the query name to the
-    /// name of `stored`, with the same type and class, and may have their proofs. The stored
-    /// response keeps its age; the aliases have at `now_s` the TTLs that they have in `local`. The
-    /// result was not validated as a whole: AD is not set.
+    /// Puts local aliases before a stored response, with the result in [`Renderer::stored`]. The
+    /// answer section of `local` has aliases, in order, from the query name to the name of
+    /// `stored`, with the same type and class. It may have their proofs. The stored response keeps
+    /// its age; at `now_s` the aliases have the TTLs that they have in `local`. The result was not
+    /// validated as a whole, so AD is not set.
     ///
-    /// An error, and nothing stored, if both together are a circle or too long, or one of them is
-    /// not of the kind given.
+    /// Returns an error and stores nothing if both together are a circle or too long, or one of
+    /// them is not of the given kind.
     pub fn put_behind(
         &mut self,
         local: &[u8],
@@ -368,7 +368,7 @@ impl Renderer {
         }
     }
 
-    /// Writes what is to be stored.
+    /// Writes the response to store.
     fn store(
         &mut self,
         message: &Message<'_>,
@@ -377,7 +377,7 @@ impl Renderer {
         now_s: u32,
         rcode: u16,
     ) -> Result<(), Unfit> {
-        // BADVERS to BADCOOKIE are about what went between the upstream and us.
+        // BADVERS to BADCOOKIE are about the messages between the upstream and larder.
         let rcode = if (16..24).contains(&rcode) { rcode::SERVFAIL } else { rcode };
         let is_in_order = self.kept.is_sorted_by_key(|kept| (kept.record.section, kept.rank));
         let question_end = HEADER_BYTES + question.bytes.len();
@@ -413,7 +413,7 @@ impl Renderer {
     }
 
     /// The end of the beginning of the message that has exactly the stored records; `None` if there
-    /// are others between.
+    /// are others between them.
     fn beginning(&self, question_end: usize) -> Option<usize> {
         let mut end = question_end;
         for Kept { record, .. } in &self.kept {
@@ -467,7 +467,7 @@ impl Renderer {
                 _ => end,
             };
             if length >= 0xc0 {
-                // The query name is a name; what begins within one of its labels may lead anywhere.
+                // The query name is a name; a pointer into one of its labels may lead anywhere.
                 if at == HEADER_BYTES {
                     return true;
                 }
@@ -522,7 +522,7 @@ impl Found {
     }
 }
 
-/// The message of what was stored.
+/// The message in the stored bytes.
 fn message_of(stored: &[u8]) -> Option<Message<'_>> {
     let count = usize::from(u16_at(stored, 4)?);
     let message_end = stored.len().checked_sub(2 * count)?;

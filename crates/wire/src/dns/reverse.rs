@@ -44,7 +44,7 @@ mod tests {
         reverse_addr(name.as_bytes()).map(|addr| addr.to_string())
     }
 
-    /// Both families read back what their RFCs spell; the IPv6 digits come lowest first.
+    /// Both families are read in the spelling of their RFCs; the IPv6 digits come lowest first.
     #[test]
     fn spelled_addresses() {
         assert_eq!(read("10.2.0.192.in-addr.arpa").as_deref(), Some("192.0.2.10"));

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{DnsError, HEADER_BYTES, Message};
 
-/// Finds the message at the head of a stream. The range is that of the message in `bytes`; its
-/// end is what has been consumed. `None` means that the message has not wholly arrived.
+/// Finds the message at the start of a stream. The range is that of the message in `bytes`; its end
+/// is the number of consumed bytes. `None` means that the message has not arrived completely.
 ///
 /// [`DnsError::NotDns`] means that this cannot be the length of a message, or not the header of
 /// one: the stream carries something else, or the position is in the middle of a message after a

@@ -1,7 +1,7 @@
-//! One datagram that is being put together: bytes as they came, and where they belong.
+//! One datagram that is being reassembled: bytes as received, and their places.
 //!
-//! Invariant 2 of [`super`] is kept here: pieces are disjoint, at least one byte each, and none
-//! ends past `total`.
+//! This module keeps invariant 2 of [`super`]: pieces are disjoint, at least one byte each, and
+//! none ends past `total`.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ pub(super) struct Datagram {
     bytes: Vec<u8>,
     /// By offset in the payload.
     pieces: BTreeMap<u32, Piece>,
-    /// Bytes of payload that are there: the sum of `pieces`.
+    /// Bytes of payload received: the sum of `pieces`.
     pub(super) present: u32,
     /// The end of the last fragment, once seen.
     total: Option<u32>,
     pub(super) held: Vec<Held>,
-    /// Dropped; only its ports are of use.
+    /// Dropped; only its ports are used.
     dead: bool,
 }
 
@@ -180,7 +180,7 @@ impl Datagram {
         self.pieces = BTreeMap::new();
     }
 
-    /// The payload. Fragments that came in order are in order already.
+    /// The payload. Fragments that arrived in order are already sorted.
     pub(super) fn into_payload(self) -> Vec<u8> {
         if self.pieces.iter().all(|(from, piece)| *from == piece.at) {
             return self.bytes;

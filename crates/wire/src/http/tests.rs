@@ -117,8 +117,8 @@ fn byte_by_byte() {
     }
 }
 
-/// A second Host is found wherever it comes, in whatever pieces; what follows the head is not
-/// part of it.
+/// A second Host is found anywhere, in whatever pieces it arrives; bytes after the headers are not
+/// part of them.
 #[test]
 fn another_host() {
     for (head, expected) in [
@@ -169,7 +169,7 @@ fn lengths_of_names() {
     }
 }
 
-/// Names come with their port; addresses in any spelling and soiled bytes are no names.
+/// Names have their port; addresses in any spelling and invalid bytes are no names.
 #[test]
 fn host_names() {
     for (authority, expected) in [

@@ -1,7 +1,7 @@
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) headers, extension headers, fragment fields.
 //!
-//! A total length of 0 is what a capture sees of a packet that the network card was to segment
-//! (TSO), and of an IPv6 jumbogram (RFC 2675): the length is then what was captured.
+//! A total length of 0 is that of a packet that the network card segments later (TSO), and of an
+//! IPv6 jumbogram (RFC 2675). The length is then that of the capture.
 
 use super::transport::{self, ICMP, ICMPV6, SCTP, TCP, UDP};
 use super::{EXTENSIONS_MAX, Fragment, Ip, Nest, Packet, Seen, Skip, Span, seen, tunnel};
@@ -9,7 +9,7 @@ use crate::Addr;
 use crate::read::u16_at;
 use crate::scope::Scope;
 
-/// Protocol numbers of what is followed here (IANA "Assigned Internet Protocol Numbers").
+/// Protocol numbers that this module follows (IANA "Assigned Internet Protocol Numbers").
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

@@ -14,7 +14,7 @@ const LOOP: u16 = 108;
 const LINUX_SLL: u16 = 113;
 const LINUX_SLL2: u16 = 276;
 
-/// EtherTypes (IANA "IEEE 802 Numbers"). Anything below 1536 is a length (IEEE 802.3).
+/// EtherTypes (IANA "IEEE 802 Numbers"). A value below 1536 is a length (IEEE 802.3).
 pub(super) const TYPE_IPV4: u16 = 0x0800;
 pub(super) const TYPE_IPV6: u16 = 0x86dd;
 const TYPE_ARP: u16 = 0x0806;
@@ -42,7 +42,8 @@ pub(super) fn decode<S: Seen>(link_type: u16, frame: &[u8], seen: S) -> Result<P
     let nest = Nest::of(seen);
     match link_type {
         ETHERNET => ethernet(frame, span, nest),
-        // Raw IP: LINKTYPE_RAW, what some systems write for it, and those of one version only.
+        // Raw IP: LINKTYPE_RAW, the numbers that some systems write for it, and those of one
+        // version only.
         12 | 14 | 101 | 228 | 229 => ip::any(frame, span, nest),
         NULL | LOOP => loopback(frame, span, nest),
         PPP | PPP_HDLC | C_HDLC => hdlc(frame, span, nest),

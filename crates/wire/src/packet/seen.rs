@@ -2,7 +2,7 @@
 //! inner, and those in ARP.
 //!
 //! The walk is [`super::decode`]'s own, which calls a function at each IP header. It differs where
-//! that accepts only a whole packet:
+//! [`super::decode`] accepts only a whole packet:
 //! * An address counts if it was captured, whatever lengths its header has and whatever follows.
 //! * The part of a tunnel in a first fragment counts.
 //! * The header that an ICMP error quotes counts, and the packet in it.

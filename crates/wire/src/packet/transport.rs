@@ -62,7 +62,7 @@ fn plain_udp(frame: &[u8], ip: Ip) -> Option<Packet> {
     if udp_bytes < HEADER || tunnel::is_udp_port(src_port, dst_port) {
         return None;
     }
-    // At least a header is there on both sides of each `min`.
+    // At least a header is in both arguments of each `min`.
     Some(Packet {
         src_port,
         dst_port,

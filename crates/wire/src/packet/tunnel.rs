@@ -1,13 +1,13 @@
 //! Tunnels: IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U, Teredo, L2TP version 2, MPLS in UDP.
 //!
-//! None of this is on the hot path. By rule 1 of [`super`], anything but a whole inner packet
-//! leaves the outer packet as the result, so the errors made here never reach a caller.
+//! None of this is on the hot path. By rule 1 of [`super`], unless there is a whole inner packet
+//! the outer packet is the result, so the errors made here never reach a caller.
 
 use super::{Nest, Packet, Seen, Skip, Span, Tunnel, ip, link};
 use crate::read::{u8_at, u16_at, u32_at};
 
-/// UDP ports (IANA "Service Name and Port Number Registry"); 8472 is what Linux used for VXLAN
-/// before there was a number.
+/// UDP ports (IANA "Service Name and Port Number Registry"); Linux used 8472 for VXLAN before there
+/// was a number.
 const VXLAN_PORT: u16 = 4789;
 const VXLAN_LINUX_PORT: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
@@ -23,7 +23,7 @@ const IPV4: u8 = 4;
 const IPV6: u8 = 41;
 const GRE: u8 = 47;
 
-/// Values of the GRE protocol field that are not what their EtherType would mean elsewhere.
+/// Values of the GRE protocol field that mean something else than their EtherType.
 const GRE_PPP: u16 = 0x880b;
 const GRE_ERSPAN: u16 = 0x88be;
 const GRE_ERSPAN_III: u16 = 0x22eb;
@@ -179,8 +179,8 @@ fn vxlan_gpe<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet,
     }
 }
 
-/// L2TP version 2 (RFC 2661): a data message, which carries PPP. Version 3 does not say what it
-/// carries, nor how long its cookie is, so it stays closed.
+/// L2TP version 2 (RFC 2661): a data message, which carries PPP. Version 3 states neither its
+/// content nor the length of its cookie, so it is not decoded.
 fn l2tp<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     const CONTROL: u16 = 0x8000;
     const LENGTH: u16 = 0x4000;

@@ -67,11 +67,11 @@ fn crypto(rest: &[u8]) -> Option<(Crypto<'_>, &[u8])> {
 /// Offset and data of a CRYPTO frame.
 type Crypto<'a> = (u64, &'a [u8]);
 
-/// One frame, and what follows it. `None` when it does not fit, or must not be in an Initial.
+/// One frame, and the bytes after it. `None` if it does not fit, or must not be in an Initial.
 fn next_frame(payload: &[u8]) -> Option<(Option<Crypto<'_>>, &[u8])> {
     let (kind, rest) = varint(payload)?;
     match kind {
-        // Padding comes by the hundred.
+        // There are often hundreds of padding bytes.
         PADDING => {
             let padding = rest.iter().position(|&byte| byte != 0).unwrap_or(rest.len());
             Some((None, &rest[padding..]))

@@ -1,7 +1,7 @@
 //! The hello of Google QUIC before it had TLS: a message `CHLO` of tagged values, one of which is
 //! the server name (the versions that were in use, Q024 to Q046 and Q050; Google's "QUIC Crypto").
 //!
-//! Up to Q046 it comes in the clear: a public header, a hash, and one STREAM frame, always in one
+//! Up to Q046 it is not encrypted: a public header, a hash, and one STREAM frame, always in one
 //! datagram, which the client fills to at least 1000 bytes.
 //!
 //! Bounds: one pass over at most `TAGS_MAX` tags.
@@ -57,7 +57,7 @@ pub(super) fn in_datagram(datagram: &[u8]) -> Initial<'_> {
     let near = &frames[..frames.len().min(FRAME_SEARCH_BYTES)];
     match near.windows(MESSAGE.len()).position(|window| window == MESSAGE) {
         Some(at) => match hello(&frames[at..]) {
-            // Nothing more will come.
+            // No more bytes will come.
             Initial::NeedMore => Initial::Malformed,
             found => found,
         },

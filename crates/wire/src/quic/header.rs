@@ -78,12 +78,12 @@ pub(super) struct Header<'a> {
     pub(super) destination_id: &'a [u8],
     /// Offset of the packet number in the packet.
     pub(super) packet_number_at: usize,
-    /// Bytes of the packet with its header; what follows is the next packet.
+    /// Bytes of the packet with its header; the next packet begins after them.
     pub(super) packet_bytes: usize,
 }
 
-/// Reads the header at the start of `bytes`. `None` for anything that has no length: short headers,
-/// Retry, Version Negotiation, other versions, and what does not fit.
+/// Reads the header at the start of `bytes`. `None` for packets without a length: short headers,
+/// Retry, Version Negotiation, other versions, and packets that do not fit.
 pub(super) fn parse(bytes: &[u8]) -> Option<Header<'_>> {
     let (&first, rest) = bytes.split_first()?;
     if first & 0xc0 != 0xc0 {

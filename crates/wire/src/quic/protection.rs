@@ -1,4 +1,4 @@
-//! The keys of Initial packets, and opening what they seal (RFC 9001, section 5; RFC 9369,
+//! The keys of Initial packets, and the decryption of these packets (RFC 9001, section 5; RFC 9369,
 //! section 3.3).
 
 use aes_gcm::aead::{AeadInOut, KeyInit};
@@ -96,7 +96,7 @@ impl Keys {
         }
     }
 
-    /// Removes the protection of one packet; `None` when it is not sealed with these keys.
+    /// Removes the protection of one packet; `None` if it was not sealed with these keys.
     pub(super) fn open(&self, packet: &[u8], packet_number_at: usize) -> Option<Opened> {
         let mut packet = packet.to_vec();
         let mask = self.header_mask(&packet, packet_number_at)?;

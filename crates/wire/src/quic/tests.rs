@@ -255,7 +255,7 @@ fn google_in_the_clear() {
 }
 
 proptest! {
-    /// Any bytes behind the start of a hello end in an answer, and a name is a part of them.
+    /// Any bytes after the start of a hello end in a result, and a name is a part of them.
     #[test]
     fn google_hellos_of_any_bytes(count in 0u16..200, bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let message = [b"CHLO", &count.to_le_bytes()[..], &[0, 0], &bytes].concat();
@@ -339,7 +339,7 @@ fn headers() {
     assert!(!looks_like_initial(&short));
 }
 
-/// Two Initials and a Handshake packet in one datagram are all looked at.
+/// Two Initials and a Handshake packet in one datagram are all read.
 #[test]
 fn coalesced() {
     let hello = long_hello();
@@ -373,7 +373,7 @@ fn frames() {
     }
 }
 
-/// A flow that never completes is given up, whatever it sends.
+/// The assembler gives up on a flow that never completes, whatever the flow sends.
 #[test]
 fn endless_initials() {
     let mut assembler = Assembler::new();
@@ -389,7 +389,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// However the hello is cut into frames, shuffled, repeated and spread over datagrams, the name
-    /// comes with the last missing frame and not before.
+    /// is found with the last missing frame and not before.
     #[test]
     fn shuffled_frames(
         cuts in prop::collection::btree_set(1usize..1700, 1..40),

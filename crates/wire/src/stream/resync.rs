@@ -1,4 +1,4 @@
-//! Finding the next DNS message in a TCP stream after a hole.
+//! Finds the next DNS message in a TCP stream after a hole.
 //!
 //! DNS over TCP puts a two-byte length before each message (RFC 1035, section 4.2.2). When bytes
 //! are missing, the place of the next length is unknown. Senders usually begin a segment with a
@@ -69,7 +69,8 @@ fn is_plausible_header(message: &[u8], length: usize) -> bool {
 }
 
 /// True if the question's name, uncompressed as the first name of a message always is, ends with a
-/// type and a class in use, all inside `length`; or if `message` is cut before that can be decided.
+/// type and a class in use, all inside `length`. Also true if `message` is cut before that can be
+/// decided.
 fn holds_question(message: &[u8], length: usize) -> bool {
     let mut offset = HEADER_BYTES;
     loop {

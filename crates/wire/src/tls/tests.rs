@@ -25,7 +25,7 @@ fn usual() -> Vec<u8> {
     ])
 }
 
-/// All that we ask of a hello is found, borrowed, and every prefix of it asks for more.
+/// All fields of a hello are found, borrowed, and every prefix of it needs more bytes.
 #[test]
 fn usual_hello() {
     let bytes = record(&usual());
@@ -38,8 +38,8 @@ fn usual_hello() {
     }
 }
 
-/// However the message is spread over records, also one byte each, the answer is the same;
-/// too many records are refused.
+/// However the message is spread over records, also one byte each, the result is the same; too many
+/// records are refused.
 #[test]
 fn spread_over_records() {
     let whole = usual();

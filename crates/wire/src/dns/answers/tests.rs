@@ -1,11 +1,11 @@
-//! What is extracted from responses, and what must not be. The messages are built by hand here, so
-//! that order, compression and damage are visible.
+//! Checks what is extracted from responses, and what must not be. The tests build messages by hand,
+//! so that order, compression and damage are visible.
 
 use super::super::name::steps;
 use super::super::{HEADER_BYTES, LABELS_MAX, POINTERS_MAX};
 use super::*;
 
-/// A message under construction; counts are kept right.
+/// A message under construction; the builder updates its counts.
 struct Builder(Vec<u8>);
 
 fn wire(name: &str) -> Vec<u8> {
@@ -83,7 +83,7 @@ fn run(bytes: &[u8], read: fn(&Message<'_>, &mut Extract) -> Result<(), DnsError
     out
 }
 
-/// The usual answer: an alias, then addresses of its target; the least TTL counts.
+/// The usual response: an alias, then addresses of its target; the least TTL counts.
 #[test]
 fn alias_and_addresses() {
     let bytes = Builder::response()
@@ -137,14 +137,14 @@ fn unrelated_records() {
     assert_eq!(out.unrelated(), 3);
 }
 
-/// Aliases without an address come out, since the rest may come in another answer.
+/// Aliases without an address are extracted, since the rest may come in another response.
 #[test]
 fn aliases_only() {
     let bytes = Builder::response().ask("a.test", rtype::AAAA).cname("a.test", 7, "b.test").0;
     assert_eq!(told(&run(&bytes, extract)), ["a.test = b.test 7"]);
 }
 
-/// A ring of aliases and a chain without end are cut, and say so.
+/// A ring of aliases and a chain without end are cut, and the result states it.
 #[test]
 fn endless_chains() {
     let ring = Builder::response()
@@ -216,7 +216,7 @@ fn dname_too_long() {
     }
 }
 
-/// Hints of service bindings are addresses, of the target where there is one; alias mode has none.
+/// Hints of service bindings are addresses, of the target if there is one; alias mode has none.
 #[test]
 fn service_hints() {
     let hint = |priority: u8, target: &str| {
@@ -261,7 +261,7 @@ fn ttl_and_class() {
     assert_eq!(told(&run(&bytes, extract)), ["a.test 192.0.2.1 2147483647"]);
 }
 
-/// Queries, failures and answers to no question teach nothing and are no errors.
+/// Queries, failures and responses without a question give no names and no errors.
 #[test]
 fn not_answers() {
     let answer = || Builder::response().ask("a.test", rtype::A).a("a.test", 60, 1).0;
@@ -279,7 +279,7 @@ fn not_answers() {
     }
 }
 
-/// Nothing is extracted from a response to two questions, and the error says why.
+/// Nothing is extracted from a response with two questions, and the error states the reason.
 #[test]
 fn two_questions() {
     let bytes = Builder::response().ask("a.test", 1).ask("a.test", 1).a("a.test", 60, 1).0;
@@ -339,7 +339,7 @@ fn multicast() {
         .a("bank.test", 120, 8)
         .raw(&wire("printer.local"), rtype::A, class::IN, 0, &[192, 0, 2, 9])
         .0;
-    // The last record goes to the additional section; an unrelated one is before it in the
+    // The last record is moved to the additional section, and an unrelated one before it to the
     // authority section.
     let last = bytes.split_off(bytes.len() - wire("printer.local").len() - 14);
     let doubtful = Builder::response().a("mine.local", 120, 10).0;
@@ -359,7 +359,7 @@ fn multicast() {
     assert!(run(&bytes, extract_mdns).is_empty(), "a query teaches nothing");
 }
 
-/// What exceeds a bound is counted, and the rest stays.
+/// Items above a bound are counted, and the others stay.
 #[test]
 fn bounds() {
     let mut names = Builder::response().ask("a.test", rtype::A);
@@ -383,7 +383,7 @@ fn bounds() {
 #[test]
 fn linear_time() {
     let cost = |records: usize| {
-        // The ladder lies in the data of a first record: 12 + 5 bytes, then 11 of its head.
+        // The ladder is in the data of a first record: 12 + 5 bytes, then 11 of its header.
         let first_rung = HEADER_BYTES + 5 + 11;
         let mut ladder = vec![0, 0];
         let mut under = first_rung;

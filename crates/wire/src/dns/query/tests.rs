@@ -5,7 +5,7 @@ use crate::dns::edns::option;
 /// `www.EXAMPLE`, type A, class IN.
 const QUESTION: &[u8] = b"\x03www\x07EXAMPLE\0\0\x01\0\x01";
 
-/// A query with these flags and counts, and what follows the header.
+/// A query with these flags and counts, and the bytes after the header.
 fn message(flags: [u8; 2], counts: [u8; 4], body: &[&[u8]]) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, flags[0], flags[1]];
     bytes.extend(counts.iter().flat_map(|&count| [0, count]));
@@ -33,8 +33,8 @@ fn refusal(bytes: &[u8]) -> Option<Refusal> {
     Query::read(bytes, &mut KeyBuf::new()).err().map(|refused| refused.refusal)
 }
 
-/// Every field of a query comes out, and the key is the name in lower case, type, class and what is
-/// added.
+/// Every field of a query is read, and the key is the name in lower case, type, class and the
+/// addition.
 #[test]
 fn fields_and_key() {
     let mut key = KeyBuf::new();
@@ -53,7 +53,8 @@ fn fields_and_key() {
     assert_eq!((query.name(), key.as_bytes()), (&b"\0"[..], &b"\0\0\x02\0\x01"[..]));
 }
 
-/// Type and class are not folded though they may look like letters, nor is what is no ASCII letter.
+/// Type and class are not folded though they may look like letters, nor are bytes other than ASCII
+/// letters.
 #[test]
 fn only_the_name_is_folded() {
     let mut key = KeyBuf::new();
@@ -71,7 +72,7 @@ fn every_length() {
     for name_bytes in (3..=256usize).rev() {
         let mut name = Vec::new();
         while name.len() + 1 < name_bytes {
-            // A last label would have no byte where one place was left.
+            // With one byte left, a last label would have no byte.
             let room = name_bytes - 2 - name.len();
             let length = if room == 64 { 62 } else { room.min(63) };
             name.push(length as u8);
@@ -88,7 +89,7 @@ fn every_length() {
         assert_eq!(read.expect("a good query").name(), name);
         let plain = [&name.to_ascii_lowercase()[..], b"\0\x1c\0\x01"].concat();
         assert_eq!(key.as_bytes(), plain);
-        // The key of the engine: as it is, or a digest that no name is like.
+        // The key of the engine: unchanged, or a digest that is unlike any name.
         let whole = [&plain[..], b"extra"].concat();
         let key = key.finish(b"extra");
         assert!(key.len() <= KEY_BYTES_MAX);
@@ -131,8 +132,8 @@ fn refusals() {
     assert_eq!(refusal(&[&good[..], b"more"].concat()), None, "what follows is passed over");
 }
 
-/// OPT is found among other records, and its options by number; two, or one with an owner, are
-/// refused; so is another version, whatever its options look like.
+/// OPT is found among other records, and its options by number. Two OPT records, or one with an
+/// owner, are refused, and so is another version, whatever its options look like.
 #[test]
 fn edns() {
     let cookie = b"\0\x0a\0\x08\x01\x02\x03\x04\x05\x06\x07\x08\0\x08\0\x04\0\x01\0\0";
@@ -165,7 +166,7 @@ fn edns() {
     }
 }
 
-/// The room over UDP is the client's, between 512 and what the server wants to send.
+/// The room over UDP is the client's, between 512 and the server's limit.
 #[test]
 fn room_over_udp() {
     for (client, server, expected) in [
@@ -183,8 +184,8 @@ fn room_over_udp() {
     }
 }
 
-/// A refusal repeats ID, operation, RD, CD and the question; has BADVERS in OPT, with the same DO;
-/// and needs its room.
+/// A refusal repeats ID, operation, RD, CD and the question, and has BADVERS in OPT, with the same
+/// DO. It fails without enough room.
 #[test]
 fn refusals_are_written() {
     let written = |bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! Which records of an answer section belong to the query: the aliases from the query name on, and
-//! the queried data at their end.
+//! Finds the records of an answer section that belong to the query: the aliases from the query name
+//! on, and the queried data at their end.
 //!
 //! An alias is a CNAME of the last name so far, or a DNAME above it (RFC 6672), the first of both;
 //! the name derived from a DNAME is used even if the CNAME that comes with it (section 3.1)
@@ -11,9 +11,9 @@
 //! * records of the query type, at the last name;
 //! * signatures at these names, if they are wanted.
 //!
-//! Bounds: [`ALIASES_MAX`] aliases are followed, and [`ALIAS_RECORDS_MAX`] records looked at for
-//! them, each at most once an alias. Cost: two names read an alias, where servers write in order
-//! and compress; no name is read where there is no alias.
+//! Bounds: at most [`ALIASES_MAX`] aliases and [`ALIAS_RECORDS_MAX`] alias records, each read at
+//! most once an alias. Cost: two names read an alias, if servers write in order and compress; no
+//! name is read if there is no alias.
 
 use super::super::answers::{CHAIN_MAX as ALIASES_MAX, labels_below, substitute};
 use super::super::name::pointer_at;
@@ -21,7 +21,7 @@ use super::super::{DnsError, HEADER_BYTES, Message, NameBuf, Record, class, rdat
 use super::Unfit;
 use crate::read::u16_at;
 
-/// Records of type CNAME and DNAME that are looked at.
+/// Records of type CNAME and DNAME that are read at most.
 const ALIAS_RECORDS_MAX: usize = 64;
 
 /// The query name and its aliases.
@@ -43,7 +43,7 @@ pub(super) struct Chain {
 /// The place of a record of the answer section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The first name of the chain that it belongs to; answers are in this order.
+    /// The first name of the chain that it belongs to; answers are sorted by this.
     pub rank: u8,
     /// The record is queried data.
     pub is_data: bool,
@@ -73,8 +73,8 @@ impl Chain {
                     self.extend(message, &record)?;
                 }
             }
-            // Each look finds one alias at least; in order, the first finds all, unless a DNAME
-            // leads on what it made.
+            // Each pass finds at least one alias. With records in order the first pass finds all,
+            // unless a DNAME applies to a name that it made.
             if self.len == len_before || (!has_dname && self.len == 1 + aliases) {
                 return Ok(());
             }
@@ -170,8 +170,8 @@ impl Chain {
         if !is_asked && !matches!(record.rtype, rtype::CNAME | rtype::DNAME | rtype::RRSIG) {
             return Ok(None);
         }
-        // Most records need no reading: the alias that was followed, and more of what was just
-        // read.
+        // Most records are not read: they are an alias that was followed, or have the owner of the
+        // data read before.
         let last = self.len - 1;
         let data = Some(Place { rank: last as u8, is_data: true });
         let pointer = pointer_at(message.bytes(), record.owner_offset);

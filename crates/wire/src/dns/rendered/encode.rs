@@ -1,4 +1,4 @@
-//! Encodes a message again, if its records cannot stay at their places.
+//! Encodes a message again, if its records cannot stay at their offsets.
 //!
 //! Names are compressed with all names written before (RFC 1035, section 4.1.4), whatever their
 //! case: owners, and names in the data of types that allow it (RFC 3597, section 4). The places of
@@ -6,7 +6,7 @@
 //! bytes of the message, never its meaning: a pointer is written only after its target was
 //! compared.
 //!
-//! Bounds: 2 KiB, and for each name its own bytes and 127 looks into the table at most.
+//! Bounds: 2 KiB, and for each name its own bytes and at most 127 table lookups.
 
 use super::super::name::walk_name;
 use super::super::rdata::layout;
@@ -16,7 +16,7 @@ use super::Unfit;
 /// Places that are remembered, a power of two.
 const SLOTS: usize = 256;
 
-/// Slots that are looked at for one name.
+/// Slots that are compared for one name.
 const PROBES: usize = 4;
 
 /// Pointers lead no further.
@@ -87,7 +87,7 @@ impl Encoder {
         Ok(ttl_at)
     }
 
-    /// Appends the name at `offset` of `message`; where it ends there.
+    /// Appends the name at `offset` of `message`, and returns the offset of its end there.
     fn name(
         &mut self,
         message: &Message<'_>,
@@ -146,7 +146,7 @@ struct WireName {
     labels: usize,
     /// The place of each label's length byte; then that of the root.
     starts: [u8; LABELS_MAX + 1],
-    /// Of what begins with each label, in lower case.
+    /// Hashes of the suffixes that begin with each label, in lower case.
     hashes: [u32; LABELS_MAX],
 }
 
@@ -164,7 +164,7 @@ impl WireName {
         usize::from(self.starts[label])
     }
 
-    /// Reads the name at `offset`; where it ends.
+    /// Reads the name at `offset`, and returns the offset of its end.
     fn read(&mut self, message: &[u8], offset: usize) -> Result<usize, DnsError> {
         self.labels = 0;
         let WireName { bytes, labels, starts, .. } = self;
@@ -189,8 +189,8 @@ impl WireName {
         Ok(end)
     }
 
-    /// True where what begins with the label of that number also stands at `place` of `message`, in
-    /// any case.
+    /// True where the suffix that begins with the label of that number is also at `place` of
+    /// `message`, in any case.
     fn stands_at(&self, message: &[u8], place: u16, label: usize) -> bool {
         let mut rest = &self.bytes[self.start(label)..self.start(self.labels)];
         let walked = walk_name(message, usize::from(place), |other, length| {

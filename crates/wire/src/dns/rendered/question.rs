@@ -56,7 +56,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// True for records that only a client that asked for DNSSEC, or for their type, gets.
+    /// True for records that a client gets only if it asks for DNSSEC, or for their type.
     pub(super) fn hides(&self, record_type: u16) -> bool {
         let is_dnssec = matches!(
             record_type,

@@ -45,10 +45,10 @@ impl Rules {
 /// The query.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// Name, type and class as they were sent upstream, the name not compressed. What follows is
-    /// passed over.
+    /// Name, type and class as they were sent upstream, the name not compressed. Bytes after them
+    /// are ignored.
     pub question: &'a [u8],
-    /// Letters were sent in random case, and must come back so (0x20).
+    /// Letters were sent in random case, and the response must repeat it (0x20).
     pub is_case_random: bool,
     /// The client sets DO.
     pub dnssec_ok: bool,
@@ -65,9 +65,8 @@ pub enum Kind {
     NoName,
     /// Any other response code.
     Failure,
-    /// No error, neither data nor an SOA: a referral, aliases that are not followed, or nothing at
-    /// all. From a server that was asked to recurse it is of little use: another may do better.
-    /// Never cached.
+    /// No error, neither data nor an SOA: a referral, aliases that are not followed, or no records
+    /// at all. From a recursive server it is of little use: another may do better. Never cached.
     Inconclusive,
 }
 
@@ -76,13 +75,13 @@ pub enum Kind {
 pub struct Facts {
     /// The kind.
     pub kind: Kind,
-    /// The response code, with the bits of EDNS, as it came.
+    /// The response code, with the bits of EDNS, as received.
     pub rcode: u16,
     /// Lifetime in the cache, seconds; 0: it is sent to the waiting clients, and not cached.
     pub ttl_s: u32,
     /// The number of aliases from the query name to the name of [`Kind`].
     pub aliases: u8,
-    /// Records of the answer section that were left out, since they do not belong to the question.
+    /// Records of the answer section that were omitted, since they do not belong to the query.
     pub unrelated: u16,
     /// INFO-CODE of the first extended error (RFC 8914), if there was one.
     pub extended_error: Option<u16>,

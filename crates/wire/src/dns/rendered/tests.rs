@@ -155,7 +155,7 @@ fn answered(question: &[u8], message: &[u8], dnssec_ok: bool, rules: &Rules) -> 
     shown(&written(&stored, &query(question, None), &REPLY).expect("room"))
 }
 
-/// The records as they stand, without the numbers of those left out.
+/// The records in their order, without those at the given numbers.
 fn without(bytes: &[u8], out: &[usize]) -> Vec<String> {
     let all = shown(bytes).into_iter().enumerate();
     all.filter(|(at, _)| !out.contains(at)).map(|(_, text)| text).collect()
@@ -184,7 +184,7 @@ fn golden() {
         0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1, // 51: A IN, 60 s
         0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 2, // 67
         0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 12, // 83: OPT, 1232 bytes, 12 of options
-        0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, // a cookie, which is nobody else's
+        0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, // a cookie, which is for one client
     ];
     let question = &upstream[12..33];
     let mut renderer = Renderer::new();
@@ -225,8 +225,8 @@ fn golden() {
     assert_eq!(answer, expected.concat());
 }
 
-/// A message that is no response to the query is ignored, whatever its content; a response that
-/// cannot be read is damaged; truncation is reported first.
+/// A message that is no response to the query is ignored, whatever its content. A response that
+/// cannot be read is damaged. Truncation is reported first.
 #[test]
 fn what_answers_the_question() {
     let question = question("www.test", rtype::A);
@@ -266,8 +266,8 @@ fn what_answers_the_question() {
     assert_eq!(rendered(&other_case, &random, &RULES).err(), Some(Unfit::OtherCase));
 }
 
-/// A server that fails may leave the question out; the stored response has it, and nothing else. No
-/// data or no such name cannot be stated without a question.
+/// A failure may omit the question; the stored response has it, and nothing else. A response
+/// without a question cannot state that there is no data or no such name.
 #[test]
 fn errors_without_a_question() {
     let asks = question("www.test", rtype::A);
@@ -318,7 +318,7 @@ fn kinds() {
         (0, vec![alias()], vec![], (Kind::Inconclusive, 0, 1)),
         (0, vec![alias()], vec![ns()], (Kind::Inconclusive, 0, 1)),
         (0, vec![], vec![], (Kind::Inconclusive, 0, 0)),
-        // The SOA of a zone that does not have the name says nothing about it.
+        // The SOA of a zone that does not have the name states nothing about it.
         (0, vec![], vec![soa("w.test", 90, 80)], (Kind::Inconclusive, 0, 0)),
         (0, vec![], vec![soa("x.www.test", 90, 80)], (Kind::Inconclusive, 0, 0)),
         (3, vec![], vec![soa("other", 90, 80)], (Kind::NoName, 0, 0)),
@@ -328,7 +328,7 @@ fn kinds() {
             vec![soa("test", 90, 80)],
             (Kind::NoName, 0, 1),
         ),
-        // Data of another name or type is none.
+        // Data of another name or type does not count as data.
         (0, vec![a("mail.test", 60, 1)], vec![], (Kind::Inconclusive, 0, 0)),
         (0, vec![record("www.test", 28, 60, &[7; 16])], vec![], (Kind::Inconclusive, 0, 0)),
         (2, vec![], vec![soa("test", 90, 80)], (Kind::Failure, 5, 0)),
@@ -372,7 +372,7 @@ fn limits() {
     assert_eq!(negative(0x8000_0000, 50), (50, vec![50]));
 }
 
-/// Without DO nothing of DNSSEC is left, but for what was asked for; with it, everything is.
+/// Without DO no DNSSEC records are left, except of the query type; with it, all are.
 #[test]
 fn dnssec_only_for_who_asks() {
     let ds = record("test", rtype::DS, 60, &[1, 2, 3, 4]);
@@ -397,7 +397,8 @@ fn dnssec_only_for_who_asks() {
     let asks = question("www.test", rtype::A);
     let message = response(&asks, 0, [answers(), authority(), additional()]);
     assert_eq!(answered(&asks, &message, true, &RULES), without(&message, &[]));
-    // A minimal response keeps the proofs, which that of a wildcard needs; without DO it has none.
+    // A minimal response keeps the proofs, which the response of a wildcard needs; without DO it
+    // has none.
     let minimal = Rules { is_minimal: true, ..RULES };
     assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[6, 7, 8]));
     let rest = without(&message, &[1, 3, 4, 5, 6, 7, 8]);
@@ -409,7 +410,7 @@ fn dnssec_only_for_who_asks() {
     assert_eq!(answered(&asks, &message, false, &minimal), without(&message, &[1, 2]));
 }
 
-/// OPT, TSIG and SIG(0) go no further, wherever they stand; what stands after them does.
+/// OPT, TSIG and SIG(0) are not forwarded, wherever they are; the records after them are.
 #[test]
 fn between_neighbours() {
     let asks = question("www.test", rtype::MX);
@@ -459,7 +460,7 @@ fn other_questions() {
     }
 }
 
-/// A renderer that was used before gives what a new one gives.
+/// A renderer that was used before gives the same result as a new one.
 #[test]
 fn reuse() {
     let asks = question("www.test", rtype::A);

@@ -1,4 +1,4 @@
-//! A stored response on its way out: a copy, and what differs from client to client.
+//! Writes a stored response for a client: a copy, and what differs between clients.
 
 use super::super::edns::{Opt, header_rcode};
 use super::super::query::{Query, TYPE_AND_CLASS_BYTES};
@@ -6,7 +6,7 @@ use super::super::{HEADER_BYTES, Message, NameBuf, Record, Section, rtype, skip_
 use super::{AUTHENTIC_DATA, HEAD_BYTES, write_counts};
 use crate::read::{u16_at, u32_at};
 
-/// What a client gets in addition to the stored response.
+/// The parts of a response that are not in the stored one.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply<'a> {
     /// Seconds, by the clock that [`Renderer::render`](super::Renderer::render) was given.
@@ -18,7 +18,7 @@ pub struct Reply<'a> {
     /// TTL of expired records, seconds: 0, except for a response that is served stale (RFC 8767,
     /// section 5, recommends 30).
     pub stale_ttl_s: u32,
-    /// EDNS options in wire form; sent only to clients with EDNS, and left out if not even a
+    /// EDNS options in wire form; sent only to clients with EDNS, and omitted if not even a
     /// response without records has room for them.
     pub options: &'a [u8],
 }

@@ -16,8 +16,8 @@ fn aliases_as_data() {
     }
 }
 
-/// Of the answer section stays what belongs to the question, in the order of its aliases, whatever
-/// stands where.
+/// The records of the answer section that belong to the query stay, in the order of its aliases,
+/// wherever they are.
 #[test]
 fn what_belongs() {
     let asks = question("www.test", rtype::A);
@@ -78,13 +78,13 @@ fn dname() {
     let message = response(&asks, 0, [signed, vec![], vec![]]);
     assert_eq!(answered(&asks, &message, true, &RULES), without(&message, &[]));
     assert_eq!(answered(&asks, &message, false, &RULES), without(&message, &[1, 4]));
-    // The DNAME itself is asked for at its owner.
+    // The query is for the DNAME itself, at its owner.
     let asks = question("old.test", rtype::DNAME);
     let moved = record("old.test", rtype::DNAME, 60, &name("new.test"));
     assert_eq!(facts(&asks, 0, [vec![moved], vec![], vec![]], &RULES).kind, Kind::Data);
 }
 
-/// Sixteen aliases are followed in any order; a seventeenth, or a circle, is an error of its own.
+/// Sixteen aliases are followed in any order; a seventeenth, or a circle, has its own error.
 #[test]
 fn long_chains() {
     let asks = question("n0.test", rtype::A);
@@ -104,7 +104,7 @@ fn long_chains() {
     let answers: Records = (0..17).map(|at| link(at, at + 1)).collect();
     assert_eq!(outcome(answers), Err(Unfit::AliasChain));
     assert_eq!(outcome(vec![link(0, 0)]), Err(Unfit::AliasChain));
-    // A DNAME that applies to its own result has no end, whatever other records there are.
+    // A DNAME that applies to its own result has no end, with any other records.
     let endless = record("test", rtype::DNAME, 60, &name("a.test"));
     for beside in [link(0, 5), link(3, 4)] {
         assert_eq!(outcome(vec![endless.clone(), beside]), Err(Unfit::AliasChain));
@@ -112,13 +112,13 @@ fn long_chains() {
     assert_eq!(outcome(vec![endless]), Err(Unfit::AliasChain));
     assert_eq!(outcome(vec![link(0, 1), link(1, 0)]), Err(Unfit::AliasChain));
     assert_eq!(outcome(vec![link(1, 2), link(2, 1), link(0, 1)]), Err(Unfit::AliasChain));
-    // One that leads away from the circle before it closes is followed.
+    // An alias that leads out of the circle before it closes is followed.
     let answers = vec![link(0, 1), link(1, 2), link(1, 0), a("n2.test", 60, 1)];
     assert_eq!(outcome(answers), Ok((Kind::Data, 2)));
 }
 
-/// Aliases of our own stand before what an upstream answered, with TTLs of their own that do not
-/// age with it; response code and SOA are the upstream's, and the letters of the question the
+/// Local aliases come before an upstream's response. They have their own TTLs, which do not age
+/// with the response. Response code and SOA are the upstream's, and the letters of the question the
 /// client's.
 #[test]
 fn aliases_before_an_answer() {
@@ -162,8 +162,8 @@ fn aliases_before_an_answer() {
     }
 }
 
-/// Aliases that the upstream leads back to are a circle; aliases that do not lead to what was
-/// stored, and what is no message, are refused, and nothing is stored then.
+/// Aliases to which the upstream's response leads back are a circle. Aliases that do not lead to
+/// the stored response, and bytes that are no message, are refused, and nothing is stored then.
 #[test]
 fn aliases_that_do_not_lead_on() {
     let target = question("c.test", rtype::A);

@@ -2,15 +2,15 @@
 
 use super::*;
 
-/// A message that is encoded again has every name that it had, shorter if it occurred before in any
-/// case; names of types that must not be compressed are not, and none of the old pointers is left.
+/// A message that is encoded again has all its names, shorter if they occurred before in any case.
+/// Names of types that must not be compressed are not, and no old pointer is left.
 #[test]
 fn written_anew() {
     let asks = question("www.test", rtype::ANY);
     let naptr = [&[0, 1, 0, 2, 1, b'u', 0, 3, b'a', b'b', b'c'][..], b"\xc0\x0c"].concat();
     let pointer = [0xc0, 12];
     let answers = vec![
-        a("other.test", 60, 1), // left out: all that follows moves
+        a("other.test", 60, 1), // omitted: all later records move
         raw_record(
             &pointer,
             rtype::SOA,
@@ -92,7 +92,7 @@ fn hostile_work() {
     let taken = steps::of(|| outcome = Some(rendered(&message, &asked(&asks, false), &RULES)));
     let (facts, _) = outcome.expect("it was run").expect("an answer");
     assert_eq!((facts.kind, facts.aliases, facts.unrelated), (Kind::Inconclusive, 16, 3001));
-    // A ladder has 121 rungs; the answers are walked over once an alias.
+    // A ladder has 121 rungs; each alias walks over the answers once.
     assert!(taken < records * (121 + 2 * 20), "{taken} steps for {records} records");
 }
 

@@ -1,8 +1,8 @@
-//! What each client gets of a stored response.
+//! The response that each client gets from a stored one.
 
 use super::*;
 
-/// TTLs count down to 0; an expired response served stale has the caller's TTL; a clock that goes
+/// TTLs count down to 0; an expired response served stale has the caller's TTL; a clock that steps
 /// back ages nothing.
 #[test]
 fn ageing() {
