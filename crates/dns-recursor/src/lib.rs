@@ -177,20 +177,20 @@ impl Backend for Walk {
     fn gauges(&self) -> Vec<Gauge> {
         let counts = self.counts();
         let figures = [
-            ("recursion_packets_total", "Questions to name servers over UDP", counts.packets),
-            ("recursion_streams_total", "Questions to name servers over TCP", counts.streams),
-            ("recursion_referrals_total", "Zones learned of", counts.referrals),
-            ("recursion_lame_total", "Servers found not to serve what they should", counts.lame),
+            ("recursion_packets_total", "Queries to name servers over UDP", counts.packets),
+            ("recursion_streams_total", "Queries to name servers over TCP", counts.streams),
+            ("recursion_referrals_total", "Referrals to zones", counts.referrals),
+            ("recursion_lame_total", "Servers found not to serve their zone (lame)", counts.lame),
+            ("recursion_timeouts_total", "Queries to name servers that timed out", counts.timeouts),
+            ("recursion_misfits_total", "Packets that matched no query", counts.misfits),
             (
-                "recursion_timeouts_total",
-                "Questions to name servers that were not answered in time",
-                counts.timeouts,
+                "recursion_failures_total",
+                "Queries of clients that found no response",
+                counts.failures,
             ),
-            ("recursion_misfits_total", "Packets that answered no question", counts.misfits),
-            ("recursion_failures_total", "Questions that found no answer", counts.failures),
             (
                 "recursion_crowded_total",
-                "Questions refused because too many of their zone were in flight",
+                "Queries of clients refused because too many of their zone were in flight",
                 counts.crowded,
             ),
         ];

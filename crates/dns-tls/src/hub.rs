@@ -112,7 +112,7 @@ impl Hub {
             ),
             (
                 "encrypted_unsent_bytes",
-                "Octets of answers that clients of encrypted transports have not taken",
+                "Bytes of responses that clients of encrypted transports have not received",
                 self.unsent_bytes.load(Relaxed),
             ),
         ];

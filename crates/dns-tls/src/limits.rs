@@ -86,11 +86,11 @@ const EVENTS: [(&str, &str); 7] = [
         "encrypted_violations_total",
         "Connections and requests that broke the rules of their transport",
     ),
+    ("encrypted_overloads_total", "Queries that got SERVFAIL because no core had room"),
     (
-        "encrypted_overloads_total",
-        "Questions answered with SERVFAIL because no core could take them",
+        "encrypted_unsent_total",
+        "Responses dropped because the client had not received earlier ones",
     ),
-    ("encrypted_unsent_total", "Answers dropped because clients had not taken others"),
 ];
 
 const PROTOCOLS: [(Protocol, &str); 3] =

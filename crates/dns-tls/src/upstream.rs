@@ -261,17 +261,17 @@ impl Backend for Encrypted {
             ),
             (
                 "upstream_connections_lost_total",
-                "Times that an encrypted connection ended under a question",
+                "Queries whose encrypted connection ended before the response",
                 &counters.lost,
             ),
             (
                 "upstream_responses_useless_total",
-                "Responses of encrypted upstreams that hold no answer",
+                "Invalid responses of encrypted upstreams",
                 &counters.useless,
             ),
             (
                 "upstream_silent_total",
-                "Questions that an encrypted upstream did not answer in time",
+                "Queries that timed out at an encrypted upstream",
                 &counters.silent,
             ),
         ]

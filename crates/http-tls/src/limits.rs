@@ -135,7 +135,7 @@ const EVENTS: [(&str, &str); 13] = [
     ("http2_streams_total", "Requests over HTTP/2"),
     (
         "tls_resets_total",
-        "Answers over TLS that were broken off, streams of HTTP/2 and whole connections",
+        "Responses over TLS that were aborted: HTTP/2 streams and whole connections",
     ),
     ("http2_violations_total", "Connections and streams that broke the rules of HTTP/2"),
     (

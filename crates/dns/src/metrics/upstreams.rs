@@ -77,7 +77,7 @@ impl Upstreams {
         let measured = known.iter().filter(|(.., round_trips_us)| !round_trips_us.is_empty());
         let round_trip = measured.map(|(address, _, round_trips_us)| Gauge {
             name: "upstream_round_trip_seconds",
-            help: "How long the upstream takes for an answer, smoothed, mean of the cores",
+            help: "Response time of the upstream, smoothed, mean of the cores",
             label: label(address),
             value: round_trips_us.iter().sum::<f64>() / round_trips_us.len() as f64 / 1e6,
         });

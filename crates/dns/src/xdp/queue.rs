@@ -32,7 +32,7 @@ pub(super) fn open_interface(
     let words = |error: xdp::XdpError| error.to_string();
     let interface = xdp::find(name).map_err(words)?;
     let local = xdp::local_addresses()
-        .map_err(|error| format!("{name}: the addresses of this machine are not told: {error}"))?;
+        .map_err(|error| format!("{name}: cannot read the addresses of this machine: {error}"))?;
     let targets = targets(bound, &local);
     if targets.is_empty() {
         return Err(format!(

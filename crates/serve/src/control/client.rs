@@ -54,7 +54,10 @@ impl fmt::Display for Error {
                 }
             }
             Error::Lost(error) => {
-                write!(f, "the server left without an answer ({error}); see its log")
+                write!(
+                    f,
+                    "the server closed the connection without a response ({error}); see its log"
+                )
             }
             Error::Foreign => f.write_str(
                 "this is not a response of larder; name the socket that the server has by --ctl",
