@@ -1,8 +1,9 @@
-//! File modes: only the user that runs larder may read what larder writes, and one group if the
-//! operator names one.
+//! File modes: only the user that runs larder may read its files, and one group if the operator
+//! names one.
 //!
-//! Files get their mode and group from here, whatever the umask is. A file is made with mode 0600,
-//! then given to its group, and then opened to it: no other group can read it in between.
+//! This module sets the mode and group of files, whatever the umask is. It makes a file with mode
+//! 0600, gives it to its group, and then opens it to that group: no other group can read it in
+//! between.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -67,7 +68,7 @@ impl Access {
         Ok(file)
     }
 
-    /// Gives a file that is there, or a folder, its mode and group.
+    /// Gives an existing file or folder its mode and group.
     pub fn apply(self, path: &Path) -> io::Result<()> {
         let about = fs::symlink_metadata(path)?;
         let mode = match about.file_type() {
@@ -85,7 +86,7 @@ impl Access {
         Ok(())
     }
 
-    /// Makes a folder, and those above it that are missing. A folder that is there stays as it is.
+    /// Makes a folder, and the missing ones above it. An existing folder stays unchanged.
     pub fn make_folder(self, path: &Path) -> io::Result<()> {
         if path.as_os_str().is_empty() || path.is_dir() {
             return Ok(());
@@ -108,7 +109,7 @@ impl Access {
     }
 }
 
-/// A file that is another user's keeps its mode: only its owner may change it.
+/// A file of another user keeps its mode: only its owner may change it.
 fn allowed(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -140,8 +141,8 @@ mod tests {
         fs::symlink_metadata(path).unwrap().mode() & 0o7777
     }
 
-    /// Files and folders have their modes whether they are new, were open to all, or were closed to
-    /// their owner; what is no plain file, and a folder that was there, keeps its own.
+    /// Files and folders get their modes whether they are new, were open to all, or were closed to
+    /// their owner. Anything but a plain file, and an existing folder, keeps its own.
     #[test]
     fn modes_are_set() {
         let own = fs::metadata("/proc/self").unwrap().gid();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::socket::check;
 
-/// Most descriptors taken; what is passed beyond stays untouched.
+/// Most descriptors taken; further ones stay untouched.
 pub const INHERITED_MAX: usize = 256;
 
 /// The first descriptor that a manager passes.
@@ -30,8 +30,8 @@ pub struct Inherited {
     pub fd: OwnedFd,
 }
 
-/// Takes what was passed: nothing where nothing was passed to this process, or at a second call.
-/// Fails where the environment names descriptors that are not open; nothing is taken then.
+/// Takes the passed descriptors; none if the manager passed none to this process, or at a second
+/// call. Fails if the environment names descriptors that are not open, and then takes none.
 ///
 /// Call it before anything else opens files: this function trusts the environment that descriptors
 /// from 3 on are the manager's.
@@ -67,8 +67,8 @@ mod tests {
     const CHILD: &str = "LARDER_TEST_ACTIVATION";
     const TEST: &str = "activation::tests::sockets_are_taken_once";
 
-    /// A process that is started with a socket takes it by its name, once, and uses it; one for
-    /// which it was not meant, and one whose environment lies, take nothing.
+    /// A process that is started with a socket takes it by its name, once, and uses it. Another
+    /// process, and one whose environment is wrong, take nothing.
     #[test]
     fn sockets_are_taken_once() {
         if let Ok(case) = env::var(CHILD) {

@@ -1,9 +1,9 @@
-//! Cuts input into batches of records, the same ones whatever the bytes came from.
+//! Cuts input into batches of records. The batches do not depend on the kind of input.
 //!
 //! Batch *k* is the records whose headers begin in `[k * B, (k + 1) * B)` of the uncompressed
-//! input, B = [`SourceOptions::batch_bytes`]; every *k* up to the end comes once, in order, also
-//! when no record begins there. A mapped file, a pipe and a compressed file of the same content
-//! thus give the same batches.
+//! input, B = [`SourceOptions::batch_bytes`]. Every *k* up to the end comes once, in order, also
+//! when no record begins there. So a mapped file, a pipe and a compressed file of the same content
+//! give the same batches.
 //!
 //! ```text
 //!  input                    which code finds the record starts
@@ -22,9 +22,9 @@
 //! A live stream (a pipe) that is slow gives a batch in pieces: each but the last is `partial`
 //! and has the same `index`. A complete record waits [`LIVE_DELAY_MS`] at most.
 //!
-//! Interfaces ([`Source::live`]) return what they have received, in batches of any length: each has
-//! the whole records of a time, from `start` 0 to the end of `bytes`. When too many batches are in
-//! flight nothing is read, and the kernel drops frames.
+//! Interfaces ([`Source::live`]) return the frames that they have received, in batches of any
+//! length. Each has the whole records of a time, from `start` 0 to the end of `bytes`. When too
+//! many batches are in flight nothing is read, and the kernel drops frames.
 //!
 //! Bounds: [`SourceOptions::in_flight`] batches exist at once; the source waits for one to be
 //! dropped. A stream's buffer is `B + LOOKAHEAD_BYTES` at most.
@@ -66,7 +66,7 @@ impl Default for SourceOptions {
     }
 }
 
-/// Some records of the input, and what is needed to read them.
+/// Some records of the input, and the state needed to read them.
 #[derive(Debug)]
 pub struct Batch {
     /// Number of the batch.
@@ -85,7 +85,7 @@ pub struct Batch {
     pub limit: usize,
     /// The input ends where `bytes` does.
     pub at_end: bool,
-    /// More of the same batch follows, unless the source is asked to stop.
+    /// More of the same batch follows, unless the source is stopped.
     pub partial: bool,
     /// For a live capture: how far the time of day was set, in ns, since the batch before; times of
     /// both batches may be on either side. Otherwise 0.
@@ -96,8 +96,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Where to begin: `start`, or the guess in its place; `None` if nothing can be guessed. A
-    /// guess may lie at or behind `limit`: then no record begins in this batch.
+    /// The beginning: `start`, or else the guess; `None` if nothing can be guessed. A guess may be
+    /// at or after `limit`: then no record begins in this batch.
     pub fn begin(&self) -> Option<usize> {
         self.start.or_else(|| self.capture.find_record(&self.bytes, 0))
     }
@@ -108,7 +108,7 @@ impl Batch {
 pub enum Polled {
     /// The next batch.
     Batch(Box<Batch>),
-    /// Nothing yet; ask again.
+    /// Nothing yet; try again.
     Later,
     /// The input has ended, or the caller wanted to stop.
     End,
@@ -265,8 +265,8 @@ impl Source {
     }
 
     /// The next batch; `None` at the end of input. Waits for input, and for a batch to be dropped
-    /// when too many are in flight. Once `stop` is set nothing more is read: a stream still gives
-    /// the whole records that it has received, unless that means to wait, then comes `None`.
+    /// when too many are in flight. Once `stop` is set nothing more is read. A stream then still
+    /// gives the whole records that it has received, as far as that needs no wait; `None` follows.
     pub fn next_batch(&mut self, stop: &AtomicBool) -> Option<Batch> {
         loop {
             match self.poll_batch(stop) {
@@ -322,7 +322,7 @@ impl Source {
         } else {
             None
         };
-        // A worker that is still there just makes its pages come back.
+        // If a worker still uses these pages, the kernel maps them again.
         let behind = base.saturating_sub(self.memory.in_flight_max * self.batch_bytes);
         if behind - *released >= RELEASE_BYTES {
             mapped.release(*released..behind);
@@ -394,7 +394,8 @@ impl Source {
             return Polled::End;
         }
         self.offset = base + at as u64;
-        // The batch takes the buffer with all that the walk saw; what is past its end is copied.
+        // The batch takes the buffer with all bytes that were walked; the bytes after its end are
+        // copied.
         let mut rest = self.memory.buffer();
         rest.extend_from_slice(&stream.buffer[at..]);
         let mut bytes = permit;
@@ -417,7 +418,7 @@ impl Source {
         }))
     }
 
-    /// Delivers what interfaces have received.
+    /// Delivers the frames that interfaces have received.
     fn next_live(&mut self, stop: &AtomicBool, patience: Duration) -> Polled {
         let Feed::Live(live) = &mut self.feed else { return Polled::End };
         live.keep_house();

@@ -1,8 +1,8 @@
-//! Time that never steps, and the time of day.
+//! A clock that never steps, and the time of day.
 //!
-//! The system's time of day is read once, at the start; from there it is counted by a clock that
-//! never steps. So what one run notes is in order, whatever is set meanwhile: a step is seen at the
-//! next start.
+//! The clock reads the system's time of day once, at the start, and counts from there without
+//! steps. So the times of one run are in order, also if the system's time is set meanwhile: only
+//! the next start sees such a step.
 //!
 //! All threads of a server have copies of one clock. Cost: no system call where the kernel shares
 //! its time.

@@ -15,8 +15,8 @@ type CoreSet = [libc::c_ulong; CORES_MAX / libc::c_ulong::BITS as usize];
 
 const BITS: usize = libc::c_ulong::BITS as usize;
 
-/// The cores that the calling thread may run on, in order. This is what a container or `taskset`
-/// left us, often fewer than the machine has.
+/// The cores that the calling thread may run on, in order. A container or `taskset` may allow fewer
+/// than the machine has.
 pub fn available_cores() -> io::Result<Vec<usize>> {
     let mut set: CoreSet = [0; _];
     // SAFETY: the kernel writes at most the number of bytes given, which is the size of `set`.

@@ -19,7 +19,7 @@ pub const MAGIC_BYTES: usize = 6;
 /// Bytes that one read of the file requests.
 const READ_BYTES: usize = 128 << 10;
 
-/// The most that damage takes with it from before.
+/// The most bytes before damage that are lost with it.
 const SMALL_READ_BYTES: usize = 8 << 10;
 
 /// A zstd block that is raw, empty and the last of its frame, and a checksum.
@@ -99,7 +99,7 @@ struct ZstdFrames<R> {
     source: R,
     frame: FrameDecoder,
     state: Zstd,
-    /// Why the frame is broken, while what was decoded of it is read.
+    /// Why the frame is broken, while its decoded bytes are still being read.
     failure: Option<io::Error>,
 }
 
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-    /// Everything that comes out of packed bytes, and how they end.
+    /// All bytes decoded from packed bytes, and how they end.
     fn unpack(packed: &[u8]) -> (Vec<u8>, io::Result<usize>) {
         let (mut reader, _) = decoder(Cursor::new(packed.to_vec())).unwrap();
         let mut out = Vec::new();
@@ -196,8 +196,8 @@ mod tests {
         (out, end)
     }
 
-    /// Of a zstd frame that is cut anywhere, every whole block comes out before the error, although
-    /// the decoder's window is longer than all of them.
+    /// A zstd frame that is cut anywhere gives every whole block before the error, although the
+    /// decoder's window is longer than all of them.
     #[test]
     fn a_cut_zstd_frame_gives_its_whole_blocks() {
         let plain: Vec<u8> = (0..600_000u32).flat_map(|n| (n / 5).to_le_bytes()).collect();
@@ -213,7 +213,7 @@ mod tests {
         assert!(longest > plain.len() * 3 / 4 && shortest < plain.len() / 4);
     }
 
-    /// A checksum that does not fit is an error, after the bytes; so is what follows a stream.
+    /// A wrong checksum is an error, after the bytes; so are bytes after a stream.
     #[test]
     fn a_wrong_checksum_is_told() {
         let mut packed = compress_to_vec(&b"some bytes"[..], CompressionLevel::Fastest);

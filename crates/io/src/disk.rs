@@ -1,14 +1,12 @@
-//! A file that is written from start to end, from memory that is leased for as long as the kernel
-//! reads it.
+//! Writes a file from start to end, from memory that is leased for as long as the kernel reads it.
 //!
 //! ```text
 //! begin(file) -> write(lease).. -> flush() -> write(lease).. -> flush() -> end()
 //! ```
 //!
-//! [`FileWriter::write`] hands a piece over and returns; a few are in flight at a time, and then it
-//! waits for the oldest. [`FileWriter::flush`] waits for all. Where io_uring is refused (by an old
-//! kernel, a container's filter, an administrator), the same is done by one `pwrite` after the
-//! other.
+//! [`FileWriter::write`] submits a piece and returns; a few are in flight at a time, and then it
+//! waits for the oldest. [`FileWriter::flush`] waits for all. If io_uring is refused (by an old
+//! kernel, a container's filter, an administrator), the writer makes one `pwrite` after the other.
 //!
 //! Whole pages bypass the system's page cache ([`FileWriter::begin_direct`], `O_DIRECT`); the rest
 //! at both ends of a piece goes through it. Most of the cost of writing is copying into that cache
@@ -139,7 +137,7 @@ impl FileWriter {
         }
     }
 
-    /// Starts to write `file`, which is empty. Waits for what is in flight to the file before.
+    /// Starts to write `file`, which is empty. Waits for the writes in flight to the file before.
     pub fn begin(&mut self, file: File) {
         self.begin_direct(file, None);
     }
@@ -179,8 +177,8 @@ impl FileWriter {
         self.hand_over(number);
     }
 
-    /// Waits until all that was given is in the file (not on the disk: [`File::sync_data`] does
-    /// that), or failed to be.
+    /// Waits until all leases are in the file (not on the disk: [`File::sync_data`] does that), or
+    /// have failed.
     pub fn flush(&mut self) -> io::Result<u64> {
         self.drain();
         match &self.failed {
@@ -197,7 +195,7 @@ impl FileWriter {
         self.written
     }
 
-    /// Waits for what is in flight, and gives the file back.
+    /// Waits for the writes in flight, and returns the file.
     pub fn end(&mut self) -> Option<File> {
         self.drain();
         self.direct = None;
@@ -221,7 +219,7 @@ impl FileWriter {
                 flight.is_direct = true;
                 (direct, len)
             }
-            // Up to the next page, if what begins there can go past the cache.
+            // Writes up to the next page, if the bytes from there can bypass the cache.
             None if self.direct.is_some() => {
                 flight.is_direct = false;
                 let page = (PAGE_BYTES - offset % PAGE_BYTES) as usize;
@@ -238,7 +236,8 @@ impl FileWriter {
         // and 2).
         let pushed = unsafe { ring.0.submission().push(&entry) };
         pushed.expect("the ring has twice as many places as there are flights");
-        // What the kernel did not accept now is submitted by the next call, or by the wait.
+        // Entries that the kernel did not accept now are submitted by the next call, or by the
+        // wait.
         let _ = ring.0.submit();
     }
 
@@ -248,7 +247,7 @@ impl FileWriter {
         if let Err(error) = ring.0.submit_and_wait(1)
             && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
         {
-            // The ring is of no use any more, and what it has stays with it (invariant 1).
+            // The ring is not used any more, and it keeps its entries (invariant 1).
             self.failed.get_or_insert(error);
             self.first += self.flights.len() as u64;
             self.flights.drain(..).for_each(std::mem::forget);
@@ -296,7 +295,7 @@ impl FileWriter {
     }
 }
 
-/// How much of `bytes`, for `offset` of the file, can go past the page cache at once.
+/// How many of `bytes`, for `offset` of the file, can bypass the page cache at once.
 fn part<'a>(bytes: &[u8], offset: u64, direct: Option<&'a File>) -> Option<(&'a File, usize)> {
     let page = PAGE_BYTES as usize;
     let whole = bytes.len() / page * page;
@@ -370,9 +369,9 @@ mod tests {
         }
     }
 
-    /// Past the page cache whatever pieces there are come out as they were, also where a disk
-    /// refuses that: a descriptor without the flag takes any write, and one of a file system that
-    /// does not know it is not there.
+    /// Any pieces written past the page cache are read back unchanged, also if a disk refuses such
+    /// writes. A descriptor without the flag accepts any write; a file system that does not support
+    /// the flag gives none.
     #[test]
     fn whole_pages_go_past_the_cache() {
         use std::os::unix::fs::OpenOptionsExt;
@@ -392,7 +391,7 @@ mod tests {
                     writer.write(lease);
                     if given % 7 == 0 {
                         assert_eq!(writer.flush().unwrap(), given);
-                        // The length is that of what is whole.
+                        // The length is that of the whole pieces.
                         assert_eq!(file.as_file().metadata().unwrap().len(), given);
                     }
                 }

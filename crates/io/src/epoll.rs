@@ -39,8 +39,8 @@ impl Interest {
     /// Errors only, which are always reported: for a connection that waits for another one.
     pub const NONE: Interest = Interest(0);
 
-    /// Report once when the state changes, and not again until the next change: the loop must then
-    /// read (or write) until nothing is left.
+    /// Report once when the state changes, and not again until the next change. The event loop must
+    /// then read (or write) until the call would block.
     pub const fn edge(self) -> Interest {
         Interest(self.0 | libc::EPOLLET as u32)
     }
@@ -128,7 +128,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    /// Changes what `fd` is watched for, and its token.
+    /// Changes the events that `fd` is watched for, and its token.
     pub fn modify(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
@@ -152,11 +152,10 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits until something is ready or `timeout_ms` have passed (`None`: without end; times past
-    /// 24 days are cut to that): how many events there are. A signal ends the wait early, with
-    /// none.
+    /// Waits until a descriptor is ready or `timeout_ms` have passed (`None`: no limit; at most 24
+    /// days), and returns the number of events. A signal ends the wait early, with no events.
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<usize> {
-        // Should this wait fail, none of an earlier one are left (invariant 1).
+        // If this wait fails, no event of an earlier one is left (invariant 1).
         events.count = 0;
         let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
         let (room, length) = (events.ready.as_mut_ptr(), events.ready.len() as libc::c_int);
@@ -207,9 +206,9 @@ impl Waker {
         Ok(Waker(fd.into()))
     }
 
-    /// Makes the waker readable. Calls before the next [`Waker::clear`] are one; what was stored
-    /// before the call is seen after `clear` (both are system calls on one object of the kernel,
-    /// which orders them).
+    /// Makes the waker readable. Calls before the next [`Waker::clear`] are one. The receiver sees
+    /// data stored before the call after `clear` (both are system calls on one object of the
+    /// kernel, which orders them).
     pub fn wake(&self) -> io::Result<()> {
         match (&self.0).write(&1u64.to_ne_bytes()) {
             // The counter is full: 2^64 - 2 calls are pending.
@@ -280,7 +279,7 @@ mod tests {
         assert!(tokens(&poller, 10).is_empty());
     }
 
-    /// More descriptors than a wait has room for come with the next ones.
+    /// Descriptors that one wait has no room for are returned by the next ones.
     #[test]
     fn room_is_a_bound() {
         let pairs: Vec<_> = (0..5).map(|_| UnixStream::pair().unwrap()).collect();

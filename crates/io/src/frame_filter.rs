@@ -1,4 +1,4 @@
-//! A filter of tcpdump's language over frames of captures, whatever their link types are.
+//! A filter in tcpdump's language over frames of captures with any link types.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +20,9 @@ pub struct FrameFilter {
 /// The decisions of a filter.
 #[derive(Debug, Default)]
 pub struct FilterCounts {
-    /// Frames that were looked at.
+    /// Frames that the filter checked.
     pub seen: AtomicU64,
-    /// Frames that were taken.
+    /// Frames that the filter selected.
     pub taken: AtomicU64,
 }
 

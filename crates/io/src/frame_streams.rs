@@ -1,7 +1,7 @@
-//! Frame Streams: frames of bytes from a file or over a socket, as dnstap has them.
+//! Frame Streams, the format of dnstap: frames of bytes from a file or over a socket.
 //!
 //! Each frame follows its length in four bytes. A length of 0 announces a control frame, which has
-//! a length of its own. [`larder_wire::dnstap`] reads the content of frames.
+//! its own length. [`larder_wire::dnstap`] reads the content of frames.
 //!
 //! ```text
 //! phase      file              socket (they write, we read)      ends by
@@ -16,7 +16,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// Most bytes of a data frame: two DNS messages of 64 KiB, and what surrounds them.
+/// Most bytes of a data frame: two DNS messages of 64 KiB, and the fields around them.
 pub const FRAME_BYTES_MAX: usize = 256 << 10;
 
 /// Most bytes of a control frame, as the Frame Streams library has it.
@@ -31,12 +31,12 @@ pub const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 pub enum FrameError {
     /// The system failed. The caller should report it, with the file or socket.
     Io(io::Error),
-    /// The stream ends inside a frame. What came before it is good.
+    /// The stream ends inside a frame. The frames before it are valid.
     CutShort,
     /// This is no Frame Streams input, or it carries something else than dnstap. The caller should
     /// name another file, or configure the sender.
     NotDnstap,
-    /// A frame is longer than the bound: the stream is out of step. What came before it is good.
+    /// A frame is longer than the bound: the stream is out of step. The frames before it are valid.
     TooLong,
 }
 
@@ -117,7 +117,7 @@ impl<S: Read> Frames<S> {
         Ok(None)
     }
 
-    /// Four bytes of length; `None` at the end of the input, where a frame may end it.
+    /// Four bytes of length; `None` at the end of the input, if a frame may end it.
     fn read_length(&mut self) -> Result<Option<u32>, FrameError> {
         let mut raw = [0; 4];
         let mut filled = 0;
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(answer.server, Some(Addr::v4([192, 0, 2, 54])));
         assert_eq!(answer.server_port, Some(53));
         assert!(answer.response_time_ns > Some(1_500_000_000_000_000_000));
-        // The wire form of the name as asked, after the header of twelve bytes.
+        // The wire form of the queried name, after the header of twelve bytes.
         let response = answer.response.expect("an answer");
         assert!(response[12..].starts_with(b"\x03www\x05green\x07example\0"));
         let upstream = messages.iter().filter(|message| message.kind == 4);

@@ -1,7 +1,7 @@
-//! Opens what is to be read: a file or standard input, plain or compressed.
+//! Opens an input: a file or standard input, plain or compressed.
 //!
 //! A plain file is mapped. Everything else is a stream: a pipe, a device, a compressed file, and a
-//! file that can't be mapped. What the bytes are decides, never the name.
+//! file that cannot be mapped. The content of the file decides, never its name.
 
 use std::fmt;
 use std::fs::File;
@@ -45,7 +45,7 @@ pub enum Content {
     },
 }
 
-/// Why an input cannot be read. The text names the input and says what to do next.
+/// Why an input cannot be read. The text names the input and states what to do next.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InputError {
@@ -61,7 +61,7 @@ pub enum InputError {
         /// The input.
         name: String,
     },
-    /// The format is not a capture that larder reads. The text says how to convert it.
+    /// The format is not a capture that larder reads. The text states how to convert it.
     NotCapture {
         /// The input.
         name: String,
@@ -83,7 +83,7 @@ pub enum InputError {
         /// What the filter does not support.
         why: String,
     },
-    /// The caller asked to stop before the first record.
+    /// The caller stopped before the first record.
     Stopped,
 }
 
@@ -254,7 +254,7 @@ pub fn is_same_file(left: &Path, right: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// An input that cannot be opened has an error that names it and says what to do.
+    /// An input that cannot be opened has an error that names it and states what to do.
     #[test]
     fn refusals_advise() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Files, pipes, decompression, sockets, waiting: where larder meets the kernel.
+//! Calls of the kernel: files, pipes, decompression, sockets, waiting.
 //!
 //! | module | duty |
 //! |---|---|
@@ -27,10 +27,10 @@
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; unpredictable numbers |
 //! | `socket` | options and addresses of sockets |
 //!
-//! An event loop is made of these: [`epoll::Poller`] reports which sockets are ready, batches of
-//! [`udp`] carry messages, [`timer::Timers`] give the time to wait.
+//! An event loop uses these modules: [`epoll::Poller`] reports ready sockets, batches of [`udp`]
+//! carry messages, [`timer::Timers`] give the time to wait.
 //!
-//! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
+//! Unsafe code is only where larder calls the kernel: memory maps, signals, sockets, events.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! Frames of network interfaces as they pass, as batches of the same kind that files give.
+//! Captures frames of network interfaces, in batches of the same kind that files give.
 //!
 //! ```text
 //! open(options)            sockets, rings, the filter: all that needs a capability
@@ -29,10 +29,10 @@
 //! only frames that do not fit in bytes, and of slow traffic those that arrive after `batch_ms`
 //! times the number of blocks (10 s for the defaults).
 //!
-//! Several rings give one row in order of time: the earliest frame comes first, once no other ring
-//! can bring an earlier one. A ring without complete blocks may have frames in the block that the
-//! kernel still writes: the capture waits for that block (`SETTLE_MS` at most). If that block has
-//! none either, the ring can bring only later frames. Within a ring the order is the ring's.
+//! Several rings give one sequence in order of time: the earliest frame is first, once no other
+//! ring can give an earlier one. A ring without complete blocks may have frames in the block that
+//! the kernel still writes. The capture waits for that block (`SETTLE_MS` at most). If that block
+//! has no frames either, the ring can give only later ones. Within a ring the order is the ring's.
 //!
 //! An interface that is down stays open, and delivers frames when it is up again; one that is
 //! removed and created again is bound again by its name, without a capability. Each such change is
@@ -85,7 +85,7 @@ use crate::stream::STOP_CHECK;
 /// The name of all interfaces.
 pub const ANY: &str = "any";
 
-/// How often interfaces and counters are looked at.
+/// How often interfaces and counters are checked.
 const LOOK_MS: u64 = 500;
 
 /// After this long without a frame the capture returns an empty batch, so that code that uses the
@@ -107,11 +107,11 @@ const STOP_MS_MAX: u64 = 5_000;
 /// before.
 const QUEUES_MS_MAX: u64 = 200;
 
-/// How long queues are left to themselves while a batch is gathered.
+/// How long the capture does not read queues while it gathers a batch.
 const GATHER: Duration = Duration::from_micros(200);
 
-/// How long blocks are left to themselves while they are gathered for a batch: at least
-/// `PAUSE_MS`, and no longer than traffic of `FILL_BYTES_PER_MS` (17 Gbit/s) takes to fill a ring.
+/// How long the capture does not read blocks while it gathers a batch: at least `PAUSE_MS`, and no
+/// longer than traffic of `FILL_BYTES_PER_MS` (17 Gbit/s) takes to fill a ring.
 const PAUSE_MS: u64 = 1;
 const FILL_BYTES_PER_MS: u64 = 2 << 20;
 
@@ -185,7 +185,7 @@ pub(crate) enum Filled {
 
 /// LINKTYPE_ number of an interface's frames, which a filter's maker must know.
 pub fn link_type(interface: &str) -> Result<u16, LiveError> {
-    // Any socket will do to ask.
+    // The request needs a socket of any kind.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")
         .map_err(|error| LiveError::Kernel { what: "no socket", error })?;
     let found = socket::find(&OwnedFd::from(socket), interface)?;
@@ -340,13 +340,13 @@ impl Live {
         let mut gather_ms = None;
         loop {
             self.keep_house();
-            // Before the rings are looked at: what is seen then was there at this time.
+            // Read before the rings: everything found there existed at this time.
             let now_ms = self.now_ms();
             let stopped_ms = self.note_stop(stop, now_ms);
             for line in &mut self.lines {
                 line.ring.discover(now_ms);
             }
-            // Before more is copied, as frames may come for ever.
+            // Checked before more is copied, as frames may come for ever.
             let is_drained = stopped_ms.is_some_and(|since| self.is_drained(now_ms, since));
             if out.is_empty() && is_drained {
                 self.counts.refresh();
@@ -356,8 +356,8 @@ impl Live {
             let ready_ms = if is_ripe { self.copy(now_ms, out, bytes_max) } else { None };
             self.copy_queues(out, bytes_max);
             if !out.is_empty() {
-                // Rings give what has come in some milliseconds; queues give each frame, and are
-                // waited for here.
+                // Rings give the frames of some milliseconds at once; queues give each frame, so
+                // the wait is here.
                 let batch_ms = u64::from(self.options.batch_ms);
                 let until_ms = *gather_ms.get_or_insert(now_ms + batch_ms);
                 let is_whole = out.len() >= bytes_max || now_ms >= until_ms;
@@ -382,7 +382,7 @@ impl Live {
         }
     }
 
-    /// Waits where nothing is ripe: for a first block, or until those that came are ripe.
+    /// Waits while no ring is ripe: for a first block, or until the blocks are ripe.
     fn await_more(&mut self, now_ms: u64, wait_ms: u64) {
         let Some(seen_ms) = self.lines.iter().filter_map(|line| line.ring.seen_ms()).min() else {
             return self.wait(wait_ms);
@@ -394,9 +394,9 @@ impl Live {
         std::thread::sleep(Duration::from_millis(pause_ms));
     }
 
-    /// For measurements, the least that a reader can do: visits what rings have, without a copy, in
-    /// no order among rings, and gives it back. Frames and their bytes; `None` after what was
-    /// received before a stop.
+    /// For measurements, the least work of a reader: visits the frames of rings without a copy, in
+    /// no order among rings, and gives the blocks back. Returns frames and their bytes; `None`
+    /// after those received before a stop.
     pub fn walk(&mut self, stop: &AtomicBool) -> Option<Sent> {
         self.keep_house();
         let now_ms = self.now_ms();
@@ -431,20 +431,21 @@ impl Live {
         self.lines.iter().any(|line| line.ring.is_ripe(now_ms, batch_ms))
     }
 
-    /// Copies what may be copied. When more may be, if a ring must settle before.
+    /// Copies the frames that may be copied now. Returns when to continue, if a ring must settle
+    /// before.
     fn copy(&mut self, now_ms: u64, out: &mut Vec<u8>, bytes_max: usize) -> Option<u64> {
         let settle_ms = self.settle_ms();
         while out.len() < bytes_max {
             // The earliest frame, and the stamp of the earliest one of another ring.
             let (mut first, mut second_ns) = (None, u64::MAX);
-            // How long after its block was seen it may go.
+            // How long after its block was seen it may be copied.
             let mut wait_ms = 0;
             for (at, line) in self.lines.iter_mut().enumerate() {
                 match (line.ring.head_ns(), first) {
                     (None, _) if line.is_left => {}
                     (None, _) if line.ring.has_unfinished() => wait_ms = settle_ms,
-                    // A core that has stamped a long frame has begun with it before it has any
-                    // frame that follows.
+                    // A core that has stamped a long frame has begun to store it before it receives
+                    // any later frame.
                     (None, _) if line.frames == Frames::Long => {}
                     (None, _) => wait_ms = wait_ms.max(IN_FLIGHT_MS),
                     (Some(ns), Some((_, first_ns))) if ns >= first_ns => {
@@ -472,7 +473,7 @@ impl Live {
         None
     }
 
-    /// Appends what has come by queues.
+    /// Appends the frames received by queues.
     fn copy_queues(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
         if self.queues.is_empty() {
             return;

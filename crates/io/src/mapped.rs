@@ -1,4 +1,4 @@
-//! A file mapped into memory, read-only, that may be cut short by others while we read it.
+//! A file mapped into memory, read-only, that other programs may truncate while larder reads it.
 //!
 //! Access to a mapped page that the file no longer has raises SIGBUS, which ends the process. A
 //! handler maps a page of zeros there instead and marks the mapping; the reader then finds damage
@@ -75,16 +75,16 @@ static SLOTS: [Slot; MAPPINGS_MAX] = [const {
     }
 }; MAPPINGS_MAX];
 
-/// The handler before ours. Leaked, since a signal may come at any time.
+/// The handler before ours. It is leaked, since a signal may come at any time.
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 
 impl Mapped {
     /// Maps the first `len` bytes of `file`, which must be open for reading alone. The file may be
-    /// closed afterwards, and may be cut short meanwhile ([`Mapped::torn_at`]); what other programs
-    /// write to it shows. Fails where the handle can write, the kernel can't map it or too many
-    /// files are mapped: read it instead.
+    /// closed afterwards, and may be truncated meanwhile ([`Mapped::torn_at`]). Writes of other
+    /// programs to the file are visible. Fails if the handle can write, the kernel cannot map the
+    /// file or too many files are mapped: read it instead.
     pub fn read_only(file: &File, len: usize) -> io::Result<Mapped> {
         // SAFETY: takes integers only, one of which is a descriptor that is open while it is
         // borrowed.
@@ -101,8 +101,8 @@ impl Mapped {
         unsafe { Mapped::new(file, len) }
     }
 
-    /// Maps the first `len` bytes of `file`. The file may be closed afterwards, and may be cut
-    /// short meanwhile. Fails where the kernel can't map it or too many files are mapped: read it
+    /// Maps the first `len` bytes of `file`. The file may be closed afterwards, and may be
+    /// truncated meanwhile. Fails if the kernel cannot map it or too many files are mapped: read it
     /// instead.
     ///
     /// # Safety
@@ -182,7 +182,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Before the pages go: invariant 3.
+        // Before the pages are unmapped: invariant 3.
         self.slot.start.store(0, Ordering::Release);
         // SAFETY: the range is the mapping that `new` made, and no borrow of it can live.
         unsafe {
@@ -198,7 +198,7 @@ fn claim() -> Option<&'static Slot> {
     })
 }
 
-/// Puts our handler in front of the one that is there, once in a process.
+/// Installs our handler before the current one, once in a process.
 fn install_handler() -> io::Result<()> {
     static ONCE: Once = Once::new();
     static INSTALLED: AtomicBool = AtomicBool::new(false);
@@ -313,8 +313,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A file that shrinks under its mapping reads as zeros where it ended, is marked, and the
-    /// process lives; other mappings are not marked, and released pages come back.
+    /// A file that shrinks under its mapping reads as zeros after its end, is marked, and the
+    /// process continues. Other mappings are not marked, and released pages can be read again.
     #[test]
     fn a_file_may_shrink_under_us() {
         let mut file = tempfile::tempfile().unwrap();

@@ -1,4 +1,4 @@
-//! Several captures read as one, in order of time.
+//! Reads several captures as one, in order of time.
 //!
 //! [`Merge`] is a pcapng stream made in memory: an interface for each link type where it first
 //! appears, then the packets of all inputs, the earliest next packet first. Packets with equal
@@ -34,7 +34,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Bytes of the merged stream made at once.
 const OUT_BYTES: usize = 256 << 10;
 
-/// The inputs, and what is next of each.
+/// The inputs, and the next record of each.
 pub struct Merge {
     heads: Vec<Head>,
     /// Inputs that have a record, by its time, then by their number.
@@ -46,7 +46,7 @@ pub struct Merge {
     out_start: usize,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
     filter: Option<FrameFilter>,
-    /// An input comes as it happens: each record is given at once.
+    /// An input arrives as it happens: each record is returned at once.
     is_live: bool,
     /// The input whose record was given last, which has not been stepped to its next one.
     given: Option<usize>,
@@ -86,8 +86,8 @@ struct Next {
 }
 
 impl Merge {
-    /// Reads every header and first record. Damage found later goes to `damage`. The stream has the
-    /// records that `filter` selects.
+    /// Reads every header and first record. Damage found later is reported to `damage`. The stream
+    /// has the records that `filter` selects.
     pub fn open(
         inputs: Vec<Input>,
         filter: Option<FrameFilter>,
@@ -256,7 +256,7 @@ impl Head {
         }
     }
 
-    /// Forgets what was read and reads on.
+    /// Drops the bytes that were read, and reads more.
     fn read_more(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
         if let HeadBytes::Stream { buffer, .. } = &mut self.bytes {
             buffer.drain(..self.offset);
@@ -306,8 +306,8 @@ impl HeadBytes {
         }
     }
 
-    /// Reads up to [`READ_BYTES`] more, or to the end; from a live stream, what is there. An error
-    /// ends the input and states the reason.
+    /// Reads up to [`READ_BYTES`] more, or to the end; from a live stream, the available bytes. An
+    /// error ends the input and states the reason.
     fn read_more(&mut self) -> Option<String> {
         let HeadBytes::Stream { reader, buffer, ended, live } = self else { return None };
         let most = if *live { read_some(reader, buffer) } else { read_all(reader, buffer) };
@@ -329,7 +329,7 @@ fn read_all(reader: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
     reader.take(READ_BYTES as u64).read_to_end(buffer).map(|count| count == READ_BYTES)
 }
 
-/// Reads what there is, and waits for some.
+/// Reads the available bytes, and waits for the first ones.
 fn read_some(reader: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
     let start = buffer.len();
     buffer.resize(start + READ_BYTES, 0);

@@ -5,9 +5,9 @@ use std::os::fd::AsRawFd;
 
 use crate::socket::{check, owned};
 
-/// Moves the calling thread into a new network namespace whose loopback is up, with 127.0.0.1 and
-/// `::1`, and nothing else. Threads that it starts afterwards are there too; sockets that were open
-/// stay where they were. Needs `CAP_SYS_ADMIN`; without it the error is `PermissionDenied`.
+/// Moves the calling thread into a new network namespace with only the loopback, which is up, with
+/// 127.0.0.1 and `::1`. Threads that it starts afterwards are there too; open sockets stay where
+/// they were. Needs `CAP_SYS_ADMIN`; without it the error is `PermissionDenied`.
 pub fn enter_private_network() -> io::Result<()> {
     // SAFETY: changes what later sockets of this thread see; takes an integer.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
@@ -25,9 +25,9 @@ pub fn enter_private_network() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the connections of the calling thread's network namespace controlled by `algorithm` from now
-/// on. Measurements over loopback want one that sends what it may (`cubic`, `reno`): what sends at
-/// a pace of its own (`bbr`) spends most of its time on timers there.
+/// Makes `algorithm` the congestion control of the calling thread's network namespace from now on.
+/// Measurements over loopback need one that sends as much as it may (`cubic`, `reno`). One with its
+/// own pacing (`bbr`) spends most of its time on timers there.
 pub fn set_congestion_control(algorithm: &str) -> io::Result<()> {
     std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", algorithm)
 }

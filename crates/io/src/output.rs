@@ -27,7 +27,7 @@ pub struct Output {
     buffer: Vec<u8>,
 }
 
-/// Why an output cannot be written. The text says what to do next.
+/// Why an output cannot be written. The text states what to do next.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OutputError {
@@ -124,7 +124,7 @@ impl Output {
         Write::write_all(self, bytes).map_err(|error| OutputError::new(&self.name, error))
     }
 
-    /// Hands everything accepted to the system.
+    /// Writes all accepted bytes to the system.
     pub fn flush(&mut self) -> Result<(), OutputError> {
         Write::flush(self).map_err(|error| OutputError::new(&self.name, error))
     }
@@ -177,7 +177,7 @@ impl Write for Output {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Bytes that an error leaves unwritten are dropped: the error is final.
+        // Bytes that were not written because of an error are dropped: the error is final.
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.put(&buffer);
         buffer.clear();
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    /// Short and long writes come out in order, and all of them.
+    /// All short and long writes arrive, in order.
     #[test]
     fn nothing_is_lost() {
         let dir = tempfile::tempdir().unwrap();

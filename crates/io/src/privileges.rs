@@ -1,8 +1,7 @@
-//! Giving rights back. Capturing needs `CAP_NET_RAW` while sockets are opened, and nothing
-//! afterwards.
+//! Drops capabilities. Capturing needs `CAP_NET_RAW` while sockets are opened, and none afterwards.
 //!
-//! Linux keeps capabilities for each thread. [`drop_capabilities`] is for the thread that calls it,
-//! and for those that it starts afterwards: call it before there are others, or on each of them.
+//! Linux keeps capabilities for each thread. [`drop_capabilities`] affects the calling thread, and
+//! those that it starts afterwards: call it before there are others, or on each of them.
 //!
 //! User 0 keeps `CAP_DAC_OVERRIDE`, if it has it. Without it root can write only where file modes
 //! permit, and larder could not open logs in a folder of the user that called `sudo`; operators do
@@ -33,9 +32,9 @@ struct Half {
     inheritable: u32,
 }
 
-/// Gives up the capabilities of the calling thread for ever, all of them, or as user 0 all but
-/// `CAP_DAC_OVERRIDE`: neither it nor a program that it runs gets others again. Threads that are
-/// there already keep theirs.
+/// Drops the capabilities of the calling thread for ever, all of them, or as user 0 all but
+/// `CAP_DAC_OVERRIDE`. Neither the thread nor a program that it runs gets others again. Existing
+/// threads keep theirs.
 pub fn drop_capabilities() -> io::Result<()> {
     const NONE: libc::c_ulong = 0;
     // SAFETY: these take integers only.
@@ -46,7 +45,7 @@ pub fn drop_capabilities() -> io::Result<()> {
     }
     let mut kept = [Half::default(); 2];
     if is_user_0() {
-        // It can keep only what it has now.
+        // It can keep only a capability that it has now.
         let permitted = sets()?[0].permitted & 1 << CAP_DAC_OVERRIDE;
         kept[0] = Half { effective: permitted, permitted, inheritable: 0 };
     }
@@ -110,13 +109,13 @@ mod tests {
 
     const CAP_NET_RAW: u32 = 13;
 
-    /// Whether the calling thread may capture frames now. False if the system gives no answer.
+    /// Whether the calling thread may capture frames now. False if the system does not report it.
     fn has_net_raw() -> bool {
         sets().is_ok_and(|sets| sets[0].effective & 1 << CAP_NET_RAW != 0)
     }
 
-    /// A thread that gave its rights up has none but what user 0 may do to files, nor have those
-    /// that it starts; the one that started it keeps its own, and the kernel agrees.
+    /// A thread that dropped its capabilities has none except that of user 0 for files, nor have
+    /// those that it starts. The thread that started it keeps its own, and the kernel agrees.
     #[test]
     fn rights_are_given_up() {
         let before = has_net_raw();

@@ -1,7 +1,7 @@
 //! Unpredictable numbers: source ports, message IDs, secrets (RFC 5452).
 //!
-//! The kernel's generator is asked for [`STOCK_BYTES`] at a time, since a system call a number
-//! would be felt on a miss path; numbers that were given out are wiped from the stock.
+//! The module reads [`STOCK_BYTES`] at a time from the kernel's generator, since a system call a
+//! number would slow a miss. It wipes used numbers from the stock.
 //!
 //! Cost: one `getrandom` every 128 IDs. It blocks only before the kernel's generator is first
 //! ready.
@@ -11,7 +11,7 @@ use std::io;
 use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Bytes asked for at once. Up to 256 the kernel gives all of them and is never interrupted.
+/// Bytes of one request. Up to 256 the kernel gives all of them and is never interrupted.
 pub const STOCK_BYTES: usize = 256;
 
 /// Fills `bytes` from the kernel's generator.
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Numbers differ, over several stocks, and none is read from bytes that were wiped: 64 bits
-    /// drawn 1,000 times are all different, and not 0.
+    /// Numbers differ, over several stocks, and none is read from wiped bytes: 64 bits drawn 1,000
+    /// times are all different, and not 0.
     #[test]
     fn numbers_differ() {
         let mut random = Random::new();

@@ -1,4 +1,4 @@
-//! The loop of a core that serves many TCP connections by few system calls.
+//! The event loop of a core that serves many TCP connections by few system calls.
 //!
 //! ```text
 //! new -> (reactor, batch)
@@ -34,8 +34,8 @@
 //!    listening (no descriptors or memory): listen again a moment later.
 //!
 //! Invariants
-//! 1. Bytes of an event are in memory that the batch owns until the next wait, whatever is done
-//!    with the reactor meanwhile.
+//! 1. Bytes of an event are in memory that the batch owns until the next wait, whatever the caller
+//!    does with the reactor meanwhile.
 //!
 //! Bounds: events a wait, receive buffers, idle buffers for sending and their capacity. State of a
 //! socket is some bytes in a table by descriptor, so as many as there may be descriptors.
@@ -80,7 +80,7 @@ pub enum Choice {
 /// Which way was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// io_uring: what is to be done, and what came of it, in memory shared with the kernel.
+    /// io_uring: operations and their results are in memory shared with the kernel.
     Uring,
     /// epoll: the kernel reports ready sockets, and each read and write is a system call.
     Epoll,
@@ -104,7 +104,7 @@ pub struct Options {
     pub events_max: usize,
     /// Bytes of one receive.
     pub receive_bytes: usize,
-    /// Receives of that size that a wait has room for. What finds no room comes with the next wait.
+    /// Received chunks of that size that a wait has room for. Further ones come with the next wait.
     pub buffers: usize,
 }
 
@@ -115,7 +115,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Values that can be: at least one event and buffer, and of buffers what io_uring can count.
+    /// Valid values: at least one event and buffer, and at most as many buffers as io_uring can
+    /// count.
     fn clamped(&self) -> Options {
         Options {
             choice: self.choice,
@@ -138,9 +139,9 @@ pub enum Sending {
     Failed(io::Error),
 }
 
-/// Many sockets, and what is under way on them. It may be made in one thread and used in another;
-/// from the first [`Reactor::wait`] on it stays in that thread, where it is dropped too: elsewhere
-/// waits fail, and memory that the kernel may still use is leaked.
+/// Many sockets, and their operations. It may be made in one thread and used in another. From the
+/// first [`Reactor::wait`] on it stays in that thread, where it is dropped too. In another thread
+/// waits fail, and a drop leaks the memory that the kernel may still use.
 #[derive(Debug)]
 pub struct Reactor {
     engine: Engine,
@@ -156,8 +157,8 @@ enum Engine {
 }
 
 impl Reactor {
-    /// A reactor without sockets, and the batch for its waits. Fails where the kernel lacks what
-    /// was chosen, or descriptors.
+    /// A reactor without sockets, and the batch for its waits. Fails if the kernel does not support
+    /// the choice, or there are no descriptors.
     pub fn new(options: &Options) -> io::Result<(Reactor, Batch)> {
         let options = options.clamped();
         let (waker, send_buffers) = (Waker::new()?, SendBuffers::new(options.events_max));
@@ -184,7 +185,7 @@ impl Reactor {
         }
     }
 
-    /// Why it is not io_uring, where that was left to us.
+    /// Why it is not io_uring, if the choice was automatic.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
@@ -199,8 +200,8 @@ impl Reactor {
         }
     }
 
-    /// Takes no more connections; some that were taken may still come. The address is free once the
-    /// listener is closed and the next wait has begun.
+    /// Accepts no more connections; some that were accepted may still come. The address is free
+    /// once the listener is closed and the next wait has begun.
     pub fn unlisten(&mut self, listener: &TcpListener, token: u64) {
         match &mut self.engine {
             Engine::Uring(uring) => uring.unlisten(listener, token),
@@ -228,9 +229,9 @@ impl Reactor {
     }
 
     /// [`Event::Ready`] comes once when the socket is ready for `interest`: for connections that
-    /// are being made, for reading straight to where bytes belong, for [`crate::tcp::send_file`]. A
-    /// second call before that replaces the interest. Readiness may have passed when the event is
-    /// handled.
+    /// are being made, for reading straight into the final memory, for [`crate::tcp::send_file`]. A
+    /// second call before that replaces the interest. The socket may not be ready any more when the
+    /// event is handled.
     pub fn watch(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         match &mut self.engine {
             Engine::Uring(uring) => uring.watch(socket.as_fd(), token, interest),
@@ -251,12 +252,12 @@ impl Reactor {
         self.send_buffers.take()
     }
 
-    /// Takes back a buffer that is not sent.
+    /// Takes back an unused buffer.
     pub fn give_back(&mut self, buffer: Vec<u8>) {
         self.send_buffers.give_back(buffer);
     }
 
-    /// Sends all of it. What is received at the same time does not matter.
+    /// Sends all of it. This is independent of receiving.
     ///
     /// # Panics
     /// If an earlier send of this socket is still under way.
@@ -287,9 +288,9 @@ impl Reactor {
         self.waker.clone()
     }
 
-    /// Waits until something happens or `timeout` has passed (`None`: without end; cut to
-    /// milliseconds, upwards): how many events there are. A signal ends it early, with none. Events
-    /// of the last wait that were not walked are given at once, and nothing else is done.
+    /// Waits until an event comes or `timeout` has passed (`None`: no limit; rounded up to
+    /// milliseconds), and returns the number of events. A signal ends it early, with no events.
+    /// Events of the last wait that were not walked are returned at once, and nothing else is done.
     ///
     /// # Panics
     /// If the batch belongs to another reactor.
@@ -350,7 +351,7 @@ fn plain(interest: Interest) -> Interest {
 }
 
 /// Whether an event is one that was watched for. A peer that only finished sending does not make
-/// its socket ready for writing, and must not be reported again and again.
+/// its socket ready for writing, and must not be reported repeatedly.
 fn is_ready(watched: Interest, event: &crate::epoll::Event) -> bool {
     let is_failed = event.closed && event.writable;
     (watched.covers(Interest::READ) && (event.readable || event.closed))

@@ -37,7 +37,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens at a path. The error says what to do next.
+    /// Listens at a path. The error states what to do next.
     pub fn bind(path: PathBuf) -> Result<Socket, String> {
         // If no program accepts connections, the socket is left over from a run that was killed.
         if UnixStream::connect(&path).is_ok() {
@@ -61,7 +61,7 @@ impl Socket {
         self.path.display().to_string()
     }
 
-    /// The next sender; `None` when it is over.
+    /// The next sender; `None` when the run is over.
     pub fn accept(&self, is_over: &IsOver) -> Option<Patient> {
         while !is_over() {
             match self.listener.accept() {
@@ -70,7 +70,7 @@ impl Socket {
                         return Some(patient);
                     }
                 }
-                // No sender is there, or none can be accepted now (for example, no free
+                // There is no sender, or none can be accepted now (for example, no free
                 // descriptors).
                 Err(_) => thread::sleep(PATIENCE / 4),
             }
@@ -199,8 +199,7 @@ mod tests {
         over.store(true, Ordering::Relaxed);
         acceptor.join().unwrap();
         assert!(!path.exists());
-        // Silent as they are, they are not waited for: the last thread gives its end of the channel
-        // back.
+        // No wait for the silent senders: the last thread drops its end of the channel.
         assert!(heard.recv().is_err());
     }
 

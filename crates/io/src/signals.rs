@@ -13,9 +13,9 @@ use crate::socket::owned;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// SIGINT: the person at the terminal asks for an end.
+    /// SIGINT: a person at the terminal stops the process.
     Interrupt,
-    /// SIGTERM: the service manager asks for an end.
+    /// SIGTERM: the service manager stops the process.
     Terminate,
     /// SIGHUP: read the configuration again.
     HangUp,
@@ -33,7 +33,7 @@ pub enum StopStep {
     Stop,
     /// The process is stopping already.
     Ignore,
-    /// End at once and drop what is not finished.
+    /// End at once and drop unfinished work.
     Force,
 }
 
@@ -73,7 +73,7 @@ const SIGNALS: [(libc::c_int, Signal); 4] = [
     (libc::SIGUSR1, Signal::LogsMoved),
 ];
 
-/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 as something to be read.
+/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 as readable events.
 ///
 /// [`Signals::block`] blocks them in the calling thread and in threads that it starts: call it
 /// before the first thread is started, or a thread that does not block them takes them, and the
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use crate::epoll::{Events, Interest, Poller};
 
-    /// A second signal never cuts an end short, but for a SIGINT that comes a second or more after
-    /// the first signal.
+    /// A second signal never forces the end, except a SIGINT that comes a second or more after the
+    /// first signal.
     #[test]
     fn one_request_may_be_two_signals() {
         let start = Instant::now();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     /// Signals are read as events, in a process of their own: each is reported and the process
-    /// lives; after `unblock` the next one ends it.
+    /// continues. After `unblock` the next one ends it.
     #[test]
     fn signals_are_events() {
         use std::os::unix::process::ExitStatusExt;

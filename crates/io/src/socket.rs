@@ -169,7 +169,8 @@ pub(crate) fn set_option<T: OptionValue>(
     Ok(())
 }
 
-/// Reads an option that is a row of integers: as many as the kernel has and `values` can hold.
+/// Reads an option that is a row of integers: as many as the kernel has, at most as many as
+/// `values` can hold.
 pub(crate) fn get_option(
     socket: &impl AsFd,
     level: c_int,
@@ -229,8 +230,8 @@ pub(crate) fn expect_kind(socket: &impl AsFd, kind: c_int, what: &str) -> io::Re
 mod tests {
     use super::*;
 
-    /// Addresses of both families come back as they went in, IPv6 with its scope; what has no
-    /// family is no address.
+    /// Addresses of both families survive the conversion, IPv6 with its scope; bytes without a
+    /// family are no address.
     #[test]
     fn addresses_survive() {
         for text in ["192.0.2.1:53", "0.0.0.0:0", "[2001:db8::1]:65535", "[::]:1"] {

@@ -18,7 +18,7 @@ pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks between the thread that reads and the source.
 const CHUNKS: usize = 4;
 
-/// How long a wait may last before the caller's wish to stop is looked at.
+/// How long a wait may last before it checks whether the caller wants to stop.
 pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// A message of the reading thread.
@@ -89,8 +89,8 @@ impl Stream {
         }
     }
 
-    /// For a caller that was asked to stop: takes what the thread has sent so far, without waiting.
-    /// Works once, since the thread may read on forever. True if there was anything.
+    /// For a caller that stops: takes the bytes that the thread has sent so far, without waiting.
+    /// Works once, since the thread may read on forever. True if there were any.
     pub(crate) fn drain(&mut self) -> bool {
         if std::mem::replace(&mut self.drained, true) {
             return false;

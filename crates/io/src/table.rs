@@ -1,12 +1,12 @@
-//! Connections by number, each waiting in one of a few lists that are ordered by time.
+//! Connections by number, each in one of a few lists that are ordered by time.
 //!
 //! A table of slots: each entry gets an [`Id`] of slot and generation, which also make the token
 //! under which a poller watches it. So an event for a connection that was closed finds nothing,
 //! even if its slot has another entry.
 //!
-//! Every entry is in exactly one list, which says what it waits for, and is appended to the list at
-//! the time at which the wait began. All entries of a list wait for the same time, so its first
-//! entry is due first: no timers are set or cancelled, and the time that a list's entries may wait
+//! Every entry is in exactly one list, for the event that it waits for. It is appended to the list
+//! at the time at which the wait began. All entries of a list wait for the same time, so its first
+//! entry is due first. No timers are set or cancelled, and the time that a list's entries may wait
 //! can be changed at any moment.
 //!
 //! ```text
@@ -18,7 +18,8 @@
 //! 2. Along a list `since_ms` never falls.
 //! 3. An `Id` is valid for one use of its slot (for 2^28 uses; then it repeats).
 //!
-//! Bounds: the entries given to `new`, whose memory is allocated as they come. Cost: O(1) per call.
+//! Bounds: the number of entries given to `new`; their memory is allocated as they are added. Cost:
+//! O(1) per call.
 
 /// Bits of a token that name the slot.
 const INDEX_BITS: u32 = 24;
@@ -39,7 +40,7 @@ pub const ENTRIES_MAX: usize = 1 << INDEX_BITS;
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Names an entry of a table while it is there.
+/// Names an entry of a table while it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Id {
     index: u32,
@@ -141,12 +142,12 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         Ok(Id { index, generation: self.slots[index as usize].generation })
     }
 
-    /// The entry, while it is there.
+    /// The entry, while it exists.
     pub fn get(&self, id: Id) -> Option<&T> {
         self.slot(id)?.value.as_ref()
     }
 
-    /// The entry, while it is there.
+    /// The entry, while it exists.
     pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         self.slot(id)?;
         self.slots[id.index as usize].value.as_mut()
@@ -192,7 +193,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         })
     }
 
-    /// Milliseconds until [`Table::overdue`] has one; `None` without entries.
+    /// Milliseconds until [`Table::overdue`] has an entry; `None` without entries.
     pub fn wait_ms(&self, waits_ms: [u64; LISTS], now_ms: u64) -> Option<u64> {
         let ends_ms = (0..LISTS).filter_map(|list| {
             let (_, since_ms) = self.oldest(list)?;
@@ -234,7 +235,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
 
     fn link(&mut self, index: u32, list: usize, now_ms: u64) {
         let last = self.ends[list].1;
-        // A clock that goes backwards counts as one that stands still (invariant 2).
+        // A clock that goes backwards counts as stopped (invariant 2).
         let least_ms = self.slots.get(last as usize).map_or(0, |slot| slot.since_ms);
         let slot = &mut self.slots[index as usize];
         (slot.list, slot.since_ms) = (list, now_ms.max(least_ms));
@@ -312,13 +313,12 @@ mod tests {
     }
 
     proptest! {
-        /// A table does what a plain vector does: the same entries, found by their ids and tokens
-        /// only while they are there, the same one longest in each list, the same waits.
-        /// Invariant 3.
+        /// A table does the same as a plain vector: the same entries, found by their ids and tokens
+        /// only while they exist, the same one longest in each list, the same waits. Invariant 3.
         #[test]
         fn tables_are_vectors(steps in prop::collection::vec(step(), 1..120)) {
             let mut table: Table<usize, 3> = Table::new(7, 12);
-            // Name, id, list, and since when; in the order in which they came to their lists.
+            // Name, id, list, and the time of the append; in the order in which they were appended.
             let mut model: Vec<(usize, Id, usize, u64)> = Vec::new();
             let mut gone = Vec::new();
             let (mut now_ms, mut entries_max) = (5, 12);

@@ -1,6 +1,6 @@
-//! TCP where the standard library does not reach: options before `listen`, accepting without a
-//! second system call, connecting without waiting. What comes out are the library's own types. And
-//! bytes that go straight from memory or a file to a socket, or from it to memory (`transfer`).
+//! TCP functions that the standard library lacks: options before `listen`, accepting without a
+//! second system call, connecting without waiting. They return the library's own types. Module
+//! `transfer` moves bytes straight from memory or a file to a socket, or from it to memory.
 //!
 //! Nothing blocks: every socket is non-blocking from the start. The caller limits connections,
 //! since only it knows their cost.
@@ -46,9 +46,9 @@ impl Default for ListenOptions {
     }
 }
 
-/// Listens. Small writes of accepted connections leave at once (TCP_NODELAY, which they inherit).
-/// An address whose last connections still linger may be taken again (SO_REUSEADDR); IPv6 sockets
-/// take no IPv4.
+/// Listens. Small writes of accepted connections are sent at once (TCP_NODELAY, which they
+/// inherit). An address whose last connections still linger may be reused (SO_REUSEADDR); IPv6
+/// sockets accept no IPv4.
 pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener> {
     let int = |value: u32| libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
     let socket = open(&address, libc::SOCK_STREAM)?;
@@ -85,11 +85,11 @@ pub fn listener_from_fd(fd: OwnedFd) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// The next connection that waits, non-blocking, and its peer; `None` when none does. Connections
-/// that died in the queue are passed over.
+/// The next connection that waits, non-blocking, and its peer; `None` if there is none. Connections
+/// that failed in the queue are skipped.
 ///
-/// An error is a lack of something (descriptors, memory). The connection stays in the queue and the
-/// listener stays ready, so a loop must stop watching it for a moment, or it turns without rest.
+/// An error is a lack of descriptors or memory. The connection stays in the queue and the listener
+/// stays ready, so an event loop must stop watching it for a while, or it spins.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     accept_from(listener)
 }
@@ -113,7 +113,7 @@ pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream,
         match accepted {
             Ok(fd) => {
                 let stream = TcpStream::from(fd);
-                // Always decodable; asking the kernel again is for listeners of other families.
+                // Always decodable; the system call is for listeners of other families.
                 let peer = match peer.decode() {
                     Some(peer) => peer,
                     None => stream.peer_addr()?,
@@ -125,12 +125,12 @@ pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream,
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                     return Err(error);
                 }
-                // A listener that is none will never be one.
+                // An invalid listener never becomes valid.
                 Some(libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EFAULT) => {
                     return Err(error);
                 }
-                // Interrupted, or what befell the connection before we took it: accept(2) names
-                // ECONNABORTED, EPROTO, EPERM and the errors of the network.
+                // Interrupted, or an error of the connection before it was accepted: accept(2)
+                // names ECONNABORTED, EPROTO, EPERM and the errors of the network.
                 _ => {}
             },
         }
@@ -141,16 +141,16 @@ pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream,
 /// How to connect.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectOptions {
-    /// The address to leave from; the kernel's choice where `None`.
+    /// The source address; `None`: the kernel chooses.
     pub local: Option<SocketAddr>,
-    /// The first bytes written leave with the first packet where the server gave us a cookie
-    /// before (RFC 7413). Then [`connect`] only notes the address, and the write connects.
+    /// The first packet carries the first written bytes if the server gave us a cookie before (RFC
+    /// 7413). Then [`connect`] only stores the address, and the write connects.
     pub fast_open: bool,
 }
 
 /// Begins to connect. When the stream becomes writable, `take_error` returns `None` if it has
 /// connected. Small writes are sent at once. Errors here are of this machine, or of a network that
-/// it knows to be unreachable.
+/// the kernel knows to be unreachable.
 pub fn connect(peer: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStream> {
     let socket = open(&peer, libc::SOCK_STREAM)?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
@@ -236,8 +236,8 @@ mod tests {
         assert_eq!(peer.ip().to_string(), "127.0.0.5");
     }
 
-    /// A listener that takes an address first is refused where another has it, also one that
-    /// shares; later ones that join are not.
+    /// A listener that takes an address first is refused if another has the address, also one that
+    /// shares. Later ones that join are not.
     #[test]
     fn an_address_is_taken_once() {
         let of = |sharing| ListenOptions { sharing, ..Default::default() };
@@ -272,8 +272,8 @@ mod tests {
         }
     }
 
-    /// Listeners share an address when the first allows it, each connection comes to one of them,
-    /// and deferred ones come with their first bytes only.
+    /// Listeners share an address when the first allows it, each connection reaches one of them,
+    /// and deferred ones only with their first bytes.
     #[test]
     fn listeners_share() {
         let options = ListenOptions { sharing: Sharing::First, ..Default::default() };

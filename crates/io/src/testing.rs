@@ -7,7 +7,7 @@ pub(crate) use larder_testkit::skip::skip;
 
 use crate::epoll::{Events, Interest, Poller};
 
-/// Longest time that a test waits for what must come.
+/// The longest time that a test waits for an event.
 const WAIT_MS: u64 = 10_000;
 
 /// The loopback addresses of this machine, with port 0: IPv4, and IPv6 where there is one.
@@ -51,8 +51,7 @@ fn ready(socket: &impl AsFd, interest: Interest, wait_ms: u64) -> bool {
     }
 }
 
-/// Runs a test in a network that is its own, where it may have one, after `ip` ran these lines
-/// there.
+/// Runs a test in its own network, if it may have one, after `ip` ran these lines there.
 pub(crate) fn with_network(
     test: &'static str,
     lines: &'static [&str],

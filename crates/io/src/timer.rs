@@ -1,11 +1,11 @@
 //! Many short timers, most of which are cancelled: a hierarchical timing wheel (Varghese and Lauck,
 //! 1987) with a wheel for each six bits of time.
 //!
-//! Time is milliseconds of any clock that the caller reads; there is none in here. A timer lies on
+//! Time is milliseconds of any clock that the caller reads; this module reads none. A timer is on
 //! the wheel of the highest six bits in which its deadline differs from the wheel's own time, in
 //! the slot that those bits of the deadline name. When time reaches a slot, its timers fire (lowest
-//! wheel) or move to lower wheels. Eleven wheels cover all 64 bits, so no deadline is too far, and
-//! a word of bits a wheel says which slots are in use, so time without timers is skipped at once.
+//! wheel) or move to lower wheels. Eleven wheels cover all 64 bits, so no deadline is too far. A
+//! word of bits a wheel marks the slots in use, so time without timers is skipped at once.
 //!
 //! ```text
 //! a timer       held by                      leaves by
@@ -126,7 +126,7 @@ impl<T> Timers<T> {
         Ok(TimerId { index, generation: self.entries[index as usize].generation })
     }
 
-    /// Takes a timer back. `None`: it has fired or was cancelled before.
+    /// Cancels a timer, and returns its value. `None`: it has fired or was cancelled before.
     pub fn cancel(&mut self, id: TimerId) -> Option<T> {
         let entry = self.entries.get(id.index as usize)?;
         if entry.generation != id.generation || entry.value.is_none() {

@@ -7,8 +7,8 @@
 //! | [`RecvBatch`] | many messages received by one system call |
 //! | [`SendBatch`] | many messages sent by one system call, also if some of them fail |
 //!
-//! All sockets are non-blocking. An IPv6 socket takes no IPv4: a server for both binds two, and no
-//! address appears in two forms.
+//! All sockets are non-blocking. An IPv6 socket receives no IPv4: a server for both binds two, and
+//! no address appears in two forms.
 //!
 //! A server bound to the wildcard address must respond from the address that the query came to, or
 //! the client drops the response. The kernel reports that address with each message (`IP_PKTINFO`,
@@ -45,22 +45,22 @@ pub struct UdpSocket {
 pub struct Route {
     /// The sender.
     pub peer: SocketAddr,
-    /// Our end; `None` where the socket has one address only, and the kernel needs no telling.
+    /// Our end; `None` if the socket has only one address.
     pub local: Option<Local>,
 }
 
 /// Our end of a [`Route`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Local {
-    /// The address that the message came to; for IPv4 broadcasts the address to respond from.
+    /// The destination address of the message; for IPv4 broadcasts the address to respond from.
     pub address: IpAddr,
-    /// The interface that it came in by.
+    /// The interface that received it.
     pub interface: u32,
 }
 
 impl UdpSocket {
-    /// A server's socket at `address`. Where that is the wildcard address, messages come with the
-    /// address that they were sent to.
+    /// A server's socket at `address`. If that is the wildcard address, each message has its
+    /// destination address.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
         let socket = open(&address, libc::SOCK_DGRAM)?;
         options.sharing.before_bind(&socket)?;
@@ -107,7 +107,7 @@ impl UdpSocket {
         loop {
             tries += 1;
             match bind(&socket, &SocketAddr::new(address, ports.draw(random)?)) {
-                // 13: ports below 1,024 that are not for us may lie in the range.
+                // 13: ports below 1,024, which this process may not use, may be in the range.
                 Err(error)
                     if tries < PORT_TRIES
                         && matches!(

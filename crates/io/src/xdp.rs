@@ -1,4 +1,4 @@
-//! AF_XDP: frames of a network interface, taken before the kernel has made anything of them.
+//! AF_XDP: frames of a network interface, taken before the kernel processes them.
 //!
 //! ```text
 //! open(options) --> a map, a socket for each queue, a program that gives them their frames     all or nothing
@@ -44,7 +44,7 @@ use socket::{FRAME_BYTES, FRAMES, RECEIVED_FRAMES_MAX};
 /// The frames to receive.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
-    /// The interface that it comes by.
+    /// The interface that receives the frames.
     pub interface: &'a Interface,
     /// UDP to these addresses and ports, at most [`TARGETS_MAX`]. A wildcard address matches only
     /// itself, which no packet has: list each address.
@@ -107,7 +107,7 @@ enum Step {
     Attach,
 }
 
-/// Why XDP is not available. The text says what is missing and what to do; ordinary sockets serve
+/// Why XDP is not available. The text states what is missing and what to do; ordinary sockets serve
 /// the same.
 #[derive(Debug)]
 pub struct XdpError {
@@ -193,8 +193,8 @@ pub fn find(name: &str) -> Result<Interface, XdpError> {
     Interface::find(name).map_err(|error| XdpError::new(Step::Find, name, error))
 }
 
-/// Opens a socket for each queue of an interface and directs matching frames to it; from then on
-/// ordinary sockets do not receive them. All queues, or an error and none.
+/// Opens a socket for each queue of an interface and directs matching frames to it. From then on
+/// ordinary sockets do not receive them. Opens all queues, or returns an error and opens none.
 pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
     let filter = Filter {
         mac: options.interface.mac,
@@ -235,7 +235,7 @@ fn open_with(
         bpf::set_socket(&map, number, &receiver).map_err(failed(Step::Bind { queue: number }))?;
         queues.push(Queue { number, receiver, sender, is_zero_copy });
     }
-    // Last: from here on frames come.
+    // Last: from here on frames arrive.
     let link =
         unless_busy(|| bpf::attach(&program, interface.index)).map_err(failed(Step::Attach))?;
     let attachment = Arc::new(Attachment { _link: link });

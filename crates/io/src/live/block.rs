@@ -13,7 +13,7 @@
 //!
 //! Cost: one copy of the frame's bytes, and 32 bytes around it.
 
-/// Bytes of a block's descriptor, of a packet's header, and of the address behind that.
+/// Bytes of a block's descriptor, of a packet's header, and of the address after it.
 const DESCRIPTOR_BYTES: usize = 48;
 const HEADER_BYTES: usize = 48;
 const ADDRESS_BYTES: usize = 20;
@@ -86,7 +86,7 @@ pub(super) struct Cursor {
 pub(super) struct Copied {
     /// Frames appended.
     pub frames: u64,
-    /// The block contradicted itself, and its rest was left out.
+    /// The block contradicted itself, and its rest was omitted.
     pub is_malformed: bool,
 }
 
@@ -114,8 +114,8 @@ impl Cursor {
         self.left
     }
 
-    /// The stamp of the next packet, nanoseconds; `None` at the end, or where the block has no more
-    /// than it promised.
+    /// The stamp of the next packet, nanoseconds; `None` at the end, or if the block has fewer
+    /// packets than it states.
     #[inline]
     pub fn time_ns(&self, block: &[u8]) -> Option<u64> {
         if self.left == 0 {
@@ -155,7 +155,7 @@ pub(super) fn copy(
         is_first = false;
         cursor.left -= 1;
         if cursor.left > 0 {
-            // Invariant 2: the next one is behind this one, or there is none.
+            // Invariant 2: the next packet is after this one, or there is none.
             if packet.next < HEADER_BYTES {
                 cursor.left = 0;
                 copied.is_malformed = true;
@@ -413,8 +413,8 @@ mod tests {
         }
     }
 
-    /// Every frame of a block is a packet block, whole and with its stamp, whatever its length is
-    /// modulo four, and is what the writer of captures makes of it.
+    /// Every frame of a block becomes a packet block, whole and with its stamp, for any length
+    /// modulo four. It is the same as the writer of captures makes.
     #[test]
     fn frames_are_copied() {
         let frames: Vec<Vec<u8>> = (14..30u8).map(|n| vec![n; usize::from(n)]).collect();
@@ -497,7 +497,7 @@ mod tests {
         let until = 2_000_000_005;
         assert_eq!(copy(&block, &mut cursor, &SHAPE, until, usize::MAX, &mut out).frames, 3);
         assert_eq!(cursor.time_ns(&block), Some(3_000_000_005));
-        // The first is copied whatever its stamp; the length is looked at between frames.
+        // The first is copied with any stamp; the length is checked between frames.
         assert_eq!(copy(&block, &mut cursor, &SHAPE, 0, usize::MAX, &mut out).frames, 1);
         assert_eq!(copy(&block, &mut cursor, &SHAPE, u64::MAX, out.len() + 1, &mut out).frames, 1);
         let shape = Shape { snap_bytes: 33, ..SHAPE };
@@ -513,8 +513,8 @@ mod tests {
 
     proptest! {
         /// Whatever the headers contain, no byte outside the block is read, the walk ends, and the
-        /// appended bytes are whole packet blocks whose frames are in the block: valid blocks with
-        /// words overwritten, and random bytes. Invariants 1, 2 and 3.
+        /// appended bytes are whole packet blocks with frames of the block. The inputs are valid
+        /// blocks with words overwritten, and random bytes. Invariants 1, 2 and 3.
         #[test]
         fn no_block_harms(
             bytes in prop::collection::vec(any::<u8>(), 0..400),

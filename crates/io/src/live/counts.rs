@@ -1,4 +1,4 @@
-//! Counters of a live capture: those of the kernel, and ours.
+//! Counters of a live capture: the kernel's and larder's own.
 //!
 //! The kernel resets its counters when they are read, so every reader adds them up here, one at a
 //! time. The capture reads them twice a second while it reads frames; code that shows counters
@@ -28,7 +28,7 @@ pub struct InterfaceCounts {
     pub freezes: AtomicU64,
     /// Blocks of a ring that contradicted themselves.
     pub malformed: AtomicU64,
-    /// It is there, and up.
+    /// The interface exists, and is up.
     pub is_up: AtomicBool,
     /// How often it went down.
     pub downs: AtomicU64,
@@ -142,7 +142,7 @@ impl LiveCounts {
         self.interfaces[interface].delivered.fetch_add(frames, Ordering::Relaxed);
     }
 
-    /// Notes whether an interface is there and up.
+    /// Records whether an interface exists and is up.
     pub(super) fn set_up(&self, interface: usize, is_up: bool) {
         self.interfaces[interface].is_up.store(is_up, Ordering::Relaxed);
     }

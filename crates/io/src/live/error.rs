@@ -1,4 +1,4 @@
-//! Why an interface cannot be captured from. The texts say what to do next.
+//! Why an interface cannot be captured from. The texts state what to do next.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::io;
 pub enum LiveError {
     /// No interface was named.
     NoInterfaces,
-    /// There is none of this name.
+    /// There is no interface of this name.
     NoSuchInterface {
         /// The name.
         name: String,

@@ -19,7 +19,7 @@ const LONG_SHARE: u64 = 2;
 impl Live {
     pub(super) fn open_interface(&mut self, name: &str) -> Result<(), LiveError> {
         let number = self.interfaces.len();
-        // A socket of any kind shows what kind is needed.
+        // A socket of any kind shows which kind is needed.
         let found = socket::find(&socket::open(Link::Ethernet)?, name)?;
         let found = found.ok_or_else(|| no_such(name))?;
         let shape = Shape {
@@ -73,8 +73,8 @@ impl Live {
         }
     }
 
-    /// Gives sockets rings and binds them to an interface, so that each frame comes to one of them
-    /// from some moment on.
+    /// Gives sockets rings and binds them to an interface, so that from some moment on each frame
+    /// reaches exactly one of them.
     fn start(&mut self, number: usize, sockets: Vec<OwnedFd>) -> Result<(), LiveError> {
         let several = sockets.len() > 1;
         let mut lines = Vec::with_capacity(sockets.len());
@@ -121,8 +121,8 @@ impl Live {
     ) -> Result<Line, LiveError> {
         let Opened { name, index, shape, .. } = &self.interfaces[number];
         let LiveOptions { ring_bytes, batch_ms, rings, hardware_time, .. } = self.options;
-        // A socket without a group would receive what the others do: until all are in it, none
-        // receives anything.
+        // A socket outside the group would receive the frames of the others. So no socket receives
+        // anything until all are in it.
         let is_of_group = rings > 1 && frames == Frames::Usual;
         let program = if is_of_group { nothing() } else { program(&self.options, frames) };
         socket::set_filter(&socket, &program).map_err(|error| LiveError::Filter { error })?;
@@ -173,7 +173,7 @@ impl Live {
                 if !std::mem::replace(&mut self.interfaces[number].is_gone, true) {
                     self.report(number, "interface removed");
                 }
-                // Queues go with their interface; another is captured from by rings alone.
+                // Queues end with their interface; a new interface is captured by rings alone.
                 self.queues.retain(|queue| queue.interface() != number);
                 self.counts.forget_queues(number);
                 match self.open_again(number, &socket) {
@@ -200,8 +200,7 @@ impl Live {
         }
     }
 
-    /// Binds to an interface with the name of one that was removed; false while there is none that
-    /// is up.
+    /// Binds to an interface with the name of a removed one; false while no such interface is up.
     fn open_again(&mut self, number: usize, socket: &OwnedFd) -> Result<bool, LiveError> {
         let rings = self.options.rings;
         let interface = &mut self.interfaces[number];

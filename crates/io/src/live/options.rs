@@ -16,27 +16,27 @@ pub struct LiveOptions {
     pub interfaces: Vec<String>,
     /// Rings of each interface; flows are spread over them.
     pub rings: usize,
-    /// Bytes of one ring, 64 KiB at least. An interface has one ring of half as many bytes, 256 KiB
-    /// at least, for long frames.
+    /// Bytes of one ring, at least 64 KiB. An interface has one ring of half as many bytes, at
+    /// least 256 KiB, for long frames.
     pub ring_bytes: u64,
     /// The longest that a frame waits in a ring for others, milliseconds.
     pub batch_ms: u32,
     /// Bytes of a frame that are stored; 0: all.
     pub snap_bytes: u32,
-    /// The frames that the kernel passes; empty: all. The filter sees frames as [`super::link_type`] says
-    /// (of 276, IP without the header), and without the outermost VLAN tag, which it must load by
-    /// `SKF_AD_VLAN_TAG`.
+    /// The frames that the kernel passes; empty: all. The filter gets frames of the type that
+    /// [`super::link_type`] returns (of 276, IP without the header), and without the outermost VLAN
+    /// tag, which it must load by `SKF_AD_VLAN_TAG`.
     pub filter: Vec<Instruction>,
     /// Capture frames with other destinations too (promiscuous mode).
     pub is_promiscuous: bool,
     /// Use hardware timestamps if the card has them: its own clock, which may differ from the
     /// system's.
     pub hardware_time: bool,
-    /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card: the kernel's network
-    /// does not get frames of the interfaces, which must carry only captured traffic. Their time is
-    /// that at which they are taken. Frames too long for AF_XDP, and sent ones, come by the rings.
-    /// If it is not available ([`super::Live::notes`]), or with a filter, all come by the rings.
-    /// Needs more capabilities at the start.
+    /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card. The kernel's network
+    /// does not get frames of the interfaces, so these must carry only captured traffic. The time
+    /// of a frame is that at which larder takes it. Frames too long for AF_XDP, and sent ones, come
+    /// by the rings. If AF_XDP is not available ([`super::Live::notes`]), or with a filter, all
+    /// come by the rings. Needs more capabilities at the start.
     pub xdp: bool,
 }
 

@@ -5,7 +5,7 @@
 //! it; the kernel's network does not get it. So the interface must be used for the capture alone.
 //! Longer frames, and those that this machine sends, come by the rings.
 //!
-//! The kernel does not stamp such frames: their time is that at which some dozens of them were
+//! The kernel does not stamp such frames. Their time is that at which some dozens of them were
 //! taken together, up to `batch_ms` after they arrived. Frames by rings may be out of order with
 //! them by as much as a block waits. VLAN tags that the card strips (`ethtool -K IFACE rxvlan off`
 //! disables this) are lost.
@@ -49,7 +49,7 @@ impl Queue {
         self.shape.interface as usize
     }
 
-    /// Appends what came: how many frames.
+    /// Appends the received frames, and returns their number.
     pub fn copy(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> u64 {
         let mut frames = 0;
         for _ in 0..CALLS_MAX {

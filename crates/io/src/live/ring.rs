@@ -5,8 +5,8 @@
 //! ours           we copy frames, and the kernel does not write   until: `give_back`
 //! ```
 //!
-//! Blocks change hands in order, round and round. Where the next one is still ours the kernel drops
-//! frames and counts them (it *freezes*); it neither waits nor grows.
+//! The owner of blocks changes in order, round and round. If the next block is still ours the
+//! kernel drops frames and counts them (it *freezes*); it neither waits nor grows.
 //!
 //! Invariants
 //! 1. The mapping has `block_count` blocks of `block_bytes`, and exists while the ring does.
@@ -36,9 +36,9 @@ const KERNEL: u32 = 0;
 /// In the status: the block's time was over before it was full.
 const TIMED_OUT: u32 = 1 << 5;
 
-/// Bytes of a block. A block takes no more frames once its time is over, so blocks are small: while
-/// the capture does not read, a ring of 64 MiB has room for 2,048 times `retire_ms`, or for as many
-/// bytes if these are fewer.
+/// Bytes of a block. A block accepts no more frames once its time is over, so blocks are small.
+/// While the capture does not read, a ring of 64 MiB has room for 2,048 times `retire_ms`, or for
+/// its number of bytes if that is less.
 const BLOCK_BYTES: usize = 32 << 10;
 
 /// Bytes of a block for frames of [`LONG_FROM_BYTES`] and more: enough for the longest that cards
@@ -57,7 +57,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Which frames a ring is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frames {
-    /// Those of [`LONG_FROM_BYTES`] at most; or all, where none can be longer.
+    /// Frames of at most [`LONG_FROM_BYTES`]; or all, if none can be longer.
     Usual,
     /// The longer ones.
     Long,
@@ -110,12 +110,12 @@ pub(super) struct Ring {
     socket: Arc<OwnedFd>,
     block_bytes: usize,
     block_count: usize,
-    /// The next block to be emptied.
+    /// The next block to empty.
     at: usize,
     /// When each block from `at` on was seen to be ours, milliseconds, and whether its time was
     /// over.
     seen: VecDeque<(u64, bool)>,
-    /// Of them, those whose time was over.
+    /// How many of them had their time over.
     timed_out: usize,
     /// How far `at` was read.
     cursor: Option<Cursor>,
@@ -205,26 +205,25 @@ impl Ring {
             || self.cursor.is_some()
     }
 
-    /// When the block that is being emptied was seen to be ours, milliseconds; `None`: there is
-    /// none.
+    /// When the block that is being emptied was seen to be ours, milliseconds; `None`: no block is
+    /// ours.
     pub fn seen_ms(&self) -> Option<u64> {
         self.seen.front().map(|(seen_ms, _)| *seen_ms)
     }
 
-    /// Whether the kernel has written frames into the block that comes next, while no block is
-    /// ours.
+    /// Whether the kernel has written frames into the next block, while no block is ours.
     pub fn has_unfinished(&self) -> bool {
         // It counts frames when they are written, from 0 (see `give_back`).
         self.seen.is_empty() && self.word(self.at, COUNT_AT).load(Ordering::Acquire) > 0
     }
 
-    /// Whether so many blocks wait that the kernel may soon have none.
+    /// Whether most blocks wait, so that the kernel may soon have none.
     pub fn is_crowded(&self) -> bool {
         self.seen.len() * 2 > self.block_count
     }
 
-    /// The stamp of the next frame, nanoseconds, of the blocks discovered. Gives back blocks that
-    /// have no more.
+    /// The stamp of the next frame in the discovered blocks, nanoseconds. Gives back blocks without
+    /// further frames.
     pub fn head_ns(&mut self) -> Option<u64> {
         while !self.seen.is_empty() {
             let block = self.block();
@@ -302,10 +301,10 @@ impl Ring {
         let given = self.seen.pop_front();
         assert!(given.is_some(), "the block is ours");
         self.timed_out -= usize::from(given.is_some_and(|(_, is_timed_out)| is_timed_out));
-        // It ended before it had what it promised.
+        // The block ended before it had the stated number of packets.
         let is_cut = self.cursor.take().is_some_and(|cursor| cursor.left() > 0);
         self.malformed += u64::from(is_cut);
-        // Until the kernel begins with it, it is empty.
+        // The block is empty until the kernel begins with it.
         self.word(self.at, COUNT_AT).store(0, Ordering::Relaxed);
         // Pairs with the kernel's reads of the status: we have done with the block.
         self.word(self.at, STATUS_AT).store(KERNEL, Ordering::Release);

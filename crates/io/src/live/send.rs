@@ -1,5 +1,5 @@
-//! Sends frames by an interface as fast as it takes them, for measurements. Nothing in larder's
-//! work sends frames.
+//! Sends frames by an interface as fast as possible, for measurements. larder sends no frames in
+//! normal operation.
 //!
 //! Invariant: the headers point to the row of vectors, and those to the frames' bytes; neither is
 //! changed, moved, or dropped while the value lives.
@@ -67,7 +67,8 @@ impl FrameSender {
         Ok(FrameSender { socket, headers, _vectors: vectors, frames, at: 0 })
     }
 
-    /// Sends the next frames of the row, some dozens. None where the interface has no room now.
+    /// Sends the next frames of the row, some dozens. It sends none if the interface has no room
+    /// now.
     pub fn send(&mut self) -> io::Result<Sent> {
         let count = BATCH.min(self.headers.len() - self.at);
         // SAFETY: as many headers as are counted, whose vectors and bytes are there by the

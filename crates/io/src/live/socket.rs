@@ -1,4 +1,4 @@
-//! Sockets of AF_PACKET: options, addresses, and what must be known of an interface.
+//! Sockets of AF_PACKET: options, addresses, and the properties of an interface.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -33,18 +33,18 @@ const STAMP_EVERYTHING: c_int = 1;
 
 /// Hardware whose frames begin with IP: RAWIP, TUNNEL, TUNNEL6, SIT, NONE.
 const RAW_IP: [u16; 5] = [519, 768, 769, 776, 0xfffe];
-/// Hardware whose link layer has no information that we need: PPP, IPGRE, IP6GRE, and RAWIP of
-/// modems, which has none.
+/// Hardware whose link layer has no information that larder needs: PPP, IPGRE, IP6GRE, and RAWIP of
+/// modems, which has no link layer.
 const COOKED: [u16; 3] = [512, 778, 823];
 
-/// An interface as it is now.
+/// The current state of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     /// Its number; 0 is every interface.
     pub index: c_int,
     /// The first header of its frames.
     pub link: Link,
-    /// Frames that go out by it come in by it.
+    /// Frames that are sent by it are received by it too.
     pub is_loopback: bool,
     /// It carries frames.
     pub is_up: bool,
@@ -79,7 +79,7 @@ pub(super) fn set_packet_option<T>(
     Ok(())
 }
 
-/// Has the kernel run a filter over what comes; it takes the place of the one before.
+/// Makes the kernel filter the socket's frames; replaces an earlier filter.
 pub(super) fn set_filter(socket: &OwnedFd, filter: &[Instruction]) -> io::Result<()> {
     let mut program: Vec<libc::sock_filter> = filter
         .iter()
@@ -91,7 +91,7 @@ pub(super) fn set_filter(socket: &OwnedFd, filter: &[Instruction]) -> io::Result
     set_packet_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Has the kernel give the socket frames of an interface, those of one protocol
+/// Makes the kernel give the socket frames of an interface, those of one protocol
 /// ([`EVERY_PROTOCOL`], 0: none).
 pub(super) fn bind(socket: &OwnedFd, index: c_int, protocol: u16) -> io::Result<()> {
     // SAFETY: all zeros is a valid address.
@@ -106,7 +106,7 @@ pub(super) fn bind(socket: &OwnedFd, index: c_int, protocol: u16) -> io::Result<
 }
 
 /// Joins the sockets of a group, all of which are bound to one interface: each flow is given to one
-/// of them. `None` makes the group. The group's number.
+/// of them. `None` makes the group. Returns the group's number.
 pub(super) fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
     let value = match group {
         Some(group) => c_int::from(group) | FANOUT_HASH << 16,
@@ -151,7 +151,7 @@ pub(super) fn take_error(socket: &OwnedFd) -> Option<c_int> {
     (error != 0).then_some(error)
 }
 
-/// Looks at the interface of this name; `None` where there is none. `any` is every interface.
+/// Finds the interface of this name; `None` if there is none. `any` is every interface.
 pub(super) fn find(socket: &OwnedFd, name: &str) -> Result<Option<Interface>, LiveError> {
     if name == super::ANY {
         let every = Interface { index: 0, link: Link::Cooked, is_loopback: true, is_up: true };
@@ -227,8 +227,8 @@ fn bound_to(socket: &OwnedFd) -> Option<c_int> {
     }
 }
 
-/// Makes the interface stamp what it receives, and the socket use these stamps. The error states
-/// the reason.
+/// Makes the interface stamp received frames, and the socket use these stamps. The error states the
+/// reason.
 pub(super) fn use_hardware_time(socket: &OwnedFd, name: &str) -> Result<(), String> {
     let Some(mut request) = named(name) else { return Err("it has no card".to_owned()) };
     let mut wanted = libc::hwtstamp_config { flags: 0, tx_type: 0, rx_filter: STAMP_EVERYTHING };
@@ -276,7 +276,7 @@ pub(super) fn names() -> Vec<String> {
     found
 }
 
-/// A request for the interface of this name; `None` for what cannot be one.
+/// A request for the interface of this name; `None` for an invalid name.
 fn named(name: &str) -> Option<libc::ifreq> {
     // SAFETY: all zeros is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Interfaces in networks of the tests' own: a pair `c0`, `c1`; what is sent by `c1` is captured at
+//! Interfaces in networks of the tests' own, a pair `c0`, `c1`: frames sent by `c1` are captured at
 //! `c0`. Every wait is bounded.
 
 mod interfaces;
@@ -39,7 +39,7 @@ fn options(interface: &str) -> LiveOptions {
     }
 }
 
-/// A source, and what it counts.
+/// A source, and its counters.
 fn source(options: &LiveOptions) -> (Source, Arc<LiveCounts>) {
     let live = Live::open(options).unwrap();
     let counts = live.counts();
@@ -147,9 +147,9 @@ fn drain(source: &mut Source) -> Vec<Seen> {
     }
 }
 
-/// Every frame comes once, in order, with its bytes, its length and a stamp of now, by batches
-/// that follow one another; silence is `Later`; a stop gives what came before it; counters are
-/// exact. Invariants 1 and 2.
+/// Every frame arrives once, in order, with its bytes, its length and a current stamp, in
+/// consecutive batches. Silence is `Later`; a stop gives the frames before it; counters are exact.
+/// Invariants 1 and 2.
 #[test]
 fn every_frame_comes_once() {
     with_network("live::every_frame_comes_once", PAIR, || {
@@ -180,7 +180,7 @@ fn every_frame_comes_once() {
     });
 }
 
-/// Tags of VLANs come as they were sent, one or two, also those that the kernel takes off on the
+/// Tags of VLANs arrive as they were sent, one or two, also those that the kernel removes on the
 /// way.
 #[test]
 fn tags_are_as_sent() {
@@ -243,8 +243,8 @@ fn floods_are_counted() {
     });
 }
 
-/// Several rings share an interface by flows, both directions of one by the same ring, and give one
-/// row in order of time without a loss; what is asked of each ring agrees with that.
+/// Several rings share an interface by flows, both directions of one by the same ring. They give
+/// one sequence in order of time without a loss, and the counters of each ring agree with that.
 #[test]
 fn rings_share_by_flow() {
     with_network("live::rings_share_by_flow", PAIR, || {
@@ -262,7 +262,7 @@ fn rings_share_by_flow() {
                 frame
             })
             .collect();
-        // Which ring a flow comes by is seen at the rings.
+        // The rings show which flow each of them got.
         let mut live = Live::open(&options).unwrap();
         sent.iter().for_each(|frame| generator.send(frame));
         std::thread::sleep(Duration::from_millis(100));
@@ -313,7 +313,7 @@ fn rings_share_by_flow() {
     });
 }
 
-/// Frames that come while others are read, by rings whose blocks are full or old at different
+/// Frames that arrive while others are read, by rings whose blocks are full or old at different
 /// times, are in order of time and complete.
 #[test]
 fn rings_keep_in_step() {
@@ -340,7 +340,7 @@ fn rings_keep_in_step() {
     });
 }
 
-/// Each frame has the interface that it came by, and all are in order of time. Invariant 2.
+/// Each frame has the interface that received it, and all are in order of time. Invariant 2.
 #[test]
 fn interfaces_are_told_apart() {
     with_network("live::interfaces_are_told_apart", PAIR, || {
@@ -450,8 +450,8 @@ fn a_stop_ends_what_goes_on() {
     });
 }
 
-/// Counters of a capture that has ended do not keep its rings alive: they have all that the kernel
-/// counted, and nothing more is received.
+/// Counters of a capture that has ended do not keep its rings alive. They have all frames that the
+/// kernel counted, and nothing more is received.
 #[test]
 fn counts_outlive_the_capture() {
     with_network("live::counts_outlive_the_capture", PAIR, || {
@@ -468,8 +468,7 @@ fn counts_outlive_the_capture() {
     });
 }
 
-/// Rings have whole blocks, at least two, and no more bytes than are asked for where that is
-/// enough.
+/// Rings have whole blocks, at least two, and no more bytes than requested if that is enough.
 #[test]
 fn rings_have_whole_blocks() {
     for (asked, blocks, long_blocks) in
@@ -486,9 +485,9 @@ fn rings_have_whole_blocks() {
     }
 }
 
-/// While the capture does not read, slow traffic does not use the ring up: frames so far apart that
-/// each has a block of its own are all there afterwards, 24 in a ring of 1 MiB. With blocks of 256
-/// KiB four of them were.
+/// While the capture does not read, slow traffic does not use up the ring. Frames so far apart that
+/// each has its own block all exist afterwards, 24 in a ring of 1 MiB. With blocks of 256 KiB four
+/// of them did.
 #[test]
 fn a_stall_costs_no_slow_traffic() {
     with_network("live::a_stall_costs_no_slow_traffic", PAIR, || {
@@ -505,8 +504,8 @@ fn a_stall_costs_no_slow_traffic() {
     });
 }
 
-/// Frames longer than a block, as cards put them together, come whole, once, and in order with the
-/// others; also cut, and where the longest that is kept fits into a block.
+/// Frames longer than a block, as cards merge them, arrive whole, once, and in order with the
+/// others. So do cut ones, and those where the snap length fits into a block.
 #[test]
 fn long_frames_come_whole() {
     const LONG_PAIR: &[&str] = &[

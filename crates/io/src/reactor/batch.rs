@@ -13,7 +13,7 @@ use super::receive_buffers::Region;
 /// Something that happened.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A connection came.
+    /// A new connection.
     Accepted {
         /// The listener's.
         token: u64,
@@ -22,7 +22,7 @@ pub enum Event<'a> {
         /// The peer's address, if known at no cost; the socket has it.
         peer: Option<SocketAddr>,
     },
-    /// Bytes came, at least one.
+    /// Received bytes, at least one.
     Received {
         /// The socket's.
         token: u64,
@@ -34,7 +34,7 @@ pub enum Event<'a> {
         /// The socket's.
         token: u64,
     },
-    /// The socket may be ready for what was watched for.
+    /// The socket may be ready for the watched events.
     Ready {
         /// The socket's.
         token: u64,
@@ -45,7 +45,7 @@ pub enum Event<'a> {
         /// The peer has finished sending, the connection is closed, or an error waits to be read.
         closed: bool,
     },
-    /// The kernel has all of what was sent.
+    /// The kernel has all sent bytes.
     Sent {
         /// The socket's.
         token: u64,
@@ -127,12 +127,12 @@ impl Batch {
         }
     }
 
-    /// Events that are left.
+    /// Events not walked yet.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether no event is left.
+    /// Whether all events were walked.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

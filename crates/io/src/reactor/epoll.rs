@@ -1,13 +1,12 @@
 //! The reactor by readiness: epoll reports which sockets are ready, and each read, write and accept
 //! is a system call.
 //!
-//! The events that the kernel watches for (`armed`) may be more than are wanted: unwanted ones are
-//! removed when they fire, so that pausing and resuming costs nothing if no byte arrives between.
-//! All wanted events are always armed.
+//! The kernel may watch for more events (`armed`) than are wanted. Unwanted ones are removed when
+//! they fire, so that pausing and resuming costs nothing if no byte arrives between. All wanted
+//! events are always armed.
 //!
-//! Sockets that one wait had no room for are the first of the next: none starves behind busier
-//! ones. Bytes of a wait lie close together, in order: a receive takes what it needs of the
-//! memory.
+//! Sockets that one wait had no room for are the first of the next, so busy sockets cannot starve
+//! them. Bytes of a wait are close together, in order: a receive takes the memory that it needs.
 //!
 //! Invariants
 //! 1. A descriptor in the table is open: it is closed by [`Epoll::close`] or after
@@ -96,7 +95,7 @@ impl Epoll {
         waker: &crate::epoll::Waker,
     ) -> io::Result<(Epoll, Batch)> {
         let poller = Poller::new()?;
-        // Edge-triggered: each call is reported once, and nothing has to be read.
+        // Edge-triggered: each call is reported once, and need not be read.
         poller.add(waker, WAKER, Interest::READ.edge())?;
         let memory = vec![0; options.receive_bytes * options.buffers].into_boxed_slice();
         let epoll = Epoll {
@@ -203,7 +202,7 @@ impl Epoll {
         self.sockets[index] = Socket { generation, ..Socket::default() };
     }
 
-    /// Changes what is wanted of a socket, and arms it for that (invariant 2).
+    /// Changes the wanted events of a socket, and arms it for them (invariant 2).
     fn change(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -222,7 +221,7 @@ impl Epoll {
         if is_covered { Ok(()) } else { self.arm(index_of(&fd)) }
     }
 
-    /// Makes epoll watch for what is wanted, no more and no less.
+    /// Makes epoll watch for exactly the wanted events.
     fn arm(&mut self, index: usize) -> io::Result<()> {
         let socket = &mut self.sockets[index];
         // SAFETY: open, by invariant 1.
@@ -247,8 +246,8 @@ impl Epoll {
         Ok(())
     }
 
-    /// Like `settle`, where no error can be returned. Watching for less needs no memory, so there
-    /// is none while invariant 1 holds.
+    /// Like `settle`, where no error can be returned. Watching for fewer events needs no memory, so
+    /// there is no error while invariant 1 holds.
     fn settle(&mut self, index: usize) {
         let settled = self.arm(index);
         debug_assert!(settled.is_ok(), "{settled:?}");
@@ -289,7 +288,7 @@ impl Epoll {
         }
     }
 
-    /// Does what a socket is ready for.
+    /// Does the operations that a socket is ready for.
     fn handle(
         &mut self,
         event: &Event,
@@ -367,7 +366,7 @@ fn accept(socket: &mut Socket, listener: BorrowedFd<'_>, batch: &mut Batch, even
     }
 }
 
-/// Sends what is left.
+/// Sends the remaining bytes.
 fn go_on(
     socket: &mut Socket,
     fd: BorrowedFd<'_>,

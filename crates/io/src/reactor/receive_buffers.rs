@@ -1,5 +1,5 @@
-//! Memory that the kernel fills when it pleases: buffers for receiving, and the ring by which they
-//! are given to it.
+//! Memory that the kernel fills at any time: buffers for receiving, and the ring by which the
+//! kernel gets them.
 //!
 //! ```text
 //! ours -> give -> the kernel's -> a completion names it -> taken: an event may be read -> give ...

@@ -1,4 +1,4 @@
-//! Scenarios that every way to the kernel passes, over real sockets.
+//! Scenarios for every I/O interface, over real sockets.
 //!
 //! | file | what |
 //! |---|---|
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use crate::tcp;
 
-/// Longest time that a test waits for what must come.
+/// The longest time that a test waits for an event.
 const LONG: Duration = Duration::from_secs(20);
 
 /// An event that owns its data.
@@ -118,7 +118,8 @@ fn by_each_way(scenario: impl Fn(Options)) {
     }
 }
 
-/// Many connections are accepted, and each receives what it sent, until its end, with few buffers.
+/// Many connections are accepted, and each receives the bytes that it sent, until its end, with few
+/// buffers.
 #[test]
 fn many_connections_echo() {
     by_each_way(|options| {
@@ -214,7 +215,7 @@ fn slow_readers_get_all() {
 }
 
 /// A request's headers are received, then reading is paused, and the body is read straight to its
-/// place when it is there, in order; a file is sent back by its pages, as the socket has room.
+/// place when it arrives, in order. A file is sent back by its pages, as the socket has room.
 /// Invariant 5 of `uring`.
 #[test]
 fn bodies_bypass_buffers() {

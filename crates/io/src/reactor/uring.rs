@@ -1,5 +1,5 @@
-//! The reactor by io_uring: what is to be done is written to a ring, and one system call a wait
-//! hands all of it over and brings what came of it.
+//! The reactor by io_uring: operations are written to a ring, and one system call a wait submits
+//! them all and returns the completions.
 //!
 //! ```text
 //! socket    receiving   idle -> armed -> idle              each receive fills a buffer of the kernel's choice
@@ -9,12 +9,12 @@
 //!           close       cancels what is armed, then closes: both in the ring, in order
 //! ```
 //!
-//! The caller's requests for a socket are noted, and compared with the armed operations right
+//! The caller's requests for a socket are recorded, and compared with the armed operations right
 //! before the wait ([`State::settle`]): pausing and resuming in between costs nothing.
 //!
-//! A completion names its operation, its descriptor and the generation of that. After
-//! [`Uring::close`] the generation is another, so late completions find no socket; sends find their
-//! slot, which holds their bytes.
+//! A completion names its operation, its descriptor and the generation of that. [`Uring::close`]
+//! changes the generation, so late completions find no socket. Sends find their slot, which has
+//! their bytes.
 //!
 //! Needs Linux 6.0: receives that repeat, into buffers from a ring.
 //!
@@ -52,7 +52,7 @@ use super::send_buffers::SendBuffers;
 use super::{Options, Sending, Waker, index_of, plain};
 use crate::epoll::Interest;
 
-/// Most entries of the ring of what is to be done; the other ring has four times as many.
+/// Most entries of the submission ring; the completion ring has four times as many.
 const ENTRIES_MAX: usize = 4096;
 
 /// Longest time that a reactor that is dropped waits for its operations to end.
@@ -250,7 +250,7 @@ impl Uring {
         }
     }
 
-    /// Moves what has happened to the batch, as far as it has room: whether anything has.
+    /// Moves completions to the batch, as far as it has room; true if there were any.
     fn take_completions(&mut self, batch: &mut Batch, send_buffers: &mut SendBuffers) -> bool {
         let mut is_any = false;
         let mut completions = self.queue.ring.completion();
@@ -305,8 +305,8 @@ impl fmt::Debug for Uring {
     }
 }
 
-/// Rings for one thread, whose completions are made when it asks for them (6.1), or else at its
-/// next system call. The thread that waits enables them.
+/// Rings for one thread. Completions are made when the thread requests them (6.1), or else at its
+/// next system call. The thread that waits enables the rings.
 fn build(events_max: usize) -> io::Result<IoUring> {
     let entries = events_max.next_power_of_two().clamp(64, ENTRIES_MAX) as u32;
     let builder = || {

@@ -1,6 +1,6 @@
-//! Bytes to and from a connection, by one system call each, which never waits: what cannot be done
-//! now is `WouldBlock`, whatever the mode of the socket (only [`send_file`] needs it to be
-//! non-blocking). A connection that the peer has closed is an error and no signal.
+//! Moves bytes to and from a connection, by one system call each, and never waits. A call that
+//! would wait returns `WouldBlock`, whatever the mode of the socket (only [`send_file`] needs it to
+//! be non-blocking). A connection that the peer has closed is an error and no signal.
 //!
 //! Interrupted calls are made again; they did nothing.
 
@@ -13,8 +13,8 @@ use crate::socket::{RawAddress, check, get_int, set_option};
 /// Most pieces that one call takes (`UIO_MAXIOV` of the kernel).
 pub const PIECES_MAX: usize = 1024;
 
-/// Reads what has come, at most as much as fits: how much. 0 is the end of what the peer sends (or
-/// that nothing fits).
+/// Reads the available bytes, at most as many as fit, and returns their number. 0 is the end of the
+/// peer's data (or nothing fits).
 pub fn read_into(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     let fd = socket.as_fd().as_raw_fd();
     again_if_interrupted(|| {
@@ -54,9 +54,9 @@ pub fn write_gathered(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) ->
     })
 }
 
-/// Sends at most `bytes` bytes of a file from `offset` on, by their pages and without a copy: how
-/// many. 0: the file ends there. The socket must be non-blocking; the file's own position is
-/// neither used nor moved.
+/// Sends at most `bytes` bytes of a file from `offset` on, by their pages and without a copy, and
+/// returns their number. 0: the file ends there. The socket must be non-blocking; the file's own
+/// position is neither used nor moved.
 ///
 /// The peer receives what the pages contain when the kernel reads them, not what they contained at
 /// the call: do not write pages again while it may read them. Punching a hole is allowed, since it
@@ -77,7 +77,7 @@ pub fn send_file(
     })
 }
 
-/// Small writes leave at once (TCP_NODELAY).
+/// Small writes are sent at once (TCP_NODELAY).
 pub fn set_nodelay(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)
 }
@@ -100,8 +100,8 @@ pub fn peer(socket: &impl AsFd) -> io::Result<SocketAddr> {
     raw.decode().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
 }
 
-/// Closing resets the connection (SO_LINGER of no time): the peer is told of an error, and not of
-/// an end. What was not sent yet is thrown away.
+/// Makes closing reset the connection (SO_LINGER of no time): the peer gets an error, not an end.
+/// Unsent bytes are dropped.
 pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
@@ -138,8 +138,8 @@ mod tests {
         (theirs, ours)
     }
 
-    /// On sockets that would block nothing blocks: reading what has not come, writing where there
-    /// is no room. What came is read as it fits, and the end is 0.
+    /// No call blocks, also on blocking sockets: a read without data, a write without room.
+    /// Available bytes are read as far as they fit, and the end is 0.
     #[test]
     fn nothing_blocks() {
         let (mut theirs, ours) = pair();
@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(read_into(&ours, &mut room).unwrap(), 0);
     }
 
-    /// Pieces arrive in their order, at most 1,024 a call; what is said to be followed leaves with
-    /// what follows.
+    /// Pieces arrive in their order, at most 1,024 a call. With `more`, a packet is sent together
+    /// with the next bytes.
     #[test]
     fn pieces_are_gathered() {
         let (mut theirs, ours) = pair();
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(&heard, b"head, body");
     }
 
-    /// A file is sent from any place in it, whatever its own position, up to its end; past what can
-    /// be a place is an error.
+    /// A file is sent from any offset, whatever its own position, up to its end; an offset that is
+    /// out of range is an error.
     #[test]
     fn files_are_sent() {
         let (mut theirs, ours) = pair();

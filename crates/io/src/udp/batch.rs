@@ -1,4 +1,4 @@
-//! Batches: many messages a system call, in memory that is taken once.
+//! Batches: many messages a system call, in memory that is allocated once.
 //!
 //! ```text
 //! recv(&socket) -> n     messages 0..n are there until the next recv
@@ -14,8 +14,8 @@
 //!    at most those given to the kernel, except `msg_len`, which is the true length of a message.
 //! 3. `first <= queued <= capacity`: the messages `first..queued` wait to be sent.
 //!
-//! Buffers lie an odd number of cache lines apart: at a distance of a power of two they would share
-//! the few places that the nearest cache has for such addresses.
+//! Buffers are an odd number of cache lines apart. At a distance of a power of two they would share
+//! the few entries that the nearest cache has for such addresses.
 
 use std::io;
 use std::mem::size_of;
@@ -29,7 +29,7 @@ use libc::{c_uint, cmsghdr, in_pktinfo, in6_pktinfo, iovec, mmsghdr, msghdr};
 use super::{Local, Route, UdpSocket};
 use crate::socket::{RawAddress, check};
 
-/// Most messages a batch: what the kernel takes in one call.
+/// Most messages of a batch: the kernel's limit for one call.
 pub const MESSAGES_MAX: usize = 1024;
 
 const LINE_BYTES: usize = 64;
@@ -179,14 +179,14 @@ impl RecvBatch {
         }
     }
 
-    /// The messages of the last call, in the order in which they came.
+    /// The messages of the last call, in order of arrival.
     #[inline]
     pub fn messages(&self) -> impl Iterator<Item = Message<'_>> {
         (0..self.received).filter_map(|index| self.message(index))
     }
 
-    /// One message of the last call. `None` beyond its end, and where a kernel of the future names
-    /// a peer that is neither of IPv4 nor of IPv6.
+    /// One message of the last call. `None` beyond its end, or if a future kernel names a peer that
+    /// is neither IPv4 nor IPv6.
     #[inline]
     pub fn message(&self, index: usize) -> Option<Message<'_>> {
         let Arena { headers, envelopes, bytes, message_bytes, stride } = &self.arena;
@@ -282,8 +282,8 @@ impl SendBatch {
         self.len() == 0
     }
 
-    /// Room for the next message, with what was there before in it; `None` when the batch is full:
-    /// send it. Nothing is queued until [`SendBatch::commit`].
+    /// Room for the next message, with old bytes in it; `None` when the batch is full: send it.
+    /// Nothing is queued until [`SendBatch::commit`].
     #[inline]
     pub fn slot(&mut self) -> Option<&mut [u8]> {
         if self.queued == self.capacity() {
@@ -293,8 +293,8 @@ impl SendBatch {
         Some(&mut self.arena.bytes[start..start + self.arena.message_bytes])
     }
 
-    /// Queues the first `length` bytes of the room that [`SendBatch::slot`] gave, to go to the
-    /// route's peer from the route's own end, or to the peer of a connected socket (`None`).
+    /// Queues the first `length` bytes of the room of [`SendBatch::slot`], to the route's peer from
+    /// the route's own end, or to the peer of a connected socket (`None`).
     ///
     /// # Panics
     /// When the batch is full or `length` is past the room: there was no such slot.
@@ -360,12 +360,12 @@ impl SendBatch {
         outcome
     }
 
-    /// Drops what waits.
+    /// Drops the waiting messages.
     pub fn clear(&mut self) {
         (self.first, self.queued) = (0, 0);
     }
 
-    /// Points the headers of what waits to their envelopes.
+    /// Points the headers of the waiting messages to their envelopes.
     fn link(&mut self) {
         let Arena { headers, envelopes, bytes, stride, .. } = &mut self.arena;
         let waiting = self.first..self.queued;
@@ -377,7 +377,7 @@ impl SendBatch {
             envelope.part.iov_base = buffer.as_mut_ptr().cast();
             header.msg_iov = &raw mut envelope.part;
             header.msg_iovlen = 1;
-            // A length of 0 means that there is none; the kernel still wants no address then.
+            // A length of 0 means no address; the kernel then requires a null pointer.
             header.msg_name = match header.msg_namelen {
                 0 => ptr::null_mut(),
                 _ => (&raw mut envelope.peer).cast(),
@@ -425,11 +425,11 @@ fn drain(
     outcome
 }
 
-/// Writes the item that makes a message leave from `local`: its length.
+/// Writes the item that makes a message be sent from `local`, and returns its length.
 ///
-/// The interface is named for link-local addresses only, which mean nothing without it; for others
-/// routing decides, as it does for what no question preceded. What came to a multicast address
-/// can't be answered from there.
+/// The interface is named only for link-local addresses, which are ambiguous without it. For others
+/// routing decides, as for any message that is no response. A multicast address cannot be the
+/// source of a response.
 fn set_local(control: &mut Control, local: &Local) -> usize {
     if local.address.is_multicast() || local.address.is_unspecified() {
         return 0;
@@ -509,8 +509,8 @@ mod tests {
         (sent.sent, sent.failed, waiting.len())
     }
 
-    /// Whatever the kernel answers, each message is sent, counted as failed, or left, in order:
-    /// partial sends go on, a full buffer ends the call, a signal does not, no refusal stops the
+    /// Whatever the kernel returns, each message is sent, counted as failed, or left, in order.
+    /// Partial sends continue, a full buffer ends the call, a signal does not. No refusal stops the
     /// others, and a refusal of an earlier message costs none of these.
     #[test]
     fn every_message_is_accounted_for() {
@@ -543,8 +543,8 @@ mod tests {
         assert!(batch.push(&[0; 10], None));
     }
 
-    /// An answer names its source where that is an address to answer from, with an interface only
-    /// for link-local addresses; and what we write is what we read.
+    /// A response names its source if that is an address to respond from, with an interface only
+    /// for link-local addresses; and it is read as it was written.
     #[test]
     fn sources_are_named() {
         let mut control = Control([0; CONTROL_BYTES]);

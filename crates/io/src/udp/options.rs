@@ -16,7 +16,7 @@ pub struct UdpOptions {
     /// Bytes of messages that may wait to be received; `None` is the system's default. Only a
     /// process with `CAP_NET_ADMIN` gets more than `net.core.rmem_max`; others get that much.
     pub receive_buffer_bytes: Option<usize>,
-    /// Bytes of messages that may wait to be sent, likewise limited by `net.core.wmem_max`.
+    /// Bytes of messages that may wait to be sent, limited in the same way by `net.core.wmem_max`.
     pub send_buffer_bytes: Option<usize>,
     /// How to handle messages that are too long for the path.
     pub fragments: Fragments,
@@ -33,8 +33,8 @@ impl Default for UdpOptions {
     }
 }
 
-/// Handling of messages that are longer than a packet may be (RFC 9715 asks DNS servers to stay
-/// below 1,400 bytes, which avoids this).
+/// Handling of messages that are longer than a packet may be. RFC 9715 recommends that DNS servers
+/// stay below 1,400 bytes, which avoids this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragments {
     /// Path MTU discovery by the system, which trusts ICMP messages: a forged one makes us
@@ -44,8 +44,9 @@ pub enum Fragments {
     /// carry are fragmented. `IP_PMTUDISC_OMIT`.
     #[default]
     Omit,
-    /// Nor is anything ever fragmented, here or on the way: what is too long for the interface is
-    /// not sent (`EMSGSIZE`), and what is too long for the path is lost. `IP_PMTUDISC_PROBE`.
+    /// Nothing is fragmented either, here or on the way. A message that is too long for the
+    /// interface is not sent (`EMSGSIZE`), and one that is too long for the path is lost.
+    /// `IP_PMTUDISC_PROBE`.
     Never,
 }
 
@@ -60,7 +61,7 @@ impl Ports {
     /// All but those that only privileged servers may have.
     pub const UNPRIVILEGED: Ports = Ports { first: 1024, last: u16::MAX };
 
-    /// From `first` to `last`; `None` where that is no port, or 0, which means any.
+    /// From `first` to `last`; `None` if the range is empty, or has 0, which means any port.
     pub fn new(first: u16, last: u16) -> Option<Ports> {
         (1 <= first && first <= last).then_some(Ports { first, last })
     }
@@ -72,7 +73,7 @@ impl Ports {
     }
 }
 
-/// Sets everything but `sharing`, which takes effect around `bind`.
+/// Sets all options except `sharing`, which takes effect around `bind`.
 pub(super) fn apply(
     socket: &impl AsFd,
     v4: bool,
@@ -151,7 +152,7 @@ const RETURN_A: u32 = 0x10;
 mod tests {
     use super::*;
 
-    /// Drawn ports stay in their range, reach its ends, and ranges that are none can't be made.
+    /// Drawn ports stay in their range and reach its ends, and invalid ranges cannot be made.
     #[test]
     fn ports_stay_in_range() {
         let mut random = Random::new();

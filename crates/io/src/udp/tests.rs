@@ -19,7 +19,7 @@ fn client(peer: SocketAddr) -> UdpSocket {
     UdpSocket::connect(peer, None, ports, &mut Random::new(), &options).unwrap()
 }
 
-/// Receives until `count` messages have come: their bytes and routes.
+/// Receives until `count` messages have arrived; returns their bytes and routes.
 fn receive(socket: &UdpSocket, batch: &mut RecvBatch, count: usize) -> Vec<(Vec<u8>, Route)> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -30,8 +30,9 @@ fn receive(socket: &UdpSocket, batch: &mut RecvBatch, count: usize) -> Vec<(Vec<
     all
 }
 
-/// Answers carry back what came, over both families, in batches of every size between one and more
-/// than what waits; an empty message is a message; when nothing waits nothing comes.
+/// Responses carry the received bytes back, over both families, in batches of every size between
+/// one and more than the waiting messages. An empty message is a message; without waiting messages
+/// nothing is received.
 #[test]
 fn batches_go_there_and_back() {
     for address in loopbacks("udp::batches_go_there_and_back") {
@@ -95,8 +96,8 @@ fn long_messages_are_told() {
     }
 }
 
-/// A server bound to the wildcard address answers from the address that was asked: a connected
-/// client, which takes answers from there only, gets them. Over IPv4 on three addresses.
+/// A server bound to the wildcard address responds from the address of the query. A connected
+/// client, which receives responses only from there, gets them. Over IPv4 on three addresses.
 #[test]
 fn answers_leave_from_where_they_were_asked() {
     for address in loopbacks("udp::answers_leave_from_where_they_were_asked") {
@@ -137,7 +138,7 @@ fn answers_leave_from_where_they_were_asked() {
 #[test]
 fn refusals_are_told_and_survived() {
     for address in loopbacks("udp::refusals_are_told_and_survived") {
-        // At an address where no other test listens: none of them may get the closed port.
+        // At an address that no other test uses: no other test may get the closed port.
         let address = match address {
             SocketAddr::V4(_) => SocketAddr::from(([127, 0, 0, 77], 0)),
             v6 => v6,
@@ -212,8 +213,8 @@ fn drops_are_counted() {
     assert!(came < 64);
 }
 
-/// A socket that takes an address first is refused where another has it, also one that shares;
-/// later ones that join are not.
+/// A socket that takes an address first is refused if another has the address, also one that
+/// shares. Later ones that join are not.
 #[test]
 fn an_address_is_taken_once() {
     let of = |sharing| UdpOptions { sharing, ..UdpOptions::default() };
@@ -264,7 +265,7 @@ fn sockets_share_an_address() {
     }
 }
 
-/// With steering a message sent on a core comes to that core's socket.
+/// With steering a message sent on a core reaches that core's socket.
 #[test]
 fn messages_stay_on_their_core() {
     let cores = crate::cores::available_cores().unwrap();
@@ -297,8 +298,8 @@ fn messages_stay_on_their_core() {
     assert!(sockets[0].steer_by_core(&vec![0; 5000]).unwrap_err().to_string().contains("instead"));
 }
 
-/// Source ports are drawn: connected sockets have different ones, in range, none taken twice, and a
-/// range that is used up is an error.
+/// Source ports are random: connected sockets have different ones, in range, none twice. A range
+/// without free ports is an error.
 #[test]
 fn source_ports_are_drawn() {
     let (_server, at) = server("127.0.0.1:0".parse().unwrap());
@@ -317,8 +318,8 @@ fn source_ports_are_drawn() {
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
 }
 
-/// A socket handed over works like one of ours: non-blocking, with the local address where it is
-/// bound to the wildcard address; what is no UDP socket is refused with a reason.
+/// A socket that was handed over works like one of ours: non-blocking, with the local address if it
+/// is bound to the wildcard address. A socket that is not UDP is refused with a reason.
 #[test]
 fn handed_over() {
     let fd = OwnedFd::from(StdSocket::bind("0.0.0.0:0").unwrap());
@@ -334,8 +335,8 @@ fn handed_over() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }
 
-/// Buffers are as large as was asked, or as the system's limit; each way with fragments can be set
-/// on each family.
+/// Buffers are as large as requested, or as the system's limit; each handling of fragments can be
+/// set on each family.
 #[test]
 fn options_are_set() {
     for address in loopbacks("udp::options_are_set") {

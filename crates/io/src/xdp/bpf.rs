@@ -19,13 +19,13 @@ const LINK_CREATE: libc::c_int = 28;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// `XDP_FLAGS_DRV_MODE`: by the driver, before the kernel has made anything of a frame.
+/// `XDP_FLAGS_DRV_MODE`: by the driver, before the kernel processes a frame.
 const BY_DRIVER: u32 = 1 << 2;
 
 /// Bytes of the verifier's log.
 const LOG_BYTES: usize = 1 << 16;
 
-/// Attributes of the commands, as far as they are set; the kernel takes the rest for zeros.
+/// Attributes of the commands, as far as they are set; the kernel reads the rest as zeros.
 trait Attributes {}
 
 #[repr(C)]
@@ -162,9 +162,8 @@ fn load_with_log(program: &[Instruction], log: Option<&mut [u8]>) -> io::Result<
     unsafe { owned(bpf(PROG_LOAD, &mut attributes)?) }
 }
 
-/// Puts a program in front of an interface, by its driver, until the link is closed. Fails with
-/// `EBUSY` or `EEXIST` where another is there, with `EOPNOTSUPP` where the driver has no place for
-/// one.
+/// Attaches a program to an interface, by its driver, until the link is closed. Fails with `EBUSY`
+/// or `EEXIST` if there is another one, with `EOPNOTSUPP` if the driver does not support it.
 pub(super) fn attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
     let mut attributes = LinkCreate {
         program: number(program),
@@ -176,7 +175,7 @@ pub(super) fn attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
     unsafe { owned(bpf(LINK_CREATE, &mut attributes)?) }
 }
 
-/// Runs a program over a frame: what it returns. For tests.
+/// Runs a program over a frame, and returns its result. For tests.
 #[cfg(test)]
 pub(super) fn run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
     const PROG_TEST_RUN: libc::c_int = 10;

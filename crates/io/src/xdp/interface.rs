@@ -7,10 +7,10 @@ use std::ptr;
 
 use crate::socket::{RawAddress, check, owned};
 
-/// Most queues that are bound: what the largest network cards have.
+/// Most queues that are bound: the largest network cards have this number.
 pub const QUEUES_MAX: u32 = 256;
 
-/// A network interface, as it was when it was looked at.
+/// A network interface at the time of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     /// Its number.
@@ -21,7 +21,7 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// Bytes of the longest IP packet that it sends.
     pub mtu: u32,
-    /// Queues that frames come by, 1 to [`QUEUES_MAX`].
+    /// Queues that receive frames, 1 to [`QUEUES_MAX`].
     pub queues: u32,
 }
 
@@ -74,7 +74,7 @@ impl Interface {
     }
 }
 
-/// Queues that frames come by; 1 where the driver does not say.
+/// Queues that receive frames; 1 if the driver does not report it.
 fn queues(socket: &OwnedFd, request: &mut libc::ifreq) -> u32 {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
     request.ifr_ifru.ifru_data = (&raw mut channels).cast();
@@ -155,7 +155,7 @@ unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// The loopback is no Ethernet, what is not there is not found, and names that are none are no
+    /// The loopback is not Ethernet, a missing interface is not found, and invalid names do no
     /// harm.
     #[test]
     fn what_is_none_is_told() {

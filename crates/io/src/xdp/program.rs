@@ -1,4 +1,5 @@
-//! The program that the kernel runs for each frame: is it for one of our sockets?
+//! The program that the kernel runs for each frame. It decides whether the frame is for one of our
+//! sockets.
 //!
 //! ```text
 //! to us by its Ethernet address, untagged, no longer than a socket takes
@@ -10,9 +11,9 @@
 //! Or every frame that is no longer than a socket takes, for a capture on an interface with no
 //! other use.
 //!
-//! A queue without a socket gives its frames to the kernel too. So nothing is ever lost by the
-//! program: what it does not understand is understood by the kernel, and comes to an ordinary
-//! socket of the same port.
+//! A queue without a socket gives its frames to the kernel too. So the program never loses a frame:
+//! the kernel gets those that the program does not handle, and delivers them to an ordinary socket
+//! of the same port.
 //!
 //! The instructions are those of RFC 9669. Bounds: [`TARGETS_MAX`] addresses; a frame is compared
 //! with each of its family.
@@ -43,8 +44,8 @@ pub(super) struct Instruction {
     immediate: i32,
 }
 
-/// Registers. 0 has what a call or the program returns, 1 to 5 what a call is given; calls keep 6
-/// to 9.
+/// Registers. 0 has the result of a call or of the program, 1 to 5 the arguments of a call; calls
+/// preserve 6 to 9.
 const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
@@ -90,14 +91,14 @@ const UDP: i32 = 17;
 const HEADERS_V4: i16 = ETHERNET_BYTES + 20 + 8;
 const HEADERS_V6: i16 = ETHERNET_BYTES + 40 + 8;
 
-/// What the program matches.
+/// The frames that the program matches.
 #[derive(Debug, Clone)]
 pub(super) struct Filter<'a> {
     /// The interface's own address.
     pub mac: [u8; 6],
     /// Addresses and ports, none a wildcard.
     pub targets: &'a [SocketAddr],
-    /// Bytes of the longest frame that a socket is given.
+    /// Bytes of the longest frame that a socket gets.
     pub frame_bytes_max: u16,
     /// The action for a matching frame in a queue that has no socket.
     pub without_socket: Action,
@@ -165,7 +166,7 @@ impl Assembler {
         self.push(EXIT, 0, 0, 0, 0);
     }
 
-    /// All instructions; `None` where a jump is too far for one.
+    /// All instructions; `None` if a jump is too far for one instruction.
     fn finish(mut self) -> Option<Vec<Instruction>> {
         for (at, label) in self.jumps {
             let distance = self.places[label.0].checked_sub(at + 1)?;
@@ -185,8 +186,8 @@ fn half(bytes: [u8; 2]) -> i32 {
     i32::from(u16::from_ne_bytes(bytes))
 }
 
-/// The program for a filter, which gives frames to the sockets of a map. `None` where there are
-/// more targets than [`TARGETS_MAX`].
+/// The program for a filter, which gives frames to the sockets of a map. `None` if there are more
+/// targets than [`TARGETS_MAX`].
 pub(super) fn assemble(filter: &Filter<'_>, map: &impl AsRawFd) -> Option<Vec<Instruction>> {
     if filter.targets.len() > TARGETS_MAX {
         return None;

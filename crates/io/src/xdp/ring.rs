@@ -204,7 +204,7 @@ impl<T: Entry> Writer<T> {
         self.written.wrapping_sub(self.taken)
     }
 
-    /// Shows the kernel what was written.
+    /// Makes the written entries visible to the kernel.
     #[inline]
     pub fn show(&self) {
         // Pairs with the kernel's Acquire: entries are there when it sees the counter.
@@ -218,7 +218,7 @@ impl<T: Entry> Writer<T> {
         self.waiting()
     }
 
-    /// Whether the kernel looks at the ring only when it is called.
+    /// Whether the kernel reads the ring only when it is called.
     #[inline]
     pub fn wants_call(&self) -> bool {
         self.ring.wants_call()
@@ -267,7 +267,7 @@ impl<T: Entry> Taker<T> {
         Some(value)
     }
 
-    /// Gives the places of what was taken back to the kernel.
+    /// Gives the entries that were taken back to the kernel.
     #[inline]
     pub fn free(&self) {
         // Pairs with the kernel's Acquire: we have read what was taken.

@@ -1,4 +1,4 @@
-//! A socket of one queue: frames come and go in memory that it shares with the kernel.
+//! A socket of one queue: frames are received and sent in memory that it shares with the kernel.
 //!
 //! ```text
 //! frames in     with the kernel --> received, and read --> with the kernel
@@ -54,7 +54,7 @@ pub(super) const RECEIVED_FRAMES_MAX: usize = 1 << 16;
 /// Frames received together.
 pub const BATCH: usize = 64;
 
-/// Calls to send what is queued, at most, if the kernel takes 32 frames in each.
+/// The most calls to send all queued frames, if the kernel takes 32 frames in each.
 const SEND_CALLS_MAX: usize = FRAMES / 32;
 
 /// Frames that the kernel may send in one call: `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17.
@@ -84,7 +84,7 @@ pub struct Receiver {
     pub(super) attachment: Option<Arc<Attachment>>,
 }
 
-/// Frames that go.
+/// Sends frames.
 #[derive(Debug)]
 pub struct Sender {
     shared: Arc<Shared>,
@@ -191,8 +191,7 @@ fn places(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     }
 }
 
-/// Binds to a queue; the kernel shares the memory with the driver where it can, and copies where
-/// not.
+/// Binds to a queue. The kernel shares the memory with the driver if it can, and copies if not.
 fn bind(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as _,
@@ -213,8 +212,8 @@ impl Receiver {
     #[inline]
     pub fn recv(&mut self) -> usize {
         for (start, _) in self.batch.drain(..) {
-            // There is room: the ring has as many entries as the half has frames. The kernel wants
-            // the frame's beginning, and finds it from any place in it.
+            // There is room: the ring has as many entries as the half has frames. The kernel finds
+            // the beginning of a frame from any address in it.
             self.fill.push(start as u64);
         }
         self.fill.show();
@@ -344,7 +343,7 @@ impl Sender {
         self.reclaim();
     }
 
-    /// Takes back what was sent.
+    /// Takes back the frames that were sent.
     fn reclaim(&mut self) {
         let own = self.shared.received_bytes as u64..self.shared.memory.bytes() as u64;
         while let Some(start) = self.done.pop() {

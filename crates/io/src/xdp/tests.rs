@@ -8,7 +8,7 @@ use super::{BATCH, Interface, Options, Queue, TARGETS_MAX, bpf};
 use crate::testing::{readable, skip, with_network};
 
 const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
-/// `XDP_REDIRECT` never comes here, as queues have no sockets: what would be redirected is dropped.
+/// `XDP_REDIRECT` never comes here, as queues have no sockets: redirected frames are dropped.
 const TAKEN: u32 = Action::Drop as u32;
 const PASSED: u32 = Action::Pass as u32;
 
@@ -55,8 +55,8 @@ fn frame(to: &str, message_bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// The kernel takes the program, and gives a socket exactly what is for one: each target by its own
-/// port, and nothing that differs in one byte of what counts.
+/// The kernel accepts the program, and gives a socket exactly its own frames: each target by its
+/// own port, and none that differs in one relevant byte.
 #[test]
 fn only_what_is_ours_is_taken() {
     let targets = targets();
@@ -118,7 +118,7 @@ fn lengths_have_limits() {
     }
 }
 
-/// As many targets as there may be make a program that the kernel takes and that finds the last;
+/// The largest number of targets makes a program that the kernel accepts and that finds the last;
 /// one more makes none.
 #[test]
 fn targets_have_a_limit() {
@@ -136,7 +136,7 @@ fn targets_have_a_limit() {
 }
 
 /// Runs `body` on a thread with two interfaces that are the ends of one cable, with two queues
-/// each, in a network of its own.
+/// each, in its own network.
 fn with_pair(test: &'static str, body: fn(Interface, Interface)) {
     const PAIR: &[&str] = &[
         "link add x0 numrxqueues 2 numtxqueues 2 type veth peer name x1 numrxqueues 2 numtxqueues 2",
@@ -170,7 +170,7 @@ fn receive(queue: &mut Queue) -> Vec<Vec<u8>> {
 }
 
 /// Every queue of an interface carries frames in both directions, whole and in order, several times
-/// as many as there is memory for; none comes by another queue. Invariant 2 of `xdp::socket`.
+/// as many as fit into memory; none arrives by another queue. Invariant 2 of `xdp::socket`.
 #[test]
 fn every_queue_carries() {
     with_pair("every_queue_carries", |left, right| {
@@ -193,7 +193,7 @@ fn every_queue_carries() {
                     came.extend(receive(to));
                 }
                 assert!(came == sent, "queue {number}, round {round}");
-                // One comes back.
+                // One frame is sent back.
                 let back = addressed(&left, "[2001:db8::1]:53", round);
                 to.sender.slot().unwrap()[..back.len()].copy_from_slice(&back);
                 to.sender.commit(back.len());
@@ -248,8 +248,8 @@ fn floods_are_bounded() {
     });
 }
 
-/// A program is at its interface while a receiver lives: a second one is refused with words that
-/// help, and there is room for another afterwards.
+/// A program is attached to its interface while a receiver exists. A second one is refused with a
+/// helpful error, and can be attached afterwards.
 #[test]
 fn the_place_is_given_back() {
     with_pair("the_place_is_given_back", |left, _| {

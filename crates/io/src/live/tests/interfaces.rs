@@ -22,7 +22,7 @@ fn until(source: &mut Source, what: &str, mut is_true: impl FnMut() -> bool) {
 fn interfaces_come_and_go() {
     with_network("live::interfaces_come_and_go", PAIR, || {
         for rings in [1, 2] {
-            // Commands are another thread's, which keeps its rights.
+            // Another thread, which keeps its rights, runs the commands.
             let (command, commands) = std::sync::mpsc::channel::<Vec<&'static str>>();
             let (done, answers) = std::sync::mpsc::channel();
             let reader = std::thread::spawn(move || {
@@ -92,7 +92,7 @@ fn what_is_down_may_come_up() {
     });
 }
 
-/// An interface that cannot be opened gives an error that says what to do next.
+/// An interface that cannot be opened gives an error that states what to do next.
 #[test]
 fn errors_help() {
     with_network("live::errors_help", PAIR, || {
@@ -121,9 +121,9 @@ fn errors_help() {
     });
 }
 
-/// Each change of an interface is reported, and one that cannot be bound again ends the capture,
-/// after what was received, with a reason. With several rings this is where no socket is left, and
-/// with any number where its frames are of another kind.
+/// Each change of an interface is reported. An interface that cannot be bound again ends the
+/// capture with a reason, after the frames received before. With several rings this happens if no
+/// socket is left, and with any number if the frames of the new interface are of another kind.
 #[test]
 fn a_capture_that_would_be_blind_ends() {
     with_network("live::a_capture_that_would_be_blind_ends", PAIR, || {

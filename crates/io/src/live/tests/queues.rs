@@ -72,7 +72,7 @@ fn xdp_beside_rings() {
     });
 }
 
-/// While the capture does not read, frames without room are counted, and the rest is there.
+/// While the capture does not read, frames without room are counted, and the others arrive.
 fn floods_are_counted(options: LiveOptions, generator: &Generator) {
     let live = Live::open(&options).unwrap();
     let counts = live.counts();

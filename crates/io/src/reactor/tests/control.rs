@@ -1,4 +1,4 @@
-//! Pausing, watching, waking, closing, and what is left when a reactor ends.
+//! Pausing, watching, waking, closing, and the end of a reactor.
 
 use std::net::Shutdown;
 
@@ -13,8 +13,8 @@ fn fill(stream: &TcpStream) -> usize {
     count
 }
 
-/// While it is paused nothing more comes of a socket than what had been received; resumed, the rest
-/// comes, and nothing is lost or out of order.
+/// A paused socket gives only bytes that had been received; after it is resumed the rest comes, and
+/// nothing is lost or out of order.
 #[test]
 fn pausing_holds_back() {
     by_each_way(|options| {
@@ -266,7 +266,7 @@ fn unlistening_ends() {
     });
 }
 
-/// Events that were not walked are given again, before anything else is done, and outlive the
+/// Events that were not walked are returned again, before anything else is done, and outlive the
 /// reactor with their bytes. Invariant 1.
 #[test]
 fn events_are_the_batchs() {
@@ -349,8 +349,8 @@ fn fallbacks_have_reasons() {
     assert_eq!([Backend::Uring, Backend::Epoll].map(|by| by.to_string()), ["io_uring", "epoll"]);
 }
 
-/// Without descriptors left, a listener fails once and not over and over; when there are some, it
-/// listens again and the connection is still there. In a process of its own, whose limit it lowers.
+/// Without free descriptors a listener fails once, not repeatedly. When there are some, it listens
+/// again and the connection still waits. The test runs in its own process, whose limit it lowers.
 #[test]
 fn a_lack_of_descriptors_is_told() {
     const CHILD: &str = "LARDER_TEST_DESCRIPTORS";

@@ -1,4 +1,4 @@
-//! Any order of operations: each side receives what the other sends, in order and whole.
+//! Any order of operations: each side receives all bytes of the other, in order.
 
 use std::net::Shutdown;
 

@@ -1,5 +1,5 @@
-//! Sends and listeners, which have slots: an operation of theirs is named by its slot, and the slot
-//! is theirs until that operation has come to its end, whatever becomes of the connection.
+//! Slots of sends and listeners. A slot names their operation, and is reserved until that operation
+//! has ended, whatever happens to the connection.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use super::super::send_buffers::SendBuffers;
 use super::state::{Kind, State, name};
 use super::{Queue, raw};
 
-/// Most bytes that one operation sends: below what the kernel cuts at.
+/// Most bytes that one operation sends: below the kernel's own limit.
 const SENT_BYTES_MAX: usize = 1 << 30;
 
 /// A send under way.
@@ -48,7 +48,7 @@ impl State {
         slot
     }
 
-    /// Sends what is left of a slot.
+    /// Sends the rest of a slot.
     pub(super) fn push_send(&mut self, slot: usize, queue: &mut Queue) {
         let Some(outgoing) = &self.sends[slot] else { return };
         let left = &outgoing.bytes[outgoing.sent..];
@@ -122,7 +122,7 @@ impl State {
         self.accept_again.push(slot);
     }
 
-    /// The slot whose accepting is to be cancelled.
+    /// The slot whose accepting must be cancelled.
     pub(super) fn unlisten(&mut self, token: u64) -> Option<usize> {
         let is_meant = |of: &Listener| of.token == token && of.should_accept;
         let slot = self.listeners.iter().position(|of| of.as_ref().is_some_and(is_meant))?;
@@ -159,7 +159,7 @@ impl State {
                 listener.should_accept = false;
                 batch.items.push_back(Item::Failed { token, error });
             }
-            // Cancelled, or what befell a connection before it was taken.
+            // Cancelled, or an error of a connection before it was accepted.
             Err(_) => {}
         }
         if is_over {

@@ -93,7 +93,7 @@ pub(super) struct State {
     pub(super) accept_again: Vec<usize>,
     waker: Waker,
     is_waker_idle: bool,
-    /// Operations that were begun and have not come to their end.
+    /// Operations that were begun and have not ended.
     pub(super) under_way: usize,
 }
 
@@ -129,7 +129,7 @@ impl State {
         socket
     }
 
-    /// Changes what a socket should do; [`State::settle`] sees to it.
+    /// Changes what a socket should do; [`State::settle`] applies it.
     pub(super) fn change(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -158,7 +158,7 @@ impl State {
         self.sockets.get_mut(index).filter(|of| of.generation == generation && of.is_known)
     }
 
-    /// Begins and ends operations, so that what is under way is what should be.
+    /// Begins and ends operations, so that the running ones are those that should run.
     pub(super) fn settle(&mut self, queue: &mut Queue) {
         if std::mem::replace(&mut self.is_waker_idle, false) {
             let event = raw(&self.waker.0.event.as_fd());
@@ -325,7 +325,7 @@ fn watched(socket: &mut Socket, result: io::Result<u32>) -> Option<Item> {
 mod tests {
     use super::*;
 
-    /// Names lead back to what they name, at the ends of their ranges too.
+    /// A name gives back its parts, at the ends of their ranges too.
     #[test]
     fn names_lead_back() {
         for kind in KINDS {
