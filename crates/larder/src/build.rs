@@ -144,8 +144,8 @@ impl Builder {
         self
     }
 
-    /// Seeds the hash with a secret random number, so that nobody can choose keys that compete for
-    /// the same buckets. [`crate::Map::new`] does this.
+    /// Seeds the hash with a secret random number, so that no attacker can choose keys that compete
+    /// for the same buckets. [`crate::Map::new`] does this.
     pub fn random_seed(self) -> Self {
         // The hasher of the standard library has keys from the system's random numbers.
         let seed = RandomState::new().hash_one(0x6c61_7264_6572_u64);
@@ -217,9 +217,9 @@ impl Builder {
         self
     }
 
-    /// Sets how many readers the budget pays for; the index replicas of the others come on top.
-    /// Default: all. For programs whose results must not depend on the number of cores: the entries
-    /// that fit then depend on this number alone.
+    /// Sets how many readers the budget pays for; the index replicas of further readers are not in
+    /// the budget. Default: all. For programs whose results must not depend on the number of cores:
+    /// the entries that fit then depend on this number alone.
     pub fn readers_counted(mut self, count: usize) -> Self {
         self.readers_counted = Some(count);
         self
@@ -232,8 +232,8 @@ impl Builder {
     }
 
     /// Sets whether readers report reads to the policy, at their [`sync`](crate::Reader::sync).
-    /// Evictions then depend on who reads and syncs when. Without reports only writes count, a
-    /// `get` writes nothing at all, and the same operations result in the same entries.
+    /// Evictions then depend on which reader reads and syncs when. Without reports only writes
+    /// count, a `get` writes nothing at all, and the same operations result in the same entries.
     /// [`Policy::Fifo`] uses no reports. Default: true.
     pub fn feedback(mut self, reports: bool) -> Self {
         self.feedback = reports;
@@ -305,8 +305,9 @@ impl Builder {
         }))
     }
 
-    /// Refuses what addresses of `address_bits` can't reach. Any budget that passes is below half
-    /// of all addresses. Products of numbers that need not fit the budget are computed in 64 bits.
+    /// Refuses a configuration that addresses of `address_bits` cannot reach. Any budget that
+    /// passes is below half of all addresses. Products of numbers that need not fit the budget are
+    /// computed in 64 bits.
     fn check_addresses(&self, address_bits: u32) -> Result<(), Error> {
         if self.budget.max(self.lease_bytes_max) >= 1 << (address_bits - 1) {
             return Err(Error::Setting(

@@ -137,8 +137,8 @@ mod tests {
     }
 
     /// A panic under a shard's lock could leave it half changed, so it poisons the cache. From then
-    /// on all that uses main returns an error. Readers still show whole entries, and all handles
-    /// can be dropped in any state.
+    /// on every operation that uses main returns an error. Readers still return whole entries, and
+    /// all handles can be dropped in any state.
     #[test]
     fn a_poisoned_cache_says_so() {
         let cache = Cache::builder().budget(1 << 20).shards(1).readers_max(2).build().unwrap();

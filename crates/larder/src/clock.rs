@@ -39,7 +39,7 @@ impl Clock {
         Clock(Source::System)
     }
 
-    /// A clock that stands until it is set: for tests, and for time that comes with the data.
+    /// A clock that stands still until it is set: for tests, and for time that comes with the data.
     pub fn manual(now: Seconds) -> Clock {
         Clock(Source::Manual(Arc::new(AtomicU32::new(now.0))))
     }

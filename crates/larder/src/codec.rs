@@ -385,7 +385,7 @@ mod tests {
             prop_assert_eq!(bytes(&left) == bytes(&right), a == b);
         }
 
-        /// Every key becomes one that the engine takes. The value stored under it is returned for
+        /// Every key becomes one that the engine accepts. The value stored under it is returned for
         /// that key, and for no other key even if the digests are equal.
         #[test]
         fn engine_keys_are_checked(
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(bytes(&("a".repeat(300), 7u8)).len(), 300 + 1 + 5, "a long part in a tuple");
     }
 
-    /// Values decode to what was encoded, and bytes that are no value of the type decode to none.
+    /// Values decode to the encoded ones, and bytes that are no value of the type give `None`.
     #[test]
     fn values_round_trip() {
         fn same<V: Value + PartialEq + std::fmt::Debug>(value: V) {

@@ -43,11 +43,11 @@ pub(crate) enum When {
     Always,
     /// No entry is under the key, or it has expired.
     Absent,
-    /// As `Absent`, or the entry's version is lower, or it has none.
+    /// As `Absent`; also if the entry's version is lower, or it has none.
     Newer,
 }
 
-/// Counters of operations, kept at main.
+/// Counters of operations, stored at main.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub inserted: u64,
@@ -96,7 +96,8 @@ impl Engine<'_> {
         self.state.policy.prefetch_key(self.state.placement.fingerprint(hash));
     }
 
-    /// With those lines here, prefetches the next: the most likely slot, or what a new entry needs.
+    /// When the index lines are cached, prefetches the next: the most likely slot, or the lines
+    /// that a new entry needs.
     #[inline]
     pub fn prefetch_way(&self, hash: KeyHash) {
         let State { placement, policy, displaced, .. } = &*self.state;
@@ -280,7 +281,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Prefetches what processing this report reads.
+    /// Prefetches the lines that processing this report reads.
     #[inline]
     pub fn prefetch_report(&self, report: &Report) {
         prefetch_read(self.main.bucket(report.bucket as usize));
@@ -329,7 +330,7 @@ impl Engine<'_> {
             return self.settle(home, way, tag_word, slot);
         }
         if let Some(way) = self.main.bucket(second).vacant() {
-            // The mask comes first: any prefix of the log that has the entry must lead to it.
+            // The mask is first: any prefix of the log that has the entry must lead to it.
             self.note_displaced(home, tag_word);
             return self.settle(second, way, tag_word | SECOND, slot);
         }

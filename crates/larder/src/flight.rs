@@ -92,13 +92,13 @@ enum Outcome<R> {
     Abandoned,
 }
 
-/// What a caller that missed has to do.
+/// The result for a caller that missed.
 #[derive(Debug)]
 #[must_use]
 pub enum Begin<R> {
     /// Load the value and [`Token::land`] it.
     Lead(Token<R>),
-    /// Another caller is loading it: wait, or serve what you have.
+    /// Another caller is loading it: wait, or serve another value.
     Wait(Waiter<R>),
     /// `flights_max` loads are in flight. Load without storing, or refuse the request.
     Full,
@@ -109,8 +109,8 @@ pub enum Begin<R> {
 pub enum Landing {
     /// It was stored, and passed to the waiters.
     Stored,
-    /// An insert or a remove came first. The value was passed to the waiters, which all began
-    /// before that, and was not stored.
+    /// An insert or a remove came first. The waiters, which all began before that, got the value,
+    /// and it was not stored.
     Superseded,
     /// It landed after its deadline, and another load had begun: it was dropped.
     TakenOver,
@@ -210,7 +210,7 @@ impl<R: Clone> Flight<R> {
         self.core.active.load(Ordering::Relaxed)
     }
 
-    /// True if there is none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -228,8 +228,8 @@ impl<R> Call<R> {
     }
 }
 
-/// Waits for a store, which is short and always ends. Not for the thread that stores: a write of
-/// its own, for example by a cache's listener, comes after what it stored.
+/// Waits for a store, which is short and always ends. The thread that stores must not wait: its own
+/// write, for example by a cache's listener, comes after the store.
 fn wait_for_store<R: Clone>(call: Arc<Call<R>>) {
     let here = thread::current().id();
     if !matches!(call.progress.lock().outcome, Outcome::Storing(thread) if thread == here) {

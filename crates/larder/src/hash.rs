@@ -61,13 +61,13 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The first eight bytes; the caller has checked that they are there.
+/// The first eight bytes; the caller has checked that `bytes` has them.
 #[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// The first four bytes; the caller has checked that they are there.
+/// The first four bytes; the caller has checked that `bytes` has them.
 #[inline(always)]
 fn half(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |chunk| u64::from(u32::from_le_bytes(*chunk)))

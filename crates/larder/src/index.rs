@@ -175,8 +175,8 @@ macro_rules! lines_of_view {
 lines_of_view!(CopyView);
 lines_of_view!(MainView);
 
-/// With a key's home line here, prefetches what a lookup reads next. True if that is its second
-/// bucket.
+/// When a key's home line is cached, prefetches the line that a lookup reads next. True if that is
+/// its second bucket.
 #[inline(always)]
 pub(crate) fn stage<'a, L: Lines<'a>>(lines: L, placement: &Placement, hash: KeyHash) -> bool {
     let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
@@ -279,7 +279,7 @@ type Counts = [u8; 6];
 pub(crate) const DISPLACED_BYTES: usize = size_of::<Counts>();
 
 impl Displaced {
-    /// As many, or more.
+    /// This number, or more.
     pub const MANY: u64 = 7;
 
     pub fn new(memory: &Memory, buckets: usize) -> Result<Self, Error> {

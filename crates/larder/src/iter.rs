@@ -1,4 +1,4 @@
-//! A walk over all entries, those to be evicted first coming first, in short lock holds.
+//! A walk over all entries, in short lock holds. Entries to be evicted first come first.
 //!
 //! The policy gives the order, and keeps each walk's place while entries are inserted, removed and
 //! moved between two holds. Walks do not wait for each other.

@@ -15,7 +15,7 @@
 //!
 //! Guarantees
 //! * Every operation takes effect at one moment between its call and its return, on any thread. A
-//!   thread that is notified of another's write reads what was written, unless it was evicted or
+//!   thread that is notified of another's write reads the written value, unless it was evicted or
 //!   has expired.
 //! * Nothing borrowed outlives a call, so nothing is held across an await point. A thread that
 //!   sleeps or ends never blocks the writers, and there may be any number of threads. Only a
@@ -120,8 +120,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.with(key, V::from_value).flatten()
     }
 
-    /// Passes a value's bytes to `read`, in place; `None` for a miss. `read` may use the map, but a
-    /// write there fails with [`Error::Stalled`] when another thread's would wait.
+    /// Passes a value's bytes to `read`, in place; `None` for a miss. `read` may use the map. A
+    /// write there fails with [`Error::Stalled`] in cases in which a write elsewhere would wait.
     #[inline]
     pub fn with<Q: Key + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&[u8]) -> R) -> Option<R>
     where
@@ -138,7 +138,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.with(key, |_| ()).is_some()
     }
 
-    /// Stores a value until it is replaced, removed or evicted. The error tells whether it was
+    /// Stores a value until it is replaced, removed or evicted. The error states whether it was
     /// stored; nothing is applied later.
     pub fn insert<Q: Key + ?Sized>(&self, key: &Q, value: V) -> Result<(), Error>
     where
@@ -288,8 +288,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         Ok(self.len()? == 0)
     }
 
-    /// Inserts what [`Cache::save_to`] wrote, of a map with the same types; bytes that are no `V`
-    /// are a miss.
+    /// Inserts the entries that [`Cache::save_to`] wrote, of a map with the same types; bytes that
+    /// are no `V` are a miss.
     pub fn load_from(&self, input: &mut impl Read) -> Result<Loaded, SaveError> {
         let Inner { pool, clock, flight } = &*self.inner;
         let now = clock.now();

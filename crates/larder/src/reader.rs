@@ -30,8 +30,8 @@ const BATCH: usize = 32;
 /// How many reports ahead lines are prefetched.
 const REPORT_AHEAD: usize = 8;
 
-/// What a reader has for each shard. It is in place because a hit in the CPU's caches takes 3 of 26
-/// ns more behind a pointer. With only the first in place, the branch is unpredictable.
+/// A reader's data for each shard. It is stored in place because a hit in the CPU's caches takes 3
+/// of 26 ns more behind a pointer. With only the first in place, the branch is unpredictable.
 type PerShard<T> = [Option<T>; SHARDS_MAX];
 
 /// Applies `act` to each shard's item.
@@ -442,9 +442,9 @@ impl Reader {
         self.refresh_to(LogPosition::END)
     }
 
-    /// Shows exactly what was applied before `position` (from [`crate::Writer::flush`]), however far
-    /// the writers have run ahead, or all there is if that is less. Never goes back. New expiry times
-    /// from `touch` are visible at once, whatever the position. A reader of a cache with
+    /// Shows exactly the operations before `position` (from [`crate::Writer::flush`]), however far
+    /// the writers have run ahead, or all published ones if those are fewer. Never goes back. New
+    /// expiry times from `touch` are visible at once, at any position. A reader of a cache with
     /// [`crate::IndexMode::Shared`] always shows the present.
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {

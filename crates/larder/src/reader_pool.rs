@@ -67,7 +67,7 @@ enum PooledReader {
     /// Not used yet, so no index was copied.
     Unused,
     Registered(Reader),
-    /// The cache has no reader left; the pool does not ask again.
+    /// The cache has no reader left; the pool does not try again.
     Refused,
 }
 
@@ -147,7 +147,7 @@ impl ReaderPool {
         self.read_at_main(key, now, with)
     }
 
-    /// Reads a copy, made under main's lock; independent of who holds the readers. Fails on a
+    /// Reads a copy, made under main's lock; independent of the locks of readers. Fails on a
     /// poisoned cache, which only readers can read.
     #[cold]
     fn read_at_main<R>(
@@ -210,9 +210,9 @@ impl ReaderPool {
         *pooled = self.cache.reader().map_or(PooledReader::Refused, PooledReader::Registered);
     }
 
-    /// Runs `operate` on a writer and publishes the result. Runs `operate` again after removing
-    /// what blocked it. On an error the operation may have been applied or not; nothing of it is
-    /// applied later.
+    /// Runs `operate` on a writer and publishes the result. If readers block it, it removes the
+    /// cause and runs `operate` again. On an error the operation may have been applied or not;
+    /// nothing of it is applied later.
     pub fn write(
         &self,
         operate: impl FnMut(&mut Writer) -> Result<(), Error>,
@@ -250,8 +250,8 @@ impl ReaderPool {
         (written, writer.take_evicted())
     }
 
-    /// Runs `run` and removes what blocks it, until it succeeds, fails for another reason, or a
-    /// read in progress blocks it for too long.
+    /// Runs `run` and removes any cause that blocks it, until it succeeds, fails for another
+    /// reason, or a read in progress blocks it for too long.
     #[allow(
         clippy::disallowed_methods,
         reason = "a write of a map waits for readers, and not forever"

@@ -16,16 +16,15 @@
 //! the stream, so chunks that were lost, doubled or reordered are detected. The count in the end
 //! detects a stream that was cut between chunks.
 //!
-//! Entries are written shard by shard, those to be evicted first coming first, so that a smaller
-//! cache keeps the others. With `Fifo` that is the order of first insertion, with `Lru` the least
-//! recently used first. With `Paper` it is recycle, temporary, hot, and in each the order of
-//! insertion. With `Partitioned` it is all of temporary before all of hot, and in each no order. An
-//! entry that moved meanwhile may be written twice, which loads as an update. Expiry times are
-//! absolute. Seeds, slot numbers and other internals are not written, so any cache can load what
-//! any other has saved. Loading uses ordinary inserts: whatever the stream holds, the budget holds.
+//! Entries are written shard by shard. Entries to be evicted first come first, so that a smaller
+//! cache keeps the others. With `Fifo` that is the order of first insertion. With `Partitioned` it
+//! is all of temporary before all of hot, and in each no order. An entry that moved meanwhile may
+//! be written twice, which loads as an update. Expiry times are absolute. Seeds, slot numbers and
+//! other internals are not written, so any cache can load what any other has saved. Loading uses
+//! ordinary inserts, so a cache stays within its budget whatever the stream contains.
 //!
-//! A chunk is checked as a whole before any of it is inserted. [`Damage`] states what was found;
-//! entries loaded before it are good. Bounds: one chunk in memory, at most [`CHUNK_BYTES_MAX`]
+//! A chunk is checked as a whole before any of it is inserted. [`Damage`] states the defect;
+//! entries loaded before it are valid. Bounds: one chunk in memory, at most [`CHUNK_BYTES_MAX`]
 //! bytes and one entry. [`Cache::iter`] walks the cache, in short lock holds. Speed, from memory
 //! into a new cache (`benches/map.rs`, two shared vCPUs of an EPYC Milan, medians of three runs):
 //! values of 4 KB at 1.0 to 1.9 GB/s; entries of 8 + 32 bytes at 200 to 380 ns each, as an insert.
@@ -71,7 +70,7 @@ pub enum SaveError {
     Io(io::Error),
     /// This is no saved cache, or one of an unknown version. Nothing was loaded.
     Foreign(&'static str),
-    /// The stream is damaged from here on. The entries loaded before are good. Delete the file, or
+    /// The stream is damaged from here on. The entries loaded before are valid. Delete the file, or
     /// continue with them and let the next save replace the file.
     Damaged(Damage),
     /// The cache refused an entry; earlier entries are in the cache.
@@ -85,7 +84,7 @@ pub struct Damage {
     pub chunk: u32,
     /// Entries loaded from the chunks before it.
     pub loaded: u64,
-    /// What is wrong with it.
+    /// The defect.
     pub what: &'static str,
 }
 
@@ -143,9 +142,9 @@ pub struct Loaded {
 }
 
 impl Cache {
-    /// Writes all entries that are live at `now` to `out`, those to be evicted first coming first,
-    /// and returns their number. Other threads can read and write meanwhile; each entry is as it
-    /// was at one moment of the save, not all at the same moment. Writes pieces of about 256 KiB.
+    /// Writes all entries that are live at `now` to `out`, first those to be evicted first, and
+    /// returns their number. Other threads can read and write meanwhile. Each entry is as it was at
+    /// one moment of the save, not all at the same moment. Writes pieces of about 256 KiB.
     pub fn save_to(&self, out: &mut impl Write, now: Seconds) -> io::Result<u64> {
         out.write_all(&head(now))?;
         let mut chunk = Chunk::new();
@@ -166,10 +165,10 @@ impl Cache {
         Ok(total)
     }
 
-    /// Inserts what [`Cache::save_to`] wrote, except entries that have expired at `now`. Values,
-    /// expiry times and versions are as saved; an entry with a version is inserted as by
+    /// Inserts the entries that [`Cache::save_to`] wrote, except those that have expired at `now`.
+    /// Values, expiry times and versions are as saved; an entry with a version is inserted as by
     /// [`Writer::insert_if_newer`]. Sync or park this cache's readers before, or create them
-    /// afterwards: they stall a load as they stall so many inserts.
+    /// afterwards: they stall a load as they stall that number of inserts.
     pub fn load_from(&self, input: &mut impl Read, now: Seconds) -> Result<Loaded, SaveError> {
         let mut writer = self.writer();
         let loaded = load(input, now, |entry| entry.insert(&mut writer, now))?;
@@ -451,7 +450,7 @@ mod tests {
     }
 
     /// Saved entries are loaded in the same order and with the same expiry times, under another
-    /// seed; over several chunks, and none at all. Entries that have expired meanwhile are skipped.
+    /// seed; over several chunks, and without entries. Expired entries are skipped.
     #[test]
     fn what_was_saved_is_loaded() {
         for (entries, value_len) in [(0, 0), (1, 0), (2_000, 20), (700, 1_000)] {
@@ -502,8 +501,8 @@ mod tests {
         assert_eq!((loaded.entries, loaded.too_large), (0, all.len() as u64));
     }
 
-    /// The format is what the header of this file says, byte for byte: a stream written by hand,
-    /// with a checksum computed from the header's words, loads.
+    /// The format is as the header of this file states, byte for byte: a stream written by hand,
+    /// with a checksum computed from the header's definition, loads.
     #[test]
     fn the_format_is_fixed() {
         let cache = Cache::builder().budget(1 << 20).build().unwrap();
@@ -526,7 +525,7 @@ mod tests {
     }
 
     /// Versions are saved and loaded: an insert with an older version is still refused, also if the
-    /// loading cache has an entry already. A stream of format version 1, which has none, loads.
+    /// cache has an entry already. A stream of format version 1, without versions, loads.
     #[test]
     fn versions_are_saved_and_loaded() {
         let cache = Cache::builder().budget(1 << 20).build().unwrap();
@@ -617,7 +616,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
         /// One flipped bit anywhere, or an end anywhere, is refused. Entries loaded before it are
-        /// the beginning of what was saved.
+        /// the first of the saved ones.
         #[test]
         fn damage_is_refused(
             at in any::<prop::sample::Index>(), bit in 0u8..8, is_cut in any::<bool>(),

@@ -1,4 +1,4 @@
-//! What all handles, readers and writers of a cache share.
+//! The state that all handles, readers and writers of a cache share.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<T> Lookups<T> {
 }
 
 impl OwnLookups {
-    /// Goes on from published counts.
+    /// Continues from published counts.
     pub fn of(published: &PublishedLookups) -> OwnLookups {
         published.read().map(|count| Cell::new(*count))
     }

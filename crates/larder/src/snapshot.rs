@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(other.load(&path).unwrap().expired, 1);
     }
 
-    /// A save that fails half-way leaves the old file unchanged, and no other. A missing file is an
-    /// error that says so.
+    /// A save that fails half-way leaves the old file unchanged, and no other file. A missing file
+    /// is an error that states it.
     #[test]
     fn a_failed_save_changes_nothing() {
         let directory = tempfile::tempdir().unwrap();

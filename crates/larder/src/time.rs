@@ -26,7 +26,7 @@ impl Ticks {
     }
 }
 
-/// When a reader shows what writers have published.
+/// When a reader shows published writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
     /// Every lookup refreshes first, which reads a cache line that writers write. The reader must
@@ -70,8 +70,8 @@ pub(crate) fn is_expired(expires: u32, now: Seconds) -> bool {
     expires != larder_mem::EXPIRES_NEVER && now.0 >= expires
 }
 
-/// True if an entry with this `expires` is of no use at `now`: it has expired, and so has its
-/// `stale` window.
+/// True if an entry with this `expires` is useless at `now`: it has expired, and so has its `stale`
+/// window.
 #[inline(always)]
 pub(crate) fn is_dead(expires: u32, stale: u32, now: Seconds) -> bool {
     expires != larder_mem::EXPIRES_NEVER && now.0 >= expires.saturating_add(stale)

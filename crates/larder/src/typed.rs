@@ -1,9 +1,9 @@
 //! A cache of objects: a hook builds them in place, readers read them as `&T`, and they are reset
 //! and reused.
 //!
-//! It is for connections, sessions and parsers: objects that are expensive to build, own memory of
-//! their own, and would have to be encoded as bytes. They are in a slab and never move. The engine
-//! stores the id of an object under each key, and decides which keys stay.
+//! It is for connections, sessions and parsers: objects that are expensive to build, that own
+//! memory, and that would have to be encoded as bytes. They are in a slab and never move. The
+//! engine stores the id of an object under each key, and decides which keys stay.
 //!
 //! ```text
 //! make()      builds an object, the first time that a cell is used
@@ -113,8 +113,7 @@ pub struct TypedReader<T> {
 impl<T: Send + Sync> Typed<T> {
     /// Creates a cache with as many objects as the cache of `builder` has entries. An entry is a
     /// key and 12 bytes, so set `entry_bytes_mean(32)` or so. `make` builds an object. `reset`
-    /// makes a used object as good as new: it should release what the object was used for, and keep
-    /// its memory.
+    /// prepares a used object for reuse: it should clear the object's content, and keep its memory.
     ///
     /// Objects of more than 64 KiB are refused, because a new object is moved through the stack;
     /// put a larger one into a `Box`.
@@ -194,7 +193,7 @@ impl<T: Send + Sync> Typed<T> {
         stored.map(|()| id)
     }
 
-    /// Removes a key, if it is there. Its object is reset by a later insert, or by
+    /// Removes a key, if it is present. Its object is reset by a later insert, or by
     /// [`Typed::reset_all`].
     pub fn remove(&self, key: &[u8], now: Seconds) -> Result<(), Error> {
         let removed = self.inner.id_of(key, now);
@@ -297,8 +296,8 @@ impl<T: Send + Sync> Inner<T> {
 }
 
 impl<T: Send + Sync> TypedReader<T> {
-    /// The object of a key, if it is there at `now`. Valid until the next sync, whatever happens to
-    /// the key.
+    /// The object of a key, if it is present at `now`. Valid until the next sync, whatever happens
+    /// to the key.
     #[inline]
     pub fn get(&self, key: &[u8], now: Seconds) -> Option<&T> {
         let id = SlabId::from_bytes(self.reader.get(key, now)?.value())?;

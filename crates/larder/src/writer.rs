@@ -45,7 +45,7 @@ const APPLY_AHEAD: usize = 12;
 #[derive(Debug)]
 struct Operation {
     hash: KeyHash,
-    /// The slot of an insert; `None` for the others.
+    /// The slot of an insert; `None` for other operations.
     slot: Option<OwnedSlot>,
     /// The time of an insert, or the new expiry of a touch.
     at: u32,
@@ -224,7 +224,7 @@ impl Writer {
 
     /// Stores a value and its version, unless an entry of the same or a greater version is under
     /// the key when the operation is applied. So a value that was fetched earlier never replaces
-    /// one that was fetched later, whichever writer comes first. No version is older than any.
+    /// one that was fetched later, whichever writer is first. No version is older than any.
     ///
     /// The caller chooses the version (a serial, a time of fetching), and it is explicit. Comparing
     /// expiry times instead would prefer an old record to a new one with a shorter TTL, which is
@@ -251,7 +251,7 @@ impl Writer {
     }
 
     /// Stores a value that `build` writes in its final place, at most `len_max` bytes. Its length
-    /// is what was written. No lock is held while `build` runs.
+    /// is the number of written bytes. No lock is held while `build` runs.
     pub fn insert_with(
         &mut self,
         key: &[u8],
@@ -325,7 +325,7 @@ impl Drop for Writer {
                 own.give_back(&mut guard);
             }
         }
-        // Last, since the listener may panic. A writer in a lock leaves the calls to its owner.
+        // Last, since the listener may panic. A writer in a lock lets its owner make the calls.
         let reports = own.iter().all(|own| own.reports);
         let mut evicted = self.take_evicted();
         if let Some(notifier) = &self.shared.notifier {

@@ -52,7 +52,7 @@ pub(crate) const ARENA_BYTES_MAX: u64 = (GRANULE as u64) << u32::BITS;
 // SAFETY: an integer in a cell of the same layout; zero is valid and there is nothing to drop.
 unsafe impl Zeroed for Granule {}
 
-/// What loom checks instead of a slot's memory.
+/// The cell that loom checks instead of a slot's memory.
 #[cfg(loom)]
 #[derive(Debug)]
 struct Shadow {
@@ -147,7 +147,7 @@ impl Arena {
         id as usize * GRANULE - HEAD_BYTES
     }
 
-    /// The id of a slot that is viewed; `None` if it belongs to another arena.
+    /// The id of the slot of a view; `None` if it belongs to another arena.
     pub fn id_of(&self, slot: &Slot<'_>) -> Option<u32> {
         let base = self.memory.base().as_ptr() as usize;
         let offset = (slot.start.as_ptr() as usize).checked_sub(base)?;
@@ -170,8 +170,8 @@ impl Arena {
         );
     }
 
-    /// Prefetches what a lookup reads of a slot: header, key and the beginning of the value, often
-    /// in two lines. Any id is valid.
+    /// Prefetches the bytes that a lookup reads of a slot: header, key and the beginning of the
+    /// value, often in two lines. Any id is valid.
     #[inline(always)]
     pub fn prefetch_entry(&self, id: u32) {
         self.prefetch(id);
@@ -204,7 +204,7 @@ impl Arena {
         }
     }
 
-    /// Clears a new slot, so that I4 holds before its writer has done anything.
+    /// Clears a new slot, so that I4 holds before its writer writes to it.
     pub fn clear(&self, slot: &mut OwnedSlot) {
         self.finish(slot, 0, 0, EXPIRES_NEVER, None);
     }

@@ -114,7 +114,7 @@ impl Classes {
         (self.page_bytes as u64 * CHARGE_UNITS).div_ceil(self.slots_per_page(class) as u64)
     }
 
-    /// What the first live slot of `class` costs in addition to its charge: the other slots of a
+    /// The cost of the first live slot of `class` in addition to its charge: the other slots of a
     /// page, and half of another page's.
     pub fn opening(&self, class: u8) -> u64 {
         opening_slots(self.slots_per_page(class) as u64) * self.charge(class)

@@ -34,7 +34,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A reader holds what main needs. Sync or park it, then try again.
+/// A reader holds a resource that main needs. Sync or park it, then try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stalled {
     /// The number of the reader that is furthest behind.

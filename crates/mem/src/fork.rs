@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicI32, Ordering};
 
-    /// The hook runs in a child before anything else does, and not in its parent.
+    /// The hook runs in a child before any other code, and not in its parent.
     #[test]
     fn runs_in_a_child() {
         static RUNS: AtomicI32 = AtomicI32::new(40);

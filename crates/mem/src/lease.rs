@@ -44,8 +44,8 @@ enum Held {
 }
 
 impl<S> Lease<S> {
-    /// Leases what a view of this shard shows. `None` if that would exceed `lease_bytes_max`, or if
-    /// the view is another shard's.
+    /// Leases the entry of a view of this shard. `None` if that would exceed `lease_bytes_max`, or
+    /// if the view is of another shard.
     pub(crate) fn new(shard: &Arc<Shard<S>>, slot: &Slot<'_>) -> Option<Self> {
         let id = shard.core.arena.id_of(slot)?;
         let leases = &shard.core.leases;

@@ -11,7 +11,7 @@ use crate::region::{Region, Zeroed};
 use crate::sync::{AtomicU64, CacheLines, Ordering, RaceCell};
 use crate::table::WAYS;
 
-/// A place in the log: everything before it is applied. Never decreases.
+/// A position in the log: all operations before it are applied. Never decreases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogPosition(pub(crate) u64);
 
@@ -42,7 +42,7 @@ pub(crate) const BUCKETS_MAX: usize = 1 << (u32::BITS - WAY_BITS);
 
 const _: () = assert!(WAYS <= WAY_NONE as usize);
 
-/// What a record changes: a bucket, and one way of it or only its mask.
+/// The target of a record: a bucket, and one way of it or only its mask.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place(u32);
 
@@ -75,7 +75,7 @@ impl Place {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Record {
     pub place: Place,
-    /// What the way leads to from now on.
+    /// The slot of the way from now on.
     pub slot: u32,
     /// The slot that this record retires, 0 for none.
     pub retired: u32,

@@ -200,8 +200,8 @@ pub enum ObjectFault {
 /// Receives notices; called without any lock of the store.
 pub trait Post: Send + Sync {
     /// `notice.loop_number` has something to do. The call can come from any thread that uses the
-    /// store, until its last handle is dropped; the named object may be gone by then. The
-    /// implementation should put the notice into a queue and return; a loop that leases handles its
+    /// store, until its last handle is dropped; the named object may be freed by then. The
+    /// implementation should put the notice into a queue and return. A loop that leases handles its
     /// notices after the lease that found nothing has returned. The store owns this, so this should
     /// not own the store.
     fn post(&self, notice: Notice);
@@ -262,7 +262,7 @@ pub enum Failure {
     Abandoned,
     /// It is longer than announced, or than the limit.
     TooLong,
-    /// The bytes in memory are not what was written.
+    /// The bytes in memory differ from the written ones.
     Damaged,
 }
 
@@ -294,7 +294,7 @@ pub enum Gone {
 pub struct ReaderOptions {
     /// Its loop, below [`LOOPS_MAX`].
     pub loop_number: u32,
-    /// Bytes that its leases hold, at most, whoever owns them.
+    /// The most bytes that its leases hold, whichever thread owns them.
     pub lease_bytes_max: u64,
 }
 
@@ -309,9 +309,9 @@ pub enum Leased {
         /// No bytes come after them.
         is_end: bool,
     },
-    /// There is nothing yet. A notice (or the waker) comes when that changes.
+    /// There are no bytes yet. A notice (or the waker) comes when that changes.
     Later,
-    /// There are bytes, but the reader's leases are at their limit: return some and ask again. No
+    /// There are bytes, but the reader's leases are at their limit: return some and try again. No
     /// notice comes.
     ReturnFirst,
     /// All of the range was leased.

@@ -97,7 +97,7 @@ pub struct Shard<S> {
 static NEXT_ID: PlainAtomicU32 = PlainAtomicU32::new(0);
 
 impl<S> Shard<S> {
-    /// Maps everything that the shard will ever use, without readers' replicas.
+    /// Maps all memory that the shard will ever use, except readers' replicas.
     pub fn new(config: Config, state: S) -> Result<Self, Error> {
         config.check()?;
         Shard::new_in(&Memory::new(config.main_bytes()).map_err(Error::Memory)?, config, state)
@@ -201,7 +201,7 @@ impl<S> Shard<S> {
         self.core.arena.begin(slot, key, room, size)
     }
 
-    /// Ends what [`Shard::build`] began. A version takes [`VERSION_BYTES`] more.
+    /// Completes the entry of [`Shard::build`]. A version takes [`VERSION_BYTES`] more.
     ///
     /// # Panics
     /// If the lengths do not fit the slot's class, or the slot belongs to another shard.
@@ -465,7 +465,7 @@ impl Main<'_> {
         self.books.tail += 1;
     }
 
-    /// The position after everything done so far.
+    /// The position after all operations so far.
     pub fn position(&self) -> LogPosition {
         LogPosition(self.books.tail)
     }
@@ -508,8 +508,8 @@ impl Main<'_> {
         self.books.pages.charge_of(line.slot(way))
     }
 
-    /// What a slot of `class` will add to [`Main::live_charge`]: its charge, and for the first of
-    /// its class [`Classes::opening`].
+    /// The amount that a slot of `class` will add to [`Main::live_charge`]: its charge, and for the
+    /// first of its class [`Classes::opening`].
     #[inline]
     pub fn charge(&self, class: u8) -> u64 {
         self.books.pages.charge(class)

@@ -113,7 +113,7 @@ mod tests {
         largest.check_on(32).unwrap();
         assert!(largest.bytes() < 1 << 31);
         let refused = |config: Config, bits| matches!(config.check_on(bits), Err(Error::Config(_)));
-        // 2^16 pages of 2^16 bytes are none at all in 32 bits; one page more is one.
+        // 2^16 pages of 2^16 bytes are 0 pages in 32 bits; one page more is one.
         for pages in [33_000, 1 << 16, (1 << 16) + 1, 1 << 17] {
             assert!(refused(Config { pages, ..config() }, 32), "{pages}");
         }

@@ -97,7 +97,7 @@ impl Record {
     }
 }
 
-/// Counts insertions into a partition, and tells how long ago one was.
+/// Counts insertions into a partition, and computes how long ago one was.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     came: u64,
@@ -423,7 +423,7 @@ impl EntryStates {
         self.walks.start(Walk::default())
     }
 
-    /// Ends a walk, and drops what was remembered for it.
+    /// Ends a walk, and drops the data recorded for it.
     pub fn walk_end(&mut self, walk: WalkId) {
         self.walks.end(walk);
     }
@@ -478,7 +478,7 @@ impl EntryStates {
 mod tests {
     use super::*;
 
-    /// A record survives its two bytes, whatever its fields.
+    /// A record has the same fields after packing into two bytes, for all values.
     #[test]
     fn records_pack() {
         for word in 0..=u16::MAX {
@@ -553,7 +553,7 @@ mod tests {
         states.validate().unwrap();
     }
 
-    /// A walk returns every entry that stays, whatever is inserted, removed, promoted and moved
+    /// A walk returns every entry that stays, with any inserts, removals, promotions and moves
     /// meanwhile, and it ends.
     #[test]
     fn walks_keep_their_place() {

@@ -205,7 +205,7 @@ mod tests {
         fifo
     }
 
-    /// Entries keep their order through renames and removals, and the excepted one is passed over.
+    /// Entries keep their order through renames and removals, and the excepted one is skipped.
     #[test]
     fn order_is_kept() {
         let mut fifo = filled([3, 1, 4].into_iter());
@@ -223,8 +223,8 @@ mod tests {
         fifo.validate().unwrap();
     }
 
-    /// A walk returns every entry that stays, whatever is inserted, removed and moved meanwhile,
-    /// and ends although inserts keep adding entries ahead of it.
+    /// A walk returns every entry that stays, with any inserts, removals and moves meanwhile, and
+    /// ends although inserts keep adding entries ahead of it.
     #[test]
     fn walks_keep_their_place() {
         let mut fifo = filled(0..30);

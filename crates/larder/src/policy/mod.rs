@@ -50,7 +50,7 @@ fn unmapped() -> Result<Memory, Error> {
     Memory::new(0).map_err(Error::Memory)
 }
 
-/// What a policy may ask about entries.
+/// The properties of entries that a policy may read.
 pub trait Entries {
     /// True if the entry has expired at the time of the operation being applied.
     fn is_expired(&self, entry: EntryNumber) -> bool;
@@ -108,7 +108,7 @@ pub trait Replacement {
     #[inline]
     fn prefetch(&self, _entry: EntryNumber) {}
 
-    /// Prefetches what the arrival of this key reads.
+    /// Prefetches the lines that the arrival of this key reads.
     #[inline]
     fn prefetch_key(&self, _key: u64) {}
 
@@ -197,8 +197,8 @@ impl Chosen {
         }
     }
 
-    /// The walk's next entry: list by list or partition by partition, those to be evicted first
-    /// coming first.
+    /// The walk's next entry: list by list or partition by partition. Entries to be evicted first
+    /// come first.
     pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
         match self {
             Chosen::Partitioned(policy) => policy.states.walk_next(walk),

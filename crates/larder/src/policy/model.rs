@@ -86,7 +86,7 @@ struct Gone {
     epoch: u64,
 }
 
-/// What is known of an entry.
+/// The counters of an entry.
 #[derive(Clone, Copy)]
 struct Counters {
     hot: bool,
@@ -588,8 +588,8 @@ fn fifo_follows_its_model() {
     }
 }
 
-/// The partitions evict as the definition says, word for word, at every capacity, with expiry,
-/// updates that need room, and removals in between.
+/// The partitions evict exactly as the definition states, at every capacity, with expiry, updates
+/// that need room, and removals in between.
 #[test]
 fn partitions_follow_their_model() {
     for (seed, size) in SIZES.into_iter().cycle().take(24).enumerate() {

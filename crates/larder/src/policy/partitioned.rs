@@ -51,7 +51,7 @@ const STEADY_SHARE: u64 = 64;
 /// have expired.
 const STANDS_MAX: u32 = 16;
 
-/// What is known of a key that is about to be stored.
+/// The data about a key that is about to be stored.
 #[derive(Debug, Clone, Copy, Default)]
 struct Arrival {
     to_hot: bool,
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(policy.evict(None, &Plain), None);
     }
 
-    /// The first hint is evicted next, most of the time, under a stream of keys that come once.
+    /// The first hint is usually evicted next, in a stream of keys that each come once.
     #[test]
     fn hints_are_mostly_right() {
         let mut policy = Partitioned::new(1250, 1000).unwrap();

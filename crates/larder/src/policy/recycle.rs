@@ -37,7 +37,7 @@ const AGES: usize = 2 * WAYS;
 
 const _: () = assert!(AGES + WAYS <= size_of::<Line>(), "a line holds its words");
 
-/// What is remembered of an evicted entry.
+/// The recorded data of an evicted entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ghost {
     /// It was evicted from temporary, not from hot.
@@ -142,7 +142,7 @@ impl Recycle {
         line[AGES] = self.stamp << 3 | u8::from(temporary) << 2 | epoch;
     }
 
-    /// Returns what is remembered of a key, and forgets it.
+    /// Returns the recorded data of a key, and deletes it.
     #[inline]
     pub fn take(&mut self, key: u64) -> Option<Ghost> {
         let (line, tag) = self.place(key);

@@ -51,8 +51,8 @@ impl<W> Walks<W> {
 mod tests {
     use super::*;
 
-    /// Each walk has its own place, whatever others begin and end, and a walk that ended costs
-    /// nothing.
+    /// Each walk has its own place, whichever other walks begin and end, and a walk that ended
+    /// costs nothing.
     #[test]
     fn walks_have_places_of_their_own() {
         let mut walks = Walks::default();

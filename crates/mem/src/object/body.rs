@@ -1,5 +1,5 @@
-//! An object: the state word, its readers, and those to be notified. The module's header has the
-//! proof.
+//! An object: the state word, its readers, and the waiting loops and wakers. The module's header
+//! has the proof.
 
 use std::ops::Range;
 use std::task::Waker;
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// A body, or what has arrived of it. Its handles own its memory, as its readers and leases do.
+/// A body, or the part of it that has arrived. Its handles own its memory, as its readers and
+/// leases do.
 pub struct Object {
     id: ObjectId,
     pub(crate) store: Arc<Store>,
@@ -156,8 +157,8 @@ impl Object {
         self.load().has(REVOKED)
     }
 
-    /// Opens a reader of `range`, which may begin and end beyond what is there; `u64::MAX` ends at
-    /// the body's end.
+    /// Opens a reader of `range`, which may begin and end beyond the published bytes; `u64::MAX`
+    /// ends at the body's end.
     #[cfg(not(loom))]
     pub fn open(
         self: &Arc<Self>,
@@ -213,7 +214,7 @@ impl Object {
         self.readers.load(Ordering::Acquire)
     }
 
-    /// True if filling it further is of no use.
+    /// True if filling it further is useless.
     pub(crate) fn is_unwanted(&self) -> bool {
         let state = self.load();
         state.phase() != Phase::Filling || state.has(REVOKED | OPENED) && self.readers() == 0
@@ -271,7 +272,7 @@ impl Object {
         drop(waker);
     }
 
-    /// Called by the filler: `bytes` more are visible. The returned value tells whether a reader
+    /// Called by the filler: `bytes` more are visible. The returned value states whether a reader
     /// waits.
     pub(crate) fn publish(&self, bytes: u64) -> State {
         let order = match () {
@@ -305,7 +306,7 @@ impl Object {
         State(state)
     }
 
-    /// Notifies all that wait, if `before` says that there are any (3 in the header).
+    /// Notifies all that wait, if `before` states that there are any (3 in the header).
     pub(crate) fn notify_readers(&self, before: State) {
         if !before.has(WAITING | WAKERS) {
             return;

@@ -270,8 +270,8 @@ mod tests {
         assert_eq!(buddy.alloc(1), None);
     }
 
-    /// If no large block is free the largest smaller one is taken: half a chunk, then what else
-    /// there is.
+    /// If no large block is free the largest smaller one is taken: half a chunk, then the largest
+    /// remaining ones.
     #[test]
     fn takes_the_largest_there_is() {
         let mut buddy = Buddy::new(CHUNK_UNITS_MAX);

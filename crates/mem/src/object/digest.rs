@@ -1,4 +1,4 @@
-//! Checks each leased page against what was written, for stores with a digest.
+//! Compares each leased page with the written bytes, for stores with a digest.
 //!
 //! Every chunk but the last is full, so unit `n` of the object is one unit of the arena, and has
 //! one digest. The filler computes it while writing, and stores it here, under a lock, before it

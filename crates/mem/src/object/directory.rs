@@ -1,4 +1,4 @@
-//! Where a stored object's chunks are: append-only, read without a lock while it grows.
+//! The places of a stored object's chunks: append-only, read without a lock while it grows.
 //!
 //! The first entries are in the object itself, since most bodies need no more. The others are in
 //! levels, each of which has twice as many as the one before and never moves.

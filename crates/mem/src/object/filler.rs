@@ -43,7 +43,7 @@ pub struct Filler {
 pub enum Room<'a> {
     /// Here; at least one byte, with arbitrary old contents.
     Memory(&'a mut [u8]),
-    /// Nowhere yet; [`super::News::Room`] comes.
+    /// There is no room yet; [`super::News::Room`] comes.
     Later,
 }
 
@@ -76,9 +76,9 @@ impl Filler {
         self.object.readers() as usize
     }
 
-    /// True if filling further is of no use: there is no reader and can be none, because the object
-    /// is revoked, or in transit and had its reader; or it has failed. A filler that gets
-    /// [`super::News::Room`] should check this.
+    /// True if filling further is useless, or the object has failed. It is useless if there is no
+    /// reader and can be none, because the object is revoked, or in transit and had its reader. A
+    /// filler that gets [`super::News::Room`] should check this.
     pub fn is_unwanted(&self) -> bool {
         self.object.is_unwanted()
     }
@@ -258,7 +258,7 @@ impl Filler {
             Some(failure) => self.object.fail(failure),
         };
         self.object.notify_readers(before);
-        // None of it was ever published, so it is not leased, and the kernel never had it.
+        // None of it was ever published, so it is not leased, and was never passed to the kernel.
         self.object.store.give_back(tail.map(|tail| (tail, false)).into_iter().collect());
     }
 }

@@ -77,8 +77,9 @@ mod threads {
 
     use crate::object::{Gone, Leased, Object, ReaderOptions};
 
-    /// The largest piece in bytes: what a check has read is still in the cache when the visitor
-    /// reads it. (With pieces of a whole chunk an iteration with a check took 1.36 times as long.)
+    /// The largest piece in bytes: bytes that a check has read are still in the cache when the
+    /// visitor reads them. (With pieces of a whole chunk an iteration with a check took 1.36 times
+    /// as long.)
     const PIECE_BYTES_MAX: u64 = 64 << 10;
 
     /// Wakes a parked thread.

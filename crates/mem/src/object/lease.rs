@@ -8,7 +8,7 @@ use super::body::{Chunks, Object};
 use super::ring::Returned;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// What a reader and its leases share.
+/// The state that a reader and its leases share.
 pub(crate) struct Account {
     pub object: Arc<Object>,
     pub loop_number: u32,
@@ -98,7 +98,7 @@ impl Lease {
         self.len
     }
 
-    /// Takes what it returns, once; dropping it does nothing afterwards.
+    /// Takes the bytes that it returns, once; dropping it does nothing afterwards.
     pub(crate) fn leave(&mut self) -> Returned {
         debug_assert!(!self.is_returned, "given back twice");
         self.is_returned = true;

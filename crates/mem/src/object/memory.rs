@@ -80,7 +80,7 @@ mod shared {
             // SAFETY: just created, and not used elsewhere.
             let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
             file.set_len(bytes as u64)?;
-            // What is mapped can never be cut off, whoever gets the file.
+            // The file can never be truncated below the mapping, whichever program gets it.
             let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
             // SAFETY: a system call on a file of our own, which touches no memory.
             if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {

@@ -142,7 +142,7 @@ impl Reader {
         Leased::Some { bytes, is_end: self.position == end }
     }
 
-    /// Leases the next `bytes`, which are published; fails if they are not what was written.
+    /// Leases the next `bytes`, which are published; fails if they differ from the written ones.
     fn extend(&mut self, out: &mut Vec<Lease>, bytes: u64) -> Result<(), ()> {
         let (start, end, before) = (self.position, self.position + bytes, out.len());
         let mut number = match self.chunk {
@@ -161,7 +161,7 @@ impl Reader {
             out.push(Lease::new(&self.account, number, chunk.offset(self.position), len));
             self.position += len as u64;
             if self.position == chunk.end() {
-                // In transit this chunk may be gone when the next is needed.
+                // In transit this chunk may be freed when the next is needed.
                 number += 1;
             }
         }

@@ -1,5 +1,5 @@
-//! Where a transit object's chunks are: a queue that its filler extends and its one reader's leases
-//! shorten.
+//! The places of a transit object's chunks: a queue that its filler extends and its one reader's
+//! leases shorten.
 //!
 //! It has a lock of its own, for two users at most: a chunk is 16 to 256 KiB, so neither takes it
 //! often.

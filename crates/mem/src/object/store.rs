@@ -146,8 +146,8 @@ impl ObjectStore {
         self.core.stats()
     }
 
-    /// What waiting fillers need beyond what is free: the owner of stored objects should evict this
-    /// much. One load.
+    /// The memory that waiting fillers need beyond the free memory: the owner of stored objects
+    /// should evict this much. One load.
     pub fn shortage_bytes(&self) -> u64 {
         self.core.shortage_bytes.load(Ordering::Relaxed)
     }
@@ -198,8 +198,8 @@ impl Store {
         self.post.post(notice);
     }
 
-    /// Up to `units` for a filler, or a place in the queue, in `ticket`. The filler must ask for
-    /// the same object until it gets something, or call `leave`.
+    /// Up to `units` for a filler, or a place in the queue, in `ticket`. The filler must call this
+    /// again for the same object until it gets memory, or call `leave`.
     pub fn take(
         &self,
         ticket: &mut Option<Ticket>,
