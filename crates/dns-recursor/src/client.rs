@@ -9,13 +9,13 @@ pub enum Client {
     Core(BackendQuery),
     /// The validator, which checks it before a core gets it.
     #[cfg(feature = "dnssec")]
-    Validator(Part),
+    Validator(ValidatorQuery),
 }
 
 /// What a walker finds for a validator.
 #[cfg(feature = "dnssec")]
 #[derive(Debug, Clone, Copy)]
-pub enum Part {
+pub enum ValidatorQuery {
     /// The next step of a job.
     Step(u64),
     /// Keys, or a delegation.

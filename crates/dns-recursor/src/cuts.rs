@@ -58,7 +58,7 @@ impl Cut {
     }
 
     /// Notes that a server knows nothing of the zone.
-    pub fn is_lame(&mut self, server: IpAddr) {
+    pub fn mark_lame(&mut self, server: IpAddr) {
         if self.lame.len() < LAME_MAX && !self.lame.contains(&server) {
             self.lame.push(server);
         }
@@ -69,12 +69,12 @@ impl Cut {
 enum Known {
     Cut(Cut),
     /// No zone begins there, until then.
-    Nothing(u64),
+    NoCut(u64),
 }
 
 /// What is known on the way to a name: offsets into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct ClosestCut {
     /// Where the name of the deepest known zone begins that it is in.
     pub zone_at: usize,
     /// Where the deepest name begins at which it is known whether a zone begins.
@@ -99,7 +99,7 @@ impl Cuts {
     }
 
     /// What is known of a name; where `is_above`, of the zone above it (for DS, RFC 4035, section 3.1.4.1).
-    pub fn find(&mut self, name: &[u8], is_above: bool, now_ms: u64) -> Place {
+    pub fn find(&mut self, name: &[u8], is_above: bool, now_ms: u64) -> ClosestCut {
         let root_at = name.len().saturating_sub(1);
         let mut known_at = None;
         for above in and_above(name).skip(is_above.into()) {
@@ -107,19 +107,19 @@ impl Cuts {
             match self.by_name.get(above) {
                 Some(Known::Cut(cut)) if cut.until_ms > now_ms => {
                     let until_ms = cut.until_ms;
-                    return Place { zone_at: at, known_at: known_at.unwrap_or(at), until_ms };
+                    return ClosestCut { zone_at: at, known_at: known_at.unwrap_or(at), until_ms };
                 }
-                Some(Known::Nothing(until_ms)) if *until_ms > now_ms => {
+                Some(Known::NoCut(until_ms)) if *until_ms > now_ms => {
                     known_at = known_at.or(Some(at));
                 }
                 _ => {}
             }
         }
-        Place { zone_at: root_at, known_at: known_at.unwrap_or(root_at), until_ms: u64::MAX }
+        ClosestCut { zone_at: root_at, known_at: known_at.unwrap_or(root_at), until_ms: u64::MAX }
     }
 
     /// Who serves a zone that [`Cuts::find`] found; the root's servers where it has been forgotten.
-    pub fn get(&mut self, zone: &[u8]) -> &mut Cut {
+    pub fn get_or_root(&mut self, zone: &[u8]) -> &mut Cut {
         match self.by_name.get(zone) {
             Some(Known::Cut(cut)) => cut,
             _ => &mut self.root,
@@ -127,7 +127,7 @@ impl Cuts {
     }
 
     /// Who serves a zone, where it has not been forgotten since [`Cuts::find`] found it.
-    pub fn known(&mut self, zone: &[u8]) -> Option<&mut Cut> {
+    pub fn get(&mut self, zone: &[u8]) -> Option<&mut Cut> {
         match self.by_name.get(zone) {
             Some(Known::Cut(cut)) => Some(cut),
             _ if zone == [0] => Some(&mut self.root),
@@ -153,8 +153,8 @@ impl Cuts {
     }
 
     /// No zone begins at a name.
-    pub fn is_none(&mut self, name: &[u8], now_ms: u64) {
-        self.by_name.insert(name.into(), Known::Nothing(now_ms + NO_CUT_MS));
+    pub fn learn_no_cut(&mut self, name: &[u8], now_ms: u64) {
+        self.by_name.insert(name.into(), Known::NoCut(now_ms + NO_CUT_MS));
     }
 
     /// How many zones, and names where none begins.
@@ -169,36 +169,39 @@ mod tests {
 
     const DAY_S: u32 = 86_400;
 
-    fn place(cuts: &mut Cuts, name: &[u8], is_above: bool, now_ms: u64) -> (usize, usize) {
-        let Place { zone_at, known_at, .. } = cuts.find(name, is_above, now_ms);
+    fn closest(cuts: &mut Cuts, name: &[u8], is_above: bool, now_ms: u64) -> (usize, usize) {
+        let ClosestCut { zone_at, known_at, .. } = cuts.find(name, is_above, now_ms);
         (zone_at, known_at)
     }
 
     /// The deepest zone counts, names without one are passed over but known, and both run out.
     #[test]
-    fn deepest() {
+    fn deepest_known_zone() {
         let mut cuts = Cuts::new(&[[192, 0, 2, 1].into()], 100);
         let name = b"\x01a\x01b\x07example\x03com\0";
-        assert_eq!(place(&mut cuts, name, false, 0), (16, 16));
+        assert_eq!(closest(&mut cuts, name, false, 0), (16, 16));
         assert_eq!(cuts.count(), 0, "the root is not counted");
         cuts.learn(b"\x03com\0", Vec::new(), 1_000, u64::MAX, 0);
         cuts.learn(b"\x07example\x03com\0", Vec::new(), 600, u64::MAX, 0);
-        cuts.is_none(b"\x01b\x07example\x03com\0", 0);
+        cuts.learn_no_cut(b"\x01b\x07example\x03com\0", 0);
         assert_eq!(cuts.count(), 3);
-        assert_eq!(place(&mut cuts, name, false, 0), (4, 2));
-        assert_eq!(place(&mut cuts, &name[4..], false, 0), (0, 0));
-        assert_eq!(place(&mut cuts, &name[4..], true, 0), (8, 8), "for DS");
-        assert_eq!(place(&mut cuts, name, false, 600_000), (12, 2));
-        assert_eq!(place(&mut cuts, name, false, NO_CUT_MS - 1), (12, 2));
-        assert_eq!(place(&mut cuts, name, false, NO_CUT_MS), (12, 12), "that runs out too");
-        assert_eq!(place(&mut cuts, b"\0", false, 0), (0, 0));
-        assert_eq!(cuts.get(b"\x03org\0").servers[0].addresses, [IpAddr::from([192, 0, 2, 1])]);
+        assert_eq!(closest(&mut cuts, name, false, 0), (4, 2));
+        assert_eq!(closest(&mut cuts, &name[4..], false, 0), (0, 0));
+        assert_eq!(closest(&mut cuts, &name[4..], true, 0), (8, 8), "for DS");
+        assert_eq!(closest(&mut cuts, name, false, 600_000), (12, 2));
+        assert_eq!(closest(&mut cuts, name, false, NO_CUT_MS - 1), (12, 2));
+        assert_eq!(closest(&mut cuts, name, false, NO_CUT_MS), (12, 12), "that runs out too");
+        assert_eq!(closest(&mut cuts, b"\0", false, 0), (0, 0));
+        assert_eq!(
+            cuts.get_or_root(b"\x03org\0").servers[0].addresses,
+            [IpAddr::from([192, 0, 2, 1])]
+        );
     }
 
     /// A referral holds neither for no time nor for weeks, nor beyond the one above it, and lame servers are forgotten with
     /// it.
     #[test]
-    fn how_long() {
+    fn lifetime_of_a_referral() {
         let mut cuts = Cuts::new(&[], 100);
         let cases = [
             (0, u64::MAX, 5_000),
@@ -210,11 +213,11 @@ mod tests {
         for (ttl_s, parent_until_ms, until_ms) in cases {
             let learned_ms = cuts.learn(b"\x03com\0", Vec::new(), ttl_s, parent_until_ms, 0);
             assert_eq!(learned_ms, until_ms, "{ttl_s}");
-            assert!(cuts.get(b"\x03com\0").lame.is_empty());
-            cuts.get(b"\x03com\0").is_lame([192, 0, 2, 9].into());
+            assert!(cuts.get_or_root(b"\x03com\0").lame.is_empty());
+            cuts.get_or_root(b"\x03com\0").mark_lame([192, 0, 2, 9].into());
             let found = cuts.find(b"\x03com\0", false, until_ms - 1);
             assert_eq!((found.zone_at, found.until_ms), (0, until_ms), "{ttl_s}");
-            assert_eq!(place(&mut cuts, b"\x03com\0", false, until_ms).0, 4, "{ttl_s}");
+            assert_eq!(closest(&mut cuts, b"\x03com\0", false, until_ms).0, 4, "{ttl_s}");
         }
     }
 
@@ -222,13 +225,13 @@ mod tests {
     #[test]
     fn lame_servers() {
         let mut cuts = Cuts::new(&[], 100);
-        let cut = cuts.get(b"\0");
+        let cut = cuts.get_or_root(b"\0");
         let at = |last: u8| IpAddr::from([192, 0, 2, last]);
         for last in [1, 2, 1, 2] {
-            cut.is_lame(at(last));
+            cut.mark_lame(at(last));
         }
         assert_eq!(cut.lame, [at(1), at(2)]);
-        (0..100).for_each(|last| cut.is_lame(at(last)));
+        (0..100).for_each(|last| cut.mark_lame(at(last)));
         assert_eq!(cut.lame.len(), LAME_MAX);
     }
 }

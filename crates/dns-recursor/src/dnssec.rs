@@ -33,7 +33,7 @@
 
 pub mod anchors;
 mod handle;
-mod known;
+mod key_cache;
 pub mod reply;
 mod response;
 
@@ -43,7 +43,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use hickory_net::dnssec::DnssecDnsHandle;
@@ -56,11 +56,11 @@ use larder_dns::core::{Flags, Now, QUERY_BYTES_MAX, write_query};
 use larder_wire::dns::class;
 
 use self::anchors::Anchors;
-use self::handle::{Handle, Outcome, Slot, Wanted};
-use self::known::{HOLDS_S, Key, Known, key_of, wire};
+use self::handle::{Handle, LookupRequest, Outcome, Slot};
+use self::key_cache::{CACHED_S, Key, KeyCache, key_of, wire};
 use self::reply::{Found, NO_REACHABLE_AUTHORITY};
-use crate::client::{Client, Part};
-use crate::walker::{ALIASES_MAX, Net, PACKETS_MAX, Question, Walker};
+use crate::client::{Client, ValidatorQuery};
+use crate::resolver::{ALIASES_MAX, Net, PACKETS_MAX, Resolver, SubQuery};
 
 /// Keys and delegations that are looked up for one question, known or not.
 const LOOKUPS_MAX: u32 = 200;
@@ -69,11 +69,11 @@ const LOOKUPS_MAX: u32 = 200;
 const PROOFS_MAX: usize = 20_000;
 
 /// What the walker told.
-pub enum Heard {
+pub enum ResolverEvent {
     /// What a server of a zone said.
     Response {
         /// Of what.
-        part: Part,
+        part: ValidatorQuery,
         /// A whole message.
         bytes: Vec<u8>,
         /// Its name; empty where no server had an answer.
@@ -92,7 +92,7 @@ pub enum Heard {
 
 /// What a question may still cost.
 #[derive(Clone)]
-struct Means {
+struct Budget {
     until_ms: u64,
     packets_left: Rc<Cell<u32>>,
 }
@@ -102,22 +102,22 @@ type Check = Pin<Box<dyn Future<Output = Outcome>>>;
 /// What a job does.
 enum State {
     /// Its last name has to be found.
-    Begun,
+    Start,
     /// The walker seeks it.
-    Sought,
+    Resolving,
     /// A server of a zone said this of the name that has this place among the job's names, and
     /// maybe of those behind it.
-    Said { bytes: Vec<u8>, zone: Name, place: usize },
+    Received { bytes: Vec<u8>, zone: Name, name_at: usize },
 }
 
 /// A question of a client.
 struct Job {
     client: BackendQuery,
-    asked: Message,
+    query_message: Message,
     rtype: RecordType,
     /// The name asked for, and those that aliases led to.
     names: Vec<Name>,
-    means: Means,
+    budget: Budget,
     lookups_left: u32,
     state: State,
     /// The library's, of what was said of the last name.
@@ -132,7 +132,7 @@ impl Job {
     }
 
     /// Takes what was checked. The end, unless there is another name to be found.
-    fn take(&mut self, outcome: Outcome) -> Option<Result<(), u16>> {
+    fn take_outcome(&mut self, outcome: Outcome) -> Option<Result<(), u16>> {
         let name = self.query().name;
         if let Err(error) = self.found.add(&name, outcome) {
             return Some(Err(error));
@@ -147,24 +147,24 @@ impl Job {
 }
 
 /// Who finds what has to be found.
-pub struct Reach<'a, N> {
+pub struct Context<'a, N> {
     /// The time of the turn.
     pub now: Now,
     /// Who seeks it.
-    pub walker: &'a mut Walker<Client>,
+    pub resolver: &'a mut Resolver<Client>,
     /// Where the walker speaks.
     pub net: &'a mut N,
     /// Bytes that a server may answer in over UDP.
     pub udp_bytes: u16,
 }
 
-impl<N: Net<Client>> Reach<'_, N> {
+impl<N: Net<Client>> Context<'_, N> {
     fn now_ms(&self) -> u64 {
         self.now.us / 1_000
     }
 
     /// Has the walker find something. False where it cannot, or there is no time.
-    fn find(&mut self, part: Part, query: &Query, means: &Means) -> bool {
+    fn start_subquery(&mut self, part: ValidatorQuery, query: &Query, budget: &Budget) -> bool {
         let mut question = wire(query.name());
         question.extend_from_slice(&u16::from(query.query_type()).to_be_bytes());
         question.extend_from_slice(&class::IN.to_be_bytes());
@@ -177,14 +177,15 @@ impl<N: Net<Client>> Reach<'_, N> {
         };
         let mut message = [0; QUERY_BYTES_MAX];
         let length = write_query(&mut message, 0, &question, flags);
-        let question = Question {
+        let question = SubQuery {
             message: &message[..length],
-            wait_ms: means.until_ms.saturating_sub(self.now_ms()),
-            packets_left: means.packets_left.clone(),
+            wait_ms: budget.until_ms.saturating_sub(self.now_ms()),
+            packets_left: budget.packets_left.clone(),
             follows_aliases: false,
         };
         let client = Client::Validator(part);
-        question.wait_ms > 0 && self.walker.begin_part(self.now, client, question, self.net).is_ok()
+        question.wait_ms > 0
+            && self.resolver.begin_subquery(self.now, client, question, self.net).is_ok()
     }
 }
 
@@ -200,7 +201,7 @@ struct Lookup {
 pub struct Validator {
     handle: Handle,
     library: DnssecDnsHandle<Handle>,
-    known: Known,
+    key_cache: KeyCache,
     jobs: HashMap<u64, Job>,
     lookups: HashMap<u64, Lookup>,
     /// Lookups that others may wait for.
@@ -216,11 +217,11 @@ impl Validator {
         let handle = Handle::default();
         let library = DnssecDnsHandle::with_trust_anchor(handle.clone(), anchors.0.clone())
             .validation_cache_size(PROOFS_MAX)
-            .positive_validation_ttl(Duration::ZERO..=Duration::from_secs(HOLDS_S.1.into()));
+            .positive_validation_ttl(Duration::ZERO..=Duration::from_secs(CACHED_S.1.into()));
         Validator {
             handle,
             library,
-            known: Known::new(),
+            key_cache: KeyCache::new(),
             jobs: HashMap::new(),
             lookups: HashMap::new(),
             shared: HashMap::new(),
@@ -244,23 +245,23 @@ impl Validator {
         self.last_number
     }
 
-    /// Takes a client's question, to be answered within `wait_ms`; [`Validator::go_on`] begins with
+    /// Takes a client's question, to be answered within `wait_ms`; [`Validator::advance_jobs`] begins with
     /// it. What is none is dropped.
     pub fn begin(&mut self, now: Now, client: BackendQuery, wait_ms: u64) {
-        let Ok(asked) = Message::from_vec(client.message()) else { return };
-        let [query] = asked.queries.as_slice() else { return };
+        let Ok(query_message) = Message::from_vec(client.message()) else { return };
+        let [query] = query_message.queries.as_slice() else { return };
         let job = Job {
             rtype: query.query_type(),
             names: vec![query.name().clone()],
-            means: Means {
+            budget: Budget {
                 until_ms: now.us / 1_000 + wait_ms,
                 packets_left: Rc::new(Cell::new(PACKETS_MAX)),
             },
             lookups_left: LOOKUPS_MAX,
-            state: State::Begun,
+            state: State::Start,
             check: None,
             found: Found::default(),
-            asked,
+            query_message,
             client,
         };
         let number = self.next_number();
@@ -269,29 +270,33 @@ impl Validator {
     }
 
     /// Takes what the walker told, and lets jobs go on that have something to do.
-    pub fn go_on(&mut self, heard: Vec<Heard>, reach: &mut Reach<'_, impl Net<Client>>) {
-        for heard in heard {
-            match heard {
-                Heard::Referral { zone, bytes, until_ms } => {
-                    self.known.refer(&zone, &bytes, until_ms);
+    pub fn advance_jobs(
+        &mut self,
+        events: Vec<ResolverEvent>,
+        context: &mut Context<'_, impl Net<Client>>,
+    ) {
+        for event in events {
+            match event {
+                ResolverEvent::Referral { zone, bytes, until_ms } => {
+                    self.key_cache.learn_referral(&zone, &bytes, until_ms);
                 }
-                Heard::Response { part: Part::Step(number), bytes, zone } => {
+                ResolverEvent::Response { part: ValidatorQuery::Step(number), bytes, zone } => {
                     if let Some(job) = self.jobs.get_mut(&number) {
                         // An empty one is none: no server had an answer.
                         let zone = Name::from_bytes(&zone).unwrap_or_default();
-                        job.state = State::Said { bytes, zone, place: job.names.len() - 1 };
+                        job.state = State::Received { bytes, zone, name_at: job.names.len() - 1 };
                         self.ready.push(number);
                     }
                 }
-                Heard::Response { part: Part::Lookup(number), bytes, zone } => {
-                    self.end_lookup(number, (&bytes, &zone), reach);
+                ResolverEvent::Response { part: ValidatorQuery::Lookup(number), bytes, zone } => {
+                    self.end_lookup(number, (&bytes, &zone), context);
                 }
             }
         }
         while let Some(number) = self.ready.pop() {
             let Some(mut job) = self.jobs.remove(&number) else { continue };
-            match self.advance(number, &mut job, reach) {
-                Some(end) => self.end(reach.now_ms(), job, end),
+            match self.advance(number, &mut job, context) {
+                Some(end) => self.end(context.now_ms(), job, end),
                 None => _ = self.jobs.insert(number, job),
             }
         }
@@ -302,15 +307,15 @@ impl Validator {
         &mut self,
         number: u64,
         job: &mut Job,
-        reach: &mut Reach<'_, impl Net<Client>>,
+        context: &mut Context<'_, impl Net<Client>>,
     ) -> Option<Result<(), u16>> {
         loop {
             let Some(check) = job.check.as_mut() else {
                 match &job.state {
-                    State::Sought => return None,
-                    State::Begun => {}
-                    State::Said { bytes, zone, place } => {
-                        let is_whole = *place == job.names.len() - 1;
+                    State::Resolving => return None,
+                    State::Start => {}
+                    State::Received { bytes, zone, name_at } => {
+                        let is_whole = *name_at == job.names.len() - 1;
                         match response::part(bytes, zone, &job.query(), is_whole) {
                             Some(part) => {
                                 job.check = Some(self.check(&job.query(), part));
@@ -321,30 +326,31 @@ impl Validator {
                         }
                     }
                 }
-                job.state = State::Sought;
-                let is_begun = reach.find(Part::Step(number), &job.query(), &job.means);
+                job.state = State::Resolving;
+                let is_begun =
+                    context.start_subquery(ValidatorQuery::Step(number), &job.query(), &job.budget);
                 return if is_begun { None } else { Some(Err(NO_REACHABLE_AUTHORITY)) };
             };
-            let mut context = Context::from_waker(Waker::noop());
+            let mut task_context = task::Context::from_waker(Waker::noop());
             // The library may panic for what it holds to be impossible: that is one question's end
             // and not the thread's.
-            let polled = catch_unwind(AssertUnwindSafe(|| check.as_mut().poll(&mut context)));
+            let polled = catch_unwind(AssertUnwindSafe(|| check.as_mut().poll(&mut task_context)));
             let Ok(polled) = polled else { return Some(Err(reply::OTHER)) };
             if let Poll::Ready(outcome) = polled {
                 job.check = None;
-                if let Some(end) = job.take(outcome) {
+                if let Some(end) = job.take_outcome(outcome) {
                     return Some(end);
                 }
                 continue;
             }
             let mut is_filled = false;
-            for wanted in self.handle.wanted() {
+            for request in self.handle.take_requests() {
                 // Invariant 2.
                 job.lookups_left = job.lookups_left.saturating_sub(1);
                 if job.lookups_left == 0 {
                     return Some(Err(reply::OTHER));
                 }
-                is_filled |= self.look_up(number, &job.means, wanted, reach);
+                is_filled |= self.look_up(number, &job.budget, request, context);
             }
             if !is_filled {
                 return None;
@@ -355,7 +361,7 @@ impl Validator {
     /// Begins to check a response.
     fn check(&self, query: &Query, part: DnsResponse) -> Check {
         // Of a check that ended early.
-        self.handle.wanted();
+        self.handle.take_requests();
         self.handle.prepare(part);
         let options = DnsRequestOptions::default();
         Box::pin(self.library.lookup(query.clone(), options).first_answer())
@@ -365,29 +371,29 @@ impl Validator {
     fn look_up(
         &mut self,
         job: u64,
-        means: &Means,
-        wanted: Wanted,
-        reach: &mut Reach<'_, impl Net<Client>>,
+        budget: &Budget,
+        request: LookupRequest,
+        context: &mut Context<'_, impl Net<Client>>,
     ) -> bool {
-        let Wanted { query, slot } = wanted;
-        if let Some(response) = self.known.response(&query, reach.now_ms()) {
+        let LookupRequest { query, slot } = request;
+        if let Some(response) = self.key_cache.response(&query, context.now_ms()) {
             slot.fill(Ok(response));
             return true;
         }
         let key = key_of(&query);
         let shared = self.shared.get(&key).and_then(|number| self.lookups.get_mut(number));
         // Invariant 3.
-        if let Some(lookup) = shared.filter(|lookup| lookup.until_ms <= means.until_ms) {
+        if let Some(lookup) = shared.filter(|lookup| lookup.until_ms <= budget.until_ms) {
             lookup.waiting.push((job, slot));
             return false;
         }
         let number = self.next_number();
-        if !reach.find(Part::Lookup(number), &query, means) {
+        if !context.start_subquery(ValidatorQuery::Lookup(number), &query, budget) {
             slot.fill(Err("there is no time or no room".into()));
             return true;
         }
         self.shared.entry(key.clone()).or_insert(number);
-        let lookup = Lookup { query, key, until_ms: means.until_ms, waiting: vec![(job, slot)] };
+        let lookup = Lookup { query, key, until_ms: budget.until_ms, waiting: vec![(job, slot)] };
         self.lookups.insert(number, lookup);
         false
     }
@@ -397,7 +403,7 @@ impl Validator {
         &mut self,
         number: u64,
         (bytes, zone): (&[u8], &[u8]),
-        reach: &mut Reach<'_, impl Net<Client>>,
+        context: &mut Context<'_, impl Net<Client>>,
     ) {
         let Some(lookup) = self.lookups.remove(&number) else { return };
         let Lookup { query, key, waiting, .. } = lookup;
@@ -406,16 +412,16 @@ impl Validator {
         }
         let zone = Name::from_bytes(zone).unwrap_or_default();
         let found = response::part(bytes, &zone, &query, true);
-        let found = found.map(|response| self.known.learn(&query, response, reach.now_ms()));
+        let found = found.map(|response| self.key_cache.learn(&query, response, context.now_ms()));
         self.ready.extend(waiting.iter().map(|(job, _)| *job));
         for (at, (job, slot)) in waiting.into_iter().enumerate() {
             match (&found, self.jobs.get(&job)) {
                 (Some(response), _) => slot.fill(Ok(response.clone())),
                 // The others have means of their own.
                 (None, Some(waits)) if at > 0 => {
-                    let (means, wanted) =
-                        (waits.means.clone(), Wanted { query: query.clone(), slot });
-                    self.look_up(job, &means, wanted, reach);
+                    let (budget, request) =
+                        (waits.budget.clone(), LookupRequest { query: query.clone(), slot });
+                    self.look_up(job, &budget, request, context);
                 }
                 (None, _) => slot.fill(Err("no server had an answer".into())),
             }
@@ -424,11 +430,11 @@ impl Validator {
 
     /// Answers a client.
     fn end(&mut self, now_ms: u64, job: Job, end: Result<(), u16>) {
-        let Job { client, asked, names, found, .. } = job;
+        let Job { client, query_message, names, found, .. } = job;
         if found.is_bogus() {
-            names.iter().for_each(|name| self.known.doubt(name, now_ms));
+            names.iter().for_each(|name| self.key_cache.distrust(name, now_ms));
         }
-        let message = reply::compose(&asked, end.map(|()| found));
+        let message = reply::compose(&query_message, end.map(|()| found));
         if let Ok(bytes) = message.to_vec() {
             client.answer(bytes);
         }

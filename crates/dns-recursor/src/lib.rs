@@ -14,14 +14,14 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`walker`] | what is asked of whom, until there is an answer |
+//! | [`resolver`] | what is asked of whom, until there is an answer |
 //! | [`reading`] | what a response says to who was asked for a zone |
 //! | `cuts`, `servers`, `recent` | what is known of zones, of servers, and for how long |
 //! | `dnssec` | which of it is believed, by feature |
 //! | `thread` | the loop: queries, sockets, time |
 //! | [`roots`], `private` | where the root is; who is never asked |
 //!
-//! Bounds, in [`Options`] and the constants of [`walker`]: questions in flight and waiting for each
+//! Bounds, in [`Options`] and the constants of [`resolver`]: questions in flight and waiting for each
 //! thread, packets for each question, zones and servers that are remembered, sockets.
 //!
 //! Cost: a miss takes what its packets take, and a change of threads; see
@@ -37,10 +37,10 @@ mod names;
 mod private;
 pub mod reading;
 mod recent;
+pub mod resolver;
 pub mod roots;
 mod servers;
 mod thread;
-pub mod walker;
 
 use std::io;
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ pub struct Options {
     /// Threads; 1 at least.
     pub threads: usize,
     /// Questions in flight for each thread; 1 at least.
-    pub questions_max: usize,
+    pub queries_max: usize,
     /// Questions that wait for each thread beyond those; what is more is not taken.
     pub waiting_max: usize,
     /// Zones, and servers, that are remembered by each thread.
@@ -84,7 +84,7 @@ pub struct Options {
     /// Names are sent in random case, and must come back so (0x20).
     pub case_random: bool,
     /// Where questions are sent from.
-    pub origin: QuerySource,
+    pub source: QuerySource,
     /// The port of all name servers, [`PORT`] but in tests.
     pub port: u16,
 }
@@ -98,13 +98,13 @@ impl Default for Options {
             anchors: None,
             allow_servers: Vec::new(),
             threads: 1,
-            questions_max: 2_000,
+            queries_max: 2_000,
             waiting_max: 4_000,
             zones_max: 100_000,
             server_wait_ms: 1_500,
             udp_bytes_max: 1_232,
             case_random: false,
-            origin: QuerySource::default(),
+            source: QuerySource::default(),
             port: PORT,
         }
     }
@@ -112,7 +112,7 @@ impl Default for Options {
 
 impl Options {
     /// True where a server with this address may be asked.
-    pub fn may_ask(&self, server: IpAddr) -> bool {
+    pub fn may_query(&self, server: IpAddr) -> bool {
         !private::is_special(server) || private::is_in(&self.allow_servers, server)
     }
 
@@ -132,25 +132,25 @@ impl Options {
 /// A backend that asks name servers. It takes questions from its start to its stop, and drops
 /// others.
 #[derive(Debug)]
-pub struct Walk {
+pub struct Recursor {
     options: Arc<Options>,
     threads: Running<Threads>,
 }
 
-impl Walk {
+impl Recursor {
     /// Not started yet; no thread runs, nothing is sent.
-    pub fn new(mut options: Options) -> Walk {
+    pub fn new(mut options: Options) -> Recursor {
         options.passes_dnssec |= options.validates();
-        Walk { options: Arc::new(options), threads: Running::nothing() }
+        Recursor { options: Arc::new(options), threads: Running::nothing() }
     }
 
     /// What happened since the start, of all threads.
-    pub fn counts(&self) -> walker::Counts {
-        self.threads.get().map_or_else(walker::Counts::default, |threads| threads.counts())
+    pub fn counts(&self) -> resolver::Counts {
+        self.threads.get().map_or_else(resolver::Counts::default, |threads| threads.counts())
     }
 }
 
-impl Backend for Walk {
+impl Backend for Recursor {
     fn start(&self, _: &Log) -> io::Result<()> {
         if self.options.roots.is_empty() {
             let text = "there is no address of a root server to begin with";
@@ -163,7 +163,7 @@ impl Backend for Walk {
 
     fn ask(&self, query: BackendQuery) {
         if let Some(threads) = self.threads.get() {
-            threads.ask(query);
+            threads.send(query);
         }
     }
 

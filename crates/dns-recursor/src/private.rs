@@ -63,7 +63,7 @@ mod tests {
 
     /// Private networks are special, however they are written, and root servers are not.
     #[test]
-    fn who_is_special() {
+    fn special_addresses() {
         for text in
             ["10.1.2.3", "127.0.0.1", "::1", "fe80::1", "255.255.255.255", "::ffff:10.0.0.1"]
         {

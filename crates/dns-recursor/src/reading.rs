@@ -2,20 +2,20 @@
 //!
 //! | the response | is |
 //! |---|---|
-//! | to another question, or none at all | [`Said::Misfit`]: its sender guesses, or it is late |
-//! | with TC; to the same question in other letters, where those are random | [`Said::Truncated`] |
-//! | FORMERR or BADVERS to a question with EDNS; NOTIMP to one, without EDNS | [`Said::NoEdns`] |
-//! | the records asked for, at the name or behind aliases within the zone; NXDOMAIN or no data behind such | [`Said::Answer`] |
-//! | aliases that lead out of the zone, back to one of them, or to where this server says nothing more | [`Said::Alias`] |
-//! | YXDOMAIN with the DNAME that makes the name too long | [`Said::Answer`] |
-//! | nothing at the name itself, by an SOA or with AA | [`Said::NoData`], [`Said::NoName`] |
-//! | servers of a zone below this one that the name is in | [`Said::Referral`] |
-//! | anything else: another code, servers of a zone above, what was found by recursion | [`Said::Lame`] |
+//! | to another question, or none at all | [`Reading::Misfit`]: its sender guesses, or it is late |
+//! | with TC; to the same question in other letters, where those are random | [`Reading::Truncated`] |
+//! | FORMERR or BADVERS to a question with EDNS; NOTIMP to one, without EDNS | [`Reading::NoEdns`] |
+//! | the records asked for, at the name or behind aliases within the zone; NXDOMAIN or no data behind such | [`Reading::Answer`] |
+//! | aliases that lead out of the zone, back to one of them, or to where this server says nothing more | [`Reading::Alias`] |
+//! | YXDOMAIN with the DNAME that makes the name too long | [`Reading::Answer`] |
+//! | nothing at the name itself, by an SOA or with AA | [`Reading::NoData`], [`Reading::NxDomain`] |
+//! | servers of a zone below this one that the name is in | [`Reading::Referral`] |
+//! | anything else: another code, servers of a zone above, what was found by recursion | [`Reading::Lame`] |
 //!
 //! A server is believed about names in its zone only (RFC 5452, section 6): an alias out of it is followed anew, and addresses
 //! of a zone's servers are taken from whoever may speak for the names of those. Whether AA is set matters where the server
 //! recurses, since then the zone may have been lost to it and the answer be from anywhere. Where all servers of a zone are
-//! like that, the last resort is to accept it ([`Asked::accepts_recursed`]).
+//! like that, the last resort is to accept it ([`SentQuery::accepts_recursed`]).
 //!
 //! Cost: one walk over the records; for an answer without aliases nothing is allocated.
 
@@ -41,7 +41,7 @@ const YXDOMAIN: u16 = 6;
 
 /// What was asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct SentQuery<'a> {
     /// Name, type and class as they were sent.
     pub question: &'a [u8],
     /// The name in lower case.
@@ -60,7 +60,7 @@ pub struct Asked<'a> {
 
 /// What was said; see the head of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum Reading {
     /// Nothing, to this question.
     Misfit,
     /// It has to be asked again by a stream.
@@ -74,7 +74,7 @@ pub enum Said {
     /// The name exists, and has nothing of the type.
     NoData,
     /// The name does not exist.
-    NoName,
+    NxDomain,
     /// Where the aliases lead, which are from the name on in this order.
     Alias(Aliases),
     /// Who serves a zone below this one.
@@ -125,42 +125,42 @@ pub struct Referral {
     pub servers: Vec<Nameserver>,
 }
 
-/// Reads a response. `may_ask` says which servers' addresses are of use.
-pub fn read(bytes: &[u8], asked: &Asked<'_>, may_ask: impl Fn(IpAddr) -> bool) -> Said {
-    let Ok(message) = Message::parse(bytes) else { return Said::Misfit };
+/// Reads a response. `may_query` says which servers' addresses are of use.
+pub fn read(bytes: &[u8], sent: &SentQuery<'_>, may_query: impl Fn(IpAddr) -> bool) -> Reading {
+    let Ok(message) = Message::parse(bytes) else { return Reading::Misfit };
     if !message.is_response() || message.opcode() != 0 {
-        return Said::Misfit;
+        return Reading::Misfit;
     }
     let code = message.extended_rcode();
-    let forgets_edns = asked.has_edns
+    let forgets_edns = sent.has_edns
         && match code {
             // Some repeat the OPT record that they did not understand.
             rcode::FORMERR | rcode::BADVERS => true,
             rcode::NOTIMP => message.opt().is_none(),
             _ => false,
         };
-    let Some(letters) = repeated(&message, asked) else {
+    let Some(echoed) = echoed_name(&message, sent) else {
         // Some give back a bare header where they could not read the question.
         let is_bare = message.question_count() == 0 && forgets_edns && message.opt().is_none();
-        return if is_bare { Said::NoEdns } else { Said::Misfit };
+        return if is_bare { Reading::NoEdns } else { Reading::Misfit };
     };
     match code {
         // Somebody guesses, or the server is one of few: a stream helps in both cases.
-        _ if asked.is_case_random && letters != &asked.question[..letters.len()] => Said::Truncated,
-        _ if message.is_truncated() => Said::Truncated,
-        _ if forgets_edns => Said::NoEdns,
-        rcode::NOERROR | rcode::NXDOMAIN => sort(&message, asked, may_ask).unwrap_or(Said::Lame),
-        YXDOMAIN if has_dname(&message, asked) => Said::Answer,
-        _ => Said::Lame,
+        _ if sent.is_case_random && echoed != &sent.question[..echoed.len()] => Reading::Truncated,
+        _ if message.is_truncated() => Reading::Truncated,
+        _ if forgets_edns => Reading::NoEdns,
+        rcode::NOERROR | rcode::NXDOMAIN => {
+            read_sections(&message, sent, may_query).unwrap_or(Reading::Lame)
+        }
+        YXDOMAIN if has_dname(&message, sent) => Reading::Answer,
+        _ => Reading::Lame,
     }
 }
 
 /// True where a response has a DNAME of the zone, above the name asked for.
-fn has_dname(message: &Message<'_>, asked: &Asked<'_>) -> bool {
+fn has_dname(message: &Message<'_>, sent: &SentQuery<'_>) -> bool {
     let is_above = |owner: &[u8]| {
-        owner.len() < asked.name.len()
-            && is_within(asked.name, owner)
-            && is_within(owner, asked.zone)
+        owner.len() < sent.name.len() && is_within(sent.name, owner) && is_within(owner, sent.zone)
     };
     message.answers().map_while(Result::ok).any(|record| {
         let is_dname = record.class == class::IN && record.rtype == rtype::DNAME;
@@ -169,14 +169,14 @@ fn has_dname(message: &Message<'_>, asked: &Asked<'_>) -> bool {
 }
 
 /// The name of the one question of a response, if that question is the one that was asked.
-fn repeated<'m>(message: &Message<'m>, asked: &Asked<'_>) -> Option<&'m [u8]> {
+fn echoed_name<'m>(message: &Message<'m>, sent: &SentQuery<'_>) -> Option<&'m [u8]> {
     if message.question_count() != 1 {
         return None;
     }
     // A first name has nothing before it that it could point to, so it is never compressed.
-    let bytes = message.bytes().get(HEADER_BYTES..)?.get(..asked.question.len())?;
-    let (name, fixed) = bytes.split_at(asked.name.len());
-    let is_same = name.eq_ignore_ascii_case(asked.name) && fixed == &asked.question[name.len()..];
+    let bytes = message.bytes().get(HEADER_BYTES..)?.get(..sent.question.len())?;
+    let (name, fixed) = bytes.split_at(sent.name.len());
+    let is_same = name.eq_ignore_ascii_case(sent.name) && fixed == &sent.question[name.len()..];
     is_same.then_some(name)
 }
 
@@ -202,29 +202,29 @@ fn is_owner(message: &Message<'_>, record: &Record, name: &[u8]) -> bool {
     name_at(message, record.owner_offset).is_some_and(|owner| owner == name)
 }
 
-fn sort(
+fn read_sections(
     message: &Message<'_>,
-    asked: &Asked<'_>,
-    may_ask: impl Fn(IpAddr) -> bool,
-) -> Option<Said> {
+    sent: &SentQuery<'_>,
+    may_query: impl Fn(IpAddr) -> bool,
+) -> Option<Reading> {
     let has_aa = message.bytes()[2] & 4 != 0;
     let recurses = message.bytes()[3] & 0x80 != 0;
     let is_denied = u16::from(message.rcode()) == rcode::NXDOMAIN;
-    let may_speak = has_aa || !recurses || asked.accepts_recursed;
+    let is_accepted = has_aa || !recurses || sent.accepts_recursed;
 
     let mut chain = Chain::default();
     let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut name = std::borrow::Cow::Borrowed(asked.name);
+    let mut name = std::borrow::Cow::Borrowed(sent.name);
     loop {
-        let step = chain.step(message, asked, &name)?;
+        let step = chain.step(message, sent, &name)?;
         match step {
-            Step::Data if may_speak => return Some(Said::Answer),
+            Step::Data if is_accepted => return Some(Reading::Answer),
             Step::Data => return None,
-            Step::Alias(_) if !may_speak => return None,
+            Step::Alias(_) if !is_accepted => return None,
             Step::Alias(target) => {
-                let is_circle = target == asked.name || names.contains(&target);
-                if is_circle || !is_within(&target, asked.zone) {
-                    return Some(Said::Alias(chain.leads_to(target)));
+                let is_loop = target == sent.name || names.contains(&target);
+                if is_loop || !is_within(&target, sent.zone) {
+                    return Some(Reading::Alias(chain.into_aliases(target)));
                 }
                 names.push(target.clone());
                 name = target.into();
@@ -232,20 +232,20 @@ fn sort(
             Step::Nothing => break,
         }
     }
-    let authority = Authority::read(message, asked, &name)?;
+    let authority = Authority::read(message, sent, &name)?;
     let is_aliased = chain.count > 0;
     match authority {
-        Authority::Start if !may_speak => None,
-        Authority::Start if is_aliased => Some(Said::Answer),
-        Authority::Start => Some(if is_denied { Said::NoName } else { Said::NoData }),
-        _ if is_aliased && is_denied => Some(Said::Answer),
+        Authority::Soa if !is_accepted => None,
+        Authority::Soa if is_aliased => Some(Reading::Answer),
+        Authority::Soa => Some(if is_denied { Reading::NxDomain } else { Reading::NoData }),
+        _ if is_aliased && is_denied => Some(Reading::Answer),
         // What the last name is, somebody else may say.
-        _ if is_aliased => Some(Said::Alias(chain.leads_to(name.into_owned()))),
-        _ if is_denied => has_aa.then_some(Said::NoName),
-        Authority::Below(zone_bytes) => {
-            Some(Said::Referral(refer(message, asked, zone_bytes, may_ask)?))
+        _ if is_aliased => Some(Reading::Alias(chain.into_aliases(name.into_owned()))),
+        _ if is_denied => has_aa.then_some(Reading::NxDomain),
+        Authority::Delegation(zone_bytes) => {
+            Some(Reading::Referral(referral(message, sent, zone_bytes, may_query)?))
         }
-        Authority::Nothing => has_aa.then_some(Said::NoData),
+        Authority::Nothing => has_aa.then_some(Reading::NoData),
     }
 }
 
@@ -266,11 +266,11 @@ struct Chain {
 
 impl Chain {
     /// Looks for data or an alias at a name; `None` where the chain is too long, or a record beyond reading.
-    fn step(&mut self, message: &Message<'_>, asked: &Asked<'_>, name: &[u8]) -> Option<Step> {
+    fn step(&mut self, message: &Message<'_>, sent: &SentQuery<'_>, name: &[u8]) -> Option<Step> {
         let mut alias = None;
         for record in message.answers() {
             let record = record.ok()?;
-            let is_wanted = record.rtype == asked.rtype || asked.rtype == rtype::ANY;
+            let is_wanted = record.rtype == sent.rtype || sent.rtype == rtype::ANY;
             let is_alias = record.rtype == rtype::CNAME;
             if record.class != class::IN || !(is_wanted || is_alias) {
                 continue;
@@ -291,16 +291,16 @@ impl Chain {
             .ok()?;
         self.add(name, &alias, &target);
         self.count += 1;
-        self.add_what_proves(message, asked, name)?;
+        self.add_signatures(message, sent, name)?;
         target.make_ascii_lowercase();
         Some(Step::Alias(target))
     }
 
     /// Adds what signs the alias of a name, and the DNAME that it was made of: who validates needs them.
-    fn add_what_proves(
+    fn add_signatures(
         &mut self,
         message: &Message<'_>,
-        asked: &Asked<'_>,
+        sent: &SentQuery<'_>,
         name: &[u8],
     ) -> Option<()> {
         for record in message.answers() {
@@ -320,7 +320,7 @@ impl Chain {
             let is_its_own = if covered == rtype::CNAME {
                 owner == name
             } else {
-                owner.len() < name.len() && is_within(name, &owner) && is_within(&owner, asked.zone)
+                owner.len() < name.len() && is_within(name, &owner) && is_within(&owner, sent.zone)
             };
             // Neither may hold compressed names (RFC 4034, section 3.1.7, and RFC 6672, section 2.5).
             if is_its_own {
@@ -340,7 +340,7 @@ impl Chain {
         self.record_count += 1;
     }
 
-    fn leads_to(self, target: Vec<u8>) -> Aliases {
+    fn into_aliases(self, target: Vec<u8>) -> Aliases {
         let Chain { records, record_count, count } = self;
         Aliases { target, records, record_count, count }
     }
@@ -349,14 +349,14 @@ impl Chain {
 /// What the authority section says of a name.
 enum Authority {
     /// The zone's own SOA.
-    Start,
+    Soa,
     /// Servers of a zone below, with a name of so many bytes.
-    Below(usize),
+    Delegation(usize),
     Nothing,
 }
 
 impl Authority {
-    fn read(message: &Message<'_>, asked: &Asked<'_>, name: &[u8]) -> Option<Authority> {
+    fn read(message: &Message<'_>, sent: &SentQuery<'_>, name: &[u8]) -> Option<Authority> {
         let mut found = Authority::Nothing;
         for record in message.records_through(Section::Authority) {
             let record = record.ok()?;
@@ -365,14 +365,14 @@ impl Authority {
                 continue;
             }
             let owner = name_at(message, record.owner_offset)?;
-            if !is_within(&owner, asked.zone) || !is_within(name, &owner) {
+            if !is_within(&owner, sent.zone) || !is_within(name, &owner) {
                 continue;
             }
             if record.rtype == rtype::SOA {
-                return Some(Authority::Start);
+                return Some(Authority::Soa);
             }
-            if owner.len() > asked.zone.len() {
-                found = Authority::Below(owner.len());
+            if owner.len() > sent.zone.len() {
+                found = Authority::Delegation(owner.len());
             }
         }
         Some(found)
@@ -380,31 +380,35 @@ impl Authority {
 }
 
 /// The servers of a zone below, as a referral has them.
-fn refer(
+fn referral(
     message: &Message<'_>,
-    asked: &Asked<'_>,
+    sent: &SentQuery<'_>,
     zone_bytes: usize,
-    may_ask: impl Fn(IpAddr) -> bool,
+    may_query: impl Fn(IpAddr) -> bool,
 ) -> Option<Referral> {
-    let zone = &asked.name[asked.name.len() - zone_bytes..];
-    let (servers, ttl_s) = servers(message, asked.zone, zone, may_ask)?;
+    let zone = &sent.name[sent.name.len() - zone_bytes..];
+    let (servers, ttl_s) = servers(message, sent.zone, zone, may_query)?;
     Some(Referral { zone_bytes, ttl_s, servers })
 }
 
 /// The servers that a zone names itself, where what was said with authority by one of them has any.
-pub fn own_servers(bytes: &[u8], zone: &[u8], may_ask: impl Fn(IpAddr) -> bool) -> Vec<Nameserver> {
+pub fn own_servers(
+    bytes: &[u8],
+    zone: &[u8],
+    may_query: impl Fn(IpAddr) -> bool,
+) -> Vec<Nameserver> {
     let Ok(message) = Message::parse(bytes) else { return Vec::new() };
     let has_aa = message.bytes()[2] & 4 != 0;
-    let found = if has_aa { servers(&message, zone, zone, may_ask) } else { None };
+    let found = if has_aa { servers(&message, zone, zone, may_query) } else { None };
     found.map(|(servers, _)| servers).unwrap_or_default()
 }
 
-/// The servers of `zone`, and how long they hold, seconds: `speaker` is the zone whose server says so.
+/// The servers of `zone`, and how long they hold, seconds: `server_zone` is the zone whose server says so.
 fn servers(
     message: &Message<'_>,
-    speaker: &[u8],
+    server_zone: &[u8],
     zone: &[u8],
-    may_ask: impl Fn(IpAddr) -> bool,
+    may_query: impl Fn(IpAddr) -> bool,
 ) -> Option<(Vec<Nameserver>, u32)> {
     let (mut servers, mut ttl_s) = (Vec::<Nameserver>::new(), u32::MAX);
     for record in message.records() {
@@ -422,11 +426,11 @@ fn servers(
             }
             (Section::Additional, rtype::A | rtype::AAAA) => {
                 // Who speaks may do so for names of its own zone only.
-                let Some(address) = address(message, &record).filter(|it| may_ask(*it)) else {
+                let Some(address) = address(message, &record).filter(|it| may_query(*it)) else {
                     continue;
                 };
                 let server = servers.iter_mut().find(|server| {
-                    is_within(&server.name, speaker) && is_owner(message, &record, &server.name)
+                    is_within(&server.name, server_zone) && is_owner(message, &record, &server.name)
                 });
                 if let Some(server) = server.filter(|it| it.addresses.len() < ADDRESSES_MAX) {
                     server.addresses.push(address);
@@ -451,11 +455,11 @@ pub fn is_denial(bytes: &[u8]) -> bool {
     Message::parse(bytes).is_ok_and(|message| u16::from(message.rcode()) == rcode::NXDOMAIN)
 }
 
-/// The addresses that an answer has for its name, of those that `may_ask` says are of use, and how long they hold, seconds.
+/// The addresses that an answer has for its name, of those that `may_query` says are of use, and how long they hold, seconds.
 pub fn addresses(
     bytes: &[u8],
     name: &[u8],
-    may_ask: impl Fn(IpAddr) -> bool,
+    may_query: impl Fn(IpAddr) -> bool,
 ) -> (Vec<IpAddr>, u32) {
     let mut found = (Vec::new(), u32::MAX);
     let Ok(message) = Message::parse(bytes) else { return found };
@@ -464,7 +468,7 @@ pub fn addresses(
         if !is_address || found.0.len() == ADDRESSES_MAX || !is_owner(&message, &record, name) {
             continue;
         }
-        if let Some(address) = address(&message, &record).filter(|it| may_ask(*it)) {
+        if let Some(address) = address(&message, &record).filter(|it| may_query(*it)) {
             found.0.push(address);
             found.1 = found.1.min(record.ttl_s());
         }

@@ -36,7 +36,7 @@ impl Servers {
         Servers { all: Recent::new(servers_max) }
     }
 
-    fn of(&mut self, server: IpAddr) -> &mut Server {
+    fn entry(&mut self, server: IpAddr) -> &mut Server {
         if self.all.get(&server).is_none() {
             self.all.insert(server, Server::default());
         }
@@ -52,14 +52,14 @@ impl Servers {
     }
 
     /// How long it is waited for, milliseconds, and whether it is asked with EDNS.
-    pub fn manner(&mut self, server: IpAddr, now_ms: u64) -> (u32, bool) {
-        let server = self.of(server);
+    pub fn wait_and_edns(&mut self, server: IpAddr, now_ms: u64) -> (u32, bool) {
+        let server = self.entry(server);
         (server.round_trip.wait_ms(), now_ms >= server.plain_until_ms)
     }
 
     /// It answered so long after it was asked.
-    pub fn answered(&mut self, server: IpAddr, after_us: u32) {
-        let server = self.of(server);
+    pub fn responded(&mut self, server: IpAddr, after_us: u32) {
+        let server = self.entry(server);
         if server.is_measured {
             server.round_trip.answered(after_us);
         } else {
@@ -69,13 +69,13 @@ impl Servers {
     }
 
     /// It was waited for in vain, or cannot be reached.
-    pub fn silent(&mut self, server: IpAddr) {
-        self.of(server).round_trip.silent();
+    pub fn timed_out(&mut self, server: IpAddr) {
+        self.entry(server).round_trip.silent();
     }
 
     /// It does not understand EDNS.
-    pub fn knows_no_edns(&mut self, server: IpAddr, now_ms: u64) {
-        self.of(server).plain_until_ms = now_ms + PLAIN_MS;
+    pub fn lacks_edns(&mut self, server: IpAddr, now_ms: u64) {
+        self.entry(server).plain_until_ms = now_ms + PLAIN_MS;
     }
 }
 
@@ -85,22 +85,22 @@ mod tests {
 
     /// The fast come before the unknown, those before the silent, and IPv4 before IPv6; EDNS is tried again in time.
     #[test]
-    fn who_is_first() {
+    fn ranks_of_servers() {
         let mut servers = Servers::new(100);
         let at = |last| IpAddr::from([192, 0, 2, last]);
-        servers.answered(at(1), 3_000);
+        servers.responded(at(1), 3_000);
         for _ in 0..3 {
-            servers.silent(at(2));
+            servers.timed_out(at(2));
         }
         let v6: IpAddr = "2001:db8::1".parse().unwrap();
         let ranks = [at(1), at(3), v6, at(2)].map(|server| servers.rank(server));
         assert!(ranks.is_sorted() && ranks[0] < ranks[1] && ranks[1] < ranks[2], "{ranks:?}");
-        servers.answered(v6, 1_000);
+        servers.responded(v6, 1_000);
         assert!(servers.rank(v6) < servers.rank(at(1)));
-        servers.knows_no_edns(at(1), 5);
-        assert!(!servers.manner(at(1), 5).1 && servers.manner(at(1), 5 + PLAIN_MS).1);
-        let (calm, _) = servers.manner(at(1), 0);
-        servers.silent(at(1));
-        assert_eq!(servers.manner(at(1), 0).0, 2 * calm);
+        servers.lacks_edns(at(1), 5);
+        assert!(!servers.wait_and_edns(at(1), 5).1 && servers.wait_and_edns(at(1), 5 + PLAIN_MS).1);
+        let (calm, _) = servers.wait_and_edns(at(1), 0);
+        servers.timed_out(at(1));
+        assert_eq!(servers.wait_and_edns(at(1), 0).0, 2 * calm);
     }
 }

@@ -34,7 +34,7 @@ use crate::Options;
 use crate::client::Client;
 #[cfg(feature = "dnssec")]
 use crate::dnssec;
-use crate::walker::{Counts, Net, Walker};
+use crate::resolver::{Counts, Net, Resolver};
 
 /// Servers that there are sockets to.
 pub const POOLS_MAX: usize = 512;
@@ -57,14 +57,14 @@ const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 
 /// What others share with a thread.
 #[derive(Debug)]
-struct Desk {
+struct Inbox {
     /// Queries, and when they were left.
     mailbox: Mailbox<(BackendQuery, Instant), Waker>,
-    has_ended: AtomicBool,
+    is_stopping: AtomicBool,
     counts: Mutex<Counts>,
 }
 
-impl Desk {
+impl Inbox {
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,7 +73,7 @@ impl Desk {
 /// All threads.
 #[derive(Debug)]
 pub struct Threads {
-    threads: Vec<(Arc<Desk>, JoinHandle<()>)>,
+    threads: Vec<(Arc<Inbox>, JoinHandle<()>)>,
 }
 
 impl Threads {
@@ -81,39 +81,39 @@ impl Threads {
     pub fn start(options: &Arc<Options>) -> io::Result<Threads> {
         let mut threads = Vec::new();
         for number in 0..options.threads.max(1) {
-            let desk = Arc::new(Desk {
+            let inbox = Arc::new(Inbox {
                 mailbox: Mailbox::new(Waker::new()?, options.waiting_max.max(1)),
-                has_ended: AtomicBool::new(false),
+                is_stopping: AtomicBool::new(false),
                 counts: Mutex::new(Counts::default()),
             });
             let poller = Arc::new(Poller::new()?);
-            poller.add(desk.mailbox.waker(), WAKER, Interest::READ)?;
-            let (desk_there, options) = (desk.clone(), options.clone());
-            let run = move || Loop::new(desk_there, options, poller).run();
+            poller.add(inbox.mailbox.waker(), WAKER, Interest::READ)?;
+            let (thread_inbox, options) = (inbox.clone(), options.clone());
+            let run = move || EventLoop::new(thread_inbox, options, poller).run();
             let handle = Builder::new().name(format!("recurse {number}")).spawn(run)?;
-            threads.push((desk, handle));
+            threads.push((inbox, handle));
         }
         Ok(Threads { threads })
     }
 
     /// Leaves a query; drops it where its thread has enough to do.
-    pub fn ask(&self, query: BackendQuery) {
-        let (desk, _) = &self.threads[query.core() % self.threads.len()];
+    pub fn send(&self, query: BackendQuery) {
+        let (inbox, _) = &self.threads[query.core() % self.threads.len()];
         // A query that comes back is dropped, and so its core hears of it.
-        let _ = desk.mailbox.send((query, Instant::now()));
+        let _ = inbox.mailbox.send((query, Instant::now()));
     }
 
     /// What they did.
     pub fn counts(&self) -> Counts {
-        let each = self.threads.iter().map(|(desk, _)| *desk.counts());
+        let each = self.threads.iter().map(|(inbox, _)| *inbox.counts());
         each.fold(Counts::default(), Counts::and)
     }
 
     /// Ends them.
     pub fn stop(self) {
-        for (desk, _) in &self.threads {
-            desk.has_ended.store(true, Ordering::Release);
-            let _ = desk.mailbox.waker().wake();
+        for (inbox, _) in &self.threads {
+            inbox.is_stopping.store(true, Ordering::Release);
+            let _ = inbox.mailbox.waker().wake();
         }
         for (_, handle) in self.threads {
             // One that panicked has ended too.
@@ -123,7 +123,7 @@ impl Threads {
 }
 
 /// The sockets to one server.
-struct Line {
+struct ServerSockets {
     server: IpAddr,
     pool: UpstreamUdp,
     used_ms: u64,
@@ -131,11 +131,11 @@ struct Line {
 }
 
 /// Sockets to all servers.
-struct Lines {
+struct Sockets {
     options: Arc<Options>,
     poller: Arc<Poller>,
     by_server: HashMap<IpAddr, u32>,
-    lines: Vec<Line>,
+    sockets: Vec<ServerSockets>,
     /// Those that have something to send.
     dirty: Vec<u32>,
     /// Whose old sockets are looked at next.
@@ -145,34 +145,34 @@ struct Lines {
     now_ms: u64,
     /// What the validator has to hear.
     #[cfg(feature = "dnssec")]
-    heard: Vec<dnssec::Heard>,
+    resolver_events: Vec<dnssec::ResolverEvent>,
 }
 
-impl Lines {
+impl Sockets {
     fn at(&self, server: IpAddr) -> SocketAddr {
         SocketAddr::new(server, self.options.port)
     }
 
     /// The number of a server's line, which is there from now on.
-    fn line(&mut self, server: IpAddr) -> u32 {
+    fn slot(&mut self, server: IpAddr) -> u32 {
         if let Some(&number) = self.by_server.get(&server) {
             return number;
         }
-        let at = if self.lines.len() < POOLS_MAX {
-            self.lines.len()
+        let at = if self.sockets.len() < POOLS_MAX {
+            self.sockets.len()
         } else {
-            let used = |&at: &usize| (self.lines[at].is_dirty, self.lines[at].used_ms);
-            (0..self.lines.len()).min_by_key(used).unwrap_or(0)
+            let used = |&at: &usize| (self.sockets[at].is_dirty, self.sockets[at].used_ms);
+            (0..self.sockets.len()).min_by_key(used).unwrap_or(0)
         };
         let token = POOLS << SPACE_SHIFT | (at as u64) << u32::BITS;
         let pool = UpstreamUdp::of_batches(self.at(server), token, BATCH);
-        let line = Line { server, pool, used_ms: self.now_ms, is_dirty: false };
-        match self.lines.get_mut(at) {
+        let slot = ServerSockets { server, pool, used_ms: self.now_ms, is_dirty: false };
+        match self.sockets.get_mut(at) {
             Some(old) => {
                 self.by_server.remove(&old.server);
-                *old = line;
+                *old = slot;
             }
-            None => self.lines.push(line),
+            None => self.sockets.push(slot),
         }
         self.by_server.insert(server, at as u32);
         at as u32
@@ -181,40 +181,44 @@ impl Lines {
     /// Sends what is queued, and closes sockets that are waited for no longer.
     fn flush(&mut self) {
         for number in self.dirty.drain(..) {
-            let line = &mut self.lines[number as usize];
-            line.is_dirty = false;
-            line.pool.flush();
+            let slot = &mut self.sockets[number as usize];
+            slot.is_dirty = false;
+            slot.pool.flush();
         }
-        if !self.lines.is_empty() {
-            self.next = (self.next + 1) % self.lines.len();
-            self.lines[self.next].pool.tick(self.now_ms);
+        if !self.sockets.is_empty() {
+            self.next = (self.next + 1) % self.sockets.len();
+            self.sockets[self.next].pool.tick(self.now_ms);
         }
     }
 }
 
 /// What the walker is given to speak through.
-struct Ways<'a> {
-    lines: &'a mut Lines,
+struct ThreadNet<'a> {
+    sockets: &'a mut Sockets,
     upstream_tcp: &'a mut UpstreamTcp,
 }
 
-impl Net<Client> for Ways<'_> {
-    fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
-        let number = self.lines.line(server);
-        let Lines { lines, dirty, options, poller, numbers, random, now_ms, .. } = self.lines;
-        let line = &mut lines[number as usize];
-        line.used_ms = *now_ms;
-        if !line.is_dirty {
-            line.is_dirty = true;
+impl Net<Client> for ThreadNet<'_> {
+    fn send(
+        &mut self,
+        server: IpAddr,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let number = self.sockets.slot(server);
+        let Sockets { sockets, dirty, options, poller, numbers, random, now_ms, .. } = self.sockets;
+        let slot = &mut sockets[number as usize];
+        slot.used_ms = *now_ms;
+        if !slot.is_dirty {
+            slot.is_dirty = true;
             dirty.push(number);
         }
-        line.pool.ask(*now_ms, &options.origin, numbers, random, poller, write).is_ok()
+        slot.pool.ask(*now_ms, &options.source, numbers, random, poller, write).is_ok()
     }
 
-    fn ask_by_stream(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool {
-        let Lines { options, poller, now_ms, .. } = &*self.lines;
-        let server = self.lines.at(server);
-        let local = options.origin.address_for(server);
+    fn send_tcp(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool {
+        let Sockets { options, poller, now_ms, .. } = &*self.sockets;
+        let server = self.sockets.at(server);
+        let local = options.source.address_for(server);
         self.upstream_tcp.ask(server, local, tag, message, poller, *now_ms).is_ok()
     }
 
@@ -222,153 +226,165 @@ impl Net<Client> for Ways<'_> {
         not(feature = "dnssec"),
         expect(unused_variables, reason = "who validates wants it")
     )]
-    fn tell(&mut self, client: Client, message: Vec<u8>, zone: &[u8]) {
+    fn respond(&mut self, client: Client, message: Vec<u8>, zone: &[u8]) {
         match client {
             Client::Core(query) => query.answer(message),
             #[cfg(feature = "dnssec")]
             Client::Validator(part) => {
                 let (bytes, zone) = (message, zone.into());
-                self.lines.heard.push(dnssec::Heard::Response { part, bytes, zone });
+                self.sockets.resolver_events.push(dnssec::ResolverEvent::Response {
+                    part,
+                    bytes,
+                    zone,
+                });
             }
         }
     }
 
     #[cfg(feature = "dnssec")]
-    fn refers(&mut self, zone: &[u8], bytes: &[u8], until_ms: u64) {
-        if self.lines.options.validates() {
+    fn note_referral(&mut self, zone: &[u8], bytes: &[u8], until_ms: u64) {
+        if self.sockets.options.validates() {
             let (zone, bytes) = (zone.into(), bytes.into());
-            self.lines.heard.push(dnssec::Heard::Referral { zone, bytes, until_ms });
+            self.sockets.resolver_events.push(dnssec::ResolverEvent::Referral {
+                zone,
+                bytes,
+                until_ms,
+            });
         }
     }
 }
 
 /// One thread.
-struct Loop {
-    desk: Arc<Desk>,
+struct EventLoop {
+    inbox: Arc<Inbox>,
     options: Arc<Options>,
     poller: Arc<Poller>,
     clock: Clock,
-    walker: Walker<Client>,
+    resolver: Resolver<Client>,
     #[cfg(feature = "dnssec")]
     validator: Option<dnssec::Validator>,
-    lines: Lines,
+    sockets: Sockets,
     upstream_tcp: UpstreamTcp,
-    answers: RecvBatch,
+    responses: RecvBatch,
     /// Of an answer that is too long.
-    beginning: Vec<u8>,
+    truncated: Vec<u8>,
     /// Queries whose turn has not come, and when they were left.
     waiting: VecDeque<(BackendQuery, Instant)>,
 }
 
-impl Loop {
-    fn new(desk: Arc<Desk>, options: Arc<Options>, poller: Arc<Poller>) -> Loop {
+impl EventLoop {
+    fn new(inbox: Arc<Inbox>, options: Arc<Options>, poller: Arc<Poller>) -> EventLoop {
         let clock = Clock::start();
-        let lines = Lines {
+        let sockets = Sockets {
             options: options.clone(),
             poller: poller.clone(),
             by_server: HashMap::new(),
-            lines: Vec::new(),
+            sockets: Vec::new(),
             dirty: Vec::new(),
             next: 0,
             numbers: 0,
             random: Random::new(),
             now_ms: 0,
             #[cfg(feature = "dnssec")]
-            heard: Vec::new(),
+            resolver_events: Vec::new(),
         };
-        Loop {
+        EventLoop {
             #[cfg(feature = "dnssec")]
             validator: options.anchors.as_ref().map(dnssec::Validator::new),
-            walker: Walker::new(options.clone(), clock.now()),
+            resolver: Resolver::new(options.clone(), clock.now()),
             upstream_tcp: UpstreamTcp::new(upstream_tcp::Limits::default(), STREAMS),
-            answers: RecvBatch::new(BATCH, options.udp_bytes_max.into()),
-            beginning: Vec::new(),
+            responses: RecvBatch::new(BATCH, options.udp_bytes_max.into()),
+            truncated: Vec::new(),
             waiting: VecDeque::new(),
-            desk,
+            inbox,
             options,
             poller,
             clock,
-            lines,
+            sockets,
         }
     }
 
     /// Turns until the end.
     fn run(mut self) {
         let mut events = Events::new(EVENTS_MAX);
-        while !self.desk.has_ended.load(Ordering::Acquire) {
+        while !self.inbox.is_stopping.load(Ordering::Acquire) {
             let now = self.clock.now();
             let now_ms = now.us / 1_000;
-            let waits = [self.walker.wait_ms(now), self.upstream_tcp.wait_ms(now_ms)];
+            let waits = [self.resolver.wait_ms(now), self.upstream_tcp.wait_ms(now_ms)];
             let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
             if self.poller.wait(&mut events, Some(wait_ms)).is_err() {
                 // A poller fails where its arguments are wrong, and these are not. Queries are told by being dropped.
                 break;
             }
             self.turn(events.iter());
-            *self.desk.counts() = self.walker.counts();
+            *self.inbox.counts() = self.resolver.counts();
         }
-        self.desk.mailbox.close();
+        self.inbox.mailbox.close();
     }
 
     fn turn(&mut self, events: impl Iterator<Item = Event>) {
         let now = self.clock.now();
-        self.lines.now_ms = now.us / 1_000;
-        let mut is_called = false;
+        self.sockets.now_ms = now.us / 1_000;
+        let mut is_woken = false;
         for event in events {
             match event.token >> SPACE_SHIFT {
-                WAKER => is_called = true,
-                POOLS => {
-                    self.hear(now, (event.token >> u32::BITS) as u32 & 0xf_ffff, event.token as u32)
-                }
-                _ => self.hear_stream(now, event),
+                WAKER => is_woken = true,
+                POOLS => self.receive(
+                    now,
+                    (event.token >> u32::BITS) as u32 & 0xf_ffff,
+                    event.token as u32,
+                ),
+                _ => self.receive_tcp(now, event),
             }
         }
-        if is_called {
+        if is_woken {
             // Before the mailbox is looked at: whoever sends after that wakes the thread again.
-            let _ = self.desk.mailbox.waker().clear();
-            while !self.desk.mailbox.may_sleep() {
-                self.desk.mailbox.take(usize::MAX, &mut self.waiting);
+            let _ = self.inbox.mailbox.waker().clear();
+            while !self.inbox.mailbox.may_sleep() {
+                self.inbox.mailbox.take(usize::MAX, &mut self.waiting);
             }
         }
         self.begin(now);
-        let Loop { walker, lines, upstream_tcp, .. } = self;
-        let now_ms = lines.now_ms;
-        walker.tick(now, &mut Ways { lines, upstream_tcp });
+        let EventLoop { resolver, sockets, upstream_tcp, .. } = self;
+        let now_ms = sockets.now_ms;
+        resolver.tick(now, &mut ThreadNet { sockets, upstream_tcp });
         #[cfg(feature = "dnssec")]
         self.validate(now);
-        let Loop { walker, lines, upstream_tcp, poller, .. } = self;
+        let EventLoop { resolver, sockets, upstream_tcp, poller, .. } = self;
         if !upstream_tcp.is_empty() {
-            let mut hear = |upstream_tcp: &mut UpstreamTcp, tag: u64, outcome: Outcome<'_>| {
-                walker.heard_by_stream(
+            let mut receive = |upstream_tcp: &mut UpstreamTcp, tag: u64, outcome: Outcome<'_>| {
+                resolver.receive_tcp(
                     now,
                     tag,
                     outcome.answer(),
-                    &mut Ways { lines, upstream_tcp },
+                    &mut ThreadNet { sockets, upstream_tcp },
                 );
             };
-            upstream_tcp.expire(poller, now_ms, &mut hear);
-            upstream_tcp.flush(poller, now_ms, &mut hear);
+            upstream_tcp.expire(poller, now_ms, &mut receive);
+            upstream_tcp.flush(poller, now_ms, &mut receive);
             #[cfg(feature = "dnssec")]
             self.validate(now);
         }
-        self.lines.flush();
+        self.sockets.flush();
     }
 
     /// Has what was found checked, and what is looked up for that found.
     #[cfg(feature = "dnssec")]
     fn validate(&mut self, now: Now) {
-        let Loop { validator: Some(validator), walker, lines, upstream_tcp, options, .. } = self
+        let EventLoop {
+            validator: Some(validator), resolver, sockets, upstream_tcp, options, ..
+        } = self
         else {
             return;
         };
         loop {
-            let heard = std::mem::take(&mut lines.heard);
-            if heard.is_empty() && validator.is_idle() {
+            let events = std::mem::take(&mut sockets.resolver_events);
+            if events.is_empty() && validator.is_idle() {
                 return;
             }
-            let net = &mut Ways { lines, upstream_tcp };
+            let net = &mut ThreadNet { sockets, upstream_tcp };
             let udp_bytes = options.udp_bytes_max;
-            validator.go_on(heard, &mut dnssec::Reach { now, walker, net, udp_bytes });
+            validator.advance_jobs(events, &mut dnssec::Context { now, resolver, net, udp_bytes });
         }
     }
 
@@ -378,12 +394,12 @@ impl Loop {
         if let Some(validator) = &self.validator {
             return validator.in_flight();
         }
-        self.walker.in_flight()
+        self.resolver.in_flight()
     }
 
     /// Begins with what waits, as far as there is room.
     fn begin(&mut self, now: Now) {
-        while self.in_flight() < self.options.questions_max.max(1)
+        while self.in_flight() < self.options.queries_max.max(1)
             && let Some((query, left)) = self.waiting.pop_front()
         {
             let wait_ms =
@@ -398,38 +414,42 @@ impl Loop {
                 continue;
             }
             let message = query.message().to_vec();
-            let Loop { walker, lines, upstream_tcp, .. } = self;
-            let ways = &mut Ways { lines, upstream_tcp };
-            walker.begin(now, Client::Core(query), &message, wait_ms, ways);
+            let EventLoop { resolver, sockets, upstream_tcp, .. } = self;
+            let net = &mut ThreadNet { sockets, upstream_tcp };
+            resolver.begin(now, Client::Core(query), &message, wait_ms, net);
         }
     }
 
     /// Takes what a server answered by one socket.
-    fn hear(&mut self, now: Now, line: u32, number: u32) {
-        let Loop { walker, lines, upstream_tcp, answers, beginning, .. } = self;
+    fn receive(&mut self, now: Now, slot: u32, number: u32) {
+        let EventLoop { resolver, sockets, upstream_tcp, responses, truncated, .. } = self;
         for _ in 0..BATCHES_MAX {
-            let Some(Line { server, pool, .. }) = lines.lines.get(line as usize) else { return };
+            let Some(ServerSockets { server, pool, .. }) = sockets.sockets.get(slot as usize)
+            else {
+                return;
+            };
             let server = *server;
             let Some(socket) = pool.socket(number) else { return };
             // An error is what ICMP says of a question that was sent before.
-            let Ok(received) = answers.recv(socket) else {
-                return walker.unreachable(now, server, &mut Ways { lines, upstream_tcp });
+            let Ok(received) = responses.recv(socket) else {
+                return resolver.unreachable(now, server, &mut ThreadNet { sockets, upstream_tcp });
             };
-            for message in answers.messages() {
+            for message in responses.messages() {
                 let bytes = if message.is_truncated() {
                     // Longer than we said we take: as if its sender had said so by TC.
-                    beginning.clear();
-                    beginning.extend_from_slice(message.bytes);
-                    beginning.get_mut(2).into_iter().for_each(|flags| *flags |= 2);
-                    beginning.as_slice()
+                    truncated.clear();
+                    truncated.extend_from_slice(message.bytes);
+                    truncated.get_mut(2).into_iter().for_each(|flags| *flags |= 2);
+                    truncated.as_slice()
                 } else {
                     message.bytes
                 };
-                let fits = walker.heard(now, number, bytes, &mut Ways { lines, upstream_tcp });
+                let is_expected =
+                    resolver.receive(now, number, bytes, &mut ThreadNet { sockets, upstream_tcp });
                 // Where the line has been given to another server, the socket is not its own.
-                let line = lines.lines.get_mut(line as usize).filter(|_| !fits);
-                if line.is_some_and(|line| line.pool.stray(number)) {
-                    walker.suspect(now, number, &mut Ways { lines, upstream_tcp });
+                let slot = sockets.sockets.get_mut(slot as usize).filter(|_| !is_expected);
+                if slot.is_some_and(|slot| slot.pool.stray(number)) {
+                    resolver.on_spoofing(now, number, &mut ThreadNet { sockets, upstream_tcp });
                 }
             }
             if received < BATCH {
@@ -438,11 +458,16 @@ impl Loop {
         }
     }
 
-    fn hear_stream(&mut self, now: Now, event: Event) {
-        let Loop { walker, lines, upstream_tcp, poller, .. } = self;
-        let now_ms = lines.now_ms;
+    fn receive_tcp(&mut self, now: Now, event: Event) {
+        let EventLoop { resolver, sockets, upstream_tcp, poller, .. } = self;
+        let now_ms = sockets.now_ms;
         upstream_tcp.ready(event, poller, now_ms, |upstream_tcp, tag, outcome| {
-            walker.heard_by_stream(now, tag, outcome.answer(), &mut Ways { lines, upstream_tcp });
+            resolver.receive_tcp(
+                now,
+                tag,
+                outcome.answer(),
+                &mut ThreadNet { sockets, upstream_tcp },
+            );
         });
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use larder_dns::core::Now;
 use larder_dns_recursor::Options;
-use larder_dns_recursor::walker::{Net, PACKETS_MAX, Walker};
+use larder_dns_recursor::resolver::{Net, PACKETS_MAX, Resolver};
 use larder_wire::dns::{HEADER_BYTES, Message};
 
 use super::Cut;
@@ -32,11 +32,11 @@ struct Wire {
     sent: Vec<(Result<u32, u64>, Vec<u8>)>,
     sockets: u32,
     packets: u32,
-    told: Vec<u8>,
+    responses: Vec<u8>,
 }
 
 impl Net<u8> for Wire {
-    fn ask(&mut self, _: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
+    fn send(&mut self, _: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
         self.sockets += 1;
         let mut room = [0; 320];
         let Some(length) = write(self.sockets, &mut room) else { return false };
@@ -45,16 +45,16 @@ impl Net<u8> for Wire {
         true
     }
 
-    fn ask_by_stream(&mut self, _: IpAddr, tag: u64, message: &[u8]) -> bool {
+    fn send_tcp(&mut self, _: IpAddr, tag: u64, message: &[u8]) -> bool {
         self.packets += 1;
         self.sent.push((Err(tag), message.to_vec()));
         true
     }
 
-    fn tell(&mut self, client: u8, message: Vec<u8>, _: &[u8]) {
+    fn respond(&mut self, client: u8, message: Vec<u8>, _: &[u8]) {
         let whole = Message::parse(&message).expect("a header");
         assert!(whole.is_response() && whole.question_count() == 1);
-        self.told.push(client);
+        self.responses.push(client);
     }
 }
 
@@ -70,7 +70,7 @@ pub fn dns_recursor(input: &[u8]) {
     };
     let mut us = 0;
     let now = |us: u64| Now { us, wall_s: 1_000 + (us / 1_000_000) as u32 };
-    let mut walker = Walker::new(Arc::new(options), now(us));
+    let mut resolver = Resolver::new(Arc::new(options), now(us));
     let mut wire = Wire::default();
     let clients = 1 + input.u8() % CLIENTS_MAX;
     for client in 0..clients {
@@ -83,11 +83,11 @@ pub fn dns_recursor(input: &[u8]) {
             message[11] = 1;
             message.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0]);
         }
-        walker.begin(now(us), client, &message, WAIT_MS, &mut wire);
+        resolver.begin(now(us), client, &message, WAIT_MS, &mut wire);
     }
     while !input.is_empty() && !wire.sent.is_empty() {
         let which = usize::from(input.u8()) % wire.sent.len();
-        let (way, asked) = wire.sent.swap_remove(which);
+        let (key, asked) = wire.sent.swap_remove(which);
         us += 1_000;
         let body_bytes = usize::from(input.u16()) % 1_024;
         let mut answer = asked;
@@ -101,17 +101,17 @@ pub fn dns_recursor(input: &[u8]) {
             answer[at] ^= by & mask;
         });
         answer.extend_from_slice(input.bytes(body_bytes));
-        match way {
-            Ok(socket) => drop(walker.heard(now(us), socket, &answer, &mut wire)),
-            Err(tag) => walker.heard_by_stream(now(us), tag, Some(&answer), &mut wire),
+        match key {
+            Ok(socket) => drop(resolver.receive(now(us), socket, &answer, &mut wire)),
+            Err(tag) => resolver.receive_tcp(now(us), tag, Some(&answer), &mut wire),
         }
     }
-    while let Some(wait_ms) = walker.wait_ms(now(us)) {
+    while let Some(wait_ms) = resolver.wait_ms(now(us)) {
         us += wait_ms.max(1) * 1_000;
         assert!(us <= (WAIT_MS + 1_000) * 1_000 + 1_000 * 70_000, "it ends");
-        walker.tick(now(us), &mut wire);
+        resolver.tick(now(us), &mut wire);
     }
-    wire.told.sort_unstable();
-    assert_eq!(wire.told, (0..clients).collect::<Vec<_>>(), "each gets one response");
-    assert!(walker.in_flight() == 0 && wire.packets <= u32::from(clients) * PACKETS_MAX);
+    wire.responses.sort_unstable();
+    assert_eq!(wire.responses, (0..clients).collect::<Vec<_>>(), "each gets one response");
+    assert!(resolver.in_flight() == 0 && wire.packets <= u32::from(clients) * PACKETS_MAX);
 }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use larder_dns::backend::Backend;
 use larder_dns::zones::{Answers, Forward, Upstream};
-use larder_dns_recursor::{Options, Walk, roots};
+use larder_dns_recursor::{Options, Recursor, roots};
 use larder_settings::exit::Failure;
 use larder_wire::prefix::Prefix;
 
 use crate::settings::dns::Serving;
 
 /// The recursor, and the entry of the root that forwards to it.
-type Recursor = (Forward, Arc<dyn Backend>);
+type RootForward = (Forward, Arc<dyn Backend>);
 
 /// The recursor that `--dnssec` chooses.
-pub fn recursor(settings: &Serving) -> Result<Recursor, Failure> {
+pub fn recursor(settings: &Serving) -> Result<RootForward, Failure> {
     if *settings.upstream != ["system"] {
         return Err(Failure::usage(
             "--recurse and --upstream exclude each other; remove one, or forward single zones with --forward",
@@ -25,11 +25,11 @@ pub fn recursor(settings: &Serving) -> Result<Recursor, Failure> {
 }
 
 /// A recursor that does with signatures what `--dnssec` says.
-fn made(settings: &Serving) -> Result<Recursor, Failure> {
+fn made(settings: &Serving) -> Result<RootForward, Failure> {
     let mut options = Options {
         threads: settings.cores,
         case_random: settings.randomize_case,
-        origin: super::origin(&settings.source)?,
+        source: super::origin(&settings.source)?,
         udp_bytes_max: settings.udp_size,
         ..Options::default()
     };
@@ -46,7 +46,7 @@ fn made(settings: &Serving) -> Result<Recursor, Failure> {
     };
     options.allow_servers = settings.server_allow.iter().map(network).collect::<Result<_, _>>()?;
     let is_believed = options.validates();
-    Ok((forward(settings, is_believed), Arc::new(Walk::new(options))))
+    Ok((forward(settings, is_believed), Arc::new(Recursor::new(options))))
 }
 
 #[cfg(not(feature = "recurse"))]

@@ -56,7 +56,7 @@ mod tests {
 
     /// Files that are none, or have nothing to begin with, are refused.
     #[test]
-    fn not_of_use() {
+    fn unusable_files() {
         assert!(Anchors::parse("; nothing\n").unwrap_err().contains("no key"));
         assert!(Anchors::parse(". IN A 192.0.2.1\n").unwrap_err().contains("DNSKEY"));
     }

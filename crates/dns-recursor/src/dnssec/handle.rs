@@ -14,7 +14,7 @@ use hickory_proto::op::{DnsRequest, DnsResponse, Query};
 pub type Outcome = Result<DnsResponse, NetError>;
 
 /// What the library asks for.
-pub struct Wanted {
+pub struct LookupRequest {
     pub query: Query,
     pub slot: Slot,
 }
@@ -46,7 +46,7 @@ pub struct Handle(Arc<Mutex<Shared>>);
 #[derive(Default)]
 struct Shared {
     prepared: Option<DnsResponse>,
-    wanted: Vec<Wanted>,
+    requests: Vec<LookupRequest>,
 }
 
 impl Handle {
@@ -60,8 +60,8 @@ impl Handle {
     }
 
     /// What was asked for since the last call.
-    pub fn wanted(&self) -> Vec<Wanted> {
-        self.with(|shared| std::mem::take(&mut shared.wanted))
+    pub fn take_requests(&self) -> Vec<LookupRequest> {
+        self.with(|shared| std::mem::take(&mut shared.requests))
     }
 }
 
@@ -75,7 +75,7 @@ impl DnsHandle for Handle {
         self.with(|shared| match (shared.prepared.take(), request.queries.first()) {
             (Some(prepared), _) => slot.fill(Ok(prepared)),
             (None, Some(query)) => {
-                shared.wanted.push(Wanted { query: query.clone(), slot: slot.clone() });
+                shared.requests.push(LookupRequest { query: query.clone(), slot: slot.clone() });
             }
             (None, None) => slot.fill(Err("no query".into())),
         });

@@ -36,17 +36,17 @@ pub const NO_REACHABLE_AUTHORITY: u16 = 22;
 /// The number of the option that carries them.
 const EXTENDED_ERROR: u16 = 15;
 
-/// A message that answers `asked`.
-pub fn compose(asked: &Message, found: Result<Found, u16>) -> Message {
+/// A message that answers `query`.
+pub fn compose(query: &Message, found: Result<Found, u16>) -> Message {
     let mut message =
-        Message::new(asked.metadata.id, MessageType::Response, asked.metadata.op_code);
-    message.metadata.recursion_desired = asked.metadata.recursion_desired;
+        Message::new(query.metadata.id, MessageType::Response, query.metadata.op_code);
+    message.metadata.recursion_desired = query.metadata.recursion_desired;
     message.metadata.recursion_available = true;
-    message.metadata.checking_disabled = asked.metadata.checking_disabled;
-    message.queries = asked.queries.clone();
-    let is_checked = !asked.metadata.checking_disabled;
+    message.metadata.checking_disabled = query.metadata.checking_disabled;
+    message.queries = query.queries.clone();
+    let is_checked = !query.metadata.checking_disabled;
     let found = found.and_then(|found| {
-        if is_checked && found.is_bogus { Err(found.why_bogus()) } else { Ok(found) }
+        if is_checked && found.is_bogus { Err(found.bogus_reason()) } else { Ok(found) }
     });
     let error = match found {
         Ok(found) => {
@@ -61,7 +61,7 @@ pub fn compose(asked: &Message, found: Result<Found, u16>) -> Message {
             Some(error)
         }
     };
-    if let Some(theirs) = &asked.edns {
+    if let Some(theirs) = &query.edns {
         let mut edns = Edns::new();
         edns.set_max_payload(theirs.max_payload());
         edns.set_dnssec_ok(theirs.flags().dnssec_ok);
@@ -102,10 +102,12 @@ impl Found {
         }
         let mut all = message.answers.iter().chain(&message.authorities);
         self.is_bogus |= match absence {
-            Proof::Secure => all.any(|record| is_judged(record) && record.proof == Proof::Bogus),
+            Proof::Secure => {
+                all.any(|record| has_own_proof(record) && record.proof == Proof::Bogus)
+            }
             other => other != Proof::Insecure,
         };
-        self.is_unproven |= absence != Proof::Secure || leaves_room(&message, name);
+        self.is_unproven |= absence != Proof::Secure || has_opt_out_span(&message, name);
         self.answers.append(&mut message.answers);
         self.proofs.append(&mut message.authorities);
         Ok(())
@@ -124,8 +126,8 @@ impl Found {
     }
 
     /// What has a proof of its own.
-    fn judged(&self) -> impl Iterator<Item = &Record> {
-        self.answers.iter().chain(&self.proofs).filter(|record| is_judged(record))
+    fn with_own_proof(&self) -> impl Iterator<Item = &Record> {
+        self.answers.iter().chain(&self.proofs).filter(|record| has_own_proof(record))
     }
 
     /// True where something must not be believed.
@@ -135,23 +137,23 @@ impl Found {
 
     /// True where everything is proven, and there is something.
     fn is_secure(&self) -> bool {
-        let mut judged = self.judged().peekable();
+        let mut records = self.with_own_proof().peekable();
         !self.is_unproven
-            && judged.peek().is_some()
-            && judged.all(|record| record.proof == Proof::Secure)
+            && records.peek().is_some()
+            && records.all(|record| record.proof == Proof::Secure)
     }
 
     /// The reason, as far as it can be seen in what was found: otherwise it lies in the keys above.
-    fn why_bogus(&self) -> u16 {
+    fn bogus_reason(&self) -> u16 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_s = since.map_or(0, |since| since.as_secs() as u32);
         let bogus = |record: &&Record| record.proof == Proof::Bogus;
         let mut reason = None;
-        for record in self.judged().filter(bogus) {
+        for record in self.with_own_proof().filter(bogus) {
             let mut signatures = self.signatures(record).peekable();
             let of_record = match signatures.peek() {
                 None => RRSIGS_MISSING,
-                Some(_) => signatures.map(|each| why_not(each, now_s)).max().unwrap_or_default(),
+                Some(_) => signatures.map(|each| time_error(each, now_s)).max().unwrap_or_default(),
             };
             // What can be named is told before what cannot.
             reason = reason.max(Some(of_record));
@@ -174,7 +176,7 @@ impl Found {
 
 /// True where the proof has NSEC3 records with opt-out, and none of them is that of the name
 /// itself: a zone without signatures may lie in the span that one of them covers.
-fn leaves_room(message: &Message, name: &Name) -> bool {
+fn has_opt_out_span(message: &Message, name: &Name) -> bool {
     let spans = message.authorities.iter().filter_map(|record| match &record.data {
         RData::DNSSEC(DNSSECRData::NSEC3(span)) if span.opt_out() => Some((record, span)),
         _ => None,
@@ -191,7 +193,7 @@ fn leaves_room(message: &Message, name: &Name) -> bool {
 
 /// Why a signature may not hold, by its times alone (RFC 4034, section 3.1.5: in arithmetic of
 /// serial numbers).
-fn why_not(signature: &RRSIG, now_s: u32) -> u16 {
+fn time_error(signature: &RRSIG, now_s: u32) -> u16 {
     let input = signature.input();
     let is_past = |then: u32| (now_s.wrapping_sub(then) as i32) > 0;
     match () {
@@ -220,7 +222,7 @@ fn is_dname(record: &Record) -> bool {
 }
 
 /// Signatures are proofs of others.
-fn is_judged(record: &Record) -> bool {
+fn has_own_proof(record: &Record) -> bool {
     record.record_type() != RecordType::RRSIG
 }
 
@@ -249,21 +251,21 @@ mod tests {
     }
 
     /// What is told of "www.sub.test." where this was found, all of it secure.
-    fn told(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> Message {
+    fn composed(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> Message {
         let name = Name::from_ascii("www.sub.test.").unwrap();
-        let mut asked = Message::new(1, MessageType::Query, OpCode::Query);
-        asked.add_query(Query::query(name.clone(), RecordType::A));
+        let mut query = Message::new(1, MessageType::Query, OpCode::Query);
+        query.add_query(Query::query(name.clone(), RecordType::A));
         let mut message = Message::new(1, MessageType::Response, OpCode::Query);
         message.metadata.response_code = code;
         message.answers = answers;
         message.authorities = proofs;
         let mut found = Found::default();
         let added = found.add(&name, Ok(DnsResponse::from_message(message).unwrap()));
-        compose(&asked, added.map(|()| found))
+        compose(&query, added.map(|()| found))
     }
 
     fn is_secure(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> bool {
-        told(code, answers, proofs).metadata.authentic_data
+        composed(code, answers, proofs).metadata.authentic_data
     }
 
     /// A proof that leaves room for zones without signatures has no AD: not for a name that does
@@ -292,8 +294,8 @@ mod tests {
 
     /// YXDOMAIN without a DNAME is a failure.
     #[test]
-    fn too_long_by_nothing() {
-        let told = told(ResponseCode::YXDomain, Vec::new(), Vec::new());
-        assert_eq!(told.metadata.response_code, ResponseCode::ServFail);
+    fn yxdomain_without_dname() {
+        let composed = composed(ResponseCode::YXDomain, Vec::new(), Vec::new());
+        assert_eq!(composed.metadata.response_code, ResponseCode::ServFail);
     }
 }

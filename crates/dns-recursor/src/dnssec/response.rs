@@ -72,8 +72,8 @@ pub fn part(bytes: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<
     }
     let is_start =
         |record: &Record| record.record_type() == RecordType::SOA && record.name.zone_of(name);
-    let says_something = is_whole || has_data || message.authorities.iter().any(is_start);
-    says_something.then_some(response)
+    let is_about_name = is_whole || has_data || message.authorities.iter().any(is_start);
+    is_about_name.then_some(response)
 }
 
 /// What a referral to a zone says of its keys.
@@ -139,7 +139,7 @@ mod tests {
     }
 
     /// The types of what a server of a.test said of a name, and the code.
-    fn said(bytes: &[u8], of: &str) -> Option<(ResponseCode, String)> {
+    fn part_of(bytes: &[u8], of: &str) -> Option<(ResponseCode, String)> {
         let query = Query::query(name(of), RecordType::A);
         let part = part(bytes, &name("a.test."), &query, of == "www.a.test.")?;
         let all = part.answers.iter().chain(&part.authorities);
@@ -166,24 +166,24 @@ mod tests {
             address("x.a.test."),
         ];
         let both = message(OK, &answers, &[ns.clone(), nsec.clone()]);
-        assert_eq!(said(&both, "www.a.test."), Some((OK, "CNAME RRSIG".into())));
-        assert_eq!(said(&both, "x.a.test."), Some((OK, "A".into())));
-        assert_eq!(said(&both, "y.a.test."), None);
-        assert_eq!(said(&both, "other."), None);
+        assert_eq!(part_of(&both, "www.a.test."), Some((OK, "CNAME RRSIG".into())));
+        assert_eq!(part_of(&both, "x.a.test."), Some((OK, "A".into())));
+        assert_eq!(part_of(&both, "y.a.test."), None);
+        assert_eq!(part_of(&both, "other."), None);
 
         // The target does not exist, which is no matter of the alias.
         answers.truncate(2);
         let denied = message(DENIED, &answers, &[soa.clone(), nsec.clone(), ns.clone()]);
-        assert_eq!(said(&denied, "www.a.test."), Some((OK, "CNAME RRSIG".into())));
-        assert_eq!(said(&denied, "x.a.test."), Some((DENIED, "SOA NSEC".into())));
+        assert_eq!(part_of(&denied, "www.a.test."), Some((OK, "CNAME RRSIG".into())));
+        assert_eq!(part_of(&denied, "x.a.test."), Some((DENIED, "SOA NSEC".into())));
 
         // By a wildcard, which is proven by the absence of the name.
         answers[1] = signature("www.a.test.", RecordType::CNAME, 2);
         let expanded = message(OK, &answers, &[soa, nsec, ns.clone()]);
-        assert_eq!(said(&expanded, "www.a.test."), Some((OK, "CNAME RRSIG NSEC".into())));
+        assert_eq!(part_of(&expanded, "www.a.test."), Some((OK, "CNAME RRSIG NSEC".into())));
 
         let nothing = message(OK, &[], &[ns]);
-        assert_eq!(said(&nothing, "www.a.test."), Some((OK, String::new())));
-        assert_eq!(said(&message(ResponseCode::ServFail, &[], &[]), "www.a.test."), None);
+        assert_eq!(part_of(&nothing, "www.a.test."), Some((OK, String::new())));
+        assert_eq!(part_of(&message(ResponseCode::ServFail, &[], &[]), "www.a.test."), None);
     }
 }

@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 
 /// How a server behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Manner {
+pub enum Behavior {
     Honest,
     /// Says that it does not know the zone.
     Refuses,
@@ -33,9 +33,9 @@ pub enum Manner {
     /// It has no signatures, although the zone above says that it is signed.
     Bare,
     /// It tells of names that are not its own.
-    Intrudes,
+    OutOfBailiwick,
     /// By UDP come a hundred packets with wrong IDs and no answer, as if somebody guessed; by TCP it is honest.
-    Guessed,
+    Spoofed,
 }
 
 /// The forged address, and the one of names that are told of by who knows nothing of them.
@@ -100,20 +100,26 @@ impl Zone {
     }
 
     /// A set of records, and its signature.
-    fn set(&self, name: &Name, rtype: RecordType, data: &[RData], manner: Manner) -> Vec<Record> {
+    fn set(
+        &self,
+        name: &Name,
+        rtype: RecordType,
+        data: &[RData],
+        behavior: Behavior,
+    ) -> Vec<Record> {
         let mut set = RecordSet::with_ttl(name.clone(), rtype, 300);
         for data in data {
             set.add_rdata(data.clone());
         }
         let mut records: Vec<Record> = set.records_without_rrsigs().cloned().collect();
-        if let Some(signer) = self.signer.as_ref().filter(|_| manner != Manner::Bare) {
-            let ago = if manner == Manner::Expired { 48 } else { 1 };
+        if let Some(signer) = self.signer.as_ref().filter(|_| behavior != Behavior::Bare) {
+            let ago = if behavior == Behavior::Expired { 48 } else { 1 };
             let inception = OffsetDateTime::now_utc() - Duration::from_secs(ago * 3_600);
             let signature = RRSIG::from_rrset(&set, DNSClass::IN, inception, signer).unwrap();
             let data = RData::DNSSEC(DNSSECRData::RRSIG(signature));
             records.push(Record::from_rdata(name.clone(), 300, data));
         }
-        if manner == Manner::Forged {
+        if behavior == Behavior::Forged {
             for record in &mut records {
                 if let RData::A(address) = &mut record.data {
                     *address = A(FORGED);
@@ -123,28 +129,28 @@ impl Zone {
         records
     }
 
-    fn get(&self, name: &Name, rtype: RecordType, manner: Manner) -> Option<Vec<Record>> {
+    fn get(&self, name: &Name, rtype: RecordType, behavior: Behavior) -> Option<Vec<Record>> {
         let data = self.sets.get(&(name.clone(), rtype))?;
-        Some(self.set(name, rtype, data, manner))
+        Some(self.set(name, rtype, data, behavior))
     }
 
     /// The proof of what is between two names, or of the types at one.
-    fn nsec(&self, at: &Name, manner: Manner) -> Vec<Record> {
-        if self.signer.is_none() || manner == Manner::Bare {
+    fn nsec(&self, at: &Name, behavior: Behavior) -> Vec<Record> {
+        if self.signer.is_none() || behavior == Behavior::Bare {
             return Vec::new();
         }
         let owner = self.names.range(..=at.clone()).next_back().unwrap_or(&self.apex);
         let next = self.names.range(owner.clone()..).nth(1).unwrap_or(&self.apex);
         let types = self.sets.keys().filter(|(name, _)| name == owner).map(|(_, rtype)| *rtype);
         let nsec = NSEC::new_cover_self(next.clone(), types.collect::<Vec<_>>());
-        self.set(owner, RecordType::NSEC, &[RData::DNSSEC(DNSSECRData::NSEC(nsec))], manner)
+        self.set(owner, RecordType::NSEC, &[RData::DNSSEC(DNSSECRData::NSEC(nsec))], behavior)
     }
 
     /// What the zone's server answers; signatures and proofs only to who asks for them.
-    fn answer(&self, asked: &Message, manner: Manner) -> Message {
-        let mut reply = self.whole_answer(asked, manner);
-        if !asked.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok) {
-            let qtype = asked.queries[0].query_type();
+    fn respond(&self, query_message: &Message, behavior: Behavior) -> Message {
+        let mut reply = self.full_response(query_message, behavior);
+        if !query_message.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok) {
+            let qtype = query_message.queries[0].query_type();
             let is_plain = |record: &Record| {
                 record.record_type() == qtype || !matches!(record.data, RData::DNSSEC(_))
             };
@@ -154,14 +160,17 @@ impl Zone {
         reply
     }
 
-    fn whole_answer(&self, asked: &Message, manner: Manner) -> Message {
-        let query = asked.queries[0].clone();
+    fn full_response(&self, query_message: &Message, behavior: Behavior) -> Message {
+        let query = query_message.queries[0].clone();
         let (qname, qtype) = (query.name().clone(), query.query_type());
-        let mut reply =
-            Message::new(asked.metadata.id, MessageType::Response, asked.metadata.op_code);
+        let mut reply = Message::new(
+            query_message.metadata.id,
+            MessageType::Response,
+            query_message.metadata.op_code,
+        );
         reply.add_query(query);
-        reply.edns = asked.edns.clone();
-        if manner == Manner::Refuses {
+        reply.edns = query_message.edns.clone();
+        if behavior == Behavior::Refuses {
             reply.metadata.response_code = ResponseCode::Refused;
             return reply;
         }
@@ -176,8 +185,8 @@ impl Zone {
             reply.add_authorities(
                 servers.iter().map(|data| Record::from_rdata(cut.clone(), 300, data.clone())),
             );
-            let ds = self.get(&cut, RecordType::DS, manner);
-            reply.add_authorities(ds.unwrap_or_else(|| self.nsec(&cut, manner)));
+            let ds = self.get(&cut, RecordType::DS, behavior);
+            reply.add_authorities(ds.unwrap_or_else(|| self.nsec(&cut, behavior)));
             for server in servers {
                 let RData::NS(server) = server else { continue };
                 for data in self.sets.get(&(server.0.clone(), RecordType::A)).into_iter().flatten()
@@ -188,19 +197,20 @@ impl Zone {
             return reply;
         }
         reply.metadata.authoritative = true;
-        let found =
-            self.get(&qname, qtype, manner).or_else(|| self.get(&qname, RecordType::CNAME, manner));
+        let found = self
+            .get(&qname, qtype, behavior)
+            .or_else(|| self.get(&qname, RecordType::CNAME, behavior));
         if let Some(records) = found {
             reply.add_answers(records);
         } else {
-            reply.add_authorities(self.get(&self.apex, RecordType::SOA, manner).unwrap());
-            reply.add_authorities(self.nsec(&qname, manner));
+            reply.add_authorities(self.get(&self.apex, RecordType::SOA, behavior).unwrap());
+            reply.add_authorities(self.nsec(&qname, behavior));
             if !self.names.contains(&qname) {
                 reply.metadata.response_code = ResponseCode::NXDomain;
-                reply.add_authorities(self.nsec(&self.apex.prepend_label("*").unwrap(), manner));
+                reply.add_authorities(self.nsec(&self.apex.prepend_label("*").unwrap(), behavior));
             }
         }
-        if manner == Manner::Intrudes && qtype == RecordType::A {
+        if behavior == Behavior::OutOfBailiwick && qtype == RecordType::A {
             let record = Record::from_rdata(name("www.good.test."), 300, RData::A(A(FORGED)));
             reply.add_answer(record.clone());
             reply.add_additional(record);
@@ -217,23 +227,23 @@ pub struct Hierarchy {
 }
 
 /// Domains: name, whether it is signed, its servers, and names of servers that have no addresses.
-type Domain = (&'static str, bool, &'static [Manner], &'static [&'static str]);
+type Domain = (&'static str, bool, &'static [Behavior], &'static [&'static str]);
 
 const DOMAINS: &[Domain] = &[
-    ("good.test.", true, &[Manner::Honest], &[]),
-    ("plain.test.", false, &[Manner::Honest], &[]),
-    ("expired.test.", true, &[Manner::Expired], &[]),
-    ("forged.test.", true, &[Manner::Forged], &[]),
-    ("bare.test.", true, &[Manner::Bare], &[]),
-    ("slow.test.", true, &[Manner::Slow(Duration::from_millis(250))], &[]),
-    ("half.test.", false, &[Manner::Silent, Manner::Honest], &[]),
-    ("dead.test.", false, &[Manner::Silent], &[]),
-    ("lame.test.", false, &[Manner::Refuses], &[]),
-    ("halflame.test.", false, &[Manner::Refuses, Manner::Honest], &[]),
-    ("evil.test.", false, &[Manner::Intrudes], &[]),
+    ("good.test.", true, &[Behavior::Honest], &[]),
+    ("plain.test.", false, &[Behavior::Honest], &[]),
+    ("expired.test.", true, &[Behavior::Expired], &[]),
+    ("forged.test.", true, &[Behavior::Forged], &[]),
+    ("bare.test.", true, &[Behavior::Bare], &[]),
+    ("slow.test.", true, &[Behavior::Slow(Duration::from_millis(250))], &[]),
+    ("half.test.", false, &[Behavior::Silent, Behavior::Honest], &[]),
+    ("dead.test.", false, &[Behavior::Silent], &[]),
+    ("lame.test.", false, &[Behavior::Refuses], &[]),
+    ("halflame.test.", false, &[Behavior::Refuses, Behavior::Honest], &[]),
+    ("evil.test.", false, &[Behavior::OutOfBailiwick], &[]),
     ("circle-a.test.", false, &[], &["ns.circle-b.test."]),
     ("circle-b.test.", false, &[], &["ns.circle-a.test."]),
-    ("guessed.test.", false, &[Manner::Guessed], &[]),
+    ("guessed.test.", false, &[Behavior::Spoofed], &[]),
 ];
 
 /// Starts all servers, at 127.77.x.y and one port.
@@ -243,12 +253,12 @@ pub fn start() -> Hierarchy {
     let first = UdpSocket::bind((root_at, 0)).unwrap();
     let port = first.local_addr().unwrap().port();
     let (mut root, mut top) = (Zone::new(".", true), Zone::new("test.", true));
-    let mut servers: Vec<(UdpSocket, Arc<Zone>, Manner)> = Vec::new();
-    for (number, (domain, is_signed, manners, others)) in DOMAINS.iter().enumerate() {
+    let mut servers: Vec<(UdpSocket, Arc<Zone>, Behavior)> = Vec::new();
+    for (number, (domain, is_signed, behaviors, others)) in DOMAINS.iter().enumerate() {
         let mut zone = Zone::new(domain, *is_signed);
         let number = number as u8;
         let address = |server: usize| Ipv4Addr::new(127, 77, 2 + number, 1 + server as u8);
-        let addresses: Vec<Ipv4Addr> = (0..manners.len()).map(address).collect();
+        let addresses: Vec<Ipv4Addr> = (0..behaviors.len()).map(address).collect();
         for (at, server) in addresses.iter().enumerate() {
             let own = zone.apex.prepend_label(format!("ns{at}")).unwrap();
             let apex = zone.apex.clone();
@@ -264,8 +274,8 @@ pub fn start() -> Hierarchy {
         zone.add(&of("loop-b"), RData::CNAME(CNAME(of("loop-a"))));
         top.delegate(&zone, &addresses, others);
         let zone = Arc::new(zone);
-        for (server, manner) in addresses.iter().zip(*manners) {
-            servers.push((UdpSocket::bind((*server, port)).unwrap(), zone.clone(), *manner));
+        for (server, behavior) in addresses.iter().zip(*behaviors) {
+            servers.push((UdpSocket::bind((*server, port)).unwrap(), zone.clone(), *behavior));
         }
     }
 
@@ -275,33 +285,34 @@ pub fn start() -> Hierarchy {
     let mut anchors = TrustAnchors::empty();
     let signer = root.signer.as_ref().unwrap();
     anchors.insert(&signer.key().to_public_key().unwrap());
-    servers.push((first, Arc::new(root), Manner::Honest));
-    servers.push((UdpSocket::bind((top_at, port)).unwrap(), Arc::new(top), Manner::Honest));
-    for (socket, zone, manner) in servers {
-        if manner == Manner::Guessed {
+    servers.push((first, Arc::new(root), Behavior::Honest));
+    servers.push((UdpSocket::bind((top_at, port)).unwrap(), Arc::new(top), Behavior::Honest));
+    for (socket, zone, behavior) in servers {
+        if behavior == Behavior::Spoofed {
             let (listener, zone) =
                 (TcpListener::bind(socket.local_addr().unwrap()).unwrap(), zone.clone());
-            thread::spawn(move || serve_streams(&listener, &zone));
+            thread::spawn(move || serve_tcp(&listener, &zone));
         }
-        thread::spawn(move || serve(&socket, &zone, manner));
+        thread::spawn(move || serve(&socket, &zone, behavior));
     }
     Hierarchy { port, root: root_at, anchors }
 }
 
-fn serve(socket: &UdpSocket, zone: &Zone, manner: Manner) {
+fn serve(socket: &UdpSocket, zone: &Zone, behavior: Behavior) {
     let mut room = [0; 2_048];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut room) else { continue };
-        let Ok(asked) = Message::from_vec(&room[..length]) else { continue };
-        let tell =
-            |from: SocketAddr| socket.send_to(&zone.answer(&asked, manner).to_vec().unwrap(), from);
-        match manner {
-            Manner::Silent => continue,
-            Manner::Slow(delay) => thread::sleep(delay),
-            Manner::Guessed => {
-                let mut guess = zone.answer(&asked, manner).to_vec().unwrap();
+        let Ok(query_message) = Message::from_vec(&room[..length]) else { continue };
+        let respond = |from: SocketAddr| {
+            socket.send_to(&zone.respond(&query_message, behavior).to_vec().unwrap(), from)
+        };
+        match behavior {
+            Behavior::Silent => continue,
+            Behavior::Slow(delay) => thread::sleep(delay),
+            Behavior::Spoofed => {
+                let mut guess = zone.respond(&query_message, behavior).to_vec().unwrap();
                 for number in 1..=100_u16 {
-                    let id = asked.metadata.id.wrapping_add(number);
+                    let id = query_message.metadata.id.wrapping_add(number);
                     guess[..2].copy_from_slice(&id.to_be_bytes());
                     // The socket may have been closed before the last.
                     let _ = socket.send_to(&guess, from);
@@ -310,17 +321,17 @@ fn serve(socket: &UdpSocket, zone: &Zone, manner: Manner) {
             }
             _ => {}
         }
-        tell(from).unwrap();
+        respond(from).unwrap();
     }
 }
 
 /// One question a connection.
-fn serve_streams(listener: &TcpListener, zone: &Zone) {
+fn serve_tcp(listener: &TcpListener, zone: &Zone) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { continue };
         let Ok(message) = read_framed(&mut stream) else { continue };
-        let Ok(asked) = Message::from_vec(&message) else { continue };
-        let answer = zone.answer(&asked, Manner::Honest).to_vec().unwrap();
+        let Ok(query_message) = Message::from_vec(&message) else { continue };
+        let answer = zone.respond(&query_message, Behavior::Honest).to_vec().unwrap();
         let _ = stream.write_all(&framed(&answer));
     }
 }

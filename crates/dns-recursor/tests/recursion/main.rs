@@ -11,7 +11,7 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{RData, Record, RecordType};
 use larder_dns::backend::{Backend, Backends, Log};
 use larder_dns_recursor::dnssec::anchors::Anchors;
-use larder_dns_recursor::{Options, Walk};
+use larder_dns_recursor::{Options, Recursor};
 use larder_io::epoll::{Events, Interest, Poller, Waker};
 use larder_wire::prefix::Prefix;
 
@@ -31,8 +31,8 @@ enum Dnssec {
 }
 
 /// A core that asks a recursor.
-struct Asker {
-    walk: Arc<Walk>,
+struct Client {
+    recursor: Arc<Recursor>,
     backends: Backends,
     waker: Arc<Waker>,
     tags: u64,
@@ -43,16 +43,16 @@ struct Flags {
     checking_disabled: bool,
 }
 
-impl Asker {
-    fn new(dnssec: Dnssec) -> Asker {
-        Asker::allowing(dnssec, "127.77.0.0/16")
+impl Client {
+    fn new(dnssec: Dnssec) -> Client {
+        Client::allowing(dnssec, "127.77.0.0/16")
     }
 
     /// Asks servers at these addresses.
-    fn allowing(dnssec: Dnssec, network: &str) -> Asker {
+    fn allowing(dnssec: Dnssec, network: &str) -> Client {
         let servers = servers();
         let anchors = Anchors(Arc::new(servers.anchors.clone()));
-        let walk = Arc::new(Walk::new(Options {
+        let recursor = Arc::new(Recursor::new(Options {
             roots: vec![IpAddr::V4(servers.root)],
             passes_dnssec: dnssec == Dnssec::Pass,
             anchors: (dnssec == Dnssec::Validate).then_some(anchors),
@@ -60,23 +60,23 @@ impl Asker {
             port: servers.port,
             ..Options::default()
         }));
-        walk.start(&Log::default()).unwrap();
+        recursor.start(&Log::default()).unwrap();
         let waker = Arc::new(Waker::new().unwrap());
-        let backend: Arc<dyn Backend> = walk.clone();
+        let backend: Arc<dyn Backend> = recursor.clone();
         let backends = Backends::new(&[backend], 0, 64, waker.clone());
-        Asker { walk, backends, waker, tags: 0 }
+        Client { recursor, backends, waker, tags: 0 }
     }
 
     /// Packets and streams to name servers.
     fn sent(&self) -> (u64, u64) {
-        (self.walk.counts().packets, self.walk.counts().streams)
+        (self.recursor.counts().packets, self.recursor.counts().streams)
     }
 
-    fn ask(&mut self, of: &str, rtype: RecordType) -> Message {
-        self.ask_with(of, rtype, Flags::default())
+    fn query(&mut self, of: &str, rtype: RecordType) -> Message {
+        self.query_with(of, rtype, Flags::default())
     }
 
-    fn ask_with(&mut self, of: &str, rtype: RecordType, flags: Flags) -> Message {
+    fn query_with(&mut self, of: &str, rtype: RecordType, flags: Flags) -> Message {
         let mut message = Message::new(0, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = true;
         message.metadata.checking_disabled = flags.checking_disabled;
@@ -103,9 +103,9 @@ impl Asker {
     }
 }
 
-impl Drop for Asker {
+impl Drop for Client {
     fn drop(&mut self) {
-        self.walk.stop();
+        self.recursor.stop();
     }
 }
 
@@ -127,7 +127,7 @@ fn extended_error(message: &Message) -> Option<u16> {
 }
 
 /// What a test says of an answer: code, AD, extended error, addresses.
-fn told(message: &Message) -> (ResponseCode, bool, Option<u16>, Vec<Ipv4Addr>) {
+fn summary(message: &Message) -> (ResponseCode, bool, Option<u16>, Vec<Ipv4Addr>) {
     let header = &message.metadata;
     (header.response_code, header.authentic_data, extended_error(message), addresses(message))
 }
@@ -144,33 +144,42 @@ const DENIED: ResponseCode = ResponseCode::NXDomain;
 /// below an unsigned delegation has neither, and is an answer all the same.
 #[test]
 fn secure_and_insecure() {
-    let mut asker = Asker::new(Dnssec::Validate);
-    let found = asker.ask("www.good.test.", RecordType::A);
-    assert_eq!(told(&found), (OK, true, None, www(0)));
+    let mut client = Client::new(Dnssec::Validate);
+    let found = client.query("www.good.test.", RecordType::A);
+    assert_eq!(summary(&found), (OK, true, None, www(0)));
     assert!(found.answers.iter().any(|record| record.record_type() == RecordType::RRSIG));
-    let denied = asker.ask("nx.good.test.", RecordType::A);
-    assert_eq!(told(&denied), (DENIED, true, None, vec![]));
+    let denied = client.query("nx.good.test.", RecordType::A);
+    assert_eq!(summary(&denied), (DENIED, true, None, vec![]));
     for needed in [RecordType::SOA, RecordType::NSEC, RecordType::RRSIG] {
         assert!(denied.authorities.iter().any(|record| record.record_type() == needed), "{needed}");
     }
-    assert_eq!(told(&asker.ask("www.good.test.", RecordType::AAAA)), (OK, true, None, vec![]));
-    assert_eq!(told(&asker.ask("www.plain.test.", RecordType::A)), (OK, false, None, www(1)));
-    assert_eq!(told(&asker.ask("nx.plain.test.", RecordType::A)), (DENIED, false, None, vec![]));
+    assert_eq!(
+        summary(&client.query("www.good.test.", RecordType::AAAA)),
+        (OK, true, None, vec![])
+    );
+    assert_eq!(summary(&client.query("www.plain.test.", RecordType::A)), (OK, false, None, www(1)));
+    assert_eq!(
+        summary(&client.query("nx.plain.test.", RecordType::A)),
+        (DENIED, false, None, vec![])
+    );
 }
 
 /// Aliases are followed, told before what they lead to, and as secure as the least of what they pass.
 #[test]
 fn aliases() {
-    let mut asker = Asker::new(Dnssec::Validate);
-    let found = asker.ask("alias.good.test.", RecordType::A);
-    assert_eq!(told(&found), (OK, true, None, www(0)));
+    let mut client = Client::new(Dnssec::Validate);
+    let found = client.query("alias.good.test.", RecordType::A);
+    assert_eq!(summary(&found), (OK, true, None, www(0)));
     assert_eq!(found.answers[0].name, name("alias.good.test."));
-    assert_eq!(told(&asker.ask("away.good.test.", RecordType::A)), (OK, false, None, www(1)));
-    let lost = asker.ask("lost.good.test.", RecordType::A);
-    assert_eq!(told(&lost), (DENIED, true, None, vec![]));
+    assert_eq!(summary(&client.query("away.good.test.", RecordType::A)), (OK, false, None, www(1)));
+    let lost = client.query("lost.good.test.", RecordType::A);
+    assert_eq!(summary(&lost), (DENIED, true, None, vec![]));
     assert_eq!(lost.answers[0].name, name("lost.good.test."));
-    assert_eq!(told(&asker.ask("lost.plain.test.", RecordType::A)), (DENIED, false, None, vec![]));
-    let (code, _, why, found) = told(&asker.ask("lost.expired.test.", RecordType::A));
+    assert_eq!(
+        summary(&client.query("lost.plain.test.", RecordType::A)),
+        (DENIED, false, None, vec![])
+    );
+    let (code, _, why, found) = summary(&client.query("lost.expired.test.", RecordType::A));
     assert_eq!((code, found), (FAILED, vec![]));
     assert!([Some(6), Some(7)].contains(&why), "{why:?}");
 }
@@ -180,13 +189,15 @@ fn aliases() {
 #[test]
 fn few_queries() {
     for (dnssec, keys) in [(Dnssec::Off, 0), (Dnssec::Validate, 1)] {
-        let mut asker = Asker::new(dnssec);
-        asker.ask("www.plain.test.", RecordType::A);
+        let mut client = Client::new(dnssec);
+        client.query("www.plain.test.", RecordType::A);
         let mut costs = |of, expected| {
-            let sent = |asker: &Asker| asker.walk.counts().packets - asker.walk.counts().timeouts;
-            let before = sent(&asker);
-            assert_eq!(told(&asker.ask(of, RecordType::A)).0, OK, "{of}");
-            assert_eq!(sent(&asker) - before, expected, "{of} {dnssec:?}");
+            let sent = |client: &Client| {
+                client.recursor.counts().packets - client.recursor.counts().timeouts
+            };
+            let before = sent(&client);
+            assert_eq!(summary(&client.query(of, RecordType::A)).0, OK, "{of}");
+            assert_eq!(sent(&client) - before, expected, "{of} {dnssec:?}");
         };
         costs("ns0.plain.test.", 1);
         costs("www.good.test.", 2 + keys);
@@ -199,22 +210,22 @@ fn few_queries() {
 /// What is forged, has expired signatures or none is SERVFAIL with the reason, and is told to who checks himself.
 #[test]
 fn bogus() {
-    let mut asker = Asker::new(Dnssec::Validate);
+    let mut client = Client::new(Dnssec::Validate);
     for (domain, number, reason) in
         [("expired", 2, None), ("forged", 3, Some(6)), ("bare", 4, Some(10))]
     {
         let of = format!("www.{domain}.test.");
-        let told_why = asker.ask(&of, RecordType::A);
-        let (code, is_secure, why, found) = told(&told_why);
+        let checked = client.query(&of, RecordType::A);
+        let (code, is_secure, why, found) = summary(&checked);
         assert_eq!((code, is_secure, found), (FAILED, false, vec![]), "{of}");
         match reason {
             Some(reason) => assert_eq!(why, Some(reason), "{of}"),
             None => assert!([Some(6), Some(7)].contains(&why), "{of}: {why:?}"),
         }
         let flags = Flags { checking_disabled: true };
-        let unchecked = asker.ask_with(&of, RecordType::A, flags);
+        let unchecked = client.query_with(&of, RecordType::A, flags);
         let address = if domain == "forged" { vec![FORGED] } else { www(number) };
-        assert_eq!(told(&unchecked), (OK, false, None, address), "{of}");
+        assert_eq!(summary(&unchecked), (OK, false, None, address), "{of}");
         assert!(unchecked.metadata.checking_disabled);
     }
 }
@@ -223,21 +234,24 @@ fn bogus() {
 #[test]
 fn not_validated() {
     for (dnssec, has_signatures) in [(Dnssec::Off, false), (Dnssec::Pass, true)] {
-        let mut asker = Asker::new(dnssec);
+        let mut client = Client::new(dnssec);
         assert_eq!(
-            told(&asker.ask("www.forged.test.", RecordType::A)),
+            summary(&client.query("www.forged.test.", RecordType::A)),
             (OK, false, None, vec![FORGED])
         );
-        let found = asker.ask("www.good.test.", RecordType::A);
-        assert_eq!(told(&found), (OK, false, None, www(0)));
+        let found = client.query("www.good.test.", RecordType::A);
+        assert_eq!(summary(&found), (OK, false, None, www(0)));
         let signed = found.answers.iter().any(|record| record.record_type() == RecordType::RRSIG);
         assert_eq!(signed, has_signatures, "{dnssec:?}");
-        let away = asker.ask("away.good.test.", RecordType::A);
+        let away = client.query("away.good.test.", RecordType::A);
         let types: Vec<RecordType> = away.answers.iter().map(Record::record_type).collect();
         let of_alias = [RecordType::CNAME, RecordType::RRSIG];
         assert_eq!(types[..types.len() - 1], of_alias[..1 + usize::from(has_signatures)]);
         assert_eq!(types.last(), Some(&RecordType::A), "from a zone without signatures");
-        assert_eq!(told(&asker.ask("nx.good.test.", RecordType::A)), (DENIED, false, None, vec![]));
+        assert_eq!(
+            summary(&client.query("nx.good.test.", RecordType::A)),
+            (DENIED, false, None, vec![])
+        );
     }
 }
 
@@ -247,13 +261,14 @@ fn not_validated() {
 fn slow_silent_lame() {
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
         let is_secure = dnssec == Dnssec::Validate;
-        let mut asker = Asker::new(dnssec);
-        let mut is_told = |of, expected| assert_eq!(told(&asker.ask(of, RecordType::A)), expected);
-        is_told("www.slow.test.", (OK, is_secure, None, www(5)));
-        is_told("www.half.test.", (OK, false, None, www(6)));
-        is_told("www.halflame.test.", (OK, false, None, www(9)));
-        is_told("www.lame.test.", (FAILED, false, Some(22), vec![]));
-        is_told("www.dead.test.", (FAILED, false, Some(22), vec![]));
+        let mut client = Client::new(dnssec);
+        let mut expect =
+            |of, expected| assert_eq!(summary(&client.query(of, RecordType::A)), expected);
+        expect("www.slow.test.", (OK, is_secure, None, www(5)));
+        expect("www.half.test.", (OK, false, None, www(6)));
+        expect("www.halflame.test.", (OK, false, None, www(9)));
+        expect("www.lame.test.", (FAILED, false, Some(22), vec![]));
+        expect("www.dead.test.", (FAILED, false, Some(22), vec![]));
     }
 }
 
@@ -261,13 +276,13 @@ fn slow_silent_lame() {
 #[test]
 fn loops_end() {
     for (dnssec, packets_max) in [(Dnssec::Off, 60), (Dnssec::Validate, 70)] {
-        let mut asker = Asker::new(dnssec);
+        let mut client = Client::new(dnssec);
         let begun = Instant::now();
         for of in ["loop-a.plain.test.", "www.circle-a.test.", "www.circle-b.test."] {
-            assert_eq!(addresses(&asker.ask(of, RecordType::A)), [] as [Ipv4Addr; 0], "{of}");
+            assert_eq!(addresses(&client.query(of, RecordType::A)), [] as [Ipv4Addr; 0], "{of}");
         }
-        assert_eq!(told(&asker.ask("www.circle-a.test.", RecordType::A)).0, FAILED);
-        let (packets, connections) = asker.sent();
+        assert_eq!(summary(&client.query("www.circle-a.test.", RecordType::A)).0, FAILED);
+        let (packets, connections) = client.sent();
         assert!(packets < packets_max && connections == 0, "{packets} {connections}");
         assert!(begun.elapsed() < Duration::from_secs(60));
     }
@@ -277,12 +292,12 @@ fn loops_end() {
 #[test]
 fn out_of_bailiwick() {
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
-        let mut asker = Asker::new(dnssec);
-        let mut found = asker.ask("www.evil.test.", RecordType::A);
+        let mut client = Client::new(dnssec);
+        let mut found = client.query("www.evil.test.", RecordType::A);
         // Rendering leaves out what does not belong to the question.
         found.answers.retain(|record| record.name == name("www.evil.test."));
         assert_eq!(addresses(&found), www(10));
-        assert_eq!(addresses(&asker.ask("www.good.test.", RecordType::A)), www(0));
+        assert_eq!(addresses(&client.query("www.good.test.", RecordType::A)), www(0));
     }
 }
 
@@ -290,21 +305,21 @@ fn out_of_bailiwick() {
 #[test]
 fn private_servers_are_not_asked() {
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
-        let mut asker = Asker::allowing(dnssec, "127.78.0.0/16");
-        let found = asker.ask("www.good.test.", RecordType::A);
-        assert_eq!(told(&found), (FAILED, false, Some(22), vec![]));
+        let mut client = Client::allowing(dnssec, "127.78.0.0/16");
+        let found = client.query("www.good.test.", RecordType::A);
+        assert_eq!(summary(&found), (FAILED, false, Some(22), vec![]));
     }
 }
 
 /// Where somebody guesses at the port that a question left by, it is asked over TCP at once: a hundred wrong packets do not make
 /// it fail, nor wait.
 #[test]
-fn guessed_at() {
-    let mut asker = Asker::new(Dnssec::Off);
+fn spoofed_queries_move_to_tcp() {
+    let mut client = Client::new(Dnssec::Off);
     for of in ["www.guessed.test.", "ns0.guessed.test."] {
-        assert_eq!(told(&asker.ask(of, RecordType::A)).0, OK, "{of}");
+        assert_eq!(summary(&client.query(of, RecordType::A)).0, OK, "{of}");
     }
-    let (_, streams) = asker.sent();
+    let (_, streams) = client.sent();
     assert_eq!(streams, 2);
 }
 
@@ -312,17 +327,17 @@ fn guessed_at() {
 #[test]
 fn start_and_stop() {
     let none = Options { roots: Vec::new(), ..Options::default() };
-    assert!(Walk::new(none).start(&Log::default()).unwrap_err().to_string().contains("root"));
+    assert!(Recursor::new(none).start(&Log::default()).unwrap_err().to_string().contains("root"));
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
-        let mut asker = Asker::new(dnssec);
-        asker.ask("www.good.test.", RecordType::A);
-        let (first, _) = asker.sent();
-        asker.ask("ns0.good.test.", RecordType::A);
-        let (both, _) = asker.sent();
+        let mut client = Client::new(dnssec);
+        client.query("www.good.test.", RecordType::A);
+        let (first, _) = client.sent();
+        client.query("ns0.good.test.", RecordType::A);
+        let (both, _) = client.sent();
         assert!(both - first < first && both > first, "{first} {both}");
-        asker.walk.stop();
+        client.recursor.stop();
         let message = Message::new(0, MessageType::Query, OpCode::Query).to_vec().unwrap();
-        assert!(asker.backends.ask(0, 99, &message, 100));
-        assert_eq!(asker.backends.take(), Some((99, None)), "at once");
+        assert!(client.backends.ask(0, 99, &message, 100));
+        assert_eq!(client.backends.take(), Some((99, None)), "at once");
     }
 }

@@ -5,49 +5,52 @@ use std::net::IpAddr;
 use larder_dns::core::{Flags, Now, QUERY_BYTES_MAX, random_case, write_query};
 use larder_wire::dns::{class, rtype};
 
-use super::task::{Attempt, Purpose, Task, Way};
-use super::{ADDRESS_S, Addresses, End, Net, ROUNDS, SERVER_SHARE, Walker, family};
+use super::limits::SERVER_SHARE;
+use super::task::{Attempt, Purpose, QueryKey, Task};
+use super::{ADDRESS_S, Addresses, End, Net, ROUNDS, Resolver, family};
 use crate::names::is_within;
 use crate::reading::{addresses, is_denial};
 use crate::servers::EXPLORE_EVERY;
 
 /// Servers of a zone whose addresses are sought for one task: at a time, and in all. With [`DEPTH_MAX`] this is what an
 /// attacker can make of one question (NXNS, Afek et al., USENIX Security 2020).
-const SOUGHT_AT_ONCE: usize = 2;
-const SOUGHT_MAX: usize = 5;
+const ADDRESS_LOOKUPS_AT_ONCE: usize = 2;
+const ADDRESS_LOOKUPS_MAX: usize = 5;
 
 /// How deep tasks for addresses may lie.
 const DEPTH_MAX: u8 = 4;
 
 /// How long a stream is waited for, milliseconds.
-const STREAM_WAIT_MS: u64 = 2_000;
+const TCP_WAIT_MS: u64 = 2_000;
 
 /// Draws of an ID before a socket counts as full.
 const ID_DRAWS: usize = 8;
 
-impl<C> Walker<C> {
+impl<C> Resolver<C> {
     /// The server of the task's zone that is asked next: who has not been, is not known to be lame, and answers soonest.
-    pub(super) fn choose(&mut self, now_ms: u64, task: &Task<C>) -> Option<IpAddr> {
+    pub(super) fn choose_server(&mut self, now_ms: u64, task: &Task<C>) -> Option<IpAddr> {
         let share = self.share(SERVER_SHARE);
-        let is_shared_out = self.is_scarce() && Self::is_shared_out(task);
-        let Walker { cuts, servers, addresses, candidates, random, at_server, options, .. } = self;
+        let is_limited = self.is_half_full() && Self::is_limited(task);
+        let Resolver { cuts, servers, addresses, candidates, random, at_server, options, .. } =
+            self;
         let is_crowded = |address: &IpAddr| {
-            is_shared_out && at_server.get(address).is_some_and(|count| *count >= share)
+            is_limited && at_server.get(address).is_some_and(|count| *count >= share)
         };
-        let cut = cuts.get(&task.name[task.zone_at..]);
+        let cut = cuts.get_or_root(&task.name[task.zone_at..]);
         candidates.clear();
         for nameserver in cut.servers(task.rounds > 0) {
-            let sought = match nameserver.addresses.as_slice() {
+            let found = match nameserver.addresses.as_slice() {
                 [] => addresses.get(&nameserver.name),
                 _ => None,
             };
-            let sought = sought.into_iter().flatten();
-            let sought = sought.filter(|known| known.until_ms > now_ms).flat_map(|it| &it.all);
-            for &address in nameserver.addresses.iter().chain(sought) {
+            let found = found.into_iter().flatten();
+            let found = found.filter(|known| known.until_ms > now_ms).flat_map(|it| &it.all);
+            for &address in nameserver.addresses.iter().chain(found) {
                 let is_lame = cut.lame.contains(&address);
                 // In the end only who may well answer is worth another packet.
                 let is_of_use = task.rounds < ROUNDS
-                    || !is_lame && servers.manner(address, now_ms).0 < options.server_wait_ms;
+                    || !is_lame
+                        && servers.wait_and_edns(address, now_ms).0 < options.server_wait_ms;
                 if is_of_use && !task.tried.contains(&address) && !is_crowded(&address) {
                     candidates.push((is_lame, servers.rank(address), address));
                 }
@@ -67,26 +70,29 @@ impl<C> Walker<C> {
     }
 
     /// Has addresses of the zone's servers sought that have none; whether the task waits for some.
-    pub(super) fn seek(&mut self, now_ms: u64, number: u64, task: &mut Task<C>) -> bool {
-        if task.depth == DEPTH_MAX || self.tasks.len() + SOUGHT_AT_ONCE >= self.timers.capacity() {
+    pub(super) fn find_addresses(&mut self, now_ms: u64, number: u64, task: &mut Task<C>) -> bool {
+        if task.depth == DEPTH_MAX
+            || self.tasks.len() + ADDRESS_LOOKUPS_AT_ONCE >= self.timers.capacity()
+        {
             return false;
         }
         let mut rtype = rtype::A;
-        let mut names = self.unknown(now_ms, task, rtype);
-        if names.is_empty() && (task.has_waited || !self.is_sought(task)) {
+        let mut names = self.names_without_addresses(now_ms, task, rtype);
+        if names.is_empty() && (task.has_waited || !self.awaits_addresses(task)) {
             rtype = rtype::AAAA;
-            names = self.unknown(now_ms, task, rtype);
+            names = self.names_without_addresses(now_ms, task, rtype);
         }
         for name in &names {
-            task.sought.push((name.clone(), rtype));
+            task.address_lookups.push((name.clone(), rtype));
             let key = (name.clone(), rtype, task.depth + 1);
-            if let Some(sought) = self.seeking.get(&key).and_then(|it| self.tasks.get_mut(it)) {
-                if let Purpose::Address { waiting } = &mut sought.purpose {
+            if let Some(other) = self.address_tasks.get(&key).and_then(|it| self.tasks.get_mut(it))
+            {
+                if let Purpose::Address { waiting } = &mut other.purpose {
                     waiting.push(number);
                 }
                 continue;
             }
-            let seeker = Task {
+            let address_task = Task {
                 purpose: Purpose::Address { waiting: vec![number] },
                 name: name.to_vec(),
                 rtype,
@@ -96,29 +102,35 @@ impl<C> Walker<C> {
                 until_ms: task.until_ms,
                 ..Task::new()
             };
-            let seeker = self.put(seeker);
-            self.seeking.insert(key, seeker);
-            self.ready.push(seeker);
+            let address_task = self.insert_task(address_task);
+            self.address_tasks.insert(key, address_task);
+            self.ready.push(address_task);
         }
         !names.is_empty()
     }
 
     /// Servers of the task's zone whose addresses of a type are neither known nor sought, as many as may be sought now.
-    fn unknown(&mut self, now_ms: u64, task: &Task<C>, rtype: u16) -> Vec<Box<[u8]>> {
-        let Walker { cuts, addresses, .. } = self;
+    fn names_without_addresses(
+        &mut self,
+        now_ms: u64,
+        task: &Task<C>,
+        rtype: u16,
+    ) -> Vec<Box<[u8]>> {
+        let Resolver { cuts, addresses, .. } = self;
         let zone = task.zone();
-        let sought = || task.sought.iter().filter(|(_, of)| *of == rtype);
-        let room = SOUGHT_MAX.saturating_sub(sought().count()).min(SOUGHT_AT_ONCE);
+        let lookups = || task.address_lookups.iter().filter(|(_, of)| *of == rtype);
+        let room =
+            ADDRESS_LOOKUPS_MAX.saturating_sub(lookups().count()).min(ADDRESS_LOOKUPS_AT_ONCE);
         let mut names: Vec<Box<[u8]>> = Vec::new();
-        for server in cuts.get(zone).servers(task.rounds > 0) {
+        for server in cuts.get_or_root(zone).servers(task.rounds > 0) {
             let is_known = !server.addresses.is_empty()
                 || addresses
                     .get(&server.name)
                     .is_some_and(|known| known[family(rtype)].until_ms > now_ms);
             // Who lives in the zone itself can only be found by its referral.
             let is_of_use = !is_known && !is_within(&server.name, zone);
-            let is_sought = sought().any(|(name, _)| *name == server.name);
-            if is_of_use && !is_sought && names.len() < room && !names.contains(&server.name) {
+            let is_started = lookups().any(|(name, _)| *name == server.name);
+            if is_of_use && !is_started && names.len() < room && !names.contains(&server.name) {
                 names.push(server.name.clone());
             }
         }
@@ -126,7 +138,7 @@ impl<C> Walker<C> {
     }
 
     /// Addresses of a server were sought: remembers what was found, and lets those go on that waited for it.
-    pub(super) fn end_seeking(
+    pub(super) fn finish_address_task(
         &mut self,
         now: Now,
         task: Task<C>,
@@ -135,7 +147,7 @@ impl<C> Walker<C> {
     ) {
         let (all, ttl_s) = match end {
             End::Answer(bytes) => {
-                addresses(bytes, &task.name, |server| self.options.may_ask(server))
+                addresses(bytes, &task.name, |server| self.options.may_query(server))
             }
             _ => (Vec::new(), 0),
         };
@@ -145,7 +157,7 @@ impl<C> Walker<C> {
         let until_ms = now.us / 1_000 + u64::from(held_s) * 1_000;
         let name: Box<[u8]> = task.name.into();
         let key = (name, task.rtype, task.depth);
-        self.seeking.remove(&key);
+        self.address_tasks.remove(&key);
         let (name, rtype, _) = key;
         if self.addresses.get(&name).is_none() {
             self.addresses.insert(name.clone(), Default::default());
@@ -170,14 +182,14 @@ impl<C> Walker<C> {
     }
 
     /// True where addresses of the zone's servers are being sought for the task.
-    pub(super) fn is_sought(&self, task: &Task<C>) -> bool {
-        task.sought
-            .iter()
-            .any(|(name, rtype)| self.seeking.contains_key(&(name.clone(), *rtype, task.depth + 1)))
+    pub(super) fn awaits_addresses(&self, task: &Task<C>) -> bool {
+        task.address_lookups.iter().any(|(name, rtype)| {
+            self.address_tasks.contains_key(&(name.clone(), *rtype, task.depth + 1))
+        })
     }
 
     /// Sends the task's question to a server. False where it could not be sent.
-    pub(super) fn ask(
+    pub(super) fn send_query(
         &mut self,
         now: Now,
         number: u64,
@@ -186,38 +198,38 @@ impl<C> Walker<C> {
         net: &mut impl Net<C>,
     ) -> bool {
         let now_ms = now.us / 1_000;
-        let (wait_ms, has_edns) = self.servers.manner(server, now_ms);
-        let has_edns = has_edns && !task.plain.contains(&server);
+        let (wait_ms, has_edns) = self.servers.wait_and_edns(server, now_ms);
+        let has_edns = has_edns && !task.without_edns.contains(&server);
         // As long as another may answer the same question, it keeps its letters.
         if task.late.is_empty() {
             task.question.clear();
-            task.question.extend_from_slice(&task.name[task.asked_at..]);
+            task.question.extend_from_slice(&task.name[task.qname_at..]);
             if self.options.case_random {
                 random_case(&mut task.question, &mut self.random);
             }
-            task.question.extend_from_slice(&task.asked_type().to_be_bytes());
+            task.question.extend_from_slice(&task.qtype().to_be_bytes());
             task.question.extend_from_slice(&class::IN.to_be_bytes());
         }
         let flags = self.flags(task, has_edns);
-        let Walker { by_place, random, .. } = self;
-        let mut place = None;
-        let is_sent = net.ask(server, |socket, out| {
+        let Resolver { by_udp_key, random, .. } = self;
+        let mut udp_key = None;
+        let is_sent = net.send(server, |socket, out| {
             let mut ids = (0..ID_DRAWS).map_while(|_| random.u16().ok());
-            let id = ids.find(|id| !by_place.contains_key(&(socket, *id)))?;
+            let id = ids.find(|id| !by_udp_key.contains_key(&(socket, *id)))?;
             let length = write_query(out.first_chunk_mut()?, id, &task.question, flags);
-            place = Some((socket, id));
+            udp_key = Some((socket, id));
             Some(length)
         });
-        let Some((socket, id)) = place.filter(|_| is_sent) else { return false };
-        by_place.insert((socket, id), number);
+        let Some((socket, id)) = udp_key.filter(|_| is_sent) else { return false };
+        by_udp_key.insert((socket, id), number);
         self.counts.packets += 1;
-        if task.asked_at > 0 {
-            self.asked_above.insert(task.asked().into(), Vec::new());
-            task.leads = true;
+        if task.qname_at > 0 {
+            self.minimized.insert(task.qname().into(), Vec::new());
+            task.leads_minimized = true;
         }
         task.packets_left.update(|left| left - 1);
-        let way = Way::Packet(socket, id);
-        self.wait_for(task, Attempt { way, server, sent_us: now.us, has_edns });
+        let key = QueryKey::Udp(socket, id);
+        self.set_attempt(task, Attempt { key, server, sent_us: now.us, has_edns });
         let wait_ms = wait_ms.min(self.options.server_wait_ms);
         self.set_timer(number, task, now_ms + u64::from(wait_ms));
         true
@@ -234,7 +246,7 @@ impl<C> Walker<C> {
     }
 
     /// Asks the same server again by a stream. False where that cannot be.
-    pub(super) fn ask_by_stream(
+    pub(super) fn send_query_tcp(
         &mut self,
         now: Now,
         number: u64,
@@ -251,14 +263,14 @@ impl<C> Walker<C> {
         // As unlike as tasks are: one asks by one stream at a time.
         self.last_number += 1;
         let tag = self.last_number;
-        if !net.ask_by_stream(attempt.server, tag, &message[..length]) {
+        if !net.send_tcp(attempt.server, tag, &message[..length]) {
             return false;
         }
-        self.by_tag.insert(tag, number);
+        self.by_tcp_tag.insert(tag, number);
         self.counts.streams += 1;
         task.packets_left.update(|left| left - 1);
-        self.wait_for(task, Attempt { way: Way::Stream(tag), sent_us: now.us, ..attempt });
-        self.set_timer(number, task, now.us / 1_000 + STREAM_WAIT_MS);
+        self.set_attempt(task, Attempt { key: QueryKey::Tcp(tag), sent_us: now.us, ..attempt });
+        self.set_timer(number, task, now.us / 1_000 + TCP_WAIT_MS);
         true
     }
 }

@@ -11,7 +11,7 @@ use larder_wire::dns::rendered::{self, Reply, Rules};
 use larder_wire::dns::{HEADER_BYTES, class};
 
 use super::task::Task;
-use super::{End, Walker};
+use super::{End, Resolver};
 
 /// Extended error (RFC 8914): nobody could be reached who knows.
 const NO_REACHABLE_AUTHORITY: u16 = 22;
@@ -19,7 +19,7 @@ const NO_REACHABLE_AUTHORITY: u16 = 22;
 /// Bytes of an OPT record with an extended error, at most.
 const OPT_ROOM: usize = 32;
 
-impl<C> Walker<C> {
+impl<C> Resolver<C> {
     /// The message for a client, if there is an answer.
     pub(super) fn compose(
         &mut self,
@@ -35,25 +35,25 @@ impl<C> Walker<C> {
             End::Failed => return None,
         };
         if !is_denied && task.alias_count == 0 {
-            return Some(passed_on(bytes, &query));
+            return Some(copy_response(bytes, &query));
         }
-        let Walker { renderer, composer, .. } = self;
+        let Resolver { renderer, composer, .. } = self;
         let rules = Rules {
             ttl_max_s: i32::MAX as u32,
             negative_ttl_max_s: i32::MAX as u32,
             ..Rules::default()
         };
-        let asked = |question| rendered::Asked {
+        let request = |question| rendered::Asked {
             question,
             is_case_random: false,
             dnssec_ok: task.dnssec_ok,
         };
-        renderer.render(bytes, &asked(&task.question), now.wall_s, &rules).ok()?;
+        renderer.render(bytes, &request(&task.question), now.wall_s, &rules).ok()?;
         let mut question = task.name.clone();
         question.extend_from_slice(&task.rtype.to_be_bytes());
         question.extend_from_slice(&class::IN.to_be_bytes());
         if is_denied {
-            composer.deny_below(renderer.stored(), &asked(&question)).then_some(())?;
+            composer.deny_below(renderer.stored(), &request(&question)).then_some(())?;
             std::mem::swap(renderer, composer);
         }
         if task.alias_count > 0 {
@@ -63,7 +63,7 @@ impl<C> Walker<C> {
             local[6..8].copy_from_slice(&task.record_count.to_be_bytes());
             local.extend_from_slice(query.question());
             local.extend_from_slice(&task.aliases);
-            let whole = asked(query.question());
+            let whole = request(query.question());
             composer.put_behind(&local, renderer.stored(), &whole, now.wall_s).ok()?;
             std::mem::swap(renderer, composer);
         }
@@ -82,7 +82,7 @@ impl<C> Walker<C> {
 }
 
 /// What a server said, as an answer to a client's query with the same question but for case.
-fn passed_on(bytes: &[u8], query: &Query<'_>) -> Vec<u8> {
+fn copy_response(bytes: &[u8], query: &Query<'_>) -> Vec<u8> {
     let mut message = bytes.to_vec();
     let question = query.question();
     if let Some(theirs) = message.get_mut(HEADER_BYTES..HEADER_BYTES + question.len()) {

@@ -21,10 +21,10 @@ const RESPONSES_MAX: usize = 20_000;
 const BYTES_MAX: usize = 4_096;
 
 /// What was looked up holds at least and at most so long, seconds.
-pub const HOLDS_S: (u32, u32) = (5, 3_600);
+pub const CACHED_S: (u32, u32) = (5, 3_600);
 
 /// What led to something bogus holds so long, milliseconds: it may have been damaged on its way.
-const DOUBTED_MS: u64 = 30_000;
+const DISTRUSTED_MS: u64 = 30_000;
 
 /// A name and a type, in wire form and lower case.
 pub type Key = Box<[u8]>;
@@ -37,12 +37,12 @@ struct Entry {
 }
 
 /// See the head of the file.
-pub struct Known(Recent<Key, Entry>);
+pub struct KeyCache(Recent<Key, Entry>);
 
-impl Known {
+impl KeyCache {
     /// Nothing is known yet.
-    pub fn new() -> Known {
-        Known(Recent::new(RESPONSES_MAX))
+    pub fn new() -> KeyCache {
+        KeyCache(Recent::new(RESPONSES_MAX))
     }
 
     fn get(&mut self, key: &[u8], now_ms: u64) -> Option<&mut Entry> {
@@ -63,11 +63,11 @@ impl Known {
     /// that is unsigned. What lies below such a zone is unsigned too, whatever zone it is in.
     fn cut(&mut self, query: &Query, now_ms: u64) -> Option<DnsResponse> {
         let name = wire(query.name());
-        let known = and_above(&name).find_map(|above| {
+        let found = and_above(&name).find_map(|above| {
             let entry = self.get(&key(above, RecordType::DS), now_ms)?;
             Some((above.len() == name.len(), entry.delegation?))
         });
-        let (is_cut, delegation) = known?;
+        let (is_cut, delegation) = found?;
         if !is_cut && delegation == Delegation::Signed {
             return None;
         }
@@ -85,9 +85,9 @@ impl Known {
     /// with its time as TTL.
     pub fn learn(&mut self, query: &Query, mut response: DnsResponse, now_ms: u64) -> DnsResponse {
         let ttls = response.answers.iter().chain(&response.authorities).map(|record| record.ttl);
-        let (least, most) = HOLDS_S;
-        let held_s = ttls.min().unwrap_or(0).clamp(least, most);
-        let mut until_ms = now_ms + u64::from(held_s) * 1_000;
+        let (least, most) = CACHED_S;
+        let cached_s = ttls.min().unwrap_or(0).clamp(least, most);
+        let mut until_ms = now_ms + u64::from(cached_s) * 1_000;
         let name = wire(query.name());
         let mut above = and_above(&name).skip((query.query_type() == RecordType::DS).into());
         let above_ms =
@@ -100,7 +100,7 @@ impl Known {
     }
 
     /// A server referred to those of a zone, which holds for so long.
-    pub fn refer(&mut self, zone: &[u8], bytes: &[u8], until_ms: u64) {
+    pub fn learn_referral(&mut self, zone: &[u8], bytes: &[u8], until_ms: u64) {
         if let Some((message, delegation)) = delegation(zone, bytes) {
             self.insert(key(zone, RecordType::DS), &message, until_ms, Some(delegation));
         }
@@ -119,11 +119,11 @@ impl Known {
     }
 
     /// What was found for a name is bogus: what led there is soon looked up again.
-    pub fn doubt(&mut self, name: &Name, now_ms: u64) {
+    pub fn distrust(&mut self, name: &Name, now_ms: u64) {
         for above in and_above(&wire(name)) {
             for rtype in [RecordType::DS, RecordType::DNSKEY] {
                 if let Some(entry) = self.get(&key(above, rtype), now_ms) {
-                    entry.until_ms = entry.until_ms.min(now_ms + DOUBTED_MS);
+                    entry.until_ms = entry.until_ms.min(now_ms + DISTRUSTED_MS);
                 }
             }
         }
@@ -131,8 +131,8 @@ impl Known {
 }
 
 /// No TTL is longer than the time that the response holds.
-fn limit(response: &mut Message, holds_ms: u64) {
-    let ttl_s = u32::try_from(holds_ms / 1_000).unwrap_or(u32::MAX);
+fn limit(response: &mut Message, left_ms: u64) {
+    let ttl_s = u32::try_from(left_ms / 1_000).unwrap_or(u32::MAX);
     for record in response.answers.iter_mut().chain(&mut response.authorities) {
         record.ttl = record.ttl.min(ttl_s);
     }
@@ -180,19 +180,19 @@ mod tests {
     /// Invariant 1 of `dnssec`.
     #[test]
     fn no_key_outlives_its_delegation() {
-        let mut known = Known::new();
-        known.refer(b"\x01a\x04test\0", &referral("a.test."), 60_000);
+        let mut cache = KeyCache::new();
+        cache.learn_referral(b"\x01a\x04test\0", &referral("a.test."), 60_000);
         let keys = query("a.test.", RecordType::DNSKEY);
         let mut message = Message::response(0, OpCode::Query);
         message.add_query(keys.clone());
         message.add_answer(of_data("a.test.", RData::A(A::new(192, 0, 2, 1))));
         let response = DnsResponse::from_message(message).unwrap();
-        assert_eq!(known.learn(&keys, response, 20_000).answers[0].ttl, 40);
-        assert_eq!(known.response(&keys, 50_000).unwrap().answers[0].ttl, 10);
+        assert_eq!(cache.learn(&keys, response, 20_000).answers[0].ttl, 40);
+        assert_eq!(cache.response(&keys, 50_000).unwrap().answers[0].ttl, 10);
         let delegation = query("a.test.", RecordType::DS);
-        assert_eq!(known.response(&delegation, 50_000).unwrap().answers.len(), 2);
+        assert_eq!(cache.response(&delegation, 50_000).unwrap().answers.len(), 2);
         for query in [keys, delegation] {
-            assert!(known.response(&query, 60_000).is_none(), "{query}");
+            assert!(cache.response(&query, 60_000).is_none(), "{query}");
         }
     }
 
@@ -200,14 +200,14 @@ mod tests {
     /// unsigned; below a signed one it has to be asked.
     #[test]
     fn where_zones_begin() {
-        let mut known = Known::new();
-        known.refer(b"\x01a\x04test\0", &referral("a.test."), 60_000);
+        let mut cache = KeyCache::new();
+        cache.learn_referral(b"\x01a\x04test\0", &referral("a.test."), 60_000);
         let mut message = Message::response(0, OpCode::Query);
         message.add_query(query("www.b.test.", RecordType::A));
         message.add_authority(signature("b.test.", RecordType::NSEC, 2));
-        known.refer(b"\x01b\x04test\0", &message.to_vec().unwrap(), 60_000);
+        cache.learn_referral(b"\x01b\x04test\0", &message.to_vec().unwrap(), 60_000);
         let mut is_cut = |of: &str| {
-            let response = known.response(&query(of, RecordType::NS), 0)?;
+            let response = cache.response(&query(of, RecordType::NS), 0)?;
             Some(!response.answers.is_empty())
         };
         assert_eq!(is_cut("a.test."), Some(true));
@@ -219,18 +219,18 @@ mod tests {
 
     /// What led to something bogus is soon looked up again, and nothing else is.
     #[test]
-    fn doubt() {
-        let mut known = Known::new();
+    fn distrust() {
+        let mut cache = KeyCache::new();
         for (wire, text) in [(b"\x01a\x04test\0", "a.test."), (b"\x01b\x04test\0", "b.test.")] {
-            known.refer(wire, &referral(text), 600_000);
+            cache.learn_referral(wire, &referral(text), 600_000);
         }
-        known.doubt(&name("www.a.test."), 1_000);
-        let is_known = |known: &mut Known, of: &str, now_ms| {
-            known.response(&query(of, RecordType::DS), now_ms).is_some()
+        cache.distrust(&name("www.a.test."), 1_000);
+        let is_cached = |cache: &mut KeyCache, of: &str, now_ms| {
+            cache.response(&query(of, RecordType::DS), now_ms).is_some()
         };
         assert!(
-            is_known(&mut known, "a.test.", 30_000) && !is_known(&mut known, "a.test.", 31_000)
+            is_cached(&mut cache, "a.test.", 30_000) && !is_cached(&mut cache, "a.test.", 31_000)
         );
-        assert!(is_known(&mut known, "b.test.", 31_000));
+        assert!(is_cached(&mut cache, "b.test.", 31_000));
     }
 }

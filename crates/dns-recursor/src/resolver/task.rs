@@ -11,18 +11,18 @@ use larder_wire::dns::rtype;
 /// A question on its way to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    pub way: Way,
+    pub key: QueryKey,
     pub server: IpAddr,
     pub sent_us: u64,
     pub has_edns: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum QueryKey {
     /// Socket and ID.
-    Packet(u32, u16),
+    Udp(u32, u16),
     /// By its tag.
-    Stream(u64),
+    Tcp(u64),
 }
 
 /// What a task is for.
@@ -51,24 +51,24 @@ pub struct Task<C> {
     pub zone_at: usize,
     pub zone_until_ms: u64,
     /// It counts among the tasks of its zone.
-    pub is_counted: bool,
-    pub asked_at: usize,
+    pub is_counted_in_zone: bool,
+    pub qname_at: usize,
     pub steps: u8,
     /// Servers of the zone that were asked.
     pub tried: Vec<IpAddr>,
     /// How often all servers of the zone were asked.
     pub rounds: u8,
     /// Servers of the zone whose addresses were sought, and of which type.
-    pub sought: Vec<(Box<[u8]>, u16)>,
+    pub address_lookups: Vec<(Box<[u8]>, u16)>,
     /// It has waited for such addresses as long as it may while there are servers to ask once more.
     pub has_waited: bool,
     /// Servers that do not understand EDNS, as it seems.
-    pub plain: Vec<IpAddr>,
+    pub without_edns: Vec<IpAddr>,
     pub attempt: Option<Attempt>,
     /// The same question on its way to servers that are not waited for any longer, but may still answer.
     pub late: Vec<Attempt>,
     /// It asks for a name above its own, and others may wait for what is said.
-    pub leads: bool,
+    pub leads_minimized: bool,
     pub due_ms: u64,
     pub timer: Option<TimerId>,
     /// The question as it was sent.
@@ -80,7 +80,7 @@ pub struct Task<C> {
 }
 
 /// No place in a name.
-pub const NOWHERE: usize = usize::MAX;
+pub const NO_ZONE: usize = usize::MAX;
 
 impl<C> Task<C> {
     /// Nobody's, for nothing, over at once.
@@ -95,19 +95,19 @@ impl<C> Task<C> {
             packets_left: Rc::new(Cell::new(0)),
             follows_aliases: true,
             until_ms: 0,
-            zone_at: NOWHERE,
+            zone_at: NO_ZONE,
             zone_until_ms: 0,
-            is_counted: false,
-            asked_at: 0,
+            is_counted_in_zone: false,
+            qname_at: 0,
             steps: 0,
             tried: Vec::new(),
             rounds: 0,
-            sought: Vec::new(),
+            address_lookups: Vec::new(),
             has_waited: false,
-            plain: Vec::new(),
+            without_edns: Vec::new(),
             attempt: None,
             late: Vec::new(),
-            leads: false,
+            leads_minimized: false,
             due_ms: 0,
             timer: None,
             question: Vec::new(),
@@ -117,46 +117,46 @@ impl<C> Task<C> {
         }
     }
 
-    pub fn asked(&self) -> &[u8] {
-        &self.name[self.asked_at..]
+    pub fn qname(&self) -> &[u8] {
+        &self.name[self.qname_at..]
     }
 
     pub fn zone(&self) -> &[u8] {
         &self.name[self.zone_at..]
     }
 
-    pub fn asks_for_all(&self) -> bool {
-        self.asked_at == 0
+    pub fn is_full_name(&self) -> bool {
+        self.qname_at == 0
     }
 
     /// The type that is asked for: what it really is, those above need not know.
-    pub fn asked_type(&self) -> u16 {
-        if self.asks_for_all() { self.rtype } else { rtype::A }
+    pub fn qtype(&self) -> u16 {
+        if self.is_full_name() { self.rtype } else { rtype::A }
     }
 
     /// What it asked for a name above its own is over: who waited for that goes on.
-    pub fn let_others_go_on(
+    pub fn wake_followers(
         &mut self,
-        asked_above: &mut HashMap<Box<[u8]>, Vec<u64>>,
+        minimized: &mut HashMap<Box<[u8]>, Vec<u64>>,
         ready: &mut Vec<u64>,
     ) {
-        if std::mem::take(&mut self.leads) {
-            ready.extend(asked_above.remove(self.asked()).unwrap_or_default());
+        if std::mem::take(&mut self.leads_minimized) {
+            ready.extend(minimized.remove(self.qname()).unwrap_or_default());
         }
     }
 
     /// The question on its way that goes by this way.
-    pub fn awaited(&self, way: Way) -> Option<Attempt> {
-        self.attempt.iter().chain(&self.late).find(|attempt| attempt.way == way).copied()
+    pub fn attempt_of(&self, key: QueryKey) -> Option<Attempt> {
+        self.attempt.iter().chain(&self.late).find(|attempt| attempt.key == key).copied()
     }
 
     /// Turns to another zone, or to another name.
-    pub fn turn_to(&mut self, zone_at: usize, until_ms: u64) {
+    pub fn enter(&mut self, zone_at: usize, until_ms: u64) {
         (self.zone_at, self.zone_until_ms) = (zone_at, until_ms);
         self.tried.clear();
-        self.sought.clear();
+        self.address_lookups.clear();
         (self.rounds, self.steps) = (0, 0);
         self.has_waited = false;
-        self.plain.clear();
+        self.without_edns.clear();
     }
 }

@@ -32,9 +32,10 @@
 //! Bounds: [`Options`], and the constants below. Cost of a step: a look-up a label of the name, another a
 //! server of the zone; one allocation a task.
 
-mod asking;
 mod compose;
 mod counts;
+mod limits;
+mod queries;
 mod task;
 
 use std::borrow::Borrow;
@@ -54,12 +55,11 @@ use larder_wire::dns::{class, rtype};
 
 use self::compose::failure;
 pub use self::counts::Counts;
-use self::task::{Attempt, NOWHERE, Purpose, Task, Way};
+use self::task::{Attempt, NO_ZONE, Purpose, QueryKey, Task};
 
 use crate::Options;
 use crate::cuts::Cuts;
-use crate::names::and_above;
-use crate::reading::{Aliases, Asked, Referral, Said, has_alias, own_servers, read};
+use crate::reading::{Aliases, Reading, Referral, SentQuery, has_alias, own_servers, read};
 use crate::recent::Recent;
 use crate::servers::Servers;
 
@@ -76,10 +76,6 @@ const LATE_MAX: usize = 8;
 /// After so many rounds only servers are asked once more that are not known to be silent for long.
 const ROUNDS: u8 = 2;
 
-/// The share of all questions that a zone may have in flight where they are scarce, and a server.
-const ZONE_SHARE: usize = 8;
-const SERVER_SHARE: usize = 4;
-
 /// Aliases that are followed.
 pub const ALIASES_MAX: u16 = 16;
 
@@ -88,7 +84,7 @@ const TASKS_PER_QUESTION: usize = 4;
 
 /// How long addresses of a zone's servers are waited for before their other addresses are sought, or the servers that are
 /// known are asked once more, milliseconds.
-const SOUGHT_WAIT_MS: u64 = 500;
+const ADDRESS_WAIT_MS: u64 = 500;
 
 /// So long a server's address is remembered, at least and at most, seconds; that it has none, the least.
 const ADDRESS_S: (u32, u32) = (30, 86_400);
@@ -97,23 +93,23 @@ const ADDRESS_S: (u32, u32) = (30, 86_400);
 pub trait Net<C> {
     /// Gives `write` the number of a socket to a server and room for a question, and sends as many bytes as it says it
     /// wrote. False where nothing was sent.
-    fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool;
+    fn send(&mut self, to: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool;
 
-    /// Sends a question over a stream; [`Walker::heard_by_stream`] is told its tag. False where it could not be.
-    fn ask_by_stream(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool;
+    /// Sends a question over a stream; [`Resolver::receive_tcp`] is told its tag. False where it could not be.
+    fn send_tcp(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool;
 
     /// The end of a client's question: a whole message, by a server of `zone`. The zone is empty
     /// where no server had an answer.
-    fn tell(&mut self, client: C, message: Vec<u8>, zone: &[u8]);
+    fn respond(&mut self, client: C, message: Vec<u8>, zone: &[u8]);
 
     /// A server referred to those of a zone by this message, with signatures where they were asked
     /// for. It holds until this time.
-    fn refers(&mut self, _zone: &[u8], _octets: &[u8], _until_ms: u64) {}
+    fn note_referral(&mut self, _zone: &[u8], _octets: &[u8], _until_ms: u64) {}
 }
 
 /// What a walker is asked.
 #[derive(Debug)]
-pub struct Question<'a> {
+pub struct SubQuery<'a> {
     /// A whole message.
     pub message: &'a [u8],
     /// It is over in this time.
@@ -147,21 +143,21 @@ enum End<'a> {
 
 /// Tasks of one thread. `C` is whom an answer is for.
 #[derive(Debug)]
-pub struct Walker<C> {
+pub struct Resolver<C> {
     options: Arc<Options>,
     tasks: HashMap<u64, Box<Task<C>>>,
     last_number: u64,
     /// Tasks of clients.
     clients: usize,
-    by_place: HashMap<(u32, u16), u64>,
-    by_tag: HashMap<u64, u64>,
+    by_udp_key: HashMap<(u32, u16), u64>,
+    by_tcp_tag: HashMap<u64, u64>,
     /// Tasks for addresses, by name, type and depth.
-    seeking: HashMap<(Box<[u8]>, u16, u8), u64>,
+    address_tasks: HashMap<(Box<[u8]>, u16, u8), u64>,
     /// How many tasks are in a zone, and how many wait for a server; where there are any.
     in_zone: HashMap<Box<[u8]>, usize>,
     at_server: HashMap<IpAddr, usize>,
     /// Names above whole ones that somebody asks for at the moment, and the tasks that wait for what is said of them.
-    asked_above: HashMap<Box<[u8]>, Vec<u64>>,
+    minimized: HashMap<Box<[u8]>, Vec<u64>>,
     /// Tasks that have something to do.
     ready: Vec<u64>,
     timers: Timers<u64>,
@@ -176,20 +172,20 @@ pub struct Walker<C> {
     counts: Counts,
 }
 
-impl<C> Walker<C> {
+impl<C> Resolver<C> {
     /// Knows nothing but the root's servers.
-    pub fn new(options: Arc<Options>, now: Now) -> Walker<C> {
-        let tasks_max = options.questions_max.max(1).saturating_mul(TASKS_PER_QUESTION);
-        Walker {
+    pub fn new(options: Arc<Options>, now: Now) -> Resolver<C> {
+        let tasks_max = options.queries_max.max(1).saturating_mul(TASKS_PER_QUESTION);
+        Resolver {
             tasks: HashMap::new(),
             last_number: 0,
             clients: 0,
-            by_place: HashMap::new(),
-            by_tag: HashMap::new(),
-            seeking: HashMap::new(),
+            by_udp_key: HashMap::new(),
+            by_tcp_tag: HashMap::new(),
+            address_tasks: HashMap::new(),
             in_zone: HashMap::new(),
             at_server: HashMap::new(),
-            asked_above: HashMap::new(),
+            minimized: HashMap::new(),
             ready: Vec::new(),
             timers: Timers::new(tasks_max, now.us / 1_000),
             cuts: Cuts::new(&options.roots, options.zones_max),
@@ -220,7 +216,7 @@ impl<C> Walker<C> {
     }
 
     /// Takes a client's question: a whole message, to be answered within `wait_ms`. What is none is dropped, and so is its
-    /// client; so is a question beyond [`Options::questions_max`] and what those wait for.
+    /// client; so is a question beyond [`Options::queries_max`] and what those wait for.
     pub fn begin(
         &mut self,
         now: Now,
@@ -230,20 +226,20 @@ impl<C> Walker<C> {
         net: &mut impl Net<C>,
     ) {
         let packets_left = Rc::new(Cell::new(PACKETS_MAX));
-        let question = Question { message, wait_ms, packets_left, follows_aliases: true };
+        let question = SubQuery { message, wait_ms, packets_left, follows_aliases: true };
         // Whoever waits for what is dropped is told by that.
-        let _ = self.begin_part(now, client, question, net);
+        let _ = self.begin_subquery(now, client, question, net);
     }
 
-    /// As [`Walker::begin`], for a question that is one of several; gives the client back instead of dropping it.
-    pub fn begin_part(
+    /// As [`Resolver::begin`], for a question that is one of several; gives the client back instead of dropping it.
+    pub fn begin_subquery(
         &mut self,
         now: Now,
         client: C,
-        question: Question<'_>,
+        question: SubQuery<'_>,
         net: &mut impl Net<C>,
     ) -> Result<(), C> {
-        let Question { message, wait_ms, packets_left, follows_aliases } = question;
+        let SubQuery { message, wait_ms, packets_left, follows_aliases } = question;
         let Ok(query) = Query::parse(message) else { return Err(client) };
         if query.qclass != class::IN || self.tasks.len() >= self.timers.capacity() {
             return Err(client);
@@ -261,57 +257,52 @@ impl<C> Walker<C> {
             ..Task::new()
         };
         self.clients += 1;
-        let number = self.put(task);
+        let number = self.insert_task(task);
         self.ready.push(number);
         self.run(now, net);
         Ok(())
     }
 
-    fn put(&mut self, task: Task<C>) -> u64 {
+    fn insert_task(&mut self, task: Task<C>) -> u64 {
         self.last_number += 1;
         self.tasks.insert(self.last_number, Box::new(task));
         self.last_number
     }
 
     /// A packet came from a server. False where it answers nothing that was sent by this socket.
-    pub fn heard(&mut self, now: Now, socket: u32, bytes: &[u8], net: &mut impl Net<C>) -> bool {
+    pub fn receive(&mut self, now: Now, socket: u32, bytes: &[u8], net: &mut impl Net<C>) -> bool {
         let id = bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
-        let place = id.map(|id| (socket, id));
-        let found = place.and_then(|place| Some((place, *self.by_place.get(&place)?)));
+        let udp_key = id.map(|id| (socket, id));
+        let found = udp_key.and_then(|udp_key| Some((udp_key, *self.by_udp_key.get(&udp_key)?)));
         let is_taken = found.is_some_and(|((socket, id), number)| {
-            self.take(now, number, Way::Packet(socket, id), Some(bytes), net)
+            self.process_response(now, number, QueryKey::Udp(socket, id), Some(bytes), net)
         });
         self.counts.misfits += u64::from(!is_taken);
         is_taken
     }
 
     /// An answer came by a stream, or there will be none.
-    pub fn heard_by_stream(
-        &mut self,
-        now: Now,
-        tag: u64,
-        bytes: Option<&[u8]>,
-        net: &mut impl Net<C>,
-    ) {
-        if let Some(&number) = self.by_tag.get(&tag) {
-            self.take(now, number, Way::Stream(tag), bytes, net);
+    pub fn receive_tcp(&mut self, now: Now, tag: u64, bytes: Option<&[u8]>, net: &mut impl Net<C>) {
+        if let Some(&number) = self.by_tcp_tag.get(&tag) {
+            self.process_response(now, number, QueryKey::Tcp(tag), bytes, net);
         }
     }
 
     /// Somebody guesses at a socket, which was closed: what was asked by it is asked of the same servers by streams.
-    pub fn suspect(&mut self, now: Now, socket: u32, net: &mut impl Net<C>) {
-        let asked = self.by_place.iter().filter(|((it, _), _)| *it == socket);
-        let asked: Vec<(Way, u64)> =
-            asked.map(|(&(socket, id), &number)| (Way::Packet(socket, id), number)).collect();
-        for (way, number) in asked {
-            let Some(attempt) = self.tasks.get(&number).and_then(|task| task.awaited(way)) else {
+    pub fn on_spoofing(&mut self, now: Now, socket: u32, net: &mut impl Net<C>) {
+        let affected = self.by_udp_key.iter().filter(|((it, _), _)| *it == socket);
+        let affected: Vec<(QueryKey, u64)> =
+            affected.map(|(&(socket, id), &number)| (QueryKey::Udp(socket, id), number)).collect();
+        for (key, number) in affected {
+            let Some(attempt) = self.tasks.get(&number).and_then(|task| task.attempt_of(key))
+            else {
                 continue;
             };
             let Some(mut task) = self.tasks.remove(&number) else { continue };
             let is_last = task.attempt.is_none_or(|last| last == attempt);
-            self.put_down(&mut task, attempt);
-            if is_last && !self.ask_by_stream(now, number, &mut task, attempt, net) {
-                task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+            self.cancel_attempt(&mut task, attempt);
+            if is_last && !self.send_query_tcp(now, number, &mut task, attempt, net) {
+                task.wake_followers(&mut self.minimized, &mut self.ready);
                 self.ready.push(number);
             }
             self.tasks.insert(number, task);
@@ -321,19 +312,20 @@ impl<C> Walker<C> {
 
     /// A server cannot be reached, says the kernel.
     pub fn unreachable(&mut self, now: Now, server: IpAddr, net: &mut impl Net<C>) {
-        self.servers.silent(server);
-        let is_meant = |task: &Task<C>| {
-            let is_asked = |it: &Attempt| it.server == server && matches!(it.way, Way::Packet(..));
-            task.attempt.as_ref().is_some_and(is_asked)
+        self.servers.timed_out(server);
+        let is_affected = |task: &Task<C>| {
+            let is_sent_to =
+                |it: &Attempt| it.server == server && matches!(it.key, QueryKey::Udp(..));
+            task.attempt.as_ref().is_some_and(is_sent_to)
         };
-        let asking = self.tasks.iter().filter(|(_, task)| is_meant(task));
-        let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
-        for number in asking {
+        let affected = self.tasks.iter().filter(|(_, task)| is_affected(task));
+        let affected: Vec<u64> = affected.map(|(&number, _)| number).collect();
+        for number in affected {
             let Some(mut task) = self.tasks.remove(&number) else { continue };
             if let Some(attempt) = task.attempt {
-                self.put_down(&mut task, attempt);
+                self.cancel_attempt(&mut task, attempt);
             }
-            task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+            task.wake_followers(&mut self.minimized, &mut self.ready);
             self.tasks.insert(number, task);
             self.ready.push(number);
         }
@@ -349,9 +341,9 @@ impl<C> Walker<C> {
             match task.attempt {
                 Some(attempt) => {
                     self.counts.timeouts += 1;
-                    self.servers.silent(attempt.server);
-                    task.let_others_go_on(&mut self.asked_above, &mut self.ready);
-                    self.set_aside(&mut task);
+                    self.servers.timed_out(attempt.server);
+                    task.wake_followers(&mut self.minimized, &mut self.ready);
+                    self.mark_late(&mut task);
                 }
                 None => task.has_waited = true,
             }
@@ -367,121 +359,121 @@ impl<C> Walker<C> {
     }
 
     /// A task waits for the answer to a question.
-    fn wait_for(&mut self, task: &mut Task<C>, attempt: Attempt) {
+    fn set_attempt(&mut self, task: &mut Task<C>, attempt: Attempt) {
         *self.at_server.entry(attempt.server).or_default() += 1;
         task.attempt = Some(attempt);
     }
 
     /// A task's question is waited for no longer, but may be answered yet, unless it was asked by a stream.
-    fn set_aside(&mut self, task: &mut Task<C>) {
+    fn mark_late(&mut self, task: &mut Task<C>) {
         let Some(attempt) = task.attempt.take() else { return };
         decrease(&mut self.at_server, &attempt.server);
-        if let Way::Stream(_) = attempt.way {
-            return self.forget(attempt.way);
+        if let QueryKey::Tcp(_) = attempt.key {
+            return self.forget(attempt.key);
         }
         if task.late.len() == LATE_MAX {
             let oldest = task.late.remove(0);
-            self.forget(oldest.way);
+            self.forget(oldest.key);
         }
         task.late.push(attempt);
     }
 
     /// Nothing more is awaited of one of a task's questions.
-    fn put_down(&mut self, task: &mut Task<C>, attempt: Attempt) {
+    fn cancel_attempt(&mut self, task: &mut Task<C>, attempt: Attempt) {
         if task.attempt == Some(attempt) {
             task.attempt = None;
             decrease(&mut self.at_server, &attempt.server);
         }
         task.late.retain(|late| *late != attempt);
-        self.forget(attempt.way);
+        self.forget(attempt.key);
     }
 
     /// Nothing more is awaited of all of them.
-    fn put_all_down(&mut self, task: &mut Task<C>) {
-        self.set_aside(task);
+    fn cancel_all_attempts(&mut self, task: &mut Task<C>) {
+        self.mark_late(task);
         for late in task.late.drain(..) {
-            self.forget(late.way);
+            self.forget(late.key);
         }
     }
 
-    fn forget(&mut self, way: Way) {
-        match way {
-            Way::Packet(socket, id) => self.by_place.remove(&(socket, id)),
-            Way::Stream(tag) => self.by_tag.remove(&tag),
+    fn forget(&mut self, key: QueryKey) {
+        match key {
+            QueryKey::Udp(socket, id) => self.by_udp_key.remove(&(socket, id)),
+            QueryKey::Tcp(tag) => self.by_tcp_tag.remove(&tag),
         };
     }
 
     /// Takes what came for a task's question, or that nothing will; false where it is no answer to it.
-    fn take(
+    fn process_response(
         &mut self,
         now: Now,
         number: u64,
-        way: Way,
+        key: QueryKey,
         bytes: Option<&[u8]>,
         net: &mut impl Net<C>,
     ) -> bool {
         let Some(mut task) = self.tasks.remove(&number) else { return false };
-        let Some(attempt) = task.awaited(way) else {
+        let Some(attempt) = task.attempt_of(key) else {
             self.tasks.insert(number, task);
             return false;
         };
         if bytes.is_none() {
             // A stream that failed says nothing of the zone: a guess may have led to it, and some servers have no streams.
-            self.put_down(&mut task, attempt);
-            task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+            self.cancel_attempt(&mut task, attempt);
+            task.wake_followers(&mut self.minimized, &mut self.ready);
             self.tasks.insert(number, task);
             self.ready.push(number);
             self.run(now, net);
             return true;
         }
         let options = self.options.clone();
-        let is_stream = matches!(attempt.way, Way::Stream(_));
-        let asked = Asked {
+        let is_stream = matches!(attempt.key, QueryKey::Tcp(_));
+        let sent = SentQuery {
             question: &task.question,
-            name: task.asked(),
-            rtype: task.asked_type(),
+            name: task.qname(),
+            rtype: task.qtype(),
             zone: task.zone(),
             is_case_random: options.case_random && !is_stream,
             has_edns: attempt.has_edns,
             // All others were asked before it, and again after that.
             accepts_recursed: task.rounds > 0
-                && self.cuts.get(task.zone()).lame.contains(&attempt.server),
+                && self.cuts.get_or_root(task.zone()).lame.contains(&attempt.server),
         };
-        let said = bytes.map(|bytes| read(bytes, &asked, |server| options.may_ask(server)));
+        let reading = bytes.map(|bytes| read(bytes, &sent, |server| options.may_query(server)));
         // Nobody else can write into a stream: what does not fit is the server's own fault.
-        let said = match said {
-            None | Some(Said::Misfit | Said::Truncated) if is_stream => Said::Lame,
-            Some(Said::Misfit) | None => {
+        let reading = match reading {
+            None | Some(Reading::Misfit | Reading::Truncated) if is_stream => Reading::Lame,
+            Some(Reading::Misfit) | None => {
                 self.tasks.insert(number, task);
                 return false;
             }
-            Some(said) => said,
+            Some(reading) => reading,
         };
-        self.put_down(&mut task, attempt);
+        self.cancel_attempt(&mut task, attempt);
         if !is_stream {
             let after_us = now.us.saturating_sub(attempt.sent_us).min(u32::MAX.into());
-            self.servers.answered(attempt.server, after_us as u32);
+            self.servers.responded(attempt.server, after_us as u32);
         }
-        if said == Said::Truncated {
-            self.set_aside(&mut task);
-            if self.ask_by_stream(now, number, &mut task, attempt, net) {
+        if reading == Reading::Truncated {
+            self.mark_late(&mut task);
+            if self.send_query_tcp(now, number, &mut task, attempt, net) {
                 self.tasks.insert(number, task);
                 return true;
             }
         }
-        if matches!(said, Said::Lame | Said::NoEdns) && task.attempt.is_some() {
+        if matches!(reading, Reading::Lame | Reading::NoEdns) && task.attempt.is_some() {
             // It is late, and of no use: another is waited for.
-            self.weigh(now, &mut task, said, attempt, &[], net);
+            self.apply(now, &mut task, reading, attempt, &[], net);
             self.tasks.insert(number, task);
             return true;
         }
-        task.let_others_go_on(&mut self.asked_above, &mut self.ready);
-        if !matches!(said, Said::Lame | Said::NoEdns | Said::Truncated) {
-            self.put_all_down(&mut task);
+        task.wake_followers(&mut self.minimized, &mut self.ready);
+        if !matches!(reading, Reading::Lame | Reading::NoEdns | Reading::Truncated) {
+            self.cancel_all_attempts(&mut task);
         }
-        let end = self.weigh(now, &mut task, said, attempt, bytes.unwrap_or_default(), net);
+        let end = self.apply(now, &mut task, reading, attempt, bytes.unwrap_or_default(), net);
         match end {
-            Some(end) => self.end(now, *task, &end, net),
+            Some(end) => self.finish(now, *task, &end, net),
             None => {
                 self.tasks.insert(number, task);
                 self.ready.push(number);
@@ -492,68 +484,73 @@ impl<C> Walker<C> {
     }
 
     /// What follows from what a server said: the end, or another step.
-    fn weigh<'o>(
+    fn apply<'o>(
         &mut self,
         now: Now,
         task: &mut Task<C>,
-        said: Said,
+        reading: Reading,
         attempt: Attempt,
         bytes: &'o [u8],
         net: &mut impl Net<C>,
     ) -> Option<End<'o>> {
         let now_ms = now.us / 1_000;
         let server = attempt.server;
-        let is_plain = !attempt.has_edns && task.plain.contains(&server);
-        if is_plain && !matches!(said, Said::Lame | Said::NoEdns) {
+        let is_plain = !attempt.has_edns && task.without_edns.contains(&server);
+        if is_plain && !matches!(reading, Reading::Lame | Reading::NoEdns) {
             // Without EDNS it answers: it was not the question that it did not understand.
-            self.servers.knows_no_edns(server, now_ms);
+            self.servers.lacks_edns(server, now_ms);
         }
-        if matches!(said, Said::Answer | Said::NoData | Said::NoName | Said::Alias(_)) {
-            self.hear_of_own_servers(task.zone(), bytes);
+        if matches!(
+            reading,
+            Reading::Answer | Reading::NoData | Reading::NxDomain | Reading::Alias(_)
+        ) {
+            self.note_own_servers(task.zone(), bytes);
         }
-        match said {
-            Said::Answer | Said::NoData | Said::NoName if task.asks_for_all() => {
+        match reading {
+            Reading::Answer | Reading::NoData | Reading::NxDomain if task.is_full_name() => {
                 return Some(End::Answer(bytes));
             }
-            Said::Alias(_) if task.asks_for_all() && !task.follows_aliases => {
+            Reading::Alias(_) if task.is_full_name() && !task.follows_aliases => {
                 return Some(End::Answer(bytes));
             }
             // There are servers that deny names with others below them. The root's are not among them, and most names that are
             // asked of those in vain are none of anybody's (RFC 8020). What proves it for this name need not prove it
             // for a name below.
-            Said::NoName if task.zone() == [0] && !task.dnssec_ok => {
+            Reading::NxDomain if task.zone() == [0] && !task.dnssec_ok => {
                 return Some(End::Denied(bytes));
             }
-            Said::NoName => {
+            Reading::NxDomain => {
                 task.steps = STEPS_MAX;
                 task.tried.retain(|tried| *tried != server);
             }
-            Said::Alias(aliases) if task.asks_for_all() => return self.follow(task, aliases),
-            Said::Answer | Said::NoData | Said::Alias(_) => {
-                self.cuts.is_none(task.asked(), now_ms);
+            Reading::Alias(aliases) if task.is_full_name() => {
+                return self.follow_aliases(task, aliases);
+            }
+            Reading::Answer | Reading::NoData | Reading::Alias(_) => {
+                self.cuts.learn_no_cut(task.qname(), now_ms);
                 task.steps += 1;
                 task.tried.clear();
             }
-            Said::Referral(referral) => {
+            Reading::Referral(referral) => {
                 self.counts.referrals += 1;
                 let zone = &task.name[task.name.len() - referral.zone_bytes..];
                 let Referral { servers, ttl_s, .. } = referral;
                 let until_ms = self.cuts.learn(zone, servers, ttl_s, task.zone_until_ms, now_ms);
-                net.refers(zone, bytes, until_ms);
+                net.note_referral(zone, bytes, until_ms);
             }
             // Once: who says so of a question without EDNS is lame.
-            Said::NoEdns => {
-                task.plain.push(server);
+            Reading::NoEdns => {
+                task.without_edns.push(server);
                 task.tried.retain(|tried| *tried != server);
             }
-            Said::Lame | Said::Truncated | Said::Misfit if task.asks_for_all() => {
+            Reading::Lame | Reading::Truncated | Reading::Misfit if task.is_full_name() => {
                 self.counts.lame += 1;
-                if let Some(cut) = self.cuts.known(task.zone()) {
-                    cut.is_lame(server);
+                if let Some(cut) = self.cuts.get(task.zone()) {
+                    cut.mark_lame(server);
                 }
             }
             // Some know what to say of whole names only.
-            Said::Lame | Said::Truncated | Said::Misfit => {
+            Reading::Lame | Reading::Truncated | Reading::Misfit => {
                 task.steps = STEPS_MAX;
                 task.tried.retain(|tried| *tried != server);
             }
@@ -562,7 +559,7 @@ impl<C> Walker<C> {
     }
 
     /// Turns to where aliases lead; the end where they lead nowhere.
-    fn follow<'o>(&mut self, task: &mut Task<C>, aliases: Aliases) -> Option<End<'o>> {
+    fn follow_aliases<'o>(&mut self, task: &mut Task<C>, aliases: Aliases) -> Option<End<'o>> {
         // A server has no alias for its name (RFC 2181, section 10.3).
         let is_server = matches!(task.purpose, Purpose::Address { .. });
         task.alias_count += aliases.count;
@@ -574,16 +571,16 @@ impl<C> Walker<C> {
         task.record_count += aliases.record_count;
         self.leave_zone(task);
         task.name = aliases.target;
-        task.turn_to(NOWHERE, 0);
+        task.enter(NO_ZONE, 0);
         None
     }
 
     /// A zone's server spoke: whom it says the zone is served by is kept, for when all that the parent named have failed.
-    fn hear_of_own_servers(&mut self, zone: &[u8], bytes: &[u8]) {
+    fn note_own_servers(&mut self, zone: &[u8], bytes: &[u8]) {
         // The root's are never forgotten, so what one of them said would never end.
-        let cut = if zone == [0] { None } else { self.cuts.known(zone) };
+        let cut = if zone == [0] { None } else { self.cuts.get(zone) };
         if let Some(cut) = cut.filter(|cut| cut.own_servers.is_empty()) {
-            cut.own_servers = own_servers(bytes, zone, |server| self.options.may_ask(server));
+            cut.own_servers = own_servers(bytes, zone, |server| self.options.may_query(server));
         }
     }
 
@@ -592,7 +589,7 @@ impl<C> Walker<C> {
         while let Some(number) = self.ready.pop() {
             let Some(mut task) = self.tasks.remove(&number) else { continue };
             if task.attempt.is_none() && !self.step(now, number, &mut task, net) {
-                self.end(now, *task, &End::Failed, net);
+                self.finish(now, *task, &End::Failed, net);
             } else {
                 self.tasks.insert(number, task);
             }
@@ -605,38 +602,40 @@ impl<C> Walker<C> {
         if now_ms >= task.until_ms {
             return false;
         }
-        let place = self.cuts.find(&task.name, task.rtype == rtype::DS, now_ms);
-        if (place.zone_at, place.until_ms) != (task.zone_at, task.zone_until_ms) {
-            self.put_all_down(task);
+        let closest = self.cuts.find(&task.name, task.rtype == rtype::DS, now_ms);
+        if (closest.zone_at, closest.until_ms) != (task.zone_at, task.zone_until_ms) {
+            self.cancel_all_attempts(task);
             self.leave_zone(task);
-            task.turn_to(place.zone_at, place.until_ms);
+            task.enter(closest.zone_at, closest.until_ms);
             if !self.enter_zone(task) {
                 return false;
             }
         }
-        let asked_at = task.asked_at;
-        task.asked_at = if task.steps >= STEPS_MAX { 0 } else { above(&task.name, place.known_at) };
-        if task.asked_at != asked_at {
-            self.put_all_down(task);
+        let qname_at = task.qname_at;
+        task.qname_at =
+            if task.steps >= STEPS_MAX { 0 } else { minimized_at(&task.name, closest.known_at) };
+        if task.qname_at != qname_at {
+            self.cancel_all_attempts(task);
         }
-        if let Some(waiting) = self.asked_above.get_mut(task.asked()).filter(|_| task.asked_at > 0)
-        {
+        if let Some(waiting) = self.minimized.get_mut(task.qname()).filter(|_| task.qname_at > 0) {
             waiting.push(number);
             self.set_timer(number, task, task.until_ms);
             return true;
         }
         while task.packets_left.get() > 0 {
-            if let Some(server) = self.choose(now_ms, task) {
+            if let Some(server) = self.choose_server(now_ms, task) {
                 task.tried.push(server);
-                if self.ask(now, number, task, server, net) {
+                if self.send_query(now, number, task, server, net) {
                     return true;
                 }
-                self.servers.silent(server);
-            } else if self.seek(now_ms, number, task) || !task.has_waited && self.is_sought(task) {
-                let wait_ms = if task.has_waited { u64::MAX } else { SOUGHT_WAIT_MS };
+                self.servers.timed_out(server);
+            } else if self.find_addresses(now_ms, number, task)
+                || !task.has_waited && self.awaits_addresses(task)
+            {
+                let wait_ms = if task.has_waited { u64::MAX } else { ADDRESS_WAIT_MS };
                 self.set_timer(number, task, now_ms.saturating_add(wait_ms));
                 return true;
-            } else if task.tried.is_empty() && (task.rounds > 0 || !self.names_others(task)) {
+            } else if task.tried.is_empty() && (task.rounds > 0 || !self.has_own_servers(task)) {
                 break;
             } else {
                 task.rounds += 1;
@@ -644,8 +643,8 @@ impl<C> Walker<C> {
             }
         }
         // Nobody is left to be asked. Somebody may answer yet.
-        let is_awaited = !task.late.is_empty() && !self.is_scarce();
-        let waits = is_awaited || self.is_sought(task);
+        let is_awaited = !task.late.is_empty() && !self.is_half_full();
+        let waits = is_awaited || self.awaits_addresses(task);
         if waits {
             self.set_timer(number, task, task.until_ms);
         }
@@ -653,46 +652,8 @@ impl<C> Walker<C> {
     }
 
     /// True where the task's zone itself has named servers.
-    fn names_others(&mut self, task: &Task<C>) -> bool {
-        !self.cuts.get(task.zone()).own_servers.is_empty()
-    }
-
-    /// True where half of all questions that may be in flight are: the rest is shared out.
-    fn is_scarce(&self) -> bool {
-        self.clients > self.options.questions_max.max(1) / 2
-    }
-
-    /// True where a task's zone has no more than its share: not the root or a top level, where everybody passes.
-    fn is_shared_out(task: &Task<C>) -> bool {
-        and_above(task.zone()).count() > 2
-    }
-
-    /// How many there may be of so many parts of all questions.
-    fn share(&self, parts: usize) -> usize {
-        (self.options.questions_max / parts).max(1)
-    }
-
-    /// A task begins to ask servers of its zone. False where too many do.
-    fn enter_zone(&mut self, task: &mut Task<C>) -> bool {
-        let count = self.in_zone.get(task.zone()).copied().unwrap_or(0);
-        if count >= self.share(ZONE_SHARE) && self.is_scarce() && Self::is_shared_out(task) {
-            self.counts.crowded += 1;
-            return false;
-        }
-        match self.in_zone.get_mut(task.zone()) {
-            Some(count) => *count += 1,
-            None => {
-                self.in_zone.insert(task.zone().into(), 1);
-            }
-        }
-        task.is_counted = true;
-        true
-    }
-
-    fn leave_zone(&mut self, task: &mut Task<C>) {
-        if std::mem::take(&mut task.is_counted) {
-            decrease(&mut self.in_zone, task.zone());
-        }
+    fn has_own_servers(&mut self, task: &Task<C>) -> bool {
+        !self.cuts.get_or_root(task.zone()).own_servers.is_empty()
     }
 
     /// Sets a task's timer, which is never beyond its end.
@@ -706,11 +667,11 @@ impl<C> Walker<C> {
     }
 
     /// A task is over: who waited for it hears of it.
-    fn end(&mut self, now: Now, mut task: Task<C>, end: &End<'_>, net: &mut impl Net<C>) {
+    fn finish(&mut self, now: Now, mut task: Task<C>, end: &End<'_>, net: &mut impl Net<C>) {
         if let Some(timer) = task.timer {
             self.timers.cancel(timer);
         }
-        self.put_all_down(&mut task);
+        self.cancel_all_attempts(&mut task);
         self.leave_zone(&mut task);
         match std::mem::replace(&mut task.purpose, Purpose::Address { waiting: Vec::new() }) {
             Purpose::Client { client, message } => {
@@ -722,10 +683,10 @@ impl<C> Walker<C> {
                     failure(&message, self.options.udp_bytes_max)
                 });
                 if let Some(composed) = composed {
-                    net.tell(client, composed, zone);
+                    net.respond(client, composed, zone);
                 }
             }
-            Purpose::Address { waiting } => self.end_seeking(now, task, waiting, end),
+            Purpose::Address { waiting } => self.finish_address_task(now, task, waiting, end),
         }
     }
 
@@ -733,8 +694,8 @@ impl<C> Walker<C> {
     fn interrupt(&mut self, number: u64) {
         let Some(mut task) = self.tasks.remove(&number) else { return };
         if task.rounds > 0 {
-            task.let_others_go_on(&mut self.asked_above, &mut self.ready);
-            self.set_aside(&mut task);
+            task.wake_followers(&mut self.minimized, &mut self.ready);
+            self.mark_late(&mut task);
         }
         self.tasks.insert(number, task);
     }
@@ -755,7 +716,7 @@ where
 }
 
 /// Where the name begins that is one label longer than the one at `known_at`; 0 where that is the whole name.
-fn above(name: &[u8], known_at: usize) -> usize {
+fn minimized_at(name: &[u8], known_at: usize) -> usize {
     let mut at = 0;
     loop {
         let next = at + 1 + usize::from(name.get(at).copied().unwrap_or(0));
