@@ -1,23 +1,23 @@
-//! For whom a walker finds an answer.
+//! The client of a task.
 
 use larder_dns::backend::BackendQuery;
 
-/// Who asks a walker.
+/// The sender of a query to the resolver.
 #[derive(Debug)]
 pub enum Client {
     /// A core.
     Core(BackendQuery),
-    /// The validator, which checks it before a core gets it.
+    /// The validator, which checks the response before it goes to a core.
     #[cfg(feature = "dnssec")]
     Validator(ValidatorQuery),
 }
 
-/// What a walker finds for a validator.
+/// A sub-query of the validator.
 #[cfg(feature = "dnssec")]
 #[derive(Debug, Clone, Copy)]
 pub enum ValidatorQuery {
-    /// The next step of a job.
+    /// The next name of a job.
     Step(u64),
-    /// Keys, or a delegation.
+    /// Keys or a delegation.
     Lookup(u64),
 }

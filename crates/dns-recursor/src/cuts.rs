@@ -1,63 +1,66 @@
-//! Where zones begin, and who serves them: what referrals said.
+//! The cache of zone cuts: where zones begin and which servers they have, from referrals.
 //!
-//! A zone is known by what its parent says of it, for as long as that holds. What a zone says of its own servers is kept
-//! beside that for as long and no longer, and only heeded when all that the parent named have failed. So a domain that was
-//! taken from its owner is gone when the parent's word has run out, whatever its servers say (the "ghost domains" of Jiang
-//! et al., NDSS 2012). Nor does a referral hold for longer than the one that led to the server
-//! which gave it: otherwise the servers of a domain could delegate names below it for a day, and those names would resolve
-//! for a day after the domain was deleted ("phoenix domains", Li et al., NDSS 2023).
+//! A zone cut is cached for as long as the parent's delegation is valid. The servers that a zone itself
+//! names are stored with it, expire with it, and are used only after all servers of the delegation have
+//! failed. So a domain that the parent has removed disappears when the delegation expires, whatever its
+//! servers respond ("ghost domains", Jiang et al., NDSS 2012).
 //!
-//! Beside zones those names are known at which none begins although one could: who asks name by name on the way down
-//! (RFC 9156) need not ask for them again.
+//! A referral also expires no later than the delegation that led to its server. Otherwise the servers of
+//! a domain could delegate names below it for a day, and those names would resolve for a day after the
+//! domain was deleted ("phoenix domains", Li et al., NDSS 2023).
+//!
+//! The cache also has names without a zone cut, so that QNAME minimization (RFC 9156) need not query
+//! them again.
 
 use std::net::IpAddr;
 
 use crate::names::and_above;
 use crate::recent::Recent;
 
-/// A referral holds at least and at most so long, seconds.
+/// The minimum and maximum lifetime of a referral, seconds.
 pub const REFERRAL_S: (u32, u32) = (5, 86_400);
 
-/// So long no zone begins at a name, milliseconds.
+/// The lifetime of the fact that a name has no zone cut, milliseconds.
 const NO_CUT_MS: u64 = 900_000;
 
-/// Servers of a zone that are remembered to know nothing of it.
+/// The most lame servers that are remembered for a zone.
 const LAME_MAX: usize = 16;
 
-/// A server of a zone, and the addresses that came with the referral.
+/// A name server of a zone, and the addresses that came with the referral.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nameserver {
-    /// Its name, in wire form and lower case.
+    /// The name, in wire form and lower case.
     pub name: Box<[u8]>,
-    /// Its addresses, where the referral had any.
+    /// The addresses, if the referral had any.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Who serves a zone.
+/// A zone cut and its servers.
 #[derive(Debug)]
 pub struct Cut {
     until_ms: u64,
-    /// They do, says the parent.
+    /// The servers that the parent names.
     pub servers: Vec<Nameserver>,
-    /// They do, says the zone; empty as long as it was not heard.
+    /// The servers that the zone itself names; empty until one of them has responded.
     pub own_servers: Vec<Nameserver>,
-    /// They said that they do not.
+    /// Servers that do not serve the zone.
     pub lame: Vec<IpAddr>,
 }
 
 impl Cut {
-    /// Over at once.
+    /// An expired zone cut.
     fn of(servers: Vec<Nameserver>) -> Cut {
         Cut { until_ms: 0, servers, own_servers: Vec::new(), lame: Vec::new() }
     }
 
-    /// The servers that the parent named, and where those have failed the ones that the zone itself names too.
+    /// The servers that the parent names. If those have failed, also the ones that the zone itself
+    /// names.
     pub fn servers(&self, has_failed: bool) -> impl Iterator<Item = &Nameserver> {
         let own = if has_failed { self.own_servers.as_slice() } else { &[] };
         self.servers.iter().chain(own)
     }
 
-    /// Notes that a server knows nothing of the zone.
+    /// Records that a server does not serve the zone.
     pub fn mark_lame(&mut self, server: IpAddr) {
         if self.lame.len() < LAME_MAX && !self.lame.contains(&server) {
             self.lame.push(server);
@@ -68,22 +71,22 @@ impl Cut {
 #[derive(Debug)]
 enum Known {
     Cut(Cut),
-    /// No zone begins there, until then.
+    /// No zone cut until this time.
     NoCut(u64),
 }
 
-/// What is known on the way to a name: offsets into it.
+/// The known part of a name, as offsets into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosestCut {
-    /// Where the name of the deepest known zone begins that it is in.
+    /// Offset of the deepest known zone that the name is in.
     pub zone_at: usize,
-    /// Where the deepest name begins at which it is known whether a zone begins.
+    /// Offset of the deepest name known to have a zone cut or none.
     pub known_at: usize,
-    /// How long the zone is known.
+    /// When the zone cut expires.
     pub until_ms: u64,
 }
 
-/// All that is known.
+/// The cache.
 #[derive(Debug)]
 pub struct Cuts {
     by_name: Recent<Box<[u8]>, Known>,
@@ -91,14 +94,15 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// The root's servers, which are never forgotten.
+    /// A cache with only the root servers, which never expire.
     pub fn new(roots: &[IpAddr], zones_max: usize) -> Cuts {
         let server = Nameserver { name: [0].into(), addresses: roots.to_vec() };
         let root = Cut { until_ms: u64::MAX, ..Cut::of(vec![server]) };
         Cuts { by_name: Recent::new(zones_max), root }
     }
 
-    /// What is known of a name; where `is_above`, of the zone above it (for DS, RFC 4035, section 3.1.4.1).
+    /// The known part of a name. With `is_above`, only zones above it count (for DS, RFC 4035,
+    /// section 3.1.4.1).
     pub fn find(&mut self, name: &[u8], is_above: bool, now_ms: u64) -> ClosestCut {
         let root_at = name.len().saturating_sub(1);
         let mut known_at = None;
@@ -118,7 +122,7 @@ impl Cuts {
         ClosestCut { zone_at: root_at, known_at: known_at.unwrap_or(root_at), until_ms: u64::MAX }
     }
 
-    /// Who serves a zone that [`Cuts::find`] found; the root's servers where it has been forgotten.
+    /// A zone that [`Cuts::find`] found, or the root if it was evicted since.
     pub fn get_or_root(&mut self, zone: &[u8]) -> &mut Cut {
         match self.by_name.get(zone) {
             Some(Known::Cut(cut)) => cut,
@@ -126,7 +130,7 @@ impl Cuts {
         }
     }
 
-    /// Who serves a zone, where it has not been forgotten since [`Cuts::find`] found it.
+    /// A zone that [`Cuts::find`] found, unless it was evicted since.
     pub fn get(&mut self, zone: &[u8]) -> Option<&mut Cut> {
         match self.by_name.get(zone) {
             Some(Known::Cut(cut)) => Some(cut),
@@ -135,8 +139,8 @@ impl Cuts {
         }
     }
 
-    /// A referral was given, by a server of a zone that is known until `parent_until_ms`: it holds for no longer.
-    /// Returns until when.
+    /// Caches a referral by a server of a zone that expires at `parent_until_ms`; the referral
+    /// expires no later. Returns when it expires.
     pub fn learn(
         &mut self,
         zone: &[u8],
@@ -152,12 +156,12 @@ impl Cuts {
         until_ms
     }
 
-    /// No zone begins at a name.
+    /// Caches that a name has no zone cut.
     pub fn learn_no_cut(&mut self, name: &[u8], now_ms: u64) {
         self.by_name.insert(name.into(), Known::NoCut(now_ms + NO_CUT_MS));
     }
 
-    /// How many zones, and names where none begins.
+    /// The number of zone cuts, and of names without one.
     pub fn count(&self) -> usize {
         self.by_name.count()
     }
@@ -174,7 +178,7 @@ mod tests {
         (zone_at, known_at)
     }
 
-    /// The deepest zone counts, names without one are passed over but known, and both run out.
+    /// The deepest zone counts, names without a zone cut are skipped but known, and both expire.
     #[test]
     fn deepest_known_zone() {
         let mut cuts = Cuts::new(&[[192, 0, 2, 1].into()], 100);
@@ -198,8 +202,8 @@ mod tests {
         );
     }
 
-    /// A referral holds neither for no time nor for weeks, nor beyond the one above it, and lame servers are forgotten with
-    /// it.
+    /// A referral lives at least seconds and at most a day, and no longer than the one above it.
+    /// Its lame servers expire with it.
     #[test]
     fn lifetime_of_a_referral() {
         let mut cuts = Cuts::new(&[], 100);
@@ -221,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Lame servers are noted once each, and only so many.
+    /// Each lame server is recorded once, up to a limit.
     #[test]
     fn lame_servers() {
         let mut cuts = Cuts::new(&[], 100);

@@ -1,35 +1,34 @@
-//! Validation (DNSSEC): no client gets what the walker found before it was checked.
+//! Validation (DNSSEC): every response is checked before it goes to a client.
 //!
-//! The walker finds responses as it does without validation, but one for each name: aliases are
-//! followed here. The library hickory checks them, every signature and every proof that something
-//! is not there; there is no home-made DNSSEC. For that it looks up keys and delegations, which are
-//! known from referrals and earlier lookups, or found by the walker.
+//! The resolver finds responses as without validation, but for one name at a time: the validator follows
+//! aliases itself. The library hickory checks each signature and each proof of absence; larder has no
+//! DNSSEC checks of its own. For them the library looks up keys and delegations. Those come from a cache,
+//! which referrals and earlier look-ups fill, or from the resolver.
 //!
 //! ```text
-//! BackendQuery -> Job, a step for each name: Walker -> response::part -> DnssecDnsHandle <- Known, or Walker
-//!                   ^--------------- an alias ---------------------------'   |
-//!                                       BackendQuery::answer <- reply <-'
+//! BackendQuery -> Job, a step for each name: Resolver -> response::part -> DnssecDnsHandle <- KeyCache, or Resolver
+//!                   ^--------------- an alias -----------------------------'   |
+//!                                       BackendQuery::answer <- reply <--------'
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`anchors`] | which keys the root is trusted by |
-//! | `response` | what a response says of one name, and a referral of keys |
-//! | `known` | keys and delegations |
-//! | `handle` | what the library looks up with |
-//! | [`reply`] | what was found, as a message |
+//! | [`anchors`] | the trusted keys of the root |
+//! | `response` | extracts the records of one name, and the delegation of a referral |
+//! | `key_cache` | cached keys and delegations |
+//! | `handle` | the look-up interface of the library |
+//! | [`reply`] | composes the response message |
 //!
 //! Invariants
-//! 1. What is known of keys holds no longer than the delegation to their zone, and that no longer
-//!    than the one above it.
-//! 2. A question costs at most as many packets as one that is not validated, whatever is looked up
-//!    for it, and at most `LOOKUPS_MAX` lookups. It ends in its time.
-//! 3. A job waits for what another looks up only if that ends before the job does. Where that
-//!    fails, it tries itself.
+//! 1. A cached key expires no later than the delegation to its zone, and that no later than the one
+//!    above it.
+//! 2. Validation costs a query no more packets than [`PACKETS_MAX`], and at most `LOOKUPS_MAX` look-ups.
+//!    The query ends at its deadline.
+//! 3. A job waits for another job's look-up only if that ends before the job's own deadline. If the
+//!    look-up fails, the job starts its own.
 //!
-//! Cost: a question for a name of a new zone takes the walker's queries and one for DNSKEY, and as
-//! many verified signatures as it has sets of records, with that of DS; see
-//! `docs/results/dns-recursion.md`.
+//! Cost: the first query for a zone takes one more query, for DNSKEY, and one signature check for each
+//! record set and for the DS set; see `docs/results/dns-recursion.md`.
 
 pub mod anchors;
 mod handle;
@@ -62,35 +61,35 @@ use self::reply::{Found, NO_REACHABLE_AUTHORITY};
 use crate::client::{Client, ValidatorQuery};
 use crate::resolver::{ALIASES_MAX, Net, PACKETS_MAX, Resolver, SubQuery};
 
-/// Keys and delegations that are looked up for one question, known or not.
+/// The most look-ups of keys and delegations for one client query, cached or not.
 const LOOKUPS_MAX: u32 = 200;
 
-/// Proofs that the library remembers.
+/// The most proofs that the library caches.
 const PROOFS_MAX: usize = 20_000;
 
-/// What the walker told.
+/// An event of the resolver.
 pub enum ResolverEvent {
-    /// What a server of a zone said.
+    /// The response to a sub-query.
     Response {
-        /// Of what.
+        /// The sub-query.
         part: ValidatorQuery,
-        /// A whole message.
+        /// The whole message.
         bytes: Vec<u8>,
-        /// Its name; empty where no server had an answer.
+        /// The zone of the server; empty if no server had a response.
         zone: Box<[u8]>,
     },
-    /// Servers of a zone were referred to.
+    /// A referral to a zone.
     Referral {
-        /// Its name.
+        /// The name of the zone.
         zone: Box<[u8]>,
-        /// A whole message.
+        /// The whole message.
         bytes: Vec<u8>,
-        /// How long that holds.
+        /// When the referral expires.
         until_ms: u64,
     },
 }
 
-/// What a question may still cost.
+/// What a client query may still cost.
 #[derive(Clone)]
 struct Budget {
     until_ms: u64,
@@ -99,39 +98,39 @@ struct Budget {
 
 type Check = Pin<Box<dyn Future<Output = Outcome>>>;
 
-/// What a job does.
+/// The state of a job.
 enum State {
-    /// Its last name has to be found.
+    /// The last name has to be resolved.
     Start,
-    /// The walker seeks it.
+    /// The resolver resolves it.
     Resolving,
-    /// A server of a zone said this of the name that has this place among the job's names, and
-    /// maybe of those behind it.
+    /// A response from a server of `zone`, for the name with this index in the job, and possibly
+    /// for the names after it.
     Received { bytes: Vec<u8>, zone: Name, name_at: usize },
 }
 
-/// A question of a client.
+/// A client query.
 struct Job {
     client: BackendQuery,
     query_message: Message,
     rtype: RecordType,
-    /// The name asked for, and those that aliases led to.
+    /// The query name, and the targets of aliases.
     names: Vec<Name>,
     budget: Budget,
     lookups_left: u32,
     state: State,
-    /// The library's, of what was said of the last name.
+    /// The check, by the library, of the response for the last name.
     check: Option<Check>,
     found: Found,
 }
 
 impl Job {
-    /// For its last name.
+    /// The query for the last name.
     fn query(&self) -> Query {
         Query::query(self.names.last().cloned().unwrap_or_default(), self.rtype)
     }
 
-    /// Takes what was checked. The end, unless there is another name to be found.
+    /// Adds a checked response. Returns the result, unless an alias leads to another name.
     fn take_outcome(&mut self, outcome: Outcome) -> Option<Result<(), u16>> {
         let name = self.query().name;
         if let Err(error) = self.found.add(&name, outcome) {
@@ -146,15 +145,15 @@ impl Job {
     }
 }
 
-/// Who finds what has to be found.
+/// The resolver and the network, for one turn of the event loop.
 pub struct Context<'a, N> {
     /// The time of the turn.
     pub now: Now,
-    /// Who seeks it.
+    /// The resolver.
     pub resolver: &'a mut Resolver<Client>,
-    /// Where the walker speaks.
+    /// The network of the resolver.
     pub net: &'a mut N,
-    /// Bytes that a server may answer in over UDP.
+    /// The most bytes of a response over UDP.
     pub udp_bytes: u16,
 }
 
@@ -163,7 +162,7 @@ impl<N: Net<Client>> Context<'_, N> {
         self.now.us / 1_000
     }
 
-    /// Has the walker find something. False where it cannot, or there is no time.
+    /// Starts a sub-query. Returns false if the resolver has no room, or at the deadline.
     fn start_subquery(&mut self, part: ValidatorQuery, query: &Query, budget: &Budget) -> bool {
         let mut question = wire(query.name());
         question.extend_from_slice(&u16::from(query.query_type()).to_be_bytes());
@@ -189,7 +188,7 @@ impl<N: Net<Client>> Context<'_, N> {
     }
 }
 
-/// Keys or a delegation on their way, and the jobs that wait for them.
+/// A look-up of keys or of a delegation, and the jobs that wait for it.
 struct Lookup {
     query: Query,
     key: Key,
@@ -197,22 +196,22 @@ struct Lookup {
     waiting: Vec<(u64, Slot)>,
 }
 
-/// One thread's.
+/// The validator of one thread.
 pub struct Validator {
     handle: Handle,
     library: DnssecDnsHandle<Handle>,
     key_cache: KeyCache,
     jobs: HashMap<u64, Job>,
     lookups: HashMap<u64, Lookup>,
-    /// Lookups that others may wait for.
+    /// Look-ups that other jobs may join.
     shared: HashMap<Key, u64>,
     last_number: u64,
-    /// Jobs that have something to do.
+    /// Jobs with a step to do.
     ready: Vec<u64>,
 }
 
 impl Validator {
-    /// Knows nothing but the root's keys.
+    /// A validator with only the keys of the root.
     pub fn new(anchors: &Anchors) -> Validator {
         let handle = Handle::default();
         let library = DnssecDnsHandle::with_trust_anchor(handle.clone(), anchors.0.clone())
@@ -230,12 +229,12 @@ impl Validator {
         }
     }
 
-    /// Questions of clients that are on their way.
+    /// Client queries in flight.
     pub fn in_flight(&self) -> usize {
         self.jobs.len()
     }
 
-    /// True where no job has something to do.
+    /// True if no job has a step to do.
     pub fn is_idle(&self) -> bool {
         self.ready.is_empty()
     }
@@ -245,8 +244,8 @@ impl Validator {
         self.last_number
     }
 
-    /// Takes a client's question, to be answered within `wait_ms`; [`Validator::advance_jobs`] begins with
-    /// it. What is none is dropped.
+    /// Adds a client query, with a response due within `wait_ms`; [`Validator::advance_jobs`]
+    /// starts it. An invalid message is dropped.
     pub fn begin(&mut self, now: Now, client: BackendQuery, wait_ms: u64) {
         let Ok(query_message) = Message::from_vec(client.message()) else { return };
         let [query] = query_message.queries.as_slice() else { return };
@@ -269,7 +268,7 @@ impl Validator {
         self.ready.push(number);
     }
 
-    /// Takes what the walker told, and lets jobs go on that have something to do.
+    /// Handles events of the resolver, and runs all jobs with a step to do.
     pub fn advance_jobs(
         &mut self,
         events: Vec<ResolverEvent>,
@@ -282,7 +281,7 @@ impl Validator {
                 }
                 ResolverEvent::Response { part: ValidatorQuery::Step(number), bytes, zone } => {
                     if let Some(job) = self.jobs.get_mut(&number) {
-                        // An empty one is none: no server had an answer.
+                        // The zone is empty if no server had a response.
                         let zone = Name::from_bytes(&zone).unwrap_or_default();
                         job.state = State::Received { bytes, zone, name_at: job.names.len() - 1 };
                         self.ready.push(number);
@@ -302,7 +301,7 @@ impl Validator {
         }
     }
 
-    /// Does what a job has to do. Its end, if that has come.
+    /// Runs a job until it waits. Returns the result if the job ends.
     fn advance(
         &mut self,
         number: u64,
@@ -332,8 +331,8 @@ impl Validator {
                 return if is_begun { None } else { Some(Err(NO_REACHABLE_AUTHORITY)) };
             };
             let mut task_context = task::Context::from_waker(Waker::noop());
-            // The library may panic for what it holds to be impossible: that is one question's end
-            // and not the thread's.
+            // The library may panic in states that it considers impossible. That ends one query,
+            // not the thread.
             let polled = catch_unwind(AssertUnwindSafe(|| check.as_mut().poll(&mut task_context)));
             let Ok(polled) = polled else { return Some(Err(reply::OTHER)) };
             if let Poll::Ready(outcome) = polled {
@@ -358,16 +357,16 @@ impl Validator {
         }
     }
 
-    /// Begins to check a response.
+    /// Starts the check of a response.
     fn check(&self, query: &Query, part: DnsResponse) -> Check {
-        // Of a check that ended early.
+        // Remove the requests of a check that ended early.
         self.handle.take_requests();
         self.handle.prepare(part);
         let options = DnsRequestOptions::default();
         Box::pin(self.library.lookup(query.clone(), options).first_answer())
     }
 
-    /// Looks something up for a job. True where its slot is filled already.
+    /// Starts a look-up for a job. Returns true if its slot is already filled.
     fn look_up(
         &mut self,
         job: u64,
@@ -398,7 +397,7 @@ impl Validator {
         false
     }
 
-    /// The walker has found what was looked up, or has not.
+    /// Ends a look-up, with or without a response.
     fn end_lookup(
         &mut self,
         number: u64,
@@ -417,7 +416,7 @@ impl Validator {
         for (at, (job, slot)) in waiting.into_iter().enumerate() {
             match (&found, self.jobs.get(&job)) {
                 (Some(response), _) => slot.fill(Ok(response.clone())),
-                // The others have means of their own.
+                // Each other job retries within its own budget.
                 (None, Some(waits)) if at > 0 => {
                     let (budget, request) =
                         (waits.budget.clone(), LookupRequest { query: query.clone(), slot });
@@ -428,7 +427,7 @@ impl Validator {
         }
     }
 
-    /// Answers a client.
+    /// Responds to a client.
     fn end(&mut self, now_ms: u64, job: Job, end: Result<(), u16>) {
         let Job { client, query_message, names, found, .. } = job;
         if found.is_bogus() {
@@ -456,7 +455,7 @@ mod tests {
         Record::from_rdata(name(owner), 86_400, data)
     }
 
-    /// A signature of so many labels that is none.
+    /// An invalid signature with this number of labels.
     pub fn signature(owner: &str, type_covered: RecordType, num_labels: u8) -> Record {
         let input = SigInput {
             type_covered,

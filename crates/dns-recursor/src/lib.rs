@@ -1,30 +1,30 @@
-//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only. By the
-//! feature `dnssec` signatures are validated.
+//! Recursion for `larder dns`: resolves names from the root servers down, on the miss path only. The
+//! feature `dnssec` adds validation of signatures.
 //!
-//! What is held, larder answers from finished responses, whoever found them. What is not held goes,
-//! by the mailboxes of [`larder_dns::backend`], to a thread that asks name servers, one after the
-//! other as they refer to one another (RFC 1034, section 5.3.3), and comes back as a DNS message
-//! which is rendered, stored and told as a forwarder's answer would be.
+//! A hit is answered from finished responses, as with a forwarder. A miss goes through the mailboxes of
+//! [`larder_dns::backend`] to a thread. The thread sends queries to name servers and follows their
+//! referrals (RFC 1034, section 5.3.3). It returns a DNS message, which larder renders, stores and sends
+//! as it does a forwarder's response.
 //!
 //! ```text
-//! core 0 --BackendQuery--> desk --> thread 0: Walker, sockets, streams --> name servers
-//! core 1 --BackendQuery--> desk --> thread 1                               each with what it knows of zones and servers
-//!        <--BackendQuery::answer-- a message: as the server gave it, with aliases before it, or SERVFAIL
+//! core 0 --BackendQuery--> inbox --> thread 0: Resolver, sockets, TCP --> name servers
+//! core 1 --BackendQuery--> inbox --> thread 1                             each with its own zone and server caches
+//!        <--BackendQuery::answer-- a message: the server's response, with aliases before it, or SERVFAIL
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`resolver`] | what is asked of whom, until there is an answer |
-//! | [`reading`] | what a response says to who was asked for a zone |
-//! | `cuts`, `servers`, `recent` | what is known of zones, of servers, and for how long |
-//! | `dnssec` | which of it is believed, by feature |
-//! | `thread` | the loop: queries, sockets, time |
-//! | [`roots`], `private` | where the root is; who is never asked |
+//! | [`resolver`] | chooses servers and queries until there is a response |
+//! | [`reading`] | classifies the response of a name server |
+//! | `cuts`, `servers`, `recent` | caches of zone cuts and of servers |
+//! | `dnssec` | validates responses, by feature |
+//! | `thread` | the event loop: queries, sockets, time |
+//! | [`roots`], `private` | root server addresses; addresses that get no queries |
 //!
-//! Bounds, in [`Options`] and the constants of [`resolver`]: questions in flight and waiting for each
-//! thread, packets for each question, zones and servers that are remembered, sockets.
+//! Bounds, in [`Options`] and the constants of [`resolver`]: queries in flight and waiting for each
+//! thread, packets for each client query, cached zones and servers, sockets.
 //!
-//! Cost: a miss takes what its packets take, and a change of threads; see
+//! Cost: a miss takes the time of its packets and of a change of threads; see
 //! `docs/results/dns-recursion.md`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -56,36 +56,36 @@ use crate::thread::Threads;
 /// The port of name servers.
 pub const PORT: u16 = 53;
 
-/// How it asks. The defaults are those of the command.
+/// Options of the recursor. The defaults are those of the command.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Addresses of the root's servers; see [`roots`].
+    /// Addresses of the root servers; see [`roots`].
     pub roots: Vec<IpAddr>,
-    /// Signatures are asked for where clients ask for them, and passed on.
+    /// Request signatures if the client does, and pass them on.
     pub passes_dnssec: bool,
-    /// Signatures are validated, from these keys on.
+    /// Validate signatures, starting from these keys.
     #[cfg(feature = "dnssec")]
     pub anchors: Option<dnssec::anchors::Anchors>,
-    /// Networks whose name servers are asked although they have a special purpose. The root's
-    /// always are.
+    /// Networks with a special purpose whose name servers may get queries. The root servers always
+    /// may.
     pub allow_servers: Vec<Prefix>,
-    /// Threads; 1 at least.
+    /// Threads, at least 1.
     pub threads: usize,
-    /// Questions in flight for each thread; 1 at least.
+    /// Queries in flight for each thread, at least 1.
     pub queries_max: usize,
-    /// Questions that wait for each thread beyond those; what is more is not taken.
+    /// Queries that wait for each thread beyond those; more are dropped.
     pub waiting_max: usize,
-    /// Zones, and servers, that are remembered by each thread.
+    /// Zones, and servers, that each thread caches.
     pub zones_max: usize,
-    /// How long one server is waited for before the next one is asked, milliseconds, at most.
+    /// The longest timeout of one server, milliseconds.
     pub server_wait_ms: u32,
-    /// Bytes that a server may answer in over UDP.
+    /// The most bytes of a response over UDP.
     pub udp_bytes_max: u16,
-    /// Names are sent in random case, and must come back so (0x20).
+    /// Randomize the case of query names, and require the same case in responses (0x20).
     pub case_random: bool,
-    /// Where questions are sent from.
+    /// Source address and ports of queries.
     pub source: QuerySource,
-    /// The port of all name servers, [`PORT`] but in tests.
+    /// The port of all name servers: [`PORT`] except in tests.
     pub port: u16,
 }
 
@@ -111,12 +111,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// True where a server with this address may be asked.
+    /// True if a server with this address may get queries.
     pub fn may_query(&self, server: IpAddr) -> bool {
         !private::is_special(server) || private::is_in(&self.allow_servers, server)
     }
 
-    /// True where signatures are validated.
+    /// True if signatures are validated.
     pub fn validates(&self) -> bool {
         #[cfg(feature = "dnssec")]
         {
@@ -129,8 +129,8 @@ impl Options {
     }
 }
 
-/// A backend that asks name servers. It takes questions from its start to its stop, and drops
-/// others.
+/// A backend that resolves names with name servers. It takes queries from its start to its stop and
+/// drops others.
 #[derive(Debug)]
 pub struct Recursor {
     options: Arc<Options>,
@@ -138,13 +138,13 @@ pub struct Recursor {
 }
 
 impl Recursor {
-    /// Not started yet; no thread runs, nothing is sent.
+    /// A recursor that is not started: no thread runs.
     pub fn new(mut options: Options) -> Recursor {
         options.passes_dnssec |= options.validates();
         Recursor { options: Arc::new(options), threads: Running::nothing() }
     }
 
-    /// What happened since the start, of all threads.
+    /// The counts since the start, of all threads.
     pub fn counts(&self) -> resolver::Counts {
         self.threads.get().map_or_else(resolver::Counts::default, |threads| threads.counts())
     }
@@ -168,7 +168,7 @@ impl Backend for Recursor {
     }
 
     fn stop(&self) {
-        // Nobody asks any more, so nobody else has them.
+        // The cores send no more queries, so no other owner is left.
         if let Some(threads) = self.threads.end() {
             threads.stop();
         }

@@ -1,14 +1,14 @@
-//! Names in wire form, not compressed and in lower case: which lies in which.
+//! Names in wire form, uncompressed and in lower case: which name is within which.
 
 pub use larder_dns::key::is_within;
 
-/// The name without its first label; `None` for the root, and for what is no name.
+/// The name without its first label; `None` for the root and for an invalid name.
 pub fn parent(name: &[u8]) -> Option<&[u8]> {
     let (&length, _) = name.split_first()?;
     if length == 0 { None } else { name.get(1 + usize::from(length)..) }
 }
 
-/// A name and all above it, the root last.
+/// A name and all its ancestors; the root is last.
 pub fn and_above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(name), |name| parent(name))
 }
@@ -17,7 +17,7 @@ pub fn and_above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    /// Whole labels count, and a name is in itself and in the root.
+    /// Whole labels count, and a name is within itself and within the root.
     #[test]
     fn whole_labels() {
         let name = b"\x03www\x07example\x03com\0";

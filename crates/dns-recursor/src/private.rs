@@ -1,9 +1,10 @@
-//! Addresses that no name server of the public has: those with a special purpose (RFC 6890 and the IANA registries that it
-//! began).
+//! Addresses that no public name server has: those with a special purpose (RFC 6890 and the IANA
+//! registries that it began).
 //!
-//! Whoever owns a domain may say that its servers are anywhere. Were they asked there, the owner could have us send
-//! packets into our own network (and learn from what comes back who answers). IPv6 addresses that carry an IPv4 address
-//! (NAT64, 6to4, Teredo, IPv4-compatible) lead there too, where a translator or a relay is near.
+//! The owner of a domain can delegate it to any address. Queries to such addresses would let the owner
+//! send packets into our own network, and learn from the results which hosts respond. Some IPv6 addresses
+//! carry an IPv4 address (NAT64, 6to4, Teredo, IPv4-compatible). They reach the same hosts if a translator
+//! or relay is near.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -44,7 +45,7 @@ const SPECIAL: [&str; 31] = [
     "ff00::/8",
 ];
 
-/// True where an address has a special purpose.
+/// True if an address has a special purpose.
 pub fn is_special(address: IpAddr) -> bool {
     static NETWORKS: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
         SPECIAL.iter().map(|text| Prefix::parse(text).expect("a test reads it")).collect()
@@ -52,7 +53,7 @@ pub fn is_special(address: IpAddr) -> bool {
     is_in(&NETWORKS, address)
 }
 
-/// True where an address is in one of these networks.
+/// True if an address is in one of these networks.
 pub fn is_in(networks: &[Prefix], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(address))
 }
@@ -61,7 +62,7 @@ pub fn is_in(networks: &[Prefix], address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// Private networks are special, however they are written, and root servers are not.
+    /// Private networks are special in each notation; root servers are not.
     #[test]
     fn special_addresses() {
         for text in

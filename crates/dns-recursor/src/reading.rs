@@ -1,23 +1,24 @@
-//! What a name server says, read against what it was asked and the zone that it was asked for.
+//! Classifies the response of a name server, given the query and the zone whose server got it.
 //!
-//! | the response | is |
+//! | response | reading |
 //! |---|---|
-//! | to another question, or none at all | [`Reading::Misfit`]: its sender guesses, or it is late |
-//! | with TC; to the same question in other letters, where those are random | [`Reading::Truncated`] |
-//! | FORMERR or BADVERS to a question with EDNS; NOTIMP to one, without EDNS | [`Reading::NoEdns`] |
-//! | the records asked for, at the name or behind aliases within the zone; NXDOMAIN or no data behind such | [`Reading::Answer`] |
-//! | aliases that lead out of the zone, back to one of them, or to where this server says nothing more | [`Reading::Alias`] |
+//! | to another question, or not a response | [`Reading::Misfit`]: spoofed or late |
+//! | with TC; with another letter case, if the case is random | [`Reading::Truncated`] |
+//! | FORMERR or BADVERS to a query with EDNS; NOTIMP to one, without EDNS | [`Reading::NoEdns`] |
+//! | records of the type, at the name or behind aliases in the zone; NXDOMAIN or NODATA behind such | [`Reading::Answer`] |
+//! | aliases out of the zone, in a loop, or to a name without further records here | [`Reading::Alias`] |
 //! | YXDOMAIN with the DNAME that makes the name too long | [`Reading::Answer`] |
-//! | nothing at the name itself, by an SOA or with AA | [`Reading::NoData`], [`Reading::NxDomain`] |
-//! | servers of a zone below this one that the name is in | [`Reading::Referral`] |
-//! | anything else: another code, servers of a zone above, what was found by recursion | [`Reading::Lame`] |
+//! | no records at the name itself, with an SOA or AA | [`Reading::NoData`], [`Reading::NxDomain`] |
+//! | servers of a zone below this one that contains the name | [`Reading::Referral`] |
+//! | all else: another code, servers of a zone above, results of recursion | [`Reading::Lame`] |
 //!
-//! A server is believed about names in its zone only (RFC 5452, section 6): an alias out of it is followed anew, and addresses
-//! of a zone's servers are taken from whoever may speak for the names of those. Whether AA is set matters where the server
-//! recurses, since then the zone may have been lost to it and the answer be from anywhere. Where all servers of a zone are
-//! like that, the last resort is to accept it ([`SentQuery::accepts_recursed`]).
+//! A server's records count only for names in its zone (RFC 5452, section 6). So the resolver follows an
+//! alias out of the zone itself, and accepts a server address only from a server that is authoritative
+//! for that name. AA matters if the server recurses: it may have lost the zone, and its records may come
+//! from anywhere. If all servers of a zone do so, such a response is the last resort
+//! ([`SentQuery::accepts_recursed`]).
 //!
-//! Cost: one walk over the records; for an answer without aliases nothing is allocated.
+//! Cost: one pass over the records. A response without aliases needs no allocation.
 
 use std::net::IpAddr;
 
@@ -29,72 +30,72 @@ use larder_wire::dns::{
 use crate::cuts::Nameserver;
 use crate::names::is_within;
 
-/// Aliases of one response that are followed.
+/// The most aliases that are followed in one response.
 const CHAIN_MAX: usize = 16;
 
-/// Servers of a zone, and addresses of each, that are taken from a referral.
+/// The most servers of a referral, and addresses of each.
 pub const SERVERS_MAX: usize = 16;
 const ADDRESSES_MAX: usize = 8;
 
-/// Response code of a DNAME that makes names too long (RFC 6672, section 2.2).
+/// Response code for a DNAME that makes the name too long (RFC 6672, section 2.2).
 const YXDOMAIN: u16 = 6;
 
-/// What was asked.
+/// A query as it was sent.
 #[derive(Debug, Clone, Copy)]
 pub struct SentQuery<'a> {
-    /// Name, type and class as they were sent.
+    /// Name, type and class as sent.
     pub question: &'a [u8],
     /// The name in lower case.
     pub name: &'a [u8],
     /// The type.
     pub rtype: u16,
-    /// The zone, as part of the name.
+    /// The zone whose server got the query, as part of the name.
     pub zone: &'a [u8],
-    /// Letters were sent in random case, and must come back so.
+    /// The letter case was random; the response must repeat it.
     pub is_case_random: bool,
-    /// It was asked with EDNS.
+    /// The query had EDNS.
     pub has_edns: bool,
-    /// An answer that the server found by recursion counts too: no server of the zone has a better one.
+    /// Accept results of recursion, because no server of the zone has a better response.
     pub accepts_recursed: bool,
 }
 
-/// What was said; see the head of the file.
+/// The kind of a response; see the header of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
-    /// Nothing, to this question.
+    /// No response to this query.
     Misfit,
-    /// It has to be asked again by a stream.
+    /// Retry over TCP.
     Truncated,
-    /// It has to be asked again without EDNS.
+    /// Retry without EDNS.
     NoEdns,
-    /// The server is of no use for this zone.
+    /// The server does not serve this zone.
     Lame,
-    /// All that there is to say is in the message.
+    /// The message is the full response.
     Answer,
-    /// The name exists, and has nothing of the type.
+    /// The name exists, without records of the type.
     NoData,
     /// The name does not exist.
     NxDomain,
-    /// Where the aliases lead, which are from the name on in this order.
+    /// Aliases, in order from the query name.
     Alias(Aliases),
-    /// Who serves a zone below this one.
+    /// Servers of a zone below this one.
     Referral(Referral),
 }
 
 /// Aliases of one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aliases {
-    /// The last name, in lower case.
+    /// The last target, in lower case.
     pub target: Vec<u8>,
-    /// The records, and what signs them: owner, type, class, TTL and data, not compressed.
+    /// The alias records and their signatures: owner, type, class, TTL and data, uncompressed.
     pub records: Vec<u8>,
-    /// How many records.
+    /// The number of records.
     pub record_count: u16,
-    /// How many aliases.
+    /// The number of aliases.
     pub count: u16,
 }
 
-/// True where records as [`Aliases::records`] has them hold an alias of a name.
+/// True if records in the form of [`Aliases::records`] contain an alias of a name.
 pub fn has_alias(mut records: &[u8], name: &[u8]) -> bool {
     while !records.is_empty() {
         let mut length = 0;
@@ -117,15 +118,15 @@ pub fn has_alias(mut records: &[u8], name: &[u8]) -> bool {
 /// A zone and its servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referral {
-    /// Bytes of the zone's name, counted from the end of the name asked for.
+    /// Length of the zone's name, at the end of the query name.
     pub zone_bytes: usize,
-    /// How long it holds, seconds.
+    /// The TTL, seconds.
     pub ttl_s: u32,
     /// The servers.
     pub servers: Vec<Nameserver>,
 }
 
-/// Reads a response. `may_query` says which servers' addresses are of use.
+/// Classifies a response. `may_query` filters the addresses of servers.
 pub fn read(bytes: &[u8], sent: &SentQuery<'_>, may_query: impl Fn(IpAddr) -> bool) -> Reading {
     let Ok(message) = Message::parse(bytes) else { return Reading::Misfit };
     if !message.is_response() || message.opcode() != 0 {
@@ -134,18 +135,18 @@ pub fn read(bytes: &[u8], sent: &SentQuery<'_>, may_query: impl Fn(IpAddr) -> bo
     let code = message.extended_rcode();
     let forgets_edns = sent.has_edns
         && match code {
-            // Some repeat the OPT record that they did not understand.
+            // Some servers repeat the OPT record that they do not understand.
             rcode::FORMERR | rcode::BADVERS => true,
             rcode::NOTIMP => message.opt().is_none(),
             _ => false,
         };
     let Some(echoed) = echoed_name(&message, sent) else {
-        // Some give back a bare header where they could not read the question.
+        // Some servers return only a header if they cannot read the question.
         let is_bare = message.question_count() == 0 && forgets_edns && message.opt().is_none();
         return if is_bare { Reading::NoEdns } else { Reading::Misfit };
     };
     match code {
-        // Somebody guesses, or the server is one of few: a stream helps in both cases.
+        // Spoofing, or a server that changes the letter case: TCP helps in both cases.
         _ if sent.is_case_random && echoed != &sent.question[..echoed.len()] => Reading::Truncated,
         _ if message.is_truncated() => Reading::Truncated,
         _ if forgets_edns => Reading::NoEdns,
@@ -157,7 +158,7 @@ pub fn read(bytes: &[u8], sent: &SentQuery<'_>, may_query: impl Fn(IpAddr) -> bo
     }
 }
 
-/// True where a response has a DNAME of the zone, above the name asked for.
+/// True if a response has a DNAME in the zone, above the query name.
 fn has_dname(message: &Message<'_>, sent: &SentQuery<'_>) -> bool {
     let is_above = |owner: &[u8]| {
         owner.len() < sent.name.len() && is_within(sent.name, owner) && is_within(owner, sent.zone)
@@ -168,12 +169,12 @@ fn has_dname(message: &Message<'_>, sent: &SentQuery<'_>) -> bool {
     })
 }
 
-/// The name of the one question of a response, if that question is the one that was asked.
+/// The name in the question section, if the question is that of the query.
 fn echoed_name<'m>(message: &Message<'m>, sent: &SentQuery<'_>) -> Option<&'m [u8]> {
     if message.question_count() != 1 {
         return None;
     }
-    // A first name has nothing before it that it could point to, so it is never compressed.
+    // The first name is never compressed: no earlier name exists that it could point to.
     let bytes = message.bytes().get(HEADER_BYTES..)?.get(..sent.question.len())?;
     let (name, fixed) = bytes.split_at(sent.name.len());
     let is_same = name.eq_ignore_ascii_case(sent.name) && fixed == &sent.question[name.len()..];
@@ -188,10 +189,10 @@ fn name_at(message: &Message<'_>, offset: usize) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// True where a record's owner is a name in lower case.
+/// True if the owner of a record is this name (in lower case).
 fn is_owner(message: &Message<'_>, record: &Record, name: &[u8]) -> bool {
     let bytes = message.bytes();
-    // Most often it is a pointer to the question, which is never compressed.
+    // Most owners are a pointer to the question, which is never compressed.
     let is_question = bytes.get(record.owner_offset..record.owner_offset + 2) == Some(&[0xc0, 12]);
     let offset = if is_question { HEADER_BYTES } else { record.owner_offset };
     if let Some(plain) = bytes.get(offset..offset + name.len())
@@ -239,7 +240,7 @@ fn read_sections(
         Authority::Soa if is_aliased => Some(Reading::Answer),
         Authority::Soa => Some(if is_denied { Reading::NxDomain } else { Reading::NoData }),
         _ if is_aliased && is_denied => Some(Reading::Answer),
-        // What the last name is, somebody else may say.
+        // Another server may have records of the last name.
         _ if is_aliased => Some(Reading::Alias(chain.into_aliases(name.into_owned()))),
         _ if is_denied => has_aa.then_some(Reading::NxDomain),
         Authority::Delegation(zone_bytes) => {
@@ -249,14 +250,14 @@ fn read_sections(
     }
 }
 
-/// What the answer section says of one name.
+/// The records at one name, in the answer section.
 enum Step {
     Data,
     Alias(Vec<u8>),
     Nothing,
 }
 
-/// Aliases gone through.
+/// Aliases followed so far.
 #[derive(Default)]
 struct Chain {
     records: Vec<u8>,
@@ -265,7 +266,8 @@ struct Chain {
 }
 
 impl Chain {
-    /// Looks for data or an alias at a name; `None` where the chain is too long, or a record beyond reading.
+    /// Looks for data or an alias at a name; `None` if the chain is too long or a record is
+    /// invalid.
     fn step(&mut self, message: &Message<'_>, sent: &SentQuery<'_>, name: &[u8]) -> Option<Step> {
         let mut alias = None;
         for record in message.answers() {
@@ -296,7 +298,7 @@ impl Chain {
         Some(Step::Alias(target))
     }
 
-    /// Adds what signs the alias of a name, and the DNAME that it was made of: who validates needs them.
+    /// Adds the signatures of an alias, and the DNAME that created it: validation needs them.
     fn add_signatures(
         &mut self,
         message: &Message<'_>,
@@ -306,7 +308,7 @@ impl Chain {
         for record in message.answers() {
             let record = record.ok()?;
             let data = message.rdata(&record);
-            // A signature begins with the type that it covers.
+            // A signature begins with the covered type.
             let covered = match record.rtype {
                 rtype::RRSIG => data.first_chunk().map_or(0, |bytes| u16::from_be_bytes(*bytes)),
                 other => other,
@@ -322,7 +324,8 @@ impl Chain {
             } else {
                 owner.len() < name.len() && is_within(name, &owner) && is_within(&owner, sent.zone)
             };
-            // Neither may hold compressed names (RFC 4034, section 3.1.7, and RFC 6672, section 2.5).
+            // Neither type may contain compressed names (RFC 4034, section 3.1.7, and RFC 6672,
+            // section 2.5).
             if is_its_own {
                 self.add(&owner, &record, data);
             }
@@ -346,11 +349,11 @@ impl Chain {
     }
 }
 
-/// What the authority section says of a name.
+/// The authority section, for one name.
 enum Authority {
-    /// The zone's own SOA.
+    /// The SOA of this zone.
     Soa,
-    /// Servers of a zone below, with a name of so many bytes.
+    /// Servers of a zone below, whose name has this length.
     Delegation(usize),
     Nothing,
 }
@@ -379,7 +382,7 @@ impl Authority {
     }
 }
 
-/// The servers of a zone below, as a referral has them.
+/// The referral to a zone below.
 fn referral(
     message: &Message<'_>,
     sent: &SentQuery<'_>,
@@ -391,7 +394,7 @@ fn referral(
     Some(Referral { zone_bytes, ttl_s, servers })
 }
 
-/// The servers that a zone names itself, where what was said with authority by one of them has any.
+/// The servers that a zone itself names, in an authoritative response of one of its servers.
 pub fn own_servers(
     bytes: &[u8],
     zone: &[u8],
@@ -403,7 +406,7 @@ pub fn own_servers(
     found.map(|(servers, _)| servers).unwrap_or_default()
 }
 
-/// The servers of `zone`, and how long they hold, seconds: `server_zone` is the zone whose server says so.
+/// The servers of `zone` and their TTL, seconds, in a response of a server of `server_zone`.
 fn servers(
     message: &Message<'_>,
     server_zone: &[u8],
@@ -425,7 +428,7 @@ fn servers(
                 }
             }
             (Section::Additional, rtype::A | rtype::AAAA) => {
-                // Who speaks may do so for names of its own zone only.
+                // A server is authoritative only for names in its own zone.
                 let Some(address) = address(message, &record).filter(|it| may_query(*it)) else {
                     continue;
                 };
@@ -450,12 +453,12 @@ fn address(message: &Message<'_>, record: &Record) -> Option<IpAddr> {
     }
 }
 
-/// True for a message that says that a name does not exist.
+/// True if a message is NXDOMAIN.
 pub fn is_denial(bytes: &[u8]) -> bool {
     Message::parse(bytes).is_ok_and(|message| u16::from(message.rcode()) == rcode::NXDOMAIN)
 }
 
-/// The addresses that an answer has for its name, of those that `may_query` says are of use, and how long they hold, seconds.
+/// The addresses that a response has for its name and `may_query` accepts, and their TTL, seconds.
 pub fn addresses(
     bytes: &[u8],
     name: &[u8],

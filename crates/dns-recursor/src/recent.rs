@@ -1,16 +1,16 @@
-//! A map that forgets what was not asked for lately.
+//! A map that evicts entries without recent use.
 //!
-//! Two generations: what is put in or asked for is young. When there are as many young ones as may be, they become the
-//! old ones, and the old ones of before are forgotten. So at most `2 * young_max` are held, and what is asked for again
-//! within as many others stays.
+//! It has two generations. Each insertion and each look-up moves an entry to the young generation. A full
+//! young generation becomes the old one, and the previous old generation is evicted. So the map has at
+//! most `2 * young_max` entries, and an entry stays if its next use comes within `young_max` other ones.
 //!
-//! Cost: one or two look-ups; now and then the freeing of a whole generation.
+//! Cost: one or two look-ups; sometimes the map frees a whole generation.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// See the head of the file.
+/// See the header of the file.
 #[derive(Debug)]
 pub struct Recent<K, V> {
     young: HashMap<K, V>,
@@ -19,13 +19,13 @@ pub struct Recent<K, V> {
 }
 
 impl<K: Eq + Hash, V> Recent<K, V> {
-    /// For `entries_max` at most.
+    /// A map of at most `entries_max` entries.
     pub fn new(entries_max: usize) -> Recent<K, V> {
         let young_max = (entries_max / 2).max(1);
         Recent { young: HashMap::new(), old: HashMap::new(), young_max }
     }
 
-    /// What is held for a key, which is young from now on.
+    /// The value of a key. The entry becomes young.
     pub fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -37,7 +37,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.get_mut(key)
     }
 
-    /// Holds a value, in the place of the one before.
+    /// Inserts a value, or replaces the previous one.
     pub fn insert(&mut self, key: K, value: V) {
         if self.young.len() >= self.young_max && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
@@ -46,7 +46,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.insert(key, value);
     }
 
-    /// How many are held.
+    /// The number of entries.
     pub fn count(&self) -> usize {
         self.young.len() + self.old.len()
     }
@@ -56,13 +56,13 @@ impl<K: Eq + Hash, V> Recent<K, V> {
 mod tests {
     use super::*;
 
-    /// What is asked for stays, what is not goes, and there are never more than may be.
+    /// Entries in use stay, others are evicted, and the map never exceeds its limit.
     #[test]
     fn the_recent_stay() {
         let mut recent = Recent::new(8);
         for key in 0..100 {
             recent.insert(key, -key);
-            assert_eq!(recent.get(&0), Some(&mut 0), "asked for after {key}");
+            assert_eq!(recent.get(&0), Some(&mut 0), "used after {key}");
             assert!(recent.count() <= 8);
         }
         assert_eq!(recent.get(&99), Some(&mut -99));

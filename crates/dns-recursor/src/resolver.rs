@@ -1,36 +1,38 @@
-//! What is asked of whom, until there is an answer: no sockets, no clock, no threads.
+//! The resolver: the state machine that resolves a query with name servers. No sockets, no clock, no
+//! threads.
 //!
 //! ```text
-//! begin(question) -> a task
-//! task   the deepest zone known that its name is in -> the server of it that answers soonest -> Net::ask
-//!   | a referral                the zone below is known from now on: from the beginning
-//!   | no data, below the name   no zone begins there: the next label is asked for
-//!   | no name, below the name   the whole name is asked for, but of the root's servers
-//!   | aliases out of the zone   kept, and their target is sought; for a validator the end
-//!   | silent, lame, refusing    the next server; after all of them, all once more with those that the zone itself names, and who
-//!                               answered before until time is up
-//!   | no address of a server    tasks of their own seek them, IPv4 before IPv6, and this one waits
-//!   | another asks already      for the same label above its own name: this one waits for what is said
-//!   | TC                        the same server by a stream
-//! over   an answer, or that there is none to be had -> Net::tell
+//! begin(query) -> a task
+//! task   deepest known zone of its name -> that zone's fastest server -> Net::send
+//!   | referral                  learn the zone cut; start again at the child zone
+//!   | NODATA, name shortened    no zone cut at that name; add the next label
+//!   | NXDOMAIN, name shortened  send the full name next; from a root server the task ends
+//!   | alias out of the zone     keep the records, resolve the target; for the validator the task ends
+//!   | timeout, lame, refused    the next server. After all servers another round, also with the servers
+//!                               that the zone itself names; late responses count until the deadline
+//!   | no server address         address tasks resolve it, IPv4 before IPv6; this task waits
+//!   | same query in flight      for a shortened name: this task waits for the other's response
+//!   | truncated (TC)            retry with the same server over TCP
+//! end    a response, or a failure -> Net::respond
 //! ```
 //!
-//! A name is asked for label by label while it is not known where zones begin (RFC 9156), as A and at most
-//! [`STEPS_MAX`] times in a row; where the whole name is one label below what is known it is asked for as it is, so that costs
-//! nothing where each label is a zone of its own.
+//! QNAME minimization (RFC 9156): while zone cuts are unknown, a task adds one label per query, with type
+//! A, at most [`STEPS_MAX`] times in a row. If the full name is one label below the known part, the task
+//! sends it at once. So minimization costs no query where each label is a zone.
 //!
 //! Invariants
-//! 1. A response is read for a task only if it came by the socket that a question of the task left by, with its ID, from
-//!    the server asked, and repeats the question. A server that is not waited for any longer may still answer, as long as the
-//!    task asks the same: `LATE_MAX` of those are remembered.
-//! 2. Each task has a timer, and at its end it is over. So who waits for another task waits for no longer than that.
-//! 3. A task waits only for tasks that are deeper than itself, or that wait for a server; so none waits for itself.
-//! 4. What one client's question may cost is counted in one place, whatever tasks it has: [`PACKETS_MAX`].
-//! 5. When half of all questions that may be in flight are, no zone below a top level has more than an `ZONE_SHARE`th of
-//!    them, and no server of such zones is asked more than a `SERVER_SHARE`th: the rest is for other zones.
+//! 1. A task accepts a UDP response only on the socket of one of its queries, with that query's ID and
+//!    question, from that query's server. Queries that timed out still accept a response while the task
+//!    has the same question; a task keeps at most `LATE_MAX` of them.
+//! 2. Each task has a timer and ends at its deadline. So a task waits for another no longer than that.
+//! 3. A task waits only for deeper tasks, or for a task with a query in flight. So no task waits for
+//!    itself.
+//! 4. All tasks for one client query share one count of packets: at most [`PACKETS_MAX`].
+//! 5. Limits start when half of [`Options::queries_max`] is in flight. Then a zone below the top levels
+//!    has at most a `ZONE_SHARE`th of that maximum, and a server of such zones a `SERVER_SHARE`th.
 //!
-//! Bounds: [`Options`], and the constants below. Cost of a step: a look-up a label of the name, another a
-//! server of the zone; one allocation a task.
+//! Bounds: [`Options`] and the constants below. Cost of a step: one look-up for each label of the name and
+//! for each server of the zone. Each task is one allocation.
 
 mod compose;
 mod counts;
@@ -63,107 +65,111 @@ use crate::reading::{Aliases, Reading, Referral, SentQuery, has_alias, own_serve
 use crate::recent::Recent;
 use crate::servers::Servers;
 
-/// Packets and streams for one question of a client, and all that has to be found out for it.
+/// The most queries, over UDP and TCP, that one client query may cause.
 pub const PACKETS_MAX: u32 = 100;
 
-/// Names on the way down that are asked for without finding a zone, before the whole name is (RFC 9156, section 2.3).
+/// Shortened names that find no zone cut before the task sends the full name (RFC 9156, section
+/// 2.3).
 pub const STEPS_MAX: u8 = 4;
 
-/// Questions of a task that are not waited for any longer and may still be answered: as many as doubled waits of two servers take in
-/// a second and a half. Each is one more chance for who guesses.
+/// Timed-out queries of a task that still accept a response. With doubled timeouts, two servers get
+/// this many in 1.5 s. Each one is another chance for a spoofed response.
 const LATE_MAX: usize = 8;
 
-/// After so many rounds only servers are asked once more that are not known to be silent for long.
+/// After this many rounds a task retries only servers that are not lame and have a short timeout.
 const ROUNDS: u8 = 2;
 
-/// Aliases that are followed.
+/// The most aliases that a task follows.
 pub const ALIASES_MAX: u16 = 16;
 
-/// Tasks for each question that may be in flight: most questions have one, some wait for addresses of servers.
-const TASKS_PER_QUESTION: usize = 4;
+/// Tasks for each query that may be in flight: most queries have one task, some also have address
+/// tasks.
+const TASKS_PER_QUERY: usize = 4;
 
-/// How long addresses of a zone's servers are waited for before their other addresses are sought, or the servers that are
-/// known are asked once more, milliseconds.
+/// How long a task waits for server addresses before it starts more address tasks or retries known
+/// servers, milliseconds.
 const ADDRESS_WAIT_MS: u64 = 500;
 
-/// So long a server's address is remembered, at least and at most, seconds; that it has none, the least.
+/// How long a server address is cached, minimum and maximum, seconds. A missing address is cached
+/// for the minimum.
 const ADDRESS_S: (u32, u32) = (30, 86_400);
 
-/// What a walker asks of the world. Nothing in here waits.
+/// The network, as the resolver uses it. No method blocks.
 pub trait Net<C> {
-    /// Gives `write` the number of a socket to a server and room for a question, and sends as many bytes as it says it
-    /// wrote. False where nothing was sent.
+    /// Sends a query over UDP. `write` gets the number of a socket and the buffer, and returns the
+    /// length of the query. Returns false if no query was sent.
     fn send(&mut self, to: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool;
 
-    /// Sends a question over a stream; [`Resolver::receive_tcp`] is told its tag. False where it could not be.
+    /// Sends a query over TCP; its response goes to [`Resolver::receive_tcp`] with the same tag.
+    /// Returns false if the query cannot be sent.
     fn send_tcp(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool;
 
-    /// The end of a client's question: a whole message, by a server of `zone`. The zone is empty
-    /// where no server had an answer.
+    /// Responds to a client with a whole message from a server of `zone`. The zone is empty if no
+    /// server had a response.
     fn respond(&mut self, client: C, message: Vec<u8>, zone: &[u8]);
 
-    /// A server referred to those of a zone by this message, with signatures where they were asked
-    /// for. It holds until this time.
-    fn note_referral(&mut self, _zone: &[u8], _octets: &[u8], _until_ms: u64) {}
+    /// Reports a referral to `zone`: the whole message, with signatures if the query asked for
+    /// them. The referral expires at the given time.
+    fn note_referral(&mut self, _zone: &[u8], _bytes: &[u8], _until_ms: u64) {}
 }
 
-/// What a walker is asked.
+/// A query for the resolver.
 #[derive(Debug)]
 pub struct SubQuery<'a> {
-    /// A whole message.
+    /// The query as a whole message.
     pub message: &'a [u8],
-    /// It is over in this time.
+    /// Time until the deadline.
     pub wait_ms: u64,
-    /// Packets and streams that it may cost, shared with other parts of the same question of a client.
+    /// Packets that the query may still send, shared by all sub-queries of one client query.
     pub packets_left: Rc<Cell<u32>>,
-    /// Aliases that lead out of a zone are followed. Otherwise they are the answer.
+    /// If false, an alias out of the zone is the response.
     pub follows_aliases: bool,
 }
 
-/// Addresses of a server of one family, IPv4 first, as they were found.
+/// The cached addresses of a server, of one family. An array has IPv4 first.
 #[derive(Debug, Default)]
 struct Addresses {
     until_ms: u64,
     all: Vec<IpAddr>,
 }
 
-/// The place of a type among the addresses of a server.
+/// The index of an address type in that array.
 fn family(rtype: u16) -> usize {
     usize::from(rtype == rtype::AAAA)
 }
 
-/// How a task ends.
+/// The result of a task.
 enum End<'a> {
-    /// With what a server said of the whole name.
+    /// A server responded for the full name.
     Answer(&'a [u8]),
-    /// With what a server said of a name above it, which does not exist.
+    /// A server responded that a name above the full one does not exist.
     Denied(&'a [u8]),
     Failed,
 }
 
-/// Tasks of one thread. `C` is whom an answer is for.
+/// The tasks and caches of one thread. `C` identifies a client.
 #[derive(Debug)]
 pub struct Resolver<C> {
     options: Arc<Options>,
     tasks: HashMap<u64, Box<Task<C>>>,
     last_number: u64,
-    /// Tasks of clients.
+    /// The number of client tasks.
     clients: usize,
     by_udp_key: HashMap<(u32, u16), u64>,
     by_tcp_tag: HashMap<u64, u64>,
-    /// Tasks for addresses, by name, type and depth.
+    /// Address tasks by name, type and depth.
     address_tasks: HashMap<(Box<[u8]>, u16, u8), u64>,
-    /// How many tasks are in a zone, and how many wait for a server; where there are any.
+    /// Tasks in each zone, and queries in flight to each server. Entries with zero are removed.
     in_zone: HashMap<Box<[u8]>, usize>,
     at_server: HashMap<IpAddr, usize>,
-    /// Names above whole ones that somebody asks for at the moment, and the tasks that wait for what is said of them.
+    /// Shortened names with a query in flight, and the tasks that wait for the response.
     minimized: HashMap<Box<[u8]>, Vec<u64>>,
-    /// Tasks that have something to do.
+    /// Tasks with a step to do.
     ready: Vec<u64>,
     timers: Timers<u64>,
     cuts: Cuts,
     servers: Servers,
-    /// Addresses of servers that came with no referral, and until when.
+    /// Server addresses that came without a referral, from address tasks.
     addresses: Recent<Box<[u8]>, [Addresses; 2]>,
     candidates: Vec<(bool, u64, IpAddr)>,
     random: Random,
@@ -173,9 +179,9 @@ pub struct Resolver<C> {
 }
 
 impl<C> Resolver<C> {
-    /// Knows nothing but the root's servers.
+    /// A resolver with only the root servers.
     pub fn new(options: Arc<Options>, now: Now) -> Resolver<C> {
-        let tasks_max = options.queries_max.max(1).saturating_mul(TASKS_PER_QUESTION);
+        let tasks_max = options.queries_max.max(1).saturating_mul(TASKS_PER_QUERY);
         Resolver {
             tasks: HashMap::new(),
             last_number: 0,
@@ -200,23 +206,23 @@ impl<C> Resolver<C> {
         }
     }
 
-    /// What it did.
+    /// The counts since the start.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Questions of clients that are on their way.
+    /// Client queries in flight.
     pub fn in_flight(&self) -> usize {
         self.clients
     }
 
-    /// Zones, and names at which none begins, that are known.
+    /// Known zone cuts, and names known to have none.
     pub fn zones(&self) -> usize {
         self.cuts.count()
     }
 
-    /// Takes a client's question: a whole message, to be answered within `wait_ms`. What is none is dropped, and so is its
-    /// client; so is a question beyond [`Options::queries_max`] and what those wait for.
+    /// Starts a client query: a whole message, with a response due within `wait_ms`. An invalid
+    /// message is dropped with its client. So is a query when there is no room for another task.
     pub fn begin(
         &mut self,
         now: Now,
@@ -227,11 +233,11 @@ impl<C> Resolver<C> {
     ) {
         let packets_left = Rc::new(Cell::new(PACKETS_MAX));
         let question = SubQuery { message, wait_ms, packets_left, follows_aliases: true };
-        // Whoever waits for what is dropped is told by that.
+        // The drop of the client reports the failure.
         let _ = self.begin_subquery(now, client, question, net);
     }
 
-    /// As [`Resolver::begin`], for a question that is one of several; gives the client back instead of dropping it.
+    /// Starts one of several sub-queries of a client query. On failure it returns the client.
     pub fn begin_subquery(
         &mut self,
         now: Now,
@@ -269,7 +275,7 @@ impl<C> Resolver<C> {
         self.last_number
     }
 
-    /// A packet came from a server. False where it answers nothing that was sent by this socket.
+    /// Handles a UDP response. Returns false if it matches no query sent on this socket.
     pub fn receive(&mut self, now: Now, socket: u32, bytes: &[u8], net: &mut impl Net<C>) -> bool {
         let id = bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         let udp_key = id.map(|id| (socket, id));
@@ -281,14 +287,15 @@ impl<C> Resolver<C> {
         is_taken
     }
 
-    /// An answer came by a stream, or there will be none.
+    /// Handles a response over TCP, or `None` if the connection failed.
     pub fn receive_tcp(&mut self, now: Now, tag: u64, bytes: Option<&[u8]>, net: &mut impl Net<C>) {
         if let Some(&number) = self.by_tcp_tag.get(&tag) {
             self.process_response(now, number, QueryKey::Tcp(tag), bytes, net);
         }
     }
 
-    /// Somebody guesses at a socket, which was closed: what was asked by it is asked of the same servers by streams.
+    /// Handles suspected spoofing at a socket, which the caller has closed. Each query in flight on
+    /// it moves to TCP, with the same server.
     pub fn on_spoofing(&mut self, now: Now, socket: u32, net: &mut impl Net<C>) {
         let affected = self.by_udp_key.iter().filter(|((it, _), _)| *it == socket);
         let affected: Vec<(QueryKey, u64)> =
@@ -310,7 +317,7 @@ impl<C> Resolver<C> {
         self.run(now, net);
     }
 
-    /// A server cannot be reached, says the kernel.
+    /// Handles an ICMP error: the server is unreachable.
     pub fn unreachable(&mut self, now: Now, server: IpAddr, net: &mut impl Net<C>) {
         self.servers.timed_out(server);
         let is_affected = |task: &Task<C>| {
@@ -332,7 +339,7 @@ impl<C> Resolver<C> {
         self.run(now, net);
     }
 
-    /// Does what is due.
+    /// Handles expired timers.
     pub fn tick(&mut self, now: Now, net: &mut impl Net<C>) {
         let now_ms = now.us / 1_000;
         while let Some(number) = self.timers.expire(now_ms) {
@@ -353,18 +360,19 @@ impl<C> Resolver<C> {
         }
     }
 
-    /// How long nothing is to be done if nothing comes, milliseconds.
+    /// Time until the next timer expires, milliseconds.
     pub fn wait_ms(&self, now: Now) -> Option<u64> {
         self.timers.wait_ms(now.us / 1_000)
     }
 
-    /// A task waits for the answer to a question.
+    /// Records the query that a task waits for.
     fn set_attempt(&mut self, task: &mut Task<C>, attempt: Attempt) {
         *self.at_server.entry(attempt.server).or_default() += 1;
         task.attempt = Some(attempt);
     }
 
-    /// A task's question is waited for no longer, but may be answered yet, unless it was asked by a stream.
+    /// Stops waiting for the current query. A UDP query still accepts a late response; a TCP query
+    /// is forgotten.
     fn mark_late(&mut self, task: &mut Task<C>) {
         let Some(attempt) = task.attempt.take() else { return };
         decrease(&mut self.at_server, &attempt.server);
@@ -378,7 +386,7 @@ impl<C> Resolver<C> {
         task.late.push(attempt);
     }
 
-    /// Nothing more is awaited of one of a task's questions.
+    /// Cancels one query of a task: it accepts no response from now on.
     fn cancel_attempt(&mut self, task: &mut Task<C>, attempt: Attempt) {
         if task.attempt == Some(attempt) {
             task.attempt = None;
@@ -388,7 +396,7 @@ impl<C> Resolver<C> {
         self.forget(attempt.key);
     }
 
-    /// Nothing more is awaited of all of them.
+    /// Cancels all queries of a task.
     fn cancel_all_attempts(&mut self, task: &mut Task<C>) {
         self.mark_late(task);
         for late in task.late.drain(..) {
@@ -403,7 +411,8 @@ impl<C> Resolver<C> {
         };
     }
 
-    /// Takes what came for a task's question, or that nothing will; false where it is no answer to it.
+    /// Processes a response to a query of a task, or its failure (`None`). Returns false if the
+    /// message is no response to that query.
     fn process_response(
         &mut self,
         now: Now,
@@ -418,7 +427,7 @@ impl<C> Resolver<C> {
             return false;
         };
         if bytes.is_none() {
-            // A stream that failed says nothing of the zone: a guess may have led to it, and some servers have no streams.
+            // This does not make a server lame: spoofing may have caused it, and some servers have no TCP.
             self.cancel_attempt(&mut task, attempt);
             task.wake_followers(&mut self.minimized, &mut self.ready);
             self.tasks.insert(number, task);
@@ -435,12 +444,12 @@ impl<C> Resolver<C> {
             zone: task.zone(),
             is_case_random: options.case_random && !is_stream,
             has_edns: attempt.has_edns,
-            // All others were asked before it, and again after that.
+            // A lame server is tried after all others, so no other had a response.
             accepts_recursed: task.rounds > 0
                 && self.cuts.get_or_root(task.zone()).lame.contains(&attempt.server),
         };
         let reading = bytes.map(|bytes| read(bytes, &sent, |server| options.may_query(server)));
-        // Nobody else can write into a stream: what does not fit is the server's own fault.
+        // Others cannot write into a TCP connection, so a mismatch is the fault of the server.
         let reading = match reading {
             None | Some(Reading::Misfit | Reading::Truncated) if is_stream => Reading::Lame,
             Some(Reading::Misfit) | None => {
@@ -462,7 +471,7 @@ impl<C> Resolver<C> {
             }
         }
         if matches!(reading, Reading::Lame | Reading::NoEdns) && task.attempt.is_some() {
-            // It is late, and of no use: another is waited for.
+            // This late response is useless, and the task waits for another server.
             self.apply(now, &mut task, reading, attempt, &[], net);
             self.tasks.insert(number, task);
             return true;
@@ -483,7 +492,7 @@ impl<C> Resolver<C> {
         true
     }
 
-    /// What follows from what a server said: the end, or another step.
+    /// Applies a response to a task. Returns the result if the task ends.
     fn apply<'o>(
         &mut self,
         now: Now,
@@ -497,7 +506,7 @@ impl<C> Resolver<C> {
         let server = attempt.server;
         let is_plain = !attempt.has_edns && task.without_edns.contains(&server);
         if is_plain && !matches!(reading, Reading::Lame | Reading::NoEdns) {
-            // Without EDNS it answers: it was not the question that it did not understand.
+            // The server responds without EDNS, so EDNS was the cause of its error.
             self.servers.lacks_edns(server, now_ms);
         }
         if matches!(
@@ -513,15 +522,11 @@ impl<C> Resolver<C> {
             Reading::Alias(_) if task.is_full_name() && !task.follows_aliases => {
                 return Some(End::Answer(bytes));
             }
-            // There are servers that deny names with others below them. The root's are not among them, and most names that are
-            // asked of those in vain are none of anybody's (RFC 8020). What proves it for this name need not prove it
-            // for a name below.
+            // Some servers return NXDOMAIN for a name with names below it. Root servers do not, and
+            // most names that they deny do not exist (RFC 8020). With DNSSEC the proof for this
+            // name may not cover a name below it, so the full name is sent.
             Reading::NxDomain if task.zone() == [0] && !task.dnssec_ok => {
                 return Some(End::Denied(bytes));
-            }
-            Reading::NxDomain => {
-                task.steps = STEPS_MAX;
-                task.tried.retain(|tried| *tried != server);
             }
             Reading::Alias(aliases) if task.is_full_name() => {
                 return self.follow_aliases(task, aliases);
@@ -538,7 +543,7 @@ impl<C> Resolver<C> {
                 let until_ms = self.cuts.learn(zone, servers, ttl_s, task.zone_until_ms, now_ms);
                 net.note_referral(zone, bytes, until_ms);
             }
-            // Once: who says so of a question without EDNS is lame.
+            // Only one retry without EDNS: a second such error makes the server lame.
             Reading::NoEdns => {
                 task.without_edns.push(server);
                 task.tried.retain(|tried| *tried != server);
@@ -549,8 +554,8 @@ impl<C> Resolver<C> {
                     cut.mark_lame(server);
                 }
             }
-            // Some know what to say of whole names only.
-            Reading::Lame | Reading::Truncated | Reading::Misfit => {
+            // Some servers fail only for shortened names, so the task sends the full name.
+            Reading::NxDomain | Reading::Lame | Reading::Truncated | Reading::Misfit => {
                 task.steps = STEPS_MAX;
                 task.tried.retain(|tried| *tried != server);
             }
@@ -558,9 +563,10 @@ impl<C> Resolver<C> {
         None
     }
 
-    /// Turns to where aliases lead; the end where they lead nowhere.
+    /// Continues with the target of aliases. Ends the task at a loop, at too many aliases, or in an
+    /// address task.
     fn follow_aliases<'o>(&mut self, task: &mut Task<C>, aliases: Aliases) -> Option<End<'o>> {
-        // A server has no alias for its name (RFC 2181, section 10.3).
+        // The name of a server must not be an alias (RFC 2181, section 10.3).
         let is_server = matches!(task.purpose, Purpose::Address { .. });
         task.alias_count += aliases.count;
         task.aliases.extend_from_slice(&aliases.records);
@@ -575,16 +581,17 @@ impl<C> Resolver<C> {
         None
     }
 
-    /// A zone's server spoke: whom it says the zone is served by is kept, for when all that the parent named have failed.
+    /// Records the servers that the zone itself names, for use when all servers of the delegation
+    /// have failed.
     fn note_own_servers(&mut self, zone: &[u8], bytes: &[u8]) {
-        // The root's are never forgotten, so what one of them said would never end.
+        // Root entries never expire, so a root server's own list would stay forever.
         let cut = if zone == [0] { None } else { self.cuts.get(zone) };
         if let Some(cut) = cut.filter(|cut| cut.own_servers.is_empty()) {
             cut.own_servers = own_servers(bytes, zone, |server| self.options.may_query(server));
         }
     }
 
-    /// Lets tasks go on that have something to do.
+    /// Runs all tasks with a step to do.
     fn run(&mut self, now: Now, net: &mut impl Net<C>) {
         while let Some(number) = self.ready.pop() {
             let Some(mut task) = self.tasks.remove(&number) else { continue };
@@ -596,7 +603,8 @@ impl<C> Resolver<C> {
         }
     }
 
-    /// Asks the next server, or sees to it that there is one. False where nothing is left to be done.
+    /// Runs one step: sends the next query, or starts to wait. Returns false if nothing is left to
+    /// try.
     fn step(&mut self, now: Now, number: u64, task: &mut Task<C>, net: &mut impl Net<C>) -> bool {
         let now_ms = now.us / 1_000;
         if now_ms >= task.until_ms {
@@ -642,7 +650,7 @@ impl<C> Resolver<C> {
                 task.tried.clear();
             }
         }
-        // Nobody is left to be asked. Somebody may answer yet.
+        // All servers were tried. A late response or an address may still arrive.
         let is_awaited = !task.late.is_empty() && !self.is_half_full();
         let waits = is_awaited || self.awaits_addresses(task);
         if waits {
@@ -651,22 +659,22 @@ impl<C> Resolver<C> {
         waits
     }
 
-    /// True where the task's zone itself has named servers.
+    /// True if the zone itself has named servers.
     fn has_own_servers(&mut self, task: &Task<C>) -> bool {
         !self.cuts.get_or_root(task.zone()).own_servers.is_empty()
     }
 
-    /// Sets a task's timer, which is never beyond its end.
+    /// Sets the timer of a task, at its deadline at the latest.
     fn set_timer(&mut self, number: u64, task: &mut Task<C>, due_ms: u64) {
         task.due_ms = due_ms.min(task.until_ms);
         if let Some(timer) = task.timer.take() {
             self.timers.cancel(timer);
         }
-        // There is room: no more tasks are begun than there may be timers.
+        // There is room: tasks are never more than timers.
         task.timer = self.timers.set(task.due_ms, number).ok();
     }
 
-    /// A task is over: who waited for it hears of it.
+    /// Ends a task: responds to the client, or wakes the tasks that wait for its addresses.
     fn finish(&mut self, now: Now, mut task: Task<C>, end: &End<'_>, net: &mut impl Net<C>) {
         if let Some(timer) = task.timer {
             self.timers.cancel(timer);
@@ -690,7 +698,7 @@ impl<C> Resolver<C> {
         }
     }
 
-    /// A server that was not known before can be asked: a task waits no longer for one that it asks once more.
+    /// Stops the wait for a retried server, because a new server address is known now.
     fn interrupt(&mut self, number: u64) {
         let Some(mut task) = self.tasks.remove(&number) else { return };
         if task.rounds > 0 {
@@ -701,7 +709,7 @@ impl<C> Resolver<C> {
     }
 }
 
-/// One less of what is counted by a key.
+/// Decrements a count and removes it at zero.
 fn decrease<K, Q>(counts: &mut HashMap<K, usize>, key: &Q)
 where
     K: Eq + Hash + Borrow<Q>,
@@ -715,7 +723,7 @@ where
     }
 }
 
-/// Where the name begins that is one label longer than the one at `known_at`; 0 where that is the whole name.
+/// The offset of the name one label longer than the one at `known_at`; 0 for the full name.
 fn minimized_at(name: &[u8], known_at: usize) -> usize {
     let mut at = 0;
     loop {

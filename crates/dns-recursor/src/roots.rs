@@ -1,8 +1,9 @@
-//! Where the root is: built in, or from a file of hints as other resolvers have it, of which the addresses count.
+//! Addresses of the root servers: built in, or from a root hints file as other resolvers have it.
+//! Only the addresses of that file count.
 
 use std::net::IpAddr;
 
-/// The root's servers, A to M, as IANA publishes them (the root zone's version 2024041801).
+/// The root servers, A to M, as IANA publishes them (version 2024041801 of the root zone).
 const ROOTS: [&str; 26] = [
     "198.41.0.4",
     "170.247.170.2",
@@ -32,12 +33,13 @@ const ROOTS: [&str; 26] = [
     "2001:dc3::35",
 ];
 
-/// The built-in addresses, IPv4 before IPv6, since not every machine has that.
+/// The built-in addresses, IPv4 before IPv6, since some machines have no IPv6.
 pub fn built_in() -> Vec<IpAddr> {
     ROOTS.iter().map(|text| text.parse().expect("a test reads it")).collect()
 }
 
-/// Addresses of a file of hints: of each A and AAAA record, whatever its name. The error says what is wrong.
+/// The addresses of a root hints file: of each A and AAAA record, with any name. The error says
+/// what is wrong.
 pub fn parse(text: &str) -> Result<Vec<IpAddr>, String> {
     let mut addresses = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -62,7 +64,7 @@ pub fn parse(text: &str) -> Result<Vec<IpAddr>, String> {
 mod tests {
     use super::*;
 
-    /// Thirteen servers with two addresses each, IPv4 first, none twice.
+    /// Thirteen servers with two addresses each, IPv4 first, without duplicates.
     #[test]
     fn thirteen() {
         let roots = built_in();
@@ -73,7 +75,8 @@ mod tests {
         assert_eq!((roots.len(), apart.len()), (26, 26));
     }
 
-    /// Addresses are read wherever they stand; what has none, or a wrong one, is told of.
+    /// Addresses are read at any position. A file without an address, or with a wrong one, is an
+    /// error.
     #[test]
     fn hints() {
         let text = "; by hand\n. 3600 NS a.\na. 3600 IN A 192.0.2.1 ; one\nA. aaaa 2001:db8::1\na. A 192.0.2.1\n";

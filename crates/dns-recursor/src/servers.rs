@@ -1,8 +1,9 @@
-//! What is known of name servers, by address, whatever zones they serve.
+//! Measurements of name servers, by address, for all zones.
 //!
-//! Round trips are smoothed as a forwarder's are ([`RoundTrip`]). Of a zone's servers the one is asked that answers
-//! soonest; one question in [`EXPLORE_EVERY`] goes to any of them, or one that was slow once would be slow for ever. Who was
-//! not measured yet counts as slower than most, and IPv6 as slower than IPv4, since not every machine has it.
+//! Round trips are smoothed as for a forwarder ([`RoundTrip`]). A zone's fastest server gets the query.
+//! One query in [`EXPLORE_EVERY`] goes to a random server, so that a server that was slow once is measured
+//! again. A server without a measurement ranks as slower than most, and IPv6 as slower than IPv4, since
+//! some machines have no IPv6.
 
 use std::net::IpAddr;
 
@@ -10,28 +11,28 @@ use larder_dns::choice::{PLAIN_MS, RoundTrip};
 
 use crate::recent::Recent;
 
-/// One choice in so many is left to chance.
+/// One choice in this many is random.
 pub const EXPLORE_EVERY: u32 = 32;
 
-/// What is added to an IPv6 server that was never measured, microseconds.
+/// Added to the rank of an IPv6 server without a measurement, microseconds.
 const IPV6_US: u64 = 50_000;
 
 #[derive(Debug, Default)]
 struct Server {
     round_trip: RoundTrip,
     is_measured: bool,
-    /// It is asked without EDNS until then, milliseconds.
+    /// Queries have no EDNS until this time, milliseconds.
     plain_until_ms: u64,
 }
 
-/// All servers that were asked lately.
+/// The servers with recent queries.
 #[derive(Debug)]
 pub struct Servers {
     all: Recent<IpAddr, Server>,
 }
 
 impl Servers {
-    /// None is known yet.
+    /// No servers.
     pub fn new(servers_max: usize) -> Servers {
         Servers { all: Recent::new(servers_max) }
     }
@@ -43,7 +44,7 @@ impl Servers {
         self.all.get(&server).expect("it was put in")
     }
 
-    /// The less, the sooner it will answer.
+    /// The rank of a server. A lower rank means a faster response.
     pub fn rank(&mut self, server: IpAddr) -> u64 {
         let known = self.all.get(&server);
         let is_measured = known.as_ref().is_some_and(|server| server.is_measured);
@@ -51,13 +52,13 @@ impl Servers {
         if is_measured || server.is_ipv4() { rank } else { rank + IPV6_US }
     }
 
-    /// How long it is waited for, milliseconds, and whether it is asked with EDNS.
+    /// The timeout of a server, milliseconds, and whether queries to it have EDNS.
     pub fn wait_and_edns(&mut self, server: IpAddr, now_ms: u64) -> (u32, bool) {
         let server = self.entry(server);
         (server.round_trip.wait_ms(), now_ms >= server.plain_until_ms)
     }
 
-    /// It answered so long after it was asked.
+    /// Records a response and its round trip.
     pub fn responded(&mut self, server: IpAddr, after_us: u32) {
         let server = self.entry(server);
         if server.is_measured {
@@ -68,12 +69,12 @@ impl Servers {
         server.is_measured = true;
     }
 
-    /// It was waited for in vain, or cannot be reached.
+    /// Records a timeout, or that the server is unreachable.
     pub fn timed_out(&mut self, server: IpAddr) {
         self.entry(server).round_trip.silent();
     }
 
-    /// It does not understand EDNS.
+    /// Records that the server does not support EDNS.
     pub fn lacks_edns(&mut self, server: IpAddr, now_ms: u64) {
         self.entry(server).plain_until_ms = now_ms + PLAIN_MS;
     }
@@ -83,7 +84,8 @@ impl Servers {
 mod tests {
     use super::*;
 
-    /// The fast come before the unknown, those before the silent, and IPv4 before IPv6; EDNS is tried again in time.
+    /// Fast servers rank before unknown ones, unknown ones before silent ones, and IPv4 before
+    /// IPv6. EDNS is tried again after a time.
     #[test]
     fn ranks_of_servers() {
         let mut servers = Servers::new(100);

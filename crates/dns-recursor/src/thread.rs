@@ -1,16 +1,19 @@
-//! Threads that ask name servers: each a loop with a mailbox for queries, sockets, streams and a walker.
+//! Threads that send queries to name servers. Each is an event loop with a mailbox for queries, UDP
+//! sockets, TCP connections and a resolver.
 //!
 //! ```text
-//! ask(query) -> the mailbox of the core's thread, or dropped where that is full
-//! turn: wait -> answers, streams, queries -> timers -> what was queued leaves
+//! send(query) -> the mailbox of the core's thread; dropped if it is full
+//! turn: wait -> UDP responses, TCP, queries -> timers -> queued packets are sent
 //! ```
 //!
-//! Sockets are a forwarder's, a pool for each server ([`UpstreamUdp`]): so each question to a server that is rarely asked has a
-//! port of its own, those to busy ones share sixteen that change, all of them are connected, and what the kernel says of a
-//! server that is not there is heard. There are at most [`POOLS_MAX`] pools: whose use lies back longest makes room.
+//! The sockets are those of a forwarder: a pool for each server ([`UpstreamUdp`]). Each query to a rarely
+//! used server has its own port; queries to a busy server share sixteen ports that change. All sockets are
+//! connected, so the kernel reports ICMP errors. There are at most [`POOLS_MAX`] pools; the least recently
+//! used one is replaced.
 //!
-//! A query that nobody waits for any more is dropped when its turn comes. All is over in nine tenths of a query's
-//! wait: a name that cannot be found says nothing of who seeks it, and a core that waits in vain would think that dead.
+//! A thread drops a query when its turn comes if no client waits for it any more. Resolution ends after
+//! nine tenths of a query's timeout. So a core gets SERVFAIL for a name that fails, and does not count the
+//! backend as dead.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -36,16 +39,16 @@ use crate::client::Client;
 use crate::dnssec;
 use crate::resolver::{Counts, Net, Resolver};
 
-/// Servers that there are sockets to.
+/// The most servers with sockets.
 pub const POOLS_MAX: usize = 512;
 
-/// Questions to one server that leave together.
+/// The most queries that are sent to one server in one call.
 const BATCH: usize = 16;
 
-/// Batches taken of one socket in a turn.
+/// The most batches received from one socket in a turn.
 const BATCHES_MAX: usize = 4;
 
-/// Events of one wait, and the longest wait, milliseconds.
+/// The most events of one wait, and the longest wait, milliseconds.
 const EVENTS_MAX: usize = 256;
 const WAIT_MS_MAX: u64 = 1_000;
 
@@ -55,10 +58,10 @@ const POOLS: u64 = 1;
 const STREAMS: u8 = 2;
 const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 
-/// What others share with a thread.
+/// The state that a thread shares with others.
 #[derive(Debug)]
 struct Inbox {
-    /// Queries, and when they were left.
+    /// Queries, and when they were sent here.
     mailbox: Mailbox<(BackendQuery, Instant), Waker>,
     is_stopping: AtomicBool,
     counts: Mutex<Counts>,
@@ -77,7 +80,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts the threads.
     pub fn start(options: &Arc<Options>) -> io::Result<Threads> {
         let mut threads = Vec::new();
         for number in 0..options.threads.max(1) {
@@ -96,27 +99,27 @@ impl Threads {
         Ok(Threads { threads })
     }
 
-    /// Leaves a query; drops it where its thread has enough to do.
+    /// Sends a query to its thread. A full mailbox drops it.
     pub fn send(&self, query: BackendQuery) {
         let (inbox, _) = &self.threads[query.core() % self.threads.len()];
-        // A query that comes back is dropped, and so its core hears of it.
+        // The drop of a returned query reports the failure to its core.
         let _ = inbox.mailbox.send((query, Instant::now()));
     }
 
-    /// What they did.
+    /// The counts of all threads.
     pub fn counts(&self) -> Counts {
         let each = self.threads.iter().map(|(inbox, _)| *inbox.counts());
         each.fold(Counts::default(), Counts::and)
     }
 
-    /// Ends them.
+    /// Stops the threads.
     pub fn stop(self) {
         for (inbox, _) in &self.threads {
             inbox.is_stopping.store(true, Ordering::Release);
             let _ = inbox.mailbox.waker().wake();
         }
         for (_, handle) in self.threads {
-            // One that panicked has ended too.
+            // A thread that panicked has ended too.
             let _ = handle.join();
         }
     }
@@ -130,20 +133,20 @@ struct ServerSockets {
     is_dirty: bool,
 }
 
-/// Sockets to all servers.
+/// The sockets to all servers.
 struct Sockets {
     options: Arc<Options>,
     poller: Arc<Poller>,
     by_server: HashMap<IpAddr, u32>,
     sockets: Vec<ServerSockets>,
-    /// Those that have something to send.
+    /// Servers with queued packets.
     dirty: Vec<u32>,
-    /// Whose old sockets are looked at next.
+    /// The server whose old sockets are checked next.
     next: usize,
     numbers: u32,
     random: Random,
     now_ms: u64,
-    /// What the validator has to hear.
+    /// Events for the validator.
     #[cfg(feature = "dnssec")]
     resolver_events: Vec<dnssec::ResolverEvent>,
 }
@@ -153,7 +156,7 @@ impl Sockets {
         SocketAddr::new(server, self.options.port)
     }
 
-    /// The number of a server's line, which is there from now on.
+    /// The number of a server's sockets, which it creates if necessary.
     fn slot(&mut self, server: IpAddr) -> u32 {
         if let Some(&number) = self.by_server.get(&server) {
             return number;
@@ -178,7 +181,7 @@ impl Sockets {
         at as u32
     }
 
-    /// Sends what is queued, and closes sockets that are waited for no longer.
+    /// Sends queued packets, and closes sockets without a query in flight.
     fn flush(&mut self) {
         for number in self.dirty.drain(..) {
             let slot = &mut self.sockets[number as usize];
@@ -192,7 +195,7 @@ impl Sockets {
     }
 }
 
-/// What the walker is given to speak through.
+/// The network, as the resolver uses it.
 struct ThreadNet<'a> {
     sockets: &'a mut Sockets,
     upstream_tcp: &'a mut UpstreamTcp,
@@ -224,7 +227,7 @@ impl Net<Client> for ThreadNet<'_> {
 
     #[cfg_attr(
         not(feature = "dnssec"),
-        expect(unused_variables, reason = "who validates wants it")
+        expect(unused_variables, reason = "only the validator uses the zone")
     )]
     fn respond(&mut self, client: Client, message: Vec<u8>, zone: &[u8]) {
         match client {
@@ -266,9 +269,9 @@ struct EventLoop {
     sockets: Sockets,
     upstream_tcp: UpstreamTcp,
     responses: RecvBatch,
-    /// Of an answer that is too long.
+    /// The start of a response that is too long.
     truncated: Vec<u8>,
-    /// Queries whose turn has not come, and when they were left.
+    /// Waiting queries, and when they were sent here.
     waiting: VecDeque<(BackendQuery, Instant)>,
 }
 
@@ -304,7 +307,7 @@ impl EventLoop {
         }
     }
 
-    /// Turns until the end.
+    /// Runs until the stop.
     fn run(mut self) {
         let mut events = Events::new(EVENTS_MAX);
         while !self.inbox.is_stopping.load(Ordering::Acquire) {
@@ -313,7 +316,8 @@ impl EventLoop {
             let waits = [self.resolver.wait_ms(now), self.upstream_tcp.wait_ms(now_ms)];
             let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
             if self.poller.wait(&mut events, Some(wait_ms)).is_err() {
-                // A poller fails where its arguments are wrong, and these are not. Queries are told by being dropped.
+                // A poller fails only for wrong arguments. The drop of the queries reports the
+                // failure.
                 break;
             }
             self.turn(events.iter());
@@ -338,7 +342,8 @@ impl EventLoop {
             }
         }
         if is_woken {
-            // Before the mailbox is looked at: whoever sends after that wakes the thread again.
+            // Clear the waker before the look at the mailbox: a later sender wakes the thread
+            // again.
             let _ = self.inbox.mailbox.waker().clear();
             while !self.inbox.mailbox.may_sleep() {
                 self.inbox.mailbox.take(usize::MAX, &mut self.waiting);
@@ -368,7 +373,7 @@ impl EventLoop {
         self.sockets.flush();
     }
 
-    /// Has what was found checked, and what is looked up for that found.
+    /// Passes responses to the validator, and runs its look-ups, until it waits.
     #[cfg(feature = "dnssec")]
     fn validate(&mut self, now: Now) {
         let EventLoop {
@@ -388,7 +393,7 @@ impl EventLoop {
         }
     }
 
-    /// Questions of clients that are on their way.
+    /// Client queries in flight.
     fn in_flight(&self) -> usize {
         #[cfg(feature = "dnssec")]
         if let Some(validator) = &self.validator {
@@ -397,7 +402,7 @@ impl EventLoop {
         self.resolver.in_flight()
     }
 
-    /// Begins with what waits, as far as there is room.
+    /// Starts waiting queries while there is room.
     fn begin(&mut self, now: Now) {
         while self.in_flight() < self.options.queries_max.max(1)
             && let Some((query, left)) = self.waiting.pop_front()
@@ -420,7 +425,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes what a server answered by one socket.
+    /// Receives the responses on one socket.
     fn receive(&mut self, now: Now, slot: u32, number: u32) {
         let EventLoop { resolver, sockets, upstream_tcp, responses, truncated, .. } = self;
         for _ in 0..BATCHES_MAX {
@@ -430,13 +435,13 @@ impl EventLoop {
             };
             let server = *server;
             let Some(socket) = pool.socket(number) else { return };
-            // An error is what ICMP says of a question that was sent before.
+            // An error is an ICMP message about an earlier query.
             let Ok(received) = responses.recv(socket) else {
                 return resolver.unreachable(now, server, &mut ThreadNet { sockets, upstream_tcp });
             };
             for message in responses.messages() {
                 let bytes = if message.is_truncated() {
-                    // Longer than we said we take: as if its sender had said so by TC.
+                    // Longer than the advertised size: handle it as truncated.
                     truncated.clear();
                     truncated.extend_from_slice(message.bytes);
                     truncated.get_mut(2).into_iter().for_each(|flags| *flags |= 2);
@@ -446,7 +451,7 @@ impl EventLoop {
                 };
                 let is_expected =
                     resolver.receive(now, number, bytes, &mut ThreadNet { sockets, upstream_tcp });
-                // Where the line has been given to another server, the socket is not its own.
+                // If another server has this slot now, the socket is not its own.
                 let slot = sockets.sockets.get_mut(slot as usize).filter(|_| !is_expected);
                 if slot.is_some_and(|slot| slot.pool.stray(number)) {
                     resolver.on_spoofing(now, number, &mut ThreadNet { sockets, upstream_tcp });

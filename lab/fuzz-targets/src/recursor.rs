@@ -14,7 +14,7 @@ use super::Cut;
 /// Clients of an input, at most.
 const CLIENTS_MAX: u8 = 8;
 
-/// Names that are asked for: of one label, of zones below one another, with an upper case letter, and one of many
+/// Query names: of one label, of zones below one another, with an upper case letter, and one of many
 /// labels.
 const NAMES: [&[u8]; 4] = [
     b"\x04test\0",
@@ -28,7 +28,7 @@ const WAIT_MS: u64 = 4_000;
 
 #[derive(Default)]
 struct Wire {
-    /// Questions under way: socket or tag, and the message.
+    /// Queries in flight: socket or tag, and the message.
     sent: Vec<(Result<u32, u64>, Vec<u8>)>,
     sockets: u32,
     packets: u32,
@@ -91,7 +91,7 @@ pub fn dns_recursor(input: &[u8]) {
         us += 1_000;
         let body_bytes = usize::from(input.u16()) % 1_024;
         let mut answer = asked;
-        // What was asked, without OPT.
+        // The query, without OPT.
         answer.truncate(answer.len() - 11 * usize::from(answer[11] == 1));
         answer[2] = 0x84;
         let counts = input.bytes(7);

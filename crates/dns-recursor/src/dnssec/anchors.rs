@@ -1,8 +1,7 @@
-//! The keys that the root is trusted by: built in, or from a file of DNSKEY records as other
-//! resolvers have it.
+//! The trusted keys of the root: built in, or from a file of DNSKEY records as other resolvers have it.
 //!
-//! What is built in is IANA's (`data/`, with its source). Keys are not followed when they change
-//! (RFC 5011): KSK-2024 is there before its time, so the next change is years away.
+//! The built-in keys are those of IANA (`data/`, with their source). larder does not follow key changes
+//! (RFC 5011). KSK-2024 is included before its first use, so the next change is years away.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 
 use hickory_proto::dnssec::TrustAnchors;
 
-/// The root's keys.
+/// The keys of the root.
 const BUILT_IN: &str = include_str!("../../data/root.anchors");
 
 /// Keys that are trusted without a proof.
@@ -23,7 +22,7 @@ impl Anchors {
         Anchors::parse(BUILT_IN).expect("a test reads it")
     }
 
-    /// Keys of a file. The error says what is wrong.
+    /// The keys in a file. The error says what is wrong.
     pub fn parse(text: &str) -> Result<Anchors, String> {
         let anchors = TrustAnchors::from_str(text)
             .map_err(|error| format!("not a file of DNSKEY records: {error}"))?;
@@ -44,7 +43,7 @@ impl fmt::Debug for Anchors {
 mod tests {
     use super::*;
 
-    /// What is built in is the two keys that the library has too.
+    /// The built-in keys are the two that the library has too.
     #[test]
     fn built_in() {
         let (ours, theirs) = (Anchors::built_in().0, TrustAnchors::default());
@@ -54,7 +53,7 @@ mod tests {
         }
     }
 
-    /// Files that are none, or have nothing to begin with, are refused.
+    /// An invalid file, and one without keys of the root, are errors.
     #[test]
     fn unusable_files() {
         assert!(Anchors::parse("; nothing\n").unwrap_err().contains("no key"));

@@ -1,4 +1,5 @@
-//! What the library looks up with: it asks for responses here, and the validator brings them.
+//! The look-up interface of the library: the library requests responses here, and the validator
+//! supplies them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,16 +11,17 @@ use hickory_net::runtime::TokioRuntimeProvider;
 use hickory_net::xfer::{DnsHandle, DnsResponseStream};
 use hickory_proto::op::{DnsRequest, DnsResponse, Query};
 
-/// A response, or that there is none.
+/// A response, or an error.
 pub type Outcome = Result<DnsResponse, NetError>;
 
-/// What the library asks for.
+/// A request of the library.
 pub struct LookupRequest {
     pub query: Query,
     pub slot: Slot,
 }
 
-/// Where one response is awaited. Who fills it polls what awaits it: there is no waker.
+/// The slot for one response. There is no waker: the validator polls the check after it fills a
+/// slot.
 #[derive(Clone, Default)]
 pub struct Slot(Arc<Mutex<Option<Outcome>>>);
 
@@ -38,8 +40,8 @@ impl Future for Slot {
     }
 }
 
-/// One thread's. The library wants it to be shared among threads, which it is not: the locks are
-/// never waited for.
+/// The handle of one thread. The library requires a type that threads can share. Only one thread
+/// uses it, so the locks never block.
 #[derive(Clone, Default)]
 pub struct Handle(Arc<Mutex<Shared>>);
 
@@ -54,12 +56,12 @@ impl Handle {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The next that is asked for is this.
+    /// The next request gets this response.
     pub fn prepare(&self, response: DnsResponse) {
         self.with(|shared| shared.prepared = Some(response));
     }
 
-    /// What was asked for since the last call.
+    /// The requests since the last call.
     pub fn take_requests(&self) -> Vec<LookupRequest> {
         self.with(|shared| std::mem::take(&mut shared.requests))
     }
@@ -67,7 +69,7 @@ impl Handle {
 
 impl DnsHandle for Handle {
     type Response = DnsResponseStream;
-    /// Of which the library uses the time of day.
+    /// The library uses only its time of day.
     type Runtime = TokioRuntimeProvider;
 
     fn send(&self, request: DnsRequest) -> DnsResponseStream {

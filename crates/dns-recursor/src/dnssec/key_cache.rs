@@ -1,9 +1,8 @@
-//! What is known of keys and delegations: responses for DNSKEY, DS and NS, each for as long as it
-//! holds.
+//! The cache of keys and delegations: responses for DNSKEY, DS and NS.
 //!
-//! Delegations come with the referrals that the walker follows, so they cost no query of their own.
-//! Whether a zone begins at a name, the library asks without a proof: what a referral said is as
-//! good as a response of the zone.
+//! Delegations come from the referrals that the resolver follows, so they cost no extra query. The
+//! library asks without proof whether a name has a zone cut, so a referral is as good as a response of
+//! the zone.
 
 use hickory_proto::op::{DnsResponse, Message, OpCode, Query};
 use hickory_proto::rr::rdata::NS;
@@ -14,16 +13,17 @@ use super::response::{Delegation, delegation};
 use crate::names::and_above;
 use crate::recent::Recent;
 
-/// Responses that are known.
+/// The most cached responses.
 const RESPONSES_MAX: usize = 20_000;
 
-/// Bytes of one. A longer one is looked up each time.
+/// The most bytes of a cached response. A longer one is looked up each time.
 const BYTES_MAX: usize = 4_096;
 
-/// What was looked up holds at least and at most so long, seconds.
+/// The minimum and maximum lifetime of a looked-up response, seconds.
 pub const CACHED_S: (u32, u32) = (5, 3_600);
 
-/// What led to something bogus holds so long, milliseconds: it may have been damaged on its way.
+/// The lifetime of entries behind a bogus response, milliseconds: they may have been damaged in
+/// transit.
 const DISTRUSTED_MS: u64 = 30_000;
 
 /// A name and a type, in wire form and lower case.
@@ -32,15 +32,15 @@ pub type Key = Box<[u8]>;
 struct Entry {
     until_ms: u64,
     bytes: Box<[u8]>,
-    /// Where a referral said so.
+    /// If it came from a referral.
     delegation: Option<Delegation>,
 }
 
-/// See the head of the file.
+/// See the header of the file.
 pub struct KeyCache(Recent<Key, Entry>);
 
 impl KeyCache {
-    /// Nothing is known yet.
+    /// An empty cache.
     pub fn new() -> KeyCache {
         KeyCache(Recent::new(RESPONSES_MAX))
     }
@@ -49,7 +49,7 @@ impl KeyCache {
         self.0.get(key).filter(|entry| entry.until_ms > now_ms)
     }
 
-    /// The response to a query, with the time that it still holds as its TTL.
+    /// The cached response to a query. Its TTLs are the rest of its lifetime.
     pub fn response(&mut self, query: &Query, now_ms: u64) -> Option<DnsResponse> {
         if let Some(entry) = self.get(&key_of(query), now_ms) {
             let mut response = DnsResponse::from_buffer(entry.bytes.to_vec()).ok()?;
@@ -59,8 +59,8 @@ impl KeyCache {
         if query.query_type() == RecordType::NS { self.cut(query, now_ms) } else { None }
     }
 
-    /// Whether a zone begins at a name, where a referral said so: to that zone, or to one above
-    /// that is unsigned. What lies below such a zone is unsigned too, whatever zone it is in.
+    /// Whether a name has a zone cut, according to a referral: to that zone, or to an unsigned zone
+    /// above. All names below an unsigned zone are unsigned, in any zone.
     fn cut(&mut self, query: &Query, now_ms: u64) -> Option<DnsResponse> {
         let name = wire(query.name());
         let found = and_above(&name).find_map(|above| {
@@ -74,15 +74,15 @@ impl KeyCache {
         let mut message = Message::response(0, OpCode::Query);
         message.add_query(query.clone());
         if is_cut {
-            // Which servers it has is of no matter.
+            // The names of the servers do not matter.
             let data = RData::NS(NS(Name::root()));
             message.add_answer(Record::from_rdata(query.name().clone(), 0, data));
         }
         DnsResponse::from_message(message).ok()
     }
 
-    /// A response was looked up. It holds no longer than the delegation to its zone. The response,
-    /// with its time as TTL.
+    /// Caches a looked-up response, no longer than the delegation to its zone. Returns it with the
+    /// rest of its lifetime as TTL.
     pub fn learn(&mut self, query: &Query, mut response: DnsResponse, now_ms: u64) -> DnsResponse {
         let ttls = response.answers.iter().chain(&response.authorities).map(|record| record.ttl);
         let (least, most) = CACHED_S;
@@ -99,7 +99,7 @@ impl KeyCache {
         response
     }
 
-    /// A server referred to those of a zone, which holds for so long.
+    /// Caches the delegation of a referral until this time.
     pub fn learn_referral(&mut self, zone: &[u8], bytes: &[u8], until_ms: u64) {
         if let Some((message, delegation)) = delegation(zone, bytes) {
             self.insert(key(zone, RecordType::DS), &message, until_ms, Some(delegation));
@@ -118,7 +118,7 @@ impl KeyCache {
         }
     }
 
-    /// What was found for a name is bogus: what led there is soon looked up again.
+    /// Shortens the lifetime of all keys and delegations of a name whose response is bogus.
     pub fn distrust(&mut self, name: &Name, now_ms: u64) {
         for above in and_above(&wire(name)) {
             for rtype in [RecordType::DS, RecordType::DNSKEY] {
@@ -130,7 +130,7 @@ impl KeyCache {
     }
 }
 
-/// No TTL is longer than the time that the response holds.
+/// Limits each TTL to the rest of the lifetime.
 fn limit(response: &mut Message, left_ms: u64) {
     let ttl_s = u32::try_from(left_ms / 1_000).unwrap_or(u32::MAX);
     for record in response.answers.iter_mut().chain(&mut response.authorities) {
@@ -140,7 +140,7 @@ fn limit(response: &mut Message, left_ms: u64) {
 
 /// A name in wire form and lower case.
 pub fn wire(name: &Name) -> Vec<u8> {
-    // A name that was read fits.
+    // A name from a message always fits.
     name.to_lowercase().to_bytes().unwrap_or_default()
 }
 
@@ -148,7 +148,7 @@ fn key(name: &[u8], rtype: RecordType) -> Key {
     [name, &u16::from(rtype).to_be_bytes()].concat().into()
 }
 
-/// What a query is known by.
+/// The cache key of a query.
 pub fn key_of(query: &Query) -> Key {
     key(&wire(query.name()), query.query_type())
 }
@@ -165,7 +165,7 @@ mod tests {
         Query::query(name(of), rtype)
     }
 
-    /// A referral to a zone that is signed.
+    /// A referral to a signed zone.
     fn referral(zone: &str) -> Vec<u8> {
         let mut message = Message::response(0, OpCode::Query);
         message.add_query(query("www.a.test.", RecordType::A));
@@ -175,9 +175,8 @@ mod tests {
         message.to_vec().unwrap()
     }
 
-    /// Keys for which a zone's own servers want a day are known no longer than its delegation is,
-    /// of which the walker says until when it holds; and what is left of that time is their TTL.
-    /// Invariant 1 of `dnssec`.
+    /// Keys with a TTL of a day expire with the delegation to their zone, and their TTL is the rest
+    /// of that time. Invariant 1 of `dnssec`.
     #[test]
     fn no_key_outlives_its_delegation() {
         let mut cache = KeyCache::new();
@@ -196,8 +195,8 @@ mod tests {
         }
     }
 
-    /// Whether zones begin at names: where a referral said so, and not below a zone that is
-    /// unsigned; below a signed one it has to be asked.
+    /// Zone cuts come from referrals. There are none below an unsigned zone; below a signed one a
+    /// query is necessary.
     #[test]
     fn where_zones_begin() {
         let mut cache = KeyCache::new();
@@ -217,7 +216,7 @@ mod tests {
         assert_eq!(is_cut("test."), None);
     }
 
-    /// What led to something bogus is soon looked up again, and nothing else is.
+    /// After a bogus response only the entries of its name expire early.
     #[test]
     fn distrust() {
         let mut cache = KeyCache::new();

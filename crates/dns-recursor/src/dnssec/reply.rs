@@ -1,17 +1,17 @@
-//! What was found, as the message that larder renders.
+//! Composes the response message from the results of validation.
 //!
-//! | found | told |
+//! | result | response |
 //! |---|---|
 //! | records, all proven | NOERROR, AD (RFC 4035, section 3.2.3) |
-//! | records, or their absence, where nothing is signed | NOERROR or NXDOMAIN |
+//! | records, or their absence, in an unsigned zone | NOERROR or NXDOMAIN |
 //! | absence, proven | NOERROR or NXDOMAIN with SOA and proof, AD |
-//! | absence or a wildcard, proven but for a span of NSEC3 with opt-out | as above, without AD (RFC 5155, section 9.2) |
+//! | absence or a wildcard, proven except for an NSEC3 opt-out span | as above, without AD (RFC 5155, section 9.2) |
 //! | a name that a DNAME makes too long | YXDOMAIN with the DNAME; without it SERVFAIL |
-//! | anything forged, expired or unsigned where signatures must be | SERVFAIL and why (RFC 8914); to who says CD, as it is |
-//! | nobody to ask, or only failures | SERVFAIL, 22 |
-//! | more than one question may cost | SERVFAIL, 0 |
+//! | forged, expired or missing signatures | SERVFAIL and the reason (RFC 8914); with CD, the records |
+//! | no reachable server, or only failures | SERVFAIL, 22 |
+//! | more look-ups than allowed | SERVFAIL, 0 |
 //!
-//! Of other sections only what proves something is there: SOA, NSEC, NSEC3, and their signatures.
+//! The authority section has only proofs: SOA, NSEC, NSEC3, and their signatures.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,19 +24,19 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 // Extended errors (RFC 8914, section 4).
 
-/// A reason that has no number.
+/// A reason without a number of its own.
 pub const OTHER: u16 = 0;
 const DNSSEC_BOGUS: u16 = 6;
 const SIGNATURE_EXPIRED: u16 = 7;
 const SIGNATURE_NOT_YET_VALID: u16 = 8;
 const RRSIGS_MISSING: u16 = 10;
-/// No server had an answer.
+/// No server had a response.
 pub const NO_REACHABLE_AUTHORITY: u16 = 22;
 
-/// The number of the option that carries them.
+/// The code of the option that carries them.
 const EXTENDED_ERROR: u16 = 15;
 
-/// A message that answers `query`.
+/// The response to `query`.
 pub fn compose(query: &Message, found: Result<Found, u16>) -> Message {
     let mut message =
         Message::new(query.metadata.id, MessageType::Response, query.metadata.op_code);
@@ -74,21 +74,21 @@ pub fn compose(query: &Message, found: Result<Found, u16>) -> Message {
     message
 }
 
-/// What was found, or its absence, for one name after the other as aliases led to them.
+/// The validated records or proofs of absence, for each name of a chain of aliases.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// That of the last name.
+    /// The response code for the last name.
     code: ResponseCode,
     answers: Vec<Record>,
     proofs: Vec<Record>,
-    /// Something is forged, expired or missing.
+    /// A record is forged, expired or unsigned.
     is_bogus: bool,
-    /// An absence was not proven: in a zone without signatures, or where a proof leaves room.
+    /// Some absence is unproven: in an unsigned zone, or in an opt-out span.
     is_unproven: bool,
 }
 
 impl Found {
-    /// Adds what the library says of a response for a name. The error is an extended one.
+    /// Adds the checked response for a name. The error is an extended one.
     pub fn add(&mut self, name: &Name, outcome: Result<DnsResponse, NetError>) -> Result<(), u16> {
         let (response, absence) = match outcome {
             Ok(response) => (response, Proof::Secure),
@@ -113,7 +113,7 @@ impl Found {
         Ok(())
     }
 
-    /// Where an alias of a name leads, unless the type asked for was found there.
+    /// The target of an alias at a name, unless it has records of the type.
     pub fn alias(&self, name: &Name, rtype: RecordType) -> Option<Name> {
         let of_name = || self.answers.iter().filter(|record| record.name == *name);
         if of_name().any(|record| record.record_type() == rtype) {
@@ -125,17 +125,17 @@ impl Found {
         })
     }
 
-    /// What has a proof of its own.
+    /// The records with a proof state of their own.
     fn with_own_proof(&self) -> impl Iterator<Item = &Record> {
         self.answers.iter().chain(&self.proofs).filter(|record| has_own_proof(record))
     }
 
-    /// True where something must not be believed.
+    /// True if a record is bogus.
     pub fn is_bogus(&self) -> bool {
         self.is_bogus
     }
 
-    /// True where everything is proven, and there is something.
+    /// True if there are records and all are proven.
     fn is_secure(&self) -> bool {
         let mut records = self.with_own_proof().peekable();
         !self.is_unproven
@@ -143,7 +143,7 @@ impl Found {
             && records.all(|record| record.proof == Proof::Secure)
     }
 
-    /// The reason, as far as it can be seen in what was found: otherwise it lies in the keys above.
+    /// The reason, if the records show it. Otherwise it lies in the keys above.
     fn bogus_reason(&self) -> u16 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_s = since.map_or(0, |since| since.as_secs() as u32);
@@ -155,7 +155,7 @@ impl Found {
                 None => RRSIGS_MISSING,
                 Some(_) => signatures.map(|each| time_error(each, now_s)).max().unwrap_or_default(),
             };
-            // What can be named is told before what cannot.
+            // A specific reason has priority.
             reason = reason.max(Some(of_record));
         }
         reason.unwrap_or(DNSSEC_BOGUS)
@@ -174,8 +174,8 @@ impl Found {
     }
 }
 
-/// True where the proof has NSEC3 records with opt-out, and none of them is that of the name
-/// itself: a zone without signatures may lie in the span that one of them covers.
+/// True if the proof has NSEC3 records with opt-out, and none of them is that of the name itself.
+/// An unsigned zone may then lie in the covered span.
 fn has_opt_out_span(message: &Message, name: &Name) -> bool {
     let spans = message.authorities.iter().filter_map(|record| match &record.data {
         RData::DNSSEC(DNSSECRData::NSEC3(span)) if span.opt_out() => Some((record, span)),
@@ -191,8 +191,8 @@ fn has_opt_out_span(message: &Message, name: &Name) -> bool {
     spans.peek().is_some() && (is_denied || !spans.any(is_own))
 }
 
-/// Why a signature may not hold, by its times alone (RFC 4034, section 3.1.5: in arithmetic of
-/// serial numbers).
+/// Why a signature may be invalid, by its times alone (RFC 4034, section 3.1.5: serial number
+/// arithmetic).
 fn time_error(signature: &RRSIG, now_s: u32) -> u16 {
     let input = signature.input();
     let is_past = |then: u32| (now_s.wrapping_sub(then) as i32) > 0;
@@ -203,7 +203,7 @@ fn time_error(signature: &RRSIG, now_s: u32) -> u16 {
     }
 }
 
-/// Bytes as the label of an NSEC3 record's owner (RFC 4648, section 7, without padding).
+/// The label of an NSEC3 owner name (RFC 4648, section 7, without padding).
 fn base32hex(bytes: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes.len().div_ceil(5) * 8);
     for group in bytes.chunks(5) {
@@ -221,7 +221,7 @@ fn is_dname(record: &Record) -> bool {
     record.record_type() == RecordType::DNAME
 }
 
-/// Signatures are proofs of others.
+/// False for signatures: they are proofs of other records.
 fn has_own_proof(record: &Record) -> bool {
     record.record_type() != RecordType::RRSIG
 }
@@ -250,7 +250,7 @@ mod tests {
         record
     }
 
-    /// What is told of "www.sub.test." where this was found, all of it secure.
+    /// The response for "www.sub.test." with these records, all of them secure.
     fn composed(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> Message {
         let name = Name::from_ascii("www.sub.test.").unwrap();
         let mut query = Message::new(1, MessageType::Query, OpCode::Query);
@@ -268,9 +268,8 @@ mod tests {
         composed(code, answers, proofs).metadata.authentic_data
     }
 
-    /// A proof that leaves room for zones without signatures has no AD: not for a name that does
-    /// not exist, nor for a wildcard's or a missing set of records where the span of the name is
-    /// only covered; the span that is the name's own proves what it says.
+    /// A proof with an opt-out span has no AD if the span only covers the name. This applies to
+    /// NXDOMAIN, to wildcards and to NODATA. The NSEC3 record of the name itself is a proof.
     #[test]
     fn opt_out_has_no_ad() {
         let name = Name::from_ascii("www.sub.test.").unwrap();

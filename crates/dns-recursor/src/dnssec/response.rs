@@ -1,19 +1,18 @@
-//! The part of a response that says something of one name, for the library to check.
+//! Extracts the records of one name from a response, for the library to check.
 //!
-//! A server believes to help with more than was asked for: aliases and what they lead to in one
-//! response, its own name and addresses. The library would check all of that together, and find a
-//! proof of absence wrong where it is that of another name. So it gets one name at a time, and only
-//! what says or proves something of that.
+//! A response may contain more than the query asked for: aliases with their targets, and names and
+//! addresses of servers. The library would check all of it together, and would reject a proof of absence
+//! for another name. So it gets one name at a time, with only the records and proofs of that name.
 
 use hickory_proto::dnssec::rdata::DNSSECRData;
 use hickory_proto::op::{DnsResponse, Message, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::BinDecodable;
 
-/// Records of a proof, with their signatures: one takes at most an SOA and three others.
+/// The most records of a proof, with signatures. A proof needs at most an SOA and three others.
 const PROOF_RECORDS_MAX: usize = 32;
 
-/// The type of a record, or that of those that a signature covers.
+/// The type of a record, or the type that a signature covers.
 fn covered(record: &Record) -> RecordType {
     match &record.data {
         RData::DNSSEC(DNSSECRData::RRSIG(signature)) => signature.input().type_covered,
@@ -25,8 +24,8 @@ fn is_signature(record: &Record) -> bool {
     record.record_type() == RecordType::RRSIG
 }
 
-/// What a server of `zone` said of a name. `None` where it said nothing of that; of the name that
-/// it was asked for, `is_whole`, it always did if it gave an answer at all.
+/// The records of a name in a response from a server of `zone`. `None` if there are none. For the
+/// query name (`is_whole`) an empty result counts too, if the response code is no error.
 pub fn part(bytes: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<DnsResponse> {
     let mut response = DnsResponse::from_buffer(bytes.to_vec()).ok()?;
     let (name, rtype) = (query.name(), query.query_type());
@@ -48,7 +47,7 @@ pub fn part(bytes: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<
     let of_name = || message.answers.iter().filter(|record| record.name == *name);
     let has_data = of_name().any(|record| !is_signature(record) || rtype == RecordType::RRSIG);
     let is_alias = of_name().any(|record| record.record_type() == RecordType::CNAME);
-    // What a wildcard stands for is proven by the absence of the name itself.
+    // A wildcard expansion needs a proof that the name itself does not exist.
     let is_expanded = message.answers.iter().any(|record| match &record.data {
         RData::DNSSEC(DNSSECRData::RRSIG(signature)) => {
             signature.input().num_labels < record.name.num_labels()
@@ -63,11 +62,11 @@ pub fn part(bytes: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<
         };
         is_of_use && zone.zone_of(&record.name)
     });
-    // More is no proof, but work.
+    // More records would be no proof, only work.
     message.authorities.truncate(PROOF_RECORDS_MAX);
     message.additionals.clear();
     if is_alias && rtype != RecordType::CNAME {
-        // The code is that of what the alias leads to.
+        // The code applies to the target of the alias.
         message.metadata.response_code = ResponseCode::NoError;
     }
     let is_start =
@@ -76,17 +75,17 @@ pub fn part(bytes: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<
     is_about_name.then_some(response)
 }
 
-/// What a referral to a zone says of its keys.
+/// The security of a delegation, according to a referral.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delegation {
-    /// There is a DS record.
+    /// A DS record exists.
     Signed,
-    /// There is a proof that there is none.
+    /// A proof says that no DS record exists.
     Unsigned,
 }
 
-/// The response for the DS records of a zone, as a referral to its servers has it. `None` where it
-/// has neither records nor proof.
+/// The response for the DS records of a zone, made from a referral. `None` if the referral has
+/// neither records nor proof.
 pub fn delegation(zone: &[u8], bytes: &[u8]) -> Option<(Message, Delegation)> {
     let zone = Name::from_bytes(zone).ok()?;
     let referral = Message::from_vec(bytes).ok()?;
@@ -138,7 +137,7 @@ mod tests {
         message.to_vec().unwrap()
     }
 
-    /// The types of what a server of a.test said of a name, and the code.
+    /// The record types of a name in a response from a server of a.test, and the code.
     fn part_of(bytes: &[u8], of: &str) -> Option<(ResponseCode, String)> {
         let query = Query::query(name(of), RecordType::A);
         let part = part(bytes, &name("a.test."), &query, of == "www.a.test.")?;
@@ -147,8 +146,8 @@ mod tests {
         Some((part.metadata.response_code, types.join(" ")))
     }
 
-    /// Of a response with aliases each name has its own part: the records at it, and of proofs
-    /// those that it needs. What lies in other zones was not said by a server of theirs.
+    /// With aliases, each name gets its own part: its records and the proofs that it needs. Records
+    /// of names outside the zone of the server are ignored.
     #[test]
     fn one_name_at_a_time() {
         const OK: ResponseCode = ResponseCode::NoError;
@@ -171,13 +170,13 @@ mod tests {
         assert_eq!(part_of(&both, "y.a.test."), None);
         assert_eq!(part_of(&both, "other."), None);
 
-        // The target does not exist, which is no matter of the alias.
+        // The target does not exist, which does not affect the alias.
         answers.truncate(2);
         let denied = message(DENIED, &answers, &[soa.clone(), nsec.clone(), ns.clone()]);
         assert_eq!(part_of(&denied, "www.a.test."), Some((OK, "CNAME RRSIG".into())));
         assert_eq!(part_of(&denied, "x.a.test."), Some((DENIED, "SOA NSEC".into())));
 
-        // By a wildcard, which is proven by the absence of the name.
+        // A wildcard expansion, proven by the absence of the name.
         answers[1] = signature("www.a.test.", RecordType::CNAME, 2);
         let expanded = message(OK, &answers, &[soa, nsec, ns.clone()]);
         assert_eq!(part_of(&expanded, "www.a.test."), Some((OK, "CNAME RRSIG NSEC".into())));

@@ -1,7 +1,7 @@
-//! What a client is told at the end of its task.
+//! Composes the response to a client at the end of its task.
 //!
-//! What a server said of the very name goes on as it came, but for what differs from client to client. With aliases before it, or
-//! where a name above does not exist, it is rendered and written anew.
+//! A server's response for the same name is copied, except for the fields that differ from client to
+//! client. With aliases before it, or for NXDOMAIN of a name above, the response is rendered again.
 
 use larder_dns::backend::ANSWER_BYTES_MAX;
 use larder_dns::core::Now;
@@ -13,14 +13,14 @@ use larder_wire::dns::{HEADER_BYTES, class};
 use super::task::Task;
 use super::{End, Resolver};
 
-/// Extended error (RFC 8914): nobody could be reached who knows.
+/// Extended error (RFC 8914): no authoritative server could be reached.
 const NO_REACHABLE_AUTHORITY: u16 = 22;
 
-/// Bytes of an OPT record with an extended error, at most.
+/// The most bytes of an OPT record with an extended error.
 const OPT_ROOM: usize = 32;
 
 impl<C> Resolver<C> {
-    /// The message for a client, if there is an answer.
+    /// The response for a client, unless the task failed.
     pub(super) fn compose(
         &mut self,
         now: Now,
@@ -81,7 +81,7 @@ impl<C> Resolver<C> {
     }
 }
 
-/// What a server said, as an answer to a client's query with the same question but for case.
+/// A server's response, with the ID, flags and letter case of the client's query.
 fn copy_response(bytes: &[u8], query: &Query<'_>) -> Vec<u8> {
     let mut message = bytes.to_vec();
     let question = query.question();
@@ -94,7 +94,7 @@ fn copy_response(bytes: &[u8], query: &Query<'_>) -> Vec<u8> {
     message
 }
 
-/// A message that says that there is no answer to be had.
+/// A SERVFAIL response.
 pub(super) fn failure(message: &[u8], udp_bytes: u16) -> Option<Vec<u8>> {
     let query = Query::parse(message).ok()?;
     let [high, low] = NO_REACHABLE_AUTHORITY.to_be_bytes();

@@ -1,28 +1,28 @@
-//! What a walker counts.
+//! Counters of a resolver.
 
-/// What happened since the start.
+/// Counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Questions sent over UDP.
+    /// Queries sent over UDP.
     pub packets: u64,
-    /// Questions sent over streams.
+    /// Queries sent over TCP.
     pub streams: u64,
-    /// Zones learned of.
+    /// Referrals.
     pub referrals: u64,
-    /// Servers that knew nothing of a zone they were said to serve.
+    /// Responses of servers that do not serve the zone (lame).
     pub lame: u64,
-    /// Questions to servers that were waited for in vain.
+    /// Queries to servers that timed out.
     pub timeouts: u64,
-    /// Packets that answered nothing.
+    /// UDP messages that match no query.
     pub misfits: u64,
-    /// Questions of clients that found no answer.
+    /// Client queries that failed.
     pub failures: u64,
-    /// Questions that were not asked: too many of the same zone were in flight.
+    /// Queries refused because their zone was at its limit.
     pub crowded: u64,
 }
 
 impl Counts {
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: Counts) -> Counts {
         Counts {
             packets: self.packets + other.packets,

@@ -1,30 +1,33 @@
-//! The share of all queries in flight that one zone and one server may have.
+//! Limits of one zone and one server, so that slow servers leave room for the queries of other
+//! zones. Invariant 5 of `resolver`.
 
 use super::task::Task;
 use super::{Resolver, decrease};
 use crate::names::and_above;
 
-/// The share of all questions that a zone may have in flight where they are scarce, and a server.
+/// Under load a zone may have one part in this many of the queries in flight, and a server
+/// likewise.
 const ZONE_SHARE: usize = 8;
 pub(super) const SERVER_SHARE: usize = 4;
 
 impl<C> Resolver<C> {
-    /// True where half of all questions that may be in flight are: the rest is shared out.
+    /// True if more than half of the queries that may be in flight are.
     pub(super) fn is_half_full(&self) -> bool {
         self.clients > self.options.queries_max.max(1) / 2
     }
 
-    /// True where a task's zone has no more than its share: not the root or a top level, where everybody passes.
+    /// True if the limits apply to the zone of a task. They do not for the root and top levels,
+    /// which serve all queries.
     pub(super) fn is_limited(task: &Task<C>) -> bool {
         and_above(task.zone()).count() > 2
     }
 
-    /// How many there may be of so many parts of all questions.
+    /// The queries in one of this many parts of the maximum.
     pub(super) fn share(&self, parts: usize) -> usize {
         (self.options.queries_max / parts).max(1)
     }
 
-    /// A task begins to ask servers of its zone. False where too many do.
+    /// Counts a task in its zone. Returns false if the zone is at its limit.
     pub(super) fn enter_zone(&mut self, task: &mut Task<C>) -> bool {
         let count = self.in_zone.get(task.zone()).copied().unwrap_or(0);
         if count >= self.share(ZONE_SHARE) && self.is_half_full() && Self::is_limited(task) {

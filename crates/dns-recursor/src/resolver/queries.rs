@@ -1,4 +1,4 @@
-//! Whom a task asks, and how; and who is to be found before somebody can be asked.
+//! Chooses the server for a query, sends the query, and starts tasks for the addresses of servers.
 
 use std::net::IpAddr;
 
@@ -12,22 +12,22 @@ use crate::names::is_within;
 use crate::reading::{addresses, is_denial};
 use crate::servers::EXPLORE_EVERY;
 
-/// Servers of a zone whose addresses are sought for one task: at a time, and in all. With [`DEPTH_MAX`] this is what an
-/// attacker can make of one question (NXNS, Afek et al., USENIX Security 2020).
+/// Address tasks for the servers of a zone, for one task: at a time, and in all. With [`DEPTH_MAX`]
+/// they bound what an attacker can make of one query (NXNS, Afek et al., USENIX Security 2020).
 const ADDRESS_LOOKUPS_AT_ONCE: usize = 2;
 const ADDRESS_LOOKUPS_MAX: usize = 5;
 
-/// How deep tasks for addresses may lie.
+/// The most levels of address tasks below a client task.
 const DEPTH_MAX: u8 = 4;
 
-/// How long a stream is waited for, milliseconds.
+/// Timeout of a TCP query, milliseconds.
 const TCP_WAIT_MS: u64 = 2_000;
 
-/// Draws of an ID before a socket counts as full.
+/// Random IDs to try before a socket counts as full.
 const ID_DRAWS: usize = 8;
 
 impl<C> Resolver<C> {
-    /// The server of the task's zone that is asked next: who has not been, is not known to be lame, and answers soonest.
+    /// The next server: not tried in this round, not lame if another is left, and the fastest.
     pub(super) fn choose_server(&mut self, now_ms: u64, task: &Task<C>) -> Option<IpAddr> {
         let share = self.share(SERVER_SHARE);
         let is_limited = self.is_half_full() && Self::is_limited(task);
@@ -47,7 +47,7 @@ impl<C> Resolver<C> {
             let found = found.filter(|known| known.until_ms > now_ms).flat_map(|it| &it.all);
             for &address in nameserver.addresses.iter().chain(found) {
                 let is_lame = cut.lame.contains(&address);
-                // In the end only who may well answer is worth another packet.
+                // In late rounds only a server that is likely to respond is worth a packet.
                 let is_of_use = task.rounds < ROUNDS
                     || !is_lame
                         && servers.wait_and_edns(address, now_ms).0 < options.server_wait_ms;
@@ -69,7 +69,8 @@ impl<C> Resolver<C> {
         chosen.map(|(_, _, address)| *address)
     }
 
-    /// Has addresses of the zone's servers sought that have none; whether the task waits for some.
+    /// Starts tasks for the addresses of servers that have none. Returns true if the task waits for
+    /// one.
     pub(super) fn find_addresses(&mut self, now_ms: u64, number: u64, task: &mut Task<C>) -> bool {
         if task.depth == DEPTH_MAX
             || self.tasks.len() + ADDRESS_LOOKUPS_AT_ONCE >= self.timers.capacity()
@@ -109,7 +110,8 @@ impl<C> Resolver<C> {
         !names.is_empty()
     }
 
-    /// Servers of the task's zone whose addresses of a type are neither known nor sought, as many as may be sought now.
+    /// Servers of the zone whose addresses of a type are neither cached nor requested by this task:
+    /// as many as it may start now.
     fn names_without_addresses(
         &mut self,
         now_ms: u64,
@@ -127,7 +129,7 @@ impl<C> Resolver<C> {
                 || addresses
                     .get(&server.name)
                     .is_some_and(|known| known[family(rtype)].until_ms > now_ms);
-            // Who lives in the zone itself can only be found by its referral.
+            // Only the referral can give the address of a server inside the zone.
             let is_of_use = !is_known && !is_within(&server.name, zone);
             let is_started = lookups().any(|(name, _)| *name == server.name);
             if is_of_use && !is_started && names.len() < room && !names.contains(&server.name) {
@@ -137,7 +139,7 @@ impl<C> Resolver<C> {
         names
     }
 
-    /// Addresses of a server were sought: remembers what was found, and lets those go on that waited for it.
+    /// Ends an address task: caches the addresses and wakes the tasks that wait for them.
     pub(super) fn finish_address_task(
         &mut self,
         now: Now,
@@ -181,14 +183,14 @@ impl<C> Resolver<C> {
         }
     }
 
-    /// True where addresses of the zone's servers are being sought for the task.
+    /// True if an address task for this task is running.
     pub(super) fn awaits_addresses(&self, task: &Task<C>) -> bool {
         task.address_lookups.iter().any(|(name, rtype)| {
             self.address_tasks.contains_key(&(name.clone(), *rtype, task.depth + 1))
         })
     }
 
-    /// Sends the task's question to a server. False where it could not be sent.
+    /// Sends the query of a task to a server. Returns false if it cannot be sent.
     pub(super) fn send_query(
         &mut self,
         now: Now,
@@ -200,7 +202,7 @@ impl<C> Resolver<C> {
         let now_ms = now.us / 1_000;
         let (wait_ms, has_edns) = self.servers.wait_and_edns(server, now_ms);
         let has_edns = has_edns && !task.without_edns.contains(&server);
-        // As long as another may answer the same question, it keeps its letters.
+        // A retry keeps the random case while a late response to the same question is possible.
         if task.late.is_empty() {
             task.question.clear();
             task.question.extend_from_slice(&task.name[task.qname_at..]);
@@ -245,7 +247,7 @@ impl<C> Resolver<C> {
         }
     }
 
-    /// Asks the same server again by a stream. False where that cannot be.
+    /// Sends the query again to the same server, over TCP. Returns false if that is impossible.
     pub(super) fn send_query_tcp(
         &mut self,
         now: Now,
@@ -260,7 +262,7 @@ impl<C> Resolver<C> {
         let mut message = [0; QUERY_BYTES_MAX];
         let flags = self.flags(task, attempt.has_edns);
         let length = write_query(&mut message, 0, &task.question, flags);
-        // As unlike as tasks are: one asks by one stream at a time.
+        // Task numbers and tags come from one counter. A task has one TCP query at a time.
         self.last_number += 1;
         let tag = self.last_number;
         if !net.send_tcp(attempt.server, tag, &message[..length]) {

@@ -1,4 +1,4 @@
-//! A task: a name that is sought, and how far that has come.
+//! The state of a task: the name to resolve and the progress so far.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use larder_io::timer::TimerId;
 use larder_wire::dns::rtype;
 
-/// A question on its way to a server.
+/// A query in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     pub key: QueryKey,
@@ -19,59 +19,59 @@ pub struct Attempt {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryKey {
-    /// Socket and ID.
+    /// Number of the socket, and ID.
     Udp(u32, u16),
-    /// By its tag.
+    /// Tag.
     Tcp(u64),
 }
 
-/// What a task is for.
 #[derive(Debug)]
 pub enum Purpose<C> {
-    /// Somebody asked, by this message.
+    /// A client query, with its message.
     Client { client: C, message: Box<[u8]> },
-    /// These tasks need an address of a server.
+    /// The address of a server, for the tasks that wait for it.
     Address { waiting: Vec<u64> },
 }
 
 #[derive(Debug)]
 pub struct Task<C> {
     pub purpose: Purpose<C>,
-    /// What is sought: at first what was asked for, then where aliases led to. In lower case.
+    /// The name to resolve, in lower case: first that of the query, then the target of aliases.
     pub name: Vec<u8>,
     pub rtype: u16,
     pub dnssec_ok: bool,
     pub checking_disabled: bool,
     pub depth: u8,
     pub packets_left: Rc<Cell<u32>>,
-    /// Aliases out of the zone that is asked are no end.
+    /// If false, an alias out of the zone ends the task.
     pub follows_aliases: bool,
     pub until_ms: u64,
-    /// Where in the name the zone that is asked begins, how long that is known, and the name that it is asked for.
+    /// Offset of the current zone in the name, when its delegation expires, and the offset of the
+    /// query name.
     pub zone_at: usize,
     pub zone_until_ms: u64,
-    /// It counts among the tasks of its zone.
+    /// The task is in the count of its zone.
     pub is_counted_in_zone: bool,
     pub qname_at: usize,
     pub steps: u8,
-    /// Servers of the zone that were asked.
+    /// Servers tried in this round.
     pub tried: Vec<IpAddr>,
-    /// How often all servers of the zone were asked.
+    /// Completed rounds: all servers were tried.
     pub rounds: u8,
-    /// Servers of the zone whose addresses were sought, and of which type.
+    /// Servers with an address task, and the type.
     pub address_lookups: Vec<(Box<[u8]>, u16)>,
-    /// It has waited for such addresses as long as it may while there are servers to ask once more.
+    /// The task has waited the full time for addresses and may retry known servers.
     pub has_waited: bool,
-    /// Servers that do not understand EDNS, as it seems.
+    /// Servers that seem not to support EDNS.
     pub without_edns: Vec<IpAddr>,
     pub attempt: Option<Attempt>,
-    /// The same question on its way to servers that are not waited for any longer, but may still answer.
+    /// Timed-out queries with the same question, which still accept a response.
     pub late: Vec<Attempt>,
-    /// It asks for a name above its own, and others may wait for what is said.
+    /// This task sent a shortened name, and others may wait for the response.
     pub leads_minimized: bool,
     pub due_ms: u64,
     pub timer: Option<TimerId>,
-    /// The question as it was sent.
+    /// The question section as sent.
     pub question: Vec<u8>,
     /// Records of the aliases so far.
     pub aliases: Vec<u8>,
@@ -79,11 +79,11 @@ pub struct Task<C> {
     pub alias_count: u16,
 }
 
-/// No place in a name.
+/// The offset of no zone.
 pub const NO_ZONE: usize = usize::MAX;
 
 impl<C> Task<C> {
-    /// Nobody's, for nothing, over at once.
+    /// A task without a name, a client or time.
     pub fn new() -> Task<C> {
         Task {
             purpose: Purpose::Address { waiting: Vec::new() },
@@ -129,12 +129,12 @@ impl<C> Task<C> {
         self.qname_at == 0
     }
 
-    /// The type that is asked for: what it really is, those above need not know.
+    /// The query type. A shortened name has type A, so servers above do not see the real type.
     pub fn qtype(&self) -> u16 {
         if self.is_full_name() { self.rtype } else { rtype::A }
     }
 
-    /// What it asked for a name above its own is over: who waited for that goes on.
+    /// Wakes the tasks that wait for the response to a shortened name.
     pub fn wake_followers(
         &mut self,
         minimized: &mut HashMap<Box<[u8]>, Vec<u64>>,
@@ -145,12 +145,12 @@ impl<C> Task<C> {
         }
     }
 
-    /// The question on its way that goes by this way.
+    /// The query in flight with this key.
     pub fn attempt_of(&self, key: QueryKey) -> Option<Attempt> {
         self.attempt.iter().chain(&self.late).find(|attempt| attempt.key == key).copied()
     }
 
-    /// Turns to another zone, or to another name.
+    /// Resets the state for another zone or name.
     pub fn enter(&mut self, zone_at: usize, until_ms: u64) {
         (self.zone_at, self.zone_until_ms) = (zone_at, until_ms);
         self.tried.clear();

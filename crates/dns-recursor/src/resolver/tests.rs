@@ -1,4 +1,4 @@
-//! Walks through a small world of servers whose every word is written here.
+//! Tests of the resolver with scripted name servers, without sockets and with simulated time.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,7 +26,7 @@ fn a(owner: &str, last: u8) -> Record {
     record(owner, RData::A(A(Ipv4Addr::new(9, 9, 9, last))))
 }
 
-/// IPv6 addresses of servers are told apart by numbers from 200 on.
+/// IPv6 addresses of servers have numbers from 200 on.
 fn aaaa(owner: &str, last: u8) -> Record {
     assert!(last >= 200);
     let address = Ipv6Addr::new(0x2a00, 0, 0, 0, 0, 0, 0, last.into());
@@ -45,14 +45,14 @@ fn soa(zone: &str) -> Record {
     record(zone, RData::SOA(SOA::new(name("ns."), name("admin."), 1, 3_600, 600, 86_400, 60)))
 }
 
-/// What a server says: sections, code, and whether it has authority.
+/// A scripted response of a server. AA follows from the sections.
 #[derive(Clone, Default)]
 struct Script {
     code: Option<ResponseCode>,
     is_bare: bool,
     is_truncated: bool,
     recurses: bool,
-    /// The answer comes so long after the question, milliseconds.
+    /// The delay of the response, milliseconds.
     delay_ms: u64,
     answers: Vec<Record>,
     authorities: Vec<Record>,
@@ -82,7 +82,7 @@ fn refer(zone: &str, last: u8) -> Option<Script> {
     Some(Script { authorities: vec![ns(zone, &server)], additionals, ..Script::default() })
 }
 
-/// A question as a server got it.
+/// A query as a server received it.
 #[derive(Debug, Clone)]
 struct Sent {
     server: IpAddr,
@@ -102,15 +102,15 @@ impl Sent {
     }
 }
 
-/// What goes over the wire.
+/// The simulated network.
 #[derive(Default)]
 struct Wire {
     sent: Vec<Sent>,
     responses: Vec<(u32, Vec<u8>)>,
     sockets: u32,
-    /// Answers under way: when they arrive, microseconds, and what is said.
+    /// Responses in flight: arrival time in microseconds, query, and message.
     in_flight: Vec<(u64, Sent, Vec<u8>)>,
-    /// Servers that there is no way to.
+    /// Servers without a route.
     unreachable: Vec<IpAddr>,
 }
 
@@ -123,7 +123,7 @@ impl Net<u32> for Wire {
         let mut room = [0; 320];
         let Some(length) = write(self.sockets, &mut room) else { return false };
         let message = Message::from_vec(&room[..length]).unwrap();
-        assert!(!message.metadata.recursion_desired, "servers are not asked to recurse");
+        assert!(!message.metadata.recursion_desired, "queries to servers have no RD");
         self.sent.push(Sent { server: to, socket: self.sockets, tag: None, message });
         true
     }
@@ -139,7 +139,7 @@ impl Net<u32> for Wire {
     }
 }
 
-/// Servers by what they say; `None` is silence.
+/// The responses of all servers, by server, name and type; `None` for no response.
 type Scripts = fn(u8, &str, RecordType) -> Option<Script>;
 
 struct World {
@@ -147,12 +147,12 @@ struct World {
     wire: Wire,
     scripts: Scripts,
     us: u64,
-    /// When an answer of a server led to the last answer to a client.
+    /// When a response of a server led to the last response to a client.
     responded_us: u64,
     clients: u32,
-    /// All questions that servers got.
+    /// All queries that servers received.
     log: Vec<(u8, String, RecordType)>,
-    /// The questions themselves, of the last client.
+    /// The messages of those queries, for the last client.
     messages: Vec<Sent>,
 }
 
@@ -201,7 +201,7 @@ impl World {
         Some(reply.to_vec().unwrap())
     }
 
-    /// Lets everybody answer, and time pass, until nobody waits.
+    /// Delivers all responses, and advances the time until no task waits.
     fn settle(&mut self) {
         loop {
             while !self.wire.sent.is_empty() {
@@ -240,13 +240,13 @@ impl World {
         assert!(in_zone.is_empty() && at_server.is_empty(), "{in_zone:?} {at_server:?}");
     }
 
-    /// How long a server takes for its answer.
+    /// The delay of the response.
     fn delay_ms(&self, sent: &Sent) -> u64 {
         let (server, qname, rtype) = sent.summary();
         (self.scripts)(server, &qname, rtype).map_or(0, |script| script.delay_ms)
     }
 
-    /// The answer to a question arrives; whether it was waited for.
+    /// Delivers a response. Returns whether the resolver accepted it.
     fn deliver(&mut self, sent: &Sent, reply: &[u8]) -> bool {
         let now = self.now();
         let responses = self.wire.responses.len();
@@ -275,12 +275,12 @@ impl World {
         self.resolver.begin(self.now(), self.clients, &bytes, 4_500, &mut self.wire);
     }
 
-    /// Asks, and reads the answer as a stranger would.
+    /// Sends a client query and parses the response with another library.
     fn query(&mut self, qname: &str, rtype: RecordType) -> Message {
         (self.log, self.messages) = (Vec::new(), Vec::new());
         self.begin(qname, rtype, false);
         self.settle();
-        let [(client, bytes)] = &self.wire.responses[..] else { panic!("{qname}: not told once") };
+        let [(client, bytes)] = &self.wire.responses[..] else { panic!("{qname}: not one") };
         assert_eq!(*client, self.clients);
         let message = Message::from_vec(bytes).unwrap();
         self.wire.responses.clear();
@@ -288,7 +288,7 @@ impl World {
         assert!(metadata.recursion_available && metadata.recursion_desired);
         assert!(!metadata.authoritative && !metadata.authentic_data && !metadata.truncation);
         assert_eq!(message.queries, [ProtoQuery::query(name(qname), rtype)]);
-        assert_eq!(message.queries[0].name().to_string(), qname, "in the letters of the client");
+        assert_eq!(message.queries[0].name().to_string(), qname, "in the case of the client");
         message
     }
 
@@ -297,7 +297,7 @@ impl World {
     }
 }
 
-/// The addresses of an answer, by their last byte.
+/// The addresses in a response, by their last byte.
 fn found(message: &Message) -> Vec<u8> {
     assert_eq!(message.metadata.response_code, ResponseCode::NoError);
     let byte = |record: &Record| match &record.data {
@@ -313,7 +313,7 @@ fn has_failed(message: &Message) -> bool {
     message.metadata.response_code == ResponseCode::ServFail && reasons == [15]
 }
 
-/// Root 1, top level "test." 2, and domains: "good." 3, "other." 4, all without surprises.
+/// Regular servers: root 1, top level "test." 2, and domains "good." 3 and "other." 4.
 fn plain(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     match (server, qname) {
         (1, _) if qname.ends_with("test.") => refer("test.", 2),
@@ -341,8 +341,8 @@ fn plain(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     }
 }
 
-/// From the root by the top level to the domain; those above learn no more than they must. What is known is not asked for
-/// again, as long as it holds.
+/// A resolution goes from the root over the top level to the domain, with minimized names. Zone cuts are cached
+/// until they expire.
 #[test]
 fn from_the_root_down() {
     let mut world = World::new(plain);
@@ -361,7 +361,7 @@ fn from_the_root_down() {
     assert_eq!(world.resolver.counts().failures, 0);
 }
 
-/// Where labels are no zones they are asked for once; a name of very many labels is asked for whole after a few.
+/// A label without a zone cut costs one query, once. A name with many labels is sent in full after a few.
 #[test]
 fn labels_without_zones() {
     let mut world = World::new(plain);
@@ -382,8 +382,8 @@ fn labels_without_zones() {
     assert_eq!(world.log.len(), 2 + usize::from(STEPS_MAX) + 1);
 }
 
-/// What the root denies ends the way down, and the answer names the zone that says so; others may deny a name that only has
-/// others below it, and so the whole name is asked for, as it is for who wants proof.
+/// NXDOMAIN from the root ends the resolution, and the response has its SOA. Other servers may deny a name that
+/// only has names below it, so the full name is sent. With DNSSEC it is always sent.
 #[test]
 fn nxdomain_above_the_name() {
     let is_denied_by = |message: &Message, zone: &str| {
@@ -410,8 +410,8 @@ fn nxdomain_above_the_name() {
     assert!(passing.messages.iter().all(wants));
 }
 
-/// Aliases within a zone are its server's word; those out of it are followed to who may speak, and come first in the answer.
-/// What the first server says of the second's names is not believed.
+/// The server of a zone resolves aliases within it. The resolver follows an alias out of the zone itself, and the
+/// alias is first in the response. Records of names in other zones are ignored.
 #[test]
 fn aliases() {
     let mut world = World::new(plain);
@@ -427,7 +427,7 @@ fn aliases() {
     assert_eq!((lost.answers.len(), lost.authorities.len()), (1, 1));
 }
 
-/// A circle of aliases ends with a failure as soon as it is closed: through two zones, in one, in one answer, to itself.
+/// A loop of aliases fails as soon as it closes: through two zones, in one zone, in one response, to itself.
 #[test]
 fn alias_loops() {
     let two_zones: Scripts = |server, qname, rtype| match (server, qname) {
@@ -458,7 +458,7 @@ fn alias_loops() {
     }
 }
 
-/// Two servers for "good.test.": 3, and 5 which is told of first.
+/// Two servers for "good.test.": 3, and 5, which is first in the referral.
 fn pair(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     match (server, qname) {
         (2, _) if qname.ends_with("good.test.") => Some(Script {
@@ -473,8 +473,8 @@ fn pair(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     }
 }
 
-/// Of two servers the other answers where one is silent, refuses, has lost the zone, refers upward, or cannot be reached; and
-/// who was of no use is asked last the next time.
+/// If one server is silent, refuses, is lame, refers upward or is unreachable, the other responds. The failed one
+/// is tried last the next time.
 #[test]
 fn failover_to_the_second_server() {
     let silent: Scripts = pair;
@@ -493,7 +493,7 @@ fn failover_to_the_second_server() {
     for (scripts, is_lame) in [(silent, false), (refusing, true), (lost, true), (upward, true)] {
         let mut world = World::new(scripts);
         let (mut asks, mut asked_5) = (0, 0);
-        // One question in 64 goes there by chance, if the first did not.
+        // One query in 64 goes there by chance, if the first did not.
         while asks < 100 || (asked_5 == 0 && asks < 10_000) {
             assert_eq!(found(&world.query("www.good.test.", RecordType::A)), [33]);
             asked_5 += world.log.iter().filter(|(server, ..)| *server == 5).count();
@@ -510,7 +510,7 @@ fn failover_to_the_second_server() {
     assert_eq!(world.queries(), [(1, "test."), (2, "good.test."), (3, "www.good.test.")]);
 }
 
-/// What ICMP says of a server sends its questions to the other at once.
+/// After an ICMP error the query moves to the other server at once.
 #[test]
 fn icmp_unreachable() {
     let mut world = World::new(pair);
@@ -524,11 +524,11 @@ fn icmp_unreachable() {
     world.resolver.unreachable(world.now(), first.server, &mut world.wire);
     assert_eq!(world.wire.sent.len(), 1);
     assert_ne!(world.wire.sent[0].server, first.server);
-    assert_eq!(world.us, 0, "nobody waited");
+    assert_eq!(world.us, 0, "without a wait");
 }
 
-/// Where nobody answers each server is asked again with longer waits, at least twice, and the client hears of it in time;
-/// servers that are known to be silent are asked twice. Invariant 2.
+/// If no server responds, each is tried at least twice with longer timeouts, and the client gets SERVFAIL in time.
+/// Servers known to be silent are tried twice. Invariant 2.
 #[test]
 fn all_servers_time_out() {
     let mut world = World::new(|server, qname, rtype| match server {
@@ -543,8 +543,7 @@ fn all_servers_time_out() {
     assert!((2..=4).contains(&world.log.len()), "{:?}", world.log);
 }
 
-/// Servers that answered at once and take long now are waited for as long as there is time: whichever question the answer is
-/// to, it counts.
+/// Servers that become slow get time until the deadline: a response to any of the queries counts.
 #[test]
 fn servers_become_slow() {
     let slow_400: Scripts = |server, qname, rtype| match server {
@@ -575,7 +574,7 @@ fn servers_become_slow() {
     }
 }
 
-/// A server that answers later than anybody waits for it is waited for all the same, as long as its client does.
+/// A server that is slower than all timeouts still counts before the deadline of the client.
 #[test]
 fn slower_than_all_timeouts() {
     let mut world = World::new(|server, qname, rtype| match server {
@@ -586,10 +585,11 @@ fn slower_than_all_timeouts() {
     assert!(world.responded_us < 4_050_000, "{}", world.responded_us);
 }
 
-/// A late answer to an earlier question changes nothing, even if it answers the next: invariant 1.
+/// A late response to an earlier query has no effect, even if it fits the next query. Invariant 1.
 #[test]
 fn late_response_is_ignored() {
-    // The top level's first server is slow and wrong, the second refers to a zone that is asked the same name.
+    // The first server of the top level is slow and wrong; the second refers to a zone that gets
+    // the same name.
     let scripts: Scripts = |server, qname, rtype| match server {
         1 => Some(Script {
             authorities: vec![ns("test.", "ns6.test."), ns("test.", "ns2.test.")],
@@ -600,7 +600,7 @@ fn late_response_is_ignored() {
         3 => Some(Script { delay_ms: 900, ..plain(server, qname, rtype)? }),
         _ => plain(server, qname, rtype),
     };
-    // Nothing is minimised where the whole name is one label below what is known.
+    // Names are not minimized if the full name is one label below the known part.
     let whole: Scripts = |server, qname, rtype| match server {
         2 if qname == "good.test." => refer("good.test.", 3),
         3 if qname == "good.test." => {
@@ -615,7 +615,7 @@ fn late_response_is_ignored() {
     }
 }
 
-/// What a socket had asked at which somebody guesses is asked by streams at once; others' questions are left alone.
+/// After suspected spoofing at a socket its queries move to TCP at once. Queries on other sockets are unaffected.
 #[test]
 fn spoofing_at_a_socket() {
     let mut world = World::new(plain);
@@ -634,7 +634,7 @@ fn spoofing_at_a_socket() {
     let [.., last] = &world.wire.sent[..] else { panic!() };
     assert_eq!((world.wire.sent.len(), last.summary().0), (4, 3));
     assert!(last.tag.is_some() && last.summary().1 == "a.good.test.", "{last:?}");
-    // The packet is not waited for any longer: who guessed is not believed in the end.
+    // The UDP query is cancelled, so a later spoofed response has no effect.
     let guessed = world.wire.sent.remove(0);
     let reply = world.reply(&guessed).unwrap();
     assert!(!world.deliver(&guessed, &reply));
@@ -643,7 +643,8 @@ fn spoofing_at_a_socket() {
     assert_eq!((world.resolver.counts().timeouts, world.resolver.counts().streams), (0, 1));
 }
 
-/// A question whose first server is silent and whose second one's socket is guessed at goes on by a stream to the second.
+/// The first server is silent, and spoofing is suspected at the socket of the second: the query moves to TCP with
+/// the second server.
 #[test]
 fn spoofing_at_the_second_server() {
     let mut world = World::new(|server, qname, rtype| match server {
@@ -664,7 +665,7 @@ fn spoofing_at_the_second_server() {
             world.resolver.tick(world.now(), &mut world.wire);
         }
     }
-    // The first one is late: it is forgotten, and what is waited for stays.
+    // The first query is late: it is cancelled, and the current one stays.
     world.resolver.on_spoofing(world.now(), qname[0].socket, &mut world.wire);
     assert!(world.wire.sent.is_empty());
     world.resolver.on_spoofing(world.now(), qname[1].socket, &mut world.wire);
@@ -676,8 +677,8 @@ fn spoofing_at_the_second_server() {
     assert_eq!(found(&Message::from_vec(&world.wire.responses[0].1).unwrap()), [33]);
 }
 
-/// Names below a domain that was deleted are gone when its delegation has run out, however long its servers delegated them
-/// for, and however often they did so since.
+/// Names below a deleted domain disappear when its delegation expires, with any TTL and any number of referrals
+/// from its servers.
 #[test]
 fn no_zone_outlives_the_one_above() {
     let scripts: Scripts = |server, qname, rtype| {
@@ -705,7 +706,7 @@ fn no_zone_outlives_the_one_above() {
     for qname in ["www.sub.ghost.test.", "a.deep.sub.ghost.test."] {
         assert_eq!(found(&world.query(qname, RecordType::A)), [66]);
     }
-    // Deleted at the top level. Its servers go on, and delegate deeper once more.
+    // Deleted at the top level. Its servers still respond, and delegate deeper once more.
     world.scripts = |server, qname, rtype| match (server, qname) {
         (2, _) if qname.ends_with("ghost.test.") => nxdomain("test."),
         (5, "b.deep.sub.ghost.test.") => refer("b.deep.sub.ghost.test.", 5),
@@ -721,14 +722,14 @@ fn no_zone_outlives_the_one_above() {
     }
 }
 
-/// A zone "moved.test." that its parent knows one server of, 5, and which names another itself, 6.
+/// A zone "moved.test.": the parent names server 5, and the zone itself names 6.
 fn moved(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     let own = ns("moved.test.", "ns2.moved.test.");
     match (server, qname) {
         (2, _) if qname.ends_with("moved.test.") => refer("moved.test.", 5),
         (5 | 6, _) if qname.ends_with(".moved.test.") => Some(Script {
             authorities: vec![own],
-            // The last is for a name of somebody else's.
+            // The last address is for a name in another zone.
             additionals: vec![a("ns2.moved.test.", 6), a("ns2.other.test.", 7)],
             ..data(&[a(qname, 33)])?
         }),
@@ -736,13 +737,13 @@ fn moved(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     }
 }
 
-/// What a zone says of its own servers helps when those that the parent named are silent, for as long as the parent's word
-/// holds.
+/// If the servers of the delegation are silent, the servers that the zone itself names respond, until the
+/// delegation expires.
 #[test]
 fn own_servers_after_the_delegated() {
     let mut world = World::new(moved);
     assert_eq!(found(&world.query("www.moved.test.", RecordType::A)), [33]);
-    // The parent's word comes first, also where a question in some goes to any server.
+    // The servers of the delegation come first, also when the choice is random.
     for _ in 0..1_000 {
         assert_eq!(found(&world.query("1.moved.test.", RecordType::A)), [33]);
         assert_eq!(world.queries(), [(5, "1.moved.test.")]);
@@ -754,13 +755,14 @@ fn own_servers_after_the_delegated() {
     assert_eq!(found(&world.query("2.moved.test.", RecordType::A)), [33]);
     assert_eq!(world.queries().last(), Some(&(6, "2.moved.test.")));
     assert!(world.queries().iter().all(|(server, _)| [5, 6].contains(server)), "{:?}", world.log);
-    // The parent's word has run out, and what it says now is the same.
+    // The delegation has expired, and the parent names the same server.
     world.us += 300_000_000;
     assert!(has_failed(&world.query("3.moved.test.", RecordType::A)));
     assert!(world.queries().iter().all(|(server, _)| *server != 6), "{:?}", world.log);
 }
 
-/// A zone may name a server of another zone, and not say where that is: the other zone is asked.
+/// A zone may name a server in another zone without a valid address. The other zone then gets a query for the
+/// address.
 #[test]
 fn own_server_in_another_zone() {
     let scripts: Scripts = |server, qname, rtype| match (server, qname) {
@@ -782,8 +784,7 @@ fn own_server_in_another_zone() {
     assert!(world.log.contains(&(9, "2.moved.test.".to_owned(), RecordType::A)), "{:?}", world.log);
 }
 
-/// A zone that was forgotten while one of its servers was asked leaves nothing behind in another: neither whom it names nor
-/// who is lame.
+/// A zone that was evicted during a query changes no other zone: neither its servers nor its lame servers.
 #[test]
 fn an_evicted_zone_changes_no_other() {
     let is_slow: Scripts = |server, qname, rtype| {
@@ -806,8 +807,8 @@ fn an_evicted_zone_changes_no_other() {
     }
 }
 
-/// One zone whose servers are slow does not take the room of others: from half of all questions on it has its share, others
-/// are answered, and when it is calm again so is it. Invariant 5.
+/// A zone with slow servers does not block others. When half of the maximum is in flight, the zone has at most its
+/// share, and other zones get responses. Later the limit does not apply. Invariant 5.
 #[test]
 fn zone_limit() {
     let scripts: Scripts = |server, qname, rtype| match server {
@@ -827,7 +828,7 @@ fn zone_limit() {
         world.begin(&format!("w{number}.other.test."), RecordType::A, false);
     }
     let refused = codes(&mut world);
-    assert_eq!(refused, vec![ResponseCode::ServFail; 160], "half are asked");
+    assert_eq!(refused, vec![ResponseCode::ServFail; 160], "half are sent");
     assert_eq!(world.resolver.counts().crowded, 160);
     for number in 0..8 {
         world.begin(&format!("g{number}.good.test."), RecordType::A, false);
@@ -839,7 +840,7 @@ fn zone_limit() {
     assert_eq!(world.resolver.counts().crowded, 160);
 }
 
-/// A top level has no share, since everybody passes there: however many ask its slow servers, all are waited for.
+/// A top level has no limit, since all domains depend on it: all queries to its slow servers wait.
 #[test]
 fn no_limit_for_a_top_level() {
     let scripts: Scripts = |server, qname, rtype| match server {
@@ -856,10 +857,10 @@ fn no_limit_for_a_top_level() {
     assert_eq!((world.wire.responses.len(), world.resolver.counts().crowded), (80, 0));
 }
 
-/// A server of many zones has its share too; if the zone has another, it is asked. Invariant 5.
+/// A server of many zones has a limit too. If the zone has another server, that one gets the query. Invariant 5.
 #[test]
 fn server_limit() {
-    // All zones below "x." are at server 4; those that begin with "two" at server 3 too.
+    // All zones have server 4; those that begin with "two" also have server 3.
     let scripts: Scripts = |server, qname, rtype| {
         let zone = qname.rsplit('.').nth(2).map(|label| format!("{label}.test."));
         match (server, zone) {
@@ -895,7 +896,7 @@ fn server_limit() {
     assert_eq!(world.wire.responses.len(), 41);
 }
 
-/// A zone whose servers live elsewhere: their addresses are sought first, and remembered.
+/// A zone with servers in another zone: their addresses are looked up first, and cached.
 #[test]
 fn servers_without_addresses() {
     let scripts: Scripts = |server, qname, rtype| match (server, qname) {
@@ -904,8 +905,8 @@ fn servers_without_addresses() {
                 ns("hosted.test.", "www.other.test."),
                 ns("hosted.test.", "x.other.test."),
             ],
-            // Nobody may say so here: the zone asked is test., but the name is one of a zone below with servers of its own,
-            // and the record is none of a server.
+            // This address is invalid: the name is in a zone below "test." with its own servers,
+            // and it is no server of this zone.
             additionals: vec![a("y.other.test.", 66)],
             ..Script::default()
         }),
@@ -922,7 +923,7 @@ fn servers_without_addresses() {
     assert_eq!(world.queries(), [(44, "www.hosted.test.")]);
 }
 
-/// A zone "hosted.test." of servers elsewhere: "ns1.other.test." and "ns2.other.test.".
+/// A zone "hosted.test." with servers in another zone: "ns1.other.test." and "ns2.other.test.".
 fn hosted(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     match (server, qname) {
         (2, _) if qname.ends_with("hosted.test.") => Some(Script {
@@ -938,8 +939,8 @@ fn hosted(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     }
 }
 
-/// While the address of another server is being looked up nobody is told that all have failed, however long that takes, and it
-/// is asked as soon as it is known.
+/// During the look-up of another server address the client gets no failure. The server gets the query as soon as
+/// its address is known.
 #[test]
 fn server_address_arrives_late() {
     let refuses: Scripts = |server, qname, rtype| match (server, qname, rtype) {
@@ -977,8 +978,8 @@ fn server_address_arrives_late() {
     }
 }
 
-/// The IPv6 addresses of servers are sought where they have none of IPv4, where those cannot be found, and where nobody
-/// answers there; and not where IPv4 will do.
+/// IPv6 addresses of servers are looked up if they have no IPv4 address, if the look-up of it fails, or if they are
+/// silent there. Otherwise they are not.
 #[test]
 fn servers_with_ipv6() {
     let only: Scripts = |server, qname, rtype| match (server, qname, rtype) {
@@ -1003,7 +1004,7 @@ fn servers_with_ipv6() {
         assert_eq!(found(&world.query("www.hosted.test.", RecordType::A)), [77]);
         assert!(world.us < 1_000_000, "{}", world.us);
     }
-    // No way to IPv4 at all but for the first servers.
+    // No route to IPv4 except for the first servers.
     let mut world = World::new(dead);
     world.wire.unreachable.push(at(5));
     assert_eq!(found(&world.query("www.hosted.test.", RecordType::A)), [77]);
@@ -1017,7 +1018,7 @@ fn servers_with_ipv6() {
     let mut world = World::new(both);
     assert_eq!(found(&world.query("www.hosted.test.", RecordType::A)), [77]);
     assert!(world.log.iter().all(|(.., rtype)| *rtype == RecordType::A), "{:?}", world.log);
-    // A name that does not exist is not asked for twice.
+    // A name that does not exist is looked up once.
     let none: Scripts = |server, qname, rtype| match (server, qname) {
         (4, "ns1.other.test." | "ns2.other.test.") => nxdomain("other.test."),
         _ => hosted(server, qname, rtype),
@@ -1027,7 +1028,7 @@ fn servers_with_ipv6() {
     assert!(world.log.iter().all(|(.., rtype)| *rtype == RecordType::A), "{:?}", world.log);
 }
 
-/// Many questions that need the same address have it sought once.
+/// Many queries that need the same server address cause one look-up.
 #[test]
 fn one_address_lookup_for_many_queries() {
     let scripts: Scripts = |server, qname, rtype| match (server, qname) {
@@ -1051,7 +1052,7 @@ fn one_address_lookup_for_many_queries() {
     assert_eq!(lookups, 1);
 }
 
-/// Many questions for names of a zone that is not known yet have it sought once, also where its first server is silent.
+/// Many queries for names in an unknown zone cause one query for the zone, also if its first server is silent.
 #[test]
 fn one_minimized_query_for_many_queries() {
     let silent: Scripts = |server, qname, rtype| match server {
@@ -1076,7 +1077,7 @@ fn one_minimized_query_for_many_queries() {
     }
 }
 
-/// Zones that live in one another, and nowhere else, end with a failure, and soon. Invariant 3.
+/// Delegations that depend on each other fail soon. Invariant 3.
 #[test]
 fn delegation_loops() {
     let mut world = World::new(|server, qname, rtype| match (server, qname) {
@@ -1092,7 +1093,7 @@ fn delegation_loops() {
     assert!(world.log.len() < 20 && world.us < 100_000, "{} {}", world.log.len(), world.us);
 }
 
-/// A referral to many servers without addresses, in zones like that, costs little. Invariant 4.
+/// A referral to many servers without addresses, in zones of the same kind, costs few packets. Invariant 4.
 #[test]
 fn referrals_to_many_servers() {
     let mut world = World::new(|server, qname, rtype| match (server, qname) {
@@ -1118,8 +1119,8 @@ fn referrals_to_many_servers() {
     assert!(again.log.len() <= 20 * PACKETS_MAX as usize);
 }
 
-/// What comes by another socket, with another ID or another question answers nothing, and the right one still does; what is
-/// random must come back so, or is asked for by a stream. Invariant 1.
+/// A message on another socket, with another ID or another question has no effect; the right response still counts.
+/// A response with another letter case leads to a retry over TCP. Invariant 1.
 #[test]
 fn spoofed_responses() {
     let mut world = World::of(plain, Options { case_random: true, ..Options::default() });
@@ -1157,7 +1158,7 @@ fn spoofed_responses() {
     assert_eq!(world.wire.responses.len(), 1);
 }
 
-/// An answer that was cut is asked for by a stream; where that fails, once more.
+/// A truncated response leads to a retry over TCP; if TCP fails, to one more attempt.
 #[test]
 fn truncation_retries_over_tcp() {
     let scripts: Scripts = |server, qname, rtype| match server {
@@ -1182,7 +1183,7 @@ fn truncation_retries_over_tcp() {
     assert_eq!((world.resolver.counts().streams, world.resolver.counts().lame), (2, 0));
 }
 
-/// Who does not understand EDNS is asked without it, and not bothered with it again.
+/// A server without EDNS support gets the query again without EDNS, and later queries too.
 #[test]
 fn edns_fallback() {
     let mut world = World::new(plain);
@@ -1209,8 +1210,8 @@ fn edns_fallback() {
     assert_eq!(world.wire.responses.len(), 2);
 }
 
-/// Asks "www.good.test." where server 3 says `code` to what has EDNS, with OPT; the answers, and with how many of its questions
-/// of each client it got EDNS.
+/// Sends "www.good.test." twice. Server 3 responds with `code` and OPT to queries with EDNS, and with `plain_code`
+/// to others. Returns the responses, and for each client whether the queries to 3 had EDNS.
 fn query_twice(code: ResponseCode, plain_code: ResponseCode) -> (Vec<Message>, Vec<Vec<bool>>) {
     let mut world = World::new(plain);
     let mut with = Vec::new();
@@ -1240,8 +1241,8 @@ fn query_twice(code: ResponseCode, plain_code: ResponseCode) -> (Vec<Message>, V
     (responses.collect(), with)
 }
 
-/// A server that repeats the OPT record which it does not understand is asked without it, and again later if it answers then;
-/// where it does not, it was the question that it did not understand, and it is asked with EDNS the next time.
+/// A server that repeats an OPT record it does not understand gets the query without EDNS. If it then responds,
+/// later queries have no EDNS. If not, EDNS was not the cause, and the next query has EDNS.
 #[test]
 fn edns_fallback_after_formerr_with_opt() {
     for code in [ResponseCode::FormErr, ResponseCode::BADVERS] {
@@ -1254,7 +1255,7 @@ fn edns_fallback_after_formerr_with_opt() {
     }
 }
 
-/// Where all servers of a zone recurse and have no authority, what they found is better than nothing, and the last resort.
+/// If all servers of a zone recurse without authority, their results are the last resort.
 #[test]
 fn all_servers_recurse() {
     let scripts: Scripts = |server, qname, rtype| match server {
@@ -1265,7 +1266,7 @@ fn all_servers_recurse() {
     let last = found(&world.query("www.good.test.", RecordType::A));
     assert!([vec![63], vec![65]].contains(&last), "{last:?}");
     assert_eq!(world.log.len(), 2 + 3);
-    // One that has authority is always better.
+    // An authoritative server always has priority.
     let one: Scripts = |server, qname, rtype| match server {
         5 => Some(Script { recurses: true, ..data(&[a(qname, 65)])? }),
         3 => Some(Script { delay_ms: 250, ..pair(server, qname, rtype)? }),
@@ -1276,7 +1277,7 @@ fn all_servers_recurse() {
     }
 }
 
-/// YXDOMAIN is an answer only with the DNAME that makes the name too long (RFC 6672, section 2.2).
+/// YXDOMAIN counts only with the DNAME that makes the name too long (RFC 6672, section 2.2).
 #[test]
 fn yxdomain_needs_dname() {
     use hickory_proto::rr::rdata::NULL;
@@ -1311,7 +1312,7 @@ fn yxdomain_needs_dname() {
     assert!(has_failed(&ask(|| too_long(&[]))));
 }
 
-/// DS is asked of the zone above (RFC 4035, section 3.1.4.1).
+/// DS queries go to the zone above (RFC 4035, section 3.1.4.1).
 #[test]
 fn ds_goes_to_the_parent() {
     let scripts: Scripts = |server, qname, rtype| match (server, qname, rtype) {
@@ -1324,7 +1325,7 @@ fn ds_goes_to_the_parent() {
     assert_eq!(world.queries(), [(2, "good.test.")]);
 }
 
-/// Servers at addresses of special networks are not asked, unless that was allowed; the root's are.
+/// Servers with special addresses get no queries, unless allowed. Root servers always do.
 #[test]
 fn special_servers() {
     let scripts: Scripts = |server, qname, rtype| match server {
@@ -1343,7 +1344,7 @@ fn special_servers() {
     assert_eq!(found(&world.query("www.good.test.", RecordType::A)), [33]);
 }
 
-/// Whatever servers send, nothing breaks, each client is told once, the root stays: invariant 2.
+/// With any messages from servers, each client gets one response, and the root servers stay. Invariant 2.
 #[test]
 fn random_responses() {
     let mut random = Random(1);
@@ -1378,7 +1379,7 @@ fn random_responses() {
     assert_eq!((world.wire.responses.len(), world.resolver.in_flight()), (4_000, 0));
     assert_eq!(rtypes.len(), 3);
     world.wire.responses.clear();
-    // Beyond all that was said, which at most holds for a day.
+    // Past the lifetime of all entries, which is at most a day.
     world.us += 86_400_000_000;
     assert_eq!(found(&world.query("www.good.test.", RecordType::A)), [33]);
 }

@@ -1,6 +1,6 @@
 //! A root, a top level and domains on loopback addresses: signed, forged, expired, lame, silent, slow.
 //!
-//! Each server is a thread with a socket of its own; signatures are made when they are asked for, by hickory-proto.
+//! Each server is a thread with its own socket. hickory-proto makes the signatures for each query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -18,27 +18,28 @@ use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordSet, RecordType};
 use larder_testkit::dns::{framed, read_framed};
 use time::OffsetDateTime;
 
-/// How a server behaves.
+/// The behavior of a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Behavior {
     Honest,
-    /// Says that it does not know the zone.
+    /// It responds REFUSED.
     Refuses,
     Silent,
     Slow(Duration),
-    /// Its signatures ended yesterday.
+    /// Its signatures expired yesterday.
     Expired,
-    /// Its addresses are others than those that were signed.
+    /// Its addresses differ from the signed ones.
     Forged,
-    /// It has no signatures, although the zone above says that it is signed.
+    /// It has no signatures, although the zone above has a DS record for it.
     Bare,
-    /// It tells of names that are not its own.
+    /// It adds records of names outside its zone.
     OutOfBailiwick,
-    /// By UDP come a hundred packets with wrong IDs and no answer, as if somebody guessed; by TCP it is honest.
+    /// Over UDP it sends a hundred packets with wrong IDs and no response, like an attacker; over
+    /// TCP it is honest.
     Spoofed,
 }
 
-/// The forged address, and the one of names that are told of by who knows nothing of them.
+/// The forged address, also used for records outside the zone of a server.
 pub const FORGED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
 
 pub fn name(text: &str) -> Name {
@@ -49,7 +50,7 @@ pub fn name(text: &str) -> Name {
 struct Zone {
     apex: Name,
     sets: BTreeMap<(Name, RecordType), Vec<RData>>,
-    /// Names with records of its own.
+    /// Names with records in this zone.
     names: BTreeSet<Name>,
     signer: Option<DnssecSigner>,
 }
@@ -79,12 +80,12 @@ impl Zone {
         self.sets.entry((name.clone(), data.record_type())).or_default().push(data);
     }
 
-    /// Delegates a zone to servers with addresses, or to names without any.
+    /// Delegates a zone to servers with addresses, or to names without addresses.
     fn delegate(&mut self, child: &Zone, servers: &[Ipv4Addr], names: &[&str]) {
         for (at, address) in servers.iter().enumerate() {
             let server = child.apex.prepend_label(format!("ns{at}")).unwrap();
             self.add(&child.apex, RData::NS(NS(server.clone())));
-            // Glue is no name of this zone's own.
+            // Glue names are not names of this zone.
             self.sets.entry((server, RecordType::A)).or_default().push(RData::A(A(*address)));
         }
         for server in names {
@@ -134,7 +135,7 @@ impl Zone {
         Some(self.set(name, rtype, data, behavior))
     }
 
-    /// The proof of what is between two names, or of the types at one.
+    /// The NSEC record between two names, or for the types at one.
     fn nsec(&self, at: &Name, behavior: Behavior) -> Vec<Record> {
         if self.signer.is_none() || behavior == Behavior::Bare {
             return Vec::new();
@@ -146,7 +147,7 @@ impl Zone {
         self.set(owner, RecordType::NSEC, &[RData::DNSSEC(DNSSECRData::NSEC(nsec))], behavior)
     }
 
-    /// What the zone's server answers; signatures and proofs only to who asks for them.
+    /// The response of the zone's server; signatures and proofs only if the query asks for them.
     fn respond(&self, query_message: &Message, behavior: Behavior) -> Message {
         let mut reply = self.full_response(query_message, behavior);
         if !query_message.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok) {
@@ -219,14 +220,14 @@ impl Zone {
     }
 }
 
-/// All servers. They end with the process.
+/// All servers. They stop with the process.
 pub struct Hierarchy {
     pub port: u16,
     pub root: Ipv4Addr,
     pub anchors: TrustAnchors,
 }
 
-/// Domains: name, whether it is signed, its servers, and names of servers that have no addresses.
+/// A domain: name, whether it is signed, its servers, and names of servers without addresses.
 type Domain = (&'static str, bool, &'static [Behavior], &'static [&'static str]);
 
 const DOMAINS: &[Domain] = &[
@@ -314,7 +315,7 @@ fn serve(socket: &UdpSocket, zone: &Zone, behavior: Behavior) {
                 for number in 1..=100_u16 {
                     let id = query_message.metadata.id.wrapping_add(number);
                     guess[..2].copy_from_slice(&id.to_be_bytes());
-                    // The socket may have been closed before the last.
+                    // The recursor may have closed the socket before the last one.
                     let _ = socket.send_to(&guess, from);
                 }
                 continue;
@@ -325,7 +326,7 @@ fn serve(socket: &UdpSocket, zone: &Zone, behavior: Behavior) {
     }
 }
 
-/// One question a connection.
+/// Serves one query for each connection.
 fn serve_tcp(listener: &TcpListener, zone: &Zone) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { continue };

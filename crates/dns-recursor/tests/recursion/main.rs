@@ -1,4 +1,4 @@
-//! Recursion against servers on loopback addresses, through the mailboxes that larder's cores ask by.
+//! Recursion with servers on loopback addresses, through the mailboxes of larder's cores.
 
 mod hierarchy;
 
@@ -22,7 +22,7 @@ fn servers() -> &'static Hierarchy {
     SERVERS.get_or_init(hierarchy::start)
 }
 
-/// What is done about signatures.
+/// How the recursor handles signatures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Dnssec {
     Off,
@@ -30,7 +30,7 @@ enum Dnssec {
     Validate,
 }
 
-/// A core that asks a recursor.
+/// A core that sends queries to a recursor.
 struct Client {
     recursor: Arc<Recursor>,
     backends: Backends,
@@ -48,7 +48,7 @@ impl Client {
         Client::allowing(dnssec, "127.77.0.0/16")
     }
 
-    /// Asks servers at these addresses.
+    /// A client of a recursor that may query servers in this network.
     fn allowing(dnssec: Dnssec, network: &str) -> Client {
         let servers = servers();
         let anchors = Anchors(Arc::new(servers.anchors.clone()));
@@ -67,7 +67,7 @@ impl Client {
         Client { recursor, backends, waker, tags: 0 }
     }
 
-    /// Packets and streams to name servers.
+    /// Queries to name servers: over UDP and over TCP.
     fn sent(&self) -> (u64, u64) {
         (self.recursor.counts().packets, self.recursor.counts().streams)
     }
@@ -98,7 +98,7 @@ impl Client {
                 return answer;
             }
             let count = poller.wait(&mut events, Some(20_000)).unwrap();
-            assert!(count > 0, "{of}: nobody answers");
+            assert!(count > 0, "{of}: no response");
         }
     }
 }
@@ -126,7 +126,7 @@ fn extended_error(message: &Message) -> Option<u16> {
     })
 }
 
-/// What a test says of an answer: code, AD, extended error, addresses.
+/// A response in short: code, AD, extended error, addresses.
 fn summary(message: &Message) -> (ResponseCode, bool, Option<u16>, Vec<Ipv4Addr>) {
     let header = &message.metadata;
     (header.response_code, header.authentic_data, extended_error(message), addresses(message))
@@ -140,8 +140,8 @@ const OK: ResponseCode = ResponseCode::NoError;
 const FAILED: ResponseCode = ResponseCode::ServFail;
 const DENIED: ResponseCode = ResponseCode::NXDomain;
 
-/// What is signed from the root on has AD, with its signatures; so has what is proven not to be, with the proof; what lies
-/// below an unsigned delegation has neither, and is an answer all the same.
+/// Records signed from the root on have AD and their signatures. So has a proven absence, with the
+/// proof. Names below an unsigned delegation resolve without AD.
 #[test]
 fn secure_and_insecure() {
     let mut client = Client::new(Dnssec::Validate);
@@ -164,7 +164,8 @@ fn secure_and_insecure() {
     );
 }
 
-/// Aliases are followed, told before what they lead to, and as secure as the least of what they pass.
+/// Aliases are followed and come before their target. AD is set only if all records on the way are
+/// secure.
 #[test]
 fn aliases() {
     let mut client = Client::new(Dnssec::Validate);
@@ -184,8 +185,8 @@ fn aliases() {
     assert!([Some(6), Some(7)].contains(&why), "{why:?}");
 }
 
-/// Validation costs one query for a zone, that for its keys: delegations come with referrals. For a
-/// zone without signatures it costs none.
+/// Validation costs one query for each signed zone, for its keys; delegations come with referrals.
+/// It costs none for an unsigned zone.
 #[test]
 fn few_queries() {
     for (dnssec, keys) in [(Dnssec::Off, 0), (Dnssec::Validate, 1)] {
@@ -207,7 +208,8 @@ fn few_queries() {
     }
 }
 
-/// What is forged, has expired signatures or none is SERVFAIL with the reason, and is told to who checks himself.
+/// Forged, expired and missing signatures give SERVFAIL with the reason. A client that sets CD gets
+/// the records.
 #[test]
 fn bogus() {
     let mut client = Client::new(Dnssec::Validate);
@@ -230,7 +232,8 @@ fn bogus() {
     }
 }
 
-/// Without validation what is forged is passed on, and nothing has AD; signatures are there where they are passed on.
+/// Without validation, forged records are passed on and no response has AD. Signatures are included
+/// with `pass` only.
 #[test]
 fn not_validated() {
     for (dnssec, has_signatures) in [(Dnssec::Off, false), (Dnssec::Pass, true)] {
@@ -255,8 +258,8 @@ fn not_validated() {
     }
 }
 
-/// Slow servers are waited for, of two the one that answers is found in time, and where nobody answers or all refuse, that is
-/// said.
+/// Slow servers get time, of two servers the working one responds in time, and silent or refusing
+/// servers lead to SERVFAIL.
 #[test]
 fn slow_silent_lame() {
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
@@ -272,7 +275,8 @@ fn slow_silent_lame() {
     }
 }
 
-/// Loops of aliases and of delegations end soon, with few packets, and without an address. Invariant 2 of `dnssec`.
+/// Loops of aliases and of delegations end soon, with few packets and without an address. Invariant
+/// 2 of `dnssec`.
 #[test]
 fn loops_end() {
     for (dnssec, packets_max) in [(Dnssec::Off, 60), (Dnssec::Validate, 70)] {
@@ -288,20 +292,21 @@ fn loops_end() {
     }
 }
 
-/// What a server says of names that are not its own is believed neither in the answer, once it has been rendered, nor later.
+/// A server's records of names in other zones appear neither in the rendered response nor later.
 #[test]
 fn out_of_bailiwick() {
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
         let mut client = Client::new(dnssec);
         let mut found = client.query("www.evil.test.", RecordType::A);
-        // Rendering leaves out what does not belong to the question.
+        // Rendering removes records that do not belong to the question.
         found.answers.retain(|record| record.name == name("www.evil.test."));
         assert_eq!(addresses(&found), www(10));
         assert_eq!(addresses(&client.query("www.good.test.", RecordType::A)), www(0));
     }
 }
 
-/// Servers that are not public are not asked unless that was allowed: the root is where we were told, and nothing below it.
+/// Servers with special addresses get no queries unless allowed: only the root server does, since
+/// it is configured.
 #[test]
 fn private_servers_are_not_asked() {
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
@@ -311,8 +316,8 @@ fn private_servers_are_not_asked() {
     }
 }
 
-/// Where somebody guesses at the port that a question left by, it is asked over TCP at once: a hundred wrong packets do not make
-/// it fail, nor wait.
+/// After suspected spoofing at the port of a query, the query moves to TCP at once. A hundred wrong
+/// packets neither fail nor delay it.
 #[test]
 fn spoofed_queries_move_to_tcp() {
     let mut client = Client::new(Dnssec::Off);
@@ -323,7 +328,8 @@ fn spoofed_queries_move_to_tcp() {
     assert_eq!(streams, 2);
 }
 
-/// What cannot be set up is told at the start; who has stopped takes nothing; a second question costs less than the first.
+/// A configuration error is reported at the start. A stopped recursor takes no queries. A second
+/// query costs less than the first.
 #[test]
 fn start_and_stop() {
     let none = Options { roots: Vec::new(), ..Options::default() };
