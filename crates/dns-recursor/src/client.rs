@@ -7,7 +7,7 @@ use larder_dns::backend::BackendQuery;
 pub enum Client {
     /// A core.
     Core(BackendQuery),
-    /// The validator, which checks the response before it goes to a core.
+    /// The validator, which checks the response before a core gets it.
     #[cfg(feature = "dnssec")]
     Validator(ValidatorQuery),
 }

@@ -1,13 +1,13 @@
 //! The cache of zone cuts: where zones begin and which servers they have, from referrals.
 //!
 //! A zone cut is cached for as long as the parent's delegation is valid. The servers that a zone itself
-//! names are stored with it, expire with it, and are used only after all servers of the delegation have
-//! failed. So a domain that the parent has removed disappears when the delegation expires, whatever its
-//! servers respond ("ghost domains", Jiang et al., NDSS 2012).
+//! names are stored with it and expire with it. They are used only after all servers of the delegation
+//! have failed. So a domain that the parent has removed disappears when the delegation expires, even if
+//! its servers still respond ("ghost domains", Jiang et al., NDSS 2012).
 //!
 //! A referral also expires no later than the delegation that led to its server. Otherwise the servers of
-//! a domain could delegate names below it for a day, and those names would resolve for a day after the
-//! domain was deleted ("phoenix domains", Li et al., NDSS 2023).
+//! a domain could delegate names below it for a day. Those names would resolve for a day after the domain
+//! was deleted ("phoenix domains", Li et al., NDSS 2023).
 //!
 //! The cache also has names without a zone cut, so that QNAME minimization (RFC 9156) need not query
 //! them again.

@@ -1,4 +1,4 @@
-//! Validation (DNSSEC): every response is checked before it goes to a client.
+//! Validation (DNSSEC): every response is checked before a client gets it.
 //!
 //! The resolver finds responses as without validation, but for one name at a time: the validator follows
 //! aliases itself. The library hickory checks each signature and each proof of absence; larder has no
@@ -89,7 +89,7 @@ pub enum ResolverEvent {
     },
 }
 
-/// What a client query may still cost.
+/// The rest of the budget of a client query.
 #[derive(Clone)]
 struct Budget {
     until_ms: u64,

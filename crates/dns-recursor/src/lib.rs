@@ -1,7 +1,7 @@
 //! Recursion for `larder dns`: resolves names from the root servers down, on the miss path only. The
 //! feature `dnssec` adds validation of signatures.
 //!
-//! A hit is answered from finished responses, as with a forwarder. A miss goes through the mailboxes of
+//! Hits get finished responses from the cache, as with a forwarder. A miss passes through the mailboxes of
 //! [`larder_dns::backend`] to a thread. The thread sends queries to name servers and follows their
 //! referrals (RFC 1034, section 5.3.3). It returns a DNS message, which larder renders, stores and sends
 //! as it does a forwarder's response.

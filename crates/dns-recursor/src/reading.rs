@@ -5,7 +5,7 @@
 //! | to another question, or not a response | [`Reading::Misfit`]: spoofed or late |
 //! | with TC; with another letter case, if the case is random | [`Reading::Truncated`] |
 //! | FORMERR or BADVERS to a query with EDNS; NOTIMP to one, without EDNS | [`Reading::NoEdns`] |
-//! | records of the type, at the name or behind aliases in the zone; NXDOMAIN or NODATA behind such | [`Reading::Answer`] |
+//! | records of the type, at the name or after aliases in the zone; NXDOMAIN or NODATA after it | [`Reading::Answer`] |
 //! | aliases out of the zone, in a loop, or to a name without further records here | [`Reading::Alias`] |
 //! | YXDOMAIN with the DNAME that makes the name too long | [`Reading::Answer`] |
 //! | no records at the name itself, with an SOA or AA | [`Reading::NoData`], [`Reading::NxDomain`] |

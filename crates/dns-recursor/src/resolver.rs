@@ -100,7 +100,7 @@ pub trait Net<C> {
     /// length of the query. Returns false if no query was sent.
     fn send(&mut self, to: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool;
 
-    /// Sends a query over TCP; its response goes to [`Resolver::receive_tcp`] with the same tag.
+    /// Sends a query over TCP; the caller passes its response to [`Resolver::receive_tcp`] with the same tag.
     /// Returns false if the query cannot be sent.
     fn send_tcp(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool;
 

@@ -1,7 +1,7 @@
 //! Measurements of name servers, by address, for all zones.
 //!
 //! Round trips are smoothed as for a forwarder ([`RoundTrip`]). A zone's fastest server gets the query.
-//! One query in [`EXPLORE_EVERY`] goes to a random server, so that a server that was slow once is measured
+//! One query in [`EXPLORE_EVERY`] is sent to a random server, so that a server that was slow once is measured
 //! again. A server without a measurement ranks as slower than most, and IPv6 as slower than IPv4, since
 //! some machines have no IPv6.
 

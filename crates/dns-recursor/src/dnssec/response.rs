@@ -25,7 +25,7 @@ fn is_signature(record: &Record) -> bool {
 }
 
 /// The records of a name in a response from a server of `zone`. `None` if there are none. For the
-/// query name (`is_whole`) an empty result counts too, if the response code is no error.
+/// query name (`is_whole`) an empty result counts too, if the code is NOERROR, NXDOMAIN or YXDOMAIN.
 pub fn part(bytes: &[u8], zone: &Name, query: &Query, is_whole: bool) -> Option<DnsResponse> {
     let mut response = DnsResponse::from_buffer(bytes.to_vec()).ok()?;
     let (name, rtype) = (query.name(), query.query_type());

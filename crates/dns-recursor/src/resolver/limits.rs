@@ -5,8 +5,7 @@ use super::task::Task;
 use super::{Resolver, decrease};
 use crate::names::and_above;
 
-/// Under load a zone may have one part in this many of the queries in flight, and a server
-/// likewise.
+/// Under load, the part of all queries in flight that a zone may have, and a server: one in this many.
 const ZONE_SHARE: usize = 8;
 pub(super) const SERVER_SHARE: usize = 4;
 

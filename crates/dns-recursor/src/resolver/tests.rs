@@ -341,7 +341,7 @@ fn plain(server: u8, qname: &str, rtype: RecordType) -> Option<Script> {
     }
 }
 
-/// A resolution goes from the root over the top level to the domain, with minimized names. Zone cuts are cached
+/// A resolution begins at the root and passes the top level, with minimized names. Zone cuts are cached
 /// until they expire.
 #[test]
 fn from_the_root_down() {
@@ -493,7 +493,7 @@ fn failover_to_the_second_server() {
     for (scripts, is_lame) in [(silent, false), (refusing, true), (lost, true), (upward, true)] {
         let mut world = World::new(scripts);
         let (mut asks, mut asked_5) = (0, 0);
-        // One query in 64 goes there by chance, if the first did not.
+        // One query in 64 is sent there by chance, if the first did not.
         while asks < 100 || (asked_5 == 0 && asks < 10_000) {
             assert_eq!(found(&world.query("www.good.test.", RecordType::A)), [33]);
             asked_5 += world.log.iter().filter(|(server, ..)| *server == 5).count();
