@@ -34,7 +34,7 @@ pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// How long a client may send after its last response: longer than the event loop waits for it.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What all connections of clients share.
+/// The state that all connections of clients share.
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) acceptor: Acceptor,

@@ -90,7 +90,7 @@ impl LoopConnection {
     }
 }
 
-/// Writes as many bytes as the buffer takes.
+/// Writes as many bytes as fit into the buffer.
 fn write_some(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);

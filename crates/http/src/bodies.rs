@@ -48,7 +48,7 @@ struct Slot {
     object: Option<Arc<Object>>,
 }
 
-/// What the policy may read.
+/// The data that the policy may read.
 struct Known<'a>(&'a [Slot]);
 
 impl Entries for Known<'_> {

@@ -63,7 +63,7 @@ pub struct Selected {
     pub value: Option<Vec<u8>>,
 }
 
-/// What decides how a stored response may be used: small, and cheap to copy.
+/// The data that decides how a stored response may be used: small, and cheap to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
     /// Its status code.
@@ -119,7 +119,7 @@ pub struct Validators<'a> {
 }
 
 impl Validators<'_> {
-    /// True where the origin can be asked whether the response is still current.
+    /// True where the origin can confirm that the response is still current.
     pub fn has_any(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }

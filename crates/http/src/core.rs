@@ -1,4 +1,4 @@
-//! What a cache does with requests and responses: no sockets, no clock, no threads.
+//! Decides about requests and responses: no sockets, no clock, no threads.
 //!
 //! ```text
 //! request()   hit    the response is written to `out`, or its headers are and its body follows
@@ -57,7 +57,7 @@ use crate::options::Options;
 use crate::parts::Part;
 use crate::store::{Store, StoreHandle};
 
-/// What a core needs from its event loop. No call blocks.
+/// The functions of an event loop that a core calls. No call blocks.
 pub trait Net {
     /// Sends a request to an origin, or queues it until there is a connection.
     fn fetch(&mut self, fetch: Box<Fetch>);
@@ -81,7 +81,8 @@ pub struct ClientRequest<'a> {
     pub client: u64,
     /// The scheme by which the client sent it.
     pub scheme: Scheme,
-    /// The client's address. It is called only where the address matters: it may ask the kernel.
+    /// The client's address. The core calls it only where the address matters: it may need a system
+    /// call.
     pub peer: &'a dyn Fn() -> Option<SocketAddr>,
     /// The connection ends after this response.
     pub closes: bool,
@@ -104,7 +105,7 @@ pub struct Content {
     pub part: Option<Arc<Part>>,
 }
 
-/// What larder sent a client, for the access log.
+/// The response that larder sent a client, as the access log states it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
     /// The status code.
@@ -124,13 +125,13 @@ pub struct Core {
     pub number: u32,
     /// The settings in force.
     pub options: Arc<Options>,
-    /// What all event loops cache.
+    /// The cache of all event loops.
     pub store: Arc<Store>,
     /// This event loop's reader and writer of it.
     pub handle: StoreHandle,
     /// Counters.
     pub counts: Counts,
-    /// What the last request or outcome sent its client, for the access log.
+    /// The response to the last request or outcome, for the access log.
     pub told: Told,
     /// Responses to new requests state `Connection: close`.
     pub is_draining: bool,

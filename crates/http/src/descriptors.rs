@@ -1,7 +1,7 @@
 //! Open files: each connection needs one, and the kernel limits their number for a process.
 //!
 //! ```text
-//! start   the soft limit is raised to the hard one; clients leave a reserve for origins
+//! start   the soft limit is raised to the hard one; clients may not use a reserve for origins
 //! later   a connection that fails for lack of one is counted; a log line states it, at most now and then
 //! ```
 //! Without the reserve, idle clients would take all open files, and clients that send requests

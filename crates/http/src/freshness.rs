@@ -79,7 +79,7 @@ pub fn may_serve_on_error(
     !forbids_stale(life) && life.stale_s(now_s) < said_s.unwrap_or(rules.stale_if_error_s)
 }
 
-/// Fields that ask the origin to confirm a response by a 304 (section 4.3.1): names and values.
+/// Fields that make the origin confirm a response by a 304 (section 4.3.1): names and values.
 pub fn conditions<'a>(
     validators: Validators<'a>,
 ) -> impl Iterator<Item = (&'static str, &'a [u8])> {

@@ -3,7 +3,7 @@
 //! ```text
 //! response   88 bytes of numbers | URL | tags | status line | fields | Content-Length | body, if it is short
 //! choice     kind, generation | names of the fields that select a variant, one a line
-//! unshared   kind: responses are not shared, or too long to be stored; each client asks for itself
+//! unshared   kind: responses are not shared, or too long to be stored; each client fetches alone
 //! ```
 //!
 //! The headers are in their final form: a hit copies them and appends `Age` and `Cache-Status`.

@@ -184,14 +184,14 @@ impl Pages {
         self.live_charge
     }
 
-    /// What publishing a slot of `class` adds to that.
+    /// The amount that publishing a slot of `class` adds to that.
     #[inline]
     pub fn charge(&self, class: u8) -> u64 {
         let class = &self.classes[class as usize];
         class.charge + class.opening
     }
 
-    /// What retiring a live slot subtracts from that.
+    /// The amount that retiring a live slot subtracts from that.
     #[inline]
     pub fn charge_of(&self, id: u32) -> u64 {
         self.classes[self.class_of(id) as usize].charge

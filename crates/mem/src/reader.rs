@@ -313,8 +313,8 @@ impl<S> Reader<S> {
         }
     }
 
-    /// Takes a lease on what a view shows: its bytes outlive the view, this reader and the entry.
-    /// Small values are copied. `None` if leases would hold more than `lease_bytes_max`.
+    /// Leases the entry of a view: its bytes outlive the view, this reader and the entry. Small
+    /// values are copied. `None` if leases would hold more than `lease_bytes_max`.
     pub fn lease(&self, slot: &Slot<'_>) -> Option<Lease<S>> {
         Lease::new(&self.registration.shard, slot)
     }

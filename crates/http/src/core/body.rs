@@ -16,7 +16,7 @@ use crate::message::trailers::push_trailers;
 use crate::message::{Chunked, Framing, Piece};
 use crate::parts::Parts;
 
-/// What is left of a body, by its framing.
+/// The rest of a body, by its framing.
 #[derive(Debug)]
 pub enum Remaining {
     /// This many bytes.
@@ -127,7 +127,7 @@ fn fill(filler: &mut Filler, bytes: &[u8]) -> usize {
 pub struct Upload {
     /// `None` when the body is complete or has failed.
     pub filler: Option<Filler>,
-    /// What is left of it.
+    /// The rest of it.
     pub remaining: Remaining,
     /// Its trailers, for the origin.
     pub trailers: Arc<Trailers>,
@@ -138,7 +138,7 @@ pub struct Upload {
 pub struct Incoming {
     /// The memory for its bytes.
     pub filler: Filler,
-    /// What is left of it.
+    /// The rest of it.
     pub remaining: Remaining,
     /// The connection may be used again after it.
     pub keeps_alive: bool,
@@ -180,7 +180,7 @@ impl Incoming {
     }
 }
 
-/// What to do with a body before more of it is read.
+/// The next step for a body before more of it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// Read.
@@ -216,7 +216,7 @@ impl Core {
         (Upload { filler: Some(filler), remaining: framing.into(), trailers }, content)
     }
 
-    /// What to do with a body before more of it is read.
+    /// Decides the next step for a body before more of it is read.
     pub fn before_reading(&mut self, fetch: &Fetch, incoming: &mut Incoming) -> Reading {
         if incoming.is_unwanted() || self.is_abandoned(fetch, incoming) {
             self.counts.fetches_abandoned += 1;

@@ -1,4 +1,4 @@
-//! A fetch: what an origin is sent, and for which clients.
+//! A fetch: the request to an origin, and the clients that it is for.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub enum Purpose {
     Shared {
         /// The clients that wait.
         flight: Arc<Flight>,
-        /// The cached record that the origin is asked to confirm.
+        /// The cached record that the origin should confirm.
         stale: Option<Vec<u8>>,
         /// The client of this event loop that started it.
         leader: Option<u64>,
@@ -40,7 +40,7 @@ pub enum Purpose {
     },
 }
 
-/// A request to an origin, and what is needed to judge its response.
+/// A request to an origin, and the data needed to judge its response.
 #[derive(Debug)]
 pub struct Fetch {
     /// The headers that the origin is sent.
@@ -62,7 +62,7 @@ pub struct Fetch {
     /// The headers as the client sent them.
     pub(super) client_head: Vec<u8>,
     pub(super) peer: Option<SocketAddr>,
-    /// The scheme that the origin is told.
+    /// The scheme that the origin is sent.
     pub(super) stated_scheme: Option<Scheme>,
     /// When it began, seconds since 1970.
     pub(super) asked_s: u64,

@@ -10,7 +10,7 @@ use crate::Field;
 use crate::field::{has, members, only};
 use crate::key::{by_other_scheme, push_url, tag};
 
-/// Fields that name what is to be purged.
+/// Fields that name tags to purge.
 const TAG_FIELDS: [&str; 4] = ["xkey-purge", "xkey-softpurge", "surrogate-key", "cache-tag"];
 
 /// Tags of one request; more are ignored.

@@ -43,16 +43,16 @@ pub struct Exchange {
     pub head: Vec<u8>,
     /// The in-flight fetch that its client waits for with others.
     pub flight: Option<Arc<Flight>>,
-    /// The client uses HTTP/1.1, so it knows interim responses.
+    /// The client uses HTTP/1.1, so it accepts interim responses.
     pub knows_interim: bool,
-    /// Why the origin is asked, for `Cache-Status`.
+    /// Why the request is sent to the origin, for `Cache-Status`.
     pub why: Forward,
 }
 
 /// The reply to a request.
 #[derive(Debug)]
 pub struct Reply {
-    /// What the client gets now.
+    /// The next step for the client.
     pub step: Step,
     /// The connection ends after the response.
     pub closes: bool,
@@ -60,7 +60,7 @@ pub struct Reply {
     pub lingers: bool,
 }
 
-/// What a client gets now.
+/// The next step for a client.
 #[derive(Debug)]
 pub enum Step {
     /// The response is in `out`.
@@ -75,13 +75,13 @@ pub enum Step {
 enum Lookup {
     /// The response is written; its body follows if it is not in the record.
     Hit(Composed, Option<Arc<Object>>),
-    /// The same, which is stale; the origin is asked to confirm this record.
+    /// The same, which is stale; the origin should confirm this record.
     Renew(Composed, Option<Arc<Object>>, Key, Vec<u8>),
-    /// The origin is asked, for all clients that want the object.
+    /// A request goes to the origin, for all clients that want the object.
     Join(Key, Forward, Option<Vec<u8>>),
-    /// The origin is asked for this client; the response may be stored, or not.
+    /// A request goes to the origin for this client; the response may be stored, or not.
     Pass(Forward, bool),
-    /// The client wants a cached response, and there is none that may be used.
+    /// The client wants a cached response, and no cached one may be used.
     Unsatisfiable,
 }
 
@@ -240,7 +240,7 @@ impl Core {
         }
     }
 
-    /// What to do where no response is cached.
+    /// Decides the next step if no response is cached.
     fn missed(
         &self,
         found: &Found<'_>,
@@ -295,7 +295,7 @@ impl Core {
         self.told = Told { status, body_bytes: text.len() as u64 + 1, ..Told::default() };
     }
 
-    /// Asks the origin to confirm a stale response; no client waits for it.
+    /// Sends the origin a request to confirm a stale response; no client waits for it.
     fn renew(&mut self, net: &mut impl Net, from: &ClientRequest<'_>, key: &Key, stale: Vec<u8>) {
         if let Join::Leads(flight) = self.store.flights.join(key, None) {
             let purpose = Purpose::Shared { flight, stale: Some(stale), leader: None };
@@ -373,7 +373,7 @@ impl Core {
         if is_fresh && self.is_for(answer, from) { outcome } else { Outcome::Alone }
     }
 
-    /// Asks the origin for this client alone, and sends it the body of the request.
+    /// Sends a request to the origin for this client alone, with the body of the request.
     fn pass(
         &mut self,
         net: &mut impl Net,

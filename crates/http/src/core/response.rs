@@ -38,14 +38,14 @@ use crate::sent::Sent;
 use crate::store::Promise;
 use crate::{Request, Response};
 
-/// What to do with a response whose headers are there.
+/// The next step for a response whose headers have come.
 #[derive(Debug)]
 pub enum Next {
     /// Read its body.
     Body(Box<Incoming>),
     /// It has no body, or the body was in the bytes after the headers.
     Done,
-    /// Ask the origin again: the fetch asks for something else now.
+    /// Send the request again: the fetch requests something else now.
     Again,
     /// Close the connection: no client wants the response.
     Unwanted,
@@ -56,14 +56,14 @@ pub enum Next {
 pub(super) enum Reach {
     /// All that wait.
     All,
-    /// The one that started the fetch: the others ask for themselves. Later clients do so too if it
-    /// is noted.
+    /// The one that started the fetch: the others get their own fetches. Later clients do so too if
+    /// it is noted.
     One(Option<Noted>),
     /// The same, because of a field that the first client sent: clients without it look again.
     Own {
         /// The field.
         kind: &'static str,
-        /// Later clients that send this field ask for themselves.
+        /// Later clients that send this field get their own fetches.
         is_noted: bool,
     },
 }
@@ -163,7 +163,7 @@ impl Core {
         self.deliver(net, fetch, head, rest, taken)
     }
 
-    /// What is to be stored of a response, selected by what the origin was sent.
+    /// Decides how a response is stored, selected by the fields that the origin was sent.
     pub(super) fn storable(
         &self,
         fetch: &Fetch,
@@ -219,7 +219,7 @@ impl Core {
         let may_keep = may_keep && !is_too_long;
         let rules = &self.options.rules;
         let of_use = stored.as_ref().ok().filter(|stored| may_keep && stored.is_of_use(rules));
-        // A response that is not stored leaves no choice of variants behind either.
+        // A response that is not stored leaves no choice of variants either.
         let keep = of_use.and_then(|stored| {
             let Core { handle, store, .. } = self;
             let key = handle.key_for(store, &fetch.url, stored, &question.sent, now)?;

@@ -21,7 +21,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-/// Most addresses that a program knows.
+/// Most addresses of a program.
 pub const TARGETS_MAX: usize = 256;
 
 /// The action for a frame (`enum xdp_action`).
