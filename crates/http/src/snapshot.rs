@@ -81,17 +81,17 @@ pub fn load(store: &Store, path: &Path, now: Seconds) -> Loaded {
 }
 
 /// The path of a file before it is renamed.
-fn tls_bridge(path: &Path) -> PathBuf {
-    let mut tls_bridge = path.as_os_str().to_owned();
-    tls_bridge.push(".new");
-    tls_bridge.into()
+fn temporary(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    temporary.into()
 }
 
 /// Checks that a file can be written: at the end it is too late for an error. Removes the file that
 /// a killed process left there.
 pub fn try_out(path: &Path) -> io::Result<()> {
-    create(&tls_bridge(path))?;
-    fs::remove_file(tls_bridge(path))
+    create(&temporary(path))?;
+    fs::remove_file(temporary(path))
 }
 
 /// Removes a file that was read, if there is one, for good. This includes one that another process
@@ -129,15 +129,15 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 /// or purged meanwhile.
 pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
     store.settle(now).map_err(io::Error::other)?;
-    let tls_bridge = tls_bridge(path);
-    let written = write(store, &tls_bridge, now).and_then(|count| {
-        fs::rename(&tls_bridge, path)?;
+    let temporary = temporary(path);
+    let written = write(store, &temporary, now).and_then(|count| {
+        fs::rename(&temporary, path)?;
         sync_folder(path)?;
         Ok(count)
     });
     if written.is_err() {
         // Half a file is useless.
-        let _ = fs::remove_file(&tls_bridge);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
