@@ -11,13 +11,15 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | `admission` | the client's address, and whether the client is accepted |
-//! | `clients` | from bytes to requests, and from decisions to responses |
+//! | `clients` | connections of clients, and what each waits for |
+//! | `clients::admission` | the client's address, and whether the client is accepted |
+//! | `clients::requests` | from bytes to requests, and from decisions to responses |
+//! | `clients::upload` | a request's body on its way to an origin |
+//! | `clients::access` | lines of the access log |
 //! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
-//! | `upload` | a request's body on its way to an origin |
-//! | `origins` | connections to origins: requests, responses, connections that wait for reuse |
-//! | `abandon` | fetches whose clients left before a response came |
-//! | `access` | lines of the access log |
+//! | `origins` | connections to origins, and those that wait for reuse |
+//! | `origins::exchange` | a request on such a connection, and its response |
+//! | `origins::abandon` | fetches whose clients left before a response came |
 //!
 //! Nothing in a turn waits, and no connection has a thread. A client that cannot receive more holds
 //! what it has leased and no more; an origin whose body no client receives is not read. Event loops
@@ -31,13 +33,9 @@
 //!    or its client gets an outcome, if it is still connected.
 //! 3. No client sees an end of a body that fails: its connection is reset.
 
-mod abandon;
-mod access;
-mod admission;
 mod clients;
 mod delivery;
 mod origins;
-mod upload;
 
 use std::collections::VecDeque;
 use std::io;

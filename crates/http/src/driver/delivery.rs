@@ -20,7 +20,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use larder::mem::object::{Lease, Leased, Object, ObjectId, Reader, ReaderOptions};
-use larder_io::reactor::Interest;
 use larder_io::tcp;
 
 use super::Driver;
@@ -297,53 +296,6 @@ impl Delivery {
 }
 
 impl Driver {
-    /// Sends what there is of a client's body. False: the client is to be closed.
-    pub(super) fn pump(&mut self, client: &mut Client) -> bool {
-        let Some(mut delivery) = client.delivery.take() else { return true };
-        let before = self.core.counts.sent_bytes;
-        let ran = delivery.run(
-            &client.socket,
-            self.core.number,
-            self.core.options.lease_bytes_max,
-            &mut self.core.counts.sent_bytes,
-        );
-        if self.core.counts.sent_bytes > before {
-            self.waits_to_take(client);
-        }
-        match ran {
-            Ran::Complete => {
-                self.note_delivered(client, delivery.body_bytes());
-                return true;
-            }
-            Ran::Waits => {
-                self.wait_for_more(delivery.object().id(), client.token);
-                self.waits_for_origin(client, false);
-            }
-            Ran::Blocked => {
-                let watched = self.reactor.watch(&client.socket, client.token, Interest::WRITE);
-                if watched.is_err() {
-                    client.is_broken = true;
-                    return false;
-                }
-            }
-            Ran::Share => self.again.push(client.token),
-            Ran::Failed => {
-                self.core.counts.bodies_failed += 1;
-                reset(client);
-                client.delivery = Some(delivery);
-                return false;
-            }
-            Ran::Gone => {
-                self.core.counts.clients_gone += 1;
-                client.delivery = Some(delivery);
-                client.is_broken = true;
-                return false;
-            }
-        }
-        client.delivery = Some(delivery);
-        true
-    }
-
     /// Notes a client that waits for more of a body: it gets a notice.
     pub(super) fn wait_for_more(&mut self, object: ObjectId, token: u64) {
         let waits = self.waits.entry(object).or_default();

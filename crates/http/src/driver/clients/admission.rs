@@ -6,13 +6,13 @@
 
 use std::net::SocketAddr;
 
-use super::Driver;
-use super::clients::Client;
+use super::super::Driver;
+use super::Client;
 use crate::proxy_protocol::{self, Damaged, Proxied};
 
 impl Driver {
     /// The client's address.
-    pub(super) fn peer_of(client: &mut Client) -> Option<SocketAddr> {
+    pub(in crate::driver) fn peer_of(client: &mut Client) -> Option<SocketAddr> {
         if client.peer.is_none() {
             client.peer = client.peer();
         }
@@ -20,7 +20,7 @@ impl Driver {
     }
 
     /// Counts a client by its address; false: there are too many.
-    pub(super) fn admit(&mut self, client: &mut Client) -> bool {
+    pub(in crate::driver) fn admit(&mut self, client: &mut Client) -> bool {
         let most = self.core.options.clients_per_address;
         if most == 0 {
             return true;
@@ -33,7 +33,7 @@ impl Driver {
     }
 
     /// Bytes in front of the first request.
-    pub(super) fn hear_proxy(&mut self, client: &mut Client, bytes: &[u8]) -> bool {
+    pub(in crate::driver) fn hear_proxy(&mut self, client: &mut Client, bytes: &[u8]) -> bool {
         client.inbox.extend_from_slice(bytes);
         match proxy_protocol::read(&client.inbox) {
             Ok(None) => true,

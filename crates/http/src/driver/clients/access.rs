@@ -10,8 +10,8 @@
 //!
 //! A short response has ended when the kernel, or the queue of bytes to send, has it.
 
-use super::Driver;
-use super::clients::Client;
+use super::super::Driver;
+use super::Client;
 use crate::access_log::format::{Asked, Exchange};
 use crate::core::Told;
 use crate::message::{self, FieldRoom, Limits, RequestHead};
@@ -30,7 +30,12 @@ pub struct Noted {
 
 impl Driver {
     /// What became of a request for now: a line, or a record until it ends.
-    pub(super) fn note(&mut self, client: &mut Client, head: &RequestHead<'_>, bytes: &[u8]) {
+    pub(in crate::driver) fn note(
+        &mut self,
+        client: &mut Client,
+        head: &RequestHead<'_>,
+        bytes: &[u8],
+    ) {
         if self.access_log.is_none() {
             return;
         }
@@ -72,14 +77,14 @@ impl Driver {
     }
 
     /// A body has been delivered.
-    pub(super) fn note_delivered(&mut self, client: &mut Client, body_bytes: u64) {
+    pub(in crate::driver) fn note_delivered(&mut self, client: &mut Client, body_bytes: u64) {
         if let Some(noted) = client.noted.take() {
             self.note_end(client, noted, body_bytes, None);
         }
     }
 
     /// A request was refused in the midst of its body.
-    pub(super) fn note_cut(&mut self, client: &mut Client, why: &'static str) {
+    pub(in crate::driver) fn note_cut(&mut self, client: &mut Client, why: &'static str) {
         if let Some(mut noted) = client.noted.take() {
             noted.told = std::mem::take(&mut self.core.told);
             self.note_end(client, noted, 0, Some(why));
@@ -87,7 +92,7 @@ impl Driver {
     }
 
     /// A client's connection is closed; an exchange that has not ended by then was cut.
-    pub(super) fn note_closed(&mut self, client: &mut Client) {
+    pub(in crate::driver) fn note_closed(&mut self, client: &mut Client) {
         if let Some(noted) = client.noted.take() {
             let body_bytes = client.delivery.as_ref().map_or(0, |delivery| delivery.body_bytes());
             self.note_end(client, noted, body_bytes, Some("closed before its end"));
@@ -112,7 +117,12 @@ impl Driver {
     }
 
     /// An invalid request.
-    pub(super) fn note_refused(&mut self, client: &mut Client, bytes: &[u8], why: &'static str) {
+    pub(in crate::driver) fn note_refused(
+        &mut self,
+        client: &mut Client,
+        bytes: &[u8],
+        why: &'static str,
+    ) {
         if self.access_log.is_none() {
             return;
         }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use larder_io::table::Id;
 
-use super::Driver;
-use super::origins::Origin;
+use super::super::Driver;
+use super::Origin;
 use crate::coalescing::{Flight, Left, Waiter};
 use crate::core::{Fetch, Purpose};
 use crate::loop_channel::Message;
@@ -30,7 +30,7 @@ use crate::options::Abandoned;
 
 impl Driver {
     /// A client that waited is gone: for a shared fetch, or for one of its own.
-    pub(super) fn leave(&mut self, flight: Option<Arc<Flight>>, client: u64) {
+    pub(in crate::driver) fn leave(&mut self, flight: Option<Arc<Flight>>, client: u64) {
         let Some(flight) = flight else { return self.break_off_of(client) };
         match flight.leave(Waiter { loop_number: self.core.number, client }) {
             Left::Others => {}
@@ -52,7 +52,7 @@ impl Driver {
     }
 
     /// No client waits for a fetch of this event loop; unless one came meanwhile.
-    pub(super) fn abandon(&mut self, flight: &Arc<Flight>) {
+    pub(in crate::driver) fn abandon(&mut self, flight: &Arc<Flight>) {
         let held_max = match self.core.options.abandoned {
             Abandoned::Finish => return,
             Abandoned::Drop => 0,

@@ -6,17 +6,17 @@
 
 use larder::mem::object::Failure;
 
-use super::Driver;
-use super::clients::Client;
+use super::super::Driver;
+use super::Client;
 use crate::core::{Remaining, Taken};
 
 impl Driver {
-    pub(super) fn upload_has_room(&mut self, client: &mut Client) -> bool {
+    pub(in crate::driver) fn upload_has_room(&mut self, client: &mut Client) -> bool {
         self.go_on(client)
     }
 
     /// Takes a body out of the client's bytes. False: the client is to be closed.
-    pub(super) fn take_upload(&mut self, client: &mut Client) -> bool {
+    pub(in crate::driver) fn take_upload(&mut self, client: &mut Client) -> bool {
         let Some(mut upload) = client.upload.take() else { return true };
         let Some(mut filler) = upload.filler.take() else { return true };
         let inbox = std::mem::take(&mut client.inbox);
@@ -86,7 +86,7 @@ impl Driver {
     }
 
     /// A body is not wanted any more. Dropping its filler notifies the reader.
-    pub(super) fn drop_upload(&mut self, client: &mut Client) {
+    pub(in crate::driver) fn drop_upload(&mut self, client: &mut Client) {
         if let Some(filler) = client.upload.take().and_then(|upload| upload.filler) {
             self.rooms.remove(&filler.object().id());
         }

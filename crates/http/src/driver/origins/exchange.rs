@@ -1,0 +1,327 @@
+//! One fetch on a connection to an origin: the request is sent, and the response is read.
+//!
+//! ```text
+//! asking -> headers -> interim responses, for the client that waits
+//!                   -> the response: the core says what becomes of it -> its body, into memory
+//! ```
+//!
+//! A body of a known length is read straight into the memory in which it is stored.
+
+use std::io::ErrorKind;
+
+use larder::mem::object::Room;
+use larder_io::reactor::Interest;
+use larder_io::tcp;
+
+use super::super::Driver;
+use super::super::delivery::{Delivery, Ran};
+use super::{BODY, HEAD, HELD_UP, Origin, ROOM, State};
+use crate::coalescing::Outcome;
+use crate::core::{Fetch, Incoming, Next, Reading, Remaining, Taken};
+use crate::message::forward::push_kept_head;
+use crate::message::{self, FieldRoom, Framing};
+
+/// Reads of one connection in a turn.
+const READS_MAX: usize = 8;
+/// The same for a body of one client: it goes on before more comes, so that little memory is used
+/// again and again.
+const READS_PRIVATE_MAX: usize = 2;
+/// Bytes read at once into memory.
+const READ_BYTES: usize = 1 << 20;
+
+/// How far reading came.
+enum Read {
+    /// Nothing more is there.
+    Blocked,
+    /// It used up its share of the turn.
+    Share,
+    /// There is no memory, or no client receives what is there.
+    NoRoom,
+    /// The body is complete.
+    Complete,
+    /// The body is not complete, and nothing more comes.
+    Broken,
+}
+impl Driver {
+    /// Sends what is left of the request.
+    pub(super) fn ask_origin(&mut self, origin: &mut Origin) -> bool {
+        origin.state = State::Asking;
+        let Some(fetch) = &mut origin.fetch else { return false };
+        while origin.asked_bytes < fetch.request.len() {
+            match tcp::write(&origin.socket, &fetch.request[origin.asked_bytes..]) {
+                Ok(bytes) => origin.asked_bytes += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.origin_waits_in(origin, HEAD);
+                    return self
+                        .reactor
+                        .watch(&origin.socket, origin.token, Interest::WRITE)
+                        .is_ok();
+                }
+                Err(_) => return false,
+            }
+        }
+        origin.upload = fetch.upload.take().map(Delivery::new).or(origin.upload.take());
+        let Some(upload) = &mut origin.upload else {
+            origin.state = State::Head;
+            self.origin_waits_in(origin, HEAD);
+            return self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok();
+        };
+        let mut sent_bytes = 0;
+        let lease_bytes_max = self.core.options.window_bytes;
+        let ran = upload.run(&origin.socket, self.core.number, lease_bytes_max, &mut sent_bytes);
+        let object = upload.object().id();
+        let interest = match ran {
+            Ran::Complete => {
+                origin.upload = None;
+                origin.state = State::Head;
+                self.origin_waits_in(origin, HEAD);
+                return self.read_head(origin);
+            }
+            Ran::Waits => {
+                self.wait_for_more(object, origin.token);
+                // A response may come before the request's end.
+                Interest::READ
+            }
+            Ran::Blocked | Ran::Share => Interest::BOTH,
+            // The client left; or the origin has, and may have stated why.
+            Ran::Failed => return false,
+            Ran::Gone => {
+                origin.upload = None;
+                origin.state = State::Head;
+                return self.read_head(origin);
+            }
+        };
+        if matches!(ran, Ran::Waits) {
+            self.origin_waits_in(origin, HELD_UP);
+        } else {
+            self.origin_waits_in(origin, HEAD);
+        }
+        if self.reactor.watch(&origin.socket, origin.token, interest).is_err() {
+            return false;
+        }
+        self.read_head(origin)
+    }
+
+    /// Reads the headers of a response.
+    pub(super) fn read_head(&mut self, origin: &mut Origin) -> bool {
+        for _ in 0..READS_MAX {
+            match tcp::read_into(&origin.socket, &mut self.scratch) {
+                Ok(0) => return false,
+                Ok(bytes) => origin.inbox.extend_from_slice(&self.scratch[..bytes]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if origin.state == State::Asking {
+                        return true;
+                    }
+                    return self
+                        .reactor
+                        .watch(&origin.socket, origin.token, Interest::READ)
+                        .is_ok();
+                }
+                Err(_) => return false,
+            }
+            if let Some(goes_on) = self.look_for_head(origin) {
+                return goes_on;
+            }
+        }
+        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+    }
+
+    /// Looks for complete headers in the inbox; `None`: more has to come.
+    fn look_for_head(&mut self, origin: &mut Origin) -> Option<bool> {
+        loop {
+            let inbox = std::mem::take(&mut origin.inbox);
+            let mut room = FieldRoom::new();
+            let method =
+                origin.fetch.as_ref().map_or("GET", |fetch| fetch.method.as_str()).to_owned();
+            let head =
+                match message::response(&inbox, &mut room, &method, &self.core.options.limits) {
+                    Ok(Some(head)) => head,
+                    Ok(None) => {
+                        origin.inbox = inbox;
+                        return None;
+                    }
+                    Err(_) => {
+                        self.core.counts.bad_responses += 1;
+                        if let Some(fetch) = origin.fetch.take() {
+                            self.fail(&fetch, 502);
+                        }
+                        return Some(false);
+                    }
+                };
+            let rest = &inbox[head.head_bytes..];
+            if head.status < 200 {
+                // An interim response: 102 and 103 are of use to the client that waits, 100 is for
+                // larder.
+                let fetch = origin.fetch.as_deref_mut().filter(|_| head.status != 100);
+                if let Some(client) = fetch.and_then(Fetch::takes_interim) {
+                    let mut interim = Vec::new();
+                    push_kept_head(&mut interim, head.status, head.fields, |_| false);
+                    interim.extend_from_slice(b"\r\n");
+                    self.outcomes.push_back((client, Outcome::Interim(interim.into())));
+                }
+                origin.inbox = rest.to_vec();
+                continue;
+            }
+            let keeps_alive = head.keeps_alive && origin.upload.is_none();
+            let (next, used) = match &mut origin.fetch {
+                Some(fetch) => {
+                    let (core, mut net) = self.split();
+                    core.response(&mut net, fetch, &head, rest)
+                }
+                None => (Next::Unwanted, 0),
+            };
+            origin.inbox = rest[used..].to_vec();
+            return Some(match next {
+                Next::Body(mut incoming) => {
+                    incoming.keeps_alive = keeps_alive;
+                    self.begin_body(origin, incoming)
+                }
+                Next::Done => {
+                    origin.fetch = None;
+                    let has_body = matches!(head.framing, Framing::Chunked | Framing::UntilClose);
+                    self.rest_origin(origin, keeps_alive && !has_body)
+                }
+                Next::Again => {
+                    if let Some(fetch) = origin.fetch.take() {
+                        self.start(fetch);
+                    }
+                    false
+                }
+                Next::Unwanted => {
+                    origin.fetch = None;
+                    false
+                }
+            });
+        }
+    }
+
+    fn begin_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
+        origin.state = State::Body;
+        self.rooms.insert(incoming.object().id(), origin.token);
+        origin.incoming = Some(incoming);
+        self.origin_waits_in(origin, BODY);
+        self.read_body(origin)
+    }
+
+    /// Reads what there is of a body.
+    pub(super) fn read_body(&mut self, origin: &mut Origin) -> bool {
+        let Some(mut incoming) = origin.incoming.take() else { return false };
+        let Some(fetch) = origin.fetch.take() else { return false };
+        let reading = self.core.before_reading(&fetch, &mut incoming);
+        let read = match reading {
+            Reading::Abort => {
+                self.rooms.remove(&incoming.object().id());
+                origin.fetch = Some(fetch);
+                return false;
+            }
+            Reading::Wait => Read::NoRoom,
+            Reading::Read => self.fill_body(origin, &mut incoming),
+            Reading::ReadPart { before } => {
+                self.rooms.insert(incoming.object().id(), origin.token);
+                self.rooms.remove(&before);
+                self.fill_body(origin, &mut incoming)
+            }
+        };
+        self.core.after_reading(&fetch, &mut incoming);
+        match read {
+            Read::Complete => {
+                let keeps_alive = incoming.keeps_alive;
+                self.rooms.remove(&incoming.object().id());
+                self.core.completed(&fetch, *incoming);
+                self.unannounced.retain(|(id, _)| *id != origin.id);
+                return self.rest_origin(origin, keeps_alive && !origin.has_ended);
+            }
+            Read::Broken => {
+                self.rooms.remove(&incoming.object().id());
+                self.core.broken(*incoming);
+                origin.fetch = Some(fetch);
+                return false;
+            }
+            Read::NoRoom => {
+                incoming.filler.publish_now();
+                self.core.make_room();
+                let list = if incoming.is_kept() { ROOM } else { HELD_UP };
+                if self.origins.list_of(origin.id) != Some(list) {
+                    self.origin_waits_in(origin, list);
+                }
+                (origin.incoming, origin.fetch) = (Some(incoming), Some(fetch));
+                return true;
+            }
+            Read::Blocked | Read::Share => {}
+        }
+        (origin.incoming, origin.fetch) = (Some(incoming), Some(fetch));
+        if !self.unannounced.iter().any(|(id, _)| *id == origin.id) {
+            self.unannounced.push((origin.id, self.now.us));
+        }
+        self.origin_waits_in(origin, BODY);
+        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+    }
+
+    fn fill_body(&mut self, origin: &mut Origin, incoming: &mut Incoming) -> Read {
+        let reads_max = if incoming.is_kept() { READS_MAX } else { READS_PRIVATE_MAX };
+        let Incoming { filler, remaining, .. } = incoming;
+        // The bytes of the last read are used too: if nothing comes after them, the socket is not
+        // ready again.
+        for reads in 0..=reads_max {
+            if !origin.inbox.is_empty() {
+                let inbox = std::mem::take(&mut origin.inbox);
+                let (used, taken) = remaining.take(&inbox, filler);
+                // Its memory is freed when all is used: else what is left of a first read would
+                // stay with each connection.
+                if used < inbox.len() {
+                    origin.inbox = inbox;
+                    origin.inbox.drain(..used);
+                }
+                match taken {
+                    Taken::More => {}
+                    Taken::Complete => return Read::Complete,
+                    Taken::NoRoom => return Read::NoRoom,
+                    Taken::Broken => return Read::Broken,
+                }
+            }
+            if origin.has_ended {
+                return match remaining {
+                    Remaining::UntilClose if origin.ended_whole() => Read::Complete,
+                    _ => Read::Broken,
+                };
+            }
+            if matches!(remaining, Remaining::Length(0)) {
+                return Read::Complete;
+            }
+            if reads == reads_max {
+                break;
+            }
+            let result = match remaining {
+                Remaining::Length(left) => {
+                    let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(READ_BYTES);
+                    match filler.room(wanted) {
+                        Room::Memory(memory) => {
+                            let wanted = memory.len().min(wanted);
+                            let result = tcp::read_into(&origin.socket, &mut memory[..wanted]);
+                            if let Ok(bytes) = result {
+                                filler.wrote(bytes);
+                                *left -= bytes as u64;
+                            }
+                            result
+                        }
+                        Room::Later => return Read::NoRoom,
+                    }
+                }
+                _ => {
+                    let result = tcp::read_into(&origin.socket, &mut self.scratch);
+                    if let Ok(bytes) = result {
+                        origin.inbox.extend_from_slice(&self.scratch[..bytes]);
+                    }
+                    result
+                }
+            };
+            match result {
+                Ok(0) => origin.has_ended = true,
+                Ok(bytes) => self.core.counts.received_bytes += bytes as u64,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Read::Blocked,
+                Err(_) => return Read::Broken,
+            }
+        }
+        Read::Share
+    }
+}
