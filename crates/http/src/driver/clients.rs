@@ -1,4 +1,4 @@
-//! Clients: from bytes to requests, and from decisions of the core to responses.
+//! The clients of an event loop, and what each of them waits for.
 //!
 //! ```text
 //! idle -> headers -> answered at once -> idle
@@ -6,8 +6,15 @@
 //! idle, headers, waiting, delivering -> closed
 //! ```
 //!
-//! Bytes that come while a request is being answered are stored up to the longest
-//! headers; then the client is not read.
+//! Bytes that come while a request is being answered are stored up to the longest headers; then the
+//! client is not read.
+//!
+//! Invariants
+//! 1. A client is taken out of the table while an event of it is handled, so nothing else reaches
+//!    it: outcomes and notices for it are queued, and handled later in the turn.
+//! 2. A client waits in one list, and the list states for what: for the next request in `IDLE`, for
+//!    the end of its headers in `HEAD`.
+//! 3. No client sees an end of a body that fails: its connection is reset.
 
 mod access;
 mod admission;
@@ -16,19 +23,23 @@ mod upload;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use larder_io::table::Id;
+use larder_io::table::{Id, Table};
 use larder_io::tcp;
+use larder_serve::connection_limit::{ConnectionLimit, Permit};
 
 use self::access::Noted;
-use super::Driver;
+use super::CLIENTS;
+use super::base::Base;
 use super::delivery::Delivery;
+use crate::coalescing::Outcome;
 use crate::core::{Exchange, Upload};
 use crate::message::{self, Scheme};
 use crate::tls_bridge::{CloseState, Handoff};
 
 /// What a client waits for, by list.
-pub const CLIENT_LISTS: usize = 6;
+const LISTS: usize = 6;
 const IDLE: usize = 0;
 const HEAD: usize = 1;
 const WAITING: usize = 2;
@@ -42,12 +53,20 @@ const LINGER_MS: u64 = 1_000;
 
 /// A new connection of a client.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub struct Arrival {
     pub(super) socket: OwnedFd,
     pub(super) peer: Option<SocketAddr>,
     pub(super) close_state: Option<CloseState>,
     pub(super) peer_close_state: Option<CloseState>,
     pub(super) speaks_http2: bool,
+}
+
+impl Arrival {
+    /// Accepted by a listener.
+    pub fn new(socket: OwnedFd, peer: Option<SocketAddr>) -> Arrival {
+        let (close_state, peer_close_state, speaks_http2) = (None, None, false);
+        Arrival { socket, peer, close_state, peer_close_state, speaks_http2 }
+    }
 }
 
 impl From<Handoff> for Arrival {
@@ -59,47 +78,71 @@ impl From<Handoff> for Arrival {
     }
 }
 
+/// What happened to a client.
+#[derive(Debug)]
+pub enum ClientEvent<'a> {
+    /// Bytes of it came.
+    Received(&'a [u8]),
+    /// It sends no more.
+    Finished,
+    /// The kernel has all that was sent.
+    Sent,
+    /// What it waited for has come: its socket is ready, more of a body is there, or memory.
+    Ready,
+    /// Its connection failed.
+    Failed,
+    /// Its request has an outcome.
+    Outcome(Outcome),
+}
+
+/// The clients of an event loop.
+#[derive(Debug)]
+pub struct Clients {
+    table: Table<Option<Box<Client>>, LISTS>,
+    limit: Arc<ConnectionLimit>,
+}
+
 /// A connection of a client.
 #[derive(Debug)]
-pub struct Client {
-    pub(super) id: Id,
-    pub(super) token: u64,
-    pub(super) socket: OwnedFd,
-    pub(super) peer: Option<SocketAddr>,
+struct Client {
+    id: Id,
+    token: u64,
+    socket: OwnedFd,
+    peer: Option<SocketAddr>,
     /// It came over TLS: the TLS bridge learns from this how the responses ended.
-    pub(super) close_state: Option<CloseState>,
+    close_state: Option<CloseState>,
     /// The TLS bridge states here how the requests ended.
     peer_close_state: Option<CloseState>,
     /// It carries requests of HTTP/2, one after the other; for the log.
-    pub(super) speaks_http2: bool,
+    speaks_http2: bool,
     /// Bytes that came and were not read yet.
-    pub(super) inbox: Vec<u8>,
+    inbox: Vec<u8>,
     /// This many of them are known not to end the headers.
     looked_at: usize,
-    pub(super) is_paused: bool,
+    is_paused: bool,
     /// It sends no more.
-    pub(super) is_finished: bool,
+    is_finished: bool,
     /// A response was aborted.
-    pub(super) is_broken: bool,
+    is_broken: bool,
     /// It is closed when what is being sent has been sent.
-    pub(super) closes: bool,
+    closes: bool,
     /// It may still send, and is to receive the response all the same.
-    pub(super) lingers: bool,
+    lingers: bool,
     /// larder sends no more; bytes that come are discarded.
     is_shut: bool,
     /// The reactor has bytes to send.
-    pub(super) is_sending: bool,
+    is_sending: bool,
     /// Bytes to send after those.
     queued: Vec<u8>,
-    pub(super) exchange: Option<Box<Exchange>>,
-    pub(super) delivery: Option<Box<Delivery>>,
-    pub(super) upload: Option<Box<Upload>>,
+    exchange: Option<Box<Exchange>>,
+    delivery: Option<Box<Delivery>>,
+    upload: Option<Box<Upload>>,
     /// What the log will state about its exchange.
-    pub(super) noted: Option<Box<Noted>>,
+    noted: Option<Box<Noted>>,
     /// A proxy has not stated its address yet.
-    pub(super) expects_proxy: bool,
+    expects_proxy: bool,
     /// Its place among the connections of its address, where they are limited.
-    pub(super) permit: Option<larder_serve::connection_limit::Permit>,
+    permit: Option<Permit>,
 }
 
 impl Client {
@@ -112,13 +155,29 @@ impl Client {
     }
 
     /// Its address. One that is gone already may have none.
-    pub(super) fn peer(&self) -> Option<SocketAddr> {
+    fn peer(&self) -> Option<SocketAddr> {
         self.peer.or_else(|| tcp::peer(&self.socket).ok())
     }
 
     /// The scheme of its requests.
-    pub(super) fn scheme(&self) -> Scheme {
+    fn scheme(&self) -> Scheme {
         if self.close_state.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+
+    /// True where the next request may be read.
+    fn takes_requests(&self) -> bool {
+        self.exchange.is_none()
+            && self.delivery.is_none()
+            && self.upload.is_none()
+            && !self.closes
+            && self.queued.is_empty()
+    }
+
+    /// Lets the client see a failure: its connection is reset, not ended.
+    fn reset(&mut self) {
+        self.is_broken = true;
+        // If it cannot be reset, it is closed all the same, before the length that was stated.
+        let _ = tcp::reset_on_close(&self.socket);
     }
 
     /// All responses were sent; unless one was aborted, which the TLS bridge learns from the close
@@ -130,25 +189,73 @@ impl Client {
     }
 }
 
-impl Driver {
-    pub(super) fn accept(&mut self, arrival: Arrival) {
+impl Clients {
+    pub fn new(clients_max: usize, limit: Arc<ConnectionLimit>) -> Clients {
+        Clients { table: Table::new(CLIENTS, clients_max), limit }
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// True for the token of a client, also of one that is gone.
+    pub fn owns(&self, token: u64) -> bool {
+        self.table.owns(token)
+    }
+
+    /// True while this client is connected.
+    pub fn has(&self, token: u64) -> bool {
+        self.table.id_of(token).is_some()
+    }
+
+    pub fn handle(&mut self, base: &mut Base, token: u64, event: ClientEvent<'_>) {
+        let Some(id) = self.table.id_of(token) else { return };
+        self.with(base, id, |clients, base, client| match event {
+            ClientEvent::Received(bytes) => clients.receive(base, client, bytes),
+            ClientEvent::Finished => clients.finished(base, client),
+            ClientEvent::Sent => clients.sent(base, client),
+            ClientEvent::Ready => clients.go_on(base, client),
+            ClientEvent::Failed => false,
+            ClientEvent::Outcome(outcome) => clients.deliver(base, client, outcome),
+        });
+    }
+
+    /// Handles an event of a client (invariant 1); false from `act` closes it.
+    fn with(
+        &mut self,
+        base: &mut Base,
+        id: Id,
+        act: impl FnOnce(&mut Clients, &mut Base, &mut Client) -> bool,
+    ) {
+        let Some(mut client) = self.table.get_mut(id).and_then(Option::take) else { return };
+        if act(self, base, &mut client) {
+            if let Some(place) = self.table.get_mut(id) {
+                *place = Some(client);
+            }
+        } else {
+            self.close(base, id, *client);
+        }
+    }
+
+    /// True where the event loop had room for it.
+    pub fn accept(&mut self, base: &mut Base, arrival: Arrival) -> bool {
         let Arrival { socket, peer, close_state, peer_close_state, speaks_http2 } = arrival;
-        self.core.counts.connections += 1;
+        base.core.counts.connections += 1;
         // The TLS bridge has stated its address.
-        let expects_proxy = self.core.options.expects_proxy && close_state.is_none();
+        let expects_proxy = base.core.options.expects_proxy && close_state.is_none();
         // While the server drains, a connection over TLS comes with a request that has to be read
         // first.
-        let has_request = self.core.is_draining && close_state.is_some();
+        let has_request = base.core.is_draining && close_state.is_some();
         let list = if expects_proxy || has_request { HEAD } else { IDLE };
-        let Ok(id) = self.clients.insert(None, list, self.now.ms) else {
-            self.core.counts.refused_full += 1;
-            return;
+        let Ok(id) = self.table.insert(None, list, base.now.ms) else {
+            base.core.counts.refused_full += 1;
+            return false;
         };
-        let token = self.clients.token(id);
-        if self.reactor.receive(&socket, token).is_err() {
-            self.clients.remove(id);
-            self.core.counts.accept_failures += 1;
-            return;
+        let token = self.table.token(id);
+        if base.reactor.receive(&socket, token).is_err() {
+            self.table.remove(id);
+            base.core.counts.accept_failures += 1;
+            return false;
         }
         let mut client = Client {
             id,
@@ -177,55 +284,66 @@ impl Driver {
         };
         // Connections over TLS were counted before, and a client of HTTP/2 has one for each of its
         // requests.
-        if client.close_state.is_none() && !expects_proxy && !self.admit(&mut client) {
-            return self.close_client(id, client);
+        if client.close_state.is_none() && !expects_proxy && !self.admit(base, &mut client) {
+            self.close(base, id, client);
+            return false;
         }
-        if let Some(place) = self.clients.get_mut(id) {
+        if let Some(place) = self.table.get_mut(id) {
             *place = Some(Box::new(client));
         }
+        true
     }
 
-    pub(super) fn client_waits_ms(&self) -> [u64; CLIENT_LISTS] {
-        let patience = &self.core.options.patience;
-        let idle_ms = match self.core.is_draining {
+    /// How long clients may wait, by list.
+    fn waits_ms(base: &Base) -> [u64; LISTS] {
+        let patience = &base.core.options.patience;
+        let idle_ms = match base.core.is_draining {
             true => patience.idle_ms.min(patience.drain_idle_ms),
             false => patience.idle_ms,
         };
         [idle_ms, patience.head_ms, u64::MAX, patience.client_ms, patience.client_ms, LINGER_MS]
     }
 
-    fn wait_in(&mut self, client: &Client, list: usize) {
-        self.clients.wait_in(client.id, list, self.now.ms);
+    /// How long until a wait of a client times out.
+    pub fn wait_ms(&self, base: &Base) -> Option<u64> {
+        self.table.wait_ms(Clients::waits_ms(base), base.now.ms)
     }
 
-    pub(super) fn waits_to_take(&mut self, client: &Client) {
-        self.wait_in(client, TAKING);
+    /// Ends waits that have timed out.
+    pub fn look_at_clock(&mut self, base: &mut Base) {
+        while let Some((id, list)) = self.table.overdue(Clients::waits_ms(base), base.now.ms) {
+            self.with(base, id, |clients, base, client| clients.overdue(base, client, list));
+        }
+    }
+
+    fn wait_in(&mut self, base: &Base, client: &Client, list: usize) {
+        self.table.wait_in(client.id, list, base.now.ms);
     }
 
     /// Waits for an outcome; `sends`: and for more of the client's body.
-    pub(super) fn waits_for_origin(&mut self, client: &Client, sends: bool) {
+    fn waits_for_origin(&mut self, base: &Base, client: &Client, sends: bool) {
         // A client that receives a response already has its time for that.
         if client.delivery.is_none() {
-            self.wait_in(client, if sends { SENDING_BODY } else { WAITING });
+            self.wait_in(base, client, if sends { SENDING_BODY } else { WAITING });
         }
     }
 
     /// A wait of a client has timed out.
-    pub(super) fn client_overdue(&mut self, client: &mut Client, list: usize) -> bool {
+    fn overdue(&mut self, base: &mut Base, client: &mut Client, list: usize) -> bool {
         match list {
             LINGERING => {}
-            IDLE => self.core.counts.closed_idle += 1,
-            HEAD if client.expects_proxy => self.core.counts.closed_slow += 1,
+            IDLE => base.core.counts.closed_idle += 1,
+            HEAD if client.expects_proxy => base.core.counts.closed_slow += 1,
             HEAD if !client.is_sending => {
-                self.core.counts.closed_slow += 1;
+                base.core.counts.closed_slow += 1;
                 let begun = std::mem::take(&mut client.inbox);
-                let is_open = self.refuse(client, 408, "the request did not come in time");
-                self.note_refused(client, &begun, "timeout");
+                let is_open = self.refuse(base, client, 408, "the request did not come in time");
+                client.note_refused(base, &begun, "timeout");
                 return is_open;
             }
             _ => {
-                self.core.counts.closed_slow += 1;
-                super::delivery::reset(client);
+                base.core.counts.closed_slow += 1;
+                client.reset();
             }
         }
         false
@@ -233,125 +351,117 @@ impl Driver {
 
     /// The server drains. A client without a request may be sending one: it has a moment for it,
     /// and is answered with `Connection: close`.
-    pub(super) fn drain_client(&mut self, client: &mut Client) -> bool {
-        if client.is_done() && client.inbox.is_empty() {
-            self.wait_in(client, IDLE);
+    pub fn drain(&mut self, base: &mut Base) {
+        let ids: Vec<Id> = self.table.ids().collect();
+        for id in ids {
+            self.with(base, id, |clients, base, client| {
+                if client.is_done() && client.inbox.is_empty() {
+                    clients.wait_in(base, client, IDLE);
+                }
+                true
+            });
         }
-        true
     }
 
-    pub(super) fn client_failed(&mut self, _client: &mut Client) -> bool {
-        false
-    }
-
-    pub(super) fn close_client(&mut self, id: Id, mut client: Client) {
-        self.note_closed(&mut client);
+    fn close(&mut self, base: &mut Base, id: Id, mut client: Client) {
+        client.note_closed(base);
         client.permit = None;
-        self.clients.remove(id);
-        self.drop_upload(&mut client);
+        self.table.remove(id);
+        client.drop_upload(base);
         if client.is_done() {
             client.end_whole();
         }
         let Client { socket, token, exchange, delivery, .. } = client;
         if let Some(exchange) = exchange {
-            self.leave(exchange.flight, token);
+            base.outbox.leave(exchange.flight, token);
         }
         // Dropping its reader notifies the filler.
         drop(delivery);
-        self.reactor.close(socket, token);
+        base.reactor.close(socket, token);
     }
 
     /// Bytes of a client came.
-    pub(super) fn receive(&mut self, client: &mut Client, bytes: &[u8]) -> bool {
+    fn receive(&mut self, base: &mut Base, client: &mut Client, bytes: &[u8]) -> bool {
         if client.expects_proxy {
-            return self.hear_proxy(client, bytes);
+            return self.hear_proxy(base, client, bytes);
         }
         if client.is_shut {
             return true;
         }
-        let is_ready = client.inbox.is_empty() && self.takes_requests(client);
+        let is_ready = client.inbox.is_empty() && client.takes_requests();
         if is_ready {
-            let used = self.requests(client, bytes);
+            let used = self.requests(base, client, bytes);
             client.inbox.extend_from_slice(&bytes[used.min(bytes.len())..]);
         } else {
             client.inbox.extend_from_slice(bytes);
         }
-        self.go_on(client)
+        self.go_on(base, client)
     }
 
-    /// True where the next request may be read.
-    fn takes_requests(&self, client: &Client) -> bool {
-        client.exchange.is_none()
-            && client.delivery.is_none()
-            && client.upload.is_none()
-            && !client.closes
-            && client.queued.is_empty()
-    }
-
-    pub(super) fn finished(&mut self, client: &mut Client) -> bool {
+    fn finished(&mut self, base: &mut Base, client: &mut Client) -> bool {
         client.is_finished = true;
         // Over TCP that is not known: a client that sends no more may wait for its response.
         let is_there = client.peer_close_state.as_ref().is_none_or(CloseState::is_whole);
-        is_there && !client.expects_proxy && self.go_on(client)
+        is_there && !client.expects_proxy && self.go_on(base, client)
     }
 
     /// The kernel has all that was sent.
-    pub(super) fn sent(&mut self, client: &mut Client) -> bool {
+    fn sent(&mut self, base: &mut Base, client: &mut Client) -> bool {
         client.is_sending = false;
         if !client.queued.is_empty() {
             let queued = std::mem::take(&mut client.queued);
-            if !self.send(client, queued) {
+            if !client.send(base, queued) {
                 return false;
             }
         }
-        self.go_on(client)
+        self.go_on(base, client)
     }
 
     /// Does what there is to do for a client: its body, its response, its next requests. False: it
     /// is to be closed.
-    pub(super) fn go_on(&mut self, client: &mut Client) -> bool {
-        if client.upload.is_some() && !self.take_upload(client) {
+    fn go_on(&mut self, base: &mut Base, client: &mut Client) -> bool {
+        if client.upload.is_some() && !self.take_upload(base, client) {
             return false;
         }
-        if client.delivery.is_some() && !client.is_sending && !self.pump(client) {
+        if client.delivery.is_some() && !client.is_sending && !self.pump(base, client) {
             return false;
         }
-        while self.takes_requests(client) && !client.inbox.is_empty() {
+        while client.takes_requests() && !client.inbox.is_empty() {
             if !message::may_end_head(&client.inbox, client.looked_at)
-                && client.inbox.len() < self.core.options.limits.head_bytes_max
+                && client.inbox.len() < base.core.options.limits.head_bytes_max
             {
                 client.looked_at = client.inbox.len();
                 break;
             }
             let inbox = std::mem::take(&mut client.inbox);
             client.looked_at = 0;
-            let used = self.requests(client, &inbox).min(inbox.len());
+            let used = self.requests(base, client, &inbox).min(inbox.len());
             let rest = [&inbox[used..], &client.inbox[..]].concat();
             client.inbox = rest;
             if used == 0 {
                 client.looked_at = client.inbox.len();
                 break;
             }
-            if client.upload.is_some() && !self.take_upload(client) {
+            if client.upload.is_some() && !self.take_upload(base, client) {
                 return false;
             }
-            if client.delivery.is_some() && !client.is_sending && !self.pump(client) {
+            if client.delivery.is_some() && !client.is_sending && !self.pump(base, client) {
                 return false;
             }
         }
-        self.settle(client)
+        self.settle(base, client)
     }
 
     /// Ends sending, and waits for the client to end too; false: there is nothing to wait for.
-    fn linger(&mut self, client: &mut Client) -> bool {
+    fn linger(&mut self, base: &mut Base, client: &mut Client) -> bool {
         if !client.lingers || client.is_finished {
             return false;
         }
         if !client.is_shut {
             client.is_shut = true;
             client.inbox.clear();
-            self.drop_upload(client);
-            self.wait_in(client, LINGERING);
+            client.drop_upload(base);
+            self.wait_in(base, client, LINGERING);
             client.end_whole();
             if tcp::shutdown_write(&client.socket).is_err() {
                 return false;
@@ -359,33 +469,33 @@ impl Driver {
         }
         if client.is_paused {
             client.is_paused = false;
-            return self.reactor.receive(&client.socket, client.token).is_ok();
+            return base.reactor.receive(&client.socket, client.token).is_ok();
         }
         true
     }
 
     /// Sets what a client waits for now, and whether it is read; false: it waits for nothing.
-    fn settle(&mut self, client: &mut Client) -> bool {
+    fn settle(&mut self, base: &mut Base, client: &mut Client) -> bool {
         let is_done = client.is_done();
         if is_done && (client.closes || client.is_finished) {
-            return self.linger(client);
+            return self.linger(base, client);
         }
         if is_done {
             let list = if client.inbox.is_empty() { IDLE } else { HEAD };
-            // The headers have one time limit in all, however their bytes come.
-            if self.clients.list_of(client.id) != Some(list) || list == IDLE {
-                self.wait_in(client, list);
+            // The headers have one time limit in all, however their bytes come (invariant 2).
+            if self.table.list_of(client.id) != Some(list) || list == IDLE {
+                self.wait_in(base, client, list);
             }
         } else if client.is_sending && client.delivery.is_none() && client.exchange.is_none() {
-            self.wait_in(client, TAKING);
+            self.wait_in(base, client, TAKING);
         }
-        let is_full = client.inbox.len() >= self.core.options.limits.head_bytes_max;
+        let is_full = client.inbox.len() >= base.core.options.limits.head_bytes_max;
         if is_full && !client.is_paused {
             client.is_paused = true;
-            self.reactor.pause(&client.socket, client.token);
+            base.reactor.pause(&client.socket, client.token);
         } else if !is_full && client.is_paused && !client.is_finished {
             client.is_paused = false;
-            return self.reactor.receive(&client.socket, client.token).is_ok();
+            return base.reactor.receive(&client.socket, client.token).is_ok();
         }
         true
     }

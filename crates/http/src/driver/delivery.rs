@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! segments -> reader of the body -> leases -> pieces -> socket
-//!             Later: the client is in `waits` until more has come
+//!             Later: the client is in `Deliveries` until more has come
 //! ```
 //!
 //! Pieces are sent in order: bytes of larder itself (headers, sizes of chunks) and leases. One call
@@ -19,11 +19,9 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use larder::mem::object::{Lease, Leased, Object, ObjectId, Reader, ReaderOptions};
+use larder::mem::object::{Lease, Leased, Object, Reader, ReaderOptions};
 use larder_io::tcp;
 
-use super::Driver;
-use super::clients::Client;
 use crate::answer::{Body, Segment, Trailers};
 use crate::core::Content;
 use crate::message::push_chunk_size;
@@ -83,13 +81,6 @@ enum More {
     Later,
     Complete,
     Failed,
-}
-
-/// Lets the client see a failure: its connection is reset, not ended.
-pub(super) fn reset(client: &mut Client) {
-    client.is_broken = true;
-    // If it cannot be reset, it is closed all the same, before the length that was stated.
-    let _ = tcp::reset_on_close(&client.socket);
 }
 
 impl Delivery {
@@ -292,15 +283,5 @@ impl Delivery {
             }
         }
         Ran::Share
-    }
-}
-
-impl Driver {
-    /// Notes a client that waits for more of a body: it gets a notice.
-    pub(super) fn wait_for_more(&mut self, object: ObjectId, token: u64) {
-        let waits = self.waits.entry(object).or_default();
-        if !waits.contains(&token) {
-            waits.push(token);
-        }
     }
 }

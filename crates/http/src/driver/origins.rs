@@ -1,4 +1,4 @@
-//! Connections to origins: requests, responses, connections that wait for reuse.
+//! The origins, and the connections of an event loop to them.
 //!
 //! ```text
 //! connecting -> asking (headers, then the request's body) -> headers -> body -> idle, in its backend's pool
@@ -9,6 +9,14 @@
 //! is sent again on another. A request that gets no connection within
 //! [`Options::origin_connections_max`](crate::options::Options) waits in a queue; if that is full,
 //! it fails at once.
+//!
+//! Invariants
+//! 1. A connection is taken out of the table while an event of it is handled, so nothing else
+//!    reaches it.
+//! 2. A fetch belongs to one connection or to the queue. However it ends, its shared fetch is
+//!    completed or its client gets an outcome, if it is still connected.
+//! 3. `open` of an origin counts its connections in the table, and `idle` has those in the list
+//!    `IDLE`.
 
 mod abandon;
 mod exchange;
@@ -16,20 +24,24 @@ mod exchange;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use larder_io::reactor::Interest;
-use larder_io::table::Id;
+use larder_io::table::{Id, Table};
 use larder_io::tcp::{self, ConnectOptions};
 
-use super::Driver;
+use super::ORIGINS;
+use super::base::{Base, Wire};
+use super::clients::Clients;
 use super::delivery::Delivery;
-use crate::core::{Fetch, Incoming};
+use crate::core::{Core, Fetch, Incoming};
 use crate::descriptors::is_shortage;
-use crate::options::OriginAddress;
-use crate::tls_bridge::CloseState;
+use crate::health::Health;
+use crate::options::{Options, OriginAddress};
+use crate::tls_bridge::{self, CloseState};
 
 /// What a connection waits for, by list.
-pub const ORIGIN_LISTS: usize = 6;
+const LISTS: usize = 6;
 const CONNECTING: usize = 0;
 const HEAD: usize = 1;
 const BODY: usize = 2;
@@ -41,13 +53,67 @@ const ROOM: usize = 5;
 
 /// Connections on which one request is sent.
 const TRIES_MAX: u8 = 3;
+/// Bytes that are read at once from an origin where a body has no memory yet, or has to be decoded.
+const SCRATCH_BYTES: usize = 64 << 10;
 /// How long an origin that could not be reached is passed over, where there are others,
 /// milliseconds.
 const SICK_MS: u64 = 2_000;
 
+/// The longest time until readers get a notice of bytes that came, microseconds.
+const ANNOUNCE_US: u64 = 1_000;
+
+/// The origins, and the connections to them.
+#[derive(Debug)]
+pub struct Origins {
+    table: Table<Option<Box<Origin>>, LISTS>,
+    /// The origins in force, and former ones that still respond.
+    backends: Vec<Backend>,
+    /// Those in force, in the order of the options.
+    in_force: Vec<usize>,
+    /// The one that is asked next.
+    next: usize,
+    /// Fetches that wait for a connection.
+    queue: VecDeque<Box<Fetch>>,
+    /// Connections that read bytes without a notice to the readers yet, and since when.
+    unannounced: Vec<(Id, u64)>,
+    /// When a body was last aborted for lack of memory.
+    gave_way_ms: u64,
+    scratch: Box<[u8]>,
+    health: Arc<Health>,
+    tls_bridge: Option<Arc<dyn tls_bridge::Running>>,
+}
+
+/// What a handler of a connection uses of its event loop.
+pub struct Context<'a> {
+    pub base: &'a mut Base,
+    pub clients: &'a Clients,
+}
+
+impl Context<'_> {
+    /// The core, and what it asks of this event loop.
+    fn split(&mut self) -> (&mut Core, Wire<'_>) {
+        self.base.split(self.clients)
+    }
+
+    /// The origin gave no response to a fetch.
+    fn fail(&mut self, fetch: &Fetch, status: u16) {
+        let (core, mut net) = self.split();
+        core.failed(&mut net, fetch, status);
+    }
+}
+
+/// What happened to a connection to an origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OriginEvent {
+    /// Its socket is ready or has failed, or more of the request's body has come.
+    Ready,
+    /// There is memory for its body, or no client wants the body any more.
+    HasRoom,
+}
+
 /// One origin, and the connections to it that are not in use.
 #[derive(Debug)]
-pub struct Backend {
+struct Backend {
     origin: OriginAddress,
     /// Its place in the options; `None`: it is not in force any more.
     number: Option<usize>,
@@ -72,13 +138,13 @@ enum State {
 
 /// A connection to an origin.
 #[derive(Debug)]
-pub struct Origin {
+struct Origin {
     id: Id,
     token: u64,
     socket: OwnedFd,
     backend: usize,
     state: State,
-    pub(super) fetch: Option<Box<Fetch>>,
+    fetch: Option<Box<Fetch>>,
     /// The body of the request, on its way.
     upload: Option<Delivery>,
     /// Bytes of the request's headers that were sent.
@@ -100,25 +166,13 @@ impl Origin {
     }
 
     /// Its fetch, where the headers of the response have not come yet.
-    pub(super) fn asks(&self) -> Option<&Fetch> {
+    fn asks(&self) -> Option<&Fetch> {
         self.fetch.as_deref().filter(|_| self.state != State::Body)
     }
 
     /// The origin may have received some of the request.
-    pub(super) fn has_asked(&self) -> bool {
+    fn has_asked(&self) -> bool {
         self.asked_bytes > 0
-    }
-
-    /// The place of its origin.
-    pub(super) fn backend(&self) -> usize {
-        self.backend
-    }
-
-    /// Notifies readers of bytes that came.
-    pub(super) fn announce(&mut self) {
-        if let Some(incoming) = &mut self.incoming {
-            incoming.filler.publish_now();
-        }
     }
 }
 
@@ -131,9 +185,104 @@ enum Undialed {
     Shortage,
 }
 
-impl Driver {
-    pub(super) fn origin_waits_ms(&self) -> [u64; ORIGIN_LISTS] {
-        let it = &self.core.options.patience;
+/// Connections to one origin that an event loop may have.
+fn share(options: &Options) -> usize {
+    options.origin_connections_max.div_ceil(options.loops).max(1)
+}
+
+impl Origins {
+    /// None is in force yet.
+    pub fn new(
+        loop_number: u32,
+        health: Arc<Health>,
+        tls_bridge: Option<Arc<dyn tls_bridge::Running>>,
+    ) -> Origins {
+        Origins {
+            table: Table::new(ORIGINS, 0),
+            backends: Vec::new(),
+            in_force: Vec::new(),
+            next: loop_number as usize,
+            queue: VecDeque::new(),
+            unannounced: Vec::new(),
+            gave_way_ms: 0,
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            health,
+            tls_bridge,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// True for the token of a connection, also of one that is closed.
+    pub fn owns(&self, token: u64) -> bool {
+        self.table.owns(token)
+    }
+
+    pub fn handle(&mut self, cx: &mut Context<'_>, token: u64, event: OriginEvent) {
+        let Some(id) = self.table.id_of(token) else { return };
+        self.with(cx, id, |origins, cx, origin| match event {
+            OriginEvent::Ready => origins.ready(cx, origin),
+            OriginEvent::HasRoom => origin.state != State::Body || origins.read_body(cx, origin),
+        });
+    }
+
+    /// Handles an event of a connection (invariant 1); false from `act` closes it.
+    fn with(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: Id,
+        act: impl FnOnce(&mut Origins, &mut Context<'_>, &mut Origin) -> bool,
+    ) {
+        let Some(mut origin) = self.table.get_mut(id).and_then(Option::take) else { return };
+        if act(self, cx, &mut origin) {
+            if let Some(place) = self.table.get_mut(id) {
+                *place = Some(origin);
+            }
+        } else {
+            self.close(cx, id, *origin);
+        }
+    }
+
+    /// How long until a wait of a connection times out.
+    pub fn wait_ms(&self, base: &Base) -> Option<u64> {
+        self.table.wait_ms(Origins::waits_ms(base), base.now.ms)
+    }
+
+    /// Ends waits that have timed out.
+    pub fn look_at_clock(&mut self, cx: &mut Context<'_>) {
+        let now_ms = cx.base.now.ms;
+        while let Some((id, list)) = self.table.overdue(Origins::waits_ms(cx.base), now_ms) {
+            self.with(cx, id, |origins, cx, origin| origins.overdue(cx, origin, list));
+        }
+    }
+
+    /// How long until readers get a notice of bytes that came, microseconds.
+    pub fn announce_us(&self, now_us: u64) -> Option<u64> {
+        let due_us = self.unannounced.iter().map(|(_, since_us)| since_us + ANNOUNCE_US).min();
+        due_us.map(|due_us| due_us.saturating_sub(now_us))
+    }
+
+    /// Notifies readers of bytes that came a while ago; true where none are left that came later.
+    pub fn announce(&mut self, now_us: u64) -> bool {
+        let Origins { table, unannounced, .. } = self;
+        unannounced.retain(|&(id, since_us)| {
+            let is_due = now_us >= since_us + ANNOUNCE_US;
+            if is_due
+                && let Some(origin) = table.get_mut(id).and_then(Option::as_mut)
+                && let Some(incoming) = &mut origin.incoming
+            {
+                incoming.filler.publish_now();
+            }
+            !is_due
+        });
+        unannounced.is_empty()
+    }
+
+    /// How long connections may wait, by list.
+    fn waits_ms(base: &Base) -> [u64; LISTS] {
+        let it = &base.core.options.patience;
         [
             it.connect_ms,
             it.first_byte_ms,
@@ -144,20 +293,16 @@ impl Driver {
         ]
     }
 
-    fn origin_waits_in(&mut self, origin: &Origin, list: usize) {
-        self.origins.wait_in(origin.id, list, self.now.ms);
-    }
-
-    /// Connections to one origin that this event loop may have.
-    pub(super) fn share(&self) -> usize {
-        self.core.options.origin_connections_max.div_ceil(self.core.options.loops).max(1)
+    fn wait_in(&mut self, cx: &Context<'_>, origin: &Origin, list: usize) {
+        self.table.wait_in(origin.id, list, cx.base.now.ms);
     }
 
     /// Puts the origins of the options in force. Connections to those that stay are used again. Of
     /// the others, connections without a request are closed, and the rest as soon as they have
     /// responded.
-    pub(super) fn ask_origins(&mut self) {
-        let options = self.core.options.clone();
+    pub fn follow(&mut self, cx: &mut Context<'_>, health: Arc<Health>) {
+        self.health = health;
+        let options = cx.base.core.options.clone();
         self.backends.iter_mut().for_each(|it| it.number = None);
         let mut places = vec![None; options.origins.len()];
         for (number, origin) in options.origins.iter().enumerate() {
@@ -185,51 +330,53 @@ impl Driver {
                 }
             });
         }
-        self.asked = places.into_iter().flatten().collect();
+        self.in_force = places.into_iter().flatten().collect();
         // Connections to former origins end in their time.
-        self.origins.grow(self.origins.len() + self.share() * options.origins.len().max(1));
+        self.table
+            .grow(self.table.len() + share(&cx.base.core.options) * options.origins.len().max(1));
         let retired = self.backends.iter_mut().filter(|it| it.number.is_none());
         let unused: Vec<Id> = retired.flat_map(|it| it.idle.drain(..)).collect();
         for id in unused {
-            self.with_origin(id, |_, _| false);
+            self.with(cx, id, |_, _, _| false);
         }
         // A fetch that waited for the former origins may find a connection at once.
         for fetch in std::mem::take(&mut self.queue) {
-            self.start(fetch);
+            self.start(cx, fetch);
         }
     }
 
     /// Sends a request to an origin, now or as soon as there is a connection.
-    pub(super) fn start(&mut self, fetch: Box<Fetch>) {
-        if let Some(fetch) = self.try_start(fetch) {
-            if self.queue.len() < self.core.options.queue_max {
+    pub fn start(&mut self, cx: &mut Context<'_>, fetch: Box<Fetch>) {
+        if let Some(fetch) = self.try_start(cx, fetch) {
+            if self.queue.len() < cx.base.core.options.queue_max {
                 self.queue.push_back(fetch);
             } else {
-                self.core.counts.queue_full += 1;
-                self.fail(&fetch, 503);
+                cx.base.core.counts.queue_full += 1;
+                cx.fail(&fetch, 503);
             }
         }
     }
 
     /// Gives the fetch back where there is no connection for it.
-    fn try_start(&mut self, mut fetch: Box<Fetch>) -> Option<Box<Fetch>> {
-        let count = self.asked.len();
-        let share = self.share();
-        let now_ms = self.now.ms;
-        let first = self.turn;
-        self.turn = (self.turn + 1) % count.max(1);
+    fn try_start(&mut self, cx: &mut Context<'_>, mut fetch: Box<Fetch>) -> Option<Box<Fetch>> {
+        let count = self.in_force.len();
+        let share = share(&cx.base.core.options);
+        let now_ms = cx.base.now.ms;
+        let first = self.next;
+        self.next = (self.next + 1) % count.max(1);
         // Origins that fail come last.
         let mut order: Vec<usize> = (0..count).map(|at| (first + at) % count).collect();
         order.sort_by_key(|&at| !self.health.is_good(at, now_ms));
         let may_reuse = fetch.tries < TRIES_MAX - 1;
         let (mut is_full, mut is_short) = (false, false);
         for number in order {
-            let Some(&backend) = self.asked.get(number) else { continue };
+            let Some(&backend) = self.in_force.get(number) else { continue };
             while may_reuse && let Some(id) = self.backends[backend].idle.pop_back() {
+                debug_assert_eq!(self.table.list_of(id), Some(IDLE), "invariant 3");
                 let mut rest = Some(fetch);
-                self.with_origin(id, |driver, origin| {
+                self.with(cx, id, |origins, cx, origin| {
                     let fetch = rest.take().expect("it is called once");
-                    driver.ask_again_on(origin, fetch)
+                    origins.ask_again_on(cx, origin, fetch)
                 });
                 match rest {
                     None => return None,
@@ -240,7 +387,7 @@ impl Driver {
                 is_full = true;
                 continue;
             }
-            match self.connect(backend, fetch) {
+            match self.connect(cx, backend, fetch) {
                 Ok(()) => return None,
                 Err((it, why)) => {
                     fetch = it;
@@ -253,36 +400,37 @@ impl Driver {
         if is_full {
             return Some(fetch);
         }
-        self.fail(&fetch, if is_short { 503 } else { 502 });
+        cx.fail(&fetch, if is_short { 503 } else { 502 });
         None
     }
 
     fn connect(
         &mut self,
+        cx: &mut Context<'_>,
         backend: usize,
         mut fetch: Box<Fetch>,
     ) -> Result<(), (Box<Fetch>, Undialed)> {
         let (socket, close_state) = match self.dial(backend) {
             Ok(dialed) => dialed,
             Err(error) if is_shortage(&error) => {
-                self.core.counts.shortages += 1;
+                cx.base.core.counts.shortages += 1;
                 return Err((fetch, Undialed::Shortage));
             }
             Err(error) => {
-                self.sicken(backend, &error);
+                self.sicken(cx, backend, &error);
                 return Err((fetch, Undialed::Unreachable));
             }
         };
-        let Ok(id) = self.origins.insert(None, CONNECTING, self.now.ms) else {
+        let Ok(id) = self.table.insert(None, CONNECTING, cx.base.now.ms) else {
             return Err((fetch, Undialed::Shortage));
         };
-        let token = self.origins.token(id);
+        let token = self.table.token(id);
         let interest = if close_state.is_some() { Interest::READ } else { Interest::WRITE };
-        if self.reactor.watch(&socket, token, interest).is_err() {
-            self.origins.remove(id);
+        if cx.base.reactor.watch(&socket, token, interest).is_err() {
+            self.table.remove(id);
             return Err((fetch, Undialed::Shortage));
         }
-        self.core.counts.origin_connections += 1;
+        cx.base.core.counts.origin_connections += 1;
         self.backends[backend].open += 1;
         fetch.tries += 1;
         let origin = Origin {
@@ -300,7 +448,7 @@ impl Driver {
             has_ended: false,
             close_state,
         };
-        if let Some(place) = self.origins.get_mut(id) {
+        if let Some(place) = self.table.get_mut(id) {
             *place = Some(Box::new(origin));
         }
         Ok(())
@@ -329,113 +477,119 @@ impl Driver {
         }
     }
 
-    fn ask_again_on(&mut self, origin: &mut Origin, mut fetch: Box<Fetch>) -> bool {
+    fn ask_again_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+        mut fetch: Box<Fetch>,
+    ) -> bool {
         fetch.tries += 1;
         origin.fetch = Some(fetch);
         origin.asked_bytes = 0;
         origin.is_reused = true;
-        self.reactor.unwatch(&origin.socket, origin.token);
-        self.ask_origin(origin)
+        cx.base.reactor.unwatch(&origin.socket, origin.token);
+        self.ask_origin(cx, origin)
     }
 
-    fn sicken(&mut self, backend: usize, why: &io::Error) {
-        self.core.counts.origin_failures += 1;
+    fn sicken(&mut self, cx: &mut Context<'_>, backend: usize, why: &io::Error) {
+        cx.base.core.counts.origin_failures += 1;
         if let Some(number) = self.backends[backend].number {
-            self.health.pass_over(number, self.now.ms + SICK_MS, why);
+            self.health.pass_over(number, cx.base.now.ms + SICK_MS, why);
         }
     }
 
     /// A socket is ready, or what else it waited for has come. False: it is to be closed.
-    pub(super) fn origin_ready(&mut self, origin: &mut Origin) -> bool {
+    fn ready(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
         match origin.state {
-            State::Connecting => match Driver::connected(origin) {
-                Ok(()) => self.ask_origin(origin),
+            State::Connecting => match Origins::connected(origin) {
+                Ok(()) => self.ask_origin(cx, origin),
                 Err(error) => {
-                    self.sicken(origin.backend, &error);
+                    self.sicken(cx, origin.backend, &error);
                     false
                 }
             },
-            State::Asking => self.ask_origin(origin),
-            State::Head => self.read_head(origin),
-            State::Body => self.read_body(origin),
+            State::Asking => self.ask_origin(cx, origin),
+            State::Head => self.read_head(cx, origin),
+            State::Body => self.read_body(cx, origin),
             // The origin closed it, or sent something without a request.
             State::Idle => false,
         }
     }
 
-    pub(super) fn origin_has_room(&mut self, origin: &mut Origin) -> bool {
-        origin.state != State::Body || self.read_body(origin)
-    }
-
     /// Evicts bodies that were stored since a body began to wait for memory.
-    pub(super) fn make_room_for_waiters(&mut self) {
-        if [ROOM, HELD_UP].iter().any(|&list| self.origins.oldest(list).is_some()) {
-            self.core.make_room();
+    pub fn make_room_for_waiters(&self, base: &mut Base) {
+        if [ROOM, HELD_UP].iter().any(|&list| self.table.oldest(list).is_some()) {
+            base.core.make_room();
         }
     }
 
     /// Sets a connection aside for the next request, or sends one that waits.
-    fn rest_origin(&mut self, origin: &mut Origin, keeps_alive: bool) -> bool {
+    fn rest_origin(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+        keeps_alive: bool,
+    ) -> bool {
         let is_asked = self.backends[origin.backend].number.is_some();
-        if !keeps_alive || !is_asked || !origin.inbox.is_empty() || self.core.is_draining {
+        if !keeps_alive || !is_asked || !origin.inbox.is_empty() || cx.base.core.is_draining {
             return false;
         }
         if let Some(fetch) = self.queue.pop_front() {
-            return self.ask_again_on(origin, fetch);
+            return self.ask_again_on(cx, origin, fetch);
         }
         origin.state = State::Idle;
         self.backends[origin.backend].idle.push_back(origin.id);
-        self.origin_waits_in(origin, IDLE);
-        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+        self.wait_in(cx, origin, IDLE);
+        cx.base.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
     }
 
-    pub(super) fn origin_overdue(&mut self, origin: &mut Origin, list: usize) -> bool {
+    fn overdue(&mut self, cx: &mut Context<'_>, origin: &mut Origin, list: usize) -> bool {
         if list != IDLE && list != ROOM {
-            self.core.counts.origin_timeouts += 1;
+            cx.base.core.counts.origin_timeouts += 1;
         }
         if list == ROOM {
             // Bodies that are read slowly, or wait like this one, hold the memory. One is aborted
             // for the others, and its clients see it fail; those that waited as long wait again.
-            if self.now.ms < self.gave_way_ms + self.core.options.patience.memory_ms {
-                self.origin_waits_in(origin, ROOM);
+            if cx.base.now.ms < self.gave_way_ms + cx.base.core.options.patience.memory_ms {
+                self.wait_in(cx, origin, ROOM);
                 return true;
             }
-            self.gave_way_ms = self.now.ms;
-            self.core.counts.no_memory += 1;
+            self.gave_way_ms = cx.base.now.ms;
+            cx.base.core.counts.no_memory += 1;
         } else if list == CONNECTING {
-            self.sicken(origin.backend, &ErrorKind::TimedOut.into());
+            self.sicken(cx, origin.backend, &ErrorKind::TimedOut.into());
         } else if let Some(fetch) = origin.fetch.take_if(|_| list == HEAD) {
-            self.fail(&fetch, 504);
+            cx.fail(&fetch, 504);
         }
         false
     }
 
-    pub(super) fn close_origin(&mut self, id: Id, origin: Origin) {
-        self.origins.remove(id);
+    fn close(&mut self, cx: &mut Context<'_>, id: Id, origin: Origin) {
+        self.table.remove(id);
         let Origin { socket, token, backend, fetch, incoming, state, is_reused, inbox, .. } =
             origin;
-        self.reactor.close(socket, token);
+        cx.base.reactor.close(socket, token);
         let pool = &mut self.backends[backend];
         pool.open -= 1;
         pool.idle.retain(|it| *it != id);
         self.unannounced.retain(|(it, _)| *it != id);
         let had_body = incoming.is_some() || state == State::Body;
         if let Some(incoming) = incoming {
-            self.rooms.remove(&incoming.object().id());
+            cx.base.deliveries.unset_filler(incoming.object().id());
         }
         if let Some(fetch) = fetch {
             let has_not_begun = state == State::Connecting && fetch.tries < TRIES_MAX;
             let may_be_stale = is_reused && inbox.is_empty() && fetch.may_be_asked_again();
             if had_body {
-                self.core.end_flight(&fetch);
+                cx.base.core.end_flight(&fetch);
             } else if has_not_begun || (may_be_stale && fetch.tries < TRIES_MAX) {
-                self.start(fetch);
+                self.start(cx, fetch);
             } else {
-                self.fail(&fetch, 502);
+                cx.fail(&fetch, 502);
             }
         }
         if let Some(fetch) = self.queue.pop_front() {
-            self.start(fetch);
+            self.start(cx, fetch);
         }
     }
 }

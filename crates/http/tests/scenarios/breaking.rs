@@ -70,7 +70,7 @@ fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
 }
 
 /// An origin that stated the length of its body closes before its end, or resets. Invariant 3 of
-/// `driver`.
+/// `clients`.
 #[test]
 fn before_its_length() {
     all_hear_of_it(Framing::Length, &[|origin| drop(origin), |origin| origin.stop()]);
@@ -87,7 +87,7 @@ fn before_the_last_chunk() {
     );
 }
 
-/// If a body ends with the connection, a reset is not its end. Invariant 3 of `driver`.
+/// If a body ends with the connection, a reset is not its end. Invariant 3 of `clients`.
 #[test]
 fn before_the_end() {
     all_hear_of_it(Framing::Close, &[|origin| origin.stop()]);
@@ -133,7 +133,7 @@ fn who_cannot_read_chunks_is_reset() {
 }
 
 /// If an origin fails before its headers are complete, or sends invalid HTTP, all waiting clients
-/// get 502, and nothing is cached. Invariant 2 of `driver`.
+/// get 502, and nothing is cached. Invariant 2 of `origins`.
 #[test]
 fn before_its_head() {
     let ends: [fn(Connection); 4] = [

@@ -67,7 +67,7 @@ fn origins() {
 }
 
 /// A request that waits for a connection to a removed origin gets one to the other. Invariant 2 of
-/// `driver`.
+/// `origins`.
 #[test]
 fn queues() {
     let one = |it: &mut Options| {

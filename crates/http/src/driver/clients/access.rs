@@ -10,7 +10,7 @@
 //!
 //! A short response has ended when the kernel, or the queue of bytes to send, has it.
 
-use super::super::Driver;
+use super::super::base::Base;
 use super::Client;
 use crate::access_log::format::{Asked, Exchange};
 use crate::core::Told;
@@ -28,31 +28,26 @@ pub struct Noted {
     told: Told,
 }
 
-impl Driver {
+impl Client {
     /// What became of a request for now: a line, or a record until it ends.
-    pub(in crate::driver) fn note(
-        &mut self,
-        client: &mut Client,
-        head: &RequestHead<'_>,
-        bytes: &[u8],
-    ) {
-        if self.access_log.is_none() {
+    pub(super) fn note(&mut self, base: &mut Base, head: &RequestHead<'_>, bytes: &[u8]) {
+        if base.access_log.is_none() {
             return;
         }
-        let now_us = self.now.us;
-        let told = std::mem::take(&mut self.core.told);
-        let before = client.noted.take();
-        let waits = client.exchange.is_some();
-        if let Some(exchange) = client.exchange.as_ref().filter(|_| before.is_none()) {
+        let now_us = base.now.us;
+        let told = std::mem::take(&mut base.core.told);
+        let before = self.noted.take();
+        let waits = self.exchange.is_some();
+        if let Some(exchange) = self.exchange.as_ref().filter(|_| before.is_none()) {
             let told = Told { cache: Some(exchange.why.as_str()), ..Told::default() };
             let noted = Noted { head: bytes.to_vec(), began_us: now_us, origin_us: None, told };
-            client.noted = Some(Box::new(noted));
+            self.noted = Some(Box::new(noted));
             return;
         }
         let mut noted = match before {
             // The variant was another, or the response was another client's: it waits on.
             Some(noted) if waits => {
-                client.noted = Some(noted);
+                self.noted = Some(noted);
                 return;
             }
             Some(mut noted) => {
@@ -65,43 +60,43 @@ impl Driver {
                 Box::new(Noted { head, began_us: now_us, origin_us: None, told })
             }
         };
-        if client.delivery.is_some() {
+        if self.delivery.is_some() {
             if noted.head.is_empty() {
                 noted.head = bytes.to_vec();
             }
-            client.noted = Some(noted);
+            self.noted = Some(noted);
         } else {
-            let asked = request_of(client, head);
-            self.write_line(client, &noted, asked, head.host, head, None);
+            let asked = request_of(self, head);
+            self.write_line(base, &noted, asked, head.host, head, None);
         }
     }
 
     /// A body has been delivered.
-    pub(in crate::driver) fn note_delivered(&mut self, client: &mut Client, body_bytes: u64) {
-        if let Some(noted) = client.noted.take() {
-            self.note_end(client, noted, body_bytes, None);
+    pub(super) fn note_delivered(&mut self, base: &mut Base, body_bytes: u64) {
+        if let Some(noted) = self.noted.take() {
+            self.note_end(base, noted, body_bytes, None);
         }
     }
 
     /// A request was refused in the midst of its body.
-    pub(in crate::driver) fn note_cut(&mut self, client: &mut Client, why: &'static str) {
-        if let Some(mut noted) = client.noted.take() {
-            noted.told = std::mem::take(&mut self.core.told);
-            self.note_end(client, noted, 0, Some(why));
+    pub(super) fn note_cut(&mut self, base: &mut Base, why: &'static str) {
+        if let Some(mut noted) = self.noted.take() {
+            noted.told = std::mem::take(&mut base.core.told);
+            self.note_end(base, noted, 0, Some(why));
         }
     }
 
     /// A client's connection is closed; an exchange that has not ended by then was cut.
-    pub(in crate::driver) fn note_closed(&mut self, client: &mut Client) {
-        if let Some(noted) = client.noted.take() {
-            let body_bytes = client.delivery.as_ref().map_or(0, |delivery| delivery.body_bytes());
-            self.note_end(client, noted, body_bytes, Some("closed before its end"));
+    pub(super) fn note_closed(&mut self, base: &mut Base) {
+        if let Some(noted) = self.noted.take() {
+            let body_bytes = self.delivery.as_ref().map_or(0, |delivery| delivery.body_bytes());
+            self.note_end(base, noted, body_bytes, Some("closed before its end"));
         }
     }
 
     fn note_end(
         &mut self,
-        client: &mut Client,
+        base: &mut Base,
         mut noted: Box<Noted>,
         body_bytes: u64,
         error: Option<&'static str>,
@@ -111,32 +106,27 @@ impl Driver {
         let mut room = FieldRoom::new();
         // It was read before.
         if let Ok(Some(head)) = message::request(&bytes, &mut room, &Limits::READ_BEFORE) {
-            let asked = request_of(client, &head);
-            self.write_line(client, &noted, asked, head.host, &head, error);
+            let asked = request_of(self, &head);
+            self.write_line(base, &noted, asked, head.host, &head, error);
         }
     }
 
     /// An invalid request.
-    pub(in crate::driver) fn note_refused(
-        &mut self,
-        client: &mut Client,
-        bytes: &[u8],
-        why: &'static str,
-    ) {
-        if self.access_log.is_none() {
+    pub(super) fn note_refused(&mut self, base: &mut Base, bytes: &[u8], why: &'static str) {
+        if base.access_log.is_none() {
             return;
         }
-        let told = std::mem::take(&mut self.core.told);
+        let told = std::mem::take(&mut base.core.told);
         let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let line = &line[..line.len().min(BYTES_MAX)];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let noted = Noted { head: Vec::new(), began_us: self.now.us, origin_us: None, told };
-        self.write_exchange(client, &noted, Asked::Bytes(line), b"", [None, None], Some(why));
+        let noted = Noted { head: Vec::new(), began_us: base.now.us, origin_us: None, told };
+        self.write_exchange(base, &noted, Asked::Bytes(line), b"", [None, None], Some(why));
     }
 
     fn write_line(
         &mut self,
-        client: &mut Client,
+        base: &mut Base,
         noted: &Noted,
         asked: Asked<'_>,
         host: &[u8],
@@ -145,26 +135,26 @@ impl Driver {
     ) {
         let first = |name| crate::field::values(head.fields, name).next();
         let said = [first("referer"), first("user-agent")];
-        self.write_exchange(client, noted, asked, host, said, error);
+        self.write_exchange(base, noted, asked, host, said, error);
     }
 
     fn write_exchange(
         &mut self,
-        client: &mut Client,
+        base: &mut Base,
         noted: &Noted,
         asked: Asked<'_>,
         host: &[u8],
         [referer, user_agent]: [Option<&[u8]>; 2],
         error: Option<&str>,
     ) {
-        let Some(log) = &mut self.access_log else { return };
-        let peer = Driver::peer_of(client);
+        let Some(log) = &mut base.access_log else { return };
+        let peer = self.known_peer();
         // It was gone before the kernel was asked for its address.
         let unknown = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
         let Told { status, body_bytes, cache, origin_status } = noted.told;
         let exchange = Exchange {
             client: peer.map_or(unknown, |peer| peer.ip()),
-            began_ms: self.clock.unix_us(noted.began_us) / 1_000,
+            began_ms: base.clock.unix_us(noted.began_us) / 1_000,
             user: None,
             asked,
             host,
@@ -172,13 +162,13 @@ impl Driver {
             user_agent,
             status,
             body_bytes,
-            duration_us: self.clock.us().saturating_sub(noted.began_us),
+            duration_us: base.clock.us().saturating_sub(noted.began_us),
             cache,
             origin_status,
             origin_us: noted.origin_us,
             error,
         };
-        log.record(&exchange, self.now.ms);
+        log.record(&exchange, base.now.ms);
     }
 }
 

@@ -6,34 +6,39 @@
 
 use std::net::SocketAddr;
 
-use super::super::Driver;
-use super::Client;
+use super::super::base::Base;
+use super::{Client, Clients};
 use crate::proxy_protocol::{self, Damaged, Proxied};
 
-impl Driver {
-    /// The client's address.
-    pub(in crate::driver) fn peer_of(client: &mut Client) -> Option<SocketAddr> {
-        if client.peer.is_none() {
-            client.peer = client.peer();
-        }
-        client.peer
+impl Client {
+    /// Its address, from now on also where it is gone.
+    pub(super) fn known_peer(&mut self) -> Option<SocketAddr> {
+        self.peer = self.peer();
+        self.peer
     }
+}
 
+impl Clients {
     /// Counts a client by its address; false: there are too many.
-    pub(in crate::driver) fn admit(&mut self, client: &mut Client) -> bool {
-        let most = self.core.options.clients_per_address;
+    pub(super) fn admit(&mut self, base: &mut Base, client: &mut Client) -> bool {
+        let most = base.core.options.clients_per_address;
         if most == 0 {
             return true;
         }
         // One that is gone already has no address.
-        let Some(peer) = Driver::peer_of(client) else { return false };
-        client.permit = self.connections.admit(peer.ip(), most);
-        self.core.counts.refused_crowded += u64::from(client.permit.is_none());
+        let Some(peer) = client.known_peer() else { return false };
+        client.permit = self.limit.admit(peer.ip(), most);
+        base.core.counts.refused_crowded += u64::from(client.permit.is_none());
         client.permit.is_some()
     }
 
     /// Bytes in front of the first request.
-    pub(in crate::driver) fn hear_proxy(&mut self, client: &mut Client, bytes: &[u8]) -> bool {
+    pub(super) fn hear_proxy(
+        &mut self,
+        base: &mut Base,
+        client: &mut Client,
+        bytes: &[u8],
+    ) -> bool {
         client.inbox.extend_from_slice(bytes);
         match proxy_protocol::read(&client.inbox) {
             Ok(None) => true,
@@ -43,10 +48,10 @@ impl Driver {
                 if let Proxied::Client { from, .. } = proxied {
                     client.peer = Some(from);
                 }
-                self.admit(client) && self.go_on(client)
+                self.admit(base, client) && self.go_on(base, client)
             }
             Err(Damaged) => {
-                self.core.counts.bad_proxy_headers += 1;
+                base.core.counts.bad_proxy_headers += 1;
                 false
             }
         }

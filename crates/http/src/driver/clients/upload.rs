@@ -6,17 +6,13 @@
 
 use larder::mem::object::Failure;
 
-use super::super::Driver;
-use super::Client;
+use super::super::base::Base;
+use super::{Client, Clients};
 use crate::core::{Remaining, Taken};
 
-impl Driver {
-    pub(in crate::driver) fn upload_has_room(&mut self, client: &mut Client) -> bool {
-        self.go_on(client)
-    }
-
+impl Clients {
     /// Takes a body out of the client's bytes. False: the client is to be closed.
-    pub(in crate::driver) fn take_upload(&mut self, client: &mut Client) -> bool {
+    pub(super) fn take_upload(&mut self, base: &mut Base, client: &mut Client) -> bool {
         let Some(mut upload) = client.upload.take() else { return true };
         let Some(mut filler) = upload.filler.take() else { return true };
         let inbox = std::mem::take(&mut client.inbox);
@@ -24,30 +20,30 @@ impl Driver {
         client.inbox = inbox;
         client.inbox.drain(..used);
         if taken != Taken::NoRoom {
-            self.rooms.remove(&filler.object().id());
+            base.deliveries.unset_filler(filler.object().id());
         }
         let is_chunked = matches!(upload.remaining, Remaining::Chunks(_));
-        let is_too_long = is_chunked && filler.written() > self.core.options.body_bytes_max;
+        let is_too_long = is_chunked && filler.written() > base.core.options.body_bytes_max;
         match taken {
             _ if is_too_long => {
                 filler.fail(Failure::Abandoned);
-                self.core.counts.bodies_too_long += 1;
-                return self.refuse_upload(client, 413, "refused: the body is too long");
+                base.core.counts.bodies_too_long += 1;
+                return self.refuse_upload(base, client, 413, "refused: the body is too long");
             }
             Taken::Complete => {
                 upload.remaining.end_with(&upload.trailers);
                 filler.seal();
-                self.waits_for_origin(client, false);
+                self.waits_for_origin(base, client, false);
             }
             Taken::More if client.is_finished => {
                 filler.fail(Failure::Abandoned);
-                self.core.counts.refused_requests += 1;
-                return self.refuse_upload(client, 400, "refused: the body is not whole");
+                base.core.counts.refused_requests += 1;
+                return self.refuse_upload(base, client, 400, "refused: the body is not whole");
             }
             Taken::Broken => {
                 filler.fail(Failure::Damaged);
-                self.core.counts.refused_requests += 1;
-                return self.refuse_upload(client, 400, "refused: the body is no chunks");
+                base.core.counts.refused_requests += 1;
+                return self.refuse_upload(base, client, 400, "refused: the body is no chunks");
             }
             Taken::More => {
                 filler.publish_now();
@@ -55,24 +51,30 @@ impl Driver {
                 client.upload = Some(upload);
                 if used > 0 {
                     // The next bytes have all their time.
-                    self.waits_for_origin(client, true);
+                    self.waits_for_origin(base, client, true);
                 }
             }
             Taken::NoRoom => {
                 filler.publish_now();
-                self.core.make_room();
-                self.rooms.insert(filler.object().id(), client.token);
+                base.core.make_room();
+                base.deliveries.set_filler(filler.object().id(), client.token);
                 upload.filler = Some(filler);
                 client.upload = Some(upload);
                 // The origin is slow now, and has a limit of its own.
-                self.waits_for_origin(client, false);
+                self.waits_for_origin(base, client, false);
             }
         }
         true
     }
 
     /// A body is invalid, or too long: the client gets an error, unless its response has begun.
-    fn refuse_upload(&mut self, client: &mut Client, status: u16, text: &'static str) -> bool {
+    fn refuse_upload(
+        &mut self,
+        base: &mut Base,
+        client: &mut Client,
+        status: u16,
+        text: &'static str,
+    ) -> bool {
         client.closes = true;
         client.lingers = true;
         client.inbox.clear();
@@ -80,15 +82,17 @@ impl Driver {
         if client.exchange.take().is_none() {
             return true;
         }
-        let is_open = self.refuse(client, status, text);
-        self.note_cut(client, text);
+        let is_open = self.refuse(base, client, status, text);
+        client.note_cut(base, text);
         is_open
     }
+}
 
+impl Client {
     /// A body is not wanted any more. Dropping its filler notifies the reader.
-    pub(in crate::driver) fn drop_upload(&mut self, client: &mut Client) {
-        if let Some(filler) = client.upload.take().and_then(|upload| upload.filler) {
-            self.rooms.remove(&filler.object().id());
+    pub(super) fn drop_upload(&mut self, base: &mut Base) {
+        if let Some(filler) = self.upload.take().and_then(|upload| upload.filler) {
+            base.deliveries.unset_filler(filler.object().id());
         }
     }
 }

@@ -21,53 +21,50 @@ use std::sync::Arc;
 
 use larder_io::table::Id;
 
-use super::super::Driver;
-use super::Origin;
-use crate::coalescing::{Flight, Left, Waiter};
+use super::super::base::Departure;
+use super::{Context, Origin, Origins, share};
+use crate::coalescing::Flight;
 use crate::core::{Fetch, Purpose};
-use crate::loop_channel::Message;
 use crate::options::Abandoned;
 
-impl Driver {
-    /// A client that waited is gone: for a shared fetch, or for one of its own.
-    pub(in crate::driver) fn leave(&mut self, flight: Option<Arc<Flight>>, client: u64) {
-        let Some(flight) = flight else { return self.break_off_of(client) };
-        match flight.leave(Waiter { loop_number: self.core.number, client }) {
-            Left::Others => {}
-            Left::Nobody { home } if home == self.core.number => self.abandon(&flight),
-            Left::Nobody { home } => self.channels.post(home, Message::Abandoned(flight)),
+impl Origins {
+    /// The last client that waited for a fetch is gone.
+    pub fn depart(&mut self, cx: &mut Context<'_>, departure: &Departure) {
+        match departure {
+            Departure::Own(client) => self.break_off_of(cx, *client),
+            Departure::Shared(flight) => self.abandon(cx, flight),
         }
     }
 
     /// The fetch of one client, which has left.
-    fn break_off_of(&mut self, client: u64) {
+    fn break_off_of(&mut self, cx: &mut Context<'_>, client: u64) {
         let is_its = |fetch: &Fetch| match fetch.purpose {
             Purpose::Private { client: its, .. } => its == client,
             Purpose::Shared { .. } => false,
         };
         match self.place_of(is_its) {
-            Some((id, _)) => self.break_off(id),
-            None => self.unqueue(is_its),
+            Some((id, _)) => self.break_off(cx, id),
+            None => self.unqueue(cx, is_its),
         }
     }
 
     /// No client waits for a fetch of this event loop; unless one came meanwhile.
-    pub(in crate::driver) fn abandon(&mut self, flight: &Arc<Flight>) {
-        let held_max = match self.core.options.abandoned {
+    pub fn abandon(&mut self, cx: &mut Context<'_>, flight: &Arc<Flight>) {
+        let held_max = match cx.base.core.options.abandoned {
             Abandoned::Finish => return,
             Abandoned::Drop => 0,
-            Abandoned::FinishUpTo(_) => self.share() / 2,
+            Abandoned::FinishUpTo(_) => share(&cx.base.core.options) / 2,
         };
         let is_its = |fetch: &Fetch| fetch.flight().is_some_and(|it| Arc::ptr_eq(it, flight));
         let Some((_, backend)) = self.place_of(is_its) else {
-            if self.core.store.flights.give_up(flight) {
-                self.unqueue(is_its);
+            if cx.base.core.store.flights.give_up(flight) {
+                self.unqueue(cx, is_its);
             }
             return;
         };
         let mut abandoned: Vec<(u64, Id, Arc<Flight>)> = self
             .asking()
-            .filter(|(_, origin)| origin.backend() == backend)
+            .filter(|(_, origin)| origin.backend == backend)
             .filter_map(|(id, origin)| {
                 let fetch = origin.asks()?;
                 let flight = fetch.flight().filter(|it| it.is_abandoned())?;
@@ -77,41 +74,41 @@ impl Driver {
         let excess = abandoned.len().saturating_sub(held_max);
         abandoned.sort_unstable_by_key(|(serial, ..)| *serial);
         for (_, id, flight) in abandoned.into_iter().take(excess) {
-            if self.core.store.flights.give_up(&flight) {
-                self.break_off(id);
+            if cx.base.core.store.flights.give_up(&flight) {
+                self.break_off(cx, id);
             }
         }
     }
 
     /// Connections to origins.
     fn asking(&self) -> impl Iterator<Item = (Id, &Origin)> {
-        self.origins.ids().filter_map(|id| Some((id, self.origins.get(id)?.as_deref()?)))
+        self.table.ids().filter_map(|id| Some((id, self.table.get(id)?.as_deref()?)))
     }
 
     /// The connection of a fetch, and its origin.
     fn place_of(&self, is_it: impl Fn(&Fetch) -> bool) -> Option<(Id, usize)> {
         let mut asking = self.asking();
         let on = asking.find(|(_, origin)| origin.asks().is_some_and(&is_it));
-        on.map(|(id, origin)| (id, origin.backend()))
+        on.map(|(id, origin)| (id, origin.backend))
     }
 
     /// Closes a connection and gives up its fetch.
-    fn break_off(&mut self, id: Id) {
-        self.with_origin(id, |driver, origin| {
-            driver.core.counts.fetches_abandoned += 1;
+    fn break_off(&mut self, cx: &mut Context<'_>, id: Id) {
+        self.with(cx, id, |_, cx, origin| {
+            cx.base.core.counts.fetches_abandoned += 1;
             let fetch = origin.fetch.take().filter(|_| origin.has_asked());
             if let Some(fetch) = fetch {
-                driver.core.aborted(&fetch);
+                cx.base.core.aborted(&fetch);
             }
             false
         });
     }
 
     /// Gives up a fetch in the queue. The last one that a client left is most likely near the end.
-    fn unqueue(&mut self, is_it: impl Fn(&Fetch) -> bool) {
+    fn unqueue(&mut self, cx: &mut Context<'_>, is_it: impl Fn(&Fetch) -> bool) {
         if let Some(at) = self.queue.iter().rposition(|fetch| is_it(fetch)) {
             self.queue.remove(at);
-            self.core.counts.fetches_abandoned += 1;
+            cx.base.core.counts.fetches_abandoned += 1;
         }
     }
 }

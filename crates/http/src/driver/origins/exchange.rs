@@ -7,15 +7,14 @@
 //!
 //! A body of a known length is read straight into the memory in which it is stored.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
-use larder::mem::object::Room;
+use larder::mem::object::{Filler, Room};
 use larder_io::reactor::Interest;
 use larder_io::tcp;
 
-use super::super::Driver;
 use super::super::delivery::{Delivery, Ran};
-use super::{BODY, HEAD, HELD_UP, Origin, ROOM, State};
+use super::{BODY, Context, HEAD, HELD_UP, Origin, Origins, ROOM, State};
 use crate::coalescing::Outcome;
 use crate::core::{Fetch, Incoming, Next, Reading, Remaining, Taken};
 use crate::message::forward::push_kept_head;
@@ -42,17 +41,18 @@ enum Read {
     /// The body is not complete, and nothing more comes.
     Broken,
 }
-impl Driver {
+impl Origins {
     /// Sends what is left of the request.
-    pub(super) fn ask_origin(&mut self, origin: &mut Origin) -> bool {
+    pub(super) fn ask_origin(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
         origin.state = State::Asking;
         let Some(fetch) = &mut origin.fetch else { return false };
         while origin.asked_bytes < fetch.request.len() {
             match tcp::write(&origin.socket, &fetch.request[origin.asked_bytes..]) {
                 Ok(bytes) => origin.asked_bytes += bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.origin_waits_in(origin, HEAD);
-                    return self
+                    self.wait_in(cx, origin, HEAD);
+                    return cx
+                        .base
                         .reactor
                         .watch(&origin.socket, origin.token, Interest::WRITE)
                         .is_ok();
@@ -63,22 +63,22 @@ impl Driver {
         origin.upload = fetch.upload.take().map(Delivery::new).or(origin.upload.take());
         let Some(upload) = &mut origin.upload else {
             origin.state = State::Head;
-            self.origin_waits_in(origin, HEAD);
-            return self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok();
+            self.wait_in(cx, origin, HEAD);
+            return cx.base.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok();
         };
         let mut sent_bytes = 0;
-        let lease_bytes_max = self.core.options.window_bytes;
-        let ran = upload.run(&origin.socket, self.core.number, lease_bytes_max, &mut sent_bytes);
+        let lease_bytes_max = cx.base.core.options.window_bytes;
+        let ran = upload.run(&origin.socket, cx.base.core.number, lease_bytes_max, &mut sent_bytes);
         let object = upload.object().id();
         let interest = match ran {
             Ran::Complete => {
                 origin.upload = None;
                 origin.state = State::Head;
-                self.origin_waits_in(origin, HEAD);
-                return self.read_head(origin);
+                self.wait_in(cx, origin, HEAD);
+                return self.read_head(cx, origin);
             }
             Ran::Waits => {
-                self.wait_for_more(object, origin.token);
+                cx.base.deliveries.wait_for_more(object, origin.token);
                 // A response may come before the request's end.
                 Interest::READ
             }
@@ -88,22 +88,22 @@ impl Driver {
             Ran::Gone => {
                 origin.upload = None;
                 origin.state = State::Head;
-                return self.read_head(origin);
+                return self.read_head(cx, origin);
             }
         };
         if matches!(ran, Ran::Waits) {
-            self.origin_waits_in(origin, HELD_UP);
+            self.wait_in(cx, origin, HELD_UP);
         } else {
-            self.origin_waits_in(origin, HEAD);
+            self.wait_in(cx, origin, HEAD);
         }
-        if self.reactor.watch(&origin.socket, origin.token, interest).is_err() {
+        if cx.base.reactor.watch(&origin.socket, origin.token, interest).is_err() {
             return false;
         }
-        self.read_head(origin)
+        self.read_head(cx, origin)
     }
 
     /// Reads the headers of a response.
-    pub(super) fn read_head(&mut self, origin: &mut Origin) -> bool {
+    pub(super) fn read_head(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
         for _ in 0..READS_MAX {
             match tcp::read_into(&origin.socket, &mut self.scratch) {
                 Ok(0) => return false,
@@ -112,38 +112,39 @@ impl Driver {
                     if origin.state == State::Asking {
                         return true;
                     }
-                    return self
+                    return cx
+                        .base
                         .reactor
                         .watch(&origin.socket, origin.token, Interest::READ)
                         .is_ok();
                 }
                 Err(_) => return false,
             }
-            if let Some(goes_on) = self.look_for_head(origin) {
+            if let Some(goes_on) = self.look_for_head(cx, origin) {
                 return goes_on;
             }
         }
-        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+        cx.base.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
     }
 
     /// Looks for complete headers in the inbox; `None`: more has to come.
-    fn look_for_head(&mut self, origin: &mut Origin) -> Option<bool> {
+    fn look_for_head(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> Option<bool> {
         loop {
             let inbox = std::mem::take(&mut origin.inbox);
             let mut room = FieldRoom::new();
             let method =
                 origin.fetch.as_ref().map_or("GET", |fetch| fetch.method.as_str()).to_owned();
             let head =
-                match message::response(&inbox, &mut room, &method, &self.core.options.limits) {
+                match message::response(&inbox, &mut room, &method, &cx.base.core.options.limits) {
                     Ok(Some(head)) => head,
                     Ok(None) => {
                         origin.inbox = inbox;
                         return None;
                     }
                     Err(_) => {
-                        self.core.counts.bad_responses += 1;
+                        cx.base.core.counts.bad_responses += 1;
                         if let Some(fetch) = origin.fetch.take() {
-                            self.fail(&fetch, 502);
+                            cx.fail(&fetch, 502);
                         }
                         return Some(false);
                     }
@@ -157,7 +158,8 @@ impl Driver {
                     let mut interim = Vec::new();
                     push_kept_head(&mut interim, head.status, head.fields, |_| false);
                     interim.extend_from_slice(b"\r\n");
-                    self.outcomes.push_back((client, Outcome::Interim(interim.into())));
+                    let outcome = Outcome::Interim(interim.into());
+                    cx.base.outbox.outcomes.push_back((client, outcome));
                 }
                 origin.inbox = rest.to_vec();
                 continue;
@@ -165,7 +167,7 @@ impl Driver {
             let keeps_alive = head.keeps_alive && origin.upload.is_none();
             let (next, used) = match &mut origin.fetch {
                 Some(fetch) => {
-                    let (core, mut net) = self.split();
+                    let (core, mut net) = cx.split();
                     core.response(&mut net, fetch, &head, rest)
                 }
                 None => (Next::Unwanted, 0),
@@ -174,16 +176,16 @@ impl Driver {
             return Some(match next {
                 Next::Body(mut incoming) => {
                     incoming.keeps_alive = keeps_alive;
-                    self.begin_body(origin, incoming)
+                    self.begin_body(cx, origin, incoming)
                 }
                 Next::Done => {
                     origin.fetch = None;
                     let has_body = matches!(head.framing, Framing::Chunked | Framing::UntilClose);
-                    self.rest_origin(origin, keeps_alive && !has_body)
+                    self.rest_origin(cx, origin, keeps_alive && !has_body)
                 }
                 Next::Again => {
                     if let Some(fetch) = origin.fetch.take() {
-                        self.start(fetch);
+                        self.start(cx, fetch);
                     }
                     false
                 }
@@ -195,54 +197,59 @@ impl Driver {
         }
     }
 
-    fn begin_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
+    fn begin_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+        incoming: Box<Incoming>,
+    ) -> bool {
         origin.state = State::Body;
-        self.rooms.insert(incoming.object().id(), origin.token);
+        cx.base.deliveries.set_filler(incoming.object().id(), origin.token);
         origin.incoming = Some(incoming);
-        self.origin_waits_in(origin, BODY);
-        self.read_body(origin)
+        self.wait_in(cx, origin, BODY);
+        self.read_body(cx, origin)
     }
 
     /// Reads what there is of a body.
-    pub(super) fn read_body(&mut self, origin: &mut Origin) -> bool {
+    pub(super) fn read_body(&mut self, cx: &mut Context<'_>, origin: &mut Origin) -> bool {
         let Some(mut incoming) = origin.incoming.take() else { return false };
         let Some(fetch) = origin.fetch.take() else { return false };
-        let reading = self.core.before_reading(&fetch, &mut incoming);
+        let reading = cx.base.core.before_reading(&fetch, &mut incoming);
         let read = match reading {
             Reading::Abort => {
-                self.rooms.remove(&incoming.object().id());
+                cx.base.deliveries.unset_filler(incoming.object().id());
                 origin.fetch = Some(fetch);
                 return false;
             }
             Reading::Wait => Read::NoRoom,
-            Reading::Read => self.fill_body(origin, &mut incoming),
+            Reading::Read => self.fill_body(cx, origin, &mut incoming),
             Reading::ReadPart { before } => {
-                self.rooms.insert(incoming.object().id(), origin.token);
-                self.rooms.remove(&before);
-                self.fill_body(origin, &mut incoming)
+                cx.base.deliveries.set_filler(incoming.object().id(), origin.token);
+                cx.base.deliveries.unset_filler(before);
+                self.fill_body(cx, origin, &mut incoming)
             }
         };
-        self.core.after_reading(&fetch, &mut incoming);
+        cx.base.core.after_reading(&fetch, &mut incoming);
         match read {
             Read::Complete => {
                 let keeps_alive = incoming.keeps_alive;
-                self.rooms.remove(&incoming.object().id());
-                self.core.completed(&fetch, *incoming);
+                cx.base.deliveries.unset_filler(incoming.object().id());
+                cx.base.core.completed(&fetch, *incoming);
                 self.unannounced.retain(|(id, _)| *id != origin.id);
-                return self.rest_origin(origin, keeps_alive && !origin.has_ended);
+                return self.rest_origin(cx, origin, keeps_alive && !origin.has_ended);
             }
             Read::Broken => {
-                self.rooms.remove(&incoming.object().id());
-                self.core.broken(*incoming);
+                cx.base.deliveries.unset_filler(incoming.object().id());
+                cx.base.core.broken(*incoming);
                 origin.fetch = Some(fetch);
                 return false;
             }
             Read::NoRoom => {
                 incoming.filler.publish_now();
-                self.core.make_room();
+                cx.base.core.make_room();
                 let list = if incoming.is_kept() { ROOM } else { HELD_UP };
-                if self.origins.list_of(origin.id) != Some(list) {
-                    self.origin_waits_in(origin, list);
+                if self.table.list_of(origin.id) != Some(list) {
+                    self.wait_in(cx, origin, list);
                 }
                 (origin.incoming, origin.fetch) = (Some(incoming), Some(fetch));
                 return true;
@@ -251,13 +258,18 @@ impl Driver {
         }
         (origin.incoming, origin.fetch) = (Some(incoming), Some(fetch));
         if !self.unannounced.iter().any(|(id, _)| *id == origin.id) {
-            self.unannounced.push((origin.id, self.now.us));
+            self.unannounced.push((origin.id, cx.base.now.us));
         }
-        self.origin_waits_in(origin, BODY);
-        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+        self.wait_in(cx, origin, BODY);
+        cx.base.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
     }
 
-    fn fill_body(&mut self, origin: &mut Origin, incoming: &mut Incoming) -> Read {
+    fn fill_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        origin: &mut Origin,
+        incoming: &mut Incoming,
+    ) -> Read {
         let reads_max = if incoming.is_kept() { READS_MAX } else { READS_PRIVATE_MAX };
         let Incoming { filler, remaining, .. } = incoming;
         // The bytes of the last read are used too: if nothing comes after them, the socket is not
@@ -291,37 +303,41 @@ impl Driver {
             if reads == reads_max {
                 break;
             }
-            let result = match remaining {
-                Remaining::Length(left) => {
-                    let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(READ_BYTES);
-                    match filler.room(wanted) {
-                        Room::Memory(memory) => {
-                            let wanted = memory.len().min(wanted);
-                            let result = tcp::read_into(&origin.socket, &mut memory[..wanted]);
-                            if let Ok(bytes) = result {
-                                filler.wrote(bytes);
-                                *left -= bytes as u64;
-                            }
-                            result
-                        }
-                        Room::Later => return Read::NoRoom,
-                    }
-                }
-                _ => {
-                    let result = tcp::read_into(&origin.socket, &mut self.scratch);
-                    if let Ok(bytes) = result {
-                        origin.inbox.extend_from_slice(&self.scratch[..bytes]);
-                    }
-                    result
-                }
+            let Some(result) = self.read_more(origin, remaining, filler) else {
+                return Read::NoRoom;
             };
             match result {
                 Ok(0) => origin.has_ended = true,
-                Ok(bytes) => self.core.counts.received_bytes += bytes as u64,
+                Ok(bytes) => cx.base.core.counts.received_bytes += bytes as u64,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Read::Blocked,
                 Err(_) => return Read::Broken,
             }
         }
         Read::Share
+    }
+
+    /// Reads once, into the memory of the body where its length is known; `None`: there is none.
+    fn read_more(
+        &mut self,
+        origin: &mut Origin,
+        remaining: &mut Remaining,
+        filler: &mut Filler,
+    ) -> Option<io::Result<usize>> {
+        let Remaining::Length(left) = remaining else {
+            let result = tcp::read_into(&origin.socket, &mut self.scratch);
+            if let Ok(bytes) = result {
+                origin.inbox.extend_from_slice(&self.scratch[..bytes]);
+            }
+            return Some(result);
+        };
+        let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(READ_BYTES);
+        let Room::Memory(memory) = filler.room(wanted) else { return None };
+        let wanted = memory.len().min(wanted);
+        let result = tcp::read_into(&origin.socket, &mut memory[..wanted]);
+        if let Ok(bytes) = result {
+            filler.wrote(bytes);
+            *left -= bytes as u64;
+        }
+        Some(result)
     }
 }
