@@ -85,6 +85,7 @@ fn setting(options: &mut Options, words: &[String]) -> Option<()> {
         "heuristic-share" => rules.heuristic_share = value.parse().ok()?,
         "guesses-with-cookies" => rules.guesses_with_cookies = value == "yes",
         "heeds-clients" => rules.heeds_clients = value == "yes",
+        "status" => rules.statuses.add(value.parse().ok()?, words.get(3)?.parse().ok()?),
         "unshared" => options.unshared_s = value.parse().ok()?,
         "bodies-memory" => options.memory.bodies_bytes = length(&words[2..])? as u64,
         "window" => options.window_bytes = length(&words[2..])? as u64,

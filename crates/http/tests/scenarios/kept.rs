@@ -24,39 +24,6 @@ fn is_hit(response: &Response) -> bool {
     response.head.cache_status().contains("hit")
 }
 
-/// A client with only-if-cached gets a fresh cached response, and otherwise 504, also for a missing
-/// variant and a stale response. The origin gets none of these requests.
-#[test]
-fn only_if_cached() {
-    const ONLY: &str = "Cache-Control: only-if-cached";
-    for bytes in LENGTHS {
-        scenario().loops(&[1, 2]).tell(|world| {
-            let (mut client, mut origin) = kept(world, FRESH, bytes);
-            let hit = client.fetch_with("/film", &[ONLY]);
-            assert!(hit.status() == 200 && is_hit(&hit), "{:?}", hit.head);
-            assert_bytes(&hit.body, &body(bytes));
-            assert_eq!(client.fetch_with("/film", &[ONLY, "If-None-Match: \"a\""]).status(), 304);
-            assert_eq!(client.fetch_with("/film", &[ONLY, "Range: bytes=0-9"]).status(), 206);
-            assert_eq!(client.fetch_with("/other", &[ONLY]).status(), 504);
-            let newer = [ONLY, "Cache-Control: no-cache"];
-            assert_eq!(client.fetch_with("/film", &newer).status(), 504);
-
-            for (path, fields) in [("/stale", [STALE, ETAG]), ("/page", [FRESH, "Vary: Accept"])] {
-                client.ask("GET", path, &["Accept: a"]);
-                origin.asked(&format!("GET {path}"));
-                origin.answers("200 OK", &fields, body(bytes));
-                client.response();
-                let refused = client.fetch_with(path, &["Accept: b", ONLY]);
-                assert_eq!(refused.status(), 504, "{path}: {refused:?}");
-            }
-            assert_eq!(client.fetch_with("/page", &["Accept: a", ONLY]).status(), 200);
-            client.ask("HEAD", "/other", &[ONLY]);
-            assert_eq!(client.head().status(), 504);
-            world.origin().is_idle();
-        });
-    }
-}
-
 /// Ranges of a cached response: one, several in their order, a suffix, one past the end, and
 /// invalid ones.
 #[test]
@@ -108,34 +75,6 @@ fn parts() {
     }
 }
 
-/// `If-Range` gives the range if it matches the cached response, by a strong tag or the date;
-/// otherwise the complete response. A condition that results in 304 takes precedence.
-#[test]
-fn if_range() {
-    const PART: &str = "Range: bytes=10-19";
-    for bytes in LENGTHS {
-        scenario().tell(|world| {
-            let (mut client, _origin) = kept(world, FRESH, bytes);
-            for (field, is_part) in [
-                ("If-Range: \"a\"", true),
-                ("If-Range: \"b\"", false),
-                ("If-Range: W/\"a\"", false),
-                ("If-Range: Sun, 06 Nov 1994 08:49:37 GMT", true),
-                ("If-Range: Sun, 06 Nov 1994 08:49:38 GMT", false),
-                ("If-Range: nonsense", false),
-            ] {
-                let response = client.fetch_with("/film", &[PART, field]);
-                assert_eq!(response.status(), if is_part { 206 } else { 200 }, "{field}");
-                let expected = if is_part { pattern(10, 10) } else { body(bytes) };
-                assert_bytes(&response.body, &expected);
-            }
-            let known = client.fetch_with("/film", &[PART, "If-None-Match: \"a\""]);
-            assert_eq!(known.status(), 304);
-            world.origin().is_idle();
-        });
-    }
-}
-
 /// HEAD of a stale response revalidates it as GET would. After a 304 the client gets the cached
 /// headers, which are fresh for GET; a new body replaces the cached one.
 #[test]
@@ -167,48 +106,6 @@ fn head_of_what_is_stale() {
             assert!(is_hit(&hit) && hit.head.field("etag") == Some("\"b\""), "{:?}", hit.head);
             assert_bytes(&hit.body, &body(2 * bytes));
             world.origin().is_idle();
-        });
-    }
-}
-
-/// A 304 refreshes the variant that was revalidated, and no other.
-#[test]
-fn variants_are_renewed_one_by_one() {
-    const VARY: &str = "Vary: Accept-Language";
-    for bytes in LENGTHS {
-        scenario().loops(&[1, 2]).tell(|world| {
-            let mut client = world.client();
-            let mut known = Vec::new();
-            let ask = |client: &mut Client, word: &str| {
-                client.ask("GET", "/page", &[&format!("Accept-Language: {word}")]);
-            };
-            for (word, from) in [("de", 0), ("fr", 7)] {
-                ask(&mut client, word);
-                let mut origin = world.asking_of(&mut known);
-                origin.asked("GET /page");
-                let etag = format!("ETag: \"{word}\"");
-                origin.answers("200 OK", &[STALE, VARY, &etag, "X-Turn: 1"], pattern(from, bytes));
-                client.response();
-                known.push(origin);
-            }
-            ask(&mut client, "de");
-            let mut origin = world.asking_of(&mut known);
-            assert_eq!(origin.asked("GET /page").field("if-none-match"), Some("\"de\""));
-            origin.answers("304 Not Modified", &[FRESH, VARY, "ETag: \"de\"", "X-Turn: 2"], "");
-            assert_bytes(&client.response().body, &pattern(0, bytes));
-            known.push(origin);
-            ask(&mut client, "de");
-            let fresh = client.response();
-            assert!(is_hit(&fresh) && fresh.head.field("x-turn") == Some("2"), "{:?}", fresh.head);
-            assert_bytes(&fresh.body, &pattern(0, bytes));
-
-            ask(&mut client, "fr");
-            let mut origin = world.asking_of(&mut known);
-            assert_eq!(origin.asked("GET /page").field("if-none-match"), Some("\"fr\""));
-            origin.answers("304 Not Modified", &[STALE, VARY, "ETag: \"fr\""], "");
-            let other = client.response();
-            assert_eq!(other.head.field("x-turn"), Some("1"), "{:?}", other.head);
-            assert_bytes(&other.body, &pattern(7, bytes));
         });
     }
 }

@@ -11,7 +11,6 @@
 //! | `variants` | responses that depend on more than their URL, and uncacheable ones |
 //! | `own` | private responses, which reach no other client |
 //! | `odd` | rare messages, and invalid ones that occur |
-//! | `statuses` | responses without cache directives, fresh by a rule for their status |
 //! | `renewing` | stale responses, and those invalidated meanwhile |
 //! | `slow` | slow and idle clients |
 //! | `memory` | too little memory |
@@ -40,7 +39,6 @@ mod reuse;
 mod schedules;
 mod slow;
 mod smuggling;
-mod statuses;
 mod support;
 mod trailers;
 mod uploads;

@@ -415,23 +415,6 @@ fn marks_of_a_cookie() {
     });
 }
 
-/// A response to credentials that is marked public is for all waiting clients.
-#[test]
-fn credentials_for_all() {
-    scenario().loops(&[1, 2]).tell(|world| {
-        let mut clients = world.clients(6);
-        clients[0].ask("GET", "/page", &[CREDENTIALS]);
-        let mut origin = world.asked("GET /page");
-        for (at, client) in clients.iter_mut().enumerate().skip(1) {
-            client.ask("GET", "/page", if at % 2 == 0 { &[CREDENTIALS] } else { &[] });
-        }
-        world.until_counts("all wait", |it| it.collapsed == 5);
-        origin.answers("200 OK", &["Cache-Control: public, max-age=9"], "page");
-        clients.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
-        world.origin().is_idle();
-    });
-}
-
 /// A request with credentials, or with no-store, does not start a background revalidation, whose
 /// response could not be stored. The next request does.
 #[test]

@@ -63,41 +63,6 @@ fn one_304_for_all() {
     });
 }
 
-/// The client's own condition is evaluated against the revalidated response. A complete response
-/// instead of a 304 replaces the stored one.
-#[test]
-fn conditions_of_clients() {
-    scenario().tell(|world| {
-        let (mut client, mut origin) = kept(world, STALE, &[], "old");
-        client.ask("GET", "/page", &["If-None-Match: \"b\", \"a\""]);
-        asked_about(&mut origin);
-        origin.answers("304 Not Modified", &[STALE, ETAG], "");
-        assert_eq!(client.response().status(), 304);
-        client.get("/page");
-        asked_about(&mut origin);
-        origin.answers("200 OK", &[FRESH, "ETag: \"b\""], "new");
-        assert_eq!(client.response().text(), "new");
-        assert_eq!(client.fetch("/page").text(), "new");
-        assert_eq!(client.fetch_with("/page", &["If-None-Match: \"b\""]).status(), 304);
-    });
-}
-
-/// A 304 for another response than the stored one is invalid: the origin gets a request for the
-/// complete response.
-#[test]
-fn of_another() {
-    scenario().tell(|world| {
-        let (mut client, mut origin) = kept(world, STALE, &[], "old");
-        client.get("/page");
-        asked_about(&mut origin);
-        origin.answers("304 Not Modified", &[FRESH, "ETag: \"b\""], "");
-        let mut origin = world.origin().accept();
-        assert!(!origin.asked("GET /page").has("if-none-match"));
-        origin.answers("200 OK", &[FRESH, "ETag: \"b\""], "new");
-        assert_eq!(client.response().text(), "new");
-    });
-}
-
 /// A stale response is served at once during one background revalidation, whose result is served
 /// from then on.
 #[test]
@@ -213,33 +178,6 @@ fn outdated_while_renewed() {
     }
 }
 
-/// The same for a fetch of an uncacheable object whose response may be cached.
-#[test]
-fn outdated_while_asked_alone() {
-    scenario().loops(&[1, 2]).tell(|world| {
-        let mut client = world.client();
-        client.get("/page");
-        let mut origin = world.asked("GET /page");
-        origin.answers("200 OK", &[UNKEPT], "own");
-        client.response();
-        client.get("/page");
-        origin.asked("GET /page");
-        let mut writer = world.client();
-        writer.ask("DELETE", "/page", &[]);
-        let mut second = world.asked("DELETE /page");
-        second.answers("204 No Content", &[], "");
-        assert_eq!(writer.response().status(), 204);
-        origin.answers("200 OK", &[FRESH], "late");
-        assert_eq!(client.response().text(), "late");
-        let mut next = world.client();
-        next.get("/page");
-        let mut third = world.asking_of(&mut vec![origin, second]);
-        third.asked("GET /page");
-        third.answers("200 OK", &[FRESH], "new");
-        assert_eq!(next.response().text(), "new");
-    });
-}
-
 /// An object that is purged by its tag during its revalidation does not return; a purge of another
 /// tag has no effect.
 #[test]
@@ -260,45 +198,6 @@ fn purged_while_renewed() {
             assert_eq!(client.response().text(), if is_purged { "new" } else { "old" });
         });
     }
-}
-
-/// A softly purged object is revalidated; the result is fresh.
-#[test]
-fn purged_softly() {
-    scenario().tell(|world| {
-        let (mut client, mut origin) = kept(world, FRESH, &["Surrogate-Key: red"], "old");
-        world.server.store().purge_tag(tag(b"red"), true);
-        world.server.wake();
-        client.get("/page");
-        asked_about(&mut origin);
-        origin.answers("304 Not Modified", &[FRESH, ETAG], "");
-        assert_eq!(client.response().text(), "old");
-        let hit = client.fetch("/page");
-        assert!(hit.head.cache_status().contains("hit"), "{hit:?}");
-    });
-}
-
-/// A change also invalidates the URLs that its response names, on the same host; a failed one
-/// invalidates nothing.
-#[test]
-fn outdated_by_a_change() {
-    scenario().tell(|world| {
-        let (mut client, mut origin) = kept(world, FRESH, &[], "old");
-        let mut change = |client: &mut Client, status: &str, fields: &[&str]| {
-            client.ask("PUT", "/change", &["Content-Length: 0"]);
-            origin.asked("PUT /change");
-            origin.answers(status, fields, "");
-            client.response();
-        };
-        change(&mut client, "500 Oh", &["Location: /page"]);
-        change(&mut client, "201 Created", &["Location: http://b.example/page"]);
-        assert!(client.fetch("/page").head.cache_status().contains("hit"));
-        change(&mut client, "201 Created", &["Content-Location: /page"]);
-        client.get("/page");
-        origin.asked("GET /page");
-        origin.answers("200 OK", &[FRESH], "new");
-        assert_eq!(client.response().text(), "new");
-    });
 }
 
 /// A client that got the response to a change sees the change, on any event loop.

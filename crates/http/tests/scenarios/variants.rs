@@ -1,7 +1,7 @@
 //! Responses that depend on more than their URL, and uncacheable ones.
 
 use crate::support::{
-    Client, Connection, Head, KEPT, UNKEPT, answer, assert_bytes, body, pattern, scenario,
+    Client, Connection, Head, KEPT, UNKEPT, assert_bytes, body, pattern, scenario,
 };
 
 const BYTES: usize = 200_000;
@@ -14,30 +14,6 @@ fn language(head: &Head) -> String {
 
 fn ask(client: &mut Client, language: &str) {
     client.ask("GET", "/page", &[&format!("Accept-Language: {language}")]);
-}
-
-/// Two variants are fetched once each, and each client gets its own.
-#[test]
-fn two() {
-    scenario().loops(&[1, 2]).tell(|world| {
-        let mut client = world.client();
-        for word in ["de", "fr"] {
-            ask(&mut client, word);
-            let mut origin = world.origin().accept();
-            assert_eq!(language(&origin.asked("GET /page")), word);
-            origin.answers("200 OK", &[KEPT, VARY], word);
-            assert_eq!(client.response().text(), word);
-        }
-        for mut client in world.clients(6) {
-            for word in ["de", "fr", "de"] {
-                ask(&mut client, word);
-                let response = client.response();
-                assert_eq!(response.text(), word);
-                assert!(response.head.cache_status().contains("hit"), "{response:?}");
-            }
-        }
-        world.origin().is_idle();
-    });
 }
 
 /// Clients wait with one whose response turns out to be another variant: each other variant is then
@@ -103,22 +79,6 @@ fn joining_one() {
     });
 }
 
-/// A response with `Vary: *` is for one client: each request is fetched separately.
-#[test]
-fn any() {
-    scenario().tell(|world| {
-        let mut client = world.client();
-        client.get("/page");
-        let mut origin = world.asked("GET /page");
-        origin.answers("200 OK", &[KEPT, "Vary: *"], "one");
-        assert_eq!(client.response().text(), "one");
-        client.get("/page");
-        origin.asked("GET /page");
-        origin.answers("200 OK", &[KEPT, "Vary: *"], "two");
-        assert_eq!(client.response().text(), "two");
-    });
-}
-
 /// HEAD gets the headers of a cached response. On a miss it fetches the complete response, for the
 /// next client.
 #[test]
@@ -162,39 +122,5 @@ fn not_shared() {
         assert_eq!(texts, ["0", "1", "2", "3", "4", "5", "6"]);
         first.send(body(BYTES));
         assert_bytes(&readers[0].response().body, &body(BYTES));
-    });
-}
-
-/// After `--unshared` requests are coalesced again: one is sent and the others wait, to see whether
-/// its response can be shared.
-#[test]
-fn not_shared_for_a_while() {
-    scenario().with(|it| it.unshared_s = 1).tell(|world| {
-        world.origin().answers_by(|_| answer("200 OK", &[UNKEPT], "own"));
-        let mut client = world.client();
-        assert_eq!(client.fetch("/own").text(), "own");
-        world.until_counts("all are alike again", |it| {
-            assert_eq!(world.client().fetch("/own").text(), "own");
-            it.misses == 2
-        });
-    });
-}
-
-/// A response that was uncacheable and is now cacheable is cached, and shared again.
-#[test]
-fn shared_again() {
-    scenario().tell(|world| {
-        let mut client = world.client();
-        client.get("/page");
-        let mut origin = world.asked("GET /page");
-        origin.answers("200 OK", &[UNKEPT], "own");
-        client.response();
-        client.get("/page");
-        origin.asked("GET /page");
-        origin.answers("200 OK", &[KEPT], "everybody's");
-        assert_eq!(client.response().text(), "everybody's");
-        let hit = client.fetch("/page");
-        assert_eq!(hit.text(), "everybody's");
-        assert!(hit.head.cache_status().contains("hit"), "{hit:?}");
     });
 }
