@@ -188,20 +188,6 @@ pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
     }
     let life = &stored.life;
     let said = &life.directives;
-    let bits = [
-        (said.is_public, PUBLIC),
-        (said.is_private, PRIVATE),
-        (said.no_store, NO_STORE),
-        (said.no_cache, NO_CACHE),
-        (said.must_revalidate, MUST_REVALIDATE),
-        (said.proxy_revalidate, PROXY_REVALIDATE),
-        (said.must_understand, MUST_UNDERSTAND),
-        (life.is_heuristic, HEURISTIC),
-        (parts.body_id.is_some(), BODY_ELSEWHERE),
-        (parts.body_bytes.is_none(), LENGTH_UNKNOWN),
-        (life.is_by_rule, BY_RULE),
-    ];
-    let bits = bits.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, bit)| all | bit);
     let start = out.len();
     let word16 =
         |out: &mut Vec<u8>, word: usize| out.extend_from_slice(&(word as u16).to_le_bytes());
@@ -209,7 +195,7 @@ pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
     let number = |number: Option<u64>| number.map_or(NONE, |it| it.min(u64::from(NONE - 1)) as u32);
     out.extend_from_slice(&[RESPONSE, 0]);
     word16(out, usize::from(life.status));
-    word16(out, usize::from(bits));
+    word16(out, usize::from(bits(parts)));
     word16(out, tags.len());
     word32(out, number(Some(life.lifetime_s)));
     word32(out, number(Some(life.initial_age_s)));
@@ -246,6 +232,26 @@ pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
     out.extend_from_slice(field_lines);
     out.extend_from_slice(&length_line);
     true
+}
+
+/// The words of a record that are true or false.
+fn bits(parts: &Parts<'_>) -> u16 {
+    let life = &parts.stored.life;
+    let said = &life.directives;
+    let bits = [
+        (said.is_public, PUBLIC),
+        (said.is_private, PRIVATE),
+        (said.no_store, NO_STORE),
+        (said.no_cache, NO_CACHE),
+        (said.must_revalidate, MUST_REVALIDATE),
+        (said.proxy_revalidate, PROXY_REVALIDATE),
+        (said.must_understand, MUST_UNDERSTAND),
+        (life.is_heuristic, HEURISTIC),
+        (parts.body_id.is_some(), BODY_ELSEWHERE),
+        (parts.body_bytes.is_none(), LENGTH_UNKNOWN),
+        (life.is_by_rule, BY_RULE),
+    ];
+    bits.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, bit)| all | bit)
 }
 
 /// True where a response with this status states the length of its body (RFC 9110, section 8.6).

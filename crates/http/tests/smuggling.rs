@@ -88,15 +88,25 @@ fn check(bytes: &[u8], gives: &Gives) {
     }
 }
 
+/// An empty body in chunks, and what follows it.
+const SMUGGLED: &str = "0\r\n\r\nGET /admin HTTP/1.1\r\n\r\n";
+
+/// Each row: fields of a request, the bytes after its headers, and the result.
+fn check_fields(table: &[(&str, &str, Gives)]) {
+    for (fields, content, gives) in table {
+        let bytes = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{content}");
+        check(bytes.as_bytes(), gives);
+    }
+}
+
 /// With two lengths, or a length and chunks, the request is ambiguous and refused; invalid lengths
-/// and codings are refused too. Invariant 2 of `message`.
+/// are refused too. Invariant 2 of `message`.
 #[test]
 fn framing_fields() {
-    use Gives::{Broken, No, Wants};
-    use Reason::{Coding, CodingUnknown, FieldName, FieldValue, Length, LengthAndCoding, LineEnd};
-    let smuggled = "0\r\n\r\nGET /admin HTTP/1.1\r\n\r\n";
-    let rest = &smuggled[5..];
-    let table = [
+    use Gives::{No, Wants};
+    use Reason::{Length, LengthAndCoding};
+    let smuggled = SMUGGLED;
+    check_fields(&[
         // Plain ones, to show that the table can distinguish.
         ("", "GET", body("", "GET")),
         ("Content-Length: 3\r\n", "abcGET", body("abc", "GET")),
@@ -104,8 +114,8 @@ fn framing_fields() {
         ("Content-Length: 4\r\n", "abc", Wants),
         ("Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\nGET", body("abc", "GET")),
         ("Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r", Wants),
-        ("transfer-encoding:CHUNKED\r\n", smuggled, body("", rest)),
-        ("Transfer-Encoding:\t chunked \t\r\n", smuggled, body("", rest)),
+        ("transfer-encoding:CHUNKED\r\n", smuggled, body("", &smuggled[5..])),
+        ("Transfer-Encoding:\t chunked \t\r\n", smuggled, body("", &smuggled[5..])),
         // Both a length and a coding.
         ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", smuggled, No(LengthAndCoding)),
         ("Transfer-Encoding: chunked\r\nContent-Length: 6\r\n", smuggled, No(LengthAndCoding)),
@@ -136,7 +146,17 @@ fn framing_fields() {
         ("Content-Length: 18446744073709551619\r\n", "abc", No(Length)),
         ("Content-Length: 9223372036854775808\r\n", "abc", No(Length)),
         ("Content-Length: 00000000000000000000000003\r\n", "abcGET", body("abc", "GET")),
-        // Codings.
+    ]);
+}
+
+/// Codings that are invalid, or that another server may read as chunked, are refused. Invariant 2
+/// of `message`.
+#[test]
+fn codings() {
+    use Gives::{Broken, No};
+    use Reason::{Coding, CodingUnknown, FieldName, FieldValue, LineEnd};
+    let smuggled = SMUGGLED;
+    check_fields(&[
         ("Transfer-Encoding: xchunked\r\n", smuggled, No(Coding)),
         ("Transfer-Encoding: chunkedx\r\n", smuggled, No(Coding)),
         ("Transfer-Encoding: identity\r\n", smuggled, No(Coding)),
@@ -183,23 +203,22 @@ fn framing_fields() {
         ("X-Content-Length: 5\r\n", "GET", body("", "GET")),
         // Chunks of a request with valid headers.
         ("Transfer-Encoding: chunked\r\n", "3\nabc\n0\n\n", Broken(BadChunk::LineEnd)),
-    ];
-    for (fields, content, gives) in table {
-        let bytes = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{content}");
-        check(bytes.as_bytes(), &gives);
-    }
+    ]);
 }
 
-/// Request lines, hosts and targets that two servers may read in two ways. Invariants 1 and 2 of
-/// `message`.
+/// Each row: the headers of a request, and the result.
+fn check_heads(table: &[(&str, Gives)]) {
+    table.iter().for_each(|(bytes, gives)| check(bytes.as_bytes(), gives));
+}
+
+/// Request lines that two servers may read in two ways. Invariants 1 and 2 of `message`.
 #[test]
 fn heads() {
     use Gives::{No, Wants};
     use Reason::{
-        CodingOfOldVersion, EmptyLines, FieldName, Host, HostMissing, HostTwice, LineEnd,
-        RequestLine, Target, TargetForm, Version,
+        CodingOfOldVersion, EmptyLines, FieldName, HostMissing, LineEnd, RequestLine, Version,
     };
-    let table = [
+    check_heads(&[
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", body("", "")),
         ("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", body("", "")),
         ("GET / HTTP/1.0\r\n\r\nGET", body("", "GET")),
@@ -232,7 +251,15 @@ fn heads() {
         ("GET / HTTP/1.10\r\nHost: a\r\n\r\n", No(LineEnd)),
         ("GET / HTTP/0.9\r\nHost: a\r\n\r\n", No(Version)),
         ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", No(CodingOfOldVersion)),
-        // Hosts.
+    ]);
+}
+
+/// Hosts and targets that two servers may read in two ways. Invariants 1 and 2 of `message`.
+#[test]
+fn hosts_and_targets() {
+    use Gives::No;
+    use Reason::{Host, HostMissing, HostTwice, RequestLine, Target, TargetForm};
+    check_heads(&[
         ("GET / HTTP/1.1\r\nX: y\r\n\r\n", No(HostMissing)),
         ("GET http://a/ HTTP/1.1\r\nX: y\r\n\r\n", No(HostMissing)),
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", No(HostTwice)),
@@ -264,10 +291,7 @@ fn heads() {
         ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", No(TargetForm)),
         ("CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", No(TargetForm)),
         ("CONNECT http://a:80/ HTTP/1.1\r\nHost: a\r\n\r\n", No(TargetForm)),
-    ];
-    for (bytes, gives) in table {
-        check(bytes.as_bytes(), &gives);
-    }
+    ]);
 }
 
 /// Chunks that end earlier or later for other parsers than for larder.

@@ -216,20 +216,25 @@ fn tell(schedule: &Schedule) {
         for reader in readers {
             assert_eq!(reader.rest(body_bytes), is_whole);
         }
-        world.origin().is_idle();
-        if !is_whole {
-            world.until_counts("it broke", |it| it.bodies_broken == 1);
-        }
-        let mut next = world.client();
-        next.get("/film");
-        if !is_whole {
-            world.asked("GET /film").answers("200 OK", &[KEPT], "anew");
-            assert_eq!(next.response().text(), "anew");
-        } else if sent > 0 {
-            world.until_counts("it is kept", |it| it.kept == 1);
-            assert_bytes(&next.response().body, &body(sent));
-        }
+        at_the_end(world, is_whole, sent);
     });
+}
+
+/// The origin got one request; the next client gets the stored response, or another fetch.
+fn at_the_end(world: &World, is_whole: bool, sent: usize) {
+    world.origin().is_idle();
+    if !is_whole {
+        world.until_counts("it broke", |it| it.bodies_broken == 1);
+    }
+    let mut next = world.client();
+    next.get("/film");
+    if !is_whole {
+        world.asked("GET /film").answers("200 OK", &[KEPT], "anew");
+        assert_eq!(next.response().text(), "anew");
+    } else if sent > 0 {
+        world.until_counts("it is kept", |it| it.kept == 1);
+        assert_bytes(&next.response().body, &body(sent));
+    }
 }
 
 /// A private response: the sizes of the origin's writes and of the client's reads, a window, and
