@@ -11,6 +11,7 @@
 //!
 //! Cost: a copy of the headers; a request without conditions and ranges looks for six fields.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -87,6 +88,17 @@ pub enum Body {
     Chunks,
     /// These segments, in order.
     Segments(Vec<Segment>),
+}
+
+impl Body {
+    /// What is sent of it, in order.
+    pub fn segments(self) -> VecDeque<Segment> {
+        match self {
+            Body::None => VecDeque::new(),
+            Body::Whole | Body::Chunks => [Segment::Body(0..u64::MAX)].into(),
+            Body::Segments(segments) => segments.into(),
+        }
+    }
 }
 
 /// A segment of a body.

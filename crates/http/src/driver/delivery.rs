@@ -87,14 +87,9 @@ impl Delivery {
     pub(super) fn new(content: Content) -> Delivery {
         let Content { object, body, is_private, trailers, part } = content;
         let is_chunked = body == Body::Chunks;
-        let segments = match body {
-            Body::None => VecDeque::new(),
-            Body::Whole | Body::Chunks => [Segment::Body(0..u64::MAX)].into(),
-            Body::Segments(segments) => segments.into(),
-        };
         Delivery {
             object,
-            segments,
+            segments: body.segments(),
             reader: None,
             is_chunked,
             trailers,

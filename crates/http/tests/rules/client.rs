@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use larder::mem::object::{Leased, Object, Reader, ReaderOptions};
-use larder_http::answer::{Body, Segment};
+use larder_http::answer::Segment;
 use larder_http::core::{Content, Exchange};
 use larder_http::message::{self, FieldRoom, Limits};
 use larder_http::parts::Part;
@@ -48,12 +48,7 @@ pub struct Client {
 impl Delivery {
     pub fn new(content: Content) -> Delivery {
         let Content { object, body, part, .. } = content;
-        let segments = match body {
-            Body::None => VecDeque::new(),
-            Body::Whole | Body::Chunks => [Segment::Body(0..u64::MAX)].into(),
-            Body::Segments(segments) => segments.into(),
-        };
-        Delivery { object, part, segments, reader: None }
+        Delivery { object, part, segments: body.segments(), reader: None }
     }
 
     /// Moves what there is of the body: `None` while more is to come, else whether it is whole.
