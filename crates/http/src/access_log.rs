@@ -2,7 +2,8 @@
 //! [`crate::access_log::format`] defines the form of the lines.
 //!
 //! ```text
-//! event loop: record, record, ... flush, some times a second -> record channel -> a thread: lines to a file, or to standard output
+//! event loop: record, record, ... flush, some times a second -> record channel
+//!          -> a thread: lines to a file, or to standard output
 //! ```
 //!
 //! An event loop never waits. If the file or reader is too slow, or fails, lines are dropped and

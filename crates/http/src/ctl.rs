@@ -84,7 +84,8 @@ impl Request {
             }
             Some("flush") => Ok(Request::Flush { is_soft }),
             Some(command) => Err(format!(
-                "larder http has no command {command:?}; there are version, stats, purge, purge-tag, flush, reload, stop"
+                "larder http has no command {command:?}; there are version, stats, purge, purge-tag, \
+                 flush, reload, stop"
             )),
             None => Err("\"command\" is missing, as in {\"command\":\"stats\"}".to_owned()),
         }

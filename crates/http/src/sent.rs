@@ -136,7 +136,9 @@ mod tests {
                 "X", "accept-encoding", "Via", "X-Forwarded-For", "x-forwarded-proto", "Range", "If-None-Match", "TE",
                 "Connection", "Upgrade", "Expect", "Cookie",
             ];
-            const VALUES: [&str; 6] = ["a, B", "", "trailers", "x, cookie, via", "range ,x-forwarded-for", "\"q,r\" , s"];
+            const VALUES: [&str; 6] = [
+                "a, B", "", "trailers", "x, cookie, via", "range ,x-forwarded-for", "\"q,r\" , s",
+            ];
             let mut bytes = format!("GET / HTTP/1.{minor_version}\r\nHost: a.example\r\n");
             for (name, value) in lines {
                 bytes.push_str(&format!("{}: {}\r\n", NAMES[name], VALUES[value]));

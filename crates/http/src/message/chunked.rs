@@ -4,7 +4,8 @@
 //! ```text
 //! Size -> Padding? -> Extension? -> SizeFeed -> Data -> DataReturn -> DataFeed -> Size ...
 //!                                     |  (size 0)
-//!                                     TrailerBegin -> TrailerName -> TrailerValue -> TrailerFeed -> TrailerBegin ... -> LastFeed -> End
+//!                                     TrailerBegin -> TrailerName -> TrailerValue -> TrailerFeed
+//!                                     TrailerFeed  -> TrailerBegin ... -> LastFeed -> End
 //! ```
 //!
 //! Extensions are read and dropped; trailers are collected ([`Chunked::trailers`]). Only CRLF ends

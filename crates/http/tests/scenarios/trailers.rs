@@ -42,11 +42,12 @@ fn of_responses() {
                 let asked = origin.asked(&format!("GET {path}"));
                 assert_eq!(asked.field("te"), Some("trailers"));
                 assert_eq!(asked.field("connection"), Some("TE"));
-                let head = format!("HTTP/1.1 200 OK\r\n{control}\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
+                let framing = "Trailer: X-Sum\r\nTransfer-Encoding: chunked";
+                let head = format!("HTTP/1.1 200 OK\r\n{control}\r\n{framing}\r\n\r\n");
+                let last = ["0\r\n", TRAILERS, "\r\n"].concat();
                 let mut others = Vec::new();
                 if is_quick {
-                    let bytes = [head.as_bytes(), &chunk(&body(BYTES)), b"0\r\n", TRAILERS.as_bytes(), b"\r\n"];
-                    origin.send(bytes.concat());
+                    origin.send([head.as_bytes(), &chunk(&body(BYTES)), last.as_bytes()].concat());
                 } else {
                     origin.send([head.as_bytes(), &chunk(&body(1_000))].concat());
                 }
@@ -62,9 +63,12 @@ fn of_responses() {
                             others.push((other, fields == [TAKES]));
                         }
                     }
-                    origin.send([&chunk(&pattern(1_000, BYTES - 1_000)), &b"0\r\n"[..], TRAILERS.as_bytes(), b"\r\n"].concat());
+                    origin.send(chunk(&pattern(1_000, BYTES - 1_000)));
+                    origin.send(last);
                 }
-                for (client, takes) in others.iter_mut().map(|(it, takes)| (it, *takes)).chain([(&mut client, true)]) {
+                for (client, takes) in
+                    others.iter_mut().map(|(it, takes)| (it, *takes)).chain([(&mut client, true)])
+                {
                     let (bytes, lines) = rest(client);
                     assert_bytes(&bytes, &body(BYTES));
                     assert_eq!(lines, if takes { &LEFT[..] } else { &[] });
