@@ -19,6 +19,7 @@ mod ghosts;
 mod lfu;
 mod lirs;
 mod list;
+mod listed;
 mod lru;
 mod paper;
 mod random;

@@ -16,25 +16,24 @@
 //! The figure bounds the directory before it makes room and we after the insertion, which forgets the same
 //! keys, and still bounds them where entries leave on request (then B2 holds no more than `c`).
 //!
-//! Bytes: 9 an entry, and 32 for each of 2c ghosts.
+//! Bytes: 32 for each of 2c ghosts besides the records.
 
 use larder::Error;
-use larder::mem::Region;
-use larder::policy::{Entries, EntryNumber, Replacement};
+use larder::policy::{Entries, EntryNumber};
 
 use super::ghosts::Ghosts;
-use super::list::Lists;
+use super::listed::{Listed, Records, Reference};
 
 /// Lists of entries, and with the same numbers the ghosts of each.
 const T1: usize = 0;
 const T2: usize = 1;
 
 /// ARC. See the source's head for its rules.
+pub type Arc = Listed<Rules, 2>;
+
+/// The rules of [`Arc`].
 #[derive(Debug)]
-pub struct Arc {
-    lists: Lists<2>,
-    /// The list of each entry.
-    records: Region<u8>,
+pub struct Rules {
     /// B1 and B2.
     ghosts: Ghosts,
     /// `c`.
@@ -48,38 +47,15 @@ pub struct Arc {
 impl Arc {
     /// For entry numbers below `numbers` and at most as many entries.
     pub fn new(numbers: usize) -> Result<Self, Error> {
-        Ok(Arc {
-            lists: Lists::new(numbers)?,
-            records: Region::new(numbers).map_err(Error::Memory)?,
-            ghosts: Ghosts::new(2 * numbers)?,
-            capacity: numbers as u64,
-            target: 0.0,
-            arrival: None,
-        })
-    }
-
-    #[inline]
-    fn list(&self, entry: EntryNumber) -> usize {
-        usize::from(self.records[entry as usize])
-    }
-
-    #[inline]
-    fn bound_ghosts(&mut self) {
-        let c = self.capacity;
-        self.ghosts.trim(T1, c.saturating_sub(self.lists.len(T1)));
-        let others = self.len() + self.ghosts.len(T1);
-        self.ghosts.trim(T2, (2 * c).saturating_sub(others));
+        let ghosts = Ghosts::new(2 * numbers)?;
+        let rules = Rules { ghosts, capacity: numbers as u64, target: 0.0, arrival: None };
+        Listed::with(numbers, rules)
     }
 }
 
-impl Replacement for Arc {
+impl Reference<2> for Rules {
     #[inline]
-    fn len(&self) -> u64 {
-        self.lists.total()
-    }
-
-    #[inline]
-    fn arriving(&mut self, key: u64) {
+    fn arriving(&mut self, _: &mut Records<2>, key: u64) {
         let [b1, b2] = [self.ghosts.len(T1) as f64, self.ghosts.len(T2) as f64];
         self.arrival = self.ghosts.take(key);
         match self.arrival {
@@ -92,72 +68,48 @@ impl Replacement for Arc {
     }
 
     #[inline]
-    fn inserted(&mut self, entry: EntryNumber) {
-        let list = if self.arrival.take().is_some() { T2 } else { T1 };
-        self.lists.push(list, entry);
-        self.records[entry as usize] = list as u8;
-        self.bound_ghosts();
+    fn inserted(&mut self, records: &mut Records<2>, entry: EntryNumber) {
+        records.push(if self.arrival.take().is_some() { T2 } else { T1 }, entry);
+        let c = self.capacity;
+        self.ghosts.trim(T1, c.saturating_sub(records.len(T1)));
+        let others = records.total() + self.ghosts.len(T1);
+        self.ghosts.trim(T2, (2 * c).saturating_sub(others));
     }
 
     #[inline]
-    fn updated(&mut self, entry: EntryNumber) {
-        self.hit(entry, 0);
+    fn hit(&mut self, records: &mut Records<2>, entry: EntryNumber) {
+        records.renew(T2, entry);
     }
 
     #[inline]
-    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        self.lists.renew(self.list(entry), T2, entry);
-        self.records[entry as usize] = T2 as u8;
-    }
-
-    #[inline]
-    fn removed(&mut self, entry: EntryNumber) {
-        self.lists.remove(self.list(entry), entry);
-    }
-
-    #[inline]
-    fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        self.lists.rename(self.list(from), from, to);
-        self.records[to as usize] = self.records[from as usize];
-    }
-
-    #[inline]
-    fn evict(
+    fn victim(
         &mut self,
+        records: &mut Records<2>,
         except: Option<EntryNumber>,
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
-        self.capacity = self.len().max(1);
+        self.capacity = records.total().max(1);
         self.target = self.target.min(self.capacity as f64);
-        let len = self.lists.len(T1) as f64;
+        let len = records.len(T1) as f64;
         let t1_pays = len > self.target || (len == self.target && self.arrival == Some(T2));
         let (first, second) = if t1_pays { (T1, T2) } else { (T2, T1) };
-        let oldest = |list| Some((list, self.lists.oldest(list, except)?));
-        let (list, victim) = oldest(first).or_else(|| oldest(second))?;
-        self.lists.remove(list, victim);
-        self.ghosts.push(list, entries.key(victim), self.capacity);
+        let victim = records.oldest(first, except).or_else(|| records.oldest(second, except))?;
+        self.ghosts.push(records.list(victim), entries.key(victim), self.capacity);
         Some(victim)
     }
 
     #[inline]
-    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        let t1_pays = self.lists.len(T1) as f64 > self.target;
-        self.lists.oldest_two(if t1_pays { T1 } else { T2 })
+    fn upcoming(&self, records: &Records<2>) -> [Option<EntryNumber>; 2] {
+        let t1_pays = records.len(T1) as f64 > self.target;
+        records.oldest_two(if t1_pays { T1 } else { T2 })
     }
 
     #[inline]
-    fn prefetch(&self, entry: EntryNumber) {
-        self.lists.prefetch(entry);
+    fn ghosts(&self) -> Option<&Ghosts> {
+        Some(&self.ghosts)
     }
 
-    #[inline]
-    fn prefetch_key(&self, key: u64) {
-        self.ghosts.prefetch(key);
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.lists.validate_by(|entry| self.list(entry))?;
-        self.ghosts.validate()?;
+    fn validate(&self, _: &Records<2>) -> Result<(), String> {
         if !(0.0..=self.capacity as f64).contains(&self.target) {
             return Err(format!("p is {}, c {}", self.target, self.capacity));
         }

@@ -30,7 +30,7 @@ const REST: usize = 1;
 
 /// Two lists of departed keys.
 #[derive(Debug)]
-pub(super) struct Ghosts {
+pub struct Ghosts {
     chains: Region<u32>,
     nodes: Region<[u64; 2]>,
     lists: Lists<3>,

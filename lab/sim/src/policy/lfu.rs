@@ -6,37 +6,38 @@
 //! count. That makes every call O(1), as in Shah, Mitra, Matani, *An O(1) algorithm for implementing the LFU
 //! cache eviction scheme* (2010), with a list for each count.
 //!
-//! Bytes: 28 an entry number (links 8, its group 4, groups 16: there are never more than entries).
+//! Bytes: 20 an entry number besides the records (its group 4, groups 16: there are never more than entries).
 
 use larder::Error;
 use larder::mem::Region;
-use larder::policy::{Entries, EntryNumber, Replacement};
+use larder::policy::EntryNumber;
 
-use super::list::Lists;
+use super::listed::{Listed, Records, Reference};
 
 /// LFU. See the source's head for its rules.
+pub type Lfu = Listed<Rules, 1>;
+
+/// The rules of [`Lfu`].
 #[derive(Debug)]
-pub struct Lfu {
-    lists: Lists<1>,
+pub struct Rules {
     /// The group of each entry.
-    records: Region<u32>,
+    group_of: Region<u32>,
     groups: Groups,
 }
 
 impl Lfu {
     /// For entry numbers below `numbers`.
     pub fn new(numbers: usize) -> Result<Self, Error> {
-        Ok(Lfu {
-            lists: Lists::new(numbers)?,
-            records: Region::new(numbers).map_err(Error::Memory)?,
-            groups: Groups::new(numbers)?,
-        })
+        let group_of = Region::new(numbers).map_err(Error::Memory)?;
+        Listed::with(numbers, Rules { group_of, groups: Groups::new(numbers)? })
     }
+}
 
+impl Rules {
     /// The group of an entry, if that is what it counts.
     #[inline]
-    fn group_of(&self, entry: Option<EntryNumber>, count: u64) -> Option<u32> {
-        let group = self.records[entry? as usize];
+    fn group_if(&self, entry: Option<EntryNumber>, count: u64) -> Option<u32> {
+        let group = self.group_of[entry? as usize];
         (self.groups.counts[group as usize] == count).then_some(group)
     }
 
@@ -44,6 +45,7 @@ impl Lfu {
     #[inline]
     fn join(
         &mut self,
+        records: &mut Records<1>,
         entry: EntryNumber,
         group: Option<u32>,
         count: u64,
@@ -52,79 +54,50 @@ impl Lfu {
         let after = group.map(|group| self.groups.newest(group)).or(after);
         let group = group.unwrap_or_else(|| self.groups.make(count));
         self.groups.add(group, entry);
-        self.lists.insert(0, entry, after);
-        self.records[entry as usize] = group;
+        records.insert(0, entry, after);
+        self.group_of[entry as usize] = group;
     }
 }
 
-impl Replacement for Lfu {
+impl Reference<1> for Rules {
     #[inline]
-    fn len(&self) -> u64 {
-        self.lists.len(0)
+    fn inserted(&mut self, records: &mut Records<1>, entry: EntryNumber) {
+        let ones = self.group_if(records.oldest(0, None), 1);
+        self.join(records, entry, ones, 1, None);
     }
 
     #[inline]
-    fn inserted(&mut self, entry: EntryNumber) {
-        let ones = self.group_of(self.lists.oldest(0, None), 1);
-        self.join(entry, ones, 1, None);
-    }
-
-    #[inline]
-    fn updated(&mut self, entry: EntryNumber) {
-        self.hit(entry, 0);
-    }
-
-    #[inline]
-    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        let group = self.records[entry as usize];
+    fn hit(&mut self, records: &mut Records<1>, entry: EntryNumber) {
+        let group = self.group_of[entry as usize];
         let count = self.groups.counts[group as usize] + 1;
         let newest = self.groups.newest(group);
-        let next = self.group_of(self.lists.newer(newest), count);
+        let next = self.group_if(records.newer(newest), count);
         if next.is_none() && self.groups.is_single(group) {
             self.groups.counts[group as usize] = count;
             return;
         }
-        let after = if newest == entry { self.lists.older(entry) } else { Some(newest) };
-        self.removed(entry);
-        self.join(entry, next, count, after);
+        let after = if newest == entry { records.older(entry) } else { Some(newest) };
+        self.leaving(records, entry);
+        records.remove(entry);
+        self.join(records, entry, next, count, after);
     }
 
     #[inline]
-    fn removed(&mut self, entry: EntryNumber) {
-        self.groups.take(self.records[entry as usize], entry, self.lists.older(entry));
-        self.lists.remove(0, entry);
+    fn leaving(&mut self, records: &Records<1>, entry: EntryNumber) {
+        self.groups.take(self.group_of[entry as usize], entry, records.older(entry));
     }
 
     #[inline]
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        let group = self.records[from as usize];
-        self.lists.rename(0, from, to);
-        self.records[to as usize] = group;
+        let group = self.group_of[from as usize];
+        self.group_of[to as usize] = group;
         self.groups.rename(group, from, to);
     }
 
-    #[inline]
-    fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
-        let victim = self.lists.oldest(0, except)?;
-        self.removed(victim);
-        Some(victim)
-    }
-
-    #[inline]
-    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        self.lists.oldest_two(0)
-    }
-
-    #[inline]
-    fn prefetch(&self, entry: EntryNumber) {
-        self.lists.prefetch(entry);
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.lists.validate()?;
+    fn validate(&self, records: &Records<1>) -> Result<(), String> {
         let (mut last, mut members, mut before) = (None, 0, 0);
-        for entry in self.lists.iter(0) {
-            let group = self.records[entry as usize];
+        for entry in records.iter(0) {
+            let group = self.group_of[entry as usize];
             let count = self.groups.counts[group as usize];
             if last != Some(group) && (members != 0 || count <= before) {
                 return Err(format!("entry {entry} begins count {count} behind {before}"));

@@ -23,7 +23,7 @@ struct Ends {
 
 /// `N` lists of numbers, oldest to newest.
 #[derive(Debug)]
-pub(super) struct Lists<const N: usize> {
+pub struct Lists<const N: usize> {
     /// The older and the newer neighbor of each number.
     links: Region<[u32; 2]>,
     ends: [Ends; N],

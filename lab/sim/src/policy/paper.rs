@@ -21,14 +21,11 @@
 //! Zipf streams (exponents 0.8 to 1.1, 1 to 9 seventeenths of 200,000 names, mean hits): the
 //! listing 80.8 % with fixed shares and 81.0 with borrowing, the third access 73.7 and 81.4; LRU
 //! 78.4, Partitioned 81.9.
-//!
-//! Bytes: 9 per entry number.
 
-use larder::mem::Region;
-use larder::policy::{Entries, EntryNumber, Replacement, STEPS_MAX};
-use larder::{Error, prefetch_slice};
+use larder::Error;
+use larder::policy::{Entries, EntryNumber, STEPS_MAX};
 
-use super::list::Lists;
+use super::listed::{Listed, Records, Reference};
 
 /// When an entry moves from temporary to hot. The insertion is the first access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,15 +86,15 @@ const RECYCLE: usize = 0;
 const TEMPORARY: usize = 1;
 const HOT: usize = 2;
 
-/// Set in an entry's record, next to the partition.
-const FLAG: u8 = 4;
+/// The mark of an entry with the flag.
+const FLAG: u8 = 1;
 
 /// Algorithm 1. See the source's header for its rules.
+pub type Paper = Listed<Rules, 3>;
+
+/// The rules of [`Paper`].
 #[derive(Debug)]
-pub struct Paper {
-    lists: Lists<3>,
-    /// `partition | FLAG` of each entry.
-    records: Region<u8>,
+pub struct Rules {
     rules: PaperRules,
     temporary_target: u64,
     hot_target: u64,
@@ -112,18 +109,13 @@ impl Paper {
         if temporary_percent == 0 || recycle_percent == 0 || sum > 99 {
             return Err(Error::Setting("each of the paper's partitions needs at least 1 percent"));
         }
-        let mut policy = Paper {
-            lists: Lists::new(numbers)?,
-            records: Region::new(numbers).map_err(Error::Memory)?,
-            rules,
-            temporary_target: 0,
-            hot_target: 0,
-            recycle_target: 0,
-        };
-        policy.resize(entries_max);
-        Ok(policy)
+        let mut rules = Rules { rules, temporary_target: 0, hot_target: 0, recycle_target: 0 };
+        rules.resize(entries_max);
+        Listed::with(numbers, rules)
     }
+}
 
+impl Rules {
     fn resize(&mut self, capacity: u64) {
         let share = |percent: u8| (capacity * u64::from(percent) / 100).max(1);
         self.temporary_target = share(self.rules.temporary_percent);
@@ -132,140 +124,98 @@ impl Paper {
             capacity.saturating_sub(self.temporary_target + self.recycle_target).max(1);
     }
 
-    #[inline]
-    fn partition(&self, entry: EntryNumber) -> usize {
-        usize::from(self.records[entry as usize] & !FLAG)
-    }
-
-    /// Moves an entry to the newest end of a partition, unflagged.
-    #[inline]
-    fn carry(&mut self, entry: EntryNumber, to: usize) {
-        self.lists.renew(self.partition(entry), to, entry);
-        self.records[entry as usize] = to as u8;
-    }
-
-    fn heat(&mut self, entry: EntryNumber) {
-        self.carry(entry, HOT);
+    fn heat(&self, records: &mut Records<3>, entry: EntryNumber) {
+        records.restart(HOT, entry);
         // Without borrowing, hot never exceeds its share: its oldest makes room.
         if !self.rules.borrow
-            && self.lists.len(HOT) > self.hot_target
-            && let Some(oldest) = self.lists.oldest(HOT, None)
+            && records.len(HOT) > self.hot_target
+            && let Some(oldest) = records.oldest(HOT, None)
         {
-            self.carry(oldest, RECYCLE);
+            records.restart(RECYCLE, oldest);
         }
     }
 
     #[inline]
-    fn access(&mut self, entry: EntryNumber, is_write: bool) {
+    fn access(&self, records: &mut Records<3>, entry: EntryNumber, is_write: bool) {
         let at_once = match self.rules.promotion {
             Promotion::Listing => !is_write,
             Promotion::SecondAccess => true,
             Promotion::ThirdAccess => false,
         };
-        match self.partition(entry) {
+        match records.list(entry) {
             HOT => {}
-            TEMPORARY if !at_once && self.records[entry as usize] & FLAG == 0 => {
-                self.records[entry as usize] |= FLAG;
-            }
-            _ => self.heat(entry),
+            TEMPORARY if !at_once && records.mark(entry) != FLAG => records.set_mark(entry, FLAG),
+            _ => self.heat(records, entry),
         }
-    }
-
-    fn leave(&mut self, entry: EntryNumber) -> Option<EntryNumber> {
-        self.removed(entry);
-        Some(entry)
     }
 }
 
-impl Replacement for Paper {
+impl Reference<3> for Rules {
     #[inline]
-    fn len(&self) -> u64 {
-        self.lists.total()
+    fn inserted(&mut self, records: &mut Records<3>, entry: EntryNumber) {
+        records.push(TEMPORARY, entry);
     }
 
     #[inline]
-    fn inserted(&mut self, entry: EntryNumber) {
-        self.lists.push(TEMPORARY, entry);
-        self.records[entry as usize] = TEMPORARY as u8;
+    fn updated(&mut self, records: &mut Records<3>, entry: EntryNumber) {
+        self.access(records, entry, true);
     }
 
     #[inline]
-    fn updated(&mut self, entry: EntryNumber) {
-        self.access(entry, true);
+    fn hit(&mut self, records: &mut Records<3>, entry: EntryNumber) {
+        self.access(records, entry, false);
     }
 
-    #[inline]
-    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        self.access(entry, false);
-    }
-
-    #[inline]
-    fn removed(&mut self, entry: EntryNumber) {
-        self.lists.remove(self.partition(entry), entry);
-    }
-
-    #[inline]
-    fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        self.lists.rename(self.partition(from), from, to);
-        self.records[to as usize] = self.records[from as usize];
-    }
-
-    fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
+    fn victim(
+        &mut self,
+        records: &mut Records<3>,
+        except: Option<EntryNumber>,
+        _: &impl Entries,
+    ) -> Option<EntryNumber> {
         if self.rules.borrow {
-            self.resize(self.len());
+            self.resize(records.total());
         }
         let mut steps = STEPS_MAX;
         loop {
-            let oldest = |list| self.lists.oldest(list, except);
+            let oldest = |list| records.oldest(list, except);
             let (temporary, hot) = (oldest(TEMPORARY), oldest(HOT));
-            let spills = !self.rules.borrow && self.lists.len(RECYCLE) > self.recycle_target;
+            let spills = !self.rules.borrow && records.len(RECYCLE) > self.recycle_target;
             if let Some(entry) = temporary
-                && self.lists.len(TEMPORARY) >= self.temporary_target
+                && records.len(TEMPORARY) >= self.temporary_target
                 && !spills
             {
-                if self.records[entry as usize] & FLAG == 0 || steps == 0 {
-                    return self.leave(entry);
+                if records.mark(entry) != FLAG || steps == 0 {
+                    return Some(entry);
                 }
                 steps -= 1;
                 match self.rules.flagged {
-                    Flagged::Evicted => return self.leave(entry),
-                    Flagged::StaysOnce => self.carry(entry, TEMPORARY),
-                    Flagged::ToHot => self.heat(entry),
-                    Flagged::ToRecycle => self.carry(entry, RECYCLE),
+                    Flagged::Evicted => return Some(entry),
+                    Flagged::StaysOnce => records.restart(TEMPORARY, entry),
+                    Flagged::ToHot => self.heat(records, entry),
+                    Flagged::ToRecycle => records.restart(RECYCLE, entry),
                 }
             } else if let Some(entry) = hot
-                && self.lists.len(HOT) > self.hot_target
+                && records.len(HOT) > self.hot_target
                 && steps > 0
             {
                 steps -= 1;
-                self.carry(entry, RECYCLE);
+                records.restart(RECYCLE, entry);
             } else {
-                let entry = oldest(RECYCLE).or(temporary).or(hot)?;
-                return self.leave(entry);
+                return oldest(RECYCLE).or(temporary).or(hot);
             }
         }
     }
 
     #[inline]
-    fn has_surplus(&self) -> bool {
+    fn has_surplus(&self, records: &Records<3>) -> bool {
         !self.rules.borrow
-            && (self.lists.len(TEMPORARY) >= self.temporary_target
-                || self.lists.len(RECYCLE) > self.recycle_target)
+            && (records.len(TEMPORARY) >= self.temporary_target
+                || records.len(RECYCLE) > self.recycle_target)
     }
 
     #[inline]
-    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        let full = self.lists.len(TEMPORARY) >= self.temporary_target;
-        self.lists.oldest_two(if full { TEMPORARY } else { RECYCLE })
-    }
-
-    #[inline]
-    fn prefetch(&self, entry: EntryNumber) {
-        self.lists.prefetch(entry);
-        prefetch_slice(&self.records, entry as usize);
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.lists.validate_by(|entry| self.partition(entry))
+    fn upcoming(&self, records: &Records<3>) -> [Option<EntryNumber>; 2] {
+        let full = records.len(TEMPORARY) >= self.temporary_target;
+        records.oldest_two(if full { TEMPORARY } else { RECYCLE })
     }
 }

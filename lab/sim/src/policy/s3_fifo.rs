@@ -13,39 +13,38 @@
 //! The paper's artefact keeps the ghosts as stamps in a hash table, where a key that came back still counts
 //! among the `G`; here it makes room for another, as in libCacheSim.
 //!
-//! Bytes: 9 an entry, and 32 a ghost. O(1) amortized: every entry passed over takes back a hit.
+//! Bytes: 32 a ghost besides the records. O(1) amortized: every entry passed over takes back a hit.
 
 use larder::Error;
-use larder::mem::Region;
-use larder::policy::{Entries, EntryNumber, Replacement};
+use larder::policy::{Entries, EntryNumber};
 
 use super::ghosts::Ghosts;
-use super::list::Lists;
+use super::listed::{Listed, Records, Reference};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
 
-const COUNT: u8 = 3;
-/// Set next to the count of an entry in main.
-const IN_MAIN: u8 = 4;
+const COUNT_MAX: u8 = 3;
 
 /// S3-FIFO. See the source's head for its rules.
+pub type S3Fifo = Listed<Rules, 2>;
+
+/// The rules of [`S3Fifo`]; the mark of an entry is its count.
 #[derive(Debug)]
-pub struct S3Fifo {
-    lists: Lists<2>,
-    /// `IN_MAIN | count` of each entry.
-    records: Region<u8>,
+pub struct Rules {
     ghosts: Ghosts,
-    /// `C`.
-    capacity: u64,
     /// `S`.
     small_target: u64,
-    /// `G`.
-    ghosts_max: u64,
     /// What arrives was a ghost.
     to_main: bool,
 }
 
+/// `S`.
+fn small_target(capacity: u64) -> u64 {
+    (capacity / 10).max(1)
+}
+
+/// `G`.
 fn ghosts_max(capacity: u64) -> u64 {
     (capacity * 9 / 10).max(1)
 }
@@ -53,122 +52,64 @@ fn ghosts_max(capacity: u64) -> u64 {
 impl S3Fifo {
     /// For entry numbers below `numbers` and at most as many entries.
     pub fn new(numbers: usize) -> Result<Self, Error> {
-        let mut policy = S3Fifo {
-            lists: Lists::new(numbers)?,
-            records: Region::new(numbers).map_err(Error::Memory)?,
-            ghosts: Ghosts::new(ghosts_max(numbers as u64) as usize)?,
-            capacity: 0,
-            small_target: 0,
-            ghosts_max: 0,
-            to_main: false,
-        };
-        policy.resize(numbers as u64);
-        Ok(policy)
-    }
-
-    #[inline]
-    fn resize(&mut self, capacity: u64) {
-        if capacity != self.capacity {
-            self.capacity = capacity;
-            self.small_target = (capacity / 10).max(1);
-            self.ghosts_max = ghosts_max(capacity);
-        }
-    }
-
-    #[inline]
-    fn list(&self, entry: EntryNumber) -> usize {
-        usize::from(self.records[entry as usize] & IN_MAIN != 0)
+        let ghosts = Ghosts::new(ghosts_max(numbers as u64) as usize)?;
+        let small_target = small_target(numbers as u64);
+        Listed::with(numbers, Rules { ghosts, small_target, to_main: false })
     }
 }
 
-impl Replacement for S3Fifo {
+impl Reference<2> for Rules {
     #[inline]
-    fn len(&self) -> u64 {
-        self.lists.total()
-    }
-
-    #[inline]
-    fn arriving(&mut self, key: u64) {
+    fn arriving(&mut self, _: &mut Records<2>, key: u64) {
         self.to_main = self.ghosts.take(key).is_some();
     }
 
     #[inline]
-    fn inserted(&mut self, entry: EntryNumber) {
-        let to_main = std::mem::take(&mut self.to_main);
-        self.lists.push(usize::from(to_main), entry);
-        self.records[entry as usize] = if to_main { IN_MAIN } else { 0 };
+    fn inserted(&mut self, records: &mut Records<2>, entry: EntryNumber) {
+        let list = if std::mem::take(&mut self.to_main) { MAIN } else { SMALL };
+        records.push(list, entry);
     }
 
     #[inline]
-    fn updated(&mut self, entry: EntryNumber) {
-        self.hit(entry, 0);
+    fn hit(&mut self, records: &mut Records<2>, entry: EntryNumber) {
+        records.set_mark(entry, (records.mark(entry) + 1).min(COUNT_MAX));
     }
 
     #[inline]
-    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        let record = &mut self.records[entry as usize];
-        *record += u8::from(*record & COUNT < COUNT);
-    }
-
-    #[inline]
-    fn removed(&mut self, entry: EntryNumber) {
-        self.lists.remove(self.list(entry), entry);
-    }
-
-    #[inline]
-    fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        self.lists.rename(self.list(from), from, to);
-        self.records[to as usize] = self.records[from as usize];
-    }
-
-    #[inline]
-    fn evict(
+    fn victim(
         &mut self,
+        records: &mut Records<2>,
         except: Option<EntryNumber>,
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
-        self.resize(self.len());
+        let capacity = records.total();
+        self.small_target = small_target(capacity);
         loop {
-            let main = self.lists.oldest(MAIN, except);
-            if (self.lists.len(SMALL) >= self.small_target || main.is_none())
-                && let Some(oldest) = self.lists.oldest(SMALL, except)
+            let main = records.oldest(MAIN, except);
+            if (records.len(SMALL) >= self.small_target || main.is_none())
+                && let Some(oldest) = records.oldest(SMALL, except)
             {
-                if self.records[oldest as usize] & COUNT >= 2 {
-                    self.lists.renew(SMALL, MAIN, oldest);
-                    self.records[oldest as usize] = IN_MAIN;
+                if records.mark(oldest) >= 2 {
+                    records.restart(MAIN, oldest);
                     continue;
                 }
-                self.lists.remove(SMALL, oldest);
-                self.ghosts.push(0, entries.key(oldest), self.ghosts_max);
+                self.ghosts.push(0, entries.key(oldest), ghosts_max(capacity));
                 return Some(oldest);
             }
             let oldest = main?;
-            if self.records[oldest as usize] & COUNT == 0 {
-                self.lists.remove(MAIN, oldest);
-                return Some(oldest);
-            }
-            self.records[oldest as usize] -= 1;
-            self.lists.renew(MAIN, MAIN, oldest);
+            let Some(count) = records.mark(oldest).checked_sub(1) else { return Some(oldest) };
+            records.set_mark(oldest, count);
+            records.renew(MAIN, oldest);
         }
     }
 
     #[inline]
-    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        self.lists.oldest_two(usize::from(self.lists.len(SMALL) < self.small_target))
+    fn upcoming(&self, records: &Records<2>) -> [Option<EntryNumber>; 2] {
+        records.oldest_two(if records.len(SMALL) < self.small_target { MAIN } else { SMALL })
     }
 
     #[inline]
-    fn prefetch(&self, entry: EntryNumber) {
-        self.lists.prefetch(entry);
-    }
-
-    #[inline]
-    fn prefetch_key(&self, key: u64) {
-        self.ghosts.prefetch(key);
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.lists.validate_by(|entry| self.list(entry))?;
-        self.ghosts.validate()
+    fn ghosts(&self) -> Option<&Ghosts> {
+        Some(&self.ghosts)
     }
 }

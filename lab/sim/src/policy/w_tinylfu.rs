@@ -19,13 +19,13 @@
 //! 2018): after each `10 C` requests it grows or shrinks by a step, and goes on so while the hit ratio does not
 //! fall. A step is `C/16` at first and loses 2 % each time; a change of 5 points in the hit ratio restores it.
 //!
-//! Bytes: 21 to 29 an entry.
+//! Bytes: 12 to 20 an entry besides the records.
 
 use larder::Error;
 use larder::mem::Region;
-use larder::policy::{Entries, EntryNumber, Replacement};
+use larder::policy::{Entries, EntryNumber};
 
-use super::list::Lists;
+use super::listed::{Listed, Records, Reference};
 use super::sketch::Sketch;
 use crate::trace::random::Random;
 
@@ -37,15 +37,15 @@ const PROTECTED: usize = 2;
 const SAMPLE_CAPACITIES: u64 = 10;
 /// A candidate that counts more than this has a chance though its victim counts as much.
 const COUNT_WARM: u64 = 5;
-/// One in so many.
+/// One in this many.
 const CHANCE: u64 = 128;
 
 /// W-TinyLFU. See the source's head for its rules.
+pub type WTinyLfu = Listed<Rules, 3>;
+
+/// The rules of [`WTinyLfu`].
 #[derive(Debug)]
-pub struct WTinyLfu {
-    lists: Lists<3>,
-    /// The list of each entry.
-    records: Region<u8>,
+pub struct Rules {
     /// What the sketch knows each entry by.
     keys: Region<u32>,
     arriving: u32,
@@ -61,9 +61,7 @@ pub struct WTinyLfu {
 impl WTinyLfu {
     /// For entry numbers below `numbers` and at most as many entries; with a window that adapts if `climbs`.
     pub fn new(numbers: usize, seed: u64, climbs: bool) -> Result<Self, Error> {
-        let mut policy = WTinyLfu {
-            lists: Lists::new(numbers)?,
-            records: Region::new(numbers).map_err(Error::Memory)?,
+        let mut rules = Rules {
             keys: Region::new(numbers).map_err(Error::Memory)?,
             arriving: 0,
             sketch: Sketch::new(numbers)?,
@@ -73,10 +71,12 @@ impl WTinyLfu {
             protected_max: 0,
             climber: climbs.then(Climber::default),
         };
-        policy.resize(numbers as u64);
-        Ok(policy)
+        rules.resize(numbers as u64);
+        Listed::with(numbers, rules)
     }
+}
 
+impl Rules {
     /// Divides another capacity, or the same one after the climber moved.
     fn resize(&mut self, capacity: u64) {
         let capacity = capacity.max(1);
@@ -91,31 +91,20 @@ impl WTinyLfu {
         self.protected_max = protected.saturating_add_signed(-moved);
     }
 
-    #[inline]
-    fn list(&self, entry: EntryNumber) -> usize {
-        usize::from(self.records[entry as usize])
-    }
-
-    #[inline]
-    fn carry(&mut self, entry: EntryNumber, to: usize) {
-        self.lists.renew(self.list(entry), to, entry);
-        self.records[entry as usize] = to as u8;
-    }
-
     /// What protected and the window hold too much goes to probation.
     #[inline]
-    fn settle(&mut self) {
+    fn settle(&self, records: &mut Records<3>) {
         for (list, len_max) in [(PROTECTED, self.protected_max), (WINDOW, self.window_max)] {
-            while self.lists.len(list) > len_max
-                && let Some(oldest) = self.lists.oldest(list, None)
+            while records.len(list) > len_max
+                && let Some(oldest) = records.oldest(list, None)
             {
-                self.carry(oldest, PROBATION);
+                records.renew(PROBATION, oldest);
             }
         }
     }
 
     #[inline]
-    fn count(&mut self, key: u32, is_hit: bool) {
+    fn count(&mut self, records: &mut Records<3>, key: u32, is_hit: bool) {
         let sample = SAMPLE_CAPACITIES * self.capacity;
         self.sketch.increment(key, sample);
         if let Some(climber) = &mut self.climber
@@ -125,101 +114,77 @@ impl WTinyLfu {
             self.resize(self.capacity);
             // A larger window takes over what would have left next.
             for _ in window_before..self.window_max {
-                let oldest = |list| self.lists.oldest(list, None);
+                let oldest = |list| records.oldest(list, None);
                 let Some(entry) = oldest(PROBATION).or_else(|| oldest(PROTECTED)) else { break };
-                self.carry(entry, WINDOW);
+                records.renew(WINDOW, entry);
             }
-            self.settle();
+            self.settle(records);
         }
     }
 }
 
-impl Replacement for WTinyLfu {
+impl Reference<3> for Rules {
     #[inline]
-    fn len(&self) -> u64 {
-        self.lists.total()
-    }
-
-    #[inline]
-    fn arriving(&mut self, key: u64) {
+    fn arriving(&mut self, records: &mut Records<3>, key: u64) {
         self.arriving = key as u32;
-        self.count(self.arriving, false);
+        self.count(records, self.arriving, false);
     }
 
     #[inline]
-    fn inserted(&mut self, entry: EntryNumber) {
+    fn inserted(&mut self, records: &mut Records<3>, entry: EntryNumber) {
         self.keys[entry as usize] = self.arriving;
-        self.records[entry as usize] = WINDOW as u8;
-        self.lists.push(WINDOW, entry);
-        self.settle();
+        records.push(WINDOW, entry);
+        self.settle(records);
     }
 
     #[inline]
-    fn updated(&mut self, entry: EntryNumber) {
-        self.hit(entry, 0);
-    }
-
-    #[inline]
-    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        self.count(self.keys[entry as usize], true);
-        match self.list(entry) {
+    fn hit(&mut self, records: &mut Records<3>, entry: EntryNumber) {
+        self.count(records, self.keys[entry as usize], true);
+        match records.list(entry) {
             PROBATION => {
-                self.carry(entry, PROTECTED);
-                self.settle();
+                records.renew(PROTECTED, entry);
+                self.settle(records);
             }
-            list => self.lists.renew(list, list, entry),
+            list => records.renew(list, entry),
         }
-    }
-
-    #[inline]
-    fn removed(&mut self, entry: EntryNumber) {
-        self.lists.remove(self.list(entry), entry);
     }
 
     #[inline]
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        self.lists.rename(self.list(from), from, to);
-        self.records[to as usize] = self.records[from as usize];
         self.keys[to as usize] = self.keys[from as usize];
     }
 
     #[inline]
-    fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
-        if self.len() != self.capacity {
-            self.resize(self.len());
-            self.settle();
+    fn victim(
+        &mut self,
+        records: &mut Records<3>,
+        except: Option<EntryNumber>,
+        _: &impl Entries,
+    ) -> Option<EntryNumber> {
+        if records.total() != self.capacity {
+            self.resize(records.total());
+            self.settle(records);
         }
-        let candidate = self.lists.oldest(WINDOW, except);
-        let victim = self.lists.oldest(PROBATION, except);
-        let leaves = match (candidate, victim) {
-            (Some(candidate), Some(victim)) => {
-                let count = |entry: EntryNumber| self.sketch.count(self.keys[entry as usize]);
-                let (asks, has) = (count(candidate), count(victim));
-                let stays =
-                    asks > has || (asks > COUNT_WARM && self.generator.below(CHANCE).0 == 0);
-                if stays { victim } else { candidate }
-            }
-            (one, other) => one.or(other).or_else(|| self.lists.oldest(PROTECTED, except))?,
+        let candidate = records.oldest(WINDOW, except);
+        let victim = records.oldest(PROBATION, except);
+        let (Some(candidate), Some(victim)) = (candidate, victim) else {
+            return candidate.or(victim).or_else(|| records.oldest(PROTECTED, except));
         };
-        self.removed(leaves);
-        Some(leaves)
+        let count = |entry: EntryNumber| self.sketch.count(self.keys[entry as usize]);
+        let (asks, has) = (count(candidate), count(victim));
+        let stays = asks > has || (asks > COUNT_WARM && self.generator.below(CHANCE).0 == 0);
+        Some(if stays { victim } else { candidate })
     }
 
     #[inline]
-    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        [self.lists.oldest(WINDOW, None), self.lists.oldest(PROBATION, None)]
+    fn upcoming(&self, records: &Records<3>) -> [Option<EntryNumber>; 2] {
+        [records.oldest(WINDOW, None), records.oldest(PROBATION, None)]
     }
 
-    #[inline]
-    fn prefetch(&self, entry: EntryNumber) {
-        self.lists.prefetch(entry);
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.lists.validate_by(|entry| self.list(entry))?;
+    fn validate(&self, records: &Records<3>) -> Result<(), String> {
         for (list, len_max) in [(PROTECTED, self.protected_max), (WINDOW, self.window_max)] {
-            if self.lists.len(list) > len_max {
-                return Err(format!("list {list} has {}, at most {len_max}", self.lists.len(list)));
+            if records.len(list) > len_max {
+                return Err(format!("list {list} has {}, at most {len_max}", records.len(list)));
             }
         }
         Ok(())
@@ -271,6 +236,7 @@ impl Climber {
 
 #[cfg(test)]
 mod tests {
+    use larder::policy::Replacement;
     use proptest::prelude::*;
 
     use super::*;
