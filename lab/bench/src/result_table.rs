@@ -25,6 +25,9 @@ pub struct ResultTable {
     rows: Vec<Vec<Cell>>,
 }
 
+/// A column: its name, and how it makes its cell of a row.
+pub type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> Cell);
+
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
@@ -58,10 +61,21 @@ impl From<u64> for Cell {
     }
 }
 
+impl From<bool> for Cell {
+    fn from(is: bool) -> Cell {
+        Cell::from(if is { "yes" } else { "no" })
+    }
+}
+
 impl Cell {
     /// A ratio, to a millionth: one request in a million.
     pub fn ratio(value: f64) -> Cell {
         Cell::Number(value, 6)
+    }
+
+    /// What `make` makes of a value that may be unknown.
+    pub fn known<T>(value: Option<T>, make: impl FnOnce(T) -> Cell) -> Cell {
+        value.map_or(Cell::Unknown, make)
     }
 
     /// A ratio as percent, to a hundredth.
@@ -110,6 +124,15 @@ impl ResultTable {
     pub fn new<T: AsRef<str>>(columns: &[T]) -> ResultTable {
         let columns = columns.iter().map(|column| column.as_ref().to_owned()).collect();
         ResultTable { columns, rows: Vec::new() }
+    }
+
+    /// A row for each of `rows`.
+    pub fn of<R>(rows: impl IntoIterator<Item = R>, columns: &[Column<'_, R>]) -> ResultTable {
+        let mut table = ResultTable::new(&columns.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        for row in rows {
+            table.push(columns.iter().map(|(_, cell)| cell(&row)));
+        }
+        table
     }
 
     /// Adds a row. A value without a column is dropped, a missing value is unknown.

@@ -4,26 +4,13 @@
 //! for: ratios with six (one request in a million), times with hundredths of a nanosecond. An unknown value is
 //! `-` in the table, empty in CSV, `null` in JSON. CSV has one more column where a trace was sampled.
 
-use larder_bench::result_table::{Cell, ResultTable, grouped};
+use larder_bench::result_table::{Cell, Column, ResultTable, grouped};
 use serde_json::{Value, json};
 
 use crate::hit_ratio::{Results, Row};
 
-/// Columns of CSV.
-pub const CSV_COLUMNS: [&str; 9] = [
-    "trace",
-    "policy",
-    "capacity",
-    "requests",
-    "hits",
-    "hit_ratio",
-    "byte_hit_ratio",
-    "miss_reduction_vs_fifo",
-    "ns_per_request",
-];
-
-/// The column that is added where a trace was sampled: see [`Row::hit_ratio_error`].
-pub const CSV_COLUMN_ERROR: &str = "hit_ratio_error";
+/// The column for people that is left out unless a trace was sampled.
+const ERROR: &str = "+- (95 %)";
 
 /// A trace's name, and its results.
 pub type Named = (String, Results);
@@ -31,27 +18,22 @@ pub type Named = (String, Results);
 /// As CSV (RFC 4180, but with line feeds).
 pub fn csv(all: &[Named]) -> String {
     let is_sampled = all.iter().any(|(_, results)| results.rate.is_some());
-    let mut columns = CSV_COLUMNS.to_vec();
-    columns.extend(is_sampled.then_some(CSV_COLUMN_ERROR));
-    let mut table = ResultTable::new(&columns);
-    let ratio = |ratio: Option<f64>| ratio.map_or(Cell::Unknown, Cell::ratio);
-    for (trace, results) in all {
-        for row in &results.rows {
-            table.push([
-                trace.as_str().into(),
-                row.policy.as_str().into(),
-                row.capacity.into(),
-                row.requests.into(),
-                row.hits.into(),
-                ratio(row.hit_ratio),
-                ratio(row.byte_hit_ratio),
-                ratio(row.miss_reduction_vs_fifo),
-                Cell::Number(row.ns_per_request, 2),
-                ratio(row.hit_ratio_error),
-            ]);
-        }
-    }
-    table.csv()
+    let ratio = |ratio: Option<f64>| Cell::known(ratio, Cell::ratio);
+    let columns: [Column<'_, (&str, &Row)>; 10] = [
+        ("trace", &|(trace, _)| (*trace).into()),
+        ("policy", &|(_, row)| row.policy.as_str().into()),
+        ("capacity", &|(_, row)| row.capacity.into()),
+        ("requests", &|(_, row)| row.requests.into()),
+        ("hits", &|(_, row)| row.hits.into()),
+        ("hit_ratio", &|(_, row)| ratio(row.hit_ratio)),
+        ("byte_hit_ratio", &|(_, row)| ratio(row.byte_hit_ratio)),
+        ("miss_reduction_vs_fifo", &|(_, row)| ratio(row.miss_reduction_vs_fifo)),
+        ("ns_per_request", &|(_, row)| Cell::Number(row.ns_per_request, 2)),
+        ("hit_ratio_error", &|(_, row)| ratio(row.hit_ratio_error)),
+    ];
+    let columns = if is_sampled { &columns[..] } else { &columns[..columns.len() - 1] };
+    let rows = all.iter().flat_map(|(trace, of)| of.rows.iter().map(|row| (trace.as_str(), row)));
+    ResultTable::of(rows, columns).csv()
 }
 
 /// As one JSON object.
@@ -110,31 +92,27 @@ pub fn table(all: &[Named]) -> String {
 
 /// The rows of one trace, for people.
 fn rows(results: &Results) -> ResultTable {
-    let is_sampled = results.rate.is_some();
-    let titles = ["policy", "capacity", "requests", "hits", "hit %"];
-    let errors = is_sampled.then_some("+- (95 %)");
-    let others = ["byte hit %", "misses vs fifo %", "ns/request"];
-    let titles: Vec<&str> = titles.into_iter().chain(errors).chain(others).collect();
-    let mut table = ResultTable::new(&titles);
-    let percent = |ratio: Option<f64>| ratio.map_or(Cell::Unknown, Cell::percent);
+    let percent = |ratio: Option<f64>| Cell::known(ratio, Cell::percent);
     let count = |count: u64| Cell::Figure(grouped(count));
     let signed = |ratio: f64| match (ratio * 1e4).round() {
         0.0 => Cell::percent(0.0),
         // A minus where there are fewer.
         _ => Cell::Figure(format!("{:+.2}", -ratio * 100.0)),
     };
-    for row in &results.rows {
-        let counts = [count(row.capacity), count(row.requests), count(row.hits)];
-        let error = is_sampled.then(|| percent(row.hit_ratio_error));
-        let others = [
-            percent(row.byte_hit_ratio),
-            row.miss_reduction_vs_fifo.map_or(Cell::Unknown, signed),
-            Cell::Number(row.ns_per_request, 1),
-        ];
-        let policy = [row.policy.as_str().into()].into_iter();
-        table.push(policy.chain(counts).chain([percent(row.hit_ratio)]).chain(error).chain(others));
-    }
-    table
+    let columns: [Column<'_, &Row>; 9] = [
+        ("policy", &|row| row.policy.as_str().into()),
+        ("capacity", &|row| count(row.capacity)),
+        ("requests", &|row| count(row.requests)),
+        ("hits", &|row| count(row.hits)),
+        ("hit %", &|row| percent(row.hit_ratio)),
+        (ERROR, &|row| percent(row.hit_ratio_error)),
+        ("byte hit %", &|row| percent(row.byte_hit_ratio)),
+        ("misses vs fifo %", &|row| Cell::known(row.miss_reduction_vs_fifo, signed)),
+        ("ns/request", &|row| Cell::Number(row.ns_per_request, 1)),
+    ];
+    let is_shown = |column: &Column<'_, _>| column.0 != ERROR || results.rate.is_some();
+    let columns: Vec<_> = columns.into_iter().filter(is_shown).collect();
+    ResultTable::of(&results.rows, &columns)
 }
 
 /// Three digits that count, without zeros at the end.

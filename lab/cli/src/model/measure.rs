@@ -19,7 +19,7 @@ use std::time::Duration;
 use larder_bench::dns::contest::run;
 use larder_bench::dns::plan::{Event, Measured, Plan, Work};
 use larder_bench::dns::stub::StubOptions;
-use larder_bench::result_table::{Cell, ResultTable};
+use larder_bench::result_table::{Cell, Column, ResultTable};
 use larder_bench::sample::Median;
 use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
 use larder_settings::terminal::eprint_quietly;
@@ -79,52 +79,7 @@ impl Row {
     fn deviation(&self) -> f64 {
         self.q_measured / self.q_predicted - 1.0
     }
-
-    fn cells(&self) -> [Cell; COLUMNS.len()] {
-        let percent = |part: f64| format!("{:.1} %", 100.0 * part);
-        let [least, most] = self.a_measured;
-        [
-            self.server.into(),
-            Cell::Figure(percent(self.hit_ratio)),
-            Cell::Number(self.q1, 0),
-            Cell::Number(self.q2, 0),
-            Cell::Number(self.external[0], 2),
-            Cell::Figure(percent(self.a_predicted)),
-            Cell::Figure(format!("{} to {}", percent(least), percent(most))),
-            Cell::Number(self.q_predicted, 0),
-            Cell::Number(self.q_measured, 0),
-            Cell::Figure(format!("{:+.1} %", 100.0 * self.deviation())),
-        ]
-    }
 }
-
-const COLUMNS: [&str; 10] = [
-    "server",
-    "r",
-    "Q1",
-    "Q2",
-    "external/miss",
-    "A predicted",
-    "A measured",
-    "Q predicted",
-    "Q measured",
-    "deviation",
-];
-
-const CSV_COLUMNS: [&str; 12] = [
-    "server",
-    "hit_ratio",
-    "q1",
-    "q2",
-    "external_queries_per_miss",
-    "external_queries_per_miss_of_mix",
-    "a_predicted",
-    "a_measured_least",
-    "a_measured_most",
-    "answers_per_s_predicted",
-    "answers_per_s_measured",
-    "deviation",
-];
 
 const LEGEND: &str = "\nA: the part of its time that a server spends on hits. Q1, Q2, Q: answers a second of its processor \
 time when all\nhit, all miss, and of the mix. A as measured is a range: the less where misses pay for what hits and misses cost one\n\
@@ -223,30 +178,38 @@ fn rows(all: &[Measured], ratios: &[HitRatio]) -> Vec<Row> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = ResultTable::new(&COLUMNS);
-    rows.iter().for_each(|row| table.push(row.cells()));
-    table.text() + LEGEND
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    let columns: [Column<'_, &Row>; 10] = [
+        ("server", &|row| row.server.into()),
+        ("r", &|row| Cell::Figure(percent(row.hit_ratio))),
+        ("Q1", &|row| Cell::Number(row.q1, 0)),
+        ("Q2", &|row| Cell::Number(row.q2, 0)),
+        ("external/miss", &|row| Cell::Number(row.external[0], 2)),
+        ("A predicted", &|row| Cell::Figure(percent(row.a_predicted))),
+        ("A measured", &|row| Cell::Figure(row.a_measured.map(percent).join(" to "))),
+        ("Q predicted", &|row| Cell::Number(row.q_predicted, 0)),
+        ("Q measured", &|row| Cell::Number(row.q_measured, 0)),
+        ("deviation", &|row| Cell::Figure(format!("{:+.1} %", 100.0 * row.deviation()))),
+    ];
+    ResultTable::of(rows, &columns).text() + LEGEND
 }
 
 fn csv(rows: &[Row]) -> String {
-    let mut table = ResultTable::new(&CSV_COLUMNS);
-    for row in rows {
-        table.push([
-            row.server.into(),
-            Cell::ratio(row.hit_ratio),
-            Cell::Number(row.q1, 0),
-            Cell::Number(row.q2, 0),
-            Cell::Number(row.external[0], 4),
-            Cell::Number(row.external[1], 4),
-            Cell::ratio(row.a_predicted),
-            Cell::ratio(row.a_measured[0]),
-            Cell::ratio(row.a_measured[1]),
-            Cell::Number(row.q_predicted, 0),
-            Cell::Number(row.q_measured, 0),
-            Cell::ratio(row.deviation()),
-        ]);
-    }
-    table.csv()
+    let columns: [Column<'_, &Row>; 12] = [
+        ("server", &|row| row.server.into()),
+        ("hit_ratio", &|row| Cell::ratio(row.hit_ratio)),
+        ("q1", &|row| Cell::Number(row.q1, 0)),
+        ("q2", &|row| Cell::Number(row.q2, 0)),
+        ("external_queries_per_miss", &|row| Cell::Number(row.external[0], 4)),
+        ("external_queries_per_miss_of_mix", &|row| Cell::Number(row.external[1], 4)),
+        ("a_predicted", &|row| Cell::ratio(row.a_predicted)),
+        ("a_measured_least", &|row| Cell::ratio(row.a_measured[0])),
+        ("a_measured_most", &|row| Cell::ratio(row.a_measured[1])),
+        ("answers_per_s_predicted", &|row| Cell::Number(row.q_predicted, 0)),
+        ("answers_per_s_measured", &|row| Cell::Number(row.q_measured, 0)),
+        ("deviation", &|row| Cell::ratio(row.deviation())),
+    ];
+    ResultTable::of(rows, &columns).csv()
 }
 
 fn json(rows: &[Row]) -> String {

@@ -5,7 +5,7 @@ use crate::figure::{Axis, Figure, Series};
 use crate::paper::reported::{MEMORY_GB, SIZES};
 use crate::paper::simulated::{ALPHA, ALPHAS, Case, Simulated};
 use crate::policy::Kind;
-use larder_bench::result_table::{Cell, ResultTable};
+use larder_bench::result_table::{Cell, Column, ResultTable};
 
 pub(super) fn hit_ratios(simulated: &Simulated) -> Vec<Block> {
     let hits = |policy: &str| {
@@ -111,20 +111,16 @@ fn by_exponent(simulated: &Simulated) -> ResultTable {
 }
 
 fn all_rows(simulated: &Simulated) -> ResultTable {
-    let mut all =
-        ResultTable::new(&["zipf", "fill", "policy", "capacity", "gets", "hits", "hit_ratio"]);
-    for case in &simulated.hit_ratios {
-        all.push([
-            Cell::Number(case.alpha, 2),
-            if case.settings.fills { "yes" } else { "no" }.into(),
-            case.point.policy.to_string().into(),
-            u64::from(case.point.capacity).into(),
-            case.outcome.gets.into(),
-            case.outcome.hits.into(),
-            Cell::ratio(case.outcome.hit_ratio()),
-        ]);
-    }
-    all
+    let columns: [Column<'_, &Case>; 7] = [
+        ("zipf", &|case| Cell::Number(case.alpha, 2)),
+        ("fill", &|case| case.settings.fills.into()),
+        ("policy", &|case| case.point.policy.to_string().into()),
+        ("capacity", &|case| u64::from(case.point.capacity).into()),
+        ("gets", &|case| case.outcome.gets.into()),
+        ("hits", &|case| case.outcome.hits.into()),
+        ("hit_ratio", &|case| Cell::ratio(case.outcome.hit_ratio())),
+    ];
+    ResultTable::of(&simulated.hit_ratios, &columns)
 }
 
 /// How many points LRU is above the listing where only sets store, for each size where it is.

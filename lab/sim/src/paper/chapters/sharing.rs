@@ -8,7 +8,7 @@ use crate::paper::simulated::{ALPHA, Case, Simulated};
 use crate::policy::Kind;
 use crate::sync::report::period;
 use crate::sync::{Mode, Outcome, RECORD_BYTES};
-use larder_bench::result_table::{Cell, ResultTable};
+use larder_bench::result_table::{Cell, Column, ResultTable};
 
 pub(super) fn sync_modes(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
     let mut blocks = vec![
@@ -226,7 +226,7 @@ fn indications(simulated: &Simulated) -> Vec<Block> {
         let lost = |share| Cell::Number(at(1.0) - at(share), 2);
         table.push([
             called(key.0).into(),
-            if key.1 { "yes" } else { "no" }.into(),
+            key.1.into(),
             Cell::Number(at(1.0), 2),
             lost(0.5),
             lost(0.125),
@@ -243,47 +243,29 @@ fn indications(simulated: &Simulated) -> Vec<Block> {
 }
 
 fn case_table(cases: &[Case]) -> ResultTable {
-    let mut table = ResultTable::new(&[
-        "mode",
-        "policy",
-        "capacity",
-        "period",
-        "fill",
-        "hit_%",
-        "stale_%",
-        "records/request",
-        "entries/request",
-        "whole/request",
-        "moved/request",
-    ]);
-    for Case { settings, point, outcome, .. } in cases {
-        let work = |count| Cell::Number(outcome.a_request(count), 2);
-        table.push([
-            point.mode.name().into(),
-            point.policy.to_string().into(),
-            u64::from(point.capacity).into(),
-            period(point.mode, settings),
-            if settings.fills { "yes" } else { "no" }.into(),
-            Cell::percent(outcome.hit_ratio()),
-            Cell::percent(outcome.old_ratio()),
-            work(outcome.records),
-            work(outcome.entries),
-            work(outcome.whole),
-            work(outcome.moved),
-        ]);
-    }
-    table
+    let work = |of: &Outcome, count| Cell::Number(of.a_request(count), 2);
+    let columns: [Column<'_, &Case>; 11] = [
+        ("mode", &|case| case.point.mode.name().into()),
+        ("policy", &|case| case.point.policy.to_string().into()),
+        ("capacity", &|case| u64::from(case.point.capacity).into()),
+        ("period", &|case| period(case.point.mode, &case.settings)),
+        ("fill", &|case| case.settings.fills.into()),
+        ("hit_%", &|case| Cell::percent(case.outcome.hit_ratio())),
+        ("stale_%", &|case| Cell::percent(case.outcome.old_ratio())),
+        ("records/request", &|case| work(&case.outcome, case.outcome.records)),
+        ("entries/request", &|case| work(&case.outcome, case.outcome.entries)),
+        ("whole/request", &|case| work(&case.outcome, case.outcome.whole)),
+        ("moved/request", &|case| work(&case.outcome, case.outcome.moved)),
+    ];
+    ResultTable::of(cases, &columns)
 }
 
 fn spread_table(simulated: &Simulated) -> ResultTable {
-    let mut table = ResultTable::new(&["spread", "mode", "hit_%", "stale_%"]);
-    for Case { settings, point, outcome, .. } in &simulated.spreads {
-        table.push([
-            settings.spread.name().into(),
-            point.mode.name().into(),
-            Cell::percent(outcome.hit_ratio()),
-            Cell::percent(outcome.old_ratio()),
-        ]);
-    }
-    table
+    let columns: [Column<'_, &Case>; 4] = [
+        ("spread", &|case| case.settings.spread.name().into()),
+        ("mode", &|case| case.point.mode.name().into()),
+        ("hit_%", &|case| Cell::percent(case.outcome.hit_ratio())),
+        ("stale_%", &|case| Cell::percent(case.outcome.old_ratio())),
+    ];
+    ResultTable::of(&simulated.spreads, &columns)
 }
