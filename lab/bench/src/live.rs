@@ -17,7 +17,6 @@
 pub mod program;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +29,8 @@ use larder_io::live::{FrameSender, Live, LiveOptions, Sent};
 use larder_io::netns::enter_private_network;
 
 use crate::clock::ThreadTime;
-pub use program::{Program, Said};
+pub use crate::servers::Error;
+pub use program::Program;
 
 /// The ends of the pair.
 const READER: &str = "larder0";
@@ -70,38 +70,29 @@ pub struct Plan {
 pub struct Measured {
     /// What the generator sent.
     pub sent: Sent,
-    /// Frames that the reader was given.
-    pub received: u64,
-    /// Frames for which rings had no room.
-    pub dropped: u64,
     /// Seconds that the generator sent for.
     pub seconds: f64,
-    /// Nanoseconds that the reader's thread ran.
-    pub reader_ns: f64,
     /// Nanoseconds that the generator's thread ran.
     pub sender_ns: f64,
+    /// What the reader did.
+    pub read: Read,
+}
+
+/// What a reader did.
+#[derive(Clone, Debug, Default)]
+pub struct Read {
+    /// Frames that it read.
+    pub packets: u64,
+    /// Frames that the rings received, as the kernel counts.
+    pub received: u64,
+    /// Frames that the kernel dropped (ring full).
+    pub dropped: u64,
+    /// Nanoseconds that its threads ran.
+    pub reader_ns: f64,
     /// Of the program: packets that it should have stored and did not.
     pub not_kept: u64,
-    /// Of the program: nanoseconds that each of its threads ran, by the names of threads.
+    /// Of the program: nanoseconds that each of its threads ran since the interface is open, by the names of threads.
     pub threads_ns: BTreeMap<String, f64>,
-}
-
-/// Why nothing was measured.
-#[derive(Debug)]
-pub enum Error {
-    /// We may have no network of our own.
-    NotPermitted(io::Error),
-    /// Something else is missing, or wrong.
-    Failed(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NotPermitted(error) => write!(f, "no network of its own: {error}"),
-            Error::Failed(why) => f.write_str(why),
-        }
-    }
 }
 
 /// Measures a stage.
@@ -116,11 +107,60 @@ pub fn run(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
 fn measure(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
     let failed = |what: &'static str| move |error| Error::Failed(format!("{what}: {error}"));
     let cores = available_cores().map_err(failed("no cores"))?;
+    let (reader_core, sender_core) = match (&*cores, &stage) {
+        (&[reader, .., sender], _) => (reader, sender),
+        (&[only], Stage::Walk | Stage::Source | Stage::Work(_)) => (only, only),
+        _ => return Err(Error::Failed("two cores are needed".to_owned())),
+    };
     enter_private_network().map_err(Error::NotPermitted)?;
     make_pair()?;
-    if let Stage::Program(program) = stage {
-        return measure_program(plan, program, &cores);
+    let live = match stage {
+        Stage::Program(_) => None,
+        _ => Some(open(plan)?),
+    };
+    let sender = FrameSender::open(SENDER, plan.frames.clone())
+        .map_err(|error| Error::Failed(error.to_string()))?;
+    let (begins, stop) = (AtomicBool::new(live.is_some()), AtomicBool::new(false));
+    let before = interface_counts()?;
+    let (sending, read) = thread::scope(|scope| {
+        let (begins, stop) = (&begins, &stop);
+        let generator = scope.spawn(move || {
+            while !begins.load(Ordering::Acquire) && !stop.load(Ordering::Acquire) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let sent = pin_to_core(sender_core).and_then(|()| generate(sender, plan));
+            // Also after a failure, else the reader waits for ever.
+            stop.store(true, Ordering::Release);
+            sent
+        });
+        // A program inherits the cores of this thread.
+        let read =
+            pin_to_core(reader_core).map_err(Error::from).and_then(|()| match (stage, live) {
+                (Stage::Program(program), _) => program::run(program, plan, begins, stop),
+                (stage, Some(live)) => Ok(receive(live, stage, stop)),
+                (_, None) => Err(Error::Failed("no capture".to_owned())),
+            });
+        stop.store(true, Ordering::Release);
+        (generator.join(), read)
+    });
+    let read = read?;
+    let (sent, seconds, sender_ns) = match sending {
+        Ok(sent) => sent.map_err(failed("the generator"))?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    let arrived = interface_counts()? - before;
+    let Read { packets, received, dropped, .. } = read;
+    if sent.frames != arrived || arrived != received + dropped || received != packets {
+        return Err(Error::Failed(format!(
+            "frames are missing: {} sent, {arrived} arrived, {received} in rings, {dropped} without room, {packets} read",
+            sent.frames
+        )));
     }
+    Ok(Measured { sent, seconds, sender_ns, read })
+}
+
+/// Opens the reader's interface.
+fn open(plan: &Plan) -> Result<Live, Error> {
     let options = LiveOptions {
         interfaces: vec![READER.to_owned()],
         rings: plan.rings,
@@ -129,112 +169,39 @@ fn measure(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
         ..LiveOptions::default()
     };
     let live = Live::open(&options).map_err(|error| Error::Failed(error.to_string()))?;
-    if let (true, Some(why)) = (plan.xdp, live.notes().first()) {
-        return Err(Error::Failed(why.clone()));
+    match live.notes().first() {
+        Some(why) if plan.xdp => Err(Error::Failed(why.clone())),
+        _ => Ok(live),
     }
-    let sender = FrameSender::open(SENDER, plan.frames.clone())
-        .map_err(|error| Error::Failed(error.to_string()))?;
-    let counts = live.counts();
-    let stop = AtomicBool::new(false);
-    let (&reader_core, others) =
-        cores.split_first().ok_or_else(|| Error::Failed("no core".into()))?;
-    let sender_core = others.first().copied().unwrap_or(reader_core);
-    let before = interface_counts()?;
-    let (sending, (read, reader_ns)) = thread::scope(|scope| {
-        let stop = &stop;
-        let generator = scope.spawn(move || {
-            let sent = pin_to_core(sender_core).and_then(|()| generate(sender, plan));
-            // Also after a failure, else the reader waits for ever.
-            stop.store(true, Ordering::Relaxed);
-            sent
-        });
-        let read = pin_to_core(reader_core).map(|()| {
-            let time = ThreadTime::start();
-            let read = receive(live, stage, stop);
-            (read, time.elapsed_ns())
-        });
-        (generator.join(), read.unwrap_or((0, 0.0)))
-    });
-    let (sent, seconds, sender_ns) = match sending {
-        Ok(sent) => sent.map_err(failed("the generator"))?,
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
+}
+
+/// Reads until stopped.
+fn receive(mut live: Live, mut stage: Stage<'_>, stop: &AtomicBool) -> Read {
+    let (counts, time) = (live.counts(), ThreadTime::start());
     let counted = &counts.interfaces()[0];
-    let dropped = counted.dropped.load(Ordering::Relaxed);
-    let received = counted.received.load(Ordering::Relaxed);
-    let arrived = interface_counts()? - before;
-    if sent.frames != arrived || arrived != received + dropped || received != read {
-        return Err(Error::Failed(format!(
-            "frames are missing: {} sent, {arrived} arrived, {received} in rings, {dropped} without room, {read} read",
-            sent.frames
-        )));
-    }
-    let (not_kept, threads_ns) = (0, BTreeMap::new());
-    Ok(Measured { sent, received, dropped, seconds, reader_ns, sender_ns, not_kept, threads_ns })
-}
-
-fn measure_program(plan: &Plan, program: &Program, cores: &[usize]) -> Result<Measured, Error> {
-    let failed = |error: io::Error| Error::Failed(error.to_string());
-    let sender = FrameSender::open(SENDER, plan.frames.clone())
-        .map_err(|error| Error::Failed(error.to_string()))?;
-    let &[reader_core, .., sender_core] = cores else {
-        return Err(Error::Failed("two cores are needed".to_owned()));
-    };
-    let (begins, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-    let before = interface_counts()?;
-    let (sending, said) = thread::scope(|scope| {
-        let (begins, stop) = (&begins, &stop);
-        let generator = scope.spawn(move || {
-            while !begins.load(Ordering::Acquire) && !stop.load(Ordering::Acquire) {
-                thread::sleep(Duration::from_millis(1));
-            }
-            let sent = pin_to_core(sender_core).and_then(|()| generate(sender, plan));
-            stop.store(true, Ordering::Release);
-            sent
-        });
-        // The program inherits the cores of this thread.
-        let said = pin_to_core(reader_core)
-            .map_err(failed)
-            .and_then(|()| program::run(program, plan, begins, stop));
-        stop.store(true, Ordering::Release);
-        (generator.join(), said)
-    });
-    let said = said?;
-    let (sent, seconds, sender_ns) = match sending {
-        Ok(sent) => sent.map_err(failed)?,
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
-    let arrived = interface_counts()? - before;
-    let Said { packets, received, dropped, not_kept, threads_ns } = said;
-    if sent.frames != arrived || arrived != received + dropped || received != packets {
-        return Err(Error::Failed(format!(
-            "frames are missing: {} sent, {arrived} arrived, {received} in rings, {dropped} without room, {packets} read",
-            sent.frames
-        )));
-    }
-    let reader_ns = threads_ns.values().sum();
-    Ok(Measured { sent, received, dropped, seconds, reader_ns, sender_ns, not_kept, threads_ns })
-}
-
-/// Reads until stopped: frames.
-fn receive(mut live: Live, mut stage: Stage<'_>, stop: &AtomicBool) -> u64 {
+    let mut packets = 0;
     if let Stage::Walk = stage {
-        let mut frames = 0;
         while let Some(walked) = live.walk(stop) {
-            frames += walked.frames;
+            packets += walked.frames;
         }
-        return frames;
-    }
-    let counts = live.counts();
-    let mut source = Source::live(live, SourceOptions::default());
-    loop {
-        match (source.poll_batch(stop), &mut stage) {
-            (Polled::Batch(batch), Stage::Work(work)) => work(&batch),
-            (Polled::End, _) => break,
-            _ => {}
+    } else {
+        let mut source = Source::live(live, SourceOptions::default());
+        loop {
+            match (source.poll_batch(stop), &mut stage) {
+                (Polled::Batch(batch), Stage::Work(work)) => work(&batch),
+                (Polled::End, _) => break,
+                _ => {}
+            }
         }
+        packets = counted.delivered.load(Ordering::Relaxed);
     }
-    counts.interfaces()[0].delivered.load(Ordering::Relaxed)
+    Read {
+        packets,
+        received: counted.received.load(Ordering::Relaxed),
+        dropped: counted.dropped.load(Ordering::Relaxed),
+        reader_ns: time.elapsed_ns(),
+        ..Read::default()
+    }
 }
 
 /// Sends for the time of the plan: what, for how many seconds, and nanoseconds that the thread ran.

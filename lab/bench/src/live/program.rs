@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Error, Plan};
+use serde_json::Value;
+
+use super::{Error, Plan, Read};
 
 /// How long the program may take to open its interface, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,28 +30,13 @@ pub struct Program {
     pub store_bytes: u64,
 }
 
-/// Its report at its end.
-#[derive(Clone, Debug, Default)]
-pub struct Said {
-    /// Packets that it read.
-    pub packets: u64,
-    /// As the kernel reported.
-    pub received: u64,
-    /// Packets that the kernel dropped (ring full).
-    pub dropped: u64,
-    /// Packets that it should have kept and did not.
-    pub not_kept: u64,
-    /// Nanoseconds that its threads ran, by their names, from the opening of the interface on.
-    pub threads_ns: BTreeMap<String, f64>,
-}
-
 /// Runs it until `stop`: `begins` is true from when it reports that it captures.
 pub fn run(
     program: &Program,
     plan: &Plan,
     begins: &AtomicBool,
     stop: &AtomicBool,
-) -> Result<Said, Error> {
+) -> Result<Read, Error> {
     let failed = |what: String| Error::Failed(format!("{}: {what}", program.path.display()));
     let at = |name: &str| program.directory.join(name);
     let mut command = Command::new(&program.path);
@@ -78,14 +65,17 @@ pub fn run(
     }
     let threads_ns = result.map_err(failed)?;
     let stats = at("stats").join("stats.json");
-    let stats = fs::read_to_string(&stats)
+    let stats = fs::read(&stats)
+        .map_err(|error| error.to_string())
+        .and_then(|text| serde_json::from_slice::<Value>(&text).map_err(|error| error.to_string()))
         .map_err(|error| failed(format!("{}: {error}", stats.display())))?;
-    let number = |name: &str| number(&stats, name);
-    Ok(Said {
-        packets: last_number(&stats, "packets").unwrap_or(0),
-        received: number("received").unwrap_or(0),
-        dropped: number("dropped").unwrap_or(0),
-        not_kept: number("packets_dropped").unwrap_or(0) + number("packets_lost").unwrap_or(0),
+    let number = |pointer: &str| stats.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    Ok(Read {
+        packets: number("/packets"),
+        received: number(&format!("/captured/{}/received", super::READER)),
+        dropped: number(&format!("/captured/{}/dropped", super::READER)),
+        not_kept: number("/kept/packets_dropped") + number("/kept/packets_lost"),
+        reader_ns: threads_ns.values().sum(),
         threads_ns,
     })
 }
@@ -154,35 +144,4 @@ fn threads_ns(tasks: &Path) -> BTreeMap<String, f64> {
         *spent.entry(read("comm").trim().to_owned()).or_default() += ns;
     }
     spent
-}
-
-/// The first number of a name.
-fn number(json: &str, name: &str) -> Option<u64> {
-    let key = format!("\"{name}\": ");
-    digits(&json[json.find(&key)? + key.len()..])
-}
-
-/// The last number of a name.
-fn last_number(json: &str, name: &str) -> Option<u64> {
-    let key = format!("\"{name}\": ");
-    digits(&json[json.rfind(&key)? + key.len()..])
-}
-
-fn digits(text: &str) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Numbers are found by their names, also where two objects have one of a name.
-    #[test]
-    fn numbers_are_found() {
-        let json = "{\"kept\": {\"packets\": 5, \"packets_dropped\": 2}, \"packets\": 77}";
-        assert_eq!((number(json, "packets"), last_number(json, "packets")), (Some(5), Some(77)));
-        assert_eq!(number(json, "packets_dropped"), Some(2));
-        assert_eq!(number(json, "nothing"), None);
-    }
 }

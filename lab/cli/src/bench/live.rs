@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use larder_annotate::decode::{Decoded, Keying, decode};
-use larder_bench::live::{Error, Measured, Plan, Program, Stage, run};
-use larder_bench::result_table::{Cell, ResultTable};
+use larder_bench::live::{Measured, Plan, Program, Stage, run};
+use larder_bench::result_table::{Cell, Column, ResultTable};
+use larder_bench::sample::Median;
 use larder_io::batch::Batch;
 use larder_settings::exit::{DONE, Failure, Outcome};
 use larder_settings::terminal::eprint_quietly;
@@ -15,7 +16,7 @@ use larder_settings::terminal::print;
 use larder_wire::udp_frame::{FrameAddresses, HEADERS_V4};
 use serde_json::{Map, Value, json};
 
-use super::printer::Format;
+use super::printer::{Format, failure};
 use crate::settings::bench_live::BenchLive;
 
 /// The last by AF_XDP, where that is asked for.
@@ -31,7 +32,7 @@ const ANSWER_BYTES: usize = 100;
 /// Runs the command.
 pub fn bench_live(settings: &BenchLive) -> Outcome {
     let format = Format::of(settings.format);
-    let mut table = ResultTable::new(&COLUMNS);
+    let mut rows = Vec::new();
     let wanted: Vec<&str> = settings.stages.iter().map(String::as_str).collect();
     if let Some(word) = wanted.iter().find(|word| !STAGES.contains(word)) {
         return Err(Failure::usage(format!(
@@ -61,17 +62,17 @@ pub fn bench_live(settings: &BenchLive) -> Outcome {
                 measured[at].push(stage(name, &plan)?);
             }
         }
-        for (name, rounds) in stages.iter().zip(&measured) {
+        for (name, rounds) in stages.iter().zip(measured) {
             let row = Medians::of(name, size, rounds);
             match format {
                 Format::Json => print(&row.json()).map(drop)?,
-                Format::Tables(_) => table.push(row.cells()),
+                Format::Tables(_) => rows.push(row),
             }
         }
     }
     match format {
         Format::Json => Ok(DONE),
-        Format::Tables(style) => print(&table.draw(style)),
+        Format::Tables(style) => print(&table(&rows).draw(style)),
     }
 }
 
@@ -100,18 +101,11 @@ fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
         // The files of a run are of no use; if they stay, they do no harm.
         let _ = std::fs::remove_dir_all(&program.directory);
     }
-    let measured = measured.map_err(|error| match error {
-        Error::NotPermitted(error) => Failure::file(
-            "a network of its own",
-            &error,
-            "be root, or: unshare --user --map-root-user --net larder-lab bench live",
-        ),
-        Error::Failed(why) => Failure::usage(why),
-    })?;
-    if name == "decode" && packets != measured.received {
+    let measured = measured.map_err(|error| failure("bench live", error))?;
+    if name == "decode" && packets != measured.read.received {
         return Err(Failure::usage(format!(
             "{packets} packets decoded of {} received",
-            measured.received
+            measured.read.received
         )));
     }
     Ok(measured)
@@ -191,25 +185,11 @@ fn answer(id: usize, address: Ipv4Addr) -> Vec<u8> {
     message
 }
 
-const COLUMNS: [&str; 11] = [
-    "size",
-    "stage",
-    "sent k/s",
-    "Gbit/s",
-    "read k/s",
-    "sent",
-    "read",
-    "dropped",
-    "reader ns",
-    "sender ns",
-    "not kept",
-];
-
 /// What the rounds of a stage gave: medians and sums.
 struct Medians<'a> {
     stage: &'a str,
     size: usize,
-    rounds: &'a [Measured],
+    rounds: Vec<Measured>,
     sent_per_s: f64,
     bits_per_s: f64,
     read_per_s: f64,
@@ -220,21 +200,19 @@ struct Medians<'a> {
 }
 
 impl Medians<'_> {
-    fn of<'a>(stage: &'a str, size: usize, rounds: &'a [Measured]) -> Medians<'a> {
+    fn of(stage: &str, size: usize, rounds: Vec<Measured>) -> Medians<'_> {
         let median = |figure: &dyn Fn(&Measured) -> f64| {
-            let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
+            Median::of(&rounds.iter().map(figure).collect::<Vec<f64>>()).value
         };
         Medians {
             stage,
             size,
-            rounds,
             sent_per_s: median(&|m| m.sent.frames as f64 / m.seconds),
             bits_per_s: median(&|m| m.sent.bytes as f64 * 8.0 / m.seconds),
-            read_per_s: median(&|m| m.received as f64 / m.seconds),
-            reader_ns: median(&|m| m.reader_ns / (m.received as f64).max(1.0)),
+            read_per_s: median(&|m| m.read.received as f64 / m.seconds),
+            reader_ns: median(&|m| m.read.reader_ns / (m.read.received as f64).max(1.0)),
             sender_ns: median(&|m| m.sender_ns / (m.sent.frames as f64).max(1.0)),
+            rounds,
         }
     }
 
@@ -251,11 +229,11 @@ impl Medians<'_> {
             "bits_per_s": self.bits_per_s.round(),
             "read_per_s": self.read_per_s.round(),
             "sent": self.total(|m| m.sent.frames),
-            "read": self.total(|m| m.received),
-            "dropped": self.total(|m| m.dropped),
+            "read": self.total(|m| m.read.received),
+            "dropped": self.total(|m| m.read.dropped),
             "reader_ns_per_packet": tenths(self.reader_ns),
             "sender_ns_per_packet": tenths(self.sender_ns),
-            "not_kept": self.total(|m| m.not_kept),
+            "not_kept": self.total(|m| m.read.not_kept),
             "threads": self.threads(),
         });
         format!("{line}\n")
@@ -265,26 +243,28 @@ impl Medians<'_> {
     /// writes packets.
     fn threads(&self) -> Map<String, Value> {
         let Some(last) = self.rounds.last() else { return Map::new() };
-        let each = last.threads_ns.iter().filter(|(_, ns)| **ns > 0.0);
-        each.map(|(name, ns)| (name.clone(), tenths(ns / (last.received as f64).max(1.0))))
+        let each = last.read.threads_ns.iter().filter(|(_, ns)| **ns > 0.0);
+        each.map(|(name, ns)| (name.clone(), tenths(ns / (last.read.received as f64).max(1.0))))
             .collect()
     }
+}
 
-    fn cells(&self) -> [Cell; COLUMNS.len()] {
-        [
-            (self.size as u64).into(),
-            self.stage.into(),
-            Cell::Number(self.sent_per_s / 1e3, 1),
-            Cell::Number(self.bits_per_s / 1e9, 3),
-            Cell::Number(self.read_per_s / 1e3, 1),
-            self.total(|m| m.sent.frames).into(),
-            self.total(|m| m.received).into(),
-            self.total(|m| m.dropped).into(),
-            Cell::Number(self.reader_ns, 1),
-            Cell::Number(self.sender_ns, 1),
-            self.total(|m| m.not_kept).into(),
-        ]
-    }
+/// A row for each stage and size.
+fn table(rows: &[Medians<'_>]) -> ResultTable {
+    let columns: [Column<'_, &Medians<'_>>; 11] = [
+        ("size", &|of| (of.size as u64).into()),
+        ("stage", &|of| of.stage.into()),
+        ("sent k/s", &|of| Cell::Number(of.sent_per_s / 1e3, 1)),
+        ("Gbit/s", &|of| Cell::Number(of.bits_per_s / 1e9, 3)),
+        ("read k/s", &|of| Cell::Number(of.read_per_s / 1e3, 1)),
+        ("sent", &|of| of.total(|m| m.sent.frames).into()),
+        ("read", &|of| of.total(|m| m.read.received).into()),
+        ("dropped", &|of| of.total(|m| m.read.dropped).into()),
+        ("reader ns", &|of| Cell::Number(of.reader_ns, 1)),
+        ("sender ns", &|of| Cell::Number(of.sender_ns, 1)),
+        ("not kept", &|of| of.total(|m| m.read.not_kept).into()),
+    ];
+    ResultTable::of(rows, &columns)
 }
 
 /// A number with one digit after the point.
