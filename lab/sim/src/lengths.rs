@@ -22,9 +22,6 @@ pub mod names;
 pub mod report;
 mod split;
 
-use std::fmt;
-use std::str::FromStr;
-
 use crate::policy::Kind;
 use crate::trace::random::Random;
 use crate::trace::zipf::Table as Law;
@@ -60,34 +57,6 @@ impl Split {
         }
     }
 }
-
-impl fmt::Display for Split {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Split {
-    type Err = UnknownSplit;
-
-    fn from_str(text: &str) -> Result<Split, UnknownSplit> {
-        let found = Split::ALL.into_iter().find(|split| split.name() == text);
-        found.ok_or_else(|| UnknownSplit(text.to_owned()))
-    }
-}
-
-/// There is no split of this name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownSplit(pub String);
-
-impl fmt::Display for UnknownSplit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = Split::ALL.map(Split::name).join(" ");
-        write!(f, "there is no split {:?}; there are {known}", self.0)
-    }
-}
-
-impl std::error::Error for UnknownSplit {}
 
 /// What is found out.
 #[derive(Debug, Clone, PartialEq)]

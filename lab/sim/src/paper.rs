@@ -20,11 +20,9 @@ mod measured;
 pub mod reported;
 mod simulated;
 
-use std::fmt;
-
 use crate::lengths::names::Names;
-use crate::sync;
 
+pub use crate::sync::Error;
 pub use document::File;
 pub use measured::{Measured, Mode, Timed, TimedMode};
 pub use simulated::{Case, Simulated, simulate};
@@ -53,27 +51,6 @@ impl Settings {
         Settings { names: 2_000, requests: 30_000, seed, threads: 1 }
     }
 }
-
-/// Why an experiment was not done.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// A simulation of sharing failed.
-    Sync(sync::Error),
-    /// A policy could not be built.
-    Policy(larder::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Sync(error) => error.fmt(f),
-            Error::Policy(error) => write!(f, "a policy cannot be built: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Every file of the report. `names_are` states where the names come from; without `measured`, figures 7 to 12 state
 /// that they were left out.

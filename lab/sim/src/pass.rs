@@ -25,7 +25,7 @@ pub(crate) fn choose_rate(
     watch: &Watch,
 ) -> Result<(Option<f64>, Option<u64>), Error> {
     let mut source = open().map_err(Error::Open)?;
-    let (mut distinct, mut batch) = (Distinct::new(), Vec::with_capacity(BATCH_REQUESTS));
+    let (mut distinct, mut batch) = (Distinct::default(), Vec::with_capacity(BATCH_REQUESTS));
     let (mut requests, mut bytes) = (0u64, 0u64);
     loop {
         source.next(&mut batch).map_err(Error::Read)?;

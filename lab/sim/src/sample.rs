@@ -127,7 +127,7 @@ pub fn miss_ratio(misses: &[u64; SUBSAMPLES], gets: u64, rate: f64) -> Estimate 
 ///
 /// Keys are kept whose hash is below a threshold, which is halved when they are too many (Wegman's adaptive
 /// sampling: Flajolet, Computing 43, 1990).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Distinct {
     kept: HashSet<u64, foldhash::fast::RandomState>,
     halvings: u32,
@@ -136,11 +136,6 @@ pub struct Distinct {
 impl Distinct {
     /// Keys that are kept.
     pub const KEPT_MAX: usize = 1 << 17;
-
-    /// None yet.
-    pub fn new() -> Distinct {
-        Distinct { kept: HashSet::default(), halvings: 0 }
-    }
 
     /// A key came, for the first time or not.
     #[inline]
@@ -160,12 +155,6 @@ impl Distinct {
     /// How many there were, about.
     pub fn estimate(&self) -> f64 {
         self.kept.len() as f64 * 2f64.powi(self.halvings as i32)
-    }
-}
-
-impl Default for Distinct {
-    fn default() -> Distinct {
-        Distinct::new()
     }
 }
 
@@ -225,7 +214,7 @@ mod tests {
     /// Exact while few, near when many.
     #[test]
     fn distinct_keys_are_counted() {
-        let mut distinct = Distinct::new();
+        let mut distinct = Distinct::default();
         (0..100_000u64).chain(0..100_000).for_each(|key| distinct.add(key));
         assert_eq!(distinct.estimate(), 100_000.0);
         (0..1_000_000u64).for_each(|key| distinct.add(key));

@@ -197,7 +197,7 @@ fn cases(
     points: &[Point],
 ) -> Result<Vec<Case>, Error> {
     let mut source = Zipf::new(alpha, settings.names, settings.requests, 0, settings.seed);
-    let outcomes = sync::run(&mut source, common, points, settings.threads).map_err(Error::Sync)?;
+    let outcomes = sync::run(&mut source, common, points, settings.threads)?;
     let case = |(&point, outcome)| Case { alpha, settings: common.clone(), point, outcome };
     Ok(points.iter().zip(outcomes).map(case).collect())
 }

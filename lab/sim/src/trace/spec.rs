@@ -254,14 +254,6 @@ impl fmt::Display for Spec {
     }
 }
 
-impl FromStr for Spec {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Spec, Error> {
-        Spec::parse(text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
