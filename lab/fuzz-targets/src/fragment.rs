@@ -7,6 +7,7 @@ use larder_wire::Addr;
 use larder_wire::fragment::{Held, Outcome, Push, Reassembler};
 use larder_wire::packet::{Fragment, Packet};
 
+use super::packet::outer;
 use super::{Cut, byte_of};
 
 /// Small, so that datagrams are dropped (buffer full).
@@ -112,19 +113,8 @@ fn packet(flags: u8, datagram: u32, offset: u16, len: u32, captured: u32) -> Pac
         dst: src,
         src_port: u16::from(sender) + 7,
         dst_port: 53,
-        protocol: 17,
-        ip_version: if v6 { 6 } else { 4 },
-        tcp_flags: 0,
-        tunnels: 0,
-        tunnel: None,
-        scope: larder_wire::scope::Scope::NONE,
-        tcp_seq: 0,
-        tcp_ack: 0,
-        tcp_window: 0,
         ip_bytes: 20 + len,
-        payload_offset: 0,
         payload_len: captured,
-        payload_bytes: len,
         fragment: Some(Fragment {
             id: datagram >> 1,
             offset,
@@ -133,5 +123,6 @@ fn packet(flags: u8, datagram: u32, offset: u16, len: u32, captured: u32) -> Pac
             data_len: captured,
             data_bytes: len,
         }),
+        ..outer(flags, 17, len)
     }
 }

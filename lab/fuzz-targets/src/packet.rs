@@ -67,7 +67,7 @@ fn assert_fragment(frame: &[u8], packet: &Packet, fragment: &Fragment) {
 }
 
 /// An IP packet whose payload was put together.
-fn outer(choice: u8, protocol: u8, payload_bytes: u32) -> Packet {
+pub(super) fn outer(choice: u8, protocol: u8, payload_bytes: u32) -> Packet {
     let v6 = choice & 1 != 0;
     let addr = |last| {
         if v6 {
