@@ -93,7 +93,7 @@ pub fn bench_annotate(settings: &BenchAnnotate) -> Outcome {
             contestant.run(files)?;
         }
     }
-    print(&table::text(&mut contestants))
+    print(&table::text(&contestants))
 }
 
 fn contestants(
@@ -143,7 +143,7 @@ fn contestants(
     Ok(list)
 }
 
-/// How to walk each file on so many cores; `None` unless all of them can be walked.
+/// How to walk each file on `cores` cores; `None` unless all of them can be walked.
 fn plans(files: &[PathBuf], cores: usize) -> Result<Option<Vec<Plan>>, Failure> {
     let mut plans = Vec::with_capacity(files.len());
     for file in files {

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use larder_bench::contest::{Plan, compare, footprint, own_entrants};
 use larder_bench::pair::apply_log;
-use larder_bench::result_table::{Cell, ResultTable};
+use larder_bench::result_table::{Cell, Column, ResultTable};
 use larder_bench::row::{Row, Unit};
 use larder_bench::runner::Work;
 use larder_bench::sample::Median;
@@ -127,7 +127,7 @@ fn run_peers(
                 None => eprint_quietly(&line),
             }
             if result.is_err() {
-                // Nobody reads on; the child is not to go on either.
+                // The reader has closed its end; the child stops, too.
                 let _ = child.kill();
                 break;
             }
@@ -146,30 +146,22 @@ fn run_peers(
 
 /// One line a comparison: larder's figure, the other's, and their ratio with its interval.
 fn table(rows: &[Row]) -> String {
-    let titles =
-        ["work", "threads", "compared with", "unit", "larder", "other", "limit", "ratio", "95 %"];
-    let mut table = ResultTable::new(&titles);
-    for row in rows {
-        let peer = row.peer.as_ref();
-        let larder = row.larder;
-        let interval = match peer {
-            Some(peer) => format!("{:.2} to {:.2}", peer.ratio.low, peer.ratio.high),
-            None => format!("{} to {}", figure(larder.low), figure(larder.high)),
-        };
-        let number = |value: Option<f64>| Cell::Figure(value.map_or("-".to_owned(), figure));
-        table.push([
-            row.work.as_str().into(),
-            (row.threads as u64).into(),
-            peer.map_or("-", |peer| &peer.name).into(),
-            row.unit.suffix().into(),
-            number(Some(larder.value)),
-            number(peer.map(|peer| peer.figure.value)),
-            number(row.limit.as_ref().map(|(value, _)| *value)),
-            peer.map_or(Cell::Unknown, |peer| Cell::Number(peer.ratio.value, 2)),
-            interval.into(),
-        ]);
-    }
-    let mut text = table.text();
+    let number = |value: Option<f64>| Cell::Figure(value.map_or("-".to_owned(), figure));
+    let columns: [Column<'_, &Row>; 9] = [
+        ("work", &|row| row.work.as_str().into()),
+        ("threads", &|row| (row.threads as u64).into()),
+        ("compared with", &|row| row.peer.as_ref().map_or("-", |peer| &peer.name).into()),
+        ("unit", &|row| row.unit.suffix().into()),
+        ("larder", &|row| number(Some(row.larder.value))),
+        ("other", &|row| number(row.peer.as_ref().map(|peer| peer.figure.value))),
+        ("limit", &|row| number(row.limit.as_ref().map(|(value, _)| *value))),
+        ("ratio", &|row| Cell::known(row.peer.as_ref(), |peer| Cell::Number(peer.ratio.value, 2))),
+        ("95 %", &|row| match &row.peer {
+            Some(peer) => format!("{:.2} to {:.2}", peer.ratio.low, peer.ratio.high).into(),
+            None => format!("{} to {}", figure(row.larder.low), figure(row.larder.high)).into(),
+        }),
+    ];
+    let mut text = ResultTable::of(rows, &columns).text();
     if let Some((_, what)) = rows.iter().find_map(|row| row.limit.as_ref()) {
         let _ = writeln!(text, "limit: {what}");
     }

@@ -2,8 +2,8 @@
 
 use super::{Block, called, heading, is, mode_case, percent, picture, rows, text};
 use crate::figure::{Axis, Figure, Series};
-use crate::paper::measured::{Measured, Mode as TimedMode};
-use crate::paper::reported::{NOTE, SYNCS};
+use crate::paper::measured::{self, Measured, Mode as TimedMode};
+use crate::paper::reported::{self, NOTE, SYNCS};
 use crate::paper::simulated::{ALPHA, Case, Simulated};
 use crate::policy::Kind;
 use crate::sync::report::period;
@@ -68,38 +68,30 @@ pub(super) fn sync_modes(simulated: &Simulated, measured: Option<&Measured>) -> 
     blocks
 }
 
+/// A row of the paper's table, and what was simulated and measured for it.
+type Told<'a> = (&'a reported::Sync, Option<&'a Case>, Option<&'a measured::TimedMode>);
+
 fn table_1(simulated: &Simulated, measured: Option<&Measured>) -> ResultTable {
-    let mut table = ResultTable::new(&[
-        "mode",
-        "the_paper's_hits_%",
-        "simulated_%",
-        "stale_%",
-        "measured_%",
-        "the_paper's_Mops",
-        "measured_Mops",
-    ]);
     let modes = [
         (Mode::Synchronous, TimedMode::Synchronous),
         (Mode::Periodic, TimedMode::Asynchronous),
         (Mode::Independent, TimedMode::Single),
     ];
-    for (told, (mode, timed)) in SYNCS.iter().zip(modes) {
-        let case = mode_case(simulated, mode, "paper", true);
+    let row = |(told, (mode, timed)): (&'static reported::Sync, _)| {
         let timed = measured.and_then(|of| of.modes.iter().find(|one| one.mode == timed));
-        let of = |value: Option<f64>, digits| {
-            value.map_or(Cell::Unknown, |value| Cell::Number(value, digits))
-        };
-        table.push([
-            told.name.into(),
-            Cell::percent(told.hit_ratio),
-            of(case.map(|case| 100.0 * case.outcome.hit_ratio()), 2),
-            of(case.map(|case| 100.0 * case.outcome.old_ratio()), 2),
-            of(timed.map(|timed| 100.0 * timed.hit_ratio), 2),
-            Cell::Number(told.operations as f64 / 1e6, 2),
-            of(timed.map(|timed| timed.mops[0]), 2),
-        ]);
-    }
-    table
+        (told, mode_case(simulated, mode, "paper", true), timed)
+    };
+    let percent = Cell::percent;
+    let columns: [Column<'_, Told<'_>>; 7] = [
+        ("mode", &|(told, ..)| told.name.into()),
+        ("the_paper's_hits_%", &|(told, ..)| percent(told.hit_ratio)),
+        ("simulated_%", &|(_, of, _)| Cell::known(*of, |of| percent(of.outcome.hit_ratio()))),
+        ("stale_%", &|(_, of, _)| Cell::known(*of, |of| percent(of.outcome.old_ratio()))),
+        ("measured_%", &|(.., of)| Cell::known(*of, |of| percent(of.hit_ratio))),
+        ("the_paper's_Mops", &|(told, ..)| Cell::Number(told.operations as f64 / 1e6, 2)),
+        ("measured_Mops", &|(.., of)| Cell::known(*of, |of| Cell::Number(of.mops[0], 2))),
+    ];
+    ResultTable::of(SYNCS.iter().zip(modes).map(row), &columns)
 }
 
 /// Which exponent fits Table 1.
