@@ -4,7 +4,7 @@
 //! Three ways, in rotated order, each over the same body, kept in extents of 16 KiB as the pull request to Varnish had
 //! them: its bytes walked where they lie; the synchronous iterator, which is made of the asynchronous one; and leases
 //! taken and returned in batches. Without a check, and with a checksum of each page that is compared when it is leased
-//! (CRC-32, in the walk likewise). What is done with the bytes is one addition for each eight.
+//! (CRC-32, also in the walk). What is done with the bytes is one addition for each eight.
 //!
 //! Figures are nanoseconds of the thread's processor time a KiB, medians of the rounds with their 95 % interval.
 
@@ -24,7 +24,7 @@ const EXTENT_BYTES: usize = 16 << 10;
 /// Leases returned together.
 const BATCH: usize = 16;
 
-/// Nobody waits here.
+/// No thread waits here.
 struct Nobody;
 
 impl Post for Nobody {

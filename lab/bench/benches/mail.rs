@@ -3,7 +3,7 @@
 //!
 //! A loop on the last core hears messages of another on the first, and sleeps in the kernel when there are none. Three
 //! queues: the one that loops of `larder http` have, a lock around a vector and a word that says whether the reader
-//! sleeps; the standard library's channel, which has no lock, with a word of the same kind beside it; and the same
+//! sleeps; the standard library's channel, which has no lock, with a word of the same kind next to it; and the same
 //! channel with a wake-up for each message. *One at a time*: the sender waits for an answer before it sends the next,
 //! so that each finds a sleeper. *Many*: it sends without a pause, in bursts of 64.
 //!
@@ -36,7 +36,7 @@ trait Queue: Send + Sync {
     fn may_sleep(&self, hears: &mut Hears) -> bool;
 }
 
-/// What the reader has beside the queue.
+/// The state that the reader has besides the queue.
 struct Hears {
     messages: VecDeque<Message>,
     channel: Option<mpsc::Receiver<Message>>,
@@ -103,7 +103,7 @@ enum Kind {
     ChannelAlwaysWoken,
 }
 
-/// Sends so many messages, `burst` before each answer: nanoseconds a message.
+/// Sends `messages` messages, `burst` before each answer: nanoseconds a message.
 fn run(kind: Kind, messages: u64, burst: u64) -> f64 {
     let (mut reactor, mut batch) = Reactor::new(&Options::default()).expect("a reactor");
     let (sender, receiver) = mpsc::channel();

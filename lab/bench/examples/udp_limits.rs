@@ -36,7 +36,7 @@ const BATCHES: [usize; 4] = [1, 8, 32, 64];
 enum Kind {
     /// Answers by itself, bound to the address that is asked.
     Echo,
-    /// The same, bound to the wildcard address: each message comes and goes with our address beside it.
+    /// The same, bound to the wildcard address: each message is received and sent with our address.
     Wildcard,
     /// Asks an upstream.
     Relay,

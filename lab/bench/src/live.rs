@@ -129,7 +129,7 @@ fn measure(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
                 thread::sleep(Duration::from_millis(1));
             }
             let sent = pin_to_core(sender_core).and_then(|()| generate(sender, plan));
-            // Also after a failure, else the reader waits for ever.
+            // Also after a failure, else the reader never ends.
             stop.store(true, Ordering::Release);
             sent
         });

@@ -344,7 +344,7 @@ mod tests {
         fs::remove_file(&log).unwrap();
         let is_there = |pid: &u32| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            // Whoever adopts them may be slow to reap.
+            // The process that adopts them may be slow to reap.
             !status.is_empty() && !status.contains("State:\tZ")
         };
         while pids.iter().any(is_there) {

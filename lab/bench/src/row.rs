@@ -58,7 +58,7 @@ pub struct Rival {
 pub struct Row {
     /// What was done.
     pub work: String,
-    /// On so many threads.
+    /// The number of threads.
     pub threads: usize,
     /// Unit of every figure.
     pub unit: Unit,

@@ -3,7 +3,7 @@
 //! `cargo bench -p larder-sim` is for real; `cargo test` runs it tiny, so that it does not rot. Parameters, as
 //! `--name value` after `--`: policies (a list with commas), alpha, items, requests, percent (of the different
 //! keys, what the cache holds), rounds. `--write FILE` writes the stream in libCacheSim's format oracle-general
-//! instead, so that other simulators can be measured beside it.
+//! instead, so that other simulators can be measured next to it.
 //!
 //! Policies take turns, a round each; figures are the median and the least of the rounds, in time that the
 //! thread ran. The hits are the same in every round and on every machine.

@@ -80,7 +80,7 @@ fn hits<P: Position>(ids: &[u32], capacity: u64) -> u64 {
         }
         if open_len < capacity {
             open_len += 1;
-            // At least half of so many are over; they were pushed since this was done last.
+            // At least half of the open ends are over; they were pushed since the last time.
             if open.len() >= heap_max {
                 open.retain(|end| end.index() > index);
             }

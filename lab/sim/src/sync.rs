@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! synchronous        one main, a proxy a core; proxies show every change at once
-//! periodic           the same, but proxies show main as it was after the last so many requests
+//! periodic           the same, but replicas show main as it was at the last sync
 //! independent        a cache a core, with its share of the memory
 //! independent-full   a cache a core, each of them as large as main would be
 //! sharded            a part of the cache a core; a request is handed to the core that its name belongs to

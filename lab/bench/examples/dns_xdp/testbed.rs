@@ -33,7 +33,7 @@ impl Testbed {
     /// Makes the networks, and keeps the calling thread, the program's first, in one of them and on the load's core.
     ///
     /// `is_apart`: frames that arrive at the load's end of the pair are taken in by a thread of the kernel on the
-    /// load's core, as another machine would; else by whoever sent them.
+    /// load's core, as another machine would; else the sender's core receives them.
     pub fn new(is_apart: bool) -> Result<Testbed> {
         let cores = available_cores()?;
         let (Some(&server_core), Some(&load_core)) = (cores.first(), cores.get(1)) else {

@@ -3,7 +3,7 @@
 //!
 //! For each work all contestants are started again, filled with the hot names, measured in rounds, then asked at
 //! half the rate of the slowest for as many rounds, to see how long clients wait; and ended. The first round
-//! warms up and is thrown away. Nobody else runs while one is asked: a server without questions sleeps.
+//! warms up and is thrown away. No other contestant runs meanwhile: a server without queries sleeps.
 //!
 //! Answers a second of processor time count what a server's threads ran while it was asked, the kernel's work for
 //! its sockets with it.
@@ -29,7 +29,7 @@ use crate::sample::Median;
 
 /// Names that a server must be able to take in a second, for the time that filling may take.
 const FILL_PER_S_MIN: u64 = 1000;
-/// Names that a cache has room for where names are asked that nobody asked before.
+/// Names that a cache has room for where the load queries new names.
 const FRESH_ENTRIES: u64 = 8_000_000;
 
 /// Measures works. Ends early, with what is complete, when `stop` is set; servers are ended on every path out.
@@ -258,7 +258,7 @@ impl Contest<'_> {
     /// Half of what the slowest does by the clock.
     fn rate(taking: &[Contestant]) -> u32 {
         let rates = taking.iter().map(|one| Median::of(&one.entry.figures.per_s).value);
-        // One that never answered is nobody's measure.
+        // A contestant that never responded sets no rate.
         let rates = rates.filter(|rate| *rate > 0.0);
         (rates.fold(f64::INFINITY, f64::min) / 2.0).clamp(1.0, 1e7) as u32
     }

@@ -82,7 +82,7 @@ pub type Event = servers::Event<Measured>;
 pub struct Measured {
     /// Which.
     pub work: Work,
-    /// On so many cores.
+    /// The number of cores of a server.
     pub cores: usize,
     /// Rounds.
     pub rounds: usize,

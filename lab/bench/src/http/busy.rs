@@ -16,7 +16,7 @@ use crate::clock::ThreadTime;
 
 /// Longest sleep, so that the flag is seen.
 const WAIT_MS: u64 = 10;
-/// One in so many compares.
+/// One in this many clients compares the bytes.
 const CHECKED_ONE_IN: usize = 10;
 
 /// What came of it.

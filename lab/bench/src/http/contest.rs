@@ -262,7 +262,7 @@ impl Contestant {
 }
 
 impl Figures {
-    /// A round with bodies of so many bytes. Parts of responses count: long ones are seldom over in time.
+    /// Adds a round with bodies of `bytes` bytes. Parts of responses count: long ones rarely end in time.
     fn add(&mut self, load: &Load, bytes: u64, span: &Span, cores: usize) {
         let (ran_s, seconds) = (span.used.ran_ns as f64 / 1e9, span.seconds.max(1e-9));
         let (gb, responses) = (load.bytes as f64 / 1e9, load.bytes as f64 / bytes.max(1) as f64);

@@ -114,7 +114,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// For responses with these bytes, so many.
+    /// For responses with the first `bytes` bytes of `body`.
     pub fn new(body: Body, bytes: u64) -> Exchange {
         let (state, line) = (State::Done, Vec::new());
         Exchange { body, bytes, checks: false, closes: false, state, at: 0, line }

@@ -244,7 +244,7 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
                 let added =
                     opened.and_then(|()| poller.add(&asker.stream, event.token, Interest::READ));
                 if let Err(error) = added {
-                    // Nobody is there any more.
+                    // The server is gone.
                     found.fault(&Fault::Closed(error));
                     pace.end();
                     return Ok(found);

@@ -51,7 +51,7 @@ impl Folder {
     pub fn new(purpose: &str) -> io::Result<Folder> {
         let name = format!("larder-bench-{purpose}-{:016x}", Random::new().u64()?);
         let folder = std::env::temp_dir().join(name);
-        // Nobody else's, and new: the name cannot be guessed.
+        // Private and new: the name cannot be guessed.
         DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Folder(folder))
     }

@@ -24,7 +24,7 @@ pub struct Member {
 pub struct Usage {
     /// Nanoseconds on a processor, to a tick of the kernel's clock (some milliseconds) for those that run just now.
     pub ran_ns: u64,
-    /// Times that they left a processor, of themselves or made to.
+    /// Voluntary and involuntary context switches.
     pub switches: u64,
     /// How many they are.
     pub threads: u64,

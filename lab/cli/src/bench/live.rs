@@ -137,7 +137,7 @@ fn sizes(list: &str) -> Result<Vec<usize>, Failure> {
         .collect()
 }
 
-/// Frames of so many flows over UDP; now and then an answer that names an address of them.
+/// Frames of `flows` flows over UDP; one in [`ANSWER_EVERY`] is a response that names an address of them.
 fn frames(flows: usize, size: usize) -> Vec<Vec<u8>> {
     let count = FRAMES_MIN.max(flows);
     (0..count)

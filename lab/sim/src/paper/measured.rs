@@ -81,7 +81,7 @@ impl Measured {
         value(&self.throughput, name, cores, percent)
     }
 
-    /// Figures 7 to 9 on so many cores.
+    /// Figures 7 to 9 on this number of cores.
     pub(super) fn insert_figure(&self, cores: usize) -> Figure {
         let line = |name: &String| {
             let of = |point: &&Timed| (&point.name, point.cores) == (name, cores);

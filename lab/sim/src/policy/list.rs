@@ -125,7 +125,7 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Puts another number, which is in no list, in the place of one.
+    /// Replaces a number by another, which is in no list.
     #[inline]
     pub fn rename(&mut self, list: usize, from: u32, to: u32) {
         let link = self.links[from as usize];

@@ -62,7 +62,7 @@ impl Reference<1> for Rules {
         except: Option<EntryNumber>,
         _: &impl Entries,
     ) -> Option<EntryNumber> {
-        // Without another entry the hand would go round for ever.
+        // Without another entry the hand would never stop.
         records.oldest(0, except)?;
         loop {
             let entry = self.at_hand(records)?;

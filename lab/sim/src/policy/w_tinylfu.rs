@@ -227,7 +227,7 @@ impl Climber {
         let change = hit_ratio - self.hit_ratio;
         let step = if change >= 0.0 { self.step } else { -self.step };
         self.step = if change.abs() >= RESTART { STEP.copysign(step) } else { DECAY * step };
-        // Neither below no window nor above all that can be protected, lest it need as long to come back.
+        // Neither below no window nor above all that can be protected: it would need as long to come back.
         self.moved = (self.moved + step).clamp(-0.01, 0.79);
         (self.hit_ratio, self.hits, self.requests) = (hit_ratio, 0, 0);
         true
@@ -241,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// Nobody asks.
+    /// W-TinyLFU asks nothing of entries.
     struct Nothing;
 
     impl Entries for Nothing {

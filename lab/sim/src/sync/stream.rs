@@ -22,7 +22,7 @@ pub(super) type Version = u32;
 
 /// Requests after which a lookup of the same name is no part of the same flow.
 const FLOW_GAP: u64 = 1_000;
-/// One in so many lookups within the gap begins a new flow: flows have four lookups in the mean.
+/// One in this many lookups within the gap begins a new flow: flows have four lookups in the mean.
 const FLOW_LOOKUPS_MEAN: u64 = 4;
 
 /// What chances are drawn for: each has numbers of its own.
@@ -50,12 +50,12 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// The core that it comes to, of so many.
+    /// The core that it comes to, of `cores`.
     pub fn core(&self, cores: u32) -> u32 {
         share(self.chance, cores)
     }
 
-    /// The core that its name belongs to, of so many.
+    /// The core that its name belongs to, of `cores`.
     pub fn home(&self, cores: u32) -> u32 {
         share(home_chance(self.name), cores)
     }

@@ -1,4 +1,4 @@
-//! Random numbers that are the same everywhere, for ever: what is published must be made again.
+//! Random numbers that are the same everywhere and in every version: published results must be reproducible.
 //!
 //! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): a
 //! counter through a bijection of 64 bits. Cost: about a nanosecond a number.

@@ -147,7 +147,7 @@ impl TraceReader {
         }
     }
 
-    /// Makes at least `count` bytes be there, if the input has so many. True if it has.
+    /// Reads until there are at least `count` bytes. False if the input has fewer.
     #[inline]
     pub fn want(&mut self, count: usize) -> bool {
         while self.end - self.start < count && !self.ended {

@@ -1,4 +1,4 @@
-//! Nobody beats who knows the future.
+//! No policy has more hits than one that knows the future.
 
 use larder_sim::belady::belady;
 use larder_sim::policy::Kind;

@@ -1,4 +1,4 @@
-//! What every policy owes whoever replays, whatever its rules.
+//! What the replay requires of every policy, whatever its rules.
 
 use larder::policy::Replacement;
 use larder_sim::policy::Kind;
