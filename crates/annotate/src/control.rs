@@ -13,7 +13,6 @@
 //!
 //! Invariant: the pipeline waits for nothing here.
 
-use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,8 +23,8 @@ use std::time::Instant;
 use larder_io::epoll::Waker;
 use larder_serve::console::{self, Console, Places};
 use larder_serve::control::{Answer, Fields, Service};
-use larder_serve::figures::{insert_value, write_build_info, write_head, write_value};
 use larder_serve::log::Log;
+use larder_serve::metrics::{Metric, metric_fields, write_build_info, write_metrics};
 use serde_json::Value;
 
 use crate::live_stats::{Party, Second, Tally};
@@ -38,48 +37,8 @@ const TOP_ROWS: usize = 100;
 /// What every name of Prometheus begins with.
 const PREFIX: &str = "larder_annotate";
 
-/// A figure, and whether it only grows.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// Its name, without prefix.
-    pub name: Cow<'static, str>,
-    /// What it says.
-    pub help: Cow<'static, str>,
-    /// It is a sum since the start.
-    pub is_counter: bool,
-    /// A label and its value.
-    pub label: Option<(&'static str, String)>,
-    /// The figure.
-    pub value: f64,
-}
-
-impl Figure {
-    /// A sum since the start.
-    pub fn counter(
-        name: impl Into<Cow<'static, str>>,
-        help: impl Into<Cow<'static, str>>,
-        value: u64,
-    ) -> Figure {
-        Figure { is_counter: true, ..Figure::gauge(name, help, value as f64) }
-    }
-
-    /// What is at the moment.
-    pub fn gauge(
-        name: impl Into<Cow<'static, str>>,
-        help: impl Into<Cow<'static, str>>,
-        value: f64,
-    ) -> Figure {
-        Figure { name: name.into(), help: help.into(), is_counter: false, label: None, value }
-    }
-
-    /// The same of one of several.
-    pub fn of(self, label: &'static str, value: &str) -> Figure {
-        Figure { label: Some((label, value.to_owned())), ..self }
-    }
-}
-
 /// Says what others count: rings, logs, the packet store.
-pub type Others = Box<dyn Fn(&mut Vec<Figure>) + Send>;
+pub type Others = Box<dyn Fn(&mut Vec<Metric>) + Send>;
 
 /// The thread. Dropped, it ends.
 pub struct Control {
@@ -170,48 +129,51 @@ impl Duties {
         self.progress.is_finishing.load(Ordering::Acquire)
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn metrics(&self) -> Vec<Metric> {
         let Progress { packets, input_bytes, live_stats, .. } = &*self.progress;
         let totals = &live_stats.totals;
+        let gauge = |name: &'static str, help: &'static str, value| Metric::new(name, help, value);
         let counter =
-            |name: &'static str, help: &'static str, value| Figure::counter(name, help, value);
-        let gauge =
-            |name: &'static str, help: &'static str, value| Figure::gauge(name, help, value);
+            |name: &'static str, help: &'static str, value: u64| gauge(name, help, value as f64);
         let read_ns = totals.read_ns.load(Ordering::Relaxed);
         // Before the first packet there is no time.
         let behind_ns = read_ns.saturating_sub(totals.written_ns.load(Ordering::Relaxed)).max(0);
         let flows_live = totals.flows_live.load(Ordering::Relaxed);
         let load = |total: &std::sync::atomic::AtomicU64| total.load(Ordering::Relaxed);
-        let mut figures = vec![
+        let mut metrics = vec![
             gauge("uptime_seconds", "Time since the start", self.started.elapsed().as_secs_f64()),
-            counter("packets", "Packets read", load(packets)),
-            counter("input_bytes", "Bytes of capture read", load(input_bytes)),
-            counter("damaged", "Damaged packets", load(&totals.damaged)),
-            counter("flows_ended", "Flows whose record was written", load(&totals.flows_ended)),
+            counter("packets_total", "Packets read", load(packets)),
+            counter("input_bytes_total", "Bytes of capture read", load(input_bytes)),
+            counter("damaged_total", "Damaged packets", load(&totals.damaged)),
             counter(
-                "flows_nameable",
+                "flows_ended_total",
+                "Flows whose record was written",
+                load(&totals.flows_ended),
+            ),
+            counter(
+                "flows_nameable_total",
                 "Ended flows whose destination can have a name",
                 load(&totals.flows_nameable),
             ),
             counter(
-                "flows_named",
+                "flows_named_total",
                 "Ended flows whose destination has a name",
                 load(&totals.flows_named),
             ),
             counter(
-                "flows_evicted",
+                "flows_evicted_total",
                 "Flows evicted because the table was full",
                 load(&totals.flows_evicted),
             ),
             gauge("flows", "Open flows", flows_live as f64),
             counter(
-                "records_lost",
+                "records_lost_total",
                 "Records of rotated logs that could not be written",
                 load(&totals.records_lost),
             ),
-            counter("answers", "Messages with names", load(&totals.answers)),
+            counter("answers_total", "Messages with names", load(&totals.answers)),
             gauge("names", "Addresses with a name", load(&totals.names_known) as f64),
-            counter("names_evicted", "Names evicted", load(&totals.names_evicted)),
+            counter("names_evicted_total", "Names evicted", load(&totals.names_evicted)),
             gauge(
                 "batches_behind",
                 "Batches with names but without flows yet",
@@ -223,35 +185,20 @@ impl Duties {
                 behind_ns as f64 / 1e9,
             ),
         ];
-        (self.others)(&mut figures);
-        figures
+        (self.others)(&mut metrics);
+        metrics
     }
 
     /// All of it for Prometheus.
     fn text(&self) -> String {
         let mut text = String::new();
         write_build_info(&mut text);
-        let mut last = Cow::Borrowed("");
-        for figure in self.figures() {
-            let end = if figure.is_counter { "_total" } else { "" };
-            let name = format!("{PREFIX}_{}{end}", figure.name);
-            if figure.name != last {
-                let kind = if figure.is_counter { "counter" } else { "gauge" };
-                write_head(&mut text, &name, &figure.help, kind);
-            }
-            write_value(&mut text, &name, figure.label.as_ref(), figure.value);
-            last = figure.name;
-        }
+        write_metrics(&mut text, PREFIX, &self.metrics());
         text
     }
 
     fn stats(&self) -> Fields {
-        let mut fields = Fields::new();
-        for Figure { name, label, value, is_counter, .. } in self.figures() {
-            let value = if is_counter { Value::from(value as u64) } else { Value::from(value) };
-            insert_value(&mut fields, &name, label.map(|(_, label)| label), value);
-        }
-        fields
+        metric_fields(&self.metrics())
     }
 
     fn top(&self) -> Fields {

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use larder_io::live::{Live, LiveCounts, LiveOptions};
+use larder_serve::metrics::Metric;
 use larder_store::Interface;
 use larder_wire::filter::{self, LinkType, Origin};
 
 use crate::Error;
-use crate::control::{Figure, Others};
+use crate::control::Others;
 use crate::options::{Dropped, Summary};
 
 /// The interfaces and the filter of a capture.
@@ -128,46 +129,48 @@ pub(crate) fn others(
     store: Option<&Arc<larder_store::Counts>>,
 ) -> Others {
     let (live, store) = (capture.map(|capture| Arc::clone(&capture.counts)), store.cloned());
-    Box::new(move |figures| {
+    Box::new(move |metrics| {
         if let Some(live) = &live {
             live.refresh();
-            of_interfaces(live, figures);
+            of_interfaces(live, metrics);
         }
         if let Some(store) = &store {
             for (name, value) in store.all() {
                 let help = format!("Packet store: {}", name.replace('_', " "));
-                let name = format!("store_{name}");
-                figures.push(match name.as_str() {
-                    "store_bytes_kept" => Figure::gauge(name, help, value as f64),
-                    _ => Figure::counter(name, help, value),
-                });
+                let end = if name == "bytes_kept" { "" } else { "_total" };
+                metrics.push(Metric::new(format!("store_{name}{end}"), help, value as f64));
             }
         }
     })
 }
 
 /// The kernel's counters of each interface.
-fn of_interfaces(live: &LiveCounts, figures: &mut Vec<Figure>) {
+fn of_interfaces(live: &LiveCounts, metrics: &mut Vec<Metric>) {
     let steps = live.clock_steps.load(Ordering::Relaxed);
-    figures.push(Figure::counter("clock_steps", "Times the clock was set", steps));
+    metrics.push(Metric::new("clock_steps_total", "Times the clock was set", steps as f64));
     let all = live.interfaces();
     let mut each = |name: &'static str,
                     help: &'static str,
                     value: &dyn Fn(&larder_io::live::InterfaceCounts) -> u64| {
-        figures.extend(
+        metrics.extend(
             all.iter()
-                .map(|one| Figure::counter(name, help, value(one)).of("interface", &one.name)),
+                .map(|one| Metric::new(name, help, value(one) as f64).of("interface", &one.name)),
         );
     };
     let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-    each("kernel_received", "Packets that the kernel put into rings", &|one| load(&one.received));
-    each("kernel_dropped", "Packets for which the rings had no room", &|one| load(&one.dropped));
-    each("kernel_freezes", "Times the rings were full", &|one| load(&one.freezes));
-    each("interface_downs", "Times the interface went down", &|one| load(&one.downs));
-    each("interface_reopened", "Times it was made again, and found", &|one| load(&one.reopened));
-    figures.extend(all.iter().map(|one| {
+    each("kernel_received_total", "Packets that the kernel put into rings", &|one| {
+        load(&one.received)
+    });
+    each("kernel_dropped_total", "Packets for which the rings had no room", &|one| {
+        load(&one.dropped)
+    });
+    each("kernel_freezes_total", "Times the rings were full", &|one| load(&one.freezes));
+    each("interface_downs_total", "Times the interface went down", &|one| load(&one.downs));
+    each("interface_reopened_total", "Times it was made again, and found", &|one| {
+        load(&one.reopened)
+    });
+    metrics.extend(all.iter().map(|one| {
         let is_up = f64::from(u8::from(one.is_up.load(Ordering::Relaxed)));
-        Figure::gauge("interface_up", "Whether it is there, and up", is_up)
-            .of("interface", &one.name)
+        Metric::new("interface_up", "Whether it is there, and up", is_up).of("interface", &one.name)
     }));
 }

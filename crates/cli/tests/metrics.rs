@@ -66,6 +66,12 @@ fn types_follow_names() {
         // Each program has some of both.
         let count = |wanted| types.values().filter(|kind| **kind == wanted).count();
         assert!(count("counter") > 5 && count("gauge") > 5, "{program}: {types:?}");
+        let first = [
+            "larder_dns_queries_total",
+            "larder_http_requests_total",
+            "larder_annotate_packets_total",
+        ];
+        assert!(first.iter().any(|name| types.contains_key(name)), "{program}: {types:?}");
     }
 }
 

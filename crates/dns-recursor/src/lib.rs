@@ -47,8 +47,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use larder_dns::backend::{Backend, BackendQuery, Log, Running};
-use larder_dns::metrics::Gauge;
+use larder_dns::metrics::Metric;
 use larder_dns::upstream_udp::QuerySource;
+use larder_serve::counters::Counters;
 use larder_wire::prefix::Prefix;
 
 use crate::thread::Threads;
@@ -174,27 +175,7 @@ impl Backend for Recursor {
         }
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
-        let counts = self.counts();
-        let figures = [
-            ("recursion_packets_total", "Queries to name servers over UDP", counts.packets),
-            ("recursion_streams_total", "Queries to name servers over TCP", counts.streams),
-            ("recursion_referrals_total", "Referrals to zones", counts.referrals),
-            ("recursion_lame_total", "Servers found not to serve their zone (lame)", counts.lame),
-            ("recursion_timeouts_total", "Queries to name servers that timed out", counts.timeouts),
-            ("recursion_misfits_total", "Packets that matched no query", counts.misfits),
-            (
-                "recursion_failures_total",
-                "Queries of clients that found no response",
-                counts.failures,
-            ),
-            (
-                "recursion_crowded_total",
-                "Queries of clients refused because too many of their zone were in flight",
-                counts.crowded,
-            ),
-        ];
-        let gauge = |(name, help, value)| Gauge { name, help, label: None, value: value as f64 };
-        figures.map(gauge).into()
+    fn metrics(&self) -> Vec<Metric> {
+        self.counts().metrics()
     }
 }

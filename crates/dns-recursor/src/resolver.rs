@@ -207,8 +207,8 @@ impl<C> Resolver<C> {
     }
 
     /// The counts since the start.
-    pub fn counts(&self) -> Counts {
-        self.counts
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Client queries in flight.

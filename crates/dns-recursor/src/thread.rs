@@ -18,8 +18,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -31,6 +31,7 @@ use larder_dns::upstream_udp::UpstreamUdp;
 use larder_io::epoll::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::RecvBatch;
+use larder_serve::counters::{Counters, Published};
 use larder_serve::mailbox::Mailbox;
 
 use crate::Options;
@@ -64,13 +65,7 @@ struct Inbox {
     /// Queries, and when they were sent here.
     mailbox: Mailbox<(BackendQuery, Instant), Waker>,
     is_stopping: AtomicBool,
-    counts: Mutex<Counts>,
-}
-
-impl Inbox {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    counts: Published<Counts>,
 }
 
 /// All threads.
@@ -87,7 +82,7 @@ impl Threads {
             let inbox = Arc::new(Inbox {
                 mailbox: Mailbox::new(Waker::new()?, options.waiting_max.max(1)),
                 is_stopping: AtomicBool::new(false),
-                counts: Mutex::new(Counts::default()),
+                counts: Published::new(1),
             });
             let poller = Arc::new(Poller::new()?);
             poller.add(inbox.mailbox.waker(), WAKER, Interest::READ)?;
@@ -108,8 +103,9 @@ impl Threads {
 
     /// The counts of all threads.
     pub fn counts(&self) -> Counts {
-        let each = self.threads.iter().map(|(inbox, _)| *inbox.counts());
-        each.fold(Counts::default(), Counts::and)
+        let mut sum = Counts::default();
+        self.threads.iter().for_each(|(inbox, _)| sum.add(&inbox.counts.sum()));
+        sum
     }
 
     /// Stops the threads.
@@ -321,7 +317,7 @@ impl EventLoop {
                 break;
             }
             self.turn(events.iter());
-            *self.inbox.counts() = self.resolver.counts();
+            self.inbox.counts.publish(0, self.resolver.counts());
         }
         self.inbox.mailbox.close();
     }

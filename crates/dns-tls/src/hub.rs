@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use larder_dns::dnstap::Protocol;
-use larder_dns::metrics::Gauge;
+use larder_dns::metrics::Metric;
 use larder_dns::side_query::{SideQuery, SideSender};
 use larder_wire::dns::edns::rcode;
 use larder_wire::dns::query::{KeyBuf, Query};
@@ -103,26 +103,14 @@ impl Hub {
     }
 
     /// All counters.
-    pub(crate) fn gauges(&self) -> Vec<Gauge> {
-        let figures = [
-            (
-                "encrypted_connections",
-                "Connections of encrypted transports that are open",
-                self.open(),
-            ),
-            (
-                "encrypted_unsent_bytes",
-                "Bytes of responses that clients of encrypted transports have not received",
-                self.unsent_bytes.load(Relaxed),
-            ),
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        let open = "Connections of encrypted transports that are open";
+        let unsent = "Bytes of responses that clients of encrypted transports have not received";
+        let now = [
+            Metric::new("encrypted_connections", open, self.open() as f64),
+            Metric::new("encrypted_unsent_bytes", unsent, self.unsent_bytes.load(Relaxed) as f64),
         ];
-        let now = figures.map(|(name, help, value)| Gauge {
-            name,
-            help,
-            label: None,
-            value: value as f64,
-        });
-        now.into_iter().chain(self.counters.gauges()).collect()
+        now.into_iter().chain(self.counters.metrics()).collect()
     }
 
     /// Counts a response's bytes until it is dropped; `None` if there are too many.
@@ -214,7 +202,7 @@ mod tests {
         assert_eq!(&answer.octets[..4], b"\x12\x34\x81\x82");
         assert_eq!(&answer.octets[12..], &QUESTION[12..]);
         assert!(heard.recv().unwrap().is_none());
-        let overloads = hub.gauges().into_iter().find(|it| it.field() == "encrypted_overloads");
+        let overloads = hub.metrics().into_iter().find(|it| it.field() == "encrypted_overloads");
         assert_eq!(overloads.unwrap().value, 2.0);
     }
 

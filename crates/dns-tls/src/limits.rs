@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use larder_dns::dnstap::Protocol;
-use larder_dns::metrics::Gauge;
+use larder_dns::metrics::Metric;
 
 /// Limits of all encrypted transports together.
 #[derive(Debug, Clone)]
@@ -109,13 +109,10 @@ impl Counters {
         self.0[event as usize][place(protocol)].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = Metric> + '_ {
         EVENTS.iter().zip(&self.0).flat_map(|(&(name, help), values)| {
-            PROTOCOLS.iter().zip(values).map(move |((_, transport), value)| Gauge {
-                name,
-                help,
-                label: Some(("transport", (*transport).to_owned())),
-                value: value.load(Relaxed) as f64,
+            PROTOCOLS.iter().zip(values).map(move |((_, transport), value)| {
+                Metric::new(name, help, value.load(Relaxed) as f64).of("transport", transport)
             })
         })
     }
@@ -130,10 +127,10 @@ mod tests {
     fn events_are_counted() {
         let counters = Counters::default();
         counters.note(Event::Unsent, Protocol::Quic);
-        let told: Vec<_> = counters.gauges().filter(|gauge| gauge.value > 0.0).collect();
-        assert_eq!(told.len(), 1);
-        assert_eq!(told[0].field(), "encrypted_unsent");
-        assert_eq!(told[0].label, Some(("transport", "quic".to_owned())));
-        assert_eq!(counters.gauges().count(), EVENTS.len() * PROTOCOLS.len());
+        let noted: Vec<_> = counters.metrics().filter(|it| it.value > 0.0).collect();
+        assert_eq!(noted.len(), 1);
+        assert_eq!(noted[0].field(), "encrypted_unsent");
+        assert_eq!(noted[0].label, Some(("transport", "quic".to_owned())));
+        assert_eq!(counters.metrics().count(), EVENTS.len() * PROTOCOLS.len());
     }
 }

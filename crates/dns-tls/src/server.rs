@@ -11,7 +11,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_dns::metrics::Gauge;
+use larder_dns::metrics::Metric;
 use larder_dns::side_query::{Running, SideSender, SideServer};
 use quinn::{Endpoint, EndpointConfig, TokioRuntime};
 use tokio::runtime::{Builder, Runtime};
@@ -135,8 +135,8 @@ impl Running for Serving {
         }
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
-        self.hub.gauges()
+    fn metrics(&self) -> Vec<Metric> {
+        self.hub.metrics()
     }
 
     fn drain(&self) {

@@ -29,7 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_dns::backend::{Backend, BackendQuery, Log};
-use larder_dns::metrics::Gauge;
+use larder_dns::metrics::Metric;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::runtime::{Builder, Handle};
@@ -234,14 +234,11 @@ impl Backend for Encrypted {
         let _ = thread.join();
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
+    fn metrics(&self) -> Vec<Metric> {
         let counters = &self.shared.counters;
         let upstream = self.shared.target.to_string();
-        let gauge = |(name, help, value): (_, _, &AtomicU64)| Gauge {
-            name,
-            help,
-            label: Some(("upstream", upstream.clone())),
-            value: value.load(Relaxed) as f64,
+        let metric = |(name, help, value): (&'static str, &'static str, &AtomicU64)| {
+            Metric::new(name, help, value.load(Relaxed) as f64).of("upstream", &upstream)
         };
         [
             (
@@ -275,7 +272,7 @@ impl Backend for Encrypted {
                 &counters.silent,
             ),
         ]
-        .map(gauge)
+        .map(metric)
         .into()
     }
 }

@@ -168,8 +168,8 @@ impl Asker {
     }
 
     fn count(&self, name: &str) -> u64 {
-        let gauges = self.upstream.gauges();
-        gauges.iter().find(|gauge| gauge.field() == name).unwrap().value as u64
+        let metrics = self.upstream.metrics();
+        metrics.iter().find(|metric| metric.field() == name).unwrap().value as u64
     }
 }
 

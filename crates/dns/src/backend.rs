@@ -38,7 +38,7 @@ use larder_serve::mailbox::Mailbox;
 
 pub use larder_serve::log::{self, Log};
 
-use crate::metrics::Gauge;
+use crate::metrics::Metric;
 
 /// Queries of a core that a backend may have at a time, by default.
 pub const QUERIES_MAX: usize = 4_096;
@@ -70,7 +70,7 @@ pub trait Backend: Debug + Send + Sync {
     fn stop(&self);
 
     /// Its counters.
-    fn gauges(&self) -> Vec<Gauge> {
+    fn metrics(&self) -> Vec<Metric> {
         Vec::new()
     }
 }

@@ -52,6 +52,7 @@ use crate::tcp_framing::QUESTION_BYTES_MAX;
 use crate::upstream_tcp::{Outcome, UpstreamTcp};
 use crate::upstream_udp::UpstreamUdp;
 use crate::xdp;
+use larder_serve::counters::Counters;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 
 /// Messages received or sent by one system call.
@@ -239,8 +240,8 @@ impl Driver {
         sum.unsent_queries +=
             sockets.upstream_sockets.pools().map(UpstreamUdp::refused).sum::<u64>();
         sum.add(self.core.counts());
-        self.published.publish(self.number, &sum);
-        self.published.publish_health(self.number, self.core.upstream_health());
+        self.published.counts.publish(self.number, &sum);
+        self.published.upstreams.publish(self.number, self.core.upstream_health());
     }
 
     /// How long the loop may wait if nothing arrives, milliseconds.

@@ -1,34 +1,19 @@
-//! Counters: each core owns its counters and publishes them every [`PUBLISH_MS`] while they change.
-//! Readers sum those of all cores.
-//!
-//! ```text
-//! a core: counts.hits += 1  ->  now and then: shared.publish(core, &counts)  ->  shared.sum()
-//! one table below           ->  the fields, `stats` of larder ctl, Prometheus, the guide
-//! ```
-//!
-//! A new counter is one line of the table. Counters only grow while the server runs, and start at 0
-//! with it, as Prometheus expects.
-//!
-//! Invariant: only the core itself writes its words, so a plain store is enough. A reader gets each
-//! counter as of the end of some turn. Two counters may be of different turns.
-//!
-//! Cost: to count, an addition in the core's own memory. To publish, one relaxed store for each
-//! counter, to cache lines that no other core writes. To read, one load for each counter and core.
-//! Nothing is allocated after [`Shared::new`].
+//! Counters of the cores, from one table ([`larder_serve::counters`]), durations of misses, the health
+//! of upstreams, and metrics of the cache.
 
 mod upstreams;
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder::Stats;
-use larder_serve::figures::{self, write_head};
+use larder_serve::counters::{Counters, Published};
+use larder_serve::metrics::write_head;
 use larder_wire::dns::Message;
 use serde_json::Value;
 
 use self::upstreams::Upstreams;
 
-pub use larder_serve::figures::{Fields, Gauge, gauge_fields};
+pub use larder_serve::metrics::{Fields, Metric};
 
 use crate::dnstap::Protocol;
 use crate::zones::Upstream;
@@ -41,155 +26,90 @@ pub const BUCKETS: usize = 25;
 pub const PUBLISH_MS: u64 = 100;
 
 /// The prefix of all metric names.
-const PREFIX: &str = "larder_dns";
+pub const PREFIX: &str = "larder_dns";
 
-/// One counter of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// The field of [`Counts`], and the name in `stats`.
-    pub field: &'static str,
-    /// The family; its counters differ by their label.
-    pub family: &'static str,
-    /// The description of the family.
-    pub help: &'static str,
-    /// The name and value of the label that distinguishes this counter in its family.
-    pub label: Option<(&'static str, &'static str)>,
-}
-
-macro_rules! counters {
-    ($($family:literal $help:literal { $($field:ident $([$label:literal $value:literal])?),+ $(,)? })+) => {
-        /// The counters of a core.
-        #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        pub struct Counts {
-            $($(
-                #[doc = concat!($help, $(", ", $label, " ", $value,)? ".")]
-                pub $field: u64,
-            )+)+
-            /// Durations of misses.
-            pub miss: Histogram,
+larder_serve::counters! {
+    /// The counters of a core.
+    Counts {
+        "queries_total" "Queries received" {
+            queries_udp ["transport" "udp"],
+            queries_xdp ["transport" "xdp"],
+            queries_tcp ["transport" "tcp"],
+            queries_tls ["transport" "tls"],
+            queries_https ["transport" "https"],
+            queries_quic ["transport" "quic"],
         }
-
-        /// The table.
-        pub const ROWS: &[Row] = &[$($(
-            Row {
-                field: stringify!($field),
-                family: $family,
-                help: $help,
-                label: first(&[$(($label, $value))?]),
-            },
-        )+)+];
-
-        impl Counts {
-            /// Each counter, in the order of [`ROWS`].
-            fn words(&mut self) -> [&mut u64; ROWS.len()] {
-                [$($(&mut self.$field,)+)+]
-            }
-
-            fn values(&self) -> [u64; ROWS.len()] {
-                [$($(self.$field,)+)+]
-            }
-
-            /// Adds the counters of another part of the same core, or of another core.
-            pub fn add(&mut self, other: &Counts) {
-                for (mine, theirs) in self.words().into_iter().zip(other.values()) {
-                    *mine += theirs;
-                }
-                self.miss.add(&other.miss);
-            }
-
-            /// Subtracts the counters of `before`. Durations of misses stay as they are.
-            pub fn subtract(&mut self, before: &Counts) {
-                for (mine, theirs) in self.words().into_iter().zip(before.values()) {
-                    *mine = mine.saturating_sub(theirs);
-                }
-            }
+        "answers_total" "Responses sent" {
+            answers_noerror ["rcode" "NOERROR"],
+            answers_formerr ["rcode" "FORMERR"],
+            answers_servfail ["rcode" "SERVFAIL"],
+            answers_nxdomain ["rcode" "NXDOMAIN"],
+            answers_notimp ["rcode" "NOTIMP"],
+            answers_refused ["rcode" "REFUSED"],
+            answers_other ["rcode" "other"],
         }
-    };
-}
-
-const fn first(
-    label: &'static [(&'static str, &'static str)],
-) -> Option<(&'static str, &'static str)> {
-    label.first().copied()
-}
-
-counters! {
-    "queries" "Queries received" {
-        queries_udp ["transport" "udp"],
-        queries_xdp ["transport" "xdp"],
-        queries_tcp ["transport" "tcp"],
-        queries_tls ["transport" "tls"],
-        queries_https ["transport" "https"],
-        queries_quic ["transport" "quic"],
+        "cache_hits_total" "Queries answered with a fresh response from the cache" { hits }
+        "cache_misses_total" "Queries without a fresh response in the cache" { misses }
+        "stale_answers_total" "Expired responses served because no upstream responded (RFC 8767)" { stale_answers }
+        "denied_below_total" "Queries answered by the NXDOMAIN of a name above theirs (RFC 8020)" { denied_below }
+        "cached_failures_total" "Queries answered with a cached failure" { cached_failures }
+        "prefetches_total" "Responses refreshed before they expire" { prefetches }
+        "merged_questions_total" "Queries coalesced with the same query of another client" { merged_questions }
+        "upstream_queries_total" "Queries sent to upstreams" {
+            upstream_queries_udp ["transport" "udp"],
+            upstream_queries_tcp ["transport" "tcp"],
+            upstream_queries_backend ["transport" "backend"],
+        }
+        "upstream_answers_total" "Responses received from upstreams" { upstream_answers }
+        "upstream_useless_total" "Upstream responses or failed connections after which another upstream was queried" { upstream_useless }
+        "upstream_timeouts_total" "Timeouts of upstreams" { upstream_timeouts }
+        "upstream_hedges_total" "Queries sent to a second upstream because the first was slow" { upstream_hedges }
+        "upstream_mismatches_total" "Packets from upstreams that match no query, ignored" { upstream_mismatches }
+        "upstream_tcp_fallbacks_total" "Queries repeated over TCP because a response was truncated or looked forged" { upstream_tcp_fallbacks }
+        "upstream_failures_total" "Queries that no upstream answered" { upstream_failures }
+        "acl_refused_total" "Queries refused by access rules" { acl_refused }
+        "rate_limited_total" "Queries above the rate limit of a network" {
+            rate_limited_dropped ["action" "dropped"],
+            rate_limited_slipped ["action" "slipped"],
+        }
+        "local_answers_total" "Responses from local data or policy" {
+            local_answers_hosts ["source" "hosts"],
+            local_answers_zone ["source" "zone"],
+            local_answers_blocked ["source" "blocklist"],
+            local_answers_rpz ["source" "rpz"],
+            local_answers_special ["source" "special-use"],
+            local_answers_chaos ["source" "chaos"],
+        }
+        "malformed_queries_total" "Messages that are not valid queries" { malformed_queries }
+        "dropped_queries_total" "Messages without a response by design" { dropped_queries }
+        "unsent_total" "Messages not sent: no socket or no buffer" {
+            unsent_answers ["to" "client"],
+            unsent_queries ["to" "upstream"],
+        }
+        "truncated_answers_total" "Truncated responses (TC), those above the rate limit included" { truncated_answers }
+        "cookies_total" "DNS cookies received from clients (RFC 7873)" {
+            cookies_good ["result" "good"],
+            cookies_new ["result" "new"],
+            cookies_bad ["result" "bad"],
+        }
+        "limits_reached_total" "Times that a limit was reached" {
+            limit_questions ["limit" "questions-in-flight"],
+            limit_waiters ["limit" "waiters"],
+            limit_silent_upstreams ["limit" "silent-upstreams"],
+            limit_tcp_clients ["limit" "tcp-clients"],
+            limit_tcp_upstream ["limit" "tcp-upstream"],
+            limit_backends ["limit" "backends"],
+            limit_cache_writes ["limit" "cache-writes"],
+        }
+        "tcp_streams_opened_total" "TCP connections of clients accepted" { tcp_streams_opened }
+        "tcp_streams_refused_total" "TCP connections of clients refused" { tcp_streams_refused }
+        "tcp_streams_unaccepted_total" "TCP connections that could not be accepted: no descriptor or memory" { tcp_streams_unaccepted }
+        "tcp_streams_closed_total" "TCP connections of clients closed" { tcp_streams_closed }
+        "trace_records_dropped_total" "dnstap records dropped (buffer full)" { trace_records_dropped }
+        "query_log_lines_dropped_total" "Lines of the query log dropped (buffer full)" { query_log_lines_dropped }
     }
-    "answers" "Responses sent" {
-        answers_noerror ["rcode" "NOERROR"],
-        answers_formerr ["rcode" "FORMERR"],
-        answers_servfail ["rcode" "SERVFAIL"],
-        answers_nxdomain ["rcode" "NXDOMAIN"],
-        answers_notimp ["rcode" "NOTIMP"],
-        answers_refused ["rcode" "REFUSED"],
-        answers_other ["rcode" "other"],
-    }
-    "cache_hits" "Queries answered with a fresh response from the cache" { hits }
-    "cache_misses" "Queries without a fresh response in the cache" { misses }
-    "stale_answers" "Expired responses served because no upstream responded (RFC 8767)" { stale_answers }
-    "denied_below" "Queries answered by the NXDOMAIN of a name above theirs (RFC 8020)" { denied_below }
-    "cached_failures" "Queries answered with a cached failure" { cached_failures }
-    "prefetches" "Responses refreshed before they expire" { prefetches }
-    "merged_questions" "Queries coalesced with the same query of another client" { merged_questions }
-    "upstream_queries" "Queries sent to upstreams" {
-        upstream_queries_udp ["transport" "udp"],
-        upstream_queries_tcp ["transport" "tcp"],
-        upstream_queries_backend ["transport" "backend"],
-    }
-    "upstream_answers" "Responses received from upstreams" { upstream_answers }
-    "upstream_useless" "Upstream responses or failed connections after which another upstream was queried" { upstream_useless }
-    "upstream_timeouts" "Timeouts of upstreams" { upstream_timeouts }
-    "upstream_hedges" "Queries sent to a second upstream because the first was slow" { upstream_hedges }
-    "upstream_mismatches" "Packets from upstreams that match no query, ignored" { upstream_mismatches }
-    "upstream_tcp_fallbacks" "Queries repeated over TCP because a response was truncated or looked forged" { upstream_tcp_fallbacks }
-    "upstream_failures" "Queries that no upstream answered" { upstream_failures }
-    "acl_refused" "Queries refused by access rules" { acl_refused }
-    "rate_limited" "Queries above the rate limit of a network" {
-        rate_limited_dropped ["action" "dropped"],
-        rate_limited_slipped ["action" "slipped"],
-    }
-    "local_answers" "Responses from local data or policy" {
-        local_answers_hosts ["source" "hosts"],
-        local_answers_zone ["source" "zone"],
-        local_answers_blocked ["source" "blocklist"],
-        local_answers_rpz ["source" "rpz"],
-        local_answers_special ["source" "special-use"],
-        local_answers_chaos ["source" "chaos"],
-    }
-    "malformed_queries" "Messages that are not valid queries" { malformed_queries }
-    "dropped_queries" "Messages without a response by design" { dropped_queries }
-    "unsent" "Messages not sent: no socket or no buffer" {
-        unsent_answers ["to" "client"],
-        unsent_queries ["to" "upstream"],
-    }
-    "truncated_answers" "Truncated responses (TC), those above the rate limit included" { truncated_answers }
-    "cookies" "DNS cookies received from clients (RFC 7873)" {
-        cookies_good ["result" "good"],
-        cookies_new ["result" "new"],
-        cookies_bad ["result" "bad"],
-    }
-    "limits_reached" "Times that a limit was reached" {
-        limit_questions ["limit" "questions-in-flight"],
-        limit_waiters ["limit" "waiters"],
-        limit_silent_upstreams ["limit" "silent-upstreams"],
-        limit_tcp_clients ["limit" "tcp-clients"],
-        limit_tcp_upstream ["limit" "tcp-upstream"],
-        limit_backends ["limit" "backends"],
-        limit_cache_writes ["limit" "cache-writes"],
-    }
-    "tcp_streams_opened" "TCP connections of clients accepted" { tcp_streams_opened }
-    "tcp_streams_refused" "TCP connections of clients refused" { tcp_streams_refused }
-    "tcp_streams_unaccepted" "TCP connections that could not be accepted: no descriptor or memory" { tcp_streams_unaccepted }
-    "tcp_streams_closed" "TCP connections of clients closed" { tcp_streams_closed }
-    "trace_records_dropped" "dnstap records dropped (buffer full)" { trace_records_dropped }
-    "query_log_lines_dropped" "Lines of the query log dropped (buffer full)" { query_log_lines_dropped }
+    /// Durations of misses.
+    miss: Histogram
 }
 
 /// Durations in buckets of powers of two.
@@ -208,11 +128,12 @@ impl Histogram {
         self.sum_us = self.sum_us.wrapping_add(us);
     }
 
-    fn add(&mut self, other: &Histogram) {
-        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
-            *mine += theirs;
-        }
-        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
+    fn words(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.buckets.iter_mut().chain([&mut self.sum_us])
+    }
+
+    fn values(&self) -> impl Iterator<Item = u64> {
+        self.buckets.into_iter().chain([self.sum_us])
     }
 
     /// The number of durations.
@@ -287,10 +208,7 @@ impl Counts {
 
     /// The result of `stats`: each counter by its field, and quantiles of the durations of misses.
     pub fn fields(&self) -> Fields {
-        let values = self.values();
-        let rows = ROWS.iter().zip(values);
-        let mut fields: Fields =
-            rows.map(|(row, value)| (row.field.to_owned(), value.into())).collect();
+        let mut fields = Counters::fields(self);
         for (name, share) in [("miss_us_p50", 0.5), ("miss_us_p99", 0.99)] {
             let time = self.miss.quantile_us(share).map_or(Value::Null, Value::from);
             fields.insert(name.to_owned(), time);
@@ -300,24 +218,13 @@ impl Counts {
 
     /// Writes Prometheus' text format.
     pub fn write_text(&self, out: &mut String) {
-        let mut family = "";
-        for (row, value) in ROWS.iter().zip(self.values()) {
-            let name = format!("{PREFIX}_{}_total", row.family);
-            if row.family != family {
-                family = row.family;
-                write_head(out, &name, row.help, "counter");
-            }
-            // Writing to a string does not fail.
-            let _ = match row.label {
-                Some((label, of)) => writeln!(out, "{name}{{{label}=\"{of}\"}} {value}"),
-                None => writeln!(out, "{name} {value}"),
-            };
-        }
+        Counters::write_text(self, out, PREFIX);
         let name = format!("{PREFIX}_miss_seconds");
         write_head(out, &name, "Time from query to response for cache misses", "histogram");
         let mut seen = 0;
         for (bucket, count) in self.miss.buckets.iter().enumerate() {
             seen += count;
+            // Writing to a string does not fail.
             let _ = match bucket {
                 bucket if bucket == BUCKETS - 1 => {
                     writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {seen}")
@@ -338,76 +245,24 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// The words of a core, in cache lines that no other core writes.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Published([AtomicU64; ROWS.len() + BUCKETS + 1]);
-
-/// The counters that all cores have published.
+/// What the cores publish.
 #[derive(Debug)]
 pub struct Shared {
-    cores: Box<[Published]>,
-    upstreams: Upstreams,
+    /// Their counters.
+    pub counts: Published<Counts>,
+    /// The health of their upstreams.
+    pub upstreams: Upstreams,
 }
 
 impl Shared {
-    /// For `cores` cores.
-    pub fn new(cores: usize) -> Shared {
-        let published = |_| Published(std::array::from_fn(|_| AtomicU64::new(0)));
-        Shared { cores: (0..cores).map(published).collect(), upstreams: Upstreams::default() }
-    }
-
-    /// Like [`Shared::new`], with the health of these upstreams, numbered as the cores number them.
-    pub fn with_upstreams(cores: usize, upstreams: impl Iterator<Item = Upstream>) -> Shared {
-        Shared { upstreams: Upstreams::new(cores, upstreams), ..Shared::new(cores) }
-    }
-
-    /// Publishes the health of each upstream as `core` measured it: round trip, microseconds, and
-    /// whether it is up.
-    pub fn publish_health(&self, core: usize, health: impl Iterator<Item = (Option<u32>, bool)>) {
-        self.upstreams.publish(core, health);
-    }
-
-    /// Addresses of upstreams, and whether any core counts them as up.
-    pub fn upstreams_up(&self) -> Vec<(String, bool)> {
-        let gauges = self.upstreams.gauges().into_iter().filter(|it| it.name == "upstream_up");
-        gauges.filter_map(|it| Some((it.label?.1, it.value > 0.0))).collect()
-    }
-
-    /// Gauges of the health of upstreams.
-    pub fn upstream_gauges(&self) -> Vec<Gauge> {
-        self.upstreams.gauges()
-    }
-
-    /// Publishes all counters of `core` since its start; only that core may call this. Unknown core
-    /// numbers are ignored.
-    pub fn publish(&self, core: usize, counts: &Counts) {
-        let Some(Published(words)) = self.cores.get(core) else { return };
-        let values = counts.values().into_iter().chain(counts.miss.buckets);
-        for (word, value) in words.iter().zip(values.chain([counts.miss.sum_us])) {
-            word.store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// The sum over all cores.
-    pub fn sum(&self) -> Counts {
-        let mut sum = Counts::default();
-        for Published(words) in &self.cores {
-            let (counters, histogram) = words.split_at(ROWS.len());
-            for (total, word) in sum.words().into_iter().zip(counters) {
-                *total += word.load(Ordering::Relaxed);
-            }
-            let Histogram { buckets, sum_us } = &mut sum.miss;
-            for (total, word) in buckets.iter_mut().chain([sum_us]).zip(histogram) {
-                *total = total.wrapping_add(word.load(Ordering::Relaxed));
-            }
-        }
-        sum
+    /// For `cores` cores and these upstreams, numbered as the cores number them.
+    pub fn new(cores: usize, upstreams: impl Iterator<Item = Upstream>) -> Shared {
+        Shared { counts: Published::new(cores), upstreams: Upstreams::new(cores, upstreams) }
     }
 }
 
-/// Gauges of a cache.
-pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
+/// Metrics of a cache.
+pub fn cache_metrics(stats: &Stats) -> Vec<Metric> {
     let behind = stats.readers.iter().filter_map(|reader| reader.behind).max().unwrap_or(0);
     let figures = [
         ("cache_entries", "Cached responses, expired ones included", stats.entries as f64),
@@ -430,48 +285,28 @@ pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
             behind as f64,
         ),
     ];
-    let gauge = |(name, help, value)| Gauge { name, help, label: None, value };
-    figures.map(gauge).into()
-}
-
-/// Writes gauges in Prometheus' text format.
-pub fn write_gauges(out: &mut String, gauges: &[Gauge]) {
-    figures::write_gauges(out, PREFIX, gauges);
-}
-
-/// The table of counters for the guide, as Markdown.
-pub fn guide() -> String {
-    let mut out = "| metric | in `stats` | counts |\n|---|---|---|\n".to_owned();
-    for row in ROWS {
-        let label =
-            row.label.map(|(label, of)| format!("{{{label}=\"{of}\"}}")).unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "| `{PREFIX}_{}_total{label}` | `{}` | {} |",
-            row.family, row.field, row.help
-        );
-    }
-    out
+    figures.map(|(name, help, value)| Metric::new(name, help, value)).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_serve::metrics::{metric_fields, write_metrics};
     use std::collections::BTreeSet;
 
     /// The sum has the last publication of each core. Counters of two parts can be added too.
     #[test]
     fn cores_are_summed() {
-        let shared = Shared::new(2);
+        let published = Published::new(2);
         let mut counts = Counts { hits: 3, trace_records_dropped: 1, ..Counts::default() };
         counts.miss.note(1000);
         counts.answered(&[0, 0, 0x81, 0x83, 0]);
         counts.answered(&[0, 0, 0x83, 0x8f]);
         counts.answered(&[0, 0, 0x83]);
         for core in [0, 1, 1, 2] {
-            shared.publish(core, &counts);
+            published.publish(core, &counts);
         }
-        let sum = shared.sum();
+        let sum = published.sum();
         assert_eq!((sum.hits, sum.trace_records_dropped), (6, 2));
         assert_eq!((sum.answers_nxdomain, sum.answers_other, sum.truncated_answers), (2, 2, 2));
         assert_eq!((sum.miss.count(), sum.miss.sum_us), (2, 2000));
@@ -519,11 +354,9 @@ mod tests {
         counts.miss.note(3);
         let mut text = String::new();
         counts.write_text(&mut text);
-        let up = |label: &str| {
-            let label = Some(("upstream", label.to_owned()));
-            Gauge { name: "upstream_up", help: "Whether it answers", label, value: 1.0 }
-        };
-        write_gauges(&mut text, &[up("[::1]:53"), up("a\"b\\\n")]);
+        let up =
+            |label| Metric::new("upstream_up", "Whether it answers", 1.0).of("upstream", label);
+        write_metrics(&mut text, PREFIX, &[up("[::1]:53"), up("a\"b\\\n")]);
         for line in [
             "larder_dns_queries_total{transport=\"tcp\"} 7",
             "larder_dns_miss_seconds_bucket{le=\"0.000002\"} 0",
@@ -547,18 +380,16 @@ mod tests {
                 }
             }
         }
-        assert_eq!(guide().lines().count(), ROWS.len() + 2);
     }
 
-    /// A cache's statistics are gauges, and fields by name.
+    /// A cache has metrics, and fields by their names.
     #[test]
-    fn a_cache_has_gauges() {
+    fn a_cache_has_metrics() {
         let cache = larder::Cache::builder().budget(1 << 20).readers_max(1).build().unwrap();
-        let gauges = cache_gauges(&cache.stats().unwrap());
-        let fields = gauge_fields(&gauges);
+        let metrics = cache_metrics(&cache.stats().unwrap());
+        let fields = metric_fields(&metrics);
         assert_eq!(fields["cache_bytes_max"], f64::from(1 << 20));
-        let label = Some(("upstream", "a".to_owned()));
-        let labelled = Gauge { name: "up", help: "", label, value: 1.0 };
-        assert_eq!(gauge_fields(&[labelled])["up"]["a"], 1.0);
+        let labelled = Metric::new("up", "", 1.0).of("upstream", "a");
+        assert_eq!(metric_fields(&[labelled])["up"]["a"], 1.0);
     }
 }

@@ -186,7 +186,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let Recorded { writers, tap, log: query_log } =
         Recorded::start(&options.operation, clock, log)?;
     let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
-    let published = Arc::new(Shared::with_upstreams(cores, upstreams));
+    let published = Arc::new(Shared::new(cores, upstreams));
     let supervisor = Console::open(&options.operation.places(), supervisor_waker.clone())
         .and_then(|console| Supervisor::new(console, supervisor_waker.clone(), signals, log))
         .map_err(|error| ServeError::Operation(error.to_string()))?;
@@ -269,7 +269,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let status = format!("answers with {cores} core{}", if cores == 1 { "" } else { "s" });
     let end = supervisor.run(&mut loops, &mut duties, &status).map_err(system("serving"))?;
     drop(running);
-    Ok(Served { counts: published.sum(), was_hurried: end == Ended::Forced })
+    Ok(Served { counts: published.counts.sum(), was_hurried: end == Ended::Forced })
 }
 
 /// What the cores record for operators, and the threads that write it.

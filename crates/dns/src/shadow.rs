@@ -60,6 +60,7 @@ use crate::reload::Policies;
 use crate::server::{self, Options, ServeError};
 use crate::side_query;
 use crate::zones::{Upstream, Zones};
+use larder_serve::counters::Counters;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 use larder_serve::log::Log;
 
@@ -168,7 +169,8 @@ impl Running {
         let core =
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
-        let (published, lifecycle) = (Arc::new(Shared::new(1)), Arc::new(Lifecycle::new()));
+        let (published, lifecycle) =
+            (Arc::new(Shared::new(1, std::iter::empty())), Arc::new(Lifecycle::new()));
         let queries_max = settings.limits.questions_max as usize;
         let backends = Backends::new(&options.backends, 0, queries_max, waker.clone());
         let (sender, inbox) = side_query::channel(waker.clone(), side_query::QUEUE_MAX);
@@ -287,7 +289,7 @@ impl<'a> Work<'a> {
     fn question(&mut self, seen: &Seen<'_>, since: Duration) -> Result<(), Gone> {
         let is_counted = since >= self.trial.warm_up;
         if is_counted && self.before.is_none() {
-            self.before = Some(self.core.published.sum());
+            self.before = Some(self.core.published.counts.sum());
         }
         let questions =
             if is_counted { &mut self.tally.questions } else { &mut self.tally.warm_up };
@@ -391,7 +393,7 @@ impl<'a> Work<'a> {
     }
 
     fn report(&self, copy: &CopyCounts) -> Report {
-        let mut counts = self.core.published.sum();
+        let mut counts = self.core.published.counts.sum();
         if let Some(before) = &self.before {
             counts.subtract(before);
         }

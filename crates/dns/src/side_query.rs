@@ -28,7 +28,7 @@ use larder_serve::mailbox::Mailbox;
 
 use crate::core::Client;
 use crate::dnstap::Protocol;
-use crate::metrics::Gauge;
+use crate::metrics::Metric;
 
 /// Queries that are looked up together.
 const TAKES_MAX: usize = 64;
@@ -184,7 +184,7 @@ pub trait Running: Send + Sync {
     fn reload(&self) -> String;
 
     /// Its counters.
-    fn gauges(&self) -> Vec<Gauge>;
+    fn metrics(&self) -> Vec<Metric>;
 
     /// Accepts nothing new, and continues with what it has accepted. Does not wait.
     fn drain(&self);

@@ -22,9 +22,9 @@ use larder::{Cache, Seconds};
 use larder_io::epoll::{Poller, Waker};
 use larder_serve::console::{self, Places};
 use larder_serve::control::Service;
-use larder_serve::figures::write_build_info;
 use larder_serve::lifecycle::Stage;
 use larder_serve::log::Log;
+use larder_serve::metrics::{metric_fields, write_build_info, write_metrics};
 use larder_serve::reload::Reload;
 use larder_serve::supervisor::{Ended, Server};
 use larder_serve::worker_threads::{WorkerThreads, wake};
@@ -34,7 +34,7 @@ use crate::backend::Backend;
 use crate::clock::Clock;
 use crate::ctl::{self, Actions, Answer, Asking, Fields};
 use crate::dnstap::Target;
-use crate::metrics::{Gauge, Shared, cache_gauges, gauge_fields, write_gauges};
+use crate::metrics::{Metric, PREFIX, Shared, cache_metrics};
 use crate::query_log;
 use crate::side_query::Running;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
@@ -152,15 +152,15 @@ impl Duties {
 
     /// Reports upstreams that do not respond, and those that do again.
     fn report_upstreams(&mut self, now_ms: u64) {
-        for (address, is_up) in self.common.published.upstreams_up() {
-            let (was_up, told_ms) = *self.upstreams.entry(address.clone()).or_insert((true, 0));
+        for (address, is_up) in self.common.published.upstreams.are_up() {
+            let (was_up, told_ms) = *self.upstreams.entry(address.to_owned()).or_insert((true, 0));
             if is_up == was_up || (told_ms > 0 && now_ms < told_ms + UPSTREAM_EVERY_MS) {
                 continue;
             }
             let log = &self.common.log;
             let line = if is_up { log.info("upstream up") } else { log.warn("upstream down") };
-            line.text("upstream", &address);
-            self.upstreams.insert(address, (is_up, now_ms.max(1)));
+            line.text("upstream", address);
+            self.upstreams.insert(address.to_owned(), (is_up, now_ms.max(1)));
         }
     }
 
@@ -229,36 +229,30 @@ impl Duties {
         }
     }
 
-    /// Gauges that the cores do not count.
-    fn gauges(&self) -> Vec<Gauge> {
-        // Statistics fail only for a broken cache, which its users report.
-        let mut gauges =
-            self.common.cache.stats().map_or_else(|_| Vec::new(), |it| cache_gauges(&it));
-        let mut add = |name, help, value| gauges.push(Gauge { name, help, label: None, value });
+    /// What is not counted by cores.
+    fn other_metrics(&self) -> Vec<Metric> {
+        // Statistics fail only for a cache that is broken, which its users see.
+        let mut metrics =
+            self.common.cache.stats().map_or_else(|_| Vec::new(), |it| cache_metrics(&it));
         let up_s = self.common.clock.now().us as f64 / 1e6;
-        add("uptime_seconds", "Time since the start", up_s);
+        metrics.push(Metric::new("uptime_seconds", "Time since the start", up_s));
         let counts = || self.common.writers.iter().map(|writer| (writer.name(), writer.counts()));
-        let of = |name: &str| Some(("of", name.to_owned()));
-        gauges.extend(counts().map(|(name, (written, _))| Gauge {
-            name: "records_written_total",
-            help: "dnstap records and lines of the query log written",
-            label: of(name),
-            value: written as f64,
+        metrics.extend(counts().map(|(name, (written, _))| {
+            let help = "dnstap records and lines of the query log written";
+            Metric::new("records_written_total", help, written as f64).of("of", name)
         }));
-        gauges.extend(counts().map(|(name, (_, lost))| Gauge {
-            name: "records_lost_total",
-            help: "dnstap records and lines of the query log that could not be written",
-            label: of(name),
-            value: lost as f64,
+        metrics.extend(counts().map(|(name, (_, lost))| {
+            let help = "dnstap records and lines of the query log that could not be written";
+            Metric::new("records_lost_total", help, lost as f64).of("of", name)
         }));
-        gauges.extend(self.common.published.upstream_gauges());
-        gauges.extend(self.common.beside.iter().flat_map(|beside| beside.gauges()));
+        metrics.extend(self.common.published.upstreams.metrics());
+        metrics.extend(self.common.beside.iter().flat_map(|beside| beside.metrics()));
         let backends = self.common.backends.iter();
-        let mut of_backends: Vec<_> = backends.flat_map(|backend| backend.gauges()).collect();
-        // Put gauges of one name next to each other.
-        of_backends.sort_by_key(|gauge| gauge.name);
-        gauges.extend(of_backends);
-        gauges
+        let mut of_backends: Vec<_> = backends.flat_map(|backend| backend.metrics()).collect();
+        // Metrics of one name, one after the other.
+        of_backends.sort_by(|one, other| one.name.cmp(&other.name));
+        metrics.extend(of_backends);
+        metrics
     }
 }
 
@@ -270,8 +264,8 @@ impl console::Duties for Duties {
     fn metrics(&self) -> String {
         let mut text = String::new();
         write_build_info(&mut text);
-        self.common.published.sum().write_text(&mut text);
-        write_gauges(&mut text, &self.gauges());
+        self.common.published.counts.sum().write_text(&mut text);
+        write_metrics(&mut text, PREFIX, &self.other_metrics());
         text
     }
 }
@@ -342,8 +336,8 @@ impl Actions for Duties {
     }
 
     fn stats(&mut self) -> Fields {
-        let mut fields = self.common.published.sum().fields();
-        fields.extend(gauge_fields(&self.gauges()));
+        let mut fields = self.common.published.counts.sum().fields();
+        fields.extend(metric_fields(&self.other_metrics()));
         fields
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use larder_http::tls_bridge::Acceptor;
 use larder_io::tcp::reset_on_close;
-use larder_serve::figures::Gauge;
+use larder_serve::metrics::Metric;
 use larder_tls::listen::Host;
 use larder_tls::{ConnectionLimit, Permit};
 use tokio::io::AsyncWriteExt;
@@ -75,10 +75,10 @@ impl Clients {
         self.connections.open()
     }
 
-    pub(crate) fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
-        let (name, help) = ("tls_connections", "Connections of clients over TLS that are open");
-        let open = Gauge { name, help, label: None, value: self.open() as f64 };
-        std::iter::once(open).chain(self.counters.gauges())
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = Metric> + '_ {
+        let help = "Connections of clients over TLS that are open";
+        let open = Metric::new("tls_connections", help, self.open() as f64);
+        std::iter::once(open).chain(self.counters.metrics())
     }
 }
 

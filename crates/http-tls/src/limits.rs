@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larder_http::options::Options;
-use larder_serve::figures::Gauge;
+use larder_serve::metrics::Metric;
 
 /// Limits of all connections over TLS.
 #[derive(Debug, Clone)]
@@ -157,13 +157,9 @@ impl Counters {
         self.0[event as usize].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
-        EVENTS.iter().zip(&self.0).map(|(&(name, help), value)| Gauge {
-            name,
-            help,
-            label: None,
-            value: value.load(Relaxed) as f64,
-        })
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = Metric> + '_ {
+        let all = EVENTS.iter().zip(&self.0);
+        all.map(|(&(name, help), value)| Metric::new(name, help, value.load(Relaxed) as f64))
     }
 }
 
@@ -177,8 +173,8 @@ mod tests {
         let counters = Counters::default();
         counters.note(Event::OriginCut);
         counters.note(Event::Opened);
-        let told: Vec<_> = counters.gauges().filter(|gauge| gauge.value > 0.0).collect();
-        let names: Vec<_> = told.iter().map(|gauge| gauge.field()).collect();
+        let noted: Vec<_> = counters.metrics().filter(|it| it.value > 0.0).collect();
+        let names: Vec<_> = noted.iter().map(|metric| metric.field()).collect();
         assert_eq!(names, ["tls_connections_opened", "tls_origin_cut"]);
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use larder_http::options::{Options, OriginAddress};
 use larder_http::tls_bridge::{Acceptor, CloseState, Running, TlsBridge};
-use larder_serve::figures::Gauge;
+use larder_serve::metrics::Metric;
 use larder_tls::{Certificate, Files, Trust, listen};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -112,8 +112,8 @@ impl Running for Serving {
         self.limits.follow(options);
     }
 
-    fn gauges(&self) -> Vec<Gauge> {
-        self.clients.gauges().collect()
+    fn metrics(&self) -> Vec<Metric> {
+        self.clients.metrics().collect()
     }
 
     fn connect(&self, origin: &OriginAddress) -> io::Result<(UnixStream, CloseState)> {

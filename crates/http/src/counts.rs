@@ -1,163 +1,79 @@
-//! What is counted, by each loop for itself, and shown together.
-//!
-//! A loop counts in plain numbers and copies them to where others see them ten times a second. One table names them all: metrics and
-//! summaries are made of it.
+//! What is counted, by each loop for itself, and shown together: one table ([`larder_serve::counters`]).
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_serve::figures::{Fields, write_head};
-use parking_lot::Mutex;
+use larder_serve::counters::Published;
 
 /// What every name of a metric begins with.
 pub const PREFIX: &str = "larder_http";
 
-macro_rules! counts {
-    ($($name:ident $kind:ident $text:literal)*) => {
-        /// One loop's counters, or the sum of all.
-        #[derive(Debug, Clone, Default, PartialEq, Eq)]
-        pub struct Counts {
-            $(#[doc = $text] pub $name: u64,)*
-        }
-
-        /// Names, kinds (`counter`, `gauge`) and meanings, in the order of [`Counts::values`].
-        pub const ROWS: &[(&str, &str, &str)] =
-            &[$((stringify!($name), stringify!($kind), $text),)*];
-
-        impl Counts {
-            /// Adds another loop's.
-            pub fn add(&mut self, other: &Counts) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// In the order of [`ROWS`].
-            pub fn values(&self) -> impl Iterator<Item = u64> {
-                [$(self.$name,)*].into_iter()
-            }
-        }
-    };
-}
-
-counts! {
-    requests counter "Valid requests of clients"
-    hits counter "Requests answered from the cache"
-    hits_stale counter "Requests answered with a stale response during its revalidation"
-    misses counter "Requests that started a fetch that others may share"
-    collapsed counter "Requests coalesced with an in-flight fetch"
-    passed counter "Requests passed through to the origin, for one client"
-    renewed counter "Revalidations that confirmed the cached response (304)"
-    stale_on_error counter "Stale responses served because the origin failed"
-    kept counter "Responses stored"
-    outdated counter "Responses not stored because their URL was written or purged during the fetch"
-    not_kept counter "Cacheable responses not stored: no memory"
-    refused_requests counter "Invalid requests"
-    sent_bytes counter "Bytes of long bodies sent to clients"
-    received_bytes counter "Bytes of bodies received from origins"
-    bodies_failed counter "Client connections reset because a body failed"
-    too_long counter "Bodies streamed because they were too long to be cached"
-    no_memory counter "Bodies aborted: no memory in time"
-    bodies_broken counter "Bodies that an origin did not complete"
-    bad_responses counter "Invalid responses of origins"
-    fetches_failed counter "Failed fetches"
-    fetches_abandoned counter "Fetches aborted because no client waited for them"
-    origin_connections counter "Connections to origins"
-    origin_failures counter "Failed connections to origins"
-    origin_timeouts counter "Timeouts of origins"
-    queue_full counter "Requests refused: queue of the origin full"
-    connections counter "Client connections"
-    refused_full counter "Client connections refused: --clients-max"
-    refused_crowded counter "Client connections refused: limit per client"
-    bad_proxy_headers counter "Connections with an invalid PROXY protocol header"
-    bodies_too_long counter "Requests refused: body too long"
-    shortages counter "Connections not made: no more open files, memory or ports"
-    accept_failures counter "Client connections that could not be accepted"
-    closed_idle counter "Client connections closed: idle timeout"
-    closed_slow counter "Client connections closed: too slow"
-    clients_gone counter "Clients that disconnected before the end of their response"
-    log_dropped counter "Lines of the access log dropped (buffer full)"
-    clients_open gauge "Open client connections"
-    origins_open gauge "Open connections to origins"
-}
-
-impl Counts {
-    /// As the answer to `stats`, by name.
-    pub fn fields(&self) -> Fields {
-        let rows = ROWS.iter().zip(self.values());
-        rows.map(|((name, ..), value)| ((*name).to_owned(), value.into())).collect()
-    }
-
-    /// In Prometheus' text format.
-    pub fn write_text(&self, out: &mut String) {
-        for (&(name, kind, help), value) in ROWS.iter().zip(self.values()) {
-            let end = if kind == "counter" { "_total" } else { "" };
-            let name = format!("{PREFIX}_{name}{end}");
-            write_head(out, &name, help, kind);
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "{name} {value}");
-        }
+larder_serve::counters! {
+    /// One loop's counters, or the sum of all.
+    Counts {
+        "requests_total" "Valid requests of clients" { requests }
+        "hits_total" "Requests answered from the cache" { hits }
+        "hits_stale_total" "Requests answered with a stale response during its revalidation" { hits_stale }
+        "misses_total" "Requests that started a fetch that others may share" { misses }
+        "collapsed_total" "Requests coalesced with an in-flight fetch" { collapsed }
+        "passed_total" "Requests passed through to the origin, for one client" { passed }
+        "renewed_total" "Revalidations that confirmed the cached response (304)" { renewed }
+        "stale_on_error_total" "Stale responses served because the origin failed" { stale_on_error }
+        "kept_total" "Responses stored" { kept }
+        "outdated_total" "Responses not stored because their URL was written or purged during the fetch" { outdated }
+        "not_kept_total" "Cacheable responses not stored: no memory" { not_kept }
+        "refused_requests_total" "Invalid requests" { refused_requests }
+        "sent_bytes_total" "Bytes of long bodies sent to clients" { sent_bytes }
+        "received_bytes_total" "Bytes of bodies received from origins" { received_bytes }
+        "bodies_failed_total" "Client connections reset because a body failed" { bodies_failed }
+        "too_long_total" "Bodies streamed because they were too long to be cached" { too_long }
+        "no_memory_total" "Bodies aborted: no memory in time" { no_memory }
+        "bodies_broken_total" "Bodies that an origin did not complete" { bodies_broken }
+        "bad_responses_total" "Invalid responses of origins" { bad_responses }
+        "fetches_failed_total" "Failed fetches" { fetches_failed }
+        "fetches_abandoned_total" "Fetches aborted because no client waited for them" { fetches_abandoned }
+        "origin_connections_total" "Connections to origins" { origin_connections }
+        "origin_failures_total" "Failed connections to origins" { origin_failures }
+        "origin_timeouts_total" "Timeouts of origins" { origin_timeouts }
+        "queue_full_total" "Requests refused: queue of the origin full" { queue_full }
+        "connections_total" "Client connections" { connections }
+        "refused_full_total" "Client connections refused: --clients-max" { refused_full }
+        "refused_crowded_total" "Client connections refused: limit per client" { refused_crowded }
+        "bad_proxy_headers_total" "Connections with an invalid PROXY protocol header" { bad_proxy_headers }
+        "bodies_too_long_total" "Requests refused: body too long" { bodies_too_long }
+        "shortages_total" "Connections not made: no more open files, memory or ports" { shortages }
+        "accept_failures_total" "Client connections that could not be accepted" { accept_failures }
+        "closed_idle_total" "Client connections closed: idle timeout" { closed_idle }
+        "closed_slow_total" "Client connections closed: too slow" { closed_slow }
+        "clients_gone_total" "Clients that disconnected before the end of their response" { clients_gone }
+        "log_dropped_total" "Lines of the access log dropped (buffer full)" { log_dropped }
+        "clients_open" "Open client connections" { clients_open }
+        "origins_open" "Open connections to origins" { origins_open }
     }
 }
 
-/// Where loops show what they counted.
+/// What loops show to one another and to the supervisor.
 #[derive(Debug)]
 pub struct Shared {
-    loops: Box<[Mutex<Counts>]>,
+    /// What they counted.
+    pub counts: Published<Counts>,
+    loops: usize,
     /// Loops that have no clients any more.
     drained: AtomicUsize,
 }
 
 impl Shared {
-    /// For so many loops.
+    /// For this number of loops.
     pub fn new(loops: usize) -> Shared {
-        let loops = (0..loops).map(|_| Mutex::default()).collect();
-        Shared { loops, drained: AtomicUsize::new(0) }
+        Shared { counts: Published::new(loops), loops, drained: AtomicUsize::new(0) }
     }
 
     /// A loop has no clients any more, and gets none; true where it was the last.
     pub fn drained(&self) -> bool {
-        self.drained.fetch_add(1, Ordering::AcqRel) + 1 == self.loops.len()
+        self.drained.fetch_add(1, Ordering::AcqRel) + 1 == self.loops
     }
 
     /// True where no loop has clients.
     pub fn are_all_drained(&self) -> bool {
-        self.drained.load(Ordering::Acquire) == self.loops.len()
-    }
-
-    /// A loop shows its counters.
-    pub fn publish(&self, number: usize, counts: &Counts) {
-        if let Some(place) = self.loops.get(number) {
-            place.lock().clone_from(counts);
-        }
-    }
-
-    /// All loops' counters.
-    pub fn sum(&self) -> Counts {
-        let mut sum = Counts::default();
-        self.loops.iter().for_each(|counts| sum.add(&counts.lock()));
-        sum
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What loops show is summed, and rows and values have one order.
-    #[test]
-    fn sums() {
-        let shared = Shared::new(2);
-        shared.publish(0, &Counts { requests: 1, origins_open: 2, ..Counts::default() });
-        shared.publish(1, &Counts { requests: 10, ..Counts::default() });
-        shared.publish(1, &Counts { requests: 20, ..Counts::default() });
-        let sum = shared.sum();
-        assert_eq!((sum.requests, sum.origins_open), (21, 2));
-        let mut text = String::new();
-        sum.write_text(&mut text);
-        assert!(text.contains("\nlarder_http_requests_total 21\n"), "{text}");
-        assert!(text.ends_with(" gauge\nlarder_http_origins_open 2\n"), "{text}");
-        assert_eq!(sum.fields()["requests"], 21);
-        assert_eq!(ROWS.len(), sum.values().count());
-        assert_eq!((ROWS[0].0, sum.values().next()), ("requests", Some(21)));
-        assert_eq!((ROWS.last().unwrap().0, sum.values().last()), ("origins_open", Some(2)));
+        self.drained.load(Ordering::Acquire) == self.loops
     }
 }

@@ -401,6 +401,6 @@ impl Driver {
         core.counts.origins_open = self.origins.len() as u64;
         core.counts.log_dropped =
             self.log_dropped_before + access_log.as_ref().map_or(0, AccessLog::dropped);
-        self.shared.publish(core.number as usize, &core.counts);
+        self.shared.counts.publish(core.number as usize, &core.counts);
     }
 }

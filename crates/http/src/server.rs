@@ -227,7 +227,7 @@ impl Running {
 
     /// What was counted, as of a tenth of a second ago or a turn of the loops, whichever is longer.
     pub fn counts(&self) -> Counts {
-        self.common.shared.sum()
+        self.common.shared.counts.sum()
     }
 
     /// What is kept.

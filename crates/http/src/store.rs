@@ -28,7 +28,7 @@ use std::{fmt, io};
 use larder::mem::object::{ObjectStore, Post, StoreOptions};
 use larder::{Cache, Reader, Seconds, Ttl, Writer};
 use larder_io::random::Random;
-use larder_serve::figures::Gauge;
+use larder_serve::metrics::Metric;
 use parking_lot::Mutex;
 
 use self::purges::{Before, Purges, Standing};
@@ -218,7 +218,7 @@ impl Store {
     }
 
     /// Statistics.
-    pub fn gauges(&self) -> Vec<Gauge> {
+    pub fn metrics(&self) -> Vec<Metric> {
         let objects = self.objects.stats();
         let (bodies, bodies_evicted) = self.bodies.counts();
         let mut figures = vec![
@@ -255,8 +255,7 @@ impl Store {
                 ("records_evicted_total", "Records evicted to make room", stats.evicted as f64),
             ]);
         }
-        let gauge = |(name, help, value)| Gauge { name, help, label: None, value };
-        figures.into_iter().map(gauge).collect()
+        figures.into_iter().map(|(name, help, value)| Metric::new(name, help, value)).collect()
     }
 
     /// Memory for a body that is to be stored, of this length, if it is known. `None`: too many

@@ -15,8 +15,9 @@ use std::time::Duration;
 use larder_io::epoll::{Event, Poller};
 use larder_serve::console;
 use larder_serve::control::{Answer, Fields, Job, Service};
-use larder_serve::figures::{Gauge, gauge_fields, write_build_info, write_gauges};
+use larder_serve::counters::Counters;
 use larder_serve::lifecycle::Stage;
+use larder_serve::metrics::{Metric, metric_fields, write_build_info, write_metrics};
 use larder_serve::reload::Reload;
 use larder_serve::supervisor::{Ended, Server, TOKENS};
 use larder_serve::worker_threads;
@@ -82,32 +83,27 @@ impl Duties {
         }
     }
 
-    /// Gauges that event loops do not count.
-    fn gauges(&self) -> Vec<Gauge> {
-        let mut gauges = self.common.store.gauges();
+    /// What is not counted by loops.
+    fn other_metrics(&self) -> Vec<Metric> {
+        let mut metrics = self.common.store.metrics();
         let up_s = self.common.clock.us() as f64 / 1e6;
-        let (name, help) = ("uptime_seconds", "Time since the start");
-        gauges.push(Gauge { name, help, label: None, value: up_s });
+        metrics.push(Metric::new("uptime_seconds", "Time since the start", up_s));
         if let Some(meter) = self.common.config_watch.log_meter() {
             let (written, lost) = meter.counts();
             for (name, help, value) in [
                 ("log_lines_written_total", "Lines of the access log written", written),
                 ("log_lines_lost_total", "Lines of the access log that could not be written", lost),
             ] {
-                gauges.push(Gauge { name, help, label: None, value: value as f64 });
+                metrics.push(Metric::new(name, help, value as f64));
             }
         }
         let health = self.common.config_watch.current().health;
-        gauges.extend(health.all(console::Duties::now_ms(self)).map(|(origin, is_good)| Gauge {
-            name: "origin_up",
-            help: "Whether the origin is used: reachable, and its health checks succeed",
-            label: Some(("origin", origin.to_owned())),
-            value: f64::from(u8::from(is_good)),
+        metrics.extend(health.all(console::Duties::now_ms(self)).map(|(origin, is_good)| {
+            let help = "Whether the origin is used: reachable, and its health checks succeed";
+            Metric::new("origin_up", help, f64::from(u8::from(is_good))).of("origin", origin)
         }));
-        if let Some(tls_bridge) = &self.common.tls_bridge {
-            gauges.extend(tls_bridge.gauges());
-        }
-        gauges
+        metrics.extend(self.common.tls_bridge.iter().flat_map(|bridge| bridge.metrics()));
+        metrics
     }
 
     /// Logs failed connections to origins: the first at once, later ones together, at most a line a
@@ -131,8 +127,8 @@ impl Duties {
     }
 
     fn stats(&self) -> Fields {
-        let mut fields = self.common.shared.sum().fields();
-        fields.extend(gauge_fields(&self.gauges()));
+        let mut fields = self.common.shared.counts.sum().fields();
+        fields.extend(metric_fields(&self.other_metrics()));
         fields
     }
 
@@ -235,8 +231,8 @@ impl console::Duties for Duties {
     fn metrics(&self) -> String {
         let mut text = String::new();
         write_build_info(&mut text);
-        self.common.shared.sum().write_text(&mut text);
-        write_gauges(&mut text, PREFIX, &self.gauges());
+        self.common.shared.counts.sum().write_text(&mut text, PREFIX);
+        write_metrics(&mut text, PREFIX, &self.other_metrics());
         text
     }
 }
@@ -268,7 +264,7 @@ impl Server for Duties {
             }
         }
         self.report_failures(now_ms);
-        self.shortages.look(now_ms, || self.common.shared.sum(), &self.common.log);
+        self.shortages.look(now_ms, || self.common.shared.counts.sum(), &self.common.log);
         if let Some(checks) = &mut self.checks {
             checks.tick(poller, now_ms, &self.common.log);
         }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use larder_serve::figures::Gauge;
+use larder_serve::metrics::Metric;
 
 use crate::loop_channel::{LoopChannels, Message};
 use crate::options::{Options, OriginAddress};
@@ -121,7 +121,7 @@ pub trait Running: fmt::Debug + Send + Sync {
     fn follow(&self, options: &Options);
 
     /// Its counters.
-    fn gauges(&self) -> Vec<Gauge>;
+    fn metrics(&self) -> Vec<Metric>;
 
     /// Starts a connection to an origin. When it is made, one byte comes before all that the origin
     /// sends; if it fails, the end comes first. The close state is for the origin's bytes.

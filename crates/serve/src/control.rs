@@ -30,7 +30,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-pub use crate::figures::Fields;
+pub use crate::metrics::Fields;
 pub use job::{Job, Talk};
 pub use server::{Control, Limits};
 pub use socket::{SocketFile, listen as listen_at};

@@ -10,7 +10,8 @@
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
 //! | [`http_server`] | a small HTTP/1 server, in an event loop of others |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
-//! | [`figures`], [`histogram`] | metrics for Prometheus and `larder ctl stats`; percentiles of any number of values |
+//! | [`counters`], [`metrics`] | what worker threads count; metrics for Prometheus and `larder ctl stats` |
+//! | [`histogram`] | percentiles of any number of values |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`record_channel`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`log`] | what a program writes about itself: `level component: event key=value` |
@@ -29,13 +30,14 @@ pub mod changes;
 pub mod connection_limit;
 pub mod console;
 pub mod control;
-pub mod figures;
+pub mod counters;
 pub mod histogram;
 pub mod http_server;
 pub mod lifecycle;
 pub mod log;
 pub mod log_file;
 pub mod mailbox;
+pub mod metrics;
 pub mod metrics_http;
 pub mod nonblocking;
 pub mod notify;

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use larder_dns::core::Client;
 use larder_dns::dnstap::Protocol;
+use larder_dns::metrics::Metric;
 use larder_dns::side_query::{Inbox, Running, SideServer, channel};
 use larder_dns_tls::{Encrypted, Files, HTTPS_PATH, Limits};
 use larder_io::epoll::{Events, Interest, Poller, Waker};
@@ -109,15 +110,16 @@ impl World {
         self.identity.client(alpn)
     }
 
-    /// The counters, by name and transport.
-    pub fn counts(&self) -> HashMap<(&'static str, String), u64> {
-        let gauges = self.running.as_ref().map(|running| running.gauges()).unwrap_or_default();
-        let label = |label: Option<(_, String)>| label.map_or(String::new(), |(_, value)| value);
-        gauges.into_iter().map(|it| ((it.field(), label(it.label)), it.value as u64)).collect()
+    /// What is counted, by name and transport.
+    pub fn counts(&self) -> HashMap<(String, String), u64> {
+        let metrics = self.running.as_ref().map(|running| running.metrics()).unwrap_or_default();
+        let label = |label: &Option<(_, String)>| label.as_ref().map(|(_, value)| value.clone());
+        let of = |it: &Metric| (it.field().to_owned(), label(&it.label).unwrap_or_default());
+        metrics.iter().map(|it| (of(it), it.value as u64)).collect()
     }
 
     pub fn count(&self, name: &'static str, transport: &str) -> u64 {
-        self.counts()[&(name, transport.to_owned())]
+        self.counts()[&(name.to_owned(), transport.to_owned())]
     }
 
     /// Waits until a counter has this value.

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Gauge;
+use super::Metric;
 use crate::zones::Upstream;
 
 /// A core's word about an upstream. Bit 0: the word was written. Bit 1: the upstream is up. The
@@ -17,8 +17,8 @@ const UP: u64 = 2;
 const ROUND_TRIP_SHIFT: u32 = 2;
 
 /// See the module header.
-#[derive(Debug, Default)]
-pub(super) struct Upstreams {
+#[derive(Debug)]
+pub struct Upstreams {
     /// Addresses by number; a backend has none.
     addresses: Box<[Option<String>]>,
     cores: Box<[Box<[AtomicU64]>]>,
@@ -47,8 +47,9 @@ impl Upstreams {
         }
     }
 
-    /// The gauges of each address that some core has published.
-    pub fn gauges(&self) -> Vec<Gauge> {
+    /// Addresses of upstreams, whether any core counts them as up, and the round trips that cores
+    /// measured.
+    fn known(&self) -> Vec<(&str, bool, Vec<f64>)> {
         let mut known: Vec<(&str, bool, Vec<f64>)> = Vec::new();
         for (number, address) in self.addresses.iter().enumerate() {
             let Some(address) = address else { continue };
@@ -67,19 +68,27 @@ impl Upstreams {
                 round_trips_us.extend(round_trip.map(|us| us as f64));
             }
         }
-        let label = |address: &str| Some(("upstream", address.to_owned()));
-        let up = known.iter().map(|(address, is_up, _)| Gauge {
-            name: "upstream_up",
-            help: "Whether any core counts the upstream as up",
-            label: label(address),
-            value: f64::from(u8::from(*is_up)),
+        known
+    }
+
+    /// Addresses of upstreams, and whether any core counts them as up.
+    pub fn are_up(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.known().into_iter().map(|(address, is_up, _)| (address, is_up))
+    }
+
+    /// The metrics of each address that some core has published.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let known = self.known();
+        let up = known.iter().map(|(address, is_up, _)| {
+            let help = "Whether any core counts the upstream as up";
+            let is_up = f64::from(u8::from(*is_up));
+            Metric::new("upstream_up", help, is_up).of("upstream", address)
         });
         let measured = known.iter().filter(|(.., round_trips_us)| !round_trips_us.is_empty());
-        let round_trip = measured.map(|(address, _, round_trips_us)| Gauge {
-            name: "upstream_round_trip_seconds",
-            help: "Response time of the upstream, smoothed, mean of the cores",
-            label: label(address),
-            value: round_trips_us.iter().sum::<f64>() / round_trips_us.len() as f64 / 1e6,
+        let round_trip = measured.map(|(address, _, round_trips_us)| {
+            let help = "Response time of the upstream, smoothed, mean of the cores";
+            let mean_us = round_trips_us.iter().sum::<f64>() / round_trips_us.len() as f64;
+            Metric::new("upstream_round_trip_seconds", help, mean_us / 1e6).of("upstream", address)
         });
         up.chain(round_trip).collect()
     }
@@ -98,24 +107,24 @@ mod tests {
         let backend = Upstream::Backend(Answers { number: 0, wait_ms: 1, is_believed: false });
         let all = [server(1), backend, server(2), server(1)];
         let upstreams = Upstreams::new(3, all.into_iter());
-        assert_eq!(upstreams.gauges(), []);
+        assert_eq!(upstreams.metrics(), []);
         let health = [(Some(1_000), false), (Some(7), true), (None, true), (None, false)];
         upstreams.publish(0, health.into_iter());
         let health = [(Some(0), false), (None, true), (None, true), (Some(2_000), true)];
         upstreams.publish(2, health.into_iter());
         upstreams.publish(3, health.into_iter());
         let told: Vec<_> = upstreams
-            .gauges()
+            .metrics()
             .into_iter()
-            .map(|gauge| (gauge.name, gauge.label.map(|(_, of)| of), gauge.value))
+            .map(|it| (it.name, it.label.map(|(_, of)| of), it.value))
             .collect();
         let of = |port: u16| Some(format!("192.0.2.1:{port}"));
         assert_eq!(
             told,
             [
-                ("upstream_up", of(1), 1.0),
-                ("upstream_up", of(2), 1.0),
-                ("upstream_round_trip_seconds", of(1), 0.001),
+                ("upstream_up".into(), of(1), 1.0),
+                ("upstream_up".into(), of(2), 1.0),
+                ("upstream_round_trip_seconds".into(), of(1), 0.001),
             ]
         );
     }

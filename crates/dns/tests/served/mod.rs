@@ -42,7 +42,7 @@ impl Served {
         let address = socket.local_address().unwrap();
         let zones = Zones::new(&[Forward { zone: vec![0], upstreams: vec![upstream] }]).unwrap();
         let (lifecycle, waker) = (Arc::new(Lifecycle::new()), Arc::new(Waker::new().unwrap()));
-        let published = Arc::new(Shared::new(1));
+        let published = Arc::new(Shared::new(1, std::iter::empty()));
         let policy = PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() };
         let (policies, _) = Policies::new(policy, None, &[7; 16]).unwrap();
         let (policy, clock) = (policies.follower(), Clock::start());
@@ -68,7 +68,7 @@ impl Served {
         // A core that is not woken checks within a second.
         drop(self.waker.wake());
         self.thread.take()?.join().ok()?.ok()?;
-        Some(self.published.sum())
+        Some(self.published.counts.sum())
     }
 }
 

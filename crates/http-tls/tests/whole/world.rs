@@ -149,14 +149,14 @@ impl World {
     }
 
     pub fn count(&self, name: &str) -> u64 {
-        let gauges = self.running().tls_bridge().unwrap().gauges();
-        let counts: HashMap<_, _> = gauges.into_iter().map(|it| (it.field(), it.value)).collect();
+        let metrics = self.running().tls_bridge().unwrap().metrics();
+        let counts: HashMap<_, _> = metrics.iter().map(|it| (it.field(), it.value)).collect();
         counts[name] as u64
     }
 
     /// Waits until `is_so` returns true.
     pub fn until(&self, what: &str, is_so: impl Fn(&World) -> bool) {
-        let stands = || format!("{what}: {:?}", self.running().tls_bridge().unwrap().gauges());
+        let stands = || format!("{what}: {:?}", self.running().tls_bridge().unwrap().metrics());
         until_so_or(stands, || is_so(self));
     }
 }
