@@ -12,7 +12,6 @@
 //! socket shared by two cores would wake both for each query.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -24,9 +23,9 @@ use larder_io::random;
 use larder_io::signals::Signals;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
-use larder_serve::console::Console;
 use larder_serve::log::Log;
 use larder_serve::reload::{Reload, with_part};
+use larder_serve::start::{self, ServeError, system};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::{WorkerThreads, wake};
 use larder_serve::writer::Writer;
@@ -40,7 +39,7 @@ use crate::core::{Core, Settings};
 use crate::core_tap::CoreTap;
 use crate::driver::{Driver, Parts};
 use crate::metrics::{Counts, Shared};
-use crate::policy::{PolicyError, PolicyOptions};
+use crate::policy::PolicyOptions;
 use crate::query_log::{self, QueryLog};
 use crate::reload::{Policies, Source};
 use crate::side_query::{self, SideServer};
@@ -87,66 +86,16 @@ pub struct Options {
 }
 
 /// How the server ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
-    /// The counters of all cores, summed.
-    pub counts: Counts,
-    /// A signal forced the end: responses may be unsent, and the cache unsaved.
-    pub was_hurried: bool,
-}
-
-/// Why the server cannot serve.
-#[derive(Debug)]
-pub enum ServeError {
-    /// A socket could not be bound.
-    Bind(SocketAddr, io::Error),
-    /// The policy could not be loaded.
-    Policy(PolicyError),
-    /// The cache could not be made.
-    Cache(larder::Error),
-    /// The zones or their upstreams are invalid.
-    Forward(String),
-    /// A setting of operation cannot be used; the text says what to do.
-    Operation(String),
-    /// Another system call failed.
-    System(&'static str, io::Error),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Bind(address, error) => {
-                let next = match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        "another server has it: stop that, listen elsewhere, or share it with --reuse-port"
-                    }
-                    io::ErrorKind::PermissionDenied => {
-                        "ports below 1024 need root or CAP_NET_BIND_SERVICE"
-                    }
-                    io::ErrorKind::AddrNotAvailable => "this machine has no such address",
-                    _ => "listen elsewhere",
-                };
-                write!(f, "cannot listen at {address}: {error}; {next}")
-            }
-            ServeError::Policy(error) => write!(f, "{error}"),
-            ServeError::Cache(error) => write!(f, "the cache cannot be made: {error}"),
-            ServeError::Forward(text) | ServeError::Operation(text) => f.write_str(text),
-            ServeError::System(what, error) => write!(f, "{what}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
+pub type Served = start::Served<Counts>;
 
 /// Serves until told to stop. On a reload (SIGHUP, `larder ctl reload`), `source` reads the
 /// settings of the policy. Events are logged to `log`.
 pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Served, ServeError> {
-    let system = |what| move |error| ServeError::System(what, error);
     // Before this process opens anything: the service manager passes descriptors by number.
     let inherited = take_inherited().map_err(system("sockets of the service manager"))?;
     if inherited.is_empty() && options.listen.is_empty() {
         let text = "there is nothing to listen at: name an address with --listen";
-        return Err(ServeError::Operation(text.to_owned()));
+        return Err(ServeError::refused(text));
     }
     // Before any thread starts: each inherits the blocked signals, and only this one reads them.
     let signals = Signals::block().map_err(system("signals"))?;
@@ -154,13 +103,13 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let mut key = [0; 16];
     random::fill(&mut key).map_err(system("random numbers"))?;
     let (policies, report) =
-        Policies::new(options.policy.clone(), source, &key).map_err(ServeError::Policy)?;
+        Policies::new(options.policy.clone(), source, &key).map_err(ServeError::refused)?;
     let cache = Cache::builder()
         .budget(options.cache_bytes)
         .readers_max(cores)
         .stale(Seconds(options.settings.stale_s))
         .build()
-        .map_err(ServeError::Cache)?;
+        .map_err(no_cache)?;
     let clock = Clock::start();
     let bound = if inherited.is_empty() {
         bind(options, cores)?
@@ -177,7 +126,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     let udp_addresses: Vec<SocketAddr> =
         udp_addresses.filter_map(|socket| socket.local_address().ok()).collect();
     let by_frames =
-        xdp::open(&options.xdp, &udp_addresses, cores, log).map_err(ServeError::Operation)?;
+        xdp::open(&options.xdp, &udp_addresses, cores, log).map_err(ServeError::Refused)?;
     let mut settings = options.settings.clone();
     if let Some(bytes_max) = by_frames.answer_bytes_max {
         settings.udp_bytes_max = settings.udp_bytes_max.min(bytes_max);
@@ -187,19 +136,16 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
         Recorded::start(&options.operation, clock, log)?;
     let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
     let published = Arc::new(Shared::new(cores, upstreams));
-    let supervisor = Console::open(&options.operation.places(), supervisor_waker.clone())
-        .and_then(|console| Supervisor::new(console, supervisor_waker.clone(), signals, log))
-        .map_err(|error| ServeError::Operation(error.to_string()))?;
+    let places = options.operation.places();
+    let supervisor = Supervisor::open(&places, supervisor_waker.clone(), signals, log)
+        .map_err(ServeError::refused)?;
 
     let (settings, lifecycle) = (Arc::new(settings), Arc::new(Lifecycle::new()));
     let (mut drivers, mut wakers, mut senders) = (Vec::new(), Vec::new(), Vec::new());
     let bound = bound.into_iter().zip(by_frames.queues);
     for (number, (Bound { listeners, stream_listeners }, queues)) in bound.enumerate() {
-        let zones = Zones::new(&options.forwards).map_err(|error| {
-            ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
-        })?;
-        let core =
-            Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
+        let zones = Zones::new(&options.forwards).map_err(no_zones)?;
+        let core = Core::new(settings.clone(), &cache, zones, clock.now()).map_err(no_cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         wakers.push(waker.clone());
         let queries_max = options.settings.limits.questions_max as usize;
@@ -238,7 +184,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     }
     let running = Running::start(&options.backends, log)?;
     let beside = options.beside.as_ref().map(|beside| beside.start(senders)).transpose();
-    let beside = beside.map_err(ServeError::Operation)?;
+    let beside = beside.map_err(ServeError::Refused)?;
     let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
     let mut loops = WorkerThreads::new("dns", wake_all, lifecycle, supervisor_waker.clone());
     for mut driver in drivers {
@@ -272,6 +218,16 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
     Ok(Served { counts: published.counts.sum(), was_hurried: end == Ended::Forced })
 }
 
+/// The error of a cache that cannot be made.
+pub(crate) fn no_cache(error: larder::Error) -> ServeError {
+    ServeError::Refused(format!("the cache cannot be made: {error}"))
+}
+
+/// The error of invalid zones or upstreams.
+pub(crate) fn no_zones(error: impl std::fmt::Debug) -> ServeError {
+    ServeError::Refused(format!("these upstreams cannot be used: {error:?}"))
+}
+
 /// What the cores record for operators, and the threads that write it.
 struct Recorded {
     writers: Vec<Writer>,
@@ -281,7 +237,6 @@ struct Recorded {
 
 impl Recorded {
     fn start(operation: &Operation, clock: Clock, log: &Log) -> Result<Recorded, ServeError> {
-        let system = |what| move |error| ServeError::System(what, error);
         let tap = operation.dnstap.clone().map(|target| dnstap::start(target, &host_name(), log));
         let queries = operation.query_log.clone();
         let queries = queries.map(|queries| query_log::start(queries, clock, log));
@@ -313,7 +268,7 @@ impl Running<'_> {
     ) -> Result<Running<'a>, ServeError> {
         let mut running = Running(&[]);
         for (at, backend) in backends.iter().enumerate() {
-            backend.start(log).map_err(|error| ServeError::Operation(error.to_string()))?;
+            backend.start(log).map_err(ServeError::refused)?;
             running.0 = &backends[..=at];
         }
         Ok(running)
@@ -377,7 +332,7 @@ fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
         };
         let mut draws = (0..PORT_DRAWS).map(|_| bind_at(address, cores, options.reuse_port));
         let drawn = draws.find(is_drawn).unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()));
-        let sockets = drawn.map_err(|error| ServeError::Bind(address, error))?;
+        let sockets = drawn.map_err(|error| ServeError::Listen(address, error))?;
         for (bound, (socket, listener)) in bound.iter_mut().zip(sockets) {
             bound.listeners.push(socket);
             bound.stream_listeners.push(listener);

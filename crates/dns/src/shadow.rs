@@ -57,12 +57,13 @@ use crate::core::Core;
 use crate::driver::{Driver, Parts};
 use crate::metrics::{self, Shared};
 use crate::reload::Policies;
-use crate::server::{self, Options, ServeError};
+use crate::server::{self, Options, no_cache, no_zones};
 use crate::side_query;
 use crate::zones::{Upstream, Zones};
 use larder_serve::counters::Counters;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 use larder_serve::log::Log;
+use larder_serve::start::{ServeError, system};
 
 pub use self::copy::{Counts as CopyCounts, From};
 pub use self::report::Report;
@@ -108,7 +109,7 @@ pub fn shadow(
     log: &Log,
 ) -> Result<Report, ServeError> {
     let whose = Whose { resolvers: trial.resolvers.clone(), own: trial.own.clone() };
-    let mut copied = Copied::open(&trial.from, whose, stop).map_err(ServeError::Operation)?;
+    let mut copied = Copied::open(&trial.from, whose, stop).map_err(ServeError::Refused)?;
     // The backends end after the core.
     let _backends = server::Running::start(&options.backends, log)?;
     let core = Running::start(options)?;
@@ -120,11 +121,13 @@ pub fn shadow(
                 ended = work.take(seen);
             }
         };
-        let polled = copied.poll(stop, &mut each).map_err(ServeError::Operation)?;
+        let polled = copied.poll(stop, &mut each).map_err(ServeError::Refused)?;
         if ended.is_err() || work.pump(Duration::ZERO).is_err() {
-            return Err(work.core.end().err().unwrap_or_else(|| {
-                ServeError::Operation("the core ended before the trial".to_owned())
-            }));
+            return Err(work
+                .core
+                .end()
+                .err()
+                .unwrap_or_else(|| ServeError::refused("the core ended before the trial")));
         }
         if polled == Polled::End {
             break;
@@ -150,24 +153,20 @@ struct Running {
 
 impl Running {
     fn start(options: &Options) -> Result<Running, ServeError> {
-        let system = |what| move |error| ServeError::System(what, error);
         let mut key = [0; 16];
         random::fill(&mut key).map_err(system("random numbers"))?;
         let (policies, _) =
-            Policies::new(options.policy.clone(), None, &key).map_err(ServeError::Policy)?;
+            Policies::new(options.policy.clone(), None, &key).map_err(ServeError::refused)?;
         let settings = Arc::new(options.settings.clone());
         let cache = Cache::builder()
             .budget(options.cache_bytes)
             .readers_max(1)
             .stale(Seconds(settings.stale_s))
             .build()
-            .map_err(ServeError::Cache)?;
-        let zones = Zones::new(&options.forwards).map_err(|error| {
-            ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
-        })?;
+            .map_err(no_cache)?;
+        let zones = Zones::new(&options.forwards).map_err(no_zones)?;
         let (policy, clock) = (policies.follower(), Clock::start());
-        let core =
-            Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
+        let core = Core::new(settings.clone(), &cache, zones, clock.now()).map_err(no_cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         let (published, lifecycle) =
             (Arc::new(Shared::new(1, std::iter::empty())), Arc::new(Lifecycle::new()));
@@ -205,7 +204,7 @@ impl Running {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(ServeError::System("answering", error)),
             // The panic was printed.
-            Err(_) => Err(ServeError::Operation("the core failed".to_owned())),
+            Err(_) => Err(ServeError::refused("the core failed")),
         }
     }
 }

@@ -19,10 +19,10 @@ use larder_io::signals::Signals;
 use larder_io::tcp::{ListenOptions, Sharing, listen};
 use larder_serve::changes::Changes;
 use larder_serve::connection_limit::ConnectionLimit;
-use larder_serve::console::Console;
 use larder_serve::lifecycle::{Lifecycle, Stage};
 use larder_serve::log::Log;
 use larder_serve::reload::{Reload, Reloaded, with_part};
+use larder_serve::start::{self, ServeError, system};
 use larder_serve::supervisor::{Ended, Supervisor};
 use larder_serve::worker_threads::WorkerThreads;
 
@@ -33,7 +33,7 @@ use crate::loop_channel::LoopChannels;
 use crate::options::Options;
 use crate::reload::{ConfigWatch, Fresh, Source};
 use crate::snapshot::{self, Loaded};
-use crate::store::{OpenError, Store};
+use crate::store::Store;
 use crate::supervisor::Duties;
 use crate::tls_bridge::{self, Acceptor};
 
@@ -44,60 +44,6 @@ pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
 
 /// How long the last lines of the log may take to be written.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How it went.
-#[derive(Debug)]
-pub struct Served {
-    /// What was counted.
-    pub counts: Counts,
-    /// A signal forced the end, or it could not end in time.
-    pub was_hurried: bool,
-}
-
-/// Why it does not serve.
-#[derive(Debug)]
-pub enum ServeError {
-    /// An address cannot be had.
-    Listen(SocketAddr, io::Error),
-    /// There is no memory.
-    Memory(OpenError),
-    /// What its operator would have is not to be had; the text says what to do.
-    Operation(io::Error),
-    /// Connections beside the loops cannot be made; the text says what to do.
-    TlsBridge(String),
-    /// What was tried, and the kernel's answer.
-    System(&'static str, io::Error),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Listen(address, error) => {
-                let what = match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        "; another program has it: stop that, choose another port, or share it with --reuse-port"
-                    }
-                    io::ErrorKind::PermissionDenied => {
-                        "; ports below 1024 want CAP_NET_BIND_SERVICE: choose a higher one"
-                    }
-                    io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
-                    _ => "",
-                };
-                write!(f, "cannot listen at {address}: {error}{what}")
-            }
-            ServeError::Memory(error) => write!(f, "{error}; see --memory"),
-            ServeError::Operation(error) => error.fmt(f),
-            ServeError::TlsBridge(error) => f.write_str(error),
-            ServeError::System(what, error) => write!(f, "{what}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {}
-
-fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
-    move |error| ServeError::System(what, error)
-}
 
 /// What loops share, with one another and with who watches over them.
 #[derive(Debug, Clone)]
@@ -150,7 +96,8 @@ impl Ready {
             listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let channels = LoopChannels::new(loops);
         let store = Store::open(options.memory, loops, Arc::new(channels.clone()));
-        let store = Arc::new(store.map_err(ServeError::Memory)?);
+        let store =
+            Arc::new(store.map_err(|error| ServeError::Refused(format!("{error}; see --memory")))?);
         let clock = Clock::start();
         // Before loops have faces, which would be in its way.
         let loaded = match &options.operation.snapshot {
@@ -162,7 +109,7 @@ impl Ready {
         let config_watch = ConfigWatch::start((*options).clone(), log);
         let config_watch = Arc::new(config_watch.map_err(system("a thread for the access log"))?);
         let common = Common {
-            tls_bridge: tls_bridge.map_err(ServeError::TlsBridge)?,
+            tls_bridge: tls_bridge.map_err(ServeError::Refused)?,
             store,
             shared: Arc::new(Shared::new(loops)),
             config_watch,
@@ -289,15 +236,18 @@ impl Running {
     }
 }
 
+/// How the server ended.
+pub type Served = start::Served<Counts>;
+
 /// Serves until told to end. Asked to read its settings anew (SIGHUP, `larder ctl reload`) it asks `source` for them.
 pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Served, ServeError> {
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
     let ready = Ready::new(options, log)?;
     let common = ready.common.clone();
-    let supervisor = Console::open(&common.options.operation.places(), common.waker.clone())
-        .and_then(|console| Supervisor::new(console, common.waker.clone(), signals, log))
-        .map_err(ServeError::Operation)?;
+    let places = common.options.operation.places();
+    let supervisor = Supervisor::open(&places, common.waker.clone(), signals, log)
+        .map_err(ServeError::refused)?;
     let loaded = ready.loaded.clone();
     let saves = !matches!(loaded, Loaded::Foreign(_));
     // Before loops serve: from then on somebody may purge what is in the file.

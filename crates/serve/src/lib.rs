@@ -3,6 +3,7 @@
 //! | module | duty |
 //! |---|---|
 //! | [`supervisor`] | the calling thread of a server: signals, reloads, drain, end |
+//! | [`start`] | why a server does not start, and how it ended |
 //! | [`console`] | control socket, metrics and service manager, in one event loop |
 //! | [`worker_threads`], [`lifecycle`] | the threads of the cores; how far a server's life has come |
 //! | [`watch`] | a value that is replaced while event loops use it |
@@ -44,6 +45,7 @@ pub mod notify;
 pub mod record_channel;
 pub mod reload;
 pub mod rolling;
+pub mod start;
 pub mod supervisor;
 mod sync;
 pub mod watch;

@@ -29,7 +29,7 @@ use std::time::Instant;
 use larder_io::epoll::{Event, Interest, Poller, Waker};
 use larder_io::signals::{Signal, Signals, StopRule, StopStep};
 
-use crate::console::{self, Console, Duties};
+use crate::console::{self, Console, Duties, Places};
 use crate::lifecycle::Stage;
 use crate::log::Log;
 use crate::reload::{Outcome, Reload, log_outcome};
@@ -125,13 +125,15 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes the signals, which are blocked in all threads, and the console that `waker` wakes.
-    pub fn new(
-        console: Console,
+    /// Takes the signals, which are blocked in all threads, and opens the console; `waker` wakes it. The error says
+    /// what to do.
+    pub fn open(
+        places: &Places,
         waker: Arc<Waker>,
         signals: Signals,
         log: &Log,
     ) -> io::Result<Supervisor> {
+        let console = Console::open(places, waker.clone())?;
         console.poller().add(&signals, SIGNALS, Interest::READ)?;
         Ok(Supervisor {
             console,
@@ -292,7 +294,6 @@ impl Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::Places;
     use crate::control::{Answer, Service};
     use crate::lifecycle::Lifecycle;
     use crate::log::{Format, Level};
@@ -357,9 +358,9 @@ mod tests {
     ) -> (io::Result<Ended>, Vec<String>, Noting) {
         let signals = Signals::block().unwrap();
         let waker = Arc::new(Waker::new().unwrap());
-        let console = Console::open(&Places::default(), waker.clone()).unwrap();
         let log = Log::new("test", Level::Warn, Format::Text);
-        let supervisor = Supervisor::new(console, waker.clone(), signals, &log).unwrap();
+        let supervisor =
+            Supervisor::open(&Places::default(), waker.clone(), signals, &log).unwrap();
         let lifecycle = Arc::new(Lifecycle::new());
         let mut workers = WorkerThreads::new("test", Arc::new(|| {}), lifecycle.clone(), waker);
         for work in work.iter().copied() {
