@@ -6,7 +6,6 @@
 //! ready   reports to the service manager that the program serves
 //! turn    waits for the next event or time, and serves it
 //! ```
-//! ```
 //!
 //! Invariants
 //! 1. Only a turn feeds the watchdog, and only while [`Duties::is_alive`]: so the manager notices a
