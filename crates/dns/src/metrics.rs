@@ -1,4 +1,4 @@
-//! Counters of the cores, from one table ([`larder_serve::counters`]), durations of misses, the health
+//! Counters of the cores, from one table ([`mod@larder_serve::counters`]), durations of misses, the health
 //! of upstreams, and metrics of the cache.
 
 mod upstreams;

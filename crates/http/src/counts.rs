@@ -1,4 +1,4 @@
-//! What is counted, by each loop for itself, and shown together: one table ([`larder_serve::counters`]).
+//! What is counted, by each loop for itself, and shown together: one table ([`mod@larder_serve::counters`]).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -11,7 +11,7 @@
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
 //! | [`http_server`] | a small HTTP/1 server, in an event loop of others |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
-//! | [`counters`], [`metrics`] | what worker threads count; metrics for Prometheus and `larder ctl stats` |
+//! | [`mod@counters`], [`metrics`] | what worker threads count; metrics for Prometheus and `larder ctl stats` |
 //! | [`histogram`] | percentiles of any number of values |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`record_channel`], [`writer`] | records from the cores to a thread that writes them |
