@@ -54,7 +54,7 @@ impl Connection {
         self.response()
     }
 
-    /// Like [`Client::fetch`], with further field lines.
+    /// Like [`Connection::fetch`], with further field lines.
     pub fn fetch_with(&mut self, path: &str, fields: &[&str]) -> Response {
         self.ask("GET", path, fields);
         self.response()
@@ -67,7 +67,7 @@ impl Connection {
         self.broken_body(&head)
     }
 
-    /// Like [`Client::broken`], for a response whose headers were read.
+    /// Like [`Connection::broken`], for a response whose headers were read.
     pub fn broken_body(&mut self, head: &Head) -> Vec<u8> {
         match self.try_body(head) {
             Ok(bytes) => panic!("{} bytes, and a clean end of {head:?}", bytes.len()),
