@@ -131,9 +131,9 @@ async fn answer(
                 Ok(())
             }
             Some(mut answer) => {
-                let octets = Bytes::from(std::mem::take(&mut answer.octets));
-                match respond.send_response(head(&octets), false) {
-                    Ok(stream) => send(&caller, stream, octets, answer).await,
+                let bytes = Bytes::from(std::mem::take(&mut answer.bytes));
+                match respond.send_response(head(&bytes), false) {
+                    Ok(stream) => send(&caller, stream, bytes, answer).await,
                     Err(error) => Err(error),
                 }
             }
@@ -228,11 +228,11 @@ fn seconds_fresh(answer: &[u8]) -> u32 {
 async fn send(
     caller: &Caller,
     mut stream: SendStream<Bytes>,
-    mut octets: Bytes,
+    mut bytes: Bytes,
     _counted: Answer,
 ) -> Result<(), h2::Error> {
-    while !octets.is_empty() {
-        stream.reserve_capacity(octets.len());
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
         let room = poll_fn(|context| stream.poll_capacity(context));
         let count = match timeout(stall(caller), room).await {
             Ok(Some(count)) => count?,
@@ -244,8 +244,8 @@ async fn send(
                 return Ok(());
             }
         };
-        let part = octets.split_to(count.min(octets.len()));
-        stream.send_data(part, octets.is_empty())?;
+        let part = bytes.split_to(count.min(bytes.len()));
+        stream.send_data(part, bytes.is_empty())?;
     }
     Ok(())
 }

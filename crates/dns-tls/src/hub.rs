@@ -58,7 +58,7 @@ pub(crate) struct Caller {
 /// A response on its way to a client.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     hub: Arc<Hub>,
     counted: usize,
 }
@@ -114,10 +114,10 @@ impl Hub {
     }
 
     /// Counts a response's bytes until it is dropped; `None` if there are too many.
-    fn count(self: &Arc<Hub>, octets: Vec<u8>, protocol: Protocol) -> Option<Answer> {
-        let counted = octets.len();
+    fn count(self: &Arc<Hub>, bytes: Vec<u8>, protocol: Protocol) -> Option<Answer> {
+        let counted = bytes.len();
         let before = self.unsent_bytes.fetch_add(counted, Relaxed);
-        let answer = Answer { octets, hub: self.clone(), counted };
+        let answer = Answer { bytes, hub: self.clone(), counted };
         if before + counted > self.limits.unsent_bytes_max {
             self.counters.note(Event::Unsent, protocol);
             return None;
@@ -137,12 +137,12 @@ impl Caller {
     pub(crate) fn ask(&self, message: Vec<u8>, then: impl FnOnce(Option<Answer>) + Send + 'static) {
         let pads = wishes(&message).pads;
         let (hub, protocol, peer) = (self.hub.clone(), self.protocol, self.peer);
-        let reply = Box::new(move |octets: Option<Vec<u8>>| {
-            then(octets.and_then(|mut octets| {
+        let reply = Box::new(move |bytes: Option<Vec<u8>>| {
+            then(bytes.and_then(|mut bytes| {
                 if pads {
-                    pad(&mut octets, ANSWER_BLOCK_BYTES);
+                    pad(&mut bytes, ANSWER_BLOCK_BYTES);
                 }
-                hub.count(octets, protocol)
+                hub.count(bytes, protocol)
             }));
         });
         let query = SideQuery { protocol, peer, message, reply };
@@ -166,10 +166,10 @@ impl Caller {
 fn servfail(message: &[u8]) -> Option<Vec<u8>> {
     let mut key = KeyBuf::new();
     let query = Query::read(message, &mut key).ok()?;
-    let mut octets = vec![0; EMPTY_BYTES_MAX];
-    let length = query.write_empty(rcode::SERVFAIL, UDP_BYTES, &[], &mut octets)?;
-    octets.truncate(length);
-    Some(octets)
+    let mut bytes = vec![0; EMPTY_BYTES_MAX];
+    let length = query.write_empty(rcode::SERVFAIL, UDP_BYTES, &[], &mut bytes)?;
+    bytes.truncate(length);
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -199,8 +199,8 @@ mod tests {
             caller.ask(message.to_vec(), move |answer| said.send(answer).unwrap());
         }
         let answer = heard.recv().unwrap().unwrap();
-        assert_eq!(&answer.octets[..4], b"\x12\x34\x81\x82");
-        assert_eq!(&answer.octets[12..], &QUESTION[12..]);
+        assert_eq!(&answer.bytes[..4], b"\x12\x34\x81\x82");
+        assert_eq!(&answer.bytes[12..], &QUESTION[12..]);
         assert!(heard.recv().unwrap().is_none());
         let overloads = hub.metrics().into_iter().find(|it| it.field() == "encrypted_overloads");
         assert_eq!(overloads.unwrap().value, 2.0);
@@ -209,7 +209,7 @@ mod tests {
     /// Bytes count until their response is dropped, and beyond the limit responses are dropped at
     /// once.
     #[test]
-    fn unsent_octets_are_bounded() {
+    fn unsent_bytes_are_bounded() {
         let limits = Limits { unsent_bytes_max: 10, ..Limits::default() };
         let hub = Arc::new(Hub::new(vec![], limits));
         let first = hub.count(vec![0; 6], Protocol::Tls).unwrap();

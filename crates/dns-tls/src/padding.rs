@@ -110,8 +110,8 @@ mod tests {
         let mut behind = question(b"");
         behind[11] = 2;
         behind.extend_from_slice(b"\0\0\x10\0\x01\0\0\0\0\0\0");
-        let mut octets_behind = question(b"");
-        octets_behind.push(0);
+        let mut bytes_behind = question(b"");
+        bytes_behind.push(0);
         let of_length = |bytes: usize| {
             let content = bytes - question(b"").len() - OPTION_HEAD_BYTES;
             let mut options = vec![0xff, 0xfe];
@@ -120,7 +120,7 @@ mod tests {
             question(&options)
         };
         let huge = of_length(MESSAGE_BYTES_MAX - 3);
-        for message in [without, behind, octets_behind, huge, vec![], vec![0; 11]] {
+        for message in [without, behind, bytes_behind, huge, vec![], vec![0; 11]] {
             let mut padded = message.clone();
             pad(&mut padded, ANSWER_BLOCK_BYTES);
             assert_eq!(padded, message);

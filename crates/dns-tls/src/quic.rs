@@ -169,15 +169,15 @@ async fn converse(
 ) -> Result<(), Unanswered> {
     let stall = caller.hub.limits.stall;
     let question = match timeout(stall, receive.read_to_end(STREAM_BYTES_MAX)).await {
-        Ok(Ok(octets)) => question(octets)?,
+        Ok(Ok(bytes)) => question(bytes)?,
         Ok(Err(quinn::ReadToEndError::TooLong)) => return Err(Unanswered::Violated),
         Ok(Err(quinn::ReadToEndError::Read(_))) => return Err(Unanswered::Gone),
         Err(_) => return Err(Unanswered::Late),
     };
     let answer = caller.resolve(question).await.ok_or(Unanswered::Ignored)?;
-    let length = (answer.octets.len() as u16).to_be_bytes();
+    let length = (answer.bytes.len() as u16).to_be_bytes();
     let write = async {
-        send.write_all(&[&length, answer.octets.as_slice()].concat()).await.ok()?;
+        send.write_all(&[&length, answer.bytes.as_slice()].concat()).await.ok()?;
         send.finish().ok()?;
         // The response counts until the client has it, or has refused it.
         send.stopped().await.ok()
@@ -190,8 +190,8 @@ async fn converse(
 }
 
 /// The one query of a stream, without its length (RFC 9250, sections 4.2 and 5.5.2).
-fn question(mut octets: Vec<u8>) -> Result<Vec<u8>, Unanswered> {
-    let Some((length, message)) = octets.split_first_chunk::<LENGTH_BYTES>() else {
+fn question(mut bytes: Vec<u8>) -> Result<Vec<u8>, Unanswered> {
+    let Some((length, message)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(Unanswered::Violated);
     };
     let fits = usize::from(u16::from_be_bytes(*length)) == message.len();
@@ -199,6 +199,6 @@ fn question(mut octets: Vec<u8>) -> Result<Vec<u8>, Unanswered> {
     if !fits || !is_question {
         return Err(Unanswered::Violated);
     }
-    octets.drain(..LENGTH_BYTES);
-    Ok(octets)
+    bytes.drain(..LENGTH_BYTES);
+    Ok(bytes)
 }

@@ -92,7 +92,7 @@ async fn converse(
             Some(answer) = answers.recv() => {
                 unanswered -= output.gather(answer, &mut answers);
                 heard = Instant::now();
-                match timeout(limits.stall, write(stream, &output.octets)).await {
+                match timeout(limits.stall, write(stream, &output.bytes)).await {
                     Ok(Ok(())) => output.clear(),
                     Ok(Err(_)) => return End::Lost,
                     Err(_) => return End::Blame(Event::TimedOut),
@@ -117,15 +117,15 @@ async fn converse(
 }
 
 /// The first message of the bytes, if it is complete.
-fn next_message(octets: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = octets.split_first_chunk::<LENGTH_BYTES>()?;
+fn next_message(bytes: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
     rest.get(..usize::from(u16::from_be_bytes(*length)))
 }
 
 /// Bytes that are written together.
 #[derive(Default)]
 struct Output {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// The responses in it: they count until they are written.
     held: Vec<Answer>,
 }
@@ -140,11 +140,11 @@ impl Output {
         let (mut next, mut count) = (first, 1);
         loop {
             if let Some(answer) = next {
-                self.octets.extend_from_slice(&(answer.octets.len() as u16).to_be_bytes());
-                self.octets.extend_from_slice(&answer.octets);
+                self.bytes.extend_from_slice(&(answer.bytes.len() as u16).to_be_bytes());
+                self.bytes.extend_from_slice(&answer.bytes);
                 self.held.push(answer);
             }
-            if self.octets.len() >= WRITE_BYTES {
+            if self.bytes.len() >= WRITE_BYTES {
                 return count;
             }
             let Ok(another) = answers.try_recv() else { return count };

@@ -437,6 +437,6 @@ impl Shared {
 }
 
 /// True if a message may be a response to a query.
-fn is_message(octets: &[u8]) -> bool {
-    (HEADER_BYTES..=MESSAGE_BYTES_MAX).contains(&octets.len())
+fn is_message(bytes: &[u8]) -> bool {
+    (HEADER_BYTES..=MESSAGE_BYTES_MAX).contains(&bytes.len())
 }

@@ -148,8 +148,8 @@ impl Asker {
             assert!(begun.elapsed() < PATIENCE, "a query does not come back");
             self.poller.wait(&mut events, Some(1_000)).unwrap();
             self.waker.clear().unwrap();
-            while let Some((tag, octets)) = self.backends.take() {
-                came[(tag - first) as usize] = octets;
+            while let Some((tag, bytes)) = self.backends.take() {
+                came[(tag - first) as usize] = bytes;
                 missing -= 1;
             }
         }
@@ -158,8 +158,8 @@ impl Asker {
 
     /// True if a query gets a response.
     fn is_answered(&mut self, label: &str) -> bool {
-        let octets = self.ask(&[label], 30_000).remove(0);
-        octets.is_some_and(|octets| fits(label, &octets))
+        let bytes = self.ask(&[label], 30_000).remove(0);
+        bytes.is_some_and(|bytes| fits(label, &bytes))
     }
 
     /// Repeats a query until it gets a response.
@@ -185,10 +185,10 @@ fn question(label: &str) -> Vec<u8> {
 }
 
 /// True if a response repeats the question.
-fn fits(label: &str, octets: &[u8]) -> bool {
+fn fits(label: &str, bytes: &[u8]) -> bool {
     let asked = question(label);
     // The OPT record differs because it was padded.
-    octets[2] & 0x80 != 0 && octets[12..].starts_with(&asked[12..asked.len() - 11])
+    bytes[2] & 0x80 != 0 && bytes[12..].starts_with(&asked[12..asked.len() - 11])
 }
 
 /// Over each transport, many queries on one connection get their own responses, padded in transit.
@@ -201,10 +201,10 @@ fn each_transport() {
         let mut asker = Asker::new(&server.url(scheme, NAME), &trust(&identity));
         let labels: Vec<String> = (0..1_000).map(|number| format!("n{number}")).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        for (label, octets) in labels.iter().zip(asker.ask(&labels, 30_000)) {
-            let octets = octets.unwrap();
-            assert!(fits(label, &octets), "{scheme} {label}");
-            assert_eq!(octets.len(), 468, "the question was padded, and so its answer");
+        for (label, bytes) in labels.iter().zip(asker.ask(&labels, 30_000)) {
+            let bytes = bytes.unwrap();
+            assert!(fits(label, &bytes), "{scheme} {label}");
+            assert_eq!(bytes.len(), 468, "the question was padded, and so its answer");
         }
         assert_eq!(asker.count("upstream_connections"), 1, "{scheme}");
         let both = asker.ask(&["none", "some"], 1_000);
@@ -315,8 +315,8 @@ fn answers_out_of_order() {
     let mut asker = Asker::new(&url, &trust(&identity));
     let labels: Vec<String> = (0..COUNT).map(|number| format!("n{number}")).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    for (label, octets) in labels.iter().zip(asker.ask(&labels, 30_000)) {
-        assert!(fits(label, &octets.unwrap()));
+    for (label, bytes) in labels.iter().zip(asker.ask(&labels, 30_000)) {
+        assert!(fits(label, &bytes.unwrap()));
     }
 }
 

@@ -110,7 +110,7 @@ impl<T> Running<T> {
 #[derive(Debug)]
 struct Returned {
     place: u32,
-    octets: Option<Vec<u8>>,
+    bytes: Option<Vec<u8>>,
 }
 
 /// The state that a core shares with its queries.
@@ -130,7 +130,7 @@ pub struct BackendQuery {
     core: usize,
     wait_ms: u32,
     message: Box<[u8]>,
-    octets: Option<Vec<u8>>,
+    bytes: Option<Vec<u8>>,
 }
 
 impl BackendQuery {
@@ -157,16 +157,16 @@ impl BackendQuery {
     }
 
     /// Returns a response: a whole DNS message that repeats the question. Its ID is ignored.
-    pub fn answer(mut self, octets: Vec<u8>) {
-        self.octets = Some(octets).filter(|octets| octets.len() <= ANSWER_BYTES_MAX);
+    pub fn answer(mut self, bytes: Vec<u8>) {
+        self.bytes = Some(bytes).filter(|bytes| bytes.len() <= ANSWER_BYTES_MAX);
     }
 }
 
 impl Drop for BackendQuery {
     fn drop(&mut self) {
-        let BackendQuery { home, place, octets, .. } = self;
+        let BackendQuery { home, place, bytes, .. } = self;
         // There is room, by invariant 2.
-        let _ = home.mailbox.send(Returned { place: *place, octets: octets.take() });
+        let _ = home.mailbox.send(Returned { place: *place, bytes: bytes.take() });
     }
 }
 
@@ -239,7 +239,7 @@ impl Backends {
             core: self.core,
             wait_ms,
             message: message.into(),
-            octets: None,
+            bytes: None,
         });
         true
     }
@@ -261,7 +261,7 @@ impl Backends {
     /// again only after this has returned `None`.
     pub fn take(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
         loop {
-            let Some(Returned { place, octets }) = self.returned.pop_front() else {
+            let Some(Returned { place, bytes }) = self.returned.pop_front() else {
                 if self.home.mailbox.may_sleep() {
                     return None;
                 }
@@ -272,7 +272,7 @@ impl Backends {
             self.free.push(place);
             if tag != UNWANTED {
                 self.places.remove(&tag);
-                return Some((tag, octets));
+                return Some((tag, bytes));
             }
         }
     }
@@ -335,8 +335,8 @@ mod tests {
                 [2] => drop(query),
                 [3] => query.answer(vec![0; ANSWER_BYTES_MAX + 1]),
                 message => {
-                    let octets = [message, b"!"].concat();
-                    query.answer(octets);
+                    let bytes = [message, b"!"].concat();
+                    query.answer(bytes);
                 }
             }
         }
@@ -391,8 +391,8 @@ mod tests {
                     loop {
                         let query = queries.lock().unwrap().recv();
                         let Ok(query) = query else { return };
-                        let octets = query.message().to_vec();
-                        query.answer(octets);
+                        let bytes = query.message().to_vec();
+                        query.answer(bytes);
                     }
                 })
             })
@@ -411,8 +411,8 @@ mod tests {
             // Without a wake-up this would wait for ever.
             poller.wait(&mut events, None).unwrap();
             waker.clear().unwrap();
-            while let Some((tag, octets)) = backends.take() {
-                assert_eq!(octets.as_deref(), Some(&tag.to_be_bytes()[..]));
+            while let Some((tag, bytes)) = backends.take() {
+                assert_eq!(bytes.as_deref(), Some(&tag.to_be_bytes()[..]));
                 assert_ne!(tag % 7, 0);
                 came += 1;
             }

@@ -291,8 +291,8 @@ impl ClientTcp {
             let was_reading = [Interest::READ, Interest::BOTH].contains(&stream.interest);
             if event.readable && was_reading && stream.may_ask(&self.limits) {
                 match receive(&stream.socket, &mut room) {
-                    Received::Octets(count) => {
-                        self.counters.octets_in += count as u64;
+                    Received::Bytes(count) => {
+                        self.counters.bytes_in += count as u64;
                         self.hand_out(id, &room[..count], &mut each);
                     }
                     Received::Nothing => {}
@@ -363,7 +363,7 @@ impl ClientTcp {
         let most = self.limits.unsent_bytes_max - wanted;
         if stream.unsent.len() > most {
             match stream.send() {
-                Ok(count) => self.counters.octets_out += count as u64,
+                Ok(count) => self.counters.bytes_out += count as u64,
                 Err(_) => {
                     self.end(id, Cause::Lost);
                     return false;
@@ -411,7 +411,7 @@ impl ClientTcp {
                 self.end(id, Cause::Lost);
                 continue;
             };
-            self.counters.octets_out += count as u64;
+            self.counters.bytes_out += count as u64;
             if stream.may_ask(&self.limits) && stream.frames.has_whole(self.lengths) {
                 self.hand_out(id, &[], &mut each);
             } else {
@@ -527,7 +527,7 @@ impl ClientTcp {
             Cause::BadLength | Cause::Drained => {
                 for _ in 0..DISCARDS_MAX {
                     match receive(&stream.socket, &mut self.read_room) {
-                        Received::Octets(count) => self.counters.octets_in += count as u64,
+                        Received::Bytes(count) => self.counters.bytes_in += count as u64,
                         _ => break,
                     }
                 }

@@ -320,10 +320,10 @@ mod tests {
             at in 0..100_usize,
             noise in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            let mut octets = message(60, false);
-            let end = (at + noise.len()).min(octets.len());
-            octets.splice(at..end, noise);
-            if let Ok(view) = View::read(&octets) {
+            let mut bytes = message(60, false);
+            let end = (at + noise.len()).min(bytes.len());
+            bytes.splice(at..end, noise);
+            if let Ok(view) = View::read(&bytes) {
                 prop_assert_eq!(view.differences(&view), []);
                 prop_assert!(view.ttl_differences(&view).iter().all(|difference| *difference == 0));
                 let text = format!("{view:?}");

@@ -171,17 +171,17 @@ impl std::fmt::Debug for Cookies {
 }
 
 fn digest(secret: &SipHasher24, cookie: [u8; 8], head: [u8; 8], client: IpAddr) -> u64 {
-    let mut octets = [0; 32];
-    octets[..8].copy_from_slice(&cookie);
-    octets[8..16].copy_from_slice(&head);
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&cookie);
+    bytes[8..16].copy_from_slice(&head);
     match client.to_canonical() {
         IpAddr::V4(v4) => {
-            octets[16..20].copy_from_slice(&v4.octets());
-            secret.hash(&octets[..20])
+            bytes[16..20].copy_from_slice(&v4.octets());
+            secret.hash(&bytes[..20])
         }
         IpAddr::V6(v6) => {
-            octets[16..].copy_from_slice(&v6.octets());
-            secret.hash(&octets)
+            bytes[16..].copy_from_slice(&v6.octets());
+            secret.hash(&bytes)
         }
     }
 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn octets<const N: usize>(hex: &str) -> [u8; N] {
+    fn bytes<const N: usize>(hex: &str) -> [u8; N] {
         assert_eq!(hex.len(), 2 * N);
         std::array::from_fn(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
     }
@@ -203,34 +203,34 @@ mod tests {
     /// The four examples of RFC 9018, appendix A, byte for byte, for interoperability.
     #[test]
     fn examples_of_the_rfc() {
-        let first = octets("e5e973e5a6b2a43f48e7dc849e37bfcf");
+        let first = bytes("e5e973e5a6b2a43f48e7dc849e37bfcf");
         let mut cookies = Cookies::new(&first);
         let client = "198.51.100.100";
-        let learned: [u8; 24] = octets("2464c4abcf10c957010000005cf79f111f8130c3eee29480");
-        let own = octets("2464c4abcf10c957");
+        let learned: [u8; 24] = bytes("2464c4abcf10c957010000005cf79f111f8130c3eee29480");
+        let own = bytes("2464c4abcf10c957");
         assert_eq!(standing(&cookies, &own, client, 1_559_731_985), Standing::ClientOnly);
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_731_985), learned);
 
-        let renewed: [u8; 24] = octets("2464c4abcf10c957010000005cf7a871d4a564a1442aca77");
+        let renewed: [u8; 24] = bytes("2464c4abcf10c957010000005cf7a871d4a564a1442aca77");
         assert_eq!(standing(&cookies, &learned, client, 1_559_734_385), Standing::ValidButOld);
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_734_385), renewed);
 
         // The reserved bytes are set, and the hash covers them; in a new cookie they are 0.
         let client = "203.0.113.203";
-        let reserved: [u8; 24] = octets("fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5");
-        let renewed: [u8; 24] = octets("fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e");
+        let reserved: [u8; 24] = bytes("fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5");
+        let renewed: [u8; 24] = bytes("fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e");
         assert_eq!(standing(&cookies, &reserved, client, 1_559_727_985), Standing::Valid);
-        let own = octets("fc93fc62807ddb86");
+        let own = bytes("fc93fc62807ddb86");
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_734_700), renewed);
 
         // Made with the previous secret, and over IPv6.
         let client = "2001:db8:220:1:59de:d0f4:8769:82b8";
-        cookies = Cookies::new(&octets("dd3bdf9344b678b185a6f5cb60fca715"));
-        cookies.roll(&octets("445536bcd2513298075a5d379663c962"));
-        let old: [u8; 24] = octets("22681ab97d52c298010000005cf7c57926556bd0934c72f8");
-        let new: [u8; 24] = octets("22681ab97d52c298010000005cf7c609a6bb79d16625507a");
+        cookies = Cookies::new(&bytes("dd3bdf9344b678b185a6f5cb60fca715"));
+        cookies.roll(&bytes("445536bcd2513298075a5d379663c962"));
+        let old: [u8; 24] = bytes("22681ab97d52c298010000005cf7c57926556bd0934c72f8");
+        let new: [u8; 24] = bytes("22681ab97d52c298010000005cf7c609a6bb79d16625507a");
         assert_eq!(standing(&cookies, &old, client, 1_559_741_961), Standing::ValidButOld);
-        let own = octets("22681ab97d52c298");
+        let own = bytes("22681ab97d52c298");
         assert_eq!(cookies.write(own, client.parse().unwrap(), 1_559_741_961), new);
     }
 

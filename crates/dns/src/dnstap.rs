@@ -121,9 +121,9 @@ impl Tap {
 fn put_frame(out: &mut Vec<u8>, identity: &str, inner: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    put_octets(out, 1, identity.as_bytes());
-    put_octets(out, 2, concat!("larder ", env!("CARGO_PKG_VERSION")).as_bytes());
-    put_octets(out, 14, inner);
+    put_bytes(out, 1, identity.as_bytes());
+    put_bytes(out, 2, concat!("larder ", env!("CARGO_PKG_VERSION")).as_bytes());
+    put_bytes(out, 14, inner);
     // Type MESSAGE.
     put_number(out, 15, 1);
     let length = (out.len() - start - 4) as u32;
@@ -151,18 +151,18 @@ fn put_message(out: &mut Vec<u8>, event: &Event<'_>) {
         put_time(out, 8, query_ns);
     }
     match event.response_ns {
-        None => put_octets(out, 10, event.message),
+        None => put_bytes(out, 10, event.message),
         Some(response_ns) => {
             put_time(out, 12, response_ns);
-            put_octets(out, 14, event.message);
+            put_bytes(out, 14, event.message);
         }
     }
 }
 
 fn put_address(out: &mut Vec<u8>, field: u8, address: IpAddr) {
     match address {
-        IpAddr::V4(v4) => put_octets(out, field, &v4.octets()),
-        IpAddr::V6(v6) => put_octets(out, field, &v6.octets()),
+        IpAddr::V4(v4) => put_bytes(out, field, &v4.octets()),
+        IpAddr::V6(v6) => put_bytes(out, field, &v6.octets()),
     }
 }
 
@@ -174,10 +174,10 @@ fn put_time(out: &mut Vec<u8>, field: u8, ns: u64) {
 }
 
 /// A field of bytes. Fields have numbers below 16, so a tag is one byte.
-fn put_octets(out: &mut Vec<u8>, field: u8, octets: &[u8]) {
+fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.push(field << 3 | 2);
-    put_varint(out, octets.len() as u64);
-    out.extend_from_slice(octets);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
 }
 
 fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
@@ -301,8 +301,8 @@ fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
     let foreign =
         || io::Error::new(io::ErrorKind::InvalidData, "no dnstap collector listens there");
     let mut number = || {
-        let mut octets = [0; 4];
-        socket.read_exact(&mut octets).map(|()| u32::from_be_bytes(octets))
+        let mut bytes = [0; 4];
+        socket.read_exact(&mut bytes).map(|()| u32::from_be_bytes(bytes))
     };
     let (zero, length, kind) = (number()?, number()?, number()?);
     if zero != 0 || !(4..=CONTROL_BYTES_MAX as u32).contains(&length) || kind != expected {
@@ -346,8 +346,8 @@ mod tests {
         let mut all = Vec::new();
         while let Some(frame) = frames.next_frame().unwrap() {
             let message = Message::parse(frame).unwrap();
-            let octets = message.query.or(message.response).unwrap().to_vec();
-            all.push((message.kind, octets));
+            let bytes = message.query.or(message.response).unwrap().to_vec();
+            all.push((message.kind, bytes));
         }
         (all, frames)
     }

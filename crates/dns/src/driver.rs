@@ -420,9 +420,9 @@ impl Driver {
     /// Passes responses of backends to the core.
     fn take_backend_responses(&mut self) {
         let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
-        while let Some((tag, octets)) = sockets.backends.take() {
+        while let Some((tag, bytes)) = sockets.backends.take() {
             let transport = &mut Transport { sockets, client_tcp, upstream_tcp };
-            core.stream_response(tag, octets.as_deref(), transport);
+            core.stream_response(tag, bytes.as_deref(), transport);
         }
     }
 
@@ -464,11 +464,11 @@ impl Driver {
             let mut read = 0;
             let client_of = |letter| Client::Frame { queue: at as u16, letter };
             if sockets.observers.tap.is_some() {
-                for (letter, octets) in incoming.letters() {
-                    sockets.observers.query(&client_of(letter), octets);
+                for (letter, bytes) in incoming.letters() {
+                    sockets.observers.query(&client_of(letter), bytes);
                 }
             }
-            let batch = incoming.letters().map(|(letter, octets)| (client_of(letter), octets));
+            let batch = incoming.letters().map(|(letter, bytes)| (client_of(letter), bytes));
             let batch = batch.inspect(|_| read += 1);
             core.queries(batch, &mut Transport { sockets, client_tcp, upstream_tcp });
             self.sockets.observers.counts.dropped_queries += (received - read) as u64;

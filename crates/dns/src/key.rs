@@ -150,7 +150,7 @@ mod tests {
         let mut key = KeyBuf::new();
         let message = query(b"\x03WWW\x07example\0");
         Query::read(&message, &mut key).unwrap();
-        let octets = key.finish(&extra(true, false, 0x0102, 0x0304_0506));
+        let bytes = key.finish(&extra(true, false, 0x0102, 0x0304_0506));
         let expected = Parts {
             name: b"\x03www\x07example\0",
             qtype: 28,
@@ -160,7 +160,7 @@ mod tests {
             view: 0x0102,
             generation: 0x0304_0506,
         };
-        assert_eq!(Parts::of(octets), Some(expected));
+        assert_eq!(Parts::of(bytes), Some(expected));
         assert_eq!(extra(false, true, 0, 0)[0], 2);
     }
 
@@ -223,7 +223,7 @@ mod tests {
     proptest! {
         /// No bytes make the readers panic, and the parts of a key give the same key.
         #[test]
-        fn any_octets(key in proptest::collection::vec(0u8..70, 0..60)) {
+        fn any_bytes(key in proptest::collection::vec(0u8..70, 0..60)) {
             if let Some(parts) = Parts::of(&key) {
                 let again = [
                     parts.name,

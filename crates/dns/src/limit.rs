@@ -153,9 +153,9 @@ impl Limiter {
             IpAddr::V4(v4) => (4, u128::from(v4.to_bits() & self.v4_mask)),
             IpAddr::V6(v6) => (6, v6.to_bits() & self.v6_mask),
         };
-        let mut octets = [family; 17];
-        octets[1..].copy_from_slice(&network.to_be_bytes());
-        self.hasher.hash(&octets)
+        let mut bytes = [family; 17];
+        bytes[1..].copy_from_slice(&network.to_be_bytes());
+        self.hasher.hash(&bytes)
     }
 }
 

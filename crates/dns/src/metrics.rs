@@ -187,14 +187,14 @@ impl Counts {
     /// 15 have their upper bits in the OPT record. BADVERS (16) looks like NOERROR in the header,
     /// so the OPT record is read if the response has no other record.
     #[inline]
-    pub fn answered(&mut self, octets: &[u8]) {
-        let Some(&[high, low]) = octets.get(2..).and_then(|rest| rest.first_chunk()) else {
+    pub fn answered(&mut self, bytes: &[u8]) {
+        let Some(&[high, low]) = bytes.get(2..).and_then(|rest| rest.first_chunk()) else {
             return;
         };
         self.truncated_answers += u64::from(high >> 1 & 1);
-        let is_bare = octets.get(6..12) == Some(&[0, 0, 0, 0, 0, 1]);
+        let is_bare = bytes.get(6..12) == Some(&[0, 0, 0, 0, 0, 1]);
         let counter = match low & 15 {
-            0 if is_bare && extended_rcode(octets) != 0 => &mut self.answers_other,
+            0 if is_bare && extended_rcode(bytes) != 0 => &mut self.answers_other,
             0 => &mut self.answers_noerror,
             1 => &mut self.answers_formerr,
             2 => &mut self.answers_servfail,
@@ -237,8 +237,8 @@ impl Counts {
 }
 
 #[cold]
-fn extended_rcode(octets: &[u8]) -> u16 {
-    Message::parse(octets).map_or(0, |message| message.extended_rcode())
+fn extended_rcode(bytes: &[u8]) -> u16 {
+    Message::parse(bytes).map_or(0, |message| message.extended_rcode())
 }
 
 fn seconds(us: u64) -> f64 {
@@ -321,12 +321,12 @@ mod tests {
     #[test]
     fn codes_of_opt_count() {
         let mut counts = Counts::default();
-        let mut octets =
+        let mut bytes =
             b"\0\0\x81\x80\0\x01\0\0\0\0\0\x01\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0".to_vec();
-        counts.answered(&octets);
-        octets[22] = 1;
-        counts.answered(&octets);
-        counts.answered(&octets[..20]);
+        counts.answered(&bytes);
+        bytes[22] = 1;
+        counts.answered(&bytes);
+        counts.answered(&bytes[..20]);
         assert_eq!((counts.answers_noerror, counts.answers_other), (2, 1));
     }
 

@@ -8,7 +8,7 @@ use larder_wire::dns::NAME_WIRE_BYTES_MAX;
 #[derive(Clone, Copy)]
 pub struct WireName {
     len: u8,
-    octets: [u8; NAME_WIRE_BYTES_MAX],
+    bytes: [u8; NAME_WIRE_BYTES_MAX],
 }
 
 /// Why a text is not a domain name.
@@ -48,7 +48,7 @@ pub fn unescape(rest: &[u8]) -> Result<(u8, &[u8]), NameError> {
             Ok((u8::try_from(number).map_err(|_| NameError::Escape)?, rest))
         }
         [b'0'..=b'9', ..] | [] => Err(NameError::Escape),
-        [octet, rest @ ..] => Ok((*octet, rest)),
+        [byte, rest @ ..] => Ok((*byte, rest)),
     }
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for WireName {
 
 impl WireName {
     /// The root.
-    pub const ROOT: WireName = WireName { len: 1, octets: [0; NAME_WIRE_BYTES_MAX] };
+    pub const ROOT: WireName = WireName { len: 1, bytes: [0; NAME_WIRE_BYTES_MAX] };
 
     /// Reads a name. `origin` is appended to one that does not end in a dot; `@` is `origin`
     /// itself.
@@ -77,34 +77,34 @@ impl WireName {
         WireName::read_below(text, &WireName::ROOT, u8::MAX)
     }
 
-    /// Like [`WireName::parse`]; bytes up to `octet_max` may stand for themselves.
-    fn read_below(text: &[u8], origin: &WireName, octet_max: u8) -> Result<WireName, NameError> {
+    /// Like [`WireName::parse`]; bytes up to `byte_max` may stand for themselves.
+    fn read_below(text: &[u8], origin: &WireName, byte_max: u8) -> Result<WireName, NameError> {
         match text {
             b"" => return Err(NameError::Empty),
             b"." => return Ok(WireName::ROOT),
             _ => {}
         }
-        let mut name = WireName { len: 0, octets: [0; NAME_WIRE_BYTES_MAX] };
+        let mut name = WireName { len: 0, bytes: [0; NAME_WIRE_BYTES_MAX] };
         let mut label = [0_u8; 64];
         let mut label_bytes = 0;
         let mut rest = text;
-        while let [octet, after @ ..] = rest {
+        while let [byte, after @ ..] = rest {
             rest = after;
-            let octet = match octet {
+            let byte = match byte {
                 b'.' => {
                     name.push(&label[..label_bytes])?;
                     label_bytes = 0;
                     continue;
                 }
                 b'\\' => {
-                    let (octet, after) = unescape(rest)?;
+                    let (byte, after) = unescape(rest)?;
                     rest = after;
-                    octet
+                    byte
                 }
-                octet if *octet > octet_max => return Err(NameError::NotAscii),
-                octet => *octet,
+                byte if *byte > byte_max => return Err(NameError::NotAscii),
+                byte => *byte,
             };
-            *label.get_mut(label_bytes).ok_or(NameError::LabelTooLong)? = octet;
+            *label.get_mut(label_bytes).ok_or(NameError::LabelTooLong)? = byte;
             label_bytes += 1;
         }
         let is_relative = label_bytes > 0;
@@ -116,10 +116,10 @@ impl WireName {
     }
 
     /// Copies bytes that are a complete name in wire form.
-    pub fn from_wire(octets: &[u8]) -> Option<WireName> {
-        let mut name = WireName { len: 0, octets: [0; NAME_WIRE_BYTES_MAX] };
-        name.append(octets).ok()?;
-        name.octets.make_ascii_lowercase();
+    pub fn from_wire(bytes: &[u8]) -> Option<WireName> {
+        let mut name = WireName { len: 0, bytes: [0; NAME_WIRE_BYTES_MAX] };
+        name.append(bytes).ok()?;
+        name.bytes.make_ascii_lowercase();
         Some(name)
     }
 
@@ -131,28 +131,28 @@ impl WireName {
         }
         let start = usize::from(self.len);
         self.append(label)?;
-        self.octets[start..start + label.len()].make_ascii_lowercase();
+        self.bytes[start..start + label.len()].make_ascii_lowercase();
         Ok(())
     }
 
-    fn append(&mut self, octets: &[u8]) -> Result<(), NameError> {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), NameError> {
         let start = usize::from(self.len);
-        let room = self.octets.get_mut(start..start + octets.len()).ok_or(NameError::TooLong)?;
-        room.copy_from_slice(octets);
-        self.len += octets.len() as u8;
+        let room = self.bytes.get_mut(start..start + bytes.len()).ok_or(NameError::TooLong)?;
+        room.copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
         Ok(())
     }
 
     /// Wire form, with the root.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.octets[..self.len.into()]
+        &self.bytes[..self.len.into()]
     }
 }
 
 /// True for letters, digits, hyphens, underscores, dots and escapes, as in a list of names. Other
 /// bytes suggest a page of HTML or another syntax.
 pub fn is_plain(text: &[u8]) -> bool {
-    text.iter().all(|octet| octet.is_ascii_alphanumeric() || b"-_.\\".contains(octet))
+    text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.\\".contains(byte))
 }
 
 #[cfg(test)]

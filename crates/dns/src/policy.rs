@@ -487,7 +487,7 @@ fn write_name<'p>(
     match soa {
         Some(soa) => {
             // A negative response is cached for the lower of both (RFC 2308, section 3).
-            let minimum_s = soa.data.last_chunk().map_or(0, |&octets| u32::from_be_bytes(octets));
+            let minimum_s = soa.data.last_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes));
             writer.authority(zone_at, soa.ttl_s.min(minimum_s), soa.data);
         }
         None => writer.authority(zone_at, negative_s, &Writer::soa(zone_at, negative_s)),

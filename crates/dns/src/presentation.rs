@@ -84,8 +84,8 @@ pub fn push_name(out: &mut String, wire: &[u8]) {
         && length != 0
         && let Some((label, after)) = after.split_at_checked(usize::from(length))
     {
-        for &octet in label {
-            push_octet(out, octet);
+        for &byte in label {
+            push_byte(out, byte);
         }
         out.push('.');
         (rest, is_root) = (after, false);
@@ -96,21 +96,21 @@ pub fn push_name(out: &mut String, wire: &[u8]) {
 }
 
 /// One byte of a label. A quote is written as a number, for formats in which quotes have a meaning.
-fn push_octet(out: &mut String, octet: u8) {
-    match octet {
+fn push_byte(out: &mut String, byte: u8) {
+    match byte {
         b'.' | b'\\' => {
             out.push('\\');
-            out.push(char::from(octet));
+            out.push(char::from(byte));
         }
-        b'"' | b'(' | b')' | b';' | b'@' | b'$' => push_number(out, octet),
-        0x21..=0x7e => out.push(char::from(octet)),
-        _ => push_number(out, octet),
+        b'"' | b'(' | b')' | b';' | b'@' | b'$' => push_number(out, byte),
+        0x21..=0x7e => out.push(char::from(byte)),
+        _ => push_number(out, byte),
     }
 }
 
-fn push_number(out: &mut String, octet: u8) {
+fn push_number(out: &mut String, byte: u8) {
     out.push('\\');
-    for digit in [octet / 100, octet / 10 % 10, octet % 10] {
+    for digit in [byte / 100, byte / 10 % 10, byte % 10] {
         out.push(char::from(b'0' + digit));
     }
 }
@@ -257,7 +257,7 @@ mod tests {
             }
             wire.push(0);
             let text = text(&wire);
-            prop_assert!(text.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'"'));
+            prop_assert!(text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"'));
             // Lengths are below the codes of letters.
             prop_assert_eq!(name_to_wire(&text), Some(wire.to_ascii_lowercase()));
         }

@@ -140,16 +140,16 @@ impl Inbox {
         }
         let bytes_max = bytes_max.min(self.room.len());
         let length = write(&mut self.room[..bytes_max])?;
-        let octets = self.room.get(..length)?;
+        let bytes = self.room.get(..length)?;
         let reply = self.replies.remove(&slot)?;
-        self.done.push((reply, octets.to_vec()));
-        Some(octets)
+        self.done.push((reply, bytes.to_vec()));
+        Some(bytes)
     }
 
     /// Calls the replies of a turn.
     pub fn flush(&mut self) {
-        for (reply, octets) in self.done.drain(..) {
-            reply(Some(octets));
+        for (reply, bytes) in self.done.drain(..) {
+            reply(Some(bytes));
         }
     }
 

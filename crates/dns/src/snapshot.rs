@@ -225,8 +225,7 @@ fn owner_of(file: &OsStr, name: &OsStr) -> Option<u32> {
     let (file, name) = (file.to_str()?, name.to_str()?);
     let (pid, rest) = name.strip_prefix(file)?.strip_prefix('.')?.split_once('.')?;
     let number = rest.strip_suffix(".new")?;
-    let is_number =
-        |text: &str| !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number(pid) && is_number(number) { pid.parse().ok() } else { None }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Lengths {
 /// Bytes of a stream that are not used yet.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// Bytes at the front that were used.
     taken: usize,
 }
@@ -67,30 +67,30 @@ impl Frames {
         }
         // Adds what the stored part lacks: first the length, then the message.
         self.fill(LENGTH_BYTES, fresh);
-        let Some(end) = frame_end(&self.octets[self.taken..], lengths)? else { return Ok(None) };
+        let Some(end) = frame_end(&self.bytes[self.taken..], lengths)? else { return Ok(None) };
         self.fill(end, fresh);
-        if self.octets.len() - self.taken < end {
+        if self.bytes.len() - self.taken < end {
             return Ok(None);
         }
         let message = self.taken + LENGTH_BYTES..self.taken + end;
         self.taken += end;
-        Ok(Some(&self.octets[message]))
+        Ok(Some(&self.bytes[message]))
     }
 
     /// Stores the unused part of a read, and discards used bytes.
     pub(crate) fn keep(&mut self, fresh: &[u8]) {
         if self.is_empty() {
             // Assigned, so that an idle connection frees its memory.
-            (self.octets, self.taken) = (fresh.to_vec(), 0);
+            (self.bytes, self.taken) = (fresh.to_vec(), 0);
             return;
         }
-        forget(&mut self.octets, &mut self.taken);
-        self.octets.extend_from_slice(fresh);
+        forget(&mut self.bytes, &mut self.taken);
+        self.bytes.extend_from_slice(fresh);
     }
 
     /// True if [`Frames::next`] without fresh bytes returns a message or an error.
     pub(crate) fn has_whole(&self, lengths: Lengths) -> bool {
-        let kept = &self.octets[self.taken..];
+        let kept = &self.bytes[self.taken..];
         match frame_end(kept, lengths) {
             Ok(end) => end.is_some_and(|end| kept.len() >= end),
             Err(BadLength) => true,
@@ -99,22 +99,22 @@ impl Frames {
 
     /// True if no bytes are stored: the stream is between two messages.
     pub(crate) fn is_empty(&self) -> bool {
-        self.taken == self.octets.len()
+        self.taken == self.bytes.len()
     }
 
     /// Moves bytes from `fresh` until there are `wanted` unused bytes, or `fresh` is empty.
     fn fill(&mut self, wanted: usize, fresh: &mut &[u8]) {
-        let lacks = wanted.saturating_sub(self.octets.len() - self.taken);
+        let lacks = wanted.saturating_sub(self.bytes.len() - self.taken);
         let (used, rest) = fresh.split_at(lacks.min(fresh.len()));
-        self.octets.extend_from_slice(used);
+        self.bytes.extend_from_slice(used);
         *fresh = rest;
     }
 }
 
 /// Where the first frame ends, which may be past the end of the bytes; `None` if its length is not
 /// here yet.
-fn frame_end(octets: &[u8], lengths: Lengths) -> Result<Option<usize>, BadLength> {
-    let Some(length) = octets.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+fn frame_end(bytes: &[u8], lengths: Lengths) -> Result<Option<usize>, BadLength> {
+    let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes(*length));
     if length < lengths.least || length > lengths.most {
         return Err(BadLength);
@@ -123,9 +123,9 @@ fn frame_end(octets: &[u8], lengths: Lengths) -> Result<Option<usize>, BadLength
 }
 
 /// Discards used bytes if they are at least half, so that each byte is moved once on average.
-fn forget(octets: &mut Vec<u8>, done: &mut usize) {
-    if 2 * *done >= octets.len() {
-        octets.drain(..*done);
+fn forget(bytes: &mut Vec<u8>, done: &mut usize) {
+    if 2 * *done >= bytes.len() {
+        bytes.drain(..*done);
         *done = 0;
     }
 }
@@ -133,7 +133,7 @@ fn forget(octets: &mut Vec<u8>, done: &mut usize) {
 /// Messages that the kernel has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unsent {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// Bytes at the front that the kernel has taken.
     sent: usize,
 }
@@ -143,14 +143,14 @@ impl Unsent {
     /// would be cut.
     pub(crate) fn push(&mut self, message: &[u8]) {
         let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
-        forget(&mut self.octets, &mut self.sent);
-        self.octets.extend_from_slice(&length.to_be_bytes());
-        self.octets.extend_from_slice(&message[..length.into()]);
+        forget(&mut self.bytes, &mut self.sent);
+        self.bytes.extend_from_slice(&length.to_be_bytes());
+        self.bytes.extend_from_slice(&message[..length.into()]);
     }
 
     /// Bytes that wait, lengths included.
     pub(crate) fn len(&self) -> usize {
-        self.octets.len() - self.sent
+        self.bytes.len() - self.sent
     }
 
     /// Passes as many bytes to the kernel as it takes now, and returns their number. After an error
@@ -158,7 +158,7 @@ impl Unsent {
     pub(crate) fn send(&mut self, mut to: impl Write) -> io::Result<usize> {
         let before = self.len();
         while self.len() > 0 {
-            match to.write(&self.octets[self.sent..]) {
+            match to.write(&self.bytes[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -178,7 +178,7 @@ impl Unsent {
 #[derive(Debug)]
 pub(crate) enum Received {
     /// A number of bytes.
-    Octets(usize),
+    Bytes(usize),
     /// Nothing now.
     Nothing,
     /// The peer sends no more.
@@ -191,7 +191,7 @@ pub(crate) enum Received {
 pub(crate) fn receive(mut from: impl Read, room: &mut [u8]) -> Received {
     match from.read(room) {
         Ok(0) => Received::End,
-        Ok(count) => Received::Octets(count),
+        Ok(count) => Received::Bytes(count),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
             Received::Nothing
         }
@@ -221,12 +221,12 @@ mod tests {
     }
 
     impl Write for Narrow<'_> {
-        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             match self.takes.next() {
                 None | Some(0) => Err(ErrorKind::WouldBlock.into()),
                 Some(most) => {
-                    let count = most.min(octets.len());
-                    self.got.extend_from_slice(&octets[..count]);
+                    let count = most.min(bytes.len());
+                    self.got.extend_from_slice(&bytes[..count]);
                     Ok(count)
                 }
             }
@@ -240,7 +240,7 @@ mod tests {
     fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
         let length = prop_oneof![4 => 1usize..40, 2 => 200usize..900, 1 => Just(70_000 / 2)];
         prop::collection::vec((length, any::<u8>()), 0..12)
-            .prop_map(|all| all.into_iter().map(|(length, octet)| vec![octet; length]).collect())
+            .prop_map(|all| all.into_iter().map(|(length, byte)| vec![byte; length]).collect())
     }
 
     proptest! {
@@ -267,14 +267,14 @@ mod tests {
                 }
                 frames.keep(fresh);
                 let came = stream.len() - left.len();
-                prop_assert!(frames.octets.capacity() <= 2 * came.max(8), "invariant 2");
+                prop_assert!(frames.bytes.capacity() <= 2 * came.max(8), "invariant 2");
             }
             while frames.has_whole(ANY) {
                 got.push(frames.next(&mut &[][..], ANY).unwrap().unwrap().to_vec());
             }
             prop_assert!(frames.is_empty());
             frames.keep(&[]);
-            prop_assert_eq!(frames.octets.capacity(), 0, "a connection at rest has no buffer");
+            prop_assert_eq!(frames.bytes.capacity(), 0, "a connection at rest has no buffer");
             prop_assert!(got == messages);
         }
 
@@ -292,7 +292,7 @@ mod tests {
                 prop_assert_eq!(unsent.len(), before.0 - sent);
             }
             unsent.send(&mut got).unwrap();
-            prop_assert_eq!(unsent.octets.capacity(), 0);
+            prop_assert_eq!(unsent.bytes.capacity(), 0);
             prop_assert!(got == framed(&messages));
         }
     }
@@ -303,13 +303,13 @@ mod tests {
         let lengths = Lengths { least: 12, most: 512 };
         for (length, is_good) in [(0u16, false), (11, false), (12, true), (512, true), (513, false)]
         {
-            let octets = length.to_be_bytes();
+            let bytes = length.to_be_bytes();
             let expected = if is_good { Ok(None) } else { Err(BadLength) };
             let mut frames = Frames::default();
-            assert_eq!(frames.next(&mut &octets[..], lengths), expected);
-            frames.keep(&octets[..1]);
+            assert_eq!(frames.next(&mut &bytes[..], lengths), expected);
+            frames.keep(&bytes[..1]);
             assert!(!frames.has_whole(lengths));
-            assert_eq!(frames.next(&mut &octets[1..], lengths), expected);
+            assert_eq!(frames.next(&mut &bytes[1..], lengths), expected);
             assert_eq!(frames.has_whole(lengths), !is_good);
         }
     }
@@ -318,21 +318,21 @@ mod tests {
     /// message at a time neither moves the rest each time, nor stores everything that ever arrived.
     /// Invariant 1.
     #[test]
-    fn taken_octets_go() {
+    fn taken_bytes_go() {
         let stream = framed(&vec![vec![7; 98]; 100]);
         let mut frames = Frames::default();
         frames.keep(&stream);
         let mut moved = 0;
         for _ in 0..100 {
             assert!(frames.next(&mut &[][..], ANY).unwrap().is_some());
-            let before = frames.octets.len();
+            let before = frames.bytes.len();
             frames.keep(&[]);
-            if frames.octets.len() < before {
-                moved += frames.octets.len();
+            if frames.bytes.len() < before {
+                moved += frames.bytes.len();
             }
             assert!(frames.taken * 2 <= stream.len());
         }
         assert!(moved <= stream.len(), "{moved}");
-        assert_eq!(frames.octets.capacity(), 0);
+        assert_eq!(frames.bytes.capacity(), 0);
     }
 }

@@ -333,8 +333,8 @@ impl UpstreamTcp {
             return Ok(());
         }
         match receive(&connection.socket, room) {
-            Received::Octets(count) => {
-                self.counters.octets_in += count as u64;
+            Received::Bytes(count) => {
+                self.counters.bytes_in += count as u64;
                 self.hand_out(id, &room[..count], now_ms, each)
             }
             Received::Nothing => Ok(()),
@@ -451,7 +451,7 @@ impl UpstreamTcp {
                 connection.interest = interest;
                 poller.modify(&connection.socket, token, interest)
             };
-            self.counters.octets_out += *sent.as_ref().unwrap_or(&0) as u64;
+            self.counters.bytes_out += *sent.as_ref().unwrap_or(&0) as u64;
             if sent.is_err() || told.is_err() {
                 self.fail(id, Failure::Lost, poller, now_ms, &mut each);
             }

@@ -58,7 +58,7 @@ fn event() -> impl Strategy<Value = Event> {
 #[derive(Debug, Clone)]
 struct Packet {
     way: Way,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -90,10 +90,10 @@ impl Net for World {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let mut octets = vec![0; bytes_max];
-        let Some(len) = write(&mut octets) else { return false };
-        octets.truncate(len);
-        self.told.push((number(client), octets));
+        let mut bytes = vec![0; bytes_max];
+        let Some(len) = write(&mut bytes) else { return false };
+        bytes.truncate(len);
+        self.told.push((number(client), bytes));
         true
     }
 
@@ -110,17 +110,17 @@ impl Net for World {
             return false;
         }
         let socket = upstream as u32;
-        let mut octets = vec![0; QUERY_BYTES_MAX];
-        let Some(length) = write(socket, &mut octets) else { return false };
-        octets.truncate(length);
-        self.asked.push(Packet { way: Way::Socket(socket), octets });
+        let mut bytes = vec![0; QUERY_BYTES_MAX];
+        let Some(length) = write(socket, &mut bytes) else { return false };
+        bytes.truncate(length);
+        self.asked.push(Packet { way: Way::Socket(socket), bytes });
         true
     }
 
     fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
         let is_taken = !self.out_of_reach.contains(&upstream);
         if is_taken {
-            self.asked.push(Packet { way: Way::Stream(tag), octets: message.to_vec() });
+            self.asked.push(Packet { way: Way::Stream(tag), bytes: message.to_vec() });
         }
         is_taken
     }
@@ -131,7 +131,7 @@ impl Net for World {
 /// Name, type and class in lower case, of a message with a complete question.
 fn question(message: &[u8]) -> Option<Vec<u8>> {
     let name = message.get(12..)?;
-    let end = name.iter().position(|&octet| octet == 0)? + 5;
+    let end = name.iter().position(|&byte| byte == 0)? + 5;
     Some(name.get(..end)?.to_ascii_lowercase())
 }
 
@@ -140,7 +140,7 @@ fn serial(question: &[u8], count: u8) -> [u8; 4] {
     let mixed = question
         .iter()
         .chain([&count])
-        .fold(0x811c_9dc5_u32, |hash, &octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
+        .fold(0x811c_9dc5_u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     mixed.to_be_bytes()
 }
 
@@ -150,19 +150,19 @@ fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
     // RD in most queries; CD; EDNS; DO; over TCP.
     let rd = u8::from(flags & 0xc0 != 0);
     let (cd, edns, dnssec_ok) = (flags & 1, flags >> 1 & 1, flags >> 2 & 1);
-    let mut octets = vec![id0, id1, rd, cd << 4, 0, 1, 0, 0, 0, 0, 0, edns];
-    octets.extend([2, b'n', b'0' + name, 7]);
-    octets.extend(b"example".iter().enumerate().map(|(at, octet)| octet ^ (case >> at & 1) << 5));
-    octets.push(0);
-    octets.extend(TYPES[*rtype].to_be_bytes());
-    octets.extend([0, 1]);
+    let mut bytes = vec![id0, id1, rd, cd << 4, 0, 1, 0, 0, 0, 0, 0, edns];
+    bytes.extend([2, b'n', b'0' + name, 7]);
+    bytes.extend(b"example".iter().enumerate().map(|(at, byte)| byte ^ (case >> at & 1) << 5));
+    bytes.push(0);
+    bytes.extend(TYPES[*rtype].to_be_bytes());
+    bytes.extend([0, 1]);
     if edns == 1 {
-        octets.extend([0, 0, 41, 5, 0, 0, 0, dnssec_ok << 7, 0, 0, 0]);
+        bytes.extend([0, 0, 41, 5, 0, 0, 0, dnssec_ok << 7, 0, 0, 0]);
     }
     if let Some((at, by)) = change {
-        let at = at % octets.len();
+        let at = at % bytes.len();
         // The ID does not change: it identifies the response.
-        octets[at.max(2)] ^= by;
+        bytes[at.max(2)] ^= by;
     }
     let peer = SocketAddr::from(([198, 51, 100, 1], client));
     let client = if flags & 8 != 0 {
@@ -170,12 +170,12 @@ fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
     } else {
         Client::Udp { socket: 0, route: Route { peer, local: None } }
     };
-    (client, octets)
+    (client, bytes)
 }
 
 /// A response of this kind to a packet.
 fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
-    let asked = &packet.octets;
+    let asked = &packet.bytes;
     let own = question(asked).expect("the core asks whole questions");
     let question_end = 12 + own.len();
     let rcode = match kind {
@@ -185,18 +185,18 @@ fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
         _ => 0,
     };
     let truncated = u8::from(kind == 6) << 1;
-    let mut octets =
+    let mut bytes =
         vec![asked[0], asked[1], 0x81 | truncated, 0x80 | rcode, 0, 1, 0, 0, 0, 0, 0, 0];
-    octets.extend_from_slice(&asked[12..question_end]);
+    bytes.extend_from_slice(&asked[12..question_end]);
     let data = serial(&own, count);
     let rtype = [own[own.len() - 4], own[own.len() - 3]];
     let content = if rtype == [0, 16] { [&[4], &data[..]].concat() } else { data.to_vec() };
     let ttl_s = [60, 0, 20][usize::from(kind) % 3];
     let mut record = |owner: &[u8], rtype: [u8; 2], content: &[u8]| {
-        octets.extend_from_slice(owner);
-        octets.extend_from_slice(&rtype);
-        octets.extend_from_slice(&[0, 1, 0, 0, 0, ttl_s, 0, content.len() as u8]);
-        octets.extend_from_slice(content);
+        bytes.extend_from_slice(owner);
+        bytes.extend_from_slice(&rtype);
+        bytes.extend_from_slice(&[0, 1, 0, 0, 0, ttl_s, 0, content.len() as u8]);
+        bytes.extend_from_slice(content);
     };
     let counts = match kind {
         0..=2 => {
@@ -209,7 +209,7 @@ fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
             [0, 1]
         }
         8 => {
-            let alias = [&[4][..], &data.map(|octet| b'a' + octet % 26), &[0xc0, 15]].concat();
+            let alias = [&[4][..], &data.map(|byte| b'a' + byte % 26), &[0xc0, 15]].concat();
             record(&[0xc0, 12], [0, 5], &alias);
             // The alias leads to a name that follows the question and the fixed part of the first
             // record.
@@ -218,9 +218,9 @@ fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
         }
         _ => [0, 0],
     };
-    octets[7] = counts[0];
-    octets[9] = counts[1];
-    octets
+    bytes[7] = counts[0];
+    bytes[9] = counts[1];
+    bytes
 }
 
 /// The content of a message, without TTLs and case.
@@ -237,9 +237,9 @@ struct Said {
 }
 
 impl Said {
-    fn note(&mut self, octets: &[u8]) {
-        let Some(question) = question(octets) else { return };
-        match Message::from_vec(octets) {
+    fn note(&mut self, bytes: &[u8]) {
+        let Some(question) = question(bytes) else { return };
+        match Message::from_vec(bytes) {
             Ok(message) => self.lines.entry(question).or_default().extend(said(&message)),
             Err(_) => {
                 self.unreadable.insert(question);
@@ -247,13 +247,13 @@ impl Said {
         }
     }
 
-    fn holds(&self, octets: &[u8]) -> bool {
-        let Some(question) = question(octets) else { return true };
+    fn holds(&self, bytes: &[u8]) -> bool {
+        let Some(question) = question(bytes) else { return true };
         // ANY needs no upstream.
         if self.unreadable.contains(&question) || question.ends_with(&[0, 255, 0, 1]) {
             return true;
         }
-        let message = Message::from_vec(octets).expect("an answer can be read");
+        let message = Message::from_vec(bytes).expect("an answer can be read");
         let known = self.lines.get(&question);
         said(&message).iter().all(|line| known.is_some_and(|known| known.contains(line)))
     }
@@ -306,10 +306,10 @@ impl Stage {
         let Stage { core, world, now, .. } = self;
         match *event {
             Event::Ask { client, .. } => {
-                let (who, octets) = query(client, at, event);
+                let (who, bytes) = query(client, at, event);
                 let ignored = world.ignored;
                 self.waiting.insert(at, (client, now.us));
-                core.queries(std::iter::once((who, &octets[..])), world);
+                core.queries(std::iter::once((who, &bytes[..])), world);
                 if world.ignored > ignored {
                     self.waiting.remove(&at);
                 }
@@ -317,26 +317,26 @@ impl Stage {
             Event::Answer { packet, kind, change, fault } => {
                 let Some(packet) = self.packet(packet) else { return };
                 let Stage { core, world, said, .. } = self;
-                let mut octets = answer(&packet, kind, at as u8);
+                let mut bytes = answer(&packet, kind, at as u8);
                 if let Some((at, by)) = change {
-                    let at = at % octets.len();
-                    octets[at.max(2)] ^= by;
+                    let at = at % bytes.len();
+                    bytes[at.max(2)] ^= by;
                 }
                 match packet.way {
                     Way::Socket(socket) if fault < 2 => {
                         // The core must not accept either of these, so no client may get their
                         // content.
                         let wrong = 7 * u32::from(fault);
-                        octets[1] ^= u8::from(fault == 0);
-                        core.response(socket + wrong, &octets, world);
+                        bytes[1] ^= u8::from(fault == 0);
+                        core.response(socket + wrong, &bytes, world);
                     }
                     Way::Socket(socket) => {
-                        said.note(&octets);
-                        core.response(socket, &octets, world);
+                        said.note(&bytes);
+                        core.response(socket, &bytes, world);
                     }
                     Way::Stream(tag) => {
-                        said.note(&octets);
-                        core.stream_response(tag, Some(&octets), world);
+                        said.note(&bytes);
+                        core.stream_response(tag, Some(&bytes), world);
                     }
                 }
             }
@@ -382,13 +382,13 @@ impl Stage {
 
     /// Checks the responses to clients: one each, in time, with content from upstreams only.
     fn hear(&mut self) {
-        for (client, octets) in std::mem::take(&mut self.world.told) {
-            let id = u16::from_be_bytes([octets[0], octets[1]]);
+        for (client, bytes) in std::mem::take(&mut self.world.told) {
+            let id = u16::from_be_bytes([bytes[0], bytes[1]]);
             let (asked_by, asked_us) = self.waiting.remove(&id).expect("who asked waits");
             assert_eq!(client, asked_by);
             assert!(self.now.us <= asked_us + self.question_us_max, "invariant 2 of `core`");
-            let is_said = self.said.holds(&octets);
-            assert!(is_said, "invariant 1 of `core`: {octets:02x?} is not of {:?}", self.said);
+            let is_said = self.said.holds(&bytes);
+            assert!(is_said, "invariant 1 of `core`: {bytes:02x?} is not of {:?}", self.said);
         }
         let now_us = self.now.us;
         let mut waiting = self.waiting.values();

@@ -93,8 +93,8 @@ fn through_the_bridge() {
             assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
         }
     }
-    let octets = ask_by_stream(server.address, &question(9, "fails"));
-    let message = Message::from_vec(&octets).unwrap();
+    let bytes = ask_by_stream(server.address, &question(9, "fails"));
+    let message = Message::from_vec(&bytes).unwrap();
     assert_eq!(message.metadata.response_code, ResponseCode::ServFail);
     let counts = server.end(Stage::Drains);
     let attempts = Settings::default().attempts_max as u64;

@@ -276,8 +276,8 @@ fn dnstap_tells_what_was_not_known() {
         assert_eq!(report.tally.theirs_us.max(), 2);
     }
     // A truncated file counts up to its end, and the report states that.
-    let octets = fs::read(&path).unwrap();
-    fs::write(&path, &octets[..octets.len() / 2]).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let cut = run(&upstream, &trial(RESOLVER.parse().unwrap(), From::File(path.clone()))).unwrap();
     assert_eq!(cut.copy.damaged, 1);
     assert!((1..40).contains(&cut.tally.compared));
@@ -352,11 +352,11 @@ fn ask(
     (id, name): (u16, u8),
     mut is_lost: impl FnMut() -> bool,
 ) -> bool {
-    let mut octets = [0; 1_500];
+    let mut bytes = [0; 1_500];
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE && !is_lost() {
         socket.send_to(&question(id, name), server).unwrap();
-        if socket.recv(&mut octets).is_ok() && octets[..2] == id.to_be_bytes() {
+        if socket.recv(&mut bytes).is_ok() && bytes[..2] == id.to_be_bytes() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -54,9 +54,9 @@ impl Line {
 
     pub(super) async fn ask(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
         let (mut send, mut receive) = self.connection.open_bi().await.map_err(|_| Fault::Lost)?;
-        let mut octets = (message.len() as u16).to_be_bytes().to_vec();
-        octets.extend_from_slice(&message);
-        send.write_all(&octets).await.map_err(|_| self.fault())?;
+        let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
+        bytes.extend_from_slice(&message);
+        send.write_all(&bytes).await.map_err(|_| self.fault())?;
         send.finish().map_err(|_| self.fault())?;
         let read = receive.read_to_end(LENGTH_BYTES + MESSAGE_BYTES_MAX).await;
         let mut answer = read.map_err(|_| self.fault())?;

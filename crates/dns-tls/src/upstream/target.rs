@@ -136,10 +136,10 @@ impl Target {
 
 /// True if a text may be sent as a path; a query string would be part of the DNS query.
 fn is_path(path: &str) -> bool {
-    path.bytes().all(|octet| {
-        octet.is_ascii_graphic()
+    path.bytes().all(|byte| {
+        byte.is_ascii_graphic()
             && !matches!(
-                octet,
+                byte,
                 b'?' | b'#' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}'
             )
     })

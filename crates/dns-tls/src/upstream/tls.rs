@@ -135,7 +135,7 @@ fn put(
 }
 
 /// The first message of the bytes, if it is complete.
-fn next_message(octets: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = octets.split_first_chunk::<LENGTH_BYTES>()?;
+fn next_message(bytes: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
     rest.get(..usize::from(u16::from_be_bytes(*length)))
 }

@@ -69,13 +69,13 @@ fn request(method: Method, target: &str) -> Request<()> {
 async fn read(response: ResponseFuture) -> Result<(Response<()>, Vec<u8>), h2::Error> {
     let whole = async {
         let (head, mut body) = response.await?.into_parts();
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         while let Some(part) = body.data().await {
             let part = part?;
-            octets.extend_from_slice(&part);
+            bytes.extend_from_slice(&part);
             body.flow_control().release_capacity(part.len())?;
         }
-        Ok((Response::from_parts(head, ()), octets))
+        Ok((Response::from_parts(head, ()), bytes))
     };
     timeout(PATIENCE, whole).await.expect("it is answered")
 }

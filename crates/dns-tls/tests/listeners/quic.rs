@@ -33,10 +33,10 @@ async fn connect(world: &World, alpn: &[&str]) -> Result<(Endpoint, Connection),
 }
 
 /// Sends bytes on a new stream, and reads the response.
-async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEndError> {
+async fn ask(connection: &Connection, bytes: &[u8]) -> Result<Vec<u8>, ReadToEndError> {
     let (mut send, mut receive) = connection.open_bi().await.unwrap();
     // The server may have reset the stream before all was sent.
-    let _ = send.write_all(octets).await;
+    let _ = send.write_all(bytes).await;
     let _ = send.finish();
     timeout(PATIENCE, receive.read_to_end(1 << 20)).await.expect("it ends")
 }
@@ -45,8 +45,8 @@ async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEn
 /// that waits for its response.
 async fn ask_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
     let held = question(0, "hold", b"");
-    let (connection, octets) = (connection.clone(), framed(&held));
-    let waiting = tokio::spawn(async move { ask(&connection, &octets).await.unwrap() });
+    let (connection, bytes) = (connection.clone(), framed(&held));
+    let waiting = tokio::spawn(async move { ask(&connection, &bytes).await.unwrap() });
     world.held(1).await;
     (held, waiting)
 }
@@ -101,9 +101,9 @@ fn fatal_errors() {
         vec![0xff; 70_000],
     ];
     runtime().block_on(async {
-        for octets in &wrong {
+        for bytes in &wrong {
             let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-            assert!(ask(&connection, octets).await.is_err());
+            assert!(ask(&connection, bytes).await.is_err());
             assert_eq!(closed_with(&connection).await, 2, "DOQ_PROTOCOL_ERROR");
         }
         let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();

@@ -47,8 +47,8 @@ fn questions_in_any_pieces() {
         assert!(answers(question, &read_framed(&mut stream).unwrap()));
     }
     let one = question(7, "pieces", b"");
-    for octet in framed(&one) {
-        stream.write_all(&[octet]).unwrap();
+    for byte in framed(&one) {
+        stream.write_all(&[byte]).unwrap();
     }
     assert!(answers(&one, &read_framed(&mut stream).unwrap()));
     let mut options = vec![0xff, 0xfe, 0xf0, 0];

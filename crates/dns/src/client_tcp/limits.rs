@@ -123,9 +123,9 @@ pub struct Counters {
     /// Responses queued.
     pub answers: u64,
     /// Bytes read, lengths included.
-    pub octets_in: u64,
+    pub bytes_in: u64,
     /// Bytes that the kernel took, lengths included.
-    pub octets_out: u64,
+    pub bytes_out: u64,
 }
 
 impl Counters {

@@ -140,8 +140,8 @@ struct Client {
 }
 
 impl Client {
-    fn send(&mut self, octets: &[u8]) {
-        self.socket.write_all(octets).unwrap();
+    fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
     }
 
     fn read(&mut self) {
@@ -183,10 +183,10 @@ fn reset(client: Client) {
 }
 
 fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
-    let (mut unsent, mut octets) = (Unsent::default(), Vec::new());
+    let (mut unsent, mut bytes) = (Unsent::default(), Vec::new());
     messages.iter().for_each(|message| unsent.push(message));
-    unsent.send(&mut octets).unwrap();
-    octets
+    unsent.send(&mut bytes).unwrap();
+    bytes
 }
 
 /// `count` queries, all different.
@@ -205,20 +205,20 @@ fn pipelined() {
     assert_eq!(client.messages(), sent);
     let counters = server.streams.counters();
     assert_eq!((counters.questions, counters.answers), (100, 100));
-    let octets = client.got.len() as u64;
-    assert_eq!((counters.octets_in, counters.octets_out), (octets, octets));
+    let bytes = client.got.len() as u64;
+    assert_eq!((counters.bytes_in, counters.bytes_out), (bytes, bytes));
 }
 
 /// A query that arrives byte by byte is complete with its last byte, and so is the next one.
 #[test]
-fn octet_by_octet() {
+fn byte_by_byte() {
     let mut server = Server::new(Limits::default());
     let mut client = server.client("127.0.0.1");
     let sent = questions(3);
-    for octet in framed(&sent) {
-        client.send(&[octet]);
-        let octets_in = server.streams.counters.octets_in;
-        server.until(|it| it.streams.counters.octets_in > octets_in);
+    for byte in framed(&sent) {
+        client.send(&[byte]);
+        let bytes_in = server.streams.counters.bytes_in;
+        server.until(|it| it.streams.counters.bytes_in > bytes_in);
     }
     server.until(|_| client.messages().len() == 3);
     assert_eq!(client.messages(), sent);
@@ -243,7 +243,7 @@ fn any_order() {
             false => assert!(server.answer(id, &question)),
         }
     }
-    assert_eq!(server.streams.counters.octets_out, 0, "invariant 1: `flush` sends them");
+    assert_eq!(server.streams.counters.bytes_out, 0, "invariant 1: `flush` sends them");
     let expected: Vec<Vec<u8>> =
         sent.into_iter().rev().filter(|it| !it.ends_with(b"3") && !it.ends_with(b"4")).collect();
     server.until(|_| clients.iter_mut().all(|client| client.messages() == expected));
@@ -282,9 +282,9 @@ fn unanswered_are_bounded() {
     let mut client = server.client("127.0.0.1");
     let mut sent = questions(600);
     sent.iter_mut().for_each(|question| question.resize(80, b'.'));
-    let octets = framed(&sent);
-    assert!(octets.len() > 2 * READ_BYTES);
-    client.send(&octets);
+    let bytes = framed(&sent);
+    assert!(bytes.len() > 2 * READ_BYTES);
+    client.send(&bytes);
     client.socket.shutdown(Shutdown::Write).unwrap();
     let mut answered = 0;
     while answered < sent.len() {
@@ -364,18 +364,18 @@ fn trickling_reader() {
     client.send(&framed(&questions(400)));
     server.until(|it| it.is_listed(STALLED));
     server.rest();
-    let before = server.streams.counters.octets_out;
+    let before = server.streams.counters.bytes_out;
     let mut room = vec![0; 2_000];
     for _ in 0..3 {
         assert_eq!(server.streams.len(), 1);
-        let octets_out = server.streams.counters.octets_out;
+        let bytes_out = server.streams.counters.bytes_out;
         server.until(|it| {
             let _ = client.socket.read(&mut room);
-            it.streams.counters.octets_out > octets_out
+            it.streams.counters.bytes_out > bytes_out
         });
         server.now_ms += 1_000;
     }
-    assert!(server.streams.counters.octets_out < before + (128 << 10), "less than was unsent");
+    assert!(server.streams.counters.bytes_out < before + (128 << 10), "less than was unsent");
     server.turn();
     assert_eq!((server.closed(Cause::SlowReader), server.streams.len()), (1, 0));
     server.until(|_| client.has_ended());
@@ -402,7 +402,7 @@ fn late_reader() {
         took == 400 * 60_002
     });
     assert!(server.is_listed(IDLE) && !server.is_listed(STALLED));
-    assert_eq!(server.streams.counters.octets_out, 400 * 60_002);
+    assert_eq!(server.streams.counters.bytes_out, 400 * 60_002);
 }
 
 /// The stream ends if responses to admitted queries exceed the unsent limit. They do not
@@ -429,14 +429,14 @@ fn too_much_unsent() {
 fn slow_writer() {
     let mut server = Server::new(Limits { message_ms: 100, idle_ms: 10_000, ..Limits::default() });
     let (mut slow, mut steady) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
-    let octets = framed(&questions(8));
-    steady.send(&octets[..1]);
+    let bytes = framed(&questions(8));
+    steady.send(&bytes[..1]);
     for step in 0..4 {
         assert!(!slow.has_ended());
-        slow.send(&octets[step..=step]);
-        steady.send(&octets[1 + 12 * step..13 + 12 * step]);
-        let octets_in = server.streams.counters.octets_in;
-        server.until(|it| it.streams.counters.octets_in >= octets_in + 13);
+        slow.send(&bytes[step..=step]);
+        steady.send(&bytes[1 + 12 * step..13 + 12 * step]);
+        let bytes_in = server.streams.counters.bytes_in;
+        server.until(|it| it.streams.counters.bytes_in >= bytes_in + 13);
         server.now_ms += 30;
     }
     server.until(|_| slow.has_ended());
@@ -653,21 +653,21 @@ fn drained() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Send { client: usize, octets: usize },
+    Send { client: usize, bytes: usize },
     Finish { client: usize },
     Read { client: usize },
-    Answer { which: usize, octets: usize },
+    Answer { which: usize, bytes: usize },
     Drop { which: usize },
     Turn,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let octets = || prop_oneof![1usize..4, 4usize..200, Just(2_000usize)];
+    let bytes = || prop_oneof![1usize..4, 4usize..200, Just(2_000usize)];
     prop_oneof![
-        6 => (0usize..3, octets()).prop_map(|(client, octets)| Step::Send { client, octets }),
+        6 => (0usize..3, bytes()).prop_map(|(client, bytes)| Step::Send { client, bytes }),
         1 => (0usize..3).prop_map(|client| Step::Finish { client }),
         2 => (0usize..3).prop_map(|client| Step::Read { client }),
-        6 => (any::<usize>(), octets()).prop_map(|(which, octets)| Step::Answer { which, octets }),
+        6 => (any::<usize>(), bytes()).prop_map(|(which, bytes)| Step::Answer { which, bytes }),
         1 => any::<usize>().prop_map(|which| Step::Drop { which }),
         6 => Just(Step::Turn),
     ]
@@ -693,8 +693,8 @@ proptest! {
         let mut answers: HashMap<StreamId, Vec<Vec<u8>>> = HashMap::new();
         for step in steps.into_iter().chain((0..3).map(|client| Step::Finish { client })) {
             match step {
-                Step::Send { client, octets } if !finished[client] => {
-                    let part = &stream[written[client]..][..octets.min(stream.len() - written[client])];
+                Step::Send { client, bytes } if !finished[client] => {
+                    let part = &stream[written[client]..][..bytes.min(stream.len() - written[client])];
                     clients[client].send(part);
                     written[client] += part.len();
                 }
@@ -703,9 +703,9 @@ proptest! {
                     finished[client] = true;
                 }
                 Step::Read { client } => clients[client].read(),
-                Step::Answer { which, octets } if !open.is_empty() => {
+                Step::Answer { which, bytes } if !open.is_empty() => {
                     let (id, mut answer) = open.swap_remove(which % open.len());
-                    answer.resize(answer.len() + octets, 0);
+                    answer.resize(answer.len() + bytes, 0);
                     prop_assert!(server.answer(id, &answer));
                     answers.entry(id).or_default().push(answer);
                 }
@@ -741,11 +741,11 @@ proptest! {
         got.sort();
         expected.sort();
         prop_assert!(got == expected);
-        let whole = |octets: usize| {
+        let whole = |bytes: usize| {
             let mut ends = sent.iter().scan(0, |end, it| { *end += 2 + it.len(); Some(*end) });
-            ends.position(|end| end > octets).unwrap_or(sent.len())
+            ends.position(|end| end > bytes).unwrap_or(sent.len())
         };
-        let questions: usize = written.iter().map(|&octets| whole(octets)).sum();
+        let questions: usize = written.iter().map(|&bytes| whole(bytes)).sum();
         prop_assert_eq!(server.streams.counters().questions, questions as u64);
         prop_assert_eq!(server.closed(Cause::Finished), 3);
     }

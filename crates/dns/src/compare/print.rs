@@ -68,20 +68,20 @@ impl fmt::Debug for Entry {
 fn push_data(text: &mut String, rtype: u16, data: &[u8]) {
     match (rtype, data.len()) {
         (rtype::A, 4) => {
-            let octets: Vec<String> = data.iter().map(u8::to_string).collect();
-            text.push_str(&octets.join("."));
+            let bytes: Vec<String> = data.iter().map(u8::to_string).collect();
+            text.push_str(&bytes.join("."));
         }
         (rtype::AAAA, 16) => {
-            let octets = data.first_chunk::<16>().copied().unwrap_or_default();
-            text.push_str(&std::net::Ipv6Addr::from(octets).to_string());
+            let bytes = data.first_chunk::<16>().copied().unwrap_or_default();
+            text.push_str(&std::net::Ipv6Addr::from(bytes).to_string());
         }
         (rtype::CNAME | rtype::NS | rtype::PTR | rtype::DNAME, _) => {
             presentation::push_name(text, data);
         }
         _ => {
             text.push_str(&format!("\\# {} ", data.len()));
-            for octet in data.iter().take(DATA_PRINTED_MAX) {
-                text.push_str(&format!("{octet:02x}"));
+            for byte in data.iter().take(DATA_PRINTED_MAX) {
+                text.push_str(&format!("{byte:02x}"));
             }
             if data.len() > DATA_PRINTED_MAX {
                 text.push_str("...");

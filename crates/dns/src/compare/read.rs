@@ -14,12 +14,12 @@ use super::{Entry, OptView, View};
 
 impl View {
     /// Reads a response, or returns what is wrong with it. Bytes after the last record are ignored.
-    pub fn read(octets: &[u8]) -> Result<View, DnsError> {
-        let message = Message::parse(octets)?;
+    pub fn read(bytes: &[u8]) -> Result<View, DnsError> {
+        let message = Message::parse(bytes)?;
         if !message.is_response() {
             return Err(DnsError::NotDns);
         }
-        let (high, low) = match octets {
+        let (high, low) = match bytes {
             [_, _, high, low, ..] => (*high, *low),
             _ => return Err(DnsError::TooShort),
         };
@@ -27,12 +27,12 @@ impl View {
             None => None,
             Some(question) => {
                 let mut wire = Vec::new();
-                read_wire_name(octets, question.name_offset, &mut wire)?;
+                read_wire_name(bytes, question.name_offset, &mut wire)?;
                 Some((wire, question.qtype, question.qclass))
             }
         };
         let mut view = View {
-            bytes: octets.len(),
+            bytes: bytes.len(),
             opcode: message.opcode(),
             rcode: message.rcode().into(),
             flags: [high & 4, high & 2, high & 1, low & 0x80, low & 0x20, low & 0x10]
@@ -49,10 +49,10 @@ impl View {
                 continue;
             }
             view.sections[record.section as usize].push(Entry {
-                owner: folded(octets, record.owner_offset)?,
+                owner: folded(bytes, record.owner_offset)?,
                 rtype: record.rtype,
                 class: record.class,
-                data: data(octets, &message, &record)?,
+                data: data(bytes, &message, &record)?,
                 ttl_s: record.ttl_s(),
             });
         }
@@ -88,9 +88,9 @@ fn opt(message: &Message<'_>, record: &Record) -> OptView {
 
 /// The name at an offset, in wire form and lower case. Lengths of labels are below the codes of
 /// letters.
-fn folded(octets: &[u8], offset: usize) -> Result<Vec<u8>, DnsError> {
+fn folded(bytes: &[u8], offset: usize) -> Result<Vec<u8>, DnsError> {
     let mut wire = Vec::new();
-    read_wire_name(octets, offset, &mut wire)?;
+    read_wire_name(bytes, offset, &mut wire)?;
     wire.make_ascii_lowercase();
     Ok(wire)
 }
@@ -116,7 +116,7 @@ const fn names_in(record_type: u16) -> Option<(usize, usize)> {
 
 /// Data of a record with its names uncompressed and in lower case; unchanged if it is not valid for
 /// its type.
-fn data(octets: &[u8], message: &Message<'_>, record: &Record) -> Result<Vec<u8>, DnsError> {
+fn data(bytes: &[u8], message: &Message<'_>, record: &Record) -> Result<Vec<u8>, DnsError> {
     let plain = message.rdata(record);
     let Some((before, names)) = names_in(record.rtype) else { return Ok(plain.to_vec()) };
     if plain.len() < before {
@@ -125,13 +125,13 @@ fn data(octets: &[u8], message: &Message<'_>, record: &Record) -> Result<Vec<u8>
     let mut data = plain[..before].to_vec();
     let mut at = record.rdata_offset + before;
     for _ in 0..names {
-        let end = skip_name(octets, at)?;
+        let end = skip_name(bytes, at)?;
         if end > record.rdata_end() {
             return Ok(plain.to_vec());
         }
-        data.extend_from_slice(&folded(octets, at)?);
+        data.extend_from_slice(&folded(bytes, at)?);
         at = end;
     }
-    data.extend_from_slice(&octets[at..record.rdata_end()]);
+    data.extend_from_slice(&bytes[at..record.rdata_end()]);
     Ok(data)
 }

@@ -92,11 +92,11 @@ pub struct Read {
 /// Parses a line. The error says what is wrong with it.
 pub fn read(line: &[u8], now: Seconds) -> Result<Read, &'static str> {
     let object: Value = serde_json::from_slice(line).map_err(|_| "it is no JSON")?;
-    let octets = |name| {
+    let bytes = |name| {
         let text = object.get(name).and_then(Value::as_str).ok_or("it has no key or no value")?;
         STANDARD.decode(text).map_err(|_| "its key or value is not base64")
     };
-    let (key, value) = (octets("key")?, octets("value")?);
+    let (key, value) = (bytes("key")?, bytes("value")?);
     let (name, qtype, qclass) = question_of(&value).ok_or("its value is no stored answer")?;
     let is_key_of_value = match Parts::of(&key) {
         Some(parts) => {

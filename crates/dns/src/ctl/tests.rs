@@ -186,7 +186,7 @@ fn a_dump_is_loaded() {
         assert_eq!(number(&dumped, "entries"), 3000);
         lines
     });
-    assert_eq!(lines.iter().filter(|octet| **octet == b'\n').count(), 3000);
+    assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), 3000);
     lines.extend_from_slice(b"{}\n");
     let text = String::from_utf8(lines).unwrap();
     let text = text.replacen("\"expires\":160", "\"expires\":100", 1);

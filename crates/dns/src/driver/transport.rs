@@ -46,7 +46,7 @@ impl Net for Transport<'_> {
             Client::Side { slot, .. } => {
                 let Sockets { inbox, observers, .. } = &mut *self.sockets;
                 let answered = inbox.as_mut().and_then(|it| it.answer(*slot, bytes_max, write));
-                answered.map(|octets| observers.response(client, octets)).is_some()
+                answered.map(|bytes| observers.response(client, bytes)).is_some()
             }
         }
     }
@@ -138,15 +138,15 @@ impl Transport<'_> {
 
     /// Passes the outcome of a query over TCP to the core.
     pub fn upstream_outcome(&mut self, core: &mut Core, tag: u64, outcome: Outcome<'_>) {
-        let octets = outcome.answer();
+        let bytes = outcome.answer();
         let Sockets { upstream_sockets, observers, .. } = &mut *self.sockets;
-        if let (Some(tap), Some(octets)) = (&mut observers.tap, octets)
+        if let (Some(tap), Some(bytes)) = (&mut observers.tap, bytes)
             && let Some(upstream) = core.upstream_of_stream(tag)
             && let Some(pool) = upstream_sockets.pool(upstream)
         {
-            tap.upstream_response(&by_stream(pool.address(), octets));
+            tap.upstream_response(&by_stream(pool.address(), bytes));
         }
-        core.stream_response(tag, octets, self);
+        core.stream_response(tag, bytes, self);
     }
 }
 

@@ -35,7 +35,7 @@ impl<'a> Writer<'a> {
         out.clear();
         out.extend_from_slice(&[0, 0, 0x80, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]);
         out.extend_from_slice(question);
-        let class = question.last_chunk().map_or(class::IN, |&octets| u16::from_be_bytes(octets));
+        let class = question.last_chunk().map_or(class::IN, |&bytes| u16::from_be_bytes(bytes));
         Writer { out, class }
     }
 

@@ -274,7 +274,7 @@ fn views_mark(views: &[String]) -> u32 {
     // FNV-1a: the hash must be the same in every run of the program.
     let named = views.iter().skip(1).flat_map(|name| name.bytes().chain([0]));
     let hash = named
-        .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     if views.len() > 1 { hash } else { 0 }
 }
 

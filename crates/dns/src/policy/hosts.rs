@@ -58,7 +58,7 @@ pub fn load<R: Read>(
             loaded.skip(line.number, LINE_TOO_LONG);
             continue;
         };
-        let text = text.split(|&octet| octet == b'#').next().unwrap_or_default();
+        let text = text.split(|&byte| byte == b'#').next().unwrap_or_default();
         let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let Some(address) = words.next() else { continue };
         let Some(address) = ip(address) else {
@@ -117,7 +117,7 @@ pub fn reverse(address: IpAddr) -> WireName {
             format!("{d}.{c}.{b}.{a}.in-addr.arpa")
         }
         IpAddr::V6(v6) => {
-            let nibbles = v6.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
+            let nibbles = v6.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
             nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
         }
     };

@@ -60,7 +60,7 @@ impl<'a, R: Read> Lines<'a, R> {
                 break;
             }
             any = true;
-            let end = read.iter().position(|&octet| octet == b'\n');
+            let end = read.iter().position(|&byte| byte == b'\n');
             let part = &read[..end.unwrap_or(read.len())];
             fits &= self.line.len() + part.len() <= LINE_BYTES_MAX;
             if fits {

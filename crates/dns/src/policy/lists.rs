@@ -56,7 +56,7 @@ pub fn load<R: Read>(
         if matches!(text.first(), Some(b'!' | b'[')) {
             continue;
         }
-        let text = text.split(|&octet| octet == b'#').next().unwrap_or_default().trim_ascii();
+        let text = text.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
         let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let Some(first) = words.clone().next() else { continue };
         if let Some(address) = ip(first) {

@@ -227,13 +227,13 @@ fn local(builder: &mut Builder, views: Views, path: &str) -> Result<u64, PolicyE
 /// A line up to its comment: a `#` outside of quotes where a word could begin.
 fn without_comment(line: &[u8]) -> &[u8] {
     let (mut is_quoted, mut is_escaped, mut is_between) = (false, false, true);
-    for (at, &octet) in line.iter().enumerate() {
-        if octet == b'#' && is_between && !is_quoted {
+    for (at, &byte) in line.iter().enumerate() {
+        if byte == b'#' && is_between && !is_quoted {
             return &line[..at];
         }
-        is_quoted ^= octet == b'"' && !is_escaped;
-        is_between = octet.is_ascii_whitespace();
-        is_escaped = octet == b'\\' && !is_escaped;
+        is_quoted ^= byte == b'"' && !is_escaped;
+        is_between = byte.is_ascii_whitespace();
+        is_escaped = byte == b'\\' && !is_escaped;
     }
     line
 }

@@ -112,8 +112,8 @@ impl Tops {
             let (&length, after) = rest.split_first()?;
             let (label, after) = after.split_at_checked(length.into())?;
             if after == [0] {
-                let mixed = label.iter().fold(length, |mixed, &octet| {
-                    mixed.wrapping_mul(31).wrapping_add(octet.to_ascii_lowercase())
+                let mixed = label.iter().fold(length, |mixed, &byte| {
+                    mixed.wrapping_mul(31).wrapping_add(byte.to_ascii_lowercase())
                 });
                 return Some(mixed);
             }
@@ -251,7 +251,7 @@ impl Names {
     }
 
     fn value(&self, at: usize) -> u32 {
-        self.arena[at..].first_chunk().map_or(0, |&octets| u32::from_le_bytes(octets))
+        self.arena[at..].first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes))
     }
 
     /// The name at a place of the arena; `None` at its end.
@@ -320,7 +320,7 @@ mod tests {
     /// Bytes that are not a name in wire form have no suffixes; the longest name has all of them.
     #[test]
     fn only_names_have_suffixes() {
-        for octets in [
+        for bytes in [
             b"".as_slice(),
             b"\x01",
             b"\x01a",
@@ -332,7 +332,7 @@ mod tests {
             &name(&[b'a'; 128]),
             &[63; 300],
         ] {
-            assert!(Suffixes::new(octets, &key()).is_none(), "{octets:?}");
+            assert!(Suffixes::new(bytes, &key()).is_none(), "{bytes:?}");
         }
         let longest = name(&[b'a'; 127]);
         let suffixes = Suffixes::new(&longest, &key()).unwrap();

@@ -71,7 +71,7 @@ pub struct RecordRef<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Records {
     records: Vec<Record>,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Records {
@@ -99,7 +99,7 @@ impl Records {
             return Err(Rejection::TooMany);
         }
         let number = u32::try_from(self.records.len()).map_err(|_| Rejection::Full)?;
-        let at = u32::try_from(self.octets.len()).map_err(|_| Rejection::Full)?;
+        let at = u32::try_from(self.bytes.len()).map_err(|_| Rejection::Full)?;
         // The upper half of numbers is left to callers that store other values.
         if number > u32::MAX / 2 {
             return Err(Rejection::Full);
@@ -107,7 +107,7 @@ impl Records {
         // It fits, since it is below the limit of a chain.
         let len = record.data.len() as u16;
         self.records.push(Record { next: EMPTY, at, ttl_s, rtype: record.rtype, len });
-        self.octets.extend_from_slice(record.data);
+        self.bytes.extend_from_slice(record.data);
         if last == EMPTY {
             return Ok(number);
         }
@@ -126,7 +126,7 @@ impl Records {
 
     fn record(&self, number: u32) -> RecordRef<'_> {
         let Record { at, ttl_s, rtype, len, .. } = self.records[number as usize];
-        let data = &self.octets[at as usize..at as usize + usize::from(len)];
+        let data = &self.bytes[at as usize..at as usize + usize::from(len)];
         RecordRef { rtype, ttl_s, data }
     }
 }

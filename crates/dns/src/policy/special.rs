@@ -83,8 +83,8 @@ impl Special {
             let name = Suffixes::new(name.as_bytes(), &key).expect("a WireName is a name");
             names.put(&name, |_| Ok::<u32, Full>(EXEMPT))?;
         }
-        let private = (16..32).map(|octet| format!("{octet}.172.in-addr.arpa"));
-        let shared = (64..128).map(|octet| format!("{octet}.100.in-addr.arpa"));
+        let private = (16..32).map(|byte| format!("{byte}.172.in-addr.arpa"));
+        let shared = (64..128).map(|byte| format!("{byte}.100.in-addr.arpa"));
         let reverse = REVERSE.iter().map(|&name| name.to_string()).chain(private).chain(shared);
         let named = NAMES.iter().map(|&(name, kind)| (name.to_string(), kind));
         // The loopback addresses are zones or below one. They are added last, so that their kind

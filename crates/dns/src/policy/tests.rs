@@ -489,9 +489,9 @@ proptest! {
 
     /// No question and no file of any kind cause a panic.
     #[test]
-    fn any_octets(octets in prop::collection::vec(any::<u8>(), 0..300), text in "[a.*\\\\ \n|^#(){}\"$0:/-]{0,80}") {
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), text in "[a.*\\\\ \n|^#(){}\"$0:/-]{0,80}") {
         let mut builder = builder();
-        for file in [&octets[..], text.as_bytes()] {
+        for file in [&bytes[..], text.as_bytes()] {
             builder.hosts(Views::ALL, "f", file).unwrap();
             builder.blocklist(List::default(), "f", file).unwrap();
             builder.allowlist(Views::ALL, "f", file).unwrap();
@@ -499,7 +499,7 @@ proptest! {
         }
         let _ = (builder.local(Views::ALL, &text), builder.access(&text), builder.assign(&text));
         let policy = builder.build().unwrap();
-        policy.local(0, &octets, &mut Vec::new());
+        policy.local(0, &bytes, &mut Vec::new());
         policy.local(0, text.as_bytes(), &mut Vec::new());
     }
 }

@@ -59,7 +59,7 @@ fn problem<T>(text: &'static str) -> Result<T, Problem> {
 /// The tokens of an entry.
 #[derive(Debug, Default)]
 pub struct Entry {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     tokens: Vec<Range<usize>>,
     /// The owner is that of the previous entry.
     starts_blank: bool,
@@ -69,7 +69,7 @@ pub struct Entry {
 impl Entry {
     /// Removes all tokens.
     pub fn clear(&mut self) {
-        self.octets.clear();
+        self.bytes.clear();
         self.tokens.clear();
         self.starts_blank = false;
         self.open = 0;
@@ -82,15 +82,15 @@ impl Entry {
 
     /// Adds the tokens of a line.
     pub fn feed(&mut self, line: &[u8]) -> Result<(), Problem> {
-        if self.octets.len() + line.len() > ENTRY_BYTES_MAX {
+        if self.bytes.len() + line.len() > ENTRY_BYTES_MAX {
             return problem("an entry is longer than 64 KiB");
         }
         if self.tokens.is_empty() && self.open == 0 {
             self.starts_blank = line.first().is_some_and(u8::is_ascii_whitespace);
         }
         let mut rest = line;
-        while let [octet, after @ ..] = rest {
-            match octet {
+        while let [byte, after @ ..] = rest {
+            match byte {
                 b';' => return Ok(()),
                 b'(' => self.open += 1,
                 b')' => match self.open.checked_sub(1) {
@@ -98,18 +98,17 @@ impl Entry {
                     None => return problem("a closing parenthesis without an opening one"),
                 },
                 b'"' => {
-                    rest = self.take(after, |octet| octet == b'"');
+                    rest = self.take(after, |byte| byte == b'"');
                     match rest {
                         [b'"', after @ ..] => rest = after,
                         _ => return problem("a quotation mark is missing"),
                     }
                     continue;
                 }
-                octet if octet.is_ascii_whitespace() => {}
+                byte if byte.is_ascii_whitespace() => {}
                 _ => {
-                    rest = self.take(rest, |octet| {
-                        octet.is_ascii_whitespace() || b";()\"".contains(&octet)
-                    });
+                    rest = self
+                        .take(rest, |byte| byte.is_ascii_whitespace() || b";()\"".contains(&byte));
                     continue;
                 }
             }
@@ -121,29 +120,29 @@ impl Entry {
     /// Takes a token, with its escapes, until `ends` is true or the line ends.
     fn take<'a>(&mut self, text: &'a [u8], ends: impl Fn(u8) -> bool) -> &'a [u8] {
         let mut len = 0;
-        while let Some(&octet) = text.get(len) {
-            match octet {
+        while let Some(&byte) = text.get(len) {
+            match byte {
                 b'\\' => len = (len + 2).min(text.len()),
-                octet if ends(octet) => break,
+                byte if ends(byte) => break,
                 _ => len += 1,
             }
         }
-        let start = self.octets.len();
-        self.octets.extend_from_slice(&text[..len]);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&text[..len]);
         self.tokens.push(start..start + len);
         &text[len..]
     }
 
     /// All tokens in turn.
     pub fn tokens(&self) -> Tokens<'_> {
-        Tokens { octets: &self.octets, tokens: self.tokens.iter() }
+        Tokens { bytes: &self.bytes, tokens: self.tokens.iter() }
     }
 }
 
 /// Tokens that are not read yet.
 #[derive(Debug, Clone)]
 pub struct Tokens<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     tokens: std::slice::Iter<'a, Range<usize>>,
 }
 
@@ -151,7 +150,7 @@ impl<'a> Iterator for Tokens<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        Some(&self.octets[self.tokens.next()?.clone()])
+        Some(&self.bytes[self.tokens.next()?.clone()])
     }
 }
 
@@ -176,8 +175,8 @@ fn parsed<T: FromStr>(token: &[u8]) -> Option<T> {
 /// Seconds, or a sum of numbers with units as `1h30m`.
 fn ttl(token: &[u8]) -> Option<u32> {
     let (mut sum, mut number) = (0_u32, None::<u32>);
-    for &octet in token {
-        let unit_s = match octet.to_ascii_lowercase() {
+    for &byte in token {
+        let unit_s = match byte.to_ascii_lowercase() {
             digit @ b'0'..=b'9' => {
                 let digit = u32::from(digit - b'0');
                 number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(digit)?);
@@ -377,8 +376,8 @@ fn generic(rtype: u16, tokens: &mut Tokens<'_>, out: &mut Vec<u8>) -> Result<(),
     }
     let len = usize::from(tokens.number::<u16>()?);
     let mut high = None;
-    for &octet in tokens.flatten() {
-        let digit = char::from(octet).to_digit(16).ok_or(Problem::Text("this is not hex"))? as u8;
+    for &byte in tokens.flatten() {
+        let digit = char::from(byte).to_digit(16).ok_or(Problem::Text("this is not hex"))? as u8;
         high = match high {
             None => Some(digit << 4),
             Some(high) => {
@@ -406,14 +405,14 @@ fn string(token: &[u8], out: &mut Vec<u8>) -> Result<(), Problem> {
 
 fn unescaped(token: &[u8], out: &mut Vec<u8>) -> Result<(), Problem> {
     let mut rest = token;
-    while let [octet, after @ ..] = rest {
+    while let [byte, after @ ..] = rest {
         rest = after;
-        if *octet == b'\\' {
-            let (octet, after) = unescape(rest)?;
-            out.push(octet);
+        if *byte == b'\\' {
+            let (byte, after) = unescape(rest)?;
+            out.push(byte);
             rest = after;
         } else {
-            out.push(*octet);
+            out.push(*byte);
         }
     }
     Ok(())

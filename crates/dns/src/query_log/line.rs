@@ -290,12 +290,12 @@ mod tests {
     proptest! {
         /// For any bytes, the text is one line of ten words, and the JSON is one line that parses.
         #[test]
-        fn lines_stay_lines(octets in prop::collection::vec(any::<u8>(), 0..80), is_bare: bool) {
+        fn lines_stay_lines(bytes in prop::collection::vec(any::<u8>(), 0..80), is_bare: bool) {
             let mut answer = b"\0\0\x81\x80\0\x01\0\0\0\0\0\0".to_vec();
             if is_bare {
                 answer.clear();
             }
-            answer.extend_from_slice(&octets);
+            answer.extend_from_slice(&bytes);
             let made = text(Format::Text, &line(&answer));
             prop_assert!(made.strip_suffix('\n').unwrap().chars().all(|it| it == ' ' || it.is_ascii_graphic()));
             prop_assert_eq!(made.trim_end().split(' ').count(), 10, "{}", made);

@@ -264,7 +264,7 @@ impl Feed {
                 let file = File::open(path).map_err(|error| format!("{name}: {error}"))?;
                 (Box::new(file), false)
             }
-            Content::Memory(octets) => (Box::new(octets), false),
+            Content::Memory(bytes) => (Box::new(bytes), false),
         };
         let (say, arrived) = sync_channel(FRAMES_MAX);
         let read = move || {

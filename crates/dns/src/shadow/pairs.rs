@@ -61,7 +61,7 @@ struct Open {
 /// The resolver's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Theirs {
-    pub octets: Box<[u8]>,
+    pub bytes: Box<[u8]>,
     /// From query to response, if the times make sense.
     pub took_ns: Option<u64>,
     /// The resolver queried an upstream for the same name, type and class meanwhile.
@@ -72,7 +72,7 @@ pub(super) struct Theirs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ours {
     /// `None`: a client would have received no response.
-    pub octets: Option<Vec<u8>>,
+    pub bytes: Option<Vec<u8>>,
     pub took: Duration,
 }
 
@@ -181,7 +181,7 @@ impl Pairs {
         let last = self.upstream.get(&key.question);
         let has_asked = last.is_some_and(|last_ns| *last_ns >= query_ns.min(open.seen_ns));
         self.held_bytes += seen.message.len();
-        open.theirs = Some(Theirs { octets: seen.message.into(), took_ns, has_asked });
+        open.theirs = Some(Theirs { bytes: seen.message.into(), took_ns, has_asked });
         Ok(self.close_if_whole(tag))
     }
 
@@ -212,7 +212,7 @@ impl Pairs {
         let took = told.at.saturating_duration_since(open.asked);
         self.held_bytes += told.answer.as_ref().map_or(0, Vec::len);
         self.in_flight -= 1;
-        open.ours = Some(Ours { octets: told.answer, took });
+        open.ours = Some(Ours { bytes: told.answer, took });
         self.close_if_whole(told.tag)
     }
 
@@ -265,8 +265,8 @@ impl Pairs {
     fn close(&mut self, tag: u64) -> Option<Open> {
         let open = self.open.remove(&tag)?;
         self.tags.remove(&open.key);
-        let theirs = open.theirs.as_ref().map_or(0, |theirs| theirs.octets.len());
-        let ours = open.ours.as_ref().and_then(|ours| ours.octets.as_ref()).map_or(0, Vec::len);
+        let theirs = open.theirs.as_ref().map_or(0, |theirs| theirs.bytes.len());
+        let ours = open.ours.as_ref().and_then(|ours| ours.bytes.as_ref()).map_or(0, Vec::len);
         self.held_bytes -= theirs + ours;
         self.in_flight -= usize::from(open.ours.is_none());
         Some(open)
@@ -274,10 +274,10 @@ impl Pairs {
 }
 
 /// Name in wire form and lower case, type and class of the question in a message.
-fn question_of(octets: &[u8]) -> Option<Box<[u8]>> {
-    let question = Message::parse(octets).ok()?.question().ok()??;
+fn question_of(bytes: &[u8]) -> Option<Box<[u8]>> {
+    let question = Message::parse(bytes).ok()?.question().ok()??;
     let mut out = Vec::new();
-    read_wire_name(octets, question.name_offset, &mut out).ok()?;
+    read_wire_name(bytes, question.name_offset, &mut out).ok()?;
     out.make_ascii_lowercase();
     out.extend_from_slice(&question.qtype.to_be_bytes());
     out.extend_from_slice(&question.qclass.to_be_bytes());

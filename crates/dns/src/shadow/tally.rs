@@ -105,11 +105,11 @@ impl Tally {
         if !pair.is_counted {
             return;
         }
-        let Some(octets) = &pair.ours.octets else {
+        let Some(bytes) = &pair.ours.bytes else {
             self.ignored_ours += 1;
             return;
         };
-        let (Ok(ours), Ok(theirs)) = (View::read(octets), View::read(&pair.theirs.octets)) else {
+        let (Ok(ours), Ok(theirs)) = (View::read(bytes), View::read(&pair.theirs.bytes)) else {
             self.unreadable += 1;
             return;
         };
@@ -225,8 +225,8 @@ mod tests {
             question: QUESTION.into(),
             recursion_desired: true,
             is_counted: true,
-            theirs: Theirs { octets: theirs.into(), took_ns: Some(900_000), has_asked: true },
-            ours: Ours { octets: ours, took },
+            theirs: Theirs { bytes: theirs.into(), took_ns: Some(900_000), has_asked: true },
+            ours: Ours { bytes: ours, took },
         }
     }
 

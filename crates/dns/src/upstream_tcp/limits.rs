@@ -110,7 +110,7 @@ impl<'a> Outcome<'a> {
     /// The message, if there is one.
     pub fn answer(self) -> Option<&'a [u8]> {
         match self {
-            Outcome::Answer(octets) => Some(octets),
+            Outcome::Answer(bytes) => Some(bytes),
             Outcome::Failed(_) => None,
         }
     }
@@ -147,9 +147,9 @@ pub struct Counters {
     /// Messages that match no query.
     pub strays: u64,
     /// Bytes read, lengths included.
-    pub octets_in: u64,
+    pub bytes_in: u64,
     /// Bytes that the kernel took, lengths included.
-    pub octets_out: u64,
+    pub bytes_out: u64,
 }
 
 impl Counters {

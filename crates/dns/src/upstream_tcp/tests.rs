@@ -125,7 +125,7 @@ struct Upstream {
 struct Peer {
     socket: TcpStream,
     from: SocketAddr,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     has_ended: bool,
 }
 
@@ -142,14 +142,14 @@ impl Upstream {
     /// Accepts waiting connections and reads what arrived.
     fn pump(&mut self) -> &mut Upstream {
         while let Some((socket, from)) = tcp::accept(&self.listener).unwrap() {
-            self.peers.push(Peer { socket, from, octets: Vec::new(), has_ended: false });
+            self.peers.push(Peer { socket, from, bytes: Vec::new(), has_ended: false });
         }
         let mut room = [0; 65_536];
         for peer in &mut self.peers {
             while !peer.has_ended {
                 match peer.socket.read(&mut room) {
                     Ok(0) => peer.has_ended = true,
-                    Ok(count) => peer.octets.extend_from_slice(&room[..count]),
+                    Ok(count) => peer.bytes.extend_from_slice(&room[..count]),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(_) => peer.has_ended = true,
                 }
@@ -161,7 +161,7 @@ impl Upstream {
     /// The number of complete queries of a connection that the test has not taken yet.
     fn count(&mut self, peer: usize) -> usize {
         let (mut count, Some(peer)) = (0, self.pump().peers.get(peer)) else { return 0 };
-        let mut left = &peer.octets[..];
+        let mut left = &peer.bytes[..];
         while let Some((length, rest)) = left.split_first_chunk::<2>() {
             let Some(rest) = rest.get(usize::from(u16::from_be_bytes(*length))..) else { break };
             (left, count) = (rest, count + 1);
@@ -172,11 +172,11 @@ impl Upstream {
     /// Takes the complete queries of a connection.
     fn take(&mut self, peer: usize) -> Vec<Vec<u8>> {
         let count = self.count(peer);
-        let octets = &mut self.peers[peer].octets;
+        let bytes = &mut self.peers[peer].bytes;
         (0..count)
             .map(|_| {
-                let end = 2 + usize::from(u16::from_be_bytes([octets[0], octets[1]]));
-                octets.drain(..end).skip(2).collect()
+                let end = 2 + usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+                bytes.drain(..end).skip(2).collect()
             })
             .collect()
     }
@@ -184,9 +184,9 @@ impl Upstream {
     fn send(&mut self, peer: usize, messages: &[Vec<u8>]) {
         let mut unsent = Unsent::default();
         messages.iter().for_each(|message| unsent.push(message));
-        let mut octets = Vec::new();
-        unsent.send(&mut octets).unwrap();
-        self.peers[peer].socket.write_all(&octets).unwrap();
+        let mut bytes = Vec::new();
+        unsent.send(&mut bytes).unwrap();
+        self.peers[peer].socket.write_all(&bytes).unwrap();
     }
 }
 
@@ -227,11 +227,11 @@ fn chopped_answers() {
         asker.until(|_| upstream.count(0) == 1);
         let mut answer = upstream.take(0).remove(0);
         answer.resize(length, 0);
-        let octets = [&(length as u16).to_be_bytes()[..], &answer].concat();
-        for part in octets.chunks(1 + length / 40) {
+        let bytes = [&(length as u16).to_be_bytes()[..], &answer].concat();
+        for part in bytes.chunks(1 + length / 40) {
             upstream.peers[0].socket.write_all(part).unwrap();
-            let octets_in = asker.tcp.counters().octets_in;
-            asker.until(|it| it.tcp.counters().octets_in > octets_in);
+            let bytes_in = asker.tcp.counters().bytes_in;
+            asker.until(|it| it.tcp.counters().bytes_in > bytes_in);
         }
         asker.until(|it| it.ended.len() == 1);
         assert_eq!(asker.ended[0].1.as_ref().unwrap().len(), length);
@@ -558,7 +558,7 @@ fn upstream_reads_late() {
     asker.until(|_| upstream.count(0) == asked as usize);
     let tags: Vec<u64> = upstream.take(0).iter().map(|it| tag_of(it)).collect();
     assert_eq!(tags, (0..asked).collect::<Vec<u64>>());
-    assert_eq!(asker.tcp.counters().octets_out, asked * 60_002);
+    assert_eq!(asker.tcp.counters().bytes_out, asked * 60_002);
 }
 
 /// The callback for a failure may query another upstream at once. Events of the lost connection are

@@ -88,7 +88,7 @@ impl Asked {
         message.is_compressed = !shape.has(Flag::Uncompressed);
         message.is_mixed = shape.has(Flag::MixedCase);
         if self.qclass != 1 {
-            message.octets[3] |= 5;
+            message.bytes[3] |= 5;
         } else {
             self.write_sections(&mut message, &shape, at);
         }
@@ -157,7 +157,7 @@ impl Asked {
             }
             Kind::NoData | Kind::NoName => {
                 if kind == Kind::NoName {
-                    message.octets[3] |= 3;
+                    message.bytes[3] |= 3;
                 }
                 if !shape.has(Flag::NoSoa) {
                     let soa = vec![soa(&zone, shape.minimum_s)];
@@ -168,7 +168,7 @@ impl Asked {
                 }
             }
             Kind::Code(code) => {
-                message.octets[3] |= code & 15;
+                message.bytes[3] |= code & 15;
                 answers.clear();
             }
             Kind::Referral => {
@@ -230,8 +230,8 @@ fn set(owner: &Name, rtype: u16, ttl_s: u32, data: Vec<Data>) -> Set {
     Set { owner: owner.clone(), rtype, ttl_s, data, is_signed: true }
 }
 
-fn raw(octets: impl Into<Vec<u8>>) -> Data {
-    vec![Part::Raw(octets.into())]
+fn raw(bytes: impl Into<Vec<u8>>) -> Data {
+    vec![Part::Raw(bytes.into())]
 }
 
 fn named(name: &Name) -> Data {
@@ -306,7 +306,7 @@ fn data(qtype: u16, n: u16, shape: &Shape, zone: &Name) -> Data {
 
 /// A message that is being built.
 struct Message {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     counts: [u16; 3],
     /// Offsets of names, in lower case.
     places: HashMap<Vec<u8>, u16>,
@@ -317,23 +317,16 @@ struct Message {
 impl Message {
     fn begin(asked: &Asked, flags: u8, low: u8) -> Message {
         let mut message = Message {
-            octets: vec![
-                asked.id[0],
-                asked.id[1],
-                0x80 | asked.flags & 1 | flags,
-                0x80 | low,
-                0,
-                1,
-            ],
+            bytes: vec![asked.id[0], asked.id[1], 0x80 | asked.flags & 1 | flags, 0x80 | low, 0, 1],
             counts: [0; 3],
             places: HashMap::new(),
             is_compressed: true,
             is_mixed: false,
         };
-        message.octets.resize(12, 0);
+        message.bytes.resize(12, 0);
         message.name(&asked.name);
-        message.octets.extend_from_slice(&asked.qtype.to_be_bytes());
-        message.octets.extend_from_slice(&asked.qclass.to_be_bytes());
+        message.bytes.extend_from_slice(&asked.qtype.to_be_bytes());
+        message.bytes.extend_from_slice(&asked.qclass.to_be_bytes());
         message
     }
 
@@ -341,39 +334,39 @@ impl Message {
         for at in 0..name.0.len() {
             let rest = name.skip_labels(at).lower().wire();
             if let (true, Some(place)) = (self.is_compressed, self.places.get(&rest)) {
-                self.octets.extend_from_slice(&(0xc000 | place).to_be_bytes());
+                self.bytes.extend_from_slice(&(0xc000 | place).to_be_bytes());
                 return;
             }
-            if let Ok(place @ ..0x4000) = u16::try_from(self.octets.len()) {
+            if let Ok(place @ ..0x4000) = u16::try_from(self.bytes.len()) {
                 self.places.insert(rest, place);
             }
-            self.octets.push(name.0[at].len() as u8);
-            self.octets.extend_from_slice(&name.0[at]);
+            self.bytes.push(name.0[at].len() as u8);
+            self.bytes.extend_from_slice(&name.0[at]);
         }
-        self.octets.push(0);
+        self.bytes.push(0);
     }
 
     fn record(&mut self, section: usize, set: &Set, data: &Data) {
         self.counts[section] += 1;
         if self.is_mixed {
             let owner = set.owner.mixed().wire();
-            self.octets.extend_from_slice(&owner);
+            self.bytes.extend_from_slice(&owner);
         } else {
             self.name(&set.owner);
         }
-        self.octets.extend_from_slice(&set.rtype.to_be_bytes());
-        self.octets.extend_from_slice(&[0, 1]);
-        self.octets.extend_from_slice(&set.ttl_s.to_be_bytes());
-        let at = self.octets.len();
-        self.octets.extend_from_slice(&[0, 0]);
+        self.bytes.extend_from_slice(&set.rtype.to_be_bytes());
+        self.bytes.extend_from_slice(&[0, 1]);
+        self.bytes.extend_from_slice(&set.ttl_s.to_be_bytes());
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0, 0]);
         for part in data {
             match part {
-                Part::Raw(octets) => self.octets.extend_from_slice(octets),
+                Part::Raw(bytes) => self.bytes.extend_from_slice(bytes),
                 Part::Name(name) => self.name(name),
             }
         }
-        let length = (self.octets.len() - at - 2) as u16;
-        self.octets[at..at + 2].copy_from_slice(&length.to_be_bytes());
+        let length = (self.bytes.len() - at - 2) as u16;
+        self.bytes[at..at + 2].copy_from_slice(&length.to_be_bytes());
     }
 
     /// Adds OPT if requested, with an extended error if there is one.
@@ -385,13 +378,13 @@ impl Message {
             });
             self.counts[2] += 1;
             let flags = u8::from(dnssec_ok) << 7;
-            self.octets.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, flags, 0, 0]);
-            self.octets.push(option.len() as u8);
-            self.octets.extend_from_slice(&option);
+            self.bytes.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, flags, 0, 0]);
+            self.bytes.push(option.len() as u8);
+            self.bytes.extend_from_slice(&option);
         }
         for (at, count) in self.counts.iter().enumerate() {
-            self.octets[6 + 2 * at..8 + 2 * at].copy_from_slice(&count.to_be_bytes());
+            self.bytes[6 + 2 * at..8 + 2 * at].copy_from_slice(&count.to_be_bytes());
         }
-        std::mem::take(&mut self.octets)
+        std::mem::take(&mut self.bytes)
     }
 }

@@ -24,7 +24,7 @@ pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
         messages.iter().enumerate().map(|(at, message)| (id_of(message), at)).collect();
     let mut answers = vec![Vec::new(); messages.len()];
     let mut missing = messages.len();
-    let mut octets = vec![0; 65_536];
+    let mut bytes = vec![0; 65_536];
     for _ in 0..SENDS {
         for (message, _) in messages.iter().zip(&answers).filter(|(_, answer)| answer.is_empty()) {
             socket.send(message)?;
@@ -36,11 +36,11 @@ pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
                 break;
             };
             socket.set_read_timeout(Some(rest))?;
-            let Ok(length) = socket.recv(&mut octets) else { continue };
-            let at = octets.get(..length).filter(|answer| answer.len() >= 12).map(id_of);
+            let Ok(length) = socket.recv(&mut bytes) else { continue };
+            let at = bytes.get(..length).filter(|answer| answer.len() >= 12).map(id_of);
             let Some(&at) = at.and_then(|id| places.get(&id)) else { continue };
             if answers[at].is_empty() {
-                answers[at] = octets[..length].to_vec();
+                answers[at] = bytes[..length].to_vec();
                 missing -= 1;
             }
         }

@@ -152,13 +152,13 @@ impl Tally {
                 return self.report(question, &[], [&ours, &theirs]);
             }
         };
-        for (octets, view) in [(answers[0], &ours), (answers[1], &theirs)] {
-            let mut read = View::read(octets).expect("what hickory reads");
+        for (bytes, view) in [(answers[0], &ours), (answers[1], &theirs)] {
+            let mut read = View::read(bytes).expect("what hickory reads");
             if let Some(opt) = &mut read.opt {
                 // hickory reads a smaller size as 512, as RFC 6891 requires (section 6.2.3).
                 opt.udp_bytes = opt.udp_bytes.max(512);
             }
-            assert_eq!(read, *view, "{question:?}\n{octets:02x?}");
+            assert_eq!(read, *view, "{question:?}\n{bytes:02x?}");
         }
         *self.rcodes.entry(ours.rcode).or_default() += 1;
         *self.types.entry(question.qtype).or_default() += 1;

@@ -96,8 +96,8 @@ impl Question {
         Asked::read(&question.message(0))
     }
 
-    pub fn has(&self, octet: usize, flag: u8) -> bool {
-        self.flags[octet] & flag != 0
+    pub fn has(&self, byte: usize, flag: u8) -> bool {
+        self.flags[byte] & flag != 0
     }
 
     pub fn dnssec_ok(&self) -> bool {
@@ -183,9 +183,9 @@ impl Questions {
         question.edns = draw.percent(70).then(|| edns(draw));
         question.by_stream = draw.percent(15);
         for label in &mut question.name.0 {
-            for octet in label {
+            for byte in label {
                 if draw.percent(10) {
-                    octet.make_ascii_uppercase();
+                    byte.make_ascii_uppercase();
                 }
             }
         }

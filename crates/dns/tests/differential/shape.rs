@@ -237,8 +237,8 @@ impl Name {
     /// With every other letter in upper case.
     pub fn mixed(&self) -> Name {
         let mix = |label: &Vec<u8>| {
-            let octets = label.iter().enumerate();
-            octets.map(|(at, o)| if at % 2 == 0 { o.to_ascii_uppercase() } else { *o }).collect()
+            let bytes = label.iter().enumerate();
+            bytes.map(|(at, o)| if at % 2 == 0 { o.to_ascii_uppercase() } else { *o }).collect()
         };
         Name(self.0.iter().map(mix).collect())
     }

@@ -8,8 +8,8 @@ use hickory_proto::serialize::binary::{BinEncodable, BinEncoder, NameEncoding};
 pub use larder_dns::compare::{Entry, Field, OptView, View};
 
 /// Reads a response; the error describes what is invalid.
-pub fn read(octets: &[u8]) -> Result<View, String> {
-    let message = Message::from_vec(octets).map_err(|error| error.to_string())?;
+pub fn read(bytes: &[u8]) -> Result<View, String> {
+    let message = Message::from_vec(bytes).map_err(|error| error.to_string())?;
     let metadata = &message.metadata;
     if metadata.message_type != MessageType::Response {
         return Err("no response".to_owned());
@@ -33,7 +33,7 @@ pub fn read(octets: &[u8]) -> Result<View, String> {
         }
     });
     Ok(View {
-        bytes: octets.len(),
+        bytes: bytes.len(),
         opcode: u8::from(metadata.op_code),
         rcode: u16::from(metadata.response_code),
         flags: [
@@ -86,10 +86,10 @@ fn entry(record: &Record) -> Entry {
 
 /// Data in wire format, its names in lower case.
 fn data(data: &RData) -> Vec<u8> {
-    let mut octets = Vec::new();
-    let mut encoder = BinEncoder::new(&mut octets);
+    let mut bytes = Vec::new();
+    let mut encoder = BinEncoder::new(&mut bytes);
     encoder.set_canonical_form(true);
     encoder.set_name_encoding(NameEncoding::UncompressedLowercase);
     data.emit(&mut encoder).expect("what was read can be written");
-    octets
+    bytes
 }

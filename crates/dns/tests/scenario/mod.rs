@@ -242,19 +242,19 @@ impl<'s> Stage<'s> {
         let mut messages = Vec::new();
         for question in batch {
             self.questions += 1;
-            let octets = match &question.message {
-                Sent::Octets(octets) => octets.clone(),
+            let bytes = match &question.message {
+                Sent::Bytes(bytes) => bytes.clone(),
                 Sent::Asked(asks) => {
                     let cookie = self.cookies.get(&question.client);
-                    query_octets(asks, 0x4000 + self.questions, cookie)?
+                    query_bytes(asks, 0x4000 + self.questions, cookie)?
                 }
             };
-            let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+            let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
             self.waiting.push(Waiting { client: question.client, id, question });
-            messages.push((world::client(question.client, question.over_tcp), octets));
+            messages.push((world::client(question.client, question.over_tcp), bytes));
         }
         self.turn(|core, world| {
-            let batch = messages.iter().map(|(client, octets)| (*client, octets.as_slice()));
+            let batch = messages.iter().map(|(client, bytes)| (*client, bytes.as_slice()));
             core.queries(batch, world);
         });
         Ok(())
@@ -276,14 +276,13 @@ impl<'s> Stage<'s> {
             return Err(format!("it gets nothing{}", instead.unwrap_or_default()));
         };
         let told = self.world.told.remove(at).ok_or("it was there")?;
-        let instead = |why: String| format!("{why}; it got {}", describe(&told.octets));
-        let id = told.octets.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let instead = |why: String| format!("{why}; it got {}", describe(&told.bytes));
+        let id = told.bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         let is_meant = |waiting: &Waiting<'_>| waiting.client == client && Some(waiting.id) == id;
         let at = self.waiting.iter().position(is_meant);
         let at = at.ok_or_else(|| instead("it asked nothing with this ID".into()))?;
         let waiting = self.waiting.remove(at);
-        let message =
-            Message::from_vec(&told.octets).map_err(|error| instead(error.to_string()))?;
+        let message = Message::from_vec(&told.bytes).map_err(|error| instead(error.to_string()))?;
         is_answer_to(&told, &message, waiting.question, &self.settings).map_err(instead)?;
         self.cookies.extend(cookie(&message).map(|cookie| (client, cookie)));
         is_as_told(&message, expected).map_err(instead)
@@ -302,7 +301,7 @@ impl<'s> Stage<'s> {
                     self.got.extend(self.world.asked.remove(at));
                     return Ok(());
                 }
-                Err(why) => instead.push(format!("{why}: it got {}", describe(&packet.octets))),
+                Err(why) => instead.push(format!("{why}: it got {}", describe(&packet.bytes))),
             }
         }
         if instead.is_empty() {
@@ -342,7 +341,7 @@ impl<'s> Stage<'s> {
             To::Packet(count) => of_upstream.nth(count.wrapping_sub(1)).filter(is_way),
             To::Last => of_upstream.rfind(is_way),
             To::Question(name, rtype) => of_upstream.rfind(|packet| {
-                let message = Message::from_vec(&packet.octets);
+                let message = Message::from_vec(&packet.bytes);
                 is_way(packet)
                     && message.is_ok_and(|message| {
                         let query = &message.queries[0];
@@ -355,15 +354,15 @@ impl<'s> Stage<'s> {
 
     fn upstream_answers(&mut self, upstream: usize, answer: &Answer) -> Result<(), String> {
         let packet = self.packet_of(upstream, answer)?;
-        let octets = answer_octets(&packet, answer)?;
+        let bytes = answer_bytes(&packet, answer)?;
         for _ in 0..answer.times.max(1) {
             match packet.way {
                 Way::Socket(socket) => {
                     let socket = if answer.wrong_socket { socket + 1_000_000 } else { socket };
-                    self.turn(|core, world| core.response(socket, &octets, world));
+                    self.turn(|core, world| core.response(socket, &bytes, world));
                 }
                 Way::Stream(tag) => self.turn(|core, world| {
-                    core.stream_response(tag, Some(&octets), world);
+                    core.stream_response(tag, Some(&bytes), world);
                 }),
             }
         }
@@ -390,7 +389,7 @@ fn forward(Zone { name, upstreams, are_backends }: &Zone) -> Forward {
 }
 
 /// A client's query, encoded by hickory.
-fn query_octets(
+fn query_bytes(
     asks: &script::ClientAsks,
     id: u16,
     cookie: Option<&Vec<u8>>,
@@ -416,21 +415,21 @@ fn query_octets(
         }
         message.set_edns(theirs);
     }
-    let mut octets = message.to_vec().map_err(|error| error.to_string())?;
+    let mut bytes = message.to_vec().map_err(|error| error.to_string())?;
     // hickory writes at least 512: the size is after the type of OPT, which is the last record.
     if let Some(edns) = &asks.edns {
         let options: usize = edns.options.iter().map(|(_, content)| 4 + content.len()).sum();
         let back = cookie.filter(|_| edns.cookie_back).map_or(0, |cookie| 4 + cookie.len());
         let options = options + back;
-        let at = octets.len() - options - 8;
-        octets[at..at + 2].copy_from_slice(&edns.udp_bytes.to_be_bytes());
+        let at = bytes.len() - options - 8;
+        bytes[at..at + 2].copy_from_slice(&edns.udp_bytes.to_be_bytes());
     }
-    Ok(octets)
+    Ok(bytes)
 }
 
 /// An upstream's response, encoded by hickory, and then the faults that the scenario states.
-fn answer_octets(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
-    let asked = Message::from_vec(&packet.octets).map_err(|error| error.to_string())?;
+fn answer_bytes(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
+    let asked = Message::from_vec(&packet.bytes).map_err(|error| error.to_string())?;
     let mut message = Message::new(asked.metadata.id, MessageType::Response, OpCode::Query);
     message.metadata.recursion_desired = asked.metadata.recursion_desired;
     message.metadata.recursion_available = true;
@@ -463,20 +462,20 @@ fn answer_octets(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
         }
         message.set_edns(theirs);
     }
-    let mut octets = message.to_vec().map_err(|error| error.to_string())?;
+    let mut bytes = message.to_vec().map_err(|error| error.to_string())?;
     if answer.wrong_id {
-        octets[0] ^= 0x55;
+        bytes[0] ^= 0x55;
     }
     if answer.as_query {
-        octets[2] &= 0x7f;
+        bytes[2] &= 0x7f;
     }
-    octets.truncate(octets.len().saturating_sub(answer.short_by));
-    Ok(octets)
+    bytes.truncate(bytes.len().saturating_sub(answer.short_by));
+    Ok(bytes)
 }
 
 /// Reads a packet to an upstream, and checks what must be the same in all of them.
 fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
-    let message = Message::from_vec(&packet.octets).map_err(|error| error.to_string())?;
+    let message = Message::from_vec(&packet.bytes).map_err(|error| error.to_string())?;
     let header = &message.metadata;
     let [query] = &message.queries[..] else { return Err("it has not one question".into()) };
     let is_plain = header.message_type == MessageType::Query
@@ -484,7 +483,7 @@ fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
         && header.recursion_desired
         && !header.truncation
         && !header.authoritative
-        && packet.octets[3] & 0x40 == 0
+        && packet.bytes[3] & 0x40 == 0
         && message.answers.is_empty()
         && message.authorities.is_empty()
         && message.additionals.is_empty();
@@ -522,10 +521,10 @@ fn is_answer_to(
     ensure(header.message_type == MessageType::Response, "it is no response")?;
     ensure(header.recursion_available, "RA is not set")?;
     ensure(!header.authoritative, "AA is set")?;
-    ensure(told.octets[3] & 0x40 == 0, "a bit that has no meaning is set")?;
+    ensure(told.bytes[3] & 0x40 == 0, "a bit that has no meaning is set")?;
     ensure(told.over_tcp == question.over_tcp, "it came another way than it was asked")?;
     let Sent::Asked(asks) = &question.message else {
-        return ensure(told.octets.len() <= 512, "it is longer than 512 octets");
+        return ensure(told.bytes.len() <= 512, "it is longer than 512 octets");
     };
     let [query] = &message.queries[..] else { return Err("it has not one question".into()) };
     let is_repeated = query.name.to_ascii() == asks.name.to_ascii()
@@ -535,7 +534,7 @@ fn is_answer_to(
     ensure(header.checking_disabled == asks.checking_disabled, "CD is not the client's")?;
     let udp_bytes = asks.edns.as_ref().map_or(512, |edns| edns.udp_bytes.max(512));
     let bytes_max = if told.over_tcp { 65_535 } else { udp_bytes.min(settings.udp_bytes_max) };
-    ensure(told.octets.len() <= bytes_max.into(), "it is longer than the client takes")?;
+    ensure(told.bytes.len() <= bytes_max.into(), "it is longer than the client takes")?;
     match (&message.edns, &asks.edns) {
         (None, None) => Ok(()),
         (Some(_), None) => Err("it has OPT, which the client does not know".into()),

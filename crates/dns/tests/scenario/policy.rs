@@ -64,7 +64,7 @@ pub fn make(rules: &Rules, generation: u32) -> Result<Policy, String> {
 
 /// Views, and the rest of the line.
 fn scope<'a>(builder: &Builder, text: &'a str) -> Result<(Views, &'a str), String> {
-    let is_name = |octet: u8| octet.is_ascii_lowercase() || octet == b'+';
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'+';
     let Some((names, rest)) =
         text.split_once(':').filter(|(names, _)| !names.is_empty() && names.bytes().all(is_name))
     else {

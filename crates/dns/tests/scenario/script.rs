@@ -112,7 +112,7 @@ pub struct Question {
 
 #[derive(Debug)]
 pub enum Sent {
-    Octets(Vec<u8>),
+    Bytes(Vec<u8>),
     Asked(Box<ClientAsks>),
 }
 
@@ -392,8 +392,8 @@ fn step(line: &Line<'_>, is_also: bool) -> Result<Step, Fault> {
                     "asks" => (Step::Questions(vec![asks(client, words)?]), true),
                     "sends" => {
                         let over_tcp = words.take("over tcp");
-                        let octets = text::hex(std::mem::take(&mut words.0).iter().copied())?;
-                        let message = Sent::Octets(octets);
+                        let bytes = text::hex(std::mem::take(&mut words.0).iter().copied())?;
+                        let message = Sent::Bytes(bytes);
                         (Step::Questions(vec![Question { client, over_tcp, message }]), false)
                     }
                     "gets" => (Step::ClientGets { client, expected: told(words)? }, true),

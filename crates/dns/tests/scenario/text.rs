@@ -73,9 +73,9 @@ pub fn rcode_name(code: u16) -> String {
 /// Hexadecimal bytes, with any blanks between them.
 pub fn hex<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u8>, String> {
     let digits: String = words.collect();
-    let octet = |at: usize| digits.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
-    let octets: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(octet).collect();
-    octets.ok_or_else(|| format!("{digits} is not hexadecimal"))
+    let byte = |at: usize| digits.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+    bytes.ok_or_else(|| format!("{digits} is not hexadecimal"))
 }
 
 /// A record; `CH` before its type sets its class.
@@ -94,7 +94,7 @@ pub fn record(words: &[&str]) -> Result<Record, String> {
 }
 
 fn rdata(rtype: RecordType, words: &[&str]) -> Result<RData, String> {
-    let octets = match rtype {
+    let bytes = match rtype {
         RecordType::RRSIG => rrsig(words)?,
         RecordType::NSEC => nsec(words)?,
         RecordType::DS => ds(words)?,
@@ -107,7 +107,7 @@ fn rdata(rtype: RecordType, words: &[&str]) -> Result<RData, String> {
             return RData::try_from_str(rtype, &text).map_err(|error| format!("{text}: {error}"));
         }
     };
-    Ok(RData::Unknown { code: rtype, rdata: NULL::with(octets) })
+    Ok(RData::Unknown { code: rtype, rdata: NULL::with(bytes) })
 }
 
 fn number<T: FromStr>(word: &str) -> Result<T, String> {
@@ -116,13 +116,13 @@ fn number<T: FromStr>(word: &str) -> Result<T, String> {
 
 /// A name in wire format.
 fn wire_name(text: &str) -> Result<Vec<u8>, String> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for label in name(text)?.iter() {
-        octets.push(label.len() as u8);
-        octets.extend_from_slice(label);
+        bytes.push(label.len() as u8);
+        bytes.extend_from_slice(label);
     }
-    octets.push(0);
-    Ok(octets)
+    bytes.push(0);
+    Ok(bytes)
 }
 
 fn rrsig(words: &[&str]) -> Result<Vec<u8>, String> {
@@ -130,15 +130,15 @@ fn rrsig(words: &[&str]) -> Result<Vec<u8>, String> {
     else {
         return Err("RRSIG is COVERED ALGORITHM LABELS TTL UNTIL FROM TAG SIGNER HEX".into());
     };
-    let mut octets = u16::from(record_type(covered)?).to_be_bytes().to_vec();
-    octets.extend([number::<u8>(algorithm)?, number(labels)?]);
+    let mut bytes = u16::from(record_type(covered)?).to_be_bytes().to_vec();
+    bytes.extend([number::<u8>(algorithm)?, number(labels)?]);
     for time in [ttl_s, until, from] {
-        octets.extend(number::<u32>(time)?.to_be_bytes());
+        bytes.extend(number::<u32>(time)?.to_be_bytes());
     }
-    octets.extend(number::<u16>(tag)?.to_be_bytes());
-    octets.extend(wire_name(signer)?);
-    octets.extend(hex(signature.iter().copied())?);
-    Ok(octets)
+    bytes.extend(number::<u16>(tag)?.to_be_bytes());
+    bytes.extend(wire_name(signer)?);
+    bytes.extend(hex(signature.iter().copied())?);
+    Ok(bytes)
 }
 
 /// Only types of window 0.
@@ -149,21 +149,21 @@ fn nsec(words: &[&str]) -> Result<Vec<u8>, String> {
         let at = usize::from(u16::from(record_type(each)?));
         *bits.get_mut(at / 8).ok_or("types below 256 only")? |= 0x80 >> (at % 8);
     }
-    let len = bits.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
-    let mut octets = wire_name(next)?;
-    octets.extend([0, len as u8]);
-    octets.extend_from_slice(&bits[..len]);
-    Ok(octets)
+    let len = bits.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let mut bytes = wire_name(next)?;
+    bytes.extend([0, len as u8]);
+    bytes.extend_from_slice(&bits[..len]);
+    Ok(bytes)
 }
 
 fn ds(words: &[&str]) -> Result<Vec<u8>, String> {
     let [tag, algorithm, digest_type, digest @ ..] = words else {
         return Err("DS is TAG ALGORITHM DIGEST HEX".into());
     };
-    let mut octets = number::<u16>(tag)?.to_be_bytes().to_vec();
-    octets.extend([number::<u8>(algorithm)?, number(digest_type)?]);
-    octets.extend(hex(digest.iter().copied())?);
-    Ok(octets)
+    let mut bytes = number::<u16>(tag)?.to_be_bytes().to_vec();
+    bytes.extend([number::<u8>(algorithm)?, number(digest_type)?]);
+    bytes.extend(hex(digest.iter().copied())?);
+    Ok(bytes)
 }
 
 /// A record as a line that is the same for equal records: names of any case are equal, and names in
@@ -175,7 +175,7 @@ pub fn line(record: &Record) -> String {
     };
     let data = match &record.data {
         RData::Unknown { rdata, .. } => {
-            rdata.anything.iter().map(|octet| format!("{octet:02x}")).collect()
+            rdata.anything.iter().map(|byte| format!("{byte:02x}")).collect()
         }
         data => data.to_string(),
     };
@@ -187,7 +187,7 @@ pub fn line(record: &Record) -> String {
 pub fn lines_as_read(records: &[Record]) -> Result<Vec<String>, String> {
     let mut message = Message::new(0, MessageType::Response, OpCode::Query);
     message.add_answers(records.to_vec());
-    let octets = message.to_vec().map_err(|error| error.to_string())?;
-    let read = Message::from_vec(&octets).map_err(|error| error.to_string())?;
+    let bytes = message.to_vec().map_err(|error| error.to_string())?;
+    let read = Message::from_vec(&bytes).map_err(|error| error.to_string())?;
     Ok(read.answers.iter().map(line).collect())
 }

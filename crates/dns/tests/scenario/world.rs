@@ -15,7 +15,7 @@ use super::text;
 pub struct Told {
     pub client: u16,
     pub over_tcp: bool,
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// A query to an upstream.
@@ -24,7 +24,7 @@ pub struct Packet {
     /// Its number in the scenario.
     pub upstream: usize,
     pub way: Way,
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// Its transport.
@@ -78,11 +78,11 @@ impl Net for World {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let mut octets = vec![0; bytes_max];
-        let Some(len) = write(&mut octets) else { return false };
-        octets.truncate(len);
+        let mut bytes = vec![0; bytes_max];
+        let Some(len) = write(&mut bytes) else { return false };
+        bytes.truncate(len);
         let (client, over_tcp) = number(client);
-        self.told.push_back(Told { client, over_tcp, octets });
+        self.told.push_back(Told { client, over_tcp, bytes });
         true
     }
 
@@ -100,10 +100,10 @@ impl Net for World {
             return false;
         }
         let socket = socket(upstream);
-        let mut octets = vec![0; QUERY_BYTES_MAX];
-        let Some(length) = write(socket, &mut octets) else { return false };
-        octets.truncate(length);
-        self.asked.push_back(Packet { upstream, way: Way::Socket(socket), octets });
+        let mut bytes = vec![0; QUERY_BYTES_MAX];
+        let Some(length) = write(socket, &mut bytes) else { return false };
+        bytes.truncate(length);
+        self.asked.push_back(Packet { upstream, way: Way::Socket(socket), bytes });
         true
     }
 
@@ -112,7 +112,7 @@ impl Net for World {
         let is_taken = !self.without_streams.contains(&upstream);
         if is_taken {
             let way = Way::Stream(tag);
-            self.asked.push_back(Packet { upstream, way, octets: message.to_vec() });
+            self.asked.push_back(Packet { upstream, way, bytes: message.to_vec() });
         }
         is_taken
     }
@@ -126,14 +126,14 @@ impl World {
     /// The first packet without a line of the scenario.
     pub fn unclaimed(&self) -> Option<String> {
         if let Some(told) = self.told.front() {
-            return Some(format!("client {} got {}", told.client, describe(&told.octets)));
+            return Some(format!("client {} got {}", told.client, describe(&told.bytes)));
         }
         if let Some(asked) = self.asked.front() {
             let way = if matches!(asked.way, Way::Stream(_)) { " over tcp" } else { "" };
             return Some(format!(
                 "upstream {} got{way} {}",
                 asked.upstream,
-                describe(&asked.octets)
+                describe(&asked.bytes)
             ));
         }
         if let Some(tag) = self.forgotten.first() {
@@ -144,10 +144,10 @@ impl World {
 }
 
 /// A message as readable text.
-pub fn describe(octets: &[u8]) -> String {
-    let message = match Message::from_vec(octets) {
+pub fn describe(bytes: &[u8]) -> String {
+    let message = match Message::from_vec(bytes) {
         Ok(message) => message,
-        Err(error) => return format!("{octets:02x?}, which cannot be read: {error}"),
+        Err(error) => return format!("{bytes:02x?}, which cannot be read: {error}"),
     };
     let header = &message.metadata;
     let mut text = text::rcode_name(header.response_code.into());
@@ -155,7 +155,7 @@ pub fn describe(octets: &[u8]) -> String {
         text += &format!(" {} {}", query.name.to_ascii(), query.query_type);
     }
     for (flag, is_set) in [
-        ("qr", octets[2] & 0x80 != 0),
+        ("qr", bytes[2] & 0x80 != 0),
         ("aa", header.authoritative),
         ("tc", header.truncation),
         ("rd", header.recursion_desired),
