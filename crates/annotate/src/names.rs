@@ -52,7 +52,7 @@ pub use view::{Ends, Entry, Found, Support, View};
 use crate::Error;
 use crate::options::Rules;
 use candidate::{Merging, merge};
-use followed::Followed;
+use followed::{Followed, followed_hash};
 
 /// Longest alias name that is stored as a key; a longer one ends its chain.
 const ALIAS_KEY_BYTES_MAX: usize = 250;
@@ -333,7 +333,7 @@ impl Names {
             && observation.client != Addr::UNSPECIFIED
             && !self.followed.has(followed_hash(client, hash));
         self.asker = is_direct.then_some(client as u16);
-        self.led_here = self.led_to(observation.asked);
+        self.led_here = self.led_by(hash);
         self.led.clear();
         for target in observation.targets {
             let led = self.led_to(target);
@@ -344,7 +344,13 @@ impl Names {
     /// How many clients aliases have led to `name`.
     fn led_to(&mut self, name: &[u8]) -> u8 {
         let hash = self.put_alias_key(name);
-        if name.len() > ALIAS_KEY_BYTES_MAX || !self.aliases.has(hash.get()) {
+        self.led_by(hash)
+    }
+
+    /// The same for the name whose alias key is in `alias_key`.
+    fn led_by(&self, hash: KeyHash) -> u8 {
+        // The key is the name after one byte.
+        if self.alias_key.len() > 1 + ALIAS_KEY_BYTES_MAX || !self.aliases.has(hash.get()) {
             return 0;
         }
         self.alias_of(hash).map_or(0, |alias| alias.led)
@@ -569,12 +575,6 @@ impl<'a> Alias<'a> {
         out.extend_from_slice(&[self.standing as u8, self.led]);
         out.extend_from_slice(self.owner);
     }
-}
-
-/// The hash for "the client was led to the target": of the client's address hash and the hash of the
-/// target's alias key. Both are seeded and well mixed; rotated, each gives its best bits to the sieve.
-fn followed_hash(client: u64, target: KeyHash) -> u64 {
-    client.rotate_left(32) ^ target.get()
 }
 
 fn engine_failed(error: larder::Error) -> Error {

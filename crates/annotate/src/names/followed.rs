@@ -1,5 +1,7 @@
 //! Clients that followed an alias.
 
+use larder::KeyHash;
+
 use super::Sieve;
 
 /// Which clients received an alias to which target. A client that then queries the target follows
@@ -51,4 +53,10 @@ impl Followed {
     pub fn has(&self, hash: u64) -> bool {
         self.newer.has(hash) || self.older.has(hash)
     }
+}
+
+/// The hash for "the client was led to the target": of the client's address hash and the hash of the
+/// target's alias key. Both are seeded and well mixed; rotated, each gives its best bits to the sieve.
+pub(super) fn followed_hash(client: u64, target: KeyHash) -> u64 {
+    client.rotate_left(32) ^ target.get()
 }
