@@ -97,7 +97,7 @@ fn udp(src_port: u16, dst_port: u16, payload: &[u8]) -> Vec<u8> {
 
 /// A query for the address of `name`, and its response.
 fn lookup(id: u16, name: &[u8], addr: [u8; 4]) -> (Vec<u8>, Vec<u8>) {
-    let query = dns::question(id, name, dns::A);
+    let query = dns::query(id, name, dns::A);
     let answer = dns::answer(&query, &[addr], 300);
     (query, answer)
 }

@@ -119,10 +119,10 @@ fn options(settings: &Dns, shadowed: &[SocketAddr]) -> Result<Options, Failure> 
         cache_only: serving.cache_only,
         stale_s: caching.stale,
         prefetch_percent: caching.prefetch,
-        question_ms_max: serving.timeout.saturating_mul(1_000),
+        query_ms_max: serving.timeout.saturating_mul(1_000),
         attempts_max: serving.attempts,
         limits: Limits {
-            questions_max: caching.questions_max,
+            queries_max: caching.questions_max,
             waiters_max: caching.waiters_max,
             ..Limits::default()
         },

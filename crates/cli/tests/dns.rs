@@ -45,7 +45,7 @@ impl Upstream {
     }
 
     fn asked(&self) -> u64 {
-        self.server.asked()
+        self.server.queries()
     }
 }
 
@@ -425,7 +425,7 @@ fn sockets_are_handed_over() {
     assert_eq!(server.address, address);
     assert!(server.has_said("fewer sockets than cores, one core serves cores=2 "));
     assert_eq!(server.octet("a"), 1);
-    assert_eq!(dns::ask_by_stream(address, &question("a")).last(), Some(&1));
+    assert_eq!(dns::exchange_tcp(address, &question("a")).last(), Some(&1));
     assert_eq!(server.stop().0, Some(0));
 }
 

@@ -6,7 +6,7 @@ mod common;
 
 use common::Scratch;
 use common::server::Server;
-use larder_testkit::dns::ask;
+use larder_testkit::dns::exchange;
 
 /// A query for the A record of `www.example`.
 const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
@@ -32,7 +32,7 @@ fn falls_back_to_sockets() {
         "warn dns: XDP not available, sockets serve error=\"lo: this larder was built without"
     };
     assert!(server.has_said(reason), "{:?}", server.heard);
-    assert!(is_right(&ask(server.address, QUESTION)));
+    assert!(is_right(&exchange(server.address, QUESTION)));
     drop(server);
 
     let must = "dns --listen 127.0.0.1:0 --cache-only --xdp lo --xdp-fallback=false";
@@ -50,7 +50,7 @@ mod by_frames {
     use std::net::{SocketAddr, UdpSocket};
     use std::process::Command;
 
-    use larder_testkit::dns::ask_by_stream;
+    use larder_testkit::dns::exchange_tcp;
     use larder_testkit::http::fetch;
     use larder_testkit::network::{Network, ip};
     use larder_testkit::skip::skip;
@@ -149,14 +149,14 @@ mod by_frames {
             // From a hundred ports, and so through both queues: the kernel distributes them by a
             // hash.
             for _ in 0..100 {
-                assert!(is_right(&ask(address, QUESTION)));
+                assert!(is_right(&exchange(address, QUESTION)));
             }
         }
         wait_until_counted("xdp", 200);
         assert_eq!(counted("udp"), 0);
 
         for address in addresses {
-            assert!(is_right(&ask_by_stream(address, QUESTION)));
+            assert!(is_right(&exchange_tcp(address, QUESTION)));
         }
         // The kernel reports that no socket is at another port.
         let other = UdpSocket::bind("0.0.0.0:0").expect("a socket");
@@ -167,7 +167,7 @@ mod by_frames {
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         // An address that the server's machine gets later is served through the kernel.
         assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.0.name)).code, Some(0));
-        assert!(is_right(&ask(SocketAddr::from(([10, 99, 0, 3], PORT)), QUESTION)));
+        assert!(is_right(&exchange(SocketAddr::from(([10, 99, 0, 3], PORT)), QUESTION)));
         wait_until_counted("udp", 1);
         wait_until_counted("tcp", 2);
 
@@ -179,7 +179,7 @@ mod by_frames {
         pair.wait_until_free();
         drop(server);
         let mut server = start();
-        assert!(is_right(&ask(addresses[0], QUESTION)));
+        assert!(is_right(&exchange(addresses[0], QUESTION)));
         server.signal("-TERM");
         server.hear("info dns: stopped queries=");
         assert!(server.child.wait().expect("ended").success());

@@ -162,7 +162,7 @@ impl Backend for Recursor {
         Ok(())
     }
 
-    fn ask(&self, query: BackendQuery) {
+    fn query(&self, query: BackendQuery) {
         if let Some(threads) = self.threads.get() {
             threads.send(query);
         }

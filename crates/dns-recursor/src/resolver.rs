@@ -232,9 +232,9 @@ impl<C> Resolver<C> {
         net: &mut impl Net<C>,
     ) {
         let packets_left = Rc::new(Cell::new(PACKETS_MAX));
-        let question = SubQuery { message, wait_ms, packets_left, follows_aliases: true };
+        let subquery = SubQuery { message, wait_ms, packets_left, follows_aliases: true };
         // The drop of the client reports the failure.
-        let _ = self.begin_subquery(now, client, question, net);
+        let _ = self.begin_subquery(now, client, subquery, net);
     }
 
     /// Starts one of several sub-queries of a client query. On failure it returns the client.
@@ -242,10 +242,10 @@ impl<C> Resolver<C> {
         &mut self,
         now: Now,
         client: C,
-        question: SubQuery<'_>,
+        subquery: SubQuery<'_>,
         net: &mut impl Net<C>,
     ) -> Result<(), C> {
-        let SubQuery { message, wait_ms, packets_left, follows_aliases } = question;
+        let SubQuery { message, wait_ms, packets_left, follows_aliases } = subquery;
         let Ok(query) = Query::parse(message) else { return Err(client) };
         if query.qclass != class::IN || self.tasks.len() >= self.timers.capacity() {
             return Err(client);

@@ -211,14 +211,14 @@ impl Net<Client> for ThreadNet<'_> {
             slot.is_dirty = true;
             dirty.push(number);
         }
-        slot.pool.ask(*now_ms, &options.source, numbers, random, poller, write).is_ok()
+        slot.pool.query(*now_ms, &options.source, numbers, random, poller, write).is_ok()
     }
 
     fn send_tcp(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool {
         let Sockets { options, poller, now_ms, .. } = &*self.sockets;
         let server = self.sockets.at(server);
         let local = options.source.address_for(server);
-        self.upstream_tcp.ask(server, local, tag, message, poller, *now_ms).is_ok()
+        self.upstream_tcp.query(server, local, tag, message, poller, *now_ms).is_ok()
     }
 
     #[cfg_attr(

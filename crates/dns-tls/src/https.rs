@@ -112,11 +112,11 @@ async fn answer(
     mut respond: SendResponse<Bytes>,
     path: Arc<str>,
 ) {
-    let question = match timeout(caller.hub.limits.stall, question(request, &path)).await {
-        Ok(question) => question,
+    let query = match timeout(caller.hub.limits.stall, query(request, &path)).await {
+        Ok(query) => query,
         Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
     };
-    let told = match question {
+    let sent = match query {
         Err(status) => {
             caller.note(match status {
                 StatusCode::REQUEST_TIMEOUT => Event::TimedOut,
@@ -124,7 +124,7 @@ async fn answer(
             });
             respond.send_response(refusal(status), true).map(drop)
         }
-        Ok(question) => match caller.resolve(question).await {
+        Ok(query) => match caller.resolve(query).await {
             // No HTTP response if there is no DNS response.
             None => {
                 respond.send_reset(Reason::REFUSED_STREAM);
@@ -140,16 +140,16 @@ async fn answer(
         },
     };
     // The client has closed or reset the stream.
-    drop(told);
+    drop(sent);
 }
 
 /// The DNS query of a request, or the status of an error.
-async fn question(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, StatusCode> {
+async fn query(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, StatusCode> {
     let (head, body) = request.into_parts();
     if head.uri.path() != path {
         return Err(StatusCode::NOT_FOUND);
     }
-    let question = match head.method {
+    let query = match head.method {
         Method::GET => from_query(head.uri.query().unwrap_or_default())?,
         Method::POST => {
             let media_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -161,8 +161,8 @@ async fn question(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, S
         _ => return Err(StatusCode::METHOD_NOT_ALLOWED),
     };
     // A message without a complete header is not a query, and neither is a response.
-    let is_question = question.len() >= HEADER_BYTES && question[2] & 0x80 == 0;
-    is_question.then_some(question).ok_or(StatusCode::BAD_REQUEST)
+    let is_query = query.len() >= HEADER_BYTES && query[2] & 0x80 == 0;
+    is_query.then_some(query).ok_or(StatusCode::BAD_REQUEST)
 }
 
 /// The variable `dns` of a URL's query (RFC 8484, section 4.1), in base64url without padding.
@@ -173,17 +173,17 @@ fn from_query(query: &str) -> Result<Vec<u8>, StatusCode> {
 }
 
 async fn from_body(mut body: RecvStream) -> Result<Vec<u8>, StatusCode> {
-    let mut question = Vec::new();
+    let mut query = Vec::new();
     while let Some(part) = body.data().await {
         let part = part.map_err(|_| StatusCode::BAD_REQUEST)?;
-        if question.len() + part.len() > MESSAGE_BYTES_MAX {
+        if query.len() + part.len() > MESSAGE_BYTES_MAX {
             return Err(StatusCode::PAYLOAD_TOO_LARGE);
         }
-        question.extend_from_slice(&part);
+        query.extend_from_slice(&part);
         // Fails for a stream that has ended, which needs no room.
         let _ = body.flow_control().release_capacity(part.len());
     }
-    Ok(question)
+    Ok(query)
 }
 
 fn refusal(status: StatusCode) -> Response<()> {
@@ -304,7 +304,7 @@ mod tests {
     /// The query of a GET is base64url without padding, at any place of the URL's query. Anything
     /// else is a bad request.
     #[test]
-    fn questions_in_a_query() {
+    fn dns_variables_in_a_url_query() {
         assert_eq!(from_query("dns=AAEB_-8").unwrap(), [0, 1, 1, 0xff, 0xef]);
         assert_eq!(from_query("x=1&dns=AAEB&y").unwrap(), [0, 1, 1]);
         for wrong in ["", "dns", "xdns=AAEB", "dns=AAEB=", "dns=AA+B", "dns=A", "dns=%41AEB"] {

@@ -134,7 +134,11 @@ impl Caller {
 
     /// Sends a query. `then` receives the response, padded if the query was, or `None`; it must not
     /// wait.
-    pub(crate) fn ask(&self, message: Vec<u8>, then: impl FnOnce(Option<Answer>) + Send + 'static) {
+    pub(crate) fn query(
+        &self,
+        message: Vec<u8>,
+        then: impl FnOnce(Option<Answer>) + Send + 'static,
+    ) {
         let pads = wishes(&message).pads;
         let (hub, protocol, peer) = (self.hub.clone(), self.protocol, self.peer);
         let reply = Box::new(move |bytes: Option<Vec<u8>>| {
@@ -147,7 +151,7 @@ impl Caller {
         });
         let query = SideQuery { protocol, peer, message, reply };
         let Some(sender) = self.hub.senders.get(self.sender) else { return };
-        if let Err(SideQuery { message, reply, .. }) = sender.ask(query) {
+        if let Err(SideQuery { message, reply, .. }) = sender.query(query) {
             self.note(Event::Overloaded);
             reply(servfail(&message));
         }
@@ -155,10 +159,10 @@ impl Caller {
 
     /// Sends a query, and waits for the response.
     pub(crate) async fn resolve(&self, message: Vec<u8>) -> Option<Answer> {
-        let (said, heard) = oneshot::channel();
+        let (said, received) = oneshot::channel();
         // The receiver may have been dropped meanwhile.
-        self.ask(message, move |answer| drop(said.send(answer)));
-        heard.await.ok().flatten()
+        self.query(message, move |answer| drop(said.send(answer)));
+        received.await.ok().flatten()
     }
 }
 
@@ -179,7 +183,7 @@ mod tests {
     use larder_io::epoll::Waker;
     use std::sync::mpsc::channel;
 
-    const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
+    const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01";
 
     fn peer() -> SocketAddr {
         SocketAddr::from(([192, 0, 2, 1], 7))
@@ -193,15 +197,15 @@ mod tests {
         drop(inbox);
         let hub = Arc::new(Hub::new(vec![sender], Limits::default()));
         let caller = hub.admit(Protocol::Tls, peer()).unwrap();
-        let (said, heard) = channel();
-        for message in [QUESTION, b"\0"] {
+        let (said, received) = channel();
+        for message in [QUERY, b"\0"] {
             let said = said.clone();
-            caller.ask(message.to_vec(), move |answer| said.send(answer).unwrap());
+            caller.query(message.to_vec(), move |answer| said.send(answer).unwrap());
         }
-        let answer = heard.recv().unwrap().unwrap();
+        let answer = received.recv().unwrap().unwrap();
         assert_eq!(&answer.bytes[..4], b"\x12\x34\x81\x82");
-        assert_eq!(&answer.bytes[12..], &QUESTION[12..]);
-        assert!(heard.recv().unwrap().is_none());
+        assert_eq!(&answer.bytes[12..], &QUERY[12..]);
+        assert!(received.recv().unwrap().is_none());
         let overloads = hub.metrics().into_iter().find(|it| it.field() == "encrypted_overloads");
         assert_eq!(overloads.unwrap().value, 2.0);
     }

@@ -11,7 +11,7 @@ use larder_wire::dns::query::{KeyBuf, Query};
 use larder_wire::dns::rtype;
 
 /// Queries are padded to a multiple of this (RFC 8467, section 4.1).
-pub const QUESTION_BLOCK_BYTES: usize = 128;
+pub const QUERY_BLOCK_BYTES: usize = 128;
 
 /// Responses are padded to a multiple of this (RFC 8467, section 4.1).
 pub const ANSWER_BLOCK_BYTES: usize = 468;
@@ -37,9 +37,9 @@ pub(crate) struct Wishes {
 }
 
 /// Reads the wishes of a query; other messages have no wishes.
-pub(crate) fn wishes(question: &[u8]) -> Wishes {
+pub(crate) fn wishes(query: &[u8]) -> Wishes {
     let mut key = KeyBuf::new();
-    let edns = Query::read(question, &mut key).ok().and_then(|query| query.edns);
+    let edns = Query::read(query, &mut key).ok().and_then(|query| query.edns);
     edns.map_or(Wishes::default(), |edns| Wishes {
         pads: edns.option(PADDING).is_some(),
         has_keepalive: edns.option(KEEPALIVE).is_some(),
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     /// A query for example. with an OPT record of these options.
-    fn question(options: &[u8]) -> Vec<u8> {
+    fn query(options: &[u8]) -> Vec<u8> {
         let mut message = b"\0\0\x01\0\0\x01\0\0\0\0\0\x01\x07example\0\0\x01\0\x01".to_vec();
         message.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0");
         message.extend_from_slice(&(options.len() as u16).to_be_bytes());
@@ -90,11 +90,11 @@ mod tests {
             let mut options = vec![0xff, 0xfe];
             options.extend_from_slice(&length.to_be_bytes());
             options.resize(4 + usize::from(length), 7);
-            let plain = question(&options);
+            let plain = query(&options);
             let mut message = plain.clone();
-            pad(&mut message, QUESTION_BLOCK_BYTES);
-            assert_eq!(message.len() % QUESTION_BLOCK_BYTES, 0);
-            assert!(message.len() < plain.len() + 4 + QUESTION_BLOCK_BYTES);
+            pad(&mut message, QUERY_BLOCK_BYTES);
+            assert_eq!(message.len() % QUERY_BLOCK_BYTES, 0);
+            assert!(message.len() < plain.len() + 4 + QUERY_BLOCK_BYTES);
             assert!(wishes(&message).pads && !wishes(&plain).pads);
             let mut key = KeyBuf::new();
             let edns = Query::read(&message, &mut key).unwrap().edns.unwrap();
@@ -107,17 +107,17 @@ mod tests {
     #[test]
     fn leaves_what_cannot_be_padded() {
         let without = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x07example\0\0\x01\0\x01".to_vec();
-        let mut behind = question(b"");
+        let mut behind = query(b"");
         behind[11] = 2;
         behind.extend_from_slice(b"\0\0\x10\0\x01\0\0\0\0\0\0");
-        let mut bytes_behind = question(b"");
+        let mut bytes_behind = query(b"");
         bytes_behind.push(0);
         let of_length = |bytes: usize| {
-            let content = bytes - question(b"").len() - OPTION_HEAD_BYTES;
+            let content = bytes - query(b"").len() - OPTION_HEAD_BYTES;
             let mut options = vec![0xff, 0xfe];
             options.extend_from_slice(&(content as u16).to_be_bytes());
             options.resize(OPTION_HEAD_BYTES + content, 7);
-            question(&options)
+            query(&options)
         };
         let huge = of_length(MESSAGE_BYTES_MAX - 3);
         for message in [without, behind, bytes_behind, huge, vec![], vec![0; 11]] {
@@ -134,7 +134,7 @@ mod tests {
     /// Options are found in queries only.
     #[test]
     fn wishes_are_read() {
-        let both = question(b"\0\x0c\0\x01\0\0\x0b\0\0");
+        let both = query(b"\0\x0c\0\x01\0\0\x0b\0\0");
         assert_eq!(wishes(&both), Wishes { pads: true, has_keepalive: true });
         let mut answer = both;
         answer[2] |= 0x80;

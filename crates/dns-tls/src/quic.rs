@@ -43,7 +43,7 @@ const STREAM_BYTES_MAX: usize = LENGTH_BYTES + u16::MAX as usize;
 const CONNECTION_BYTES_MAX: u32 = 4 * STREAM_BYTES_MAX as u32;
 
 /// Idle times that a connection may last without a query.
-const UNASKED: u32 = 4;
+const IDLE_TIMES: u32 = 4;
 
 /// Limits of a connection.
 pub(crate) fn config(
@@ -99,15 +99,15 @@ async fn serve(caller: Caller, incoming: quinn::Incoming, mut stop: watch::Recei
         return caller.note(Event::HandshakeFailed);
     };
     let caller = Arc::new(caller);
-    let mut questions = JoinSet::new();
-    let mut heard = Instant::now();
+    let mut queries = JoinSet::new();
+    let mut received = Instant::now();
     let mut is_ending = false;
-    while !(is_ending && questions.is_empty()) {
+    while !(is_ending && queries.is_empty()) {
         tokio::select! {
             opened = connection.accept_bi(), if !is_ending => match opened {
                 Ok((send, receive)) => {
-                    heard = Instant::now();
-                    questions.spawn(answer(caller.clone(), connection.clone(), send, receive));
+                    received = Instant::now();
+                    queries.spawn(answer(caller.clone(), connection.clone(), send, receive));
                 }
                 Err(error) => {
                     if matches!(error, quinn::ConnectionError::TransportError(_)) {
@@ -116,8 +116,8 @@ async fn serve(caller: Caller, incoming: quinn::Incoming, mut stop: watch::Recei
                     return;
                 }
             },
-            Some(_) = questions.join_next(), if !questions.is_empty() => heard = Instant::now(),
-            () = sleep_until(heard + caller.hub.idle() * UNASKED), if questions.is_empty() => break,
+            Some(_) = queries.join_next(), if !queries.is_empty() => received = Instant::now(),
+            () = sleep_until(received + caller.hub.idle() * IDLE_TIMES), if queries.is_empty() => break,
             _ = stop.changed(), if !is_ending => is_ending = true,
         }
     }
@@ -168,13 +168,13 @@ async fn converse(
     receive: &mut RecvStream,
 ) -> Result<(), Unanswered> {
     let stall = caller.hub.limits.stall;
-    let question = match timeout(stall, receive.read_to_end(STREAM_BYTES_MAX)).await {
-        Ok(Ok(bytes)) => question(bytes)?,
+    let query = match timeout(stall, receive.read_to_end(STREAM_BYTES_MAX)).await {
+        Ok(Ok(bytes)) => query(bytes)?,
         Ok(Err(quinn::ReadToEndError::TooLong)) => return Err(Unanswered::Violated),
         Ok(Err(quinn::ReadToEndError::Read(_))) => return Err(Unanswered::Gone),
         Err(_) => return Err(Unanswered::Late),
     };
-    let answer = caller.resolve(question).await.ok_or(Unanswered::Ignored)?;
+    let answer = caller.resolve(query).await.ok_or(Unanswered::Ignored)?;
     let length = (answer.bytes.len() as u16).to_be_bytes();
     let write = async {
         send.write_all(&[&length, answer.bytes.as_slice()].concat()).await.ok()?;
@@ -190,13 +190,13 @@ async fn converse(
 }
 
 /// The one query of a stream, without its length (RFC 9250, sections 4.2 and 5.5.2).
-fn question(mut bytes: Vec<u8>) -> Result<Vec<u8>, Unanswered> {
+fn query(mut bytes: Vec<u8>) -> Result<Vec<u8>, Unanswered> {
     let Some((length, message)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(Unanswered::Violated);
     };
     let fits = usize::from(u16::from_be_bytes(*length)) == message.len();
-    let is_question = message.first_chunk() == Some(&[0, 0]) && !wishes(message).has_keepalive;
-    if !fits || !is_question {
+    let is_query = message.first_chunk() == Some(&[0, 0]) && !wishes(message).has_keepalive;
+    if !fits || !is_query {
         return Err(Unanswered::Violated);
     }
     bytes.drain(..LENGTH_BYTES);

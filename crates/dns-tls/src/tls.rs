@@ -68,7 +68,7 @@ async fn converse(
     let mut output = Output::default();
     let mut unanswered = 0;
     let mut is_finished = false;
-    let mut heard = Instant::now();
+    let mut received = Instant::now();
     loop {
         let mut taken = 0;
         while unanswered < limits.unanswered_max {
@@ -78,10 +78,10 @@ async fn converse(
             }
             taken += LENGTH_BYTES + message.len();
             unanswered += 1;
-            heard = Instant::now();
+            received = Instant::now();
             let answered = answered.clone();
             // The connection may have ended by then.
-            caller.ask(message.to_vec(), move |answer| drop(answered.send(answer)));
+            caller.query(message.to_vec(), move |answer| drop(answered.send(answer)));
         }
         input.advance(taken);
         if is_finished && unanswered == 0 {
@@ -91,7 +91,7 @@ async fn converse(
         tokio::select! {
             Some(answer) = answers.recv() => {
                 unanswered -= output.gather(answer, &mut answers);
-                heard = Instant::now();
+                received = Instant::now();
                 match timeout(limits.stall, write(stream, &output.bytes)).await {
                     Ok(Ok(())) => output.clear(),
                     Ok(Err(_)) => return End::Lost,
@@ -106,7 +106,7 @@ async fn converse(
                 Err(_) => return End::Lost,
             },
             // A core's own time limit applies while queries have no response.
-            () = sleep_until(heard + caller.hub.idle()), if unanswered == 0 => {
+            () = sleep_until(received + caller.hub.idle()), if unanswered == 0 => {
                 return if input.is_empty() { End::Done } else { End::Blame(Event::TimedOut) };
             }
             // Earlier queries get their responses. An error means that the sender of `stop` is

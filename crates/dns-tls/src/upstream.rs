@@ -17,7 +17,7 @@
 //! since an attacker could replay it to learn the query. Queries are padded to multiples of 128
 //! bytes (RFC 8467).
 //!
-//! Bounds: the cores' queries, `ASKED_MAX` of them on a line. Cost: a thread for an upstream, a
+//! Bounds: the cores' queries, `QUERIES_MAX` of them on a line. Cost: a thread for an upstream, a
 //! task for a query.
 
 use std::fmt;
@@ -36,7 +36,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Mutex as TurnMutex, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::padding::{QUESTION_BLOCK_BYTES, pad};
+use crate::padding::{QUERY_BLOCK_BYTES, pad};
 
 mod https;
 mod quic;
@@ -60,7 +60,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const SILENT_MAX: u32 = 3;
 
 /// Queries on a line at once.
-const ASKED_MAX: usize = 4_096;
+const QUERIES_MAX: usize = 4_096;
 
 /// Bytes of the longest message.
 const MESSAGE_BYTES_MAX: usize = 65_535;
@@ -101,11 +101,11 @@ enum Line {
 }
 
 impl Line {
-    async fn ask(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
+    async fn query(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
         match self {
-            Line::Tls(line) => line.ask(message).await,
-            Line::Https(line) => line.ask(message).await,
-            Line::Quic(line) => line.ask(message).await,
+            Line::Tls(line) => line.query(message).await,
+            Line::Https(line) => line.query(message).await,
+            Line::Quic(line) => line.query(message).await,
         }
     }
 }
@@ -221,7 +221,7 @@ impl Backend for Encrypted {
         Ok(())
     }
 
-    fn ask(&self, query: BackendQuery) {
+    fn query(&self, query: BackendQuery) {
         if let Some(running) = &*self.running() {
             running.runtime.spawn(run(self.shared.clone(), query));
         }
@@ -280,10 +280,10 @@ impl Backend for Encrypted {
 /// Responds to a query, or drops it.
 async fn run(shared: Arc<Shared>, query: BackendQuery) {
     let mut message = query.message().to_vec();
-    pad(&mut message, QUESTION_BLOCK_BYTES);
+    pad(&mut message, QUERY_BLOCK_BYTES);
     let wait = Duration::from_millis(u64::from(query.wait_ms()));
     let mut number = None;
-    match timeout(wait, shared.ask(message, &mut number)).await {
+    match timeout(wait, shared.query(message, &mut number)).await {
         Ok(Some(answer)) => {
             shared.silent.store(0, Relaxed);
             query.answer(answer);
@@ -308,7 +308,7 @@ impl Shared {
 
     /// Sends a query, and repeats it on a second line if the first had been used before and is
     /// lost. `number` is that of the last line.
-    async fn ask(
+    async fn query(
         self: &Arc<Shared>,
         message: Vec<u8>,
         number: &mut Option<u64>,
@@ -316,7 +316,7 @@ impl Shared {
         for is_last in [false, true] {
             let (line, at, is_new) = self.line().await?;
             *number = Some(at);
-            match line.ask(message.clone()).await {
+            match line.query(message.clone()).await {
                 Ok(answer) => return Some(answer),
                 Err(fault) => {
                     self.counters.note(&fault);

@@ -61,8 +61,8 @@ impl Echo {
         };
         let addresses = running.listeners().iter().map(address).collect();
         let ends = Arc::new(AtomicBool::new(false));
-        let told = ends.clone();
-        let core = thread::spawn(move || echo(inbox, &waker, &told));
+        let core_ends = ends.clone();
+        let core = thread::spawn(move || echo(inbox, &waker, &core_ends));
         Echo { running: Some(running), addresses, ends, core: Some(core) }
     }
 
@@ -104,14 +104,14 @@ fn echo(mut inbox: Inbox, waker: &Waker, ends: &AtomicBool) {
 }
 
 /// A response without records.
-fn answer(question: &[u8], out: &mut [u8]) -> usize {
-    out[..question.len()].copy_from_slice(question);
+fn answer(query: &[u8], out: &mut [u8]) -> usize {
+    out[..query.len()].copy_from_slice(query);
     out[2] |= 0x80;
-    question.len()
+    query.len()
 }
 
 /// The core's side of an upstream.
-struct Asker {
+struct UpstreamClient {
     backends: Backends,
     upstream: Arc<Encrypted>,
     log: Log,
@@ -120,8 +120,8 @@ struct Asker {
     next: u64,
 }
 
-impl Asker {
-    fn new(url: &str, trust: &Trust) -> Asker {
+impl UpstreamClient {
+    fn new(url: &str, trust: &Trust) -> UpstreamClient {
         let upstream = Encrypted::new(Target::parse(url).unwrap(), trust, None).unwrap();
         let upstream = Arc::new(upstream);
         let log = Log::new("dns", Level::Info, Format::Text);
@@ -131,14 +131,14 @@ impl Asker {
         let poller = Poller::new().unwrap();
         poller.add(&*waker, 0, Interest::READ).unwrap();
         let backends = Backends::new(&[backend], 0, 5_000, waker.clone());
-        Asker { backends, upstream, log, poller, waker, next: 0 }
+        UpstreamClient { backends, upstream, log, poller, waker, next: 0 }
     }
 
     /// Sends queries for these labels at once; returns the responses in the same order.
-    fn ask(&mut self, labels: &[&str], wait_ms: u32) -> Vec<Option<Vec<u8>>> {
+    fn query(&mut self, labels: &[&str], wait_ms: u32) -> Vec<Option<Vec<u8>>> {
         let first = self.next;
         for label in labels {
-            assert!(self.backends.ask(0, self.next, &question(label), wait_ms));
+            assert!(self.backends.query(0, self.next, &query(label), wait_ms));
             self.next += 1;
         }
         let mut came = vec![None; labels.len()];
@@ -158,7 +158,7 @@ impl Asker {
 
     /// True if a query gets a response.
     fn is_answered(&mut self, label: &str) -> bool {
-        let bytes = self.ask(&[label], 30_000).remove(0);
+        let bytes = self.query(&[label], 30_000).remove(0);
         bytes.is_some_and(|bytes| fits(label, &bytes))
     }
 
@@ -173,22 +173,22 @@ impl Asker {
     }
 }
 
-impl Drop for Asker {
+impl Drop for UpstreamClient {
     fn drop(&mut self) {
         self.upstream.stop();
     }
 }
 
 /// A query for `<label>.example`, with an OPT record that is last.
-fn question(label: &str) -> Vec<u8> {
-    dns::question_with(0, format!("{label}.example"), dns::A, b"")
+fn query(label: &str) -> Vec<u8> {
+    dns::query_with(0, format!("{label}.example"), dns::A, b"")
 }
 
 /// True if a response repeats the question.
 fn fits(label: &str, bytes: &[u8]) -> bool {
-    let asked = question(label);
+    let query = query(label);
     // The OPT record differs because it was padded.
-    bytes[2] & 0x80 != 0 && bytes[12..].starts_with(&asked[12..asked.len() - 11])
+    bytes[2] & 0x80 != 0 && bytes[12..].starts_with(&query[12..query.len() - 11])
 }
 
 /// Over each transport, many queries on one connection get their own responses, padded in transit.
@@ -198,18 +198,18 @@ fn each_transport() {
     let identity = Identity::new(NAME);
     let server = Echo::start(&identity, None);
     for scheme in SCHEMES {
-        let mut asker = Asker::new(&server.url(scheme, NAME), &trust(&identity));
+        let mut client = UpstreamClient::new(&server.url(scheme, NAME), &trust(&identity));
         let labels: Vec<String> = (0..1_000).map(|number| format!("n{number}")).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        for (label, bytes) in labels.iter().zip(asker.ask(&labels, 30_000)) {
+        for (label, bytes) in labels.iter().zip(client.query(&labels, 30_000)) {
             let bytes = bytes.unwrap();
             assert!(fits(label, &bytes), "{scheme} {label}");
             assert_eq!(bytes.len(), 468, "the question was padded, and so its answer");
         }
-        assert_eq!(asker.count("upstream_connections"), 1, "{scheme}");
-        let both = asker.ask(&["none", "some"], 1_000);
+        assert_eq!(client.count("upstream_connections"), 1, "{scheme}");
+        let both = client.query(&["none", "some"], 1_000);
         assert!(both[0].is_none() && both[1].is_some());
-        assert!(asker.log.take().is_empty());
+        assert!(client.log.take().is_empty());
     }
 }
 
@@ -221,18 +221,18 @@ fn who_does_not_prove_it() {
     let server = Echo::start(&identity, None);
     for scheme in SCHEMES {
         for (name, trusted) in [("other.example", trust(&identity)), (NAME, trust(&other))] {
-            let mut asker = Asker::new(&server.url(scheme, name), &trusted);
-            assert!(!asker.is_answered("some"));
-            let lines = asker.log.take();
+            let mut client = UpstreamClient::new(&server.url(scheme, name), &trusted);
+            assert!(!client.is_answered("some"));
+            let lines = client.log.take();
             assert!(lines[0].starts_with("warn dns: upstream not authenticated "), "{lines:?}");
             assert!(lines.len() == 1 && lines[0].contains(&format!(" name={name} ")), "{lines:?}");
-            assert_eq!(asker.count("upstream_unproven"), 1);
-            assert_eq!(asker.count("upstream_connections"), 0);
-            assert!(asker.log.take().is_empty());
+            assert_eq!(client.count("upstream_unproven"), 1);
+            assert_eq!(client.count("upstream_connections"), 0);
+            assert!(client.log.take().is_empty());
         }
         // The certificate is also valid for its address.
         let url = server.url(scheme, "127.0.0.1");
-        assert!(Asker::new(&url, &trust(&identity)).is_answered("some"));
+        assert!(UpstreamClient::new(&url, &trust(&identity)).is_answered("some"));
     }
 }
 
@@ -243,24 +243,24 @@ fn comes_back() {
     for scheme in SCHEMES {
         let server = Echo::start(&identity, None);
         let (addresses, url) = (server.addresses.clone(), server.url(scheme, NAME));
-        let mut asker = Asker::new(&url, &trust(&identity));
-        assert!(asker.is_answered("before"));
+        let mut client = UpstreamClient::new(&url, &trust(&identity));
+        assert!(client.is_answered("before"));
         drop(server);
         if scheme != "quic" {
             // Over QUIC silence is no error, so only the time limit applies.
-            assert!(!asker.is_answered("meanwhile"));
-            assert!(asker.log.take()[0].starts_with("warn dns: upstream down "));
+            assert!(!client.is_answered("meanwhile"));
+            assert!(client.log.take()[0].starts_with("warn dns: upstream down "));
         }
         let _server = Echo::start(&identity, Some(addresses));
         if scheme == "quic" {
             // After three queries without a response the connection is considered dead.
             for _ in 0..3 {
-                asker.ask(&["lost"], 100);
+                client.query(&["lost"], 100);
             }
         }
-        asker.await_answer("after");
+        client.await_answer("after");
         if scheme != "quic" {
-            assert!(asker.log.take()[0].starts_with("info dns: upstream up "));
+            assert!(client.log.take()[0].starts_with("info dns: upstream up "));
         }
     }
 }
@@ -293,9 +293,9 @@ fn send(stream: &mut impl Write, message: &[u8]) {
     let _ = stream.write_all(&dns::framed(message)).and_then(|()| stream.flush());
 }
 
-fn answered(mut question: Vec<u8>) -> Vec<u8> {
-    question[2] |= 0x80;
-    question
+fn answered(mut query: Vec<u8>) -> Vec<u8> {
+    query[2] |= 0x80;
+    query
 }
 
 /// Responses reach their queries in reverse order, also with responses to no query between them.
@@ -304,18 +304,18 @@ fn answers_out_of_order() {
     const COUNT: usize = 50;
     let identity = Identity::new(NAME);
     let url = played(&identity, |_, mut stream| {
-        let mut asked: Vec<_> = (0..COUNT).map_while(|_| receive(&mut stream)).collect();
-        while let Some(question) = asked.pop() {
-            let mut foreign = answered(question.clone());
+        let mut queries: Vec<_> = (0..COUNT).map_while(|_| receive(&mut stream)).collect();
+        while let Some(query) = queries.pop() {
+            let mut foreign = answered(query.clone());
             foreign[0] ^= 0x80;
             send(&mut stream, &foreign);
-            send(&mut stream, &answered(question));
+            send(&mut stream, &answered(query));
         }
     });
-    let mut asker = Asker::new(&url, &trust(&identity));
+    let mut client = UpstreamClient::new(&url, &trust(&identity));
     let labels: Vec<String> = (0..COUNT).map(|number| format!("n{number}")).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    for (label, bytes) in labels.iter().zip(asker.ask(&labels, 30_000)) {
+    for (label, bytes) in labels.iter().zip(client.query(&labels, 30_000)) {
         assert!(fits(label, &bytes.unwrap()));
     }
 }
@@ -324,22 +324,22 @@ fn answers_out_of_order() {
 /// and repeats the query. It does not try again for the same query if the server closes the new
 /// connection at once.
 #[test]
-fn closed_under_a_question() {
+fn closed_under_a_query() {
     let identity = Identity::new(NAME);
     let url = played(&identity, |_, mut stream| {
         // The server sends one response on a connection, and reads the second query without a
         // response.
-        if let Some(question) = receive(&mut stream) {
-            send(&mut stream, &answered(question));
+        if let Some(query) = receive(&mut stream) {
+            send(&mut stream, &answered(query));
         }
         receive(&mut stream);
     });
-    let mut asker = Asker::new(&url, &trust(&identity));
+    let mut client = UpstreamClient::new(&url, &trust(&identity));
     for label in ["one", "two", "three"] {
-        assert!(asker.ask(&[label], 30_000)[0].is_some(), "{label}");
+        assert!(client.query(&[label], 30_000)[0].is_some(), "{label}");
     }
     assert_eq!(
-        (asker.count("upstream_connections"), asker.count("upstream_connections_lost")),
+        (client.count("upstream_connections"), client.count("upstream_connections_lost")),
         (3, 2)
     );
 }
@@ -365,8 +365,8 @@ fn ends_at_each_point() {
         },
     ];
     for (at, act) in acts.into_iter().enumerate() {
-        let mut asker = Asker::new(&played(&identity, act), &trust(&identity));
-        assert!(asker.ask(&["some"], 30_000)[0].is_none(), "act {at}");
+        let mut client = UpstreamClient::new(&played(&identity, act), &trust(&identity));
+        assert!(client.query(&["some"], 30_000)[0].is_none(), "act {at}");
     }
 }
 
@@ -378,24 +378,24 @@ fn says_nothing() {
     let mut kept = Vec::new();
     let url = played(&identity, move |number, mut stream| {
         if number > 0 {
-            while let Some(question) = receive(&mut stream) {
-                send(&mut stream, &answered(question));
+            while let Some(query) = receive(&mut stream) {
+                send(&mut stream, &answered(query));
             }
         } else {
             let _ = stream.flush();
             kept.push(thread::spawn(move || while receive(&mut stream).is_some() {}));
         }
     });
-    let mut asker = Asker::new(&url, &trust(&identity));
+    let mut client = UpstreamClient::new(&url, &trust(&identity));
     // On a slow machine the handshake may take long; it continues after the query's time limit.
-    while asker.count("upstream_connections") == 0 {
-        assert!(asker.ask(&["some"], 50)[0].is_none());
+    while client.count("upstream_connections") == 0 {
+        assert!(client.query(&["some"], 50)[0].is_none());
     }
-    while asker.count("upstream_connections") == 1 {
-        asker.ask(&["some"], 50);
+    while client.count("upstream_connections") == 1 {
+        client.query(&["some"], 50);
     }
-    asker.await_answer("again");
+    client.await_answer("again");
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("quic://{}#{NAME}", silent.local_addr().unwrap());
-    assert!(Asker::new(&url, &trust(&identity)).ask(&["some"], 50)[0].is_none());
+    assert!(UpstreamClient::new(&url, &trust(&identity)).query(&["some"], 50)[0].is_none());
 }

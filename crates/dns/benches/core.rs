@@ -27,9 +27,9 @@ const ADDRESS: &[u8] = b"\xc0\x0c\0\x01\0\x01\0\0\x0e\x10\0\x04\xc0\0\x02\x01";
 
 /// The queries that were sent, in buffers of equal size.
 struct World {
-    asked: Vec<[u8; QUERY_BYTES_MAX]>,
+    upstream_queries: Vec<[u8; QUERY_BYTES_MAX]>,
     lengths: Vec<usize>,
-    told: u64,
+    responses: u64,
     room: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ impl Net for World {
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
         let length = write(&mut self.room[..bytes_max]);
-        self.told += u64::from(length.is_some());
+        self.responses += u64::from(length.is_some());
         length.is_some()
     }
 
@@ -49,7 +49,7 @@ impl Net for World {
 
     fn query_udp(&mut self, _: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
         let at = self.lengths.len();
-        let Some(length) = self.asked.get_mut(at).and_then(|room| write(1, room)) else {
+        let Some(length) = self.upstream_queries.get_mut(at).and_then(|room| write(1, room)) else {
             return false;
         };
         self.lengths.push(length);
@@ -64,7 +64,7 @@ impl Net for World {
 }
 
 /// Writes the query for a name that the number makes.
-fn put_question(out: &mut Vec<u8>, number: u64) {
+fn put_query(out: &mut Vec<u8>, number: u64) {
     out.clear();
     out.extend([number as u8, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
     out.push(12);
@@ -74,12 +74,12 @@ fn put_question(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Writes the response to a query of the core.
-fn put_answer(out: &mut Vec<u8>, question: &[u8]) {
-    let opt = question.len() - OPT.len();
+fn put_answer(out: &mut Vec<u8>, query: &[u8]) {
+    let opt = query.len() - OPT.len();
     out.clear();
-    out.extend(&question[..opt]);
+    out.extend(&query[..opt]);
     out.extend(ADDRESS);
-    out.extend(&question[opt..]);
+    out.extend(&query[opt..]);
     out[2] = 0x81;
     out[3] = 0x80;
     out[7] = 1;
@@ -96,14 +96,14 @@ fn main() {
     let mut now = Now { us: 1_000_000, wall_s: 1_000_000 };
     let mut core = Core::new(Arc::new(Settings::default()), &cache, zones, now).expect("a core");
     let mut world = World {
-        asked: vec![[0; QUERY_BYTES_MAX]; BATCH],
+        upstream_queries: vec![[0; QUERY_BYTES_MAX]; BATCH],
         lengths: Vec::new(),
-        told: 0,
+        responses: 0,
         room: vec![0; 65_535],
     };
     let route = Route { peer: "192.0.2.7:4000".parse().expect("an address"), local: None };
     let client = Client::Udp { socket: 0, route };
-    let mut questions = vec![Vec::new(); BATCH];
+    let mut queries = vec![Vec::new(); BATCH];
     let mut answer = Vec::new();
     let mut number = 0u64;
     let mut costs_ns = [const { Vec::new() }; 3];
@@ -111,18 +111,18 @@ fn main() {
         let mut spent_ns = [0.0; 3];
         for _ in 0..batches {
             now.us += 1_000;
-            for question in &mut questions {
+            for query in &mut queries {
                 number += 1;
-                put_question(question, number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16);
+                put_query(query, number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16);
             }
             let began = Instant::now();
             core.begin(now);
-            let batch = questions.iter().map(|question| (client, question.as_slice()));
+            let batch = queries.iter().map(|query| (client, query.as_slice()));
             core.queries(batch, &mut world);
             core.tick(&mut world);
             core.finish();
             for at in 0..world.lengths.len() {
-                put_answer(&mut answer, &world.asked[at][..world.lengths[at]]);
+                put_answer(&mut answer, &world.upstream_queries[at][..world.lengths[at]]);
                 core.response(1, &answer, &mut world);
             }
             core.tick(&mut world);
@@ -131,7 +131,7 @@ fn main() {
 
             let began = Instant::now();
             core.begin(now);
-            let batch = questions.iter().map(|question| (client, question.as_slice()));
+            let batch = queries.iter().map(|query| (client, query.as_slice()));
             core.queries(batch, &mut world);
             core.finish();
             spent_ns[1] += began.elapsed().as_nanos() as f64;
@@ -139,20 +139,20 @@ fn main() {
             let began = Instant::now();
             for at in 0..world.lengths.len() {
                 let length = world.lengths[at];
-                put_answer(&mut answer, black_box(&world.asked[at][..length]));
+                put_answer(&mut answer, black_box(&world.upstream_queries[at][..length]));
                 black_box(&answer);
             }
             spent_ns[2] += began.elapsed().as_nanos() as f64;
             world.lengths.clear();
         }
-        let questions = f64::from(batches) * BATCH as f64;
+        let queries = f64::from(batches) * BATCH as f64;
         for (costs, spent) in costs_ns.iter_mut().zip(spent_ns) {
-            costs.push(spent / questions);
+            costs.push(spent / queries);
         }
     }
     let counts = core.counts();
-    let asked = u64::from(passes * batches) * BATCH as u64;
-    assert_eq!((counts.misses, counts.hits, world.told), (asked, asked, 2 * asked));
+    let expected = u64::from(passes * batches) * BATCH as u64;
+    assert_eq!((counts.misses, counts.hits, world.responses), (expected, expected, 2 * expected));
     println!("{:<24} {:>8} {:>8}", "ns a question", "best", "middle");
     for (name, costs) in ["miss", "hit", "the world of a miss"].iter().zip(&mut costs_ns) {
         costs.sort_by(f64::total_cmp);

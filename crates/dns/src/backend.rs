@@ -64,7 +64,7 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Takes a query, and returns at once, since the core waits. Without room it drops the query,
     /// which the core receives as a failure.
-    fn ask(&self, query: BackendQuery);
+    fn query(&self, query: BackendQuery);
 
     /// Ends its threads.
     fn stop(&self);
@@ -174,7 +174,7 @@ impl Drop for BackendQuery {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Queries sent to backends.
-    pub asked: u64,
+    pub queries: u64,
     /// Queries refused because all slots were in use.
     pub refused_full: u64,
 }
@@ -220,7 +220,7 @@ impl Backends {
 
     /// Sends a query to the backend of a number. False if there is no such backend, if all slots
     /// are in use, or if a query with this tag is wanted.
-    pub fn ask(&mut self, backend: usize, tag: u64, message: &[u8], wait_ms: u32) -> bool {
+    pub fn query(&mut self, backend: usize, tag: u64, message: &[u8], wait_ms: u32) -> bool {
         let Some(backend) = self.backends.get(backend) else { return false };
         if tag == UNWANTED || self.places.contains_key(&tag) {
             return false;
@@ -231,8 +231,8 @@ impl Backends {
         };
         self.places.insert(tag, place);
         self.home.wanted[place as usize].store(tag, Ordering::Relaxed);
-        self.counters.asked += 1;
-        backend.ask(BackendQuery {
+        self.counters.queries += 1;
+        backend.query(BackendQuery {
             home: self.home.clone(),
             place,
             tag,
@@ -305,7 +305,7 @@ mod tests {
             Ok(())
         }
 
-        fn ask(&self, query: BackendQuery) {
+        fn query(&self, query: BackendQuery) {
             self.0.lock().unwrap().send(query).unwrap();
         }
 
@@ -326,7 +326,7 @@ mod tests {
     fn queries_come_back() {
         let (mut backends, queries, waker) = backends(8);
         for tag in 0..4 {
-            assert!(backends.ask(0, tag, &[tag as u8], 250));
+            assert!(backends.query(0, tag, &[tag as u8], 250));
         }
         assert!(!backends.has_news() && !waker.clear().unwrap());
         for query in queries.try_iter() {
@@ -352,17 +352,17 @@ mod tests {
     #[test]
     fn cancelled_and_late() {
         let (mut backends, queries, _) = backends(1);
-        assert!(backends.ask(0, 7, b"one", 1));
+        assert!(backends.query(0, 7, b"one", 1));
         let late = queries.recv().unwrap();
         backends.cancel(7);
         assert!(!late.is_wanted());
-        assert!(!backends.ask(0, 7, b"two", 1), "there is one place");
-        assert_eq!(backends.counters(), Counters { asked: 1, refused_full: 1 });
+        assert!(!backends.query(0, 7, b"two", 1), "there is one place");
+        assert_eq!(backends.counters(), Counters { queries: 1, refused_full: 1 });
         late.answer(b"late".to_vec());
         assert_eq!(backends.take(), None);
-        assert!(backends.ask(0, 7, b"three", 1));
-        assert!(!backends.ask(0, 7, b"again", 1), "a tag in use");
-        assert!(!backends.ask(1, 8, b"whom?", 1), "no such backend");
+        assert!(backends.query(0, 7, b"three", 1));
+        assert!(!backends.query(0, 7, b"again", 1), "a tag in use");
+        assert!(!backends.query(1, 8, b"whom?", 1), "no such backend");
         queries.recv().unwrap().answer(b"well".to_vec());
         assert_eq!(backends.take(), Some((7, Some(b"well".to_vec()))));
     }
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn nobody_at_home() {
         let (mut backends, queries, waker) = backends(2);
-        assert!(backends.ask(0, 1, b"one", 1));
+        assert!(backends.query(0, 1, b"one", 1));
         drop((backends, waker));
         queries.recv().unwrap().answer(b"too late".to_vec());
     }
@@ -381,7 +381,7 @@ mod tests {
     /// end every slot is free. Invariants 1, 2 and 3.
     #[test]
     fn many_threads() {
-        const ASKED: u64 = 20_000;
+        const QUERIES: u64 = 20_000;
         let (mut backends, queries, waker) = backends(32);
         let queries = Arc::new(Mutex::new(queries));
         let threads: Vec<_> = (0..3)
@@ -400,8 +400,8 @@ mod tests {
         let (poller, mut events) = (Poller::new().unwrap(), Events::new(4));
         poller.add(&*waker, 0, Interest::READ).unwrap();
         let (mut next, mut came, mut cancelled) = (0, 0, 0);
-        while next < ASKED || backends.out() > 0 {
-            while next < ASKED && backends.ask(0, next, &next.to_be_bytes(), 1) {
+        while next < QUERIES || backends.out() > 0 {
+            while next < QUERIES && backends.query(0, next, &next.to_be_bytes(), 1) {
                 if next % 7 == 0 {
                     backends.cancel(next);
                     cancelled += 1;
@@ -417,7 +417,7 @@ mod tests {
                 came += 1;
             }
         }
-        assert_eq!((came + cancelled, backends.places.len()), (ASKED, 0));
+        assert_eq!((came + cancelled, backends.places.len()), (QUERIES, 0));
         drop(backends);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }

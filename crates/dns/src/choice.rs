@@ -339,25 +339,25 @@ mod tests {
 
     /// Once all are measured, the fastest is chosen, except for one query in 64.
     #[test]
-    fn the_fastest_is_asked() {
+    fn the_fastest_is_queried() {
         let mut upstreams = Upstreams::new(3);
         for (upstream, us) in [(0, 30_000), (1, 2_000), (2, 9_000)] {
             upstreams.answered(upstream, us);
         }
-        let mut asked = [0; 3];
+        let mut queried = [0; 3];
         for now_ms in 0..640 {
             let upstream = first(&mut upstreams, now_ms);
-            asked[upstream] += 1;
+            queried[upstream] += 1;
             upstreams.answered(upstream, [30_000, 2_000, 9_000][upstream]);
         }
-        assert_eq!(asked.iter().sum::<u32>(), 640);
-        assert!(asked[1] >= 620, "{asked:?}");
-        assert!(asked[0] > 0 && asked[2] > 0, "the others are looked at again: {asked:?}");
+        assert_eq!(queried.iter().sum::<u32>(), 640);
+        assert!(queried[1] >= 620, "{queried:?}");
+        assert!(queried[0] > 0 && queried[2] > 0, "the others are looked at again: {queried:?}");
     }
 
     /// A query is sent to each upstream once before it is sent to one again.
     #[test]
-    fn none_is_asked_twice_before_all() {
+    fn none_is_queried_twice_before_all() {
         let mut upstreams = Upstreams::new(4);
         let mut tried = Tried::default();
         for _ in 0..4 {

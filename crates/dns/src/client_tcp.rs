@@ -126,7 +126,7 @@ struct Stream {
     interest: Interest,
     is_dirty: bool,
     /// A query arrived since the last `flush`: its time in a list restarts.
-    was_heard: bool,
+    has_received: bool,
     /// The kernel took the stalled bytes since the last `flush`.
     was_moved: bool,
 }
@@ -134,7 +134,7 @@ struct Stream {
 impl Stream {
     /// Whether queries may be passed on: there are not too many without a response, or responses
     /// unsent.
-    fn may_ask(&self, limits: &Limits) -> bool {
+    fn may_query(&self, limits: &Limits) -> bool {
         self.ending.is_none()
             && self.unanswered < limits.unanswered_max
             && self.unsent.len() <= limits.unsent_bytes_max / 2
@@ -143,7 +143,7 @@ impl Stream {
     fn list(&self, limits: &Limits) -> usize {
         if self.stalled_bytes > 0 {
             STALLED
-        } else if !self.frames.is_empty() && self.may_ask(limits) {
+        } else if !self.frames.is_empty() && self.may_query(limits) {
             PARTIAL
         } else if self.unanswered > 0 {
             WAITING
@@ -240,7 +240,7 @@ impl ClientTcp {
             ending: None,
             interest: Interest::READ,
             is_dirty: false,
-            was_heard: false,
+            has_received: false,
             was_moved: false,
         };
         let Ok(id) = self.table.insert(stream, IDLE, now_ms) else { return };
@@ -289,7 +289,7 @@ impl ClientTcp {
         }
         if let Some(stream) = self.table.get_mut(id) {
             let was_reading = [Interest::READ, Interest::BOTH].contains(&stream.interest);
-            if event.readable && was_reading && stream.may_ask(&self.limits) {
+            if event.readable && was_reading && stream.may_query(&self.limits) {
                 match receive(&stream.socket, &mut room) {
                     Received::Bytes(count) => {
                         self.counters.bytes_in += count as u64;
@@ -320,12 +320,12 @@ impl ClientTcp {
         let Some(stream) = self.table.get_mut(id) else { return };
         let mut frames = std::mem::take(&mut stream.frames);
         // Looked up each time: `each` may have closed it.
-        while let Some(stream) = self.table.get_mut(id).filter(|it| it.may_ask(&self.limits)) {
+        while let Some(stream) = self.table.get_mut(id).filter(|it| it.may_query(&self.limits)) {
             match frames.next(&mut fresh, self.lengths) {
                 Ok(Some(message)) => {
                     stream.unanswered += 1;
-                    stream.was_heard = true;
-                    self.counters.questions += 1;
+                    stream.has_received = true;
+                    self.counters.queries += 1;
                     let peer = stream.peer;
                     each(self, StreamId(id), peer, message);
                 }
@@ -381,7 +381,7 @@ impl ClientTcp {
     }
 
     /// A query of a stream gets no response.
-    pub fn drop_question(&mut self, id: StreamId) {
+    pub fn drop_query(&mut self, id: StreamId) {
         if let Some(stream) = self.table.get_mut(id.0) {
             stream.unanswered = stream.unanswered.saturating_sub(1);
             self.mark(id.0);
@@ -412,7 +412,7 @@ impl ClientTcp {
                 continue;
             };
             self.counters.bytes_out += count as u64;
-            if stream.may_ask(&self.limits) && stream.frames.has_whole(self.lengths) {
+            if stream.may_query(&self.limits) && stream.frames.has_whole(self.lengths) {
                 self.hand_out(id, &[], &mut each);
             } else {
                 self.settle(id, poller, now_ms);
@@ -434,9 +434,9 @@ impl ClientTcp {
             stream.stalled_bytes = stream.unsent.len();
         }
         let list = stream.list(&self.limits);
-        let renews = if list == STALLED { stream.was_moved } else { stream.was_heard };
-        (stream.was_moved, stream.was_heard) = (false, false);
-        let interest = match (stream.may_ask(&self.limits), stream.stalled_bytes > 0) {
+        let renews = if list == STALLED { stream.was_moved } else { stream.has_received };
+        (stream.was_moved, stream.has_received) = (false, false);
+        let interest = match (stream.may_query(&self.limits), stream.stalled_bytes > 0) {
             (true, true) => Interest::BOTH,
             (true, false) => Interest::READ,
             (false, true) => Interest::WRITE,
@@ -547,7 +547,7 @@ impl ClientTcp {
             assert!(!stream.is_done());
             assert_eq!(self.table.list_of(id), Some(stream.list(&self.limits)));
             assert_eq!(stream.stalled_bytes > 0, stream.unsent.len() > 0);
-            if stream.may_ask(&self.limits) {
+            if stream.may_query(&self.limits) {
                 assert!(!stream.frames.has_whole(self.lengths), "invariant 4");
             }
         }

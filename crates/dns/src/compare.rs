@@ -305,9 +305,9 @@ mod tests {
     #[test]
     fn others_are_errors() {
         let whole = message(60, false);
-        let mut question = whole.clone();
-        question[2] &= 0x7f;
-        assert_eq!(View::read(&question), Err(DnsError::NotDns));
+        let mut query = whole.clone();
+        query[2] &= 0x7f;
+        assert_eq!(View::read(&query), Err(DnsError::NotDns));
         for end in 0..whole.len() {
             assert!(View::read(&whole[..end]).is_err(), "{end}");
         }

@@ -288,7 +288,7 @@ impl Core {
         zones: Zones,
         now: Now,
     ) -> Result<Core, Error> {
-        let questions_max = settings.limits.questions_max;
+        let queries_max = settings.limits.queries_max;
         let limiter = (settings.rate.per_s > 0).then(|| {
             let mut key = [0; 16];
             // Without random numbers an attacker could choose addresses that share a bucket with
@@ -303,7 +303,7 @@ impl Core {
             zones,
             pending: Pending::new(settings.limits),
             attempts: HashMap::default(),
-            timers: Timers::new(questions_max as usize, now.ms()),
+            timers: Timers::new(queries_max as usize, now.ms()),
             random: Random::new(),
             renderer: Renderer::new(),
             keys: Box::new([const { KeyBuf::new() }; BATCH]),

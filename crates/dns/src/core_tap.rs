@@ -67,8 +67,8 @@ impl CoreTap {
     }
 
     fn client(&mut self, kind: Kind, client: &Client, message: &[u8]) {
-        let (protocol, asker, asked) = self.ends(client);
-        self.record(kind, protocol, Some(asker), asked, message);
+        let (protocol, query_address, response_address) = self.ends(client);
+        self.record(kind, protocol, Some(query_address), response_address, message);
     }
 
     /// Records a query to an upstream.
@@ -89,14 +89,22 @@ impl CoreTap {
         &mut self,
         kind: Kind,
         protocol: Protocol,
-        asker: Option<SocketAddr>,
-        asked: Option<SocketAddr>,
+        query_address: Option<SocketAddr>,
+        response_address: Option<SocketAddr>,
         message: &[u8],
     ) {
         let is_query = matches!(kind, Kind::ClientQuery | Kind::ForwarderQuery);
         let query_ns = is_query.then_some(self.now_ns);
         let response_ns = (!is_query).then_some(self.now_ns);
-        self.tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
+        self.tap.record(&Event {
+            kind,
+            protocol,
+            query_address,
+            response_address,
+            query_ns,
+            response_ns,
+            message,
+        });
     }
 
     fn ends(&self, client: &Client) -> (Protocol, SocketAddr, Option<SocketAddr>) {
@@ -107,11 +115,11 @@ impl CoreTap {
             Client::Frame { letter, .. } => (Protocol::Udp, letter.peer, Some(letter.local)),
             Client::Udp { socket, route } => {
                 let bound = self.listeners.get(usize::from(*socket));
-                let asked = bound.map(|bound| match route.local {
+                let response_address = bound.map(|bound| match route.local {
                     Some(local) => SocketAddr::new(local.address, bound.port()),
                     None => *bound,
                 });
-                (Protocol::Udp, route.peer, asked)
+                (Protocol::Udp, route.peer, response_address)
             }
         }
     }

@@ -196,7 +196,7 @@ mod request_tests {
 
     /// The error for an invalid request says what to send.
     #[test]
-    fn errors_say_what_to_ask() {
+    fn errors_say_what_to_request() {
         for (line, part) in [
             (&b"stats"[..], "not a line of JSON"),
             (b"{}", "\"command\" is missing"),

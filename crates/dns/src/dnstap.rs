@@ -71,9 +71,9 @@ pub struct Event<'a> {
     /// Its transport.
     pub protocol: Protocol,
     /// Sender of the query; `None` if the server's own address is not known.
-    pub asker: Option<SocketAddr>,
+    pub query_address: Option<SocketAddr>,
     /// Receiver of the query; `None` if the server's own address is not known.
-    pub asked: Option<SocketAddr>,
+    pub response_address: Option<SocketAddr>,
     /// Time of the query, ns since 1970 UTC; of a response only if it is known.
     pub query_ns: Option<u64>,
     /// Time of the response; `None` for a query.
@@ -133,16 +133,16 @@ fn put_frame(out: &mut Vec<u8>, identity: &str, inner: &[u8]) {
 /// dnstap.proto's `Message`.
 fn put_message(out: &mut Vec<u8>, event: &Event<'_>) {
     put_number(out, 1, event.kind as u64);
-    if let Some(either) = event.asker.or(event.asked) {
+    if let Some(either) = event.query_address.or(event.response_address) {
         put_number(out, 2, if either.is_ipv4() { 1 } else { 2 });
     }
     put_number(out, 3, event.protocol as u64);
-    for (field, address) in [(4, event.asker), (5, event.asked)] {
+    for (field, address) in [(4, event.query_address), (5, event.response_address)] {
         if let Some(address) = address {
             put_address(out, field, address.ip());
         }
     }
-    for (field, address) in [(6, event.asker), (7, event.asked)] {
+    for (field, address) in [(6, event.query_address), (7, event.response_address)] {
         if let Some(address) = address {
             put_number(out, field, address.port().into());
         }
@@ -263,7 +263,8 @@ impl Sink for Output {
                 let _ = file.write_all(&stop);
             }
             Some(Stream::Socket(mut socket)) => {
-                let _ = socket.write_all(&stop).and_then(|()| hear(&mut socket, control::FINISH));
+                let _ =
+                    socket.write_all(&stop).and_then(|()| receive(&mut socket, control::FINISH));
             }
         }
     }
@@ -291,13 +292,13 @@ fn greet(mut socket: UnixStream) -> io::Result<UnixStream> {
     socket.set_read_timeout(Some(SOCKET_TIMEOUT))?;
     socket.set_write_timeout(Some(SOCKET_TIMEOUT))?;
     socket.write_all(&control_frame(control::READY, Some(CONTENT_TYPE)))?;
-    hear(&mut socket, control::ACCEPT)?;
+    receive(&mut socket, control::ACCEPT)?;
     socket.write_all(&control_frame(control::START, Some(CONTENT_TYPE)))?;
     Ok(socket)
 }
 
 /// Reads a control frame, which must have the expected type. An ACCEPT must include dnstap.
-fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
+fn receive(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
     let foreign =
         || io::Error::new(io::ErrorKind::InvalidData, "no dnstap collector listens there");
     let mut number = || {
@@ -333,8 +334,8 @@ mod tests {
         Event {
             kind,
             protocol: Protocol::Udp,
-            asker: Some("192.0.2.7:4242".parse().unwrap()),
-            asked: Some("[2001:db8::1]:53".parse().unwrap()),
+            query_address: Some("192.0.2.7:4242".parse().unwrap()),
+            response_address: Some("[2001:db8::1]:53".parse().unwrap()),
             query_ns: Some(1_700_000_000_999_999_999),
             response_ns,
             message,
@@ -448,7 +449,7 @@ mod tests {
     /// A full disk is reported once. It loses records, each of which is counted, and the writer
     /// continues.
     #[test]
-    fn a_full_disk_is_told_once() {
+    fn a_full_disk_is_reported_once() {
         let path = PathBuf::from("/dev/full");
         let log = Log::new("dns", Level::Info, Format::Text);
         let (writer, mut tap) = start(Target::File(path), "host", &log).unwrap();

@@ -48,7 +48,7 @@ use crate::core_tap::CoreTap;
 use crate::metrics::{Counts, PUBLISH_MS, Shared};
 use crate::query_log::QueryLog;
 use crate::reload::Follower;
-use crate::tcp_framing::QUESTION_BYTES_MAX;
+use crate::tcp_framing::CLIENT_QUERY_BYTES_MAX;
 use crate::upstream_tcp::{Outcome, UpstreamTcp};
 use crate::upstream_udp::UpstreamUdp;
 use crate::xdp;
@@ -153,7 +153,7 @@ impl Driver {
             stream_listeners: parts.stream_listeners,
             client_tcp: ClientTcp::new(parts.client_tcp_limits, CLIENT_TCP),
             upstream_tcp: UpstreamTcp::new(parts.upstream_tcp_limits, UPSTREAM_TCP),
-            incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
+            incoming: RecvBatch::new(BATCH, CLIENT_QUERY_BYTES_MAX),
             answers: RecvBatch::new(BATCH, udp_bytes_max),
             side_queries: Vec::new(),
             policy: parts.policy,
@@ -232,8 +232,8 @@ impl Driver {
         counts.limit_tcp_upstream = upstreams.refused_full;
         let queries = sockets.backends.counters();
         counts.limit_backends = queries.refused_full;
-        counts.upstream_queries_backend = queries.asked;
-        counts.upstream_queries_tcp = upstreams.asked + upstreams.retried;
+        counts.upstream_queries_backend = queries.queries;
+        counts.upstream_queries_tcp = upstreams.queries + upstreams.retried;
         counts.trace_records_dropped = tap.as_ref().map_or(0, CoreTap::dropped);
         counts.query_log_lines_dropped = log.as_ref().map_or(0, QueryLog::dropped);
         let mut sum = counts.clone();
@@ -259,10 +259,10 @@ impl Driver {
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
         let is_busy = self.sockets.listeners.iter().any(|listener| listener.is_busy)
             || self.queues.iter().any(|(_, is_busy)| *is_busy);
-        let asks_kernel =
+        let polls_kernel =
             !is_busy || self.core.in_flight() > 0 || self.busy_turns == BUSY_TURNS_MAX;
         let mut ready = 0;
-        if asks_kernel {
+        if polls_kernel {
             self.busy_turns = 0;
             let wait_ms = if is_busy { 0 } else { self.wait_ms(self.clock.now()) };
             ready = self.sockets.poller.wait(events, Some(wait_ms))?;
@@ -335,9 +335,8 @@ impl Driver {
         core.finish();
         if !client_tcp.is_empty() {
             client_tcp.expire(now_ms);
-            client_tcp.flush(&poller, now_ms, |client_tcp, id, peer, question| {
-                Transport { sockets, client_tcp, upstream_tcp }
-                    .client_query(core, id, peer, question);
+            client_tcp.flush(&poller, now_ms, |client_tcp, id, peer, query| {
+                Transport { sockets, client_tcp, upstream_tcp }.client_query(core, id, peer, query);
             });
             // Queries that were read only now may need a stream.
             upstream_tcp.flush(&poller, now_ms, |upstream_tcp, tag, outcome| {
@@ -389,8 +388,8 @@ impl Driver {
     /// Processes queries on a TCP connection.
     fn serve_stream(&mut self, event: Event) {
         let Driver { core, sockets, client_tcp, upstream_tcp, .. } = self;
-        client_tcp.ready(event, |client_tcp, id, peer, question| {
-            Transport { sockets, client_tcp, upstream_tcp }.client_query(core, id, peer, question);
+        client_tcp.ready(event, |client_tcp, id, peer, query| {
+            Transport { sockets, client_tcp, upstream_tcp }.client_query(core, id, peer, query);
         });
     }
 

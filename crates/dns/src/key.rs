@@ -210,7 +210,7 @@ mod tests {
     /// Question and response code are read from a stored response. A value that is too short has
     /// neither.
     #[test]
-    fn values_tell_their_question() {
+    fn values_have_their_question() {
         let value = [&[0, 0, 0, 9, 0, 0, 0, 3][..], &query(b"\x01A\0")].concat();
         assert_eq!(question_of(&value), Some((&b"\x01A\0"[..], 28, 1)));
         assert_eq!(rcode_of(&value), Some(3));

@@ -77,7 +77,7 @@ impl QueryId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Queries in flight.
-    pub questions_max: u32,
+    pub queries_max: u32,
     /// Clients that wait, for all queries together.
     pub waiters_max: u32,
     /// Clients that wait for one query.
@@ -87,7 +87,7 @@ pub struct Limits {
 impl Default for Limits {
     /// 10,000 queries; 30,000 clients, 1,000 of them for one query.
     fn default() -> Limits {
-        Limits { questions_max: 10_000, waiters_max: 30_000, waiters_each_max: 1_000 }
+        Limits { queries_max: 10_000, waiters_max: 30_000, waiters_each_max: 1_000 }
     }
 }
 
@@ -182,7 +182,7 @@ impl<Q, W> Pending<Q, W> {
     /// Adds a query that is not in flight yet, without clients. `question` is the question sent to
     /// the upstream. `None` at the limit.
     pub fn begin(&mut self, hash: u64, key: &[u8], question: &[u8], state: Q) -> Option<QueryId> {
-        if self.in_flight == self.limits.questions_max {
+        if self.in_flight == self.limits.queries_max {
             return None;
         }
         let slot = match self.free_entry {
@@ -358,31 +358,31 @@ mod tests {
     /// Clients with the same query wait for one query in flight, and are returned in the order of
     /// their arrival.
     #[test]
-    fn the_same_is_asked_once() {
+    fn the_same_is_queried_once() {
         let mut pending: Pending<&str, u32> = Pending::new(Limits::default());
         assert_eq!(pending.find(1, b"key"), None);
-        let question = pending.begin(1, b"key", b"sent", "state").unwrap();
+        let query = pending.begin(1, b"key", b"sent", "state").unwrap();
         for who in 0..3 {
-            assert!(pending.join(question, who, format!("message {who}").as_bytes()));
+            assert!(pending.join(query, who, format!("message {who}").as_bytes()));
         }
-        assert_eq!(pending.find(1, b"key"), Some(question));
+        assert_eq!(pending.find(1, b"key"), Some(query));
         assert_eq!(pending.find(1, b"another of the same hash"), None);
         let mut message = Vec::new();
         for who in 0..3 {
-            assert_eq!(pending.next_waiter(question, &mut message), Some(who));
+            assert_eq!(pending.next_waiter(query, &mut message), Some(who));
             assert_eq!(message, format!("message {who}").as_bytes());
             message.clear();
         }
-        assert_eq!(pending.next_waiter(question, &mut message), None);
-        assert!(pending.end(question));
-        assert!(pending.is_empty() && !pending.join(question, 9, b"late"));
-        assert!(!pending.end(question), "a handle outlives its question harmlessly");
+        assert_eq!(pending.next_waiter(query, &mut message), None);
+        assert!(pending.end(query));
+        assert!(pending.is_empty() && !pending.join(query, 9, b"late"));
+        assert!(!pending.end(query), "a handle outlives its question harmlessly");
     }
 
     /// At each limit nothing is added, and a free slot is used again.
     #[test]
     fn limits() {
-        let limits = Limits { questions_max: 2, waiters_max: 3, waiters_each_max: 2 };
+        let limits = Limits { queries_max: 2, waiters_max: 3, waiters_each_max: 2 };
         let mut pending: Pending<(), u32> = Pending::new(limits);
         let one = pending.begin(1, b"one", b"", ()).unwrap();
         let two = pending.begin(2, b"two", b"", ()).unwrap();
@@ -401,7 +401,7 @@ mod tests {
         /// plain map.
         #[test]
         fn as_a_plain_map(steps in proptest::collection::vec((0u8..5, 0u8..12), 1..200)) {
-            let limits = Limits { questions_max: 6, waiters_max: 10, waiters_each_max: 4 };
+            let limits = Limits { queries_max: 6, waiters_max: 10, waiters_each_max: 4 };
             let mut pending: Pending<u8, usize> = Pending::new(limits);
             let mut model: BTreeMap<u8, (QueryId, Vec<usize>)> = BTreeMap::new();
             let mut message = Vec::new();
@@ -410,29 +410,29 @@ mod tests {
                 let waiting: usize = model.values().map(|(_, waiters)| waiters.len()).sum();
                 match (what, model.get_mut(&key)) {
                     (0 | 1, None) => {
-                        let question = pending.begin(hash, &[key], &[], key);
-                        prop_assert_eq!(question.is_some(), model.len() < 6);
-                        question.map(|question| model.insert(key, (question, Vec::new())));
+                        let query = pending.begin(hash, &[key], &[], key);
+                        prop_assert_eq!(query.is_some(), model.len() < 6);
+                        query.map(|query| model.insert(key, (query, Vec::new())));
                     }
-                    (0 | 1, Some((question, waiters))) => {
-                        let joined = pending.join(*question, step, &[key]);
+                    (0 | 1, Some((query, waiters))) => {
+                        let joined = pending.join(*query, step, &[key]);
                         prop_assert_eq!(joined, waiting < 10 && waiters.len() < 4);
                         waiters.extend(joined.then_some(step));
                     }
-                    (2, Some((question, waiters))) if !waiters.is_empty() => {
+                    (2, Some((query, waiters))) if !waiters.is_empty() => {
                         message.clear();
-                        prop_assert_eq!(pending.next_waiter(*question, &mut message), Some(waiters.remove(0)));
+                        prop_assert_eq!(pending.next_waiter(*query, &mut message), Some(waiters.remove(0)));
                         prop_assert_eq!(&message, &[key]);
                     }
-                    (3, Some((question, _))) => {
-                        prop_assert!(pending.end(*question));
+                    (3, Some((query, _))) => {
+                        prop_assert!(pending.end(*query));
                         model.remove(&key);
                     }
                     _ => {}
                 }
                 for key in 0..12 {
                     let found = pending.find(u64::from(key % 3), &[key]);
-                    prop_assert_eq!(found, model.get(&key).map(|(question, _)| *question));
+                    prop_assert_eq!(found, model.get(&key).map(|(query, _)| *query));
                 }
                 prop_assert_eq!(pending.len(), model.len());
                 let waiting: usize = model.values().map(|(_, waiters)| waiters.len()).sum();

@@ -62,7 +62,7 @@ pub use build::{Builder, List};
 pub use error::{Loaded, PolicyError};
 pub use hosts::HOSTS_TTL_S;
 pub use lines::{FILE_BYTES_MAX, LINE_BYTES_MAX};
-pub use load::{PolicyOptions, Report, TOLD_MAX, load};
+pub use load::{PROBLEMS_MAX, PolicyOptions, Report, load};
 pub use special::SPECIAL_TTL_S;
 pub use zones::LOCAL_TTL_S;
 

@@ -288,14 +288,14 @@ mod tests {
     /// A full disk and a missing directory are reported once. Their lines are lost and counted, and
     /// the log continues.
     #[test]
-    fn failures_are_told_once() {
+    fn failures_are_reported_once() {
         let folder = tempfile::tempdir().unwrap();
         for path in [Path::new("/dev/full"), &folder.path().join("none/log")] {
-            let told = Log::new("dns", Level::Info, LogFormat::Text);
-            let (writer, mut log) = start(options(path), Clock::start(), &told).unwrap();
+            let errors = Log::new("dns", Level::Info, LogFormat::Text);
+            let (writer, mut log) = start(options(path), Clock::start(), &errors).unwrap();
             super::tests::log(&writer, &mut log, 3);
             assert_eq!(writer.counts(), (0, 3));
-            let lines = told.take();
+            let lines = errors.take();
             let failed = r#"error dns: output failed output="query log" path="#;
             assert!(lines.len() == 1 && lines[0].starts_with(failed), "{lines:?}");
             writer.finish();

@@ -148,7 +148,7 @@ pub fn serve(options: &Options, source: Option<Source>, log: &Log) -> Result<Ser
         let core = Core::new(settings.clone(), &cache, zones, clock.now()).map_err(no_cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         wakers.push(waker.clone());
-        let queries_max = options.settings.limits.questions_max as usize;
+        let queries_max = options.settings.limits.queries_max as usize;
         let backends = Backends::new(&options.backends, number, queries_max, waker.clone());
         let inbox = options.beside.as_ref().map(|_| {
             let (sender, inbox) = side_query::channel(waker.clone(), side_query::QUEUE_MAX);

@@ -14,7 +14,7 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | `ask` | queries to the core |
+//! | `replay` | queries to the core |
 //! | `copy` | messages from captures and dnstap |
 //! | `pairs` | queries that wait for both responses |
 //! | `known` | expected differences |
@@ -30,10 +30,10 @@
 //! Bounds: those of `pairs`, `copy` and `tally`, the cache, and the core's queries in flight. Cost:
 //! some microseconds for a query, in addition to the response itself.
 
-mod ask;
 mod copy;
 mod known;
 mod pairs;
+mod replay;
 mod report;
 mod spread;
 mod tally;
@@ -48,9 +48,9 @@ use larder::{Cache, Seconds};
 use larder_io::epoll::Waker;
 use larder_io::random;
 
-use self::ask::{Asker, Gone};
 use self::copy::{Copied, Kind, Polled, Seen, Whose};
 use self::pairs::{Noted, Pairs};
+use self::replay::{Gone, Replayer};
 use crate::backend::Backends;
 use crate::clock::Clock;
 use crate::core::Core;
@@ -144,7 +144,7 @@ pub fn shadow(
 
 /// A running core.
 struct Running {
-    asker: Asker,
+    replayer: Replayer,
     published: Arc<Shared>,
     lifecycle: Arc<Lifecycle>,
     waker: Arc<Waker>,
@@ -170,7 +170,7 @@ impl Running {
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         let (published, lifecycle) =
             (Arc::new(Shared::new(1, std::iter::empty())), Arc::new(Lifecycle::new()));
-        let queries_max = settings.limits.questions_max as usize;
+        let queries_max = settings.limits.queries_max as usize;
         let backends = Backends::new(&options.backends, 0, queries_max, waker.clone());
         let (sender, inbox) = side_query::channel(waker.clone(), side_query::QUEUE_MAX);
         let parts = Parts {
@@ -185,8 +185,8 @@ impl Running {
             .name("dns-shadow".to_owned())
             .spawn(move || driver.run())
             .map_err(system("a thread for a core"))?;
-        let asker = Asker::new(sender);
-        Ok(Running { asker, published, lifecycle, waker, thread: Some(thread) })
+        let replayer = Replayer::new(sender);
+        Ok(Running { replayer, published, lifecycle, waker, thread: Some(thread) })
     }
 
     /// The core's event loop has ended.
@@ -270,11 +270,11 @@ impl<'a> Work<'a> {
         self.wait_for(since_ns)?;
         (self.last_ns, self.last_came) = (seen.at_ns.max(self.last_ns), Instant::now());
         match seen.kind {
-            Kind::ClientQuery => return self.question(seen, Duration::from_nanos(since_ns)),
+            Kind::ClientQuery => return self.query(seen, Duration::from_nanos(since_ns)),
             Kind::ClientResponse => match self.pairs.response(seen) {
                 Ok(Some(pair)) => self.tally.compare(&pair, self.trial.hit_us),
                 Ok(None) => {}
-                Err(()) => self.tally.unasked += 1,
+                Err(()) => self.tally.unsolicited += 1,
             },
             Kind::Upstream { is_query } => {
                 let is_counted = self.before.is_some();
@@ -285,20 +285,19 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn question(&mut self, seen: &Seen<'_>, since: Duration) -> Result<(), Gone> {
+    fn query(&mut self, seen: &Seen<'_>, since: Duration) -> Result<(), Gone> {
         let is_counted = since >= self.trial.warm_up;
         if is_counted && self.before.is_none() {
             self.before = Some(self.core.published.counts.sum());
         }
-        let questions =
-            if is_counted { &mut self.tally.questions } else { &mut self.tally.warm_up };
-        match self.pairs.question(seen, Instant::now(), is_counted) {
-            Noted::Ask(asked) => {
-                *questions += 1;
-                self.core.asker.ask(asked, || self.core.is_gone())
+        let queries = if is_counted { &mut self.tally.queries } else { &mut self.tally.warm_up };
+        match self.pairs.query(seen, Instant::now(), is_counted) {
+            Noted::Send(query) => {
+                *queries += 1;
+                self.core.replayer.send(query, || self.core.is_gone())
             }
             Noted::Full => {
-                *questions += 1;
+                *queries += 1;
                 self.tally.passed_over += u64::from(is_counted);
                 Ok(())
             }
@@ -341,8 +340,8 @@ impl<'a> Work<'a> {
             return Err(Gone);
         }
         let mut patience = patience;
-        while let Some(told) = self.core.asker.told(patience) {
-            if let Some(pair) = self.pairs.told(told) {
+        while let Some(outcome) = self.core.replayer.receive(patience) {
+            if let Some(pair) = self.pairs.outcome(outcome) {
                 self.tally.compare(&pair, self.trial.hit_us);
             }
             patience = Duration::ZERO;
@@ -366,7 +365,7 @@ impl<'a> Work<'a> {
 
     /// How long larder's response may take.
     fn our_wait(&self) -> Duration {
-        Duration::from_millis(self.options.settings.question_ms_max.into()) + SLACK
+        Duration::from_millis(self.options.settings.query_ms_max.into()) + SLACK
     }
 
     /// Waits for the remaining responses, and counts the rest as lost.

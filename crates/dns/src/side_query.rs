@@ -96,7 +96,7 @@ pub fn channel(waker: Arc<Waker>, queue_max: usize) -> (SideSender, Inbox) {
 
 impl SideSender {
     /// Sends a query. The error returns it if the queue is full or the core has ended.
-    pub fn ask(&self, query: SideQuery) -> Result<(), SideQuery> {
+    pub fn query(&self, query: SideQuery) -> Result<(), SideQuery> {
         self.0.send(query)
     }
 }
@@ -214,11 +214,11 @@ mod tests {
     #[test]
     fn each_is_replied_to_once() {
         let (sender, mut inbox, _) = pair(8);
-        let (said, heard) = channel();
+        let (said, received) = channel();
         for message in [b"a", b"b", b"c"] {
             let said = said.clone();
             let reply = Box::new(move |answer| said.send((message[0], answer)).unwrap());
-            sender.ask(query(message, reply)).unwrap();
+            sender.query(query(message, reply)).unwrap();
         }
         let mut taken = Vec::new();
         inbox.take(&mut taken);
@@ -239,9 +239,9 @@ mod tests {
         assert_eq!(inbox.answer(slots[1], 512, write), None);
         inbox.ignore(slots[1]);
         inbox.ignore(slots[2]);
-        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [(b'c', None)], "invariant 2");
+        assert_eq!(received.try_iter().collect::<Vec<_>>(), [(b'c', None)], "invariant 2");
         inbox.flush();
-        assert_eq!(heard.try_iter().collect::<Vec<_>>(), [(b'b', Some(b"ok".to_vec()))]);
+        assert_eq!(received.try_iter().collect::<Vec<_>>(), [(b'b', Some(b"ok".to_vec()))]);
         assert!(!inbox.take(&mut taken) && taken.is_empty());
     }
 
@@ -251,9 +251,9 @@ mod tests {
     fn queue_is_bounded_and_wakes() {
         let (sender, mut inbox, waker) = pair(TAKES_MAX + 1);
         for _ in 0..=TAKES_MAX {
-            sender.ask(query(b"", Box::new(|_| ()))).unwrap();
+            sender.query(query(b"", Box::new(|_| ()))).unwrap();
         }
-        assert!(sender.ask(query(b"back", Box::new(|_| ()))).unwrap_err().message == b"back");
+        assert!(sender.query(query(b"back", Box::new(|_| ()))).unwrap_err().message == b"back");
         let mut taken = Vec::new();
         for (count, is_woken_again) in [(TAKES_MAX, true), (1, false)] {
             assert!(waker.clear().unwrap());
@@ -264,9 +264,9 @@ mod tests {
                 waker.wake().unwrap();
             }
         }
-        sender.ask(query(b"", Box::new(|_| ()))).unwrap();
+        sender.query(query(b"", Box::new(|_| ()))).unwrap();
         assert!(waker.clear().unwrap(), "it has looked since");
         drop(inbox);
-        assert!(sender.ask(query(b"", Box::new(|_| ()))).is_err(), "the core has ended");
+        assert!(sender.query(query(b"", Box::new(|_| ()))).is_err(), "the core has ended");
     }
 }

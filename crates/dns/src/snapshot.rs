@@ -67,7 +67,7 @@ pub struct Snapshots {
     /// Receives the result of the save that runs on its thread.
     running: Option<Receiver<Result<Saved, SaveError>>>,
     /// The text of the last reported failure since the last success.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 /// The right to save; dropping it releases the right, also in a panic.
@@ -92,7 +92,7 @@ impl Snapshots {
         let period_ms = period_ms.map(|ms| ms.max(1));
         let due_ms = period_ms.map(|ms| now_ms + ms);
         let saving = Arc::default();
-        Snapshots { cache, path, period_ms, due_ms, saving, running: None, told: None }
+        Snapshots { cache, path, period_ms, due_ms, saving, running: None, reported: None }
     }
 
     /// Milliseconds until [`Snapshots::is_due`]; `None` for never.
@@ -142,13 +142,13 @@ impl Snapshots {
         self.running = None;
         match result {
             Ok(saved) => {
-                self.told = None;
+                self.reported = None;
                 Some(Ok(saved))
             }
             Err(error) => {
                 let text = self.explain(&error);
-                let is_news = self.told.as_deref() != Some(&text);
-                self.told = Some(text.clone());
+                let is_news = self.reported.as_deref() != Some(&text);
+                self.reported = Some(text.clone());
                 is_news.then_some(Err(text))
             }
         }
@@ -424,7 +424,7 @@ mod tests {
     /// reported again.
     /// Invariant 2.
     #[test]
-    fn failures_are_told_once() {
+    fn failures_are_reported_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing").join("cache");
         let mut snapshots = Snapshots::new(filled(10, 1), path.clone(), None, 0);

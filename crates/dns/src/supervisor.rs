@@ -153,8 +153,9 @@ impl Duties {
     /// Reports upstreams that do not respond, and those that do again.
     fn report_upstreams(&mut self, now_ms: u64) {
         for (address, is_up) in self.common.published.upstreams.are_up() {
-            let (was_up, told_ms) = *self.upstreams.entry(address.to_owned()).or_insert((true, 0));
-            if is_up == was_up || (told_ms > 0 && now_ms < told_ms + UPSTREAM_EVERY_MS) {
+            let (was_up, reported_ms) =
+                *self.upstreams.entry(address.to_owned()).or_insert((true, 0));
+            if is_up == was_up || (reported_ms > 0 && now_ms < reported_ms + UPSTREAM_EVERY_MS) {
                 continue;
             }
             let log = &self.common.log;

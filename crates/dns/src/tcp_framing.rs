@@ -24,7 +24,7 @@ const LENGTH_BYTES: usize = 2;
 
 /// Bytes of the longest query over UDP. A longer one is cut, and so malformed. Buffers of batches
 /// are walked from end to end all the time, so they are no longer than necessary.
-pub(crate) const QUESTION_BYTES_MAX: usize = 1_232;
+pub(crate) const CLIENT_QUERY_BYTES_MAX: usize = 1_232;
 
 /// The longest message that a length can state.
 pub(crate) const MESSAGE_BYTES_MAX: usize = u16::MAX as usize;

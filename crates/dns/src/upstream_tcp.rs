@@ -86,7 +86,7 @@ struct Connection {
     frames: Frames,
     unsent: Unsent,
     /// Queries by their ID on this connection.
-    questions: BTreeMap<u16, Question>,
+    queries: BTreeMap<u16, Query>,
     /// The upstream has responded: it supports TCP.
     has_answered: bool,
     strays: u32,
@@ -96,7 +96,7 @@ struct Connection {
 }
 
 #[derive(Debug)]
-struct Question {
+struct Query {
     /// `None` if it was cancelled.
     tag: Option<u64>,
     /// Stored for a retry. Empty if it was canceled.
@@ -164,7 +164,7 @@ impl UpstreamTcp {
     /// Accepts a query for an upstream, from a local address if one is given. The next `flush`
     /// sends it with an ID of its own, on the connection with the fewest queries. `tag` names it
     /// from now on.
-    pub fn ask(
+    pub fn query(
         &mut self,
         upstream: SocketAddr,
         local: Option<IpAddr>,
@@ -185,9 +185,9 @@ impl UpstreamTcp {
             Some(kept) => kept,
             None => self.open(route, poller, now_ms)?,
         };
-        let question = Question { tag: Some(tag), message: message.to_vec(), is_retry: false };
-        self.put(connection, question, now_ms).map_err(Refused::Machine)?;
-        self.counters.asked += 1;
+        let query = Query { tag: Some(tag), message: message.to_vec(), is_retry: false };
+        self.put(connection, query, now_ms).map_err(Refused::Machine)?;
+        self.counters.queries += 1;
         self.counters.reused += u64::from(kept.is_some());
         Ok(())
     }
@@ -202,7 +202,7 @@ impl UpstreamTcp {
     /// Queries of a connection; `None` if it has no room for another.
     fn load(&self, id: Id, message_bytes: usize) -> Option<usize> {
         let connection = self.table.get(id)?;
-        let load = connection.questions.len();
+        let load = connection.queries.len();
         let unsent_bytes = connection.unsent.len() + 2 + message_bytes;
         let is_roomy =
             load < self.limits.in_flight_max && unsent_bytes <= self.limits.unsent_bytes_max;
@@ -224,7 +224,7 @@ impl UpstreamTcp {
             is_connected: false,
             frames: Frames::default(),
             unsent: Unsent::default(),
-            questions: BTreeMap::new(),
+            queries: BTreeMap::new(),
             has_answered: false,
             strays: 0,
             interest: Interest::WRITE,
@@ -254,19 +254,19 @@ impl UpstreamTcp {
     }
 
     /// Adds a query to a connection that has room for it.
-    fn put(&mut self, id: Id, mut question: Question, now_ms: u64) -> io::Result<()> {
+    fn put(&mut self, id: Id, mut query: Query, now_ms: u64) -> io::Result<()> {
         let mut name = self.random.u16()?;
         let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
         // An ID in use leads to the next free one: there are four times as many as queries.
-        while connection.questions.contains_key(&name) {
+        while connection.queries.contains_key(&name) {
             name = name.wrapping_add(1);
         }
-        question.message[..2].copy_from_slice(&name.to_be_bytes());
-        connection.unsent.push(&question.message);
-        if let Some(tag) = question.tag {
+        query.message[..2].copy_from_slice(&name.to_be_bytes());
+        connection.unsent.push(&query.message);
+        if let Some(tag) = query.tag {
             self.tags.insert(tag, (id, name));
         }
-        connection.questions.insert(name, question);
+        connection.queries.insert(name, query);
         if self.table.list_of(id) == Some(IDLE) {
             self.table.wait_in(id, BUSY, now_ms);
         }
@@ -278,8 +278,8 @@ impl UpstreamTcp {
     pub fn cancel(&mut self, tag: u64) -> bool {
         let Some((id, name)) = self.tags.remove(&tag) else { return false };
         let connection = self.table.get_mut(id);
-        if let Some(question) = connection.and_then(|it| it.questions.get_mut(&name)) {
-            (question.tag, question.message) = (None, Vec::new());
+        if let Some(query) = connection.and_then(|it| it.queries.get_mut(&name)) {
+            (query.tag, query.message) = (None, Vec::new());
         }
         true
     }
@@ -325,7 +325,7 @@ impl UpstreamTcp {
                 return Err(Failure::NotConnected);
             }
             connection.is_connected = true;
-            let list = if connection.questions.is_empty() { IDLE } else { BUSY };
+            let list = if connection.queries.is_empty() { IDLE } else { BUSY };
             self.table.wait_in(id, list, now_ms);
             return Ok(());
         }
@@ -356,7 +356,7 @@ impl UpstreamTcp {
             // Looked up each time: a query of `each` may have replaced it.
             let Some(connection) = self.table.get_mut(id) else { return Ok(()) };
             let name = u16::from_be_bytes([message[0], message[1]]);
-            let Some(question) = connection.questions.remove(&name) else {
+            let Some(query) = connection.queries.remove(&name) else {
                 self.counters.strays += 1;
                 connection.strays += 1;
                 if connection.strays > STRAYS_MAX {
@@ -365,9 +365,9 @@ impl UpstreamTcp {
                 continue;
             };
             connection.has_answered = true;
-            let list = if connection.questions.is_empty() { IDLE } else { BUSY };
+            let list = if connection.queries.is_empty() { IDLE } else { BUSY };
             self.table.wait_in(id, list, now_ms);
-            let Some(tag) = question.tag else {
+            let Some(tag) = query.tag else {
                 self.counters.late += 1;
                 continue;
             };
@@ -392,24 +392,23 @@ impl UpstreamTcp {
         each: &mut impl FnMut(&mut UpstreamTcp, u64, Outcome<'_>),
     ) {
         let Some(connection) = self.remove(id) else { return };
-        if connection.questions.is_empty() && failure == Failure::Lost {
+        if connection.queries.is_empty() && failure == Failure::Lost {
             self.counters.ended_idle += 1;
             return;
         }
         self.counters.ended[failure as usize] += 1;
-        let asks_again =
-            connection.has_answered && matches!(failure, Failure::Lost | Failure::Silent);
+        let retries = connection.has_answered && matches!(failure, Failure::Lost | Failure::Silent);
         let mut fresh = None;
         let mut failed = Vec::new();
-        for question in connection.questions.into_values() {
-            let Some(tag) = question.tag else { continue };
+        for query in connection.queries.into_values() {
+            let Some(tag) = query.tag else { continue };
             self.tags.remove(&tag);
-            if asks_again && !question.is_retry {
-                let length = question.message.len();
+            if retries && !query.is_retry {
+                let length = query.message.len();
                 let place = fresh
                     .get_or_insert_with(|| self.open(connection.route, poller, now_ms).ok())
                     .filter(|&new| self.load(new, length).is_some());
-                let again = Question { is_retry: true, ..question };
+                let again = Query { is_retry: true, ..query };
                 if place.is_some_and(|new| self.put(new, again, now_ms).is_ok()) {
                     self.counters.retried += 1;
                     continue;
@@ -445,14 +444,14 @@ impl UpstreamTcp {
             let is_stuck = connection.unsent.len() > 0;
             let interest = if is_stuck { Interest::BOTH } else { Interest::READ };
             // Nothing else calls `modify` (invariant 4).
-            let told = if interest == connection.interest {
+            let registered = if interest == connection.interest {
                 Ok(())
             } else {
                 connection.interest = interest;
                 poller.modify(&connection.socket, token, interest)
             };
             self.counters.bytes_out += *sent.as_ref().unwrap_or(&0) as u64;
-            if sent.is_err() || told.is_err() {
+            if sent.is_err() || registered.is_err() {
                 self.fail(id, Failure::Lost, poller, now_ms, &mut each);
             }
         }
@@ -515,12 +514,12 @@ impl UpstreamTcp {
         let (mut tagged, mut routed) = (0, 0);
         for id in self.table.ids() {
             let connection = self.table.get(id).unwrap();
-            for (name, question) in &connection.questions {
-                let Some(tag) = question.tag else { continue };
+            for (name, query) in &connection.queries {
+                let Some(tag) = query.tag else { continue };
                 assert_eq!(self.tags.get(&tag), Some(&(id, *name)), "invariant 1");
                 tagged += 1;
             }
-            let list = match (connection.is_connected, connection.questions.is_empty()) {
+            let list = match (connection.is_connected, connection.queries.is_empty()) {
                 (false, _) => CONNECTING,
                 (true, false) => BUSY,
                 (true, true) => IDLE,
@@ -529,7 +528,7 @@ impl UpstreamTcp {
             let all = &self.routes[&connection.route];
             assert_eq!(all.iter().filter(|&&other| other == id).count(), 1, "invariant 2");
             routed += 1;
-            assert!(connection.questions.len() <= self.limits.in_flight_max);
+            assert!(connection.queries.len() <= self.limits.in_flight_max);
         }
         assert_eq!(tagged, self.tags.len(), "invariant 1");
         assert_eq!(routed, self.routes.values().map(Vec::len).sum::<usize>(), "invariant 2");

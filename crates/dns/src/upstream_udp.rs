@@ -33,7 +33,7 @@ use crate::dnstap::Protocol;
 pub const ACTIVE_MAX: usize = 16;
 
 /// Queries sent by one socket.
-const QUESTIONS_MAX: u32 = 2_000;
+const QUERIES_MAX: u32 = 2_000;
 
 /// How long a socket is active, milliseconds.
 const ACTIVE_MS: u64 = 60_000;
@@ -83,7 +83,7 @@ struct Socket {
     socket: UdpSocket,
     number: u32,
     opened_ms: u64,
-    asked: u32,
+    queries: u32,
     strays: u32,
 }
 
@@ -131,7 +131,7 @@ impl UpstreamUdp {
 
     /// Queues the query that `write` makes, for the socket of this turn. `write` receives the
     /// socket's number and the room. Returns the number.
-    pub fn ask(
+    pub fn query(
         &mut self,
         now_ms: u64,
         origin: &QuerySource,
@@ -152,7 +152,7 @@ impl UpstreamUdp {
         let written = self.outgoing.slot().and_then(|room| write(socket.number, room));
         let Some(length) = written else { return Err(io::ErrorKind::WouldBlock.into()) };
         self.outgoing.commit(length, None);
-        socket.asked += 1;
+        socket.queries += 1;
         Ok(socket.number)
     }
 
@@ -167,7 +167,7 @@ impl UpstreamUdp {
     ) -> io::Result<usize> {
         let at = random.below(ACTIVE_MAX as u32)? as usize;
         let is_worn = self.active[at].as_ref().is_some_and(|socket| {
-            socket.asked >= QUESTIONS_MAX || now_ms >= socket.opened_ms + ACTIVE_MS
+            socket.queries >= QUERIES_MAX || now_ms >= socket.opened_ms + ACTIVE_MS
         });
         if is_worn {
             self.set_aside(at, now_ms);
@@ -179,7 +179,7 @@ impl UpstreamUdp {
             *numbers = numbers.wrapping_add(1);
             poller.add(socket.as_std(), self.token | u64::from(*numbers), Interest::READ)?;
             self.active[at] =
-                Some(Socket { socket, number: *numbers, opened_ms: now_ms, asked: 0, strays: 0 });
+                Some(Socket { socket, number: *numbers, opened_ms: now_ms, queries: 0, strays: 0 });
         }
         Ok(at)
     }
@@ -268,11 +268,15 @@ mod tests {
         let mut pool = UpstreamUdp::new(server.local_addr().unwrap(), 0);
         let mut numbers = 0;
         for is_aside in [false, true] {
-            let asked =
-                pool.ask(1, &QuerySource::default(), &mut numbers, &mut random, &poller, |_, _| {
-                    Some(12)
-                });
-            let number = asked.unwrap();
+            let sent = pool.query(
+                1,
+                &QuerySource::default(),
+                &mut numbers,
+                &mut random,
+                &poller,
+                |_, _| Some(12),
+            );
+            let number = sent.unwrap();
             pool.flush();
             if is_aside {
                 (0..ACTIVE_MAX).for_each(|at| pool.set_aside(at, 1));

@@ -25,7 +25,7 @@ const TYPES: [u16; 3] = [1, 16, 65_280];
 /// An event.
 #[derive(Debug, Clone)]
 enum Event {
-    Ask { client: u16, name: u8, rtype: usize, flags: u8, case: u8, change: Option<(usize, u8)> },
+    Query { client: u16, name: u8, rtype: usize, flags: u8, case: u8, change: Option<(usize, u8)> },
     Answer { packet: usize, kind: u8, change: Option<(usize, u8)>, fault: u8 },
     BreakStream { packet: usize },
     Unreachable { upstream: usize },
@@ -38,7 +38,7 @@ fn event() -> impl Strategy<Value = Event> {
     let change = || proptest::option::weighted(0.2, (2usize..60, any::<u8>()));
     prop_oneof![
         6 => (0..9u16, 0..5u8, 0..3usize, any::<u8>(), any::<u8>(), change()).prop_map(
-            |(client, name, rtype, flags, case, change)| Event::Ask {
+            |(client, name, rtype, flags, case, change)| Event::Query {
                 client, name, rtype, flags, case, change,
             }
         ),
@@ -69,9 +69,9 @@ enum Way {
 
 #[derive(Debug, Default)]
 struct World {
-    told: Vec<(u16, Vec<u8>)>,
+    responses: Vec<(u16, Vec<u8>)>,
     ignored: u32,
-    asked: Vec<Packet>,
+    queries: Vec<Packet>,
     out_of_reach: HashSet<usize>,
 }
 
@@ -93,7 +93,7 @@ impl Net for World {
         let mut bytes = vec![0; bytes_max];
         let Some(len) = write(&mut bytes) else { return false };
         bytes.truncate(len);
-        self.told.push((number(client), bytes));
+        self.responses.push((number(client), bytes));
         true
     }
 
@@ -113,14 +113,14 @@ impl Net for World {
         let mut bytes = vec![0; QUERY_BYTES_MAX];
         let Some(length) = write(socket, &mut bytes) else { return false };
         bytes.truncate(length);
-        self.asked.push(Packet { way: Way::Socket(socket), bytes });
+        self.queries.push(Packet { way: Way::Socket(socket), bytes });
         true
     }
 
     fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
         let is_taken = !self.out_of_reach.contains(&upstream);
         if is_taken {
-            self.asked.push(Packet { way: Way::Stream(tag), bytes: message.to_vec() });
+            self.queries.push(Packet { way: Way::Stream(tag), bytes: message.to_vec() });
         }
         is_taken
     }
@@ -145,7 +145,7 @@ fn serial(question: &[u8], count: u8) -> [u8; 4] {
 }
 
 fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
-    let Event::Ask { name, rtype, flags, case, change, .. } = event else { unreachable!() };
+    let Event::Query { name, rtype, flags, case, change, .. } = event else { unreachable!() };
     let [id0, id1] = id.to_be_bytes();
     // RD in most queries; CD; EDNS; DO; over TCP.
     let rd = u8::from(flags & 0xc0 != 0);
@@ -175,8 +175,8 @@ fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
 
 /// A response of this kind to a packet.
 fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
-    let asked = &packet.bytes;
-    let own = question(asked).expect("the core asks whole questions");
+    let query = &packet.bytes;
+    let own = question(query).expect("the core asks whole questions");
     let question_end = 12 + own.len();
     let rcode = match kind {
         3 => 3,
@@ -186,8 +186,8 @@ fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
     };
     let truncated = u8::from(kind == 6) << 1;
     let mut bytes =
-        vec![asked[0], asked[1], 0x81 | truncated, 0x80 | rcode, 0, 1, 0, 0, 0, 0, 0, 0];
-    bytes.extend_from_slice(&asked[12..question_end]);
+        vec![query[0], query[1], 0x81 | truncated, 0x80 | rcode, 0, 1, 0, 0, 0, 0, 0, 0];
+    bytes.extend_from_slice(&query[12..question_end]);
     let data = serial(&own, count);
     let rtype = [own[own.len() - 4], own[own.len() - 3]];
     let content = if rtype == [0, 16] { [&[4], &data[..]].concat() } else { data.to_vec() };
@@ -266,18 +266,18 @@ struct Stage {
     said: Said,
     /// Client and time of each pending query, by its ID.
     waiting: HashMap<u16, (u16, u64)>,
-    question_us_max: u64,
+    query_us_max: u64,
 }
 
 impl Stage {
     fn new(case_random: bool) -> Stage {
         let settings = Settings {
-            limits: Limits { questions_max: 4, waiters_max: 6, waiters_each_max: 3 },
+            limits: Limits { queries_max: 4, waiters_max: 6, waiters_each_max: 3 },
             case_random,
             stale_s: 120,
             ..Settings::default()
         };
-        let question_us_max = u64::from(settings.question_ms_max) * 1_000;
+        let query_us_max = u64::from(settings.query_ms_max) * 1_000;
         let cache = Cache::builder().budget(2 << 20).readers_max(1).stale(Seconds(120));
         let upstream = |last| SocketAddr::from(([192, 0, 2, last], 53)).into();
         let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };
@@ -293,19 +293,19 @@ impl Stage {
         let zones = Zones::new(&forwards).unwrap();
         let core = Core::new(Arc::new(settings), &cache.build().unwrap(), zones, now).unwrap();
         let (world, said, waiting) = (World::default(), Said::default(), HashMap::new());
-        Stage { core, world, now, said, waiting, question_us_max }
+        Stage { core, world, now, said, waiting, query_us_max }
     }
 
     /// The `packet`-th of the last packets.
     fn packet(&self, packet: usize) -> Option<Packet> {
-        self.world.asked.iter().rev().nth(packet).cloned()
+        self.world.queries.iter().rev().nth(packet).cloned()
     }
 
     fn play(&mut self, event: &Event, at: u16) {
         self.core.begin(self.now);
         let Stage { core, world, now, .. } = self;
         match *event {
-            Event::Ask { client, .. } => {
+            Event::Query { client, .. } => {
                 let (who, bytes) = query(client, at, event);
                 let ignored = world.ignored;
                 self.waiting.insert(at, (client, now.us));
@@ -359,7 +359,7 @@ impl Stage {
             Event::Wait { ms } => self.wait(ms),
         }
         self.core.finish();
-        self.hear();
+        self.receive();
     }
 
     fn wait(&mut self, ms: u64) {
@@ -368,7 +368,7 @@ impl Stage {
             self.core.begin(self.now);
             self.core.tick(&mut self.world);
             self.core.finish();
-            self.hear();
+            self.receive();
             let wait_us = self.core.wait_ms(self.now).unwrap_or(u64::MAX).saturating_mul(1_000);
             let left_us = end_us - self.now.us;
             if left_us == 0 {
@@ -381,18 +381,18 @@ impl Stage {
     }
 
     /// Checks the responses to clients: one each, in time, with content from upstreams only.
-    fn hear(&mut self) {
-        for (client, bytes) in std::mem::take(&mut self.world.told) {
+    fn receive(&mut self) {
+        for (client, bytes) in std::mem::take(&mut self.world.responses) {
             let id = u16::from_be_bytes([bytes[0], bytes[1]]);
-            let (asked_by, asked_us) = self.waiting.remove(&id).expect("who asked waits");
-            assert_eq!(client, asked_by);
-            assert!(self.now.us <= asked_us + self.question_us_max, "invariant 2 of `core`");
+            let (queried_by, queried_us) = self.waiting.remove(&id).expect("who asked waits");
+            assert_eq!(client, queried_by);
+            assert!(self.now.us <= queried_us + self.query_us_max, "invariant 2 of `core`");
             let is_said = self.said.holds(&bytes);
             assert!(is_said, "invariant 1 of `core`: {bytes:02x?} is not of {:?}", self.said);
         }
         let now_us = self.now.us;
         let mut waiting = self.waiting.values();
-        let is_in_time = |&(_, asked_us): &(_, u64)| now_us <= asked_us + self.question_us_max;
+        let is_in_time = |&(_, queried_us): &(_, u64)| now_us <= queried_us + self.query_us_max;
         assert!(waiting.all(is_in_time), "invariant 2 of `core`");
     }
 }

@@ -16,7 +16,7 @@ use larder_dns::backend::{Backend, BackendQuery, Log};
 use larder_dns::core::Settings;
 use larder_dns::zones::{Answers, Upstream};
 use larder_serve::lifecycle::Stage;
-use larder_testkit::dns::{self, ask_by_stream};
+use larder_testkit::dns::{self, exchange_tcp};
 use served::Served;
 
 /// Passes queries to a thread.
@@ -28,7 +28,7 @@ impl Backend for Scripted {
         Ok(())
     }
 
-    fn ask(&self, query: BackendQuery) {
+    fn query(&self, query: BackendQuery) {
         self.0.lock().unwrap().send(query).unwrap();
     }
 
@@ -65,8 +65,8 @@ fn start(backend: Arc<dyn Backend>) -> Served {
     Served::start(Upstream::Backend(answers), &[backend])
 }
 
-fn question(id: u16, name: &str) -> Vec<u8> {
-    dns::question(id, name, dns::A)
+fn query(id: u16, name: &str) -> Vec<u8> {
+    dns::query(id, name, dns::A)
 }
 
 /// Queries over UDP and TCP get responses through the backend, each with its own ID and name, in
@@ -80,7 +80,7 @@ fn through_the_bridge() {
     client.connect(server.address).unwrap();
     for round in 0..2 {
         for id in 0..40 {
-            client.send(&question(id, &format!("n{id}."))).unwrap();
+            client.send(&query(id, &format!("n{id}."))).unwrap();
         }
         let mut seen = [false; 40];
         for _ in 0..40 {
@@ -93,7 +93,7 @@ fn through_the_bridge() {
             assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
         }
     }
-    let bytes = ask_by_stream(server.address, &question(9, "fails"));
+    let bytes = exchange_tcp(server.address, &query(9, "fails"));
     let message = Message::from_vec(&bytes).unwrap();
     assert_eq!(message.metadata.response_code, ResponseCode::ServFail);
     let counts = server.end(Stage::Drains);

@@ -12,10 +12,10 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
 }
 
-fn tell_file(name: &str) {
+fn run_file(name: &str) {
     let path = folder().join(format!("{name}.scenario"));
     let text = std::fs::read_to_string(&path).unwrap();
-    if let Err(fault) = scenario::tell(&text) {
+    if let Err(fault) = scenario::run(&text) {
         let line = text.lines().nth(fault.line - 1).unwrap_or_default();
         panic!("\n{name}.scenario:{}: {line}\n  {}\n", fault.line, fault.why);
     }
@@ -28,7 +28,7 @@ macro_rules! scenarios {
         $(
             #[test]
             fn $name() {
-                tell_file(stringify!($name));
+                run_file(stringify!($name));
             }
         )*
 
@@ -187,30 +187,30 @@ fn batches_of_any_length() {
         let lines = |text: &mut String, line: &dyn Fn(u32) -> String| {
             (1..=count).for_each(|at| text.push_str(&line(at)));
         };
-        let asks = |at: u32| {
+        let query = |at: u32| {
             let also = if at == 1 { "" } else { "also " };
             format!("{also}client {at} asks n{at}.example A\n")
         };
-        let told = |at: u32| {
+        let response = |at: u32| {
             format!("client {at} gets NOERROR\n  answer n{at}.example 60 A 192.0.2.{at}\n")
         };
-        lines(&mut text, &asks);
+        lines(&mut text, &query);
         lines(&mut text, &|at| format!("upstream 1 gets n{at}.example A\n"));
         lines(&mut text, &|at| {
             let answer = format!("  answer n{at}.example 60 A 192.0.2.{at}\n");
             format!("upstream 1 answers NOERROR to n{at}.example A\n{answer}")
         });
-        lines(&mut text, &told);
+        lines(&mut text, &response);
         text.push_str("client 999 asks other.example A class CH\nclient 999 gets REFUSED\n");
-        lines(&mut text, &asks);
-        lines(&mut text, &told);
-        assert_eq!(scenario::tell(&text), Ok(()), "{count} questions");
+        lines(&mut text, &query);
+        lines(&mut text, &response);
+        assert_eq!(scenario::run(&text), Ok(()), "{count} questions");
     }
 }
 
 /// Each scenario of the folder is in the list.
 #[test]
-fn all_are_told() {
+fn all_are_run() {
     let files = std::fs::read_dir(folder()).unwrap();
     let names: BTreeSet<String> = files
         .map(|file| file.unwrap().file_name().into_string().unwrap())
@@ -244,9 +244,10 @@ fn the_guide_has_all() {
                 numbers.push(number);
             }
         }
-        let told: Vec<&str> = rfcs.split(',').map(str::trim).collect();
-        let told: Vec<&str> = told.into_iter().filter(|each| each.parse::<u32>().is_ok()).collect();
-        assert_eq!(told, numbers, "{name}");
+        let stated: Vec<&str> = rfcs.split(',').map(str::trim).collect();
+        let stated: Vec<&str> =
+            stated.into_iter().filter(|each| each.parse::<u32>().is_ok()).collect();
+        assert_eq!(stated, numbers, "{name}");
         listed.push(name);
     }
     listed.sort_unstable();
@@ -259,12 +260,12 @@ fn the_guide_has_all() {
 /// packets without a line, other responses than stated, and clients that wait at the end.
 #[test]
 fn faults_are_found() {
-    let asks = "client 1 asks a.example A\n";
+    let query = "client 1 asks a.example A\n";
     let gets = "upstream 1 gets a.example A\n";
     let answers = "upstream 1 answers NOERROR\n  answer a.example 60 A 192.0.2.1\n";
-    let told = "client 1 gets NOERROR\n  answer a.example 60 A 192.0.2.1\n";
-    let whole = [asks, gets, answers, told].concat();
-    assert_eq!(scenario::tell(&whole), Ok(()));
+    let response = "client 1 gets NOERROR\n  answer a.example 60 A 192.0.2.1\n";
+    let whole = [query, gets, answers, response].concat();
+    assert_eq!(scenario::run(&whole), Ok(()));
     for (text, line, why) in [
         ("client 1 knows", 1, "what is knows?"),
         ("client 1 asks a.example A loudly", 1, "what is loudly?"),
@@ -273,16 +274,16 @@ fn faults_are_found() {
         ("  answer a.example 60 A 192.0.2.1", 1, "nothing stands above"),
         ("# only\n\nserver ttl-max 60", 3, "here s is missing"),
         ("server speed 9", 1, "no setting"),
-        (&[asks, "server attempts 1"].concat(), 2, "before the first thing"),
-        (&[asks, "after 1 s"].concat(), 2, "unsaid by the scenario: upstream 1 got"),
-        (asks, 1, "unsaid by the scenario: upstream 1 got"),
-        (&[asks, gets].concat(), 2, "client 1 waits"),
-        (&[asks, "upstream 2 gets a.example A"].concat(), 2, "it gets nothing; but upstream 1"),
-        (&[asks, "upstream 1 gets a.example AAAA"].concat(), 2, "not what it got"),
-        (&[asks, "upstream 1 gets a.example A do"].concat(), 2, "not what it got"),
-        (&[asks, gets, answers, "client 1 gets NXDOMAIN"].concat(), 5, "the code is not NXDOMAIN"),
-        (&[asks, gets, answers, "client 1 gets NOERROR"].concat(), 5, "the answer section"),
-        (&[asks, gets, answers, "client 1 gets NOERROR ad"].concat(), 5, "AD is not as told"),
+        (&[query, "server attempts 1"].concat(), 2, "before the first thing"),
+        (&[query, "after 1 s"].concat(), 2, "unsaid by the scenario: upstream 1 got"),
+        (query, 1, "unsaid by the scenario: upstream 1 got"),
+        (&[query, gets].concat(), 2, "client 1 waits"),
+        (&[query, "upstream 2 gets a.example A"].concat(), 2, "it gets nothing; but upstream 1"),
+        (&[query, "upstream 1 gets a.example AAAA"].concat(), 2, "not what it got"),
+        (&[query, "upstream 1 gets a.example A do"].concat(), 2, "not what it got"),
+        (&[query, gets, answers, "client 1 gets NXDOMAIN"].concat(), 5, "the code is not NXDOMAIN"),
+        (&[query, gets, answers, "client 1 gets NOERROR"].concat(), 5, "the answer section"),
+        (&[query, gets, answers, "client 1 gets NOERROR ad"].concat(), 5, "AD is not as told"),
         (&[&whole[..], "client 1 gets NOERROR"].concat(), 7, "it gets nothing"),
         ("client 1 is ignored", 1, "it is not"),
         ("policy\n  access all allow", 1, "write a network as"),
@@ -291,7 +292,7 @@ fn faults_are_found() {
         ("policy\n  pray a.example", 1, "no part of a policy"),
         ("client 1 asks a.example A\n  cookie back", 1, "got no cookie"),
     ] {
-        let fault = scenario::tell(text).expect_err(text);
+        let fault = scenario::run(text).expect_err(text);
         assert_eq!(fault.line, line, "{text}: {}", fault.why);
         assert!(fault.why.contains(why), "{text}: {}", fault.why);
     }

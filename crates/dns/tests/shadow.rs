@@ -36,26 +36,26 @@ const LINKTYPE_RAW: u16 = 101;
 const TTL_S: u32 = 60;
 
 /// `nN IN A`, recursion desired.
-fn question(id: u16, number: u8) -> Vec<u8> {
-    dns::question(id, format!("n{number}.zone"), dns::A)
+fn query(id: u16, number: u8) -> Vec<u8> {
+    dns::query(id, format!("n{number}.zone"), dns::A)
 }
 
 /// A response with an address that ends with `last`.
-fn answer(question: &[u8], last: u8, ttl_s: u32) -> Vec<u8> {
-    dns::answer(question, &[[192, 0, 2, last]], ttl_s)
+fn answer(query: &[u8], last: u8, ttl_s: u32) -> Vec<u8> {
+    dns::answer(query, &[[192, 0, 2, last]], ttl_s)
 }
 
 /// The number in the name of a query.
-fn number(question: &[u8]) -> Option<u8> {
-    let length = usize::from(*question.get(12)?);
-    std::str::from_utf8(question.get(14..13 + length)?).ok()?.parse().ok()
+fn number(query: &[u8]) -> Option<u8> {
+    let length = usize::from(*query.get(12)?);
+    std::str::from_utf8(query.get(14..13 + length)?).ok()?.parse().ok()
 }
 
 /// A server that has an address for every name.
 fn upstream() -> Server {
-    Server::start(|asked, _| {
-        question_end(asked)?;
-        Some(answer(asked, number(asked).unwrap_or(0), TTL_S))
+    Server::start(|query, _| {
+        question_end(query)?;
+        Some(answer(query, number(query).unwrap_or(0), TTL_S))
     })
 }
 
@@ -133,14 +133,14 @@ fn a_capture_is_compared() {
         for name in 0..50 {
             id += 1;
             let at_ns = (1_700_000_000 + round * 5) * SECOND_NS + u64::from(name) * 1_000_000;
-            let asked = question(id, name);
-            capture.packet(at_ns, [CLIENT, RESOLVER], UDP, &asked);
+            let query = query(id, name);
+            capture.packet(at_ns, [CLIENT, RESOLVER], UDP, &query);
             let took_ns = if round == 0 { 5_000_000 } else { 50_000 };
-            let mut answered = answer(&asked, name, 45);
+            let mut answered = answer(&query, name, 45);
             match name {
                 13 => *answered.last_mut().unwrap() = 99,
                 14 => {
-                    answered = asked.clone();
+                    answered = query.clone();
                     (answered[2], answered[3]) = (0x81, 0x83);
                 }
                 15 => continue,
@@ -154,24 +154,24 @@ fn a_capture_is_compared() {
             capture.packet(at_ns + took_ns, [RESOLVER, CLIENT], UDP, &answered);
         }
     }
-    let (late, last) = (1_700_000_030 * SECOND_NS, question(7_000, 1));
+    let (late, last) = (1_700_000_030 * SECOND_NS, query(7_000, 1));
     capture.packet(late, [CLIENT, RESOLVER], UDP, &last);
     capture.packet(late + 1, [CLIENT, RESOLVER], UDP, &last);
     capture.packet(late + 2, [CLIENT, RESOLVER], UDP, b"no question");
     capture.packet(late + 3, [CLIENT, RESOLVER], TCP, b"");
     capture.packet(late + 4, [CLIENT, "192.0.2.99:53"], UDP, &last);
-    capture.packet(late + 5, [RESOLVER, CLIENT], UDP, &answer(&question(7_001, 1), 1, 9));
+    capture.packet(late + 5, [RESOLVER, CLIENT], UDP, &answer(&query(7_001, 1), 1, 9));
     capture.packet(late + 6, [RESOLVER, CLIENT], UDP, &answer(&last, 1, 50));
     capture.0.bytes.extend_from_slice(&[9; 30]);
     let report = run(&upstream, &trial(RESOLVER.parse().unwrap(), capture.save(&folder))).unwrap();
     let text = report.text();
     let tally = &report.tally;
     assert_eq!(
-        (tally.questions, tally.unanswered_theirs, tally.unanswered_ours),
+        (tally.queries, tally.unanswered_theirs, tally.unanswered_ours),
         (101, 2, 0),
         "{text}"
     );
-    assert_eq!((tally.repeated, tally.malformed, tally.unasked), (1, 1, 1), "{text}");
+    assert_eq!((tally.repeated, tally.malformed, tally.unsolicited), (1, 1, 1), "{text}");
     assert_eq!((report.copy.tcp_packets, report.copy.foreign, report.copy.damaged), (1, 1, 1));
     assert_eq!((tally.compared, tally.differences(), tally.unreadable), (99, 6, 0), "{text}");
     // OPT in only one of two responses is a difference of its own kind.
@@ -202,9 +202,9 @@ fn a_warm_up_is_not_counted() {
     for round in 0..2_u64 {
         for name in 0..20_u8 {
             let at_ns = (1_700_000_000 + round) * SECOND_NS;
-            let asked = question(u16::from(name) + 100 * round as u16, name);
-            capture.packet(at_ns, [CLIENT, RESOLVER], UDP, &asked);
-            capture.packet(at_ns + 1_000, [RESOLVER, CLIENT], UDP, &answer(&asked, name, 60));
+            let query = query(u16::from(name) + 100 * round as u16, name);
+            capture.packet(at_ns, [CLIENT, RESOLVER], UDP, &query);
+            capture.packet(at_ns + 1_000, [RESOLVER, CLIENT], UDP, &answer(&query, name, 60));
         }
     }
     let resolver = RESOLVER.parse().unwrap();
@@ -213,43 +213,51 @@ fn a_warm_up_is_not_counted() {
     let report = run(&upstream, &trial).unwrap();
     let tally = &report.tally;
     let text = report.text();
-    assert_eq!((tally.warm_up, tally.questions, tally.equal), (20, 20, 20), "{text}");
+    assert_eq!((tally.warm_up, tally.queries, tally.equal), (20, 20, 20), "{text}");
     assert_eq!((report.counts.hits, report.counts.upstream_queries_udp), (20, 0), "{text}");
 }
 
 /// Writes a record of a copy.
-fn tell(tap: &mut Tap, kind: Kind, ends: [&str; 2], at_ns: u64, message: &[u8]) {
-    let [asker, asked] = ends.map(|end| Some(end.parse().unwrap()));
+fn record(tap: &mut Tap, kind: Kind, ends: [&str; 2], at_ns: u64, message: &[u8]) {
+    let [query_address, response_address] = ends.map(|end| Some(end.parse().unwrap()));
     let is_response = matches!(kind, Kind::ClientResponse | Kind::ForwarderResponse);
     let (query_ns, response_ns) = match is_response {
         true => (None, Some(at_ns)),
         false => (Some(at_ns), None),
     };
     let protocol = Protocol::Tcp;
-    tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
+    tap.record(&Event {
+        kind,
+        protocol,
+        query_address,
+        response_address,
+        query_ns,
+        response_ns,
+        message,
+    });
 }
 
 /// Queries 1 to 20: for each one the resolver queries its own upstream once; later it responds
 /// again from its cache. larder's own queries are among them.
-fn tell_all(tap: &mut Tap) {
+fn record_all(tap: &mut Tap) {
     const UPSTREAM: [&str; 2] = ["192.0.2.53:9999", "192.0.2.99:53"];
     for round in 0..2 {
         for name in 1..=20 {
             let at_ns = (1_700_000_000 + round) * SECOND_NS;
-            let asked = question(u16::from(name) + 100 * round as u16, name);
-            tell(tap, Kind::ClientQuery, [CLIENT, RESOLVER], at_ns, &asked);
-            tell(tap, Kind::ClientQuery, ["10.0.0.9:1", RESOLVER], at_ns, &asked);
+            let query = query(u16::from(name) + 100 * round as u16, name);
+            record(tap, Kind::ClientQuery, [CLIENT, RESOLVER], at_ns, &query);
+            record(tap, Kind::ClientQuery, ["10.0.0.9:1", RESOLVER], at_ns, &query);
             if round == 0 {
-                tell(tap, Kind::ForwarderQuery, UPSTREAM, at_ns + 10, &asked);
-                let answered = answer(&asked, name, 60);
-                tell(tap, Kind::ForwarderResponse, UPSTREAM, at_ns + 1_000, &answered);
+                record(tap, Kind::ForwarderQuery, UPSTREAM, at_ns + 10, &query);
+                let answered = answer(&query, name, 60);
+                record(tap, Kind::ForwarderResponse, UPSTREAM, at_ns + 1_000, &answered);
             }
-            tell(
+            record(
                 tap,
                 Kind::ClientResponse,
                 [CLIENT, RESOLVER],
                 at_ns + 2_000,
-                &answer(&asked, name, 60),
+                &answer(&query, name, 60),
             );
             tap.flush();
         }
@@ -258,12 +266,12 @@ fn tell_all(tap: &mut Tap) {
 
 /// A dnstap file also has the resolver's own queries, and so shows its misses.
 #[test]
-fn dnstap_tells_what_was_not_known() {
+fn dnstap_shows_what_was_not_known() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
     let path = folder.path().join("tap");
     let (writer, mut tap) =
         dnstap::start(Target::File(path.clone()), "there", &Log::default()).unwrap();
-    tell_all(&mut tap);
+    record_all(&mut tap);
     writer.finish();
     for from in [From::File(path.clone()), From::Dnstap(path.clone())] {
         let own = vec!["10.0.0.9".parse().unwrap()];
@@ -317,19 +325,19 @@ impl Live {
 /// During the comparison, records of a sender that connects to the socket count; those before its
 /// end are in the report.
 #[test]
-fn senders_are_heard_live() {
+fn senders_are_received_live() {
     let (upstream, folder) = (upstream(), TempDir::new().unwrap());
     let path = folder.path().join("tap");
     let live = Live::start(&upstream, RESOLVER.parse().unwrap(), &path);
     let (writer, mut tap) =
         dnstap::start(Target::Socket(path.clone()), "there", &Log::default()).unwrap();
-    tell_all(&mut tap);
+    record_all(&mut tap);
     // The collector confirms that it has received everything.
     writer.finish();
     let report = live.end();
     assert!(report.is_live && !path.exists());
     let text = report.text();
-    assert_eq!((report.tally.questions, report.tally.compared), (80, 40), "{text}");
+    assert_eq!((report.tally.queries, report.tally.compared), (80, 40), "{text}");
     assert_eq!((report.tally.equal, report.tally.unanswered_theirs), (40, 40), "{text}");
 }
 
@@ -346,7 +354,7 @@ fn configuration(tap: &Path) -> String {
 
 /// Sends until a response comes; false if `is_lost` returns true, or if none comes within one
 /// minute.
-fn ask(
+fn exchange(
     socket: &UdpSocket,
     server: SocketAddr,
     (id, name): (u16, u8),
@@ -355,7 +363,7 @@ fn ask(
     let mut bytes = [0; 1_500];
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE && !is_lost() {
-        socket.send_to(&question(id, name), server).unwrap();
+        socket.send_to(&query(id, name), server).unwrap();
         if socket.recv(&mut bytes).is_ok() && bytes[..2] == id.to_be_bytes() {
             return true;
         }
@@ -378,7 +386,7 @@ fn beside_unbound() {
     let (live, unbound) = unbound::at_a_free_port(|address| {
         let live = Live::start(&upstream, address, &tap);
         let mut unbound = Unbound::start(address, upstream.address, &configuration(&tap));
-        if ask(&socket, address, (1, 0), || unbound.has_ended()) {
+        if exchange(&socket, address, (1, 0), || unbound.has_ended()) {
             return Some((live, unbound));
         }
         eprintln!("unbound at {address}: {}", unbound.log());
@@ -386,7 +394,8 @@ fn beside_unbound() {
         None
     });
     for id in 0..100 {
-        let is_answered = ask(&socket, unbound.address, (1_000 + id, (id % 20) as u8), || false);
+        let is_answered =
+            exchange(&socket, unbound.address, (1_000 + id, (id % 20) as u8), || false);
         assert!(is_answered, "unbound does not answer");
     }
     // unbound sends its records once a second, or when there are many.

@@ -32,19 +32,19 @@ pub fn head(id: u16, flags: u16, counts: [u16; 4]) -> Vec<u8> {
 }
 
 /// A query of class IN with RD.
-pub fn question(id: u16, name: impl AsRef<[u8]>, rtype: u16) -> Vec<u8> {
+pub fn query(id: u16, name: impl AsRef<[u8]>, rtype: u16) -> Vec<u8> {
     let end = [rtype, 1].map(u16::to_be_bytes).concat();
     [head(id, 0x0100, [1, 0, 0, 0]), wire_name(name), end].concat()
 }
 
-/// Like [`question`], with an OPT record with these options.
-pub fn question_with(id: u16, name: impl AsRef<[u8]>, rtype: u16, options: &[u8]) -> Vec<u8> {
-    let mut question = question(id, name, rtype);
-    question[11] = 1;
-    question.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0");
-    question.extend_from_slice(&(options.len() as u16).to_be_bytes());
-    question.extend_from_slice(options);
-    question
+/// Like [`query`], with an OPT record with these options.
+pub fn query_with(id: u16, name: impl AsRef<[u8]>, rtype: u16, options: &[u8]) -> Vec<u8> {
+    let mut query = query(id, name, rtype);
+    query[11] = 1;
+    query.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0");
+    query.extend_from_slice(&(options.len() as u16).to_be_bytes());
+    query.extend_from_slice(options);
+    query
 }
 
 /// The end of a message's question; `None` if there is none.
@@ -57,11 +57,11 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
 }
 
 /// The response to a query, with one record for each of these addresses. It has no OPT record.
-pub fn answer(question: &[u8], addresses: &[[u8; 4]], ttl_s: u32) -> Vec<u8> {
-    let end = question_end(question).expect("a question");
-    let id = u16::from_be_bytes([question[0], question[1]]);
+pub fn answer(query: &[u8], addresses: &[[u8; 4]], ttl_s: u32) -> Vec<u8> {
+    let end = question_end(query).expect("a question");
+    let id = u16::from_be_bytes([query[0], query[1]]);
     let mut answer = head(id, 0x8180, [1, addresses.len() as u16, 0, 0]);
-    answer.extend_from_slice(&question[12..end]);
+    answer.extend_from_slice(&query[12..end]);
     for address in addresses {
         answer.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1]);
         answer.extend_from_slice(&ttl_s.to_be_bytes());
@@ -95,23 +95,23 @@ pub fn client(server: SocketAddr) -> UdpSocket {
 }
 
 /// Sends a query over UDP from a new port, and repeats it every second, as clients do.
-pub fn ask(server: SocketAddr, question: &[u8]) -> Vec<u8> {
+pub fn exchange(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let client = client(server);
     let mut room = [0; 4_096];
     for _ in 0..PATIENCE.as_secs() {
-        client.send(question).expect("sent");
+        client.send(query).expect("sent");
         if let Ok(length) = client.recv(&mut room) {
             return room[..length].to_vec();
         }
     }
-    panic!("no answer of {server} to {}", question.escape_ascii());
+    panic!("no answer of {server} to {}", query.escape_ascii());
 }
 
 /// Sends a query over a TCP connection of its own.
-pub fn ask_by_stream(server: SocketAddr, question: &[u8]) -> Vec<u8> {
+pub fn exchange_tcp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-    stream.write_all(&framed(question)).expect("sent");
+    stream.write_all(&framed(query)).expect("sent");
     read_framed(&mut stream).expect("an answer")
 }
 
@@ -150,7 +150,7 @@ pub struct Server {
 
 #[derive(Debug, Default)]
 struct Shared {
-    asked: AtomicU64,
+    queries: AtomicU64,
     ends: AtomicBool,
 }
 
@@ -173,12 +173,12 @@ impl Server {
 
     /// Starts a server that gives each name this address, with a TTL of one hour.
     pub fn of_address(address: [u8; 4]) -> Server {
-        Server::start(move |question, _| Some(answer(question, &[address], 3_600)))
+        Server::start(move |query, _| Some(answer(query, &[address], 3_600)))
     }
 
     /// The number of queries so far.
-    pub fn asked(&self) -> u64 {
-        self.shared.asked.load(Ordering::Relaxed)
+    pub fn queries(&self) -> u64 {
+        self.shared.queries.load(Ordering::Relaxed)
     }
 }
 
@@ -198,7 +198,7 @@ fn packets(socket: &UdpSocket, shared: &Shared, rule: &Rule) {
     let mut room = [0; 4_096];
     while !shared.ends.load(Ordering::Relaxed) {
         let Ok((length, peer)) = socket.recv_from(&mut room) else { continue };
-        shared.asked.fetch_add(1, Ordering::Relaxed);
+        shared.queries.fetch_add(1, Ordering::Relaxed);
         if let Some(answer) = rule(&room[..length], Transport::Udp) {
             // A client that cannot be reached repeats its query.
             drop(socket.send_to(&answer, peer));
@@ -221,9 +221,9 @@ fn stream_of(mut stream: TcpStream, shared: &Shared, rule: &Rule) -> io::Result<
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     loop {
-        let question = read_framed(&mut stream)?;
-        shared.asked.fetch_add(1, Ordering::Relaxed);
-        let Some(answer) = rule(&question, Transport::Tcp) else { return Ok(()) };
+        let query = read_framed(&mut stream)?;
+        shared.queries.fetch_add(1, Ordering::Relaxed);
+        let Some(answer) = rule(&query, Transport::Tcp) else { return Ok(()) };
         stream.write_all(&framed(&answer))?;
     }
 }

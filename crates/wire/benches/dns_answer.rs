@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use hickory_proto::op::Message as Theirs;
 use larder_wire::dns::query::{KeyBuf, Query};
-use larder_wire::dns::rendered::{Asked, Renderer, Reply, Rules, write};
+use larder_wire::dns::rendered::{QueryInfo, Renderer, Reply, Rules, write};
 
 const QUESTION: &[u8] = b"\x03www\x07example\x03com\0\0\x01\0\x01";
 
@@ -53,7 +53,7 @@ fn main() {
     let (passes, rounds) = if is_real { (101, 5_000) } else { (2, 3) };
 
     let query: Vec<u8> = [b"\xbe\xef\x01\0\0\x01\0\0\0\0\0\x01", QUESTION, OPT].concat();
-    let asked = Asked { question: QUESTION, is_case_random: false, dnssec_ok: false };
+    let info = QueryInfo { question: QUESTION, is_case_random: false, dnssec_ok: false };
     let rules = Rules::default();
     let mut key = KeyBuf::new();
     let client = Query::read(&query, &mut key).expect("a good query");
@@ -76,14 +76,14 @@ fn main() {
     ));
     for (bytes, renderer) in answers.iter().chain([&disordered]).zip(&mut renderers) {
         let renderer = renderer.insert(Renderer::new());
-        renderer.render(bytes, &asked, 7, &rules).expect("a good answer");
+        renderer.render(bytes, &info, 7, &rules).expect("a good answer");
         let stored = renderer.stored().to_vec();
         let order = if bytes == &disordered { ", out of order" } else { "" };
         println!("answer of {} bytes{order}: {} stored", bytes.len(), stored.len());
         cases.push((
             format!("answer of {}{order}: render", bytes.len()),
             Box::new(move || {
-                let facts = renderer.render(black_box(bytes), &asked, 7, &rules);
+                let facts = renderer.render(black_box(bytes), &info, 7, &rules);
                 u64::from(facts.expect("a good answer").ttl_s) + renderer.stored().len() as u64
             }),
         ));

@@ -313,9 +313,9 @@ mod tests {
             message in prop::collection::vec(any::<u8>(), 0..1500),
             padding in 0usize..40,
         ) {
-            let mut question = written(&ends, &message, true);
-            question.resize(question.len() + padding, 0xee);
-            prop_assert_eq!(read(&question), Ok((ends, &message[..])));
+            let mut query_frame = written(&ends, &message, true);
+            query_frame.resize(query_frame.len() + padding, 0xee);
+            prop_assert_eq!(read(&query_frame), Ok((ends, &message[..])));
 
             let headers = ends.headers_bytes();
             let mut frame = vec![0xaa; headers];

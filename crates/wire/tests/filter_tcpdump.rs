@@ -147,9 +147,9 @@ fn tcpdump(file: &Path, filter: &str, options: &[&str]) -> Result<Vec<usize>, St
     command.args(options).arg("-r").arg(file).args(["-w", "-", "--", filter]);
     let output = command.output().expect("tcpdump was found");
     if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr);
-        let rejects_all = told.contains("expression rejects all packets");
-        return if rejects_all { Ok(Vec::new()) } else { Err(told.into_owned()) };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let rejects_all = stderr.contains("expression rejects all packets");
+        return if rejects_all { Ok(Vec::new()) } else { Err(stderr.into_owned()) };
     }
     let word = |at: usize| u32::from_le_bytes(output.stdout[at..at + 4].try_into().expect("four"));
     let (mut taken, mut at) = (Vec::new(), 24);
@@ -175,14 +175,14 @@ fn compare(
     options: &[&str],
 ) -> usize {
     let file = write_file(name, link, frames);
-    let (mut telling, mut wrong) = (0, Vec::new());
+    let (mut selective, mut wrong) = (0, Vec::new());
     for filter in filters {
         let theirs = tcpdump(&file, filter, options);
         let program = compile(filter, link, Origin::File, SNAP_BYTES);
         match (theirs, program) {
             (Ok(theirs), Ok(program)) => {
                 let ours = ours(&program, frames);
-                telling += usize::from(!ours.is_empty() && ours.len() < frames.len());
+                selective += usize::from(!ours.is_empty() && ours.len() < frames.len());
                 if ours != theirs {
                     let one = ours.iter().find(|index| !theirs.contains(index));
                     let other = theirs.iter().find(|index| !ours.contains(index));
@@ -200,7 +200,7 @@ fn compare(
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    telling
+    selective
 }
 
 fn generated(seed: u64, link: LinkType) -> Vec<String> {
@@ -216,14 +216,14 @@ fn filters_take_what_tcpdump_takes() {
     if !has_tcpdump("filters_take_what_tcpdump_takes") {
         return;
     }
-    for (link, _, telling_min) in LINKS {
+    for (link, _, selective_min) in LINKS {
         let frames = frames(link);
-        let telling = compare("whole", link, &frames, &by_hand(), &[]);
-        assert!(telling >= telling_min, "only {telling} filters took some and left some");
+        let selective = compare("whole", link, &frames, &by_hand(), &[]);
+        assert!(selective >= selective_min, "only {selective} filters took some and left some");
         let filters = generated(0x5eed_f117, link);
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-        let telling = compare("generated", link, &frames, &filters, &["-O"]);
-        assert!(telling >= telling_min, "only {telling} filters took some and left some");
+        let selective = compare("generated", link, &frames, &filters, &["-O"]);
+        assert!(selective >= selective_min, "only {selective} filters took some and left some");
     }
 }
 
@@ -261,30 +261,30 @@ fn live_programs_decide_as_tcpdumps() {
     let mut grammar = Grammar::new(0x11fe, LinkType::Ethernet);
     let generated: Vec<String> =
         (0..GENERATED / 3).map(|_| format!("vlan and ({})", grammar.filter())).collect();
-    let mut telling = 0;
+    let mut selective = 0;
     for filter in by_hand().into_iter().chain(generated.iter().map(String::as_str)) {
         let mut command = Command::new("tcpdump");
         let output =
             command.args(["-i", "lo", "-O", "-ddd", "--", filter]).output().expect("it was found");
-        let told = String::from_utf8_lossy(&output.stderr);
-        if told.contains("permission") || told.contains("No such device") {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if stderr.contains("permission") || stderr.contains("No such device") {
             return skip(NAME, "no right to look at the loopback interface");
         }
         let Ok(ours) = compile(filter, LinkType::Ethernet, Origin::Live, SNAP_BYTES) else {
             continue;
         };
-        assert!(output.status.success(), "{filter:?}: only we take it: {told}");
+        assert!(output.status.success(), "{filter:?}: only we take it: {stderr}");
         let theirs = program(&String::from_utf8_lossy(&output.stdout));
         for (index, frame) in frames.iter().enumerate() {
             for tag in [None, Some(0x2003), Some(0x0064)] {
                 let ours = run_live(&ours, &frame.bytes, frame.original_len, tag) != 0;
                 let theirs = run_live(&theirs, &frame.bytes, frame.original_len, tag) != 0;
                 assert_eq!(ours, theirs, "{filter:?}, frame {index}, tag {tag:?}");
-                telling += usize::from(ours && tag.is_some());
+                selective += usize::from(ours && tag.is_some());
             }
         }
     }
-    assert!(telling > 1000, "only {telling} frames with a tag were taken");
+    assert!(selective > 1000, "only {selective} frames with a tag were taken");
 }
 
 /// The output of `tcpdump -ddd`: a count, and four numbers per instruction.

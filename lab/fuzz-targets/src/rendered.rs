@@ -3,7 +3,7 @@
 
 use larder_wire::dns::edns::{OPT_BYTES, rcode};
 use larder_wire::dns::query::{KEY_BYTES_MAX, KeyBuf, Query, Refusal};
-use larder_wire::dns::rendered::{Asked, Kind, Renderer, Reply, Rules, write};
+use larder_wire::dns::rendered::{Kind, QueryInfo, Renderer, Reply, Rules, write};
 use larder_wire::dns::{HEADER_BYTES, MESSAGE_BYTES_MAX, Message, NameBuf, rtype, skip_name};
 
 use super::{Cut, assert_inside};
@@ -78,9 +78,9 @@ pub fn dns_rendered(input: &[u8]) {
         is_minimal: has(2),
         ..Rules::default()
     };
-    let asked = Asked { question, is_case_random: true, dnssec_ok: has(3) };
+    let info = QueryInfo { question, is_case_random: true, dnssec_ok: has(3) };
     let mut renderer = Renderer::new();
-    let Ok(facts) = renderer.render(message, &asked, 1000, &rules) else {
+    let Ok(facts) = renderer.render(message, &info, 1000, &rules) else {
         assert!(renderer.stored().is_empty());
         return;
     };
@@ -106,7 +106,7 @@ pub fn dns_rendered(input: &[u8]) {
     let whole = out[..len].to_vec();
     if whole[2] & 2 == 0 {
         let mut again = Renderer::new();
-        let more = again.render(&whole, &asked, 1000, &rules).expect("what was written is sound");
+        let more = again.render(&whole, &info, 1000, &rules).expect("what was written is sound");
         assert_eq!(again.stored(), stored);
         assert_eq!((more.kind, more.ttl_s, more.aliases), (facts.kind, facts.ttl_s, facts.aliases));
         assert_eq!(more.unrelated, 0);

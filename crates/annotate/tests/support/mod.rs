@@ -266,11 +266,11 @@ fn name_of(host: u32) -> String {
 }
 
 pub fn question(client: [u8; 4], port: u16, id: u16, host: u32) -> Vec<u8> {
-    udp((client, RESOLVER), (port, 53), &dns::question(id, name_of(host), dns::A))
+    udp((client, RESOLVER), (port, 53), &dns::query(id, name_of(host), dns::A))
 }
 
 pub fn answer(client: [u8; 4], port: u16, id: u16, host: u32, addresses: &[[u8; 4]]) -> Vec<u8> {
-    let message = dns::answer(&dns::question(id, name_of(host), dns::A), addresses, 30);
+    let message = dns::answer(&dns::query(id, name_of(host), dns::A), addresses, 30);
     udp((RESOLVER, client), (53, port), &message)
 }
 

@@ -79,6 +79,6 @@ impl TestCapture {
 
     /// A response: `name` has the address 198.51.100.7.
     pub fn answer(name: impl AsRef<[u8]>) -> Vec<u8> {
-        dns::answer(&dns::question(0x1234, name, dns::A), &[[198, 51, 100, 7]], 60)
+        dns::answer(&dns::query(0x1234, name, dns::A), &[[198, 51, 100, 7]], 60)
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::process::Command;
 
-use larder_testkit::dns::ask;
+use larder_testkit::dns::exchange;
 use larder_testkit::process::{Program, value};
 
 use super::Scratch;
@@ -38,7 +38,7 @@ impl Server {
 
     /// Queries the address of `<label>.example`.
     pub fn ask(&self, label: &str) -> Vec<u8> {
-        ask(self.address, &question(label))
+        exchange(self.address, &question(label))
     }
 
     /// The last byte of that address.
@@ -84,5 +84,5 @@ impl Drop for Server {
 
 /// A query for the A record of `<label>.example`.
 pub fn question(label: &str) -> Vec<u8> {
-    larder_testkit::dns::question(0x1234, format!("{label}.example"), larder_testkit::dns::A)
+    larder_testkit::dns::query(0x1234, format!("{label}.example"), larder_testkit::dns::A)
 }

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 
-use larder_testkit::dns::ask;
+use larder_testkit::dns::exchange;
 use larder_testkit::network::{Network, must};
 use larder_testkit::process::{Program, Run};
 use larder_testkit::skip::skip;
@@ -211,7 +211,7 @@ impl World {
 impl Names {
     /// Queries `n<k>.example`.
     pub fn ask(&self, k: u8) {
-        let answer = ask(NAMES, &question(&format!("n{k}")));
+        let answer = exchange(NAMES, &question(&format!("n{k}")));
         assert_eq!(answer.last(), Some(&k), "{answer:?}");
     }
 

@@ -43,7 +43,7 @@ impl<C> Resolver<C> {
             negative_ttl_max_s: i32::MAX as u32,
             ..Rules::default()
         };
-        let request = |question| rendered::Asked {
+        let request = |question| rendered::QueryInfo {
             question,
             is_case_random: false,
             dnssec_ok: task.dnssec_ok,

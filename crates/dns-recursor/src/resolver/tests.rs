@@ -492,14 +492,14 @@ fn failover_to_the_second_server() {
     };
     for (scripts, is_lame) in [(silent, false), (refusing, true), (lost, true), (upward, true)] {
         let mut world = World::new(scripts);
-        let (mut asks, mut asked_5) = (0, 0);
+        let (mut queries, mut queries_5) = (0, 0);
         // One query in 64 is sent there by chance, if the first did not.
-        while asks < 100 || (asked_5 == 0 && asks < 10_000) {
+        while queries < 100 || (queries_5 == 0 && queries < 10_000) {
             assert_eq!(found(&world.query("www.good.test.", RecordType::A)), [33]);
-            asked_5 += world.log.iter().filter(|(server, ..)| *server == 5).count();
-            asks += 1;
+            queries_5 += world.log.iter().filter(|(server, ..)| *server == 5).count();
+            queries += 1;
         }
-        assert!((1..asks / 5).contains(&asked_5), "{asked_5} of {asks}");
+        assert!((1..queries / 5).contains(&queries_5), "{queries_5} of {queries}");
         let counts = world.resolver.counts();
         assert_eq!(counts.lame > 0, is_lame);
         assert_eq!(counts.timeouts > 0, !is_lame);
@@ -1288,7 +1288,7 @@ fn yxdomain_needs_dname() {
     let dname = |owner: &str| {
         record(owner, RData::Unknown { code: RecordType::Unknown(39), rdata: rdata() })
     };
-    fn ask(scripts: impl Fn() -> Option<Script>) -> Message {
+    fn resolve(scripts: impl Fn() -> Option<Script>) -> Message {
         let mut world = World::new(plain);
         world.begin("www.good.test.", RecordType::A, false);
         while !world.wire.sent.is_empty() {
@@ -1304,12 +1304,12 @@ fn yxdomain_needs_dname() {
         }
         Message::from_vec(&world.wire.responses[0].1).unwrap()
     }
-    let message = ask(|| too_long(&[dname("good.test.")]));
+    let message = resolve(|| too_long(&[dname("good.test.")]));
     assert_eq!(message.metadata.response_code, ResponseCode::YXDomain);
     for owner in ["test.", "www.good.test.", "other.good.test."] {
-        assert!(has_failed(&ask(|| too_long(&[dname(owner)]))), "{owner}");
+        assert!(has_failed(&resolve(|| too_long(&[dname(owner)]))), "{owner}");
     }
-    assert!(has_failed(&ask(|| too_long(&[]))));
+    assert!(has_failed(&resolve(|| too_long(&[]))));
 }
 
 /// DS queries go to the zone above (RFC 4035, section 3.1.4.1).

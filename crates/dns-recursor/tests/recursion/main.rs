@@ -85,7 +85,7 @@ impl Client {
         edns.set_max_payload(1_232).set_dnssec_ok(true);
         message.edns = Some(edns);
         self.tags += 1;
-        assert!(self.backends.ask(0, self.tags, &message.to_vec().unwrap(), 8_000));
+        assert!(self.backends.query(0, self.tags, &message.to_vec().unwrap(), 8_000));
         let (poller, mut events) = (Poller::new().unwrap(), Events::new(1));
         poller.add(&*self.waker, 0, Interest::READ).unwrap();
         loop {
@@ -308,7 +308,7 @@ fn out_of_bailiwick() {
 /// Servers with special addresses get no queries unless allowed: only the root server does, since
 /// it is configured.
 #[test]
-fn private_servers_are_not_asked() {
+fn private_servers_are_not_queried() {
     for dnssec in [Dnssec::Off, Dnssec::Validate] {
         let mut client = Client::allowing(dnssec, "127.78.0.0/16");
         let found = client.query("www.good.test.", RecordType::A);
@@ -343,7 +343,7 @@ fn start_and_stop() {
         assert!(both - first < first && both > first, "{first} {both}");
         client.recursor.stop();
         let message = Message::new(0, MessageType::Query, OpCode::Query).to_vec().unwrap();
-        assert!(client.backends.ask(0, 99, &message, 100));
+        assert!(client.backends.query(0, 99, &message, 100));
         assert_eq!(client.backends.take(), Some((99, None)), "at once");
     }
 }

@@ -65,7 +65,7 @@ impl Line {
         Ok(Line { requests, uri, was_used })
     }
 
-    pub(super) async fn ask(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
+    pub(super) async fn query(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
         self.was_used.store(true, Relaxed);
         let mut requests = self.requests.clone().ready().await.map_err(|_| Fault::Lost)?;
         let mut request = Request::new(());

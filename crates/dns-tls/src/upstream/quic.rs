@@ -52,7 +52,7 @@ impl Line {
         Ok(Line { connection })
     }
 
-    pub(super) async fn ask(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
+    pub(super) async fn query(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
         let (mut send, mut receive) = self.connection.open_bi().await.map_err(|_| Fault::Lost)?;
         let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
         bytes.extend_from_slice(&message);

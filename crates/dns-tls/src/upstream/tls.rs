@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::client::TlsStream;
 
-use super::{ASKED_MAX, CONNECT, Fault, HEADER_BYTES, IDLE, Shared};
+use super::{CONNECT, Fault, HEADER_BYTES, IDLE, QUERIES_MAX, Shared};
 
 /// Bytes of the length before each message.
 const LENGTH_BYTES: usize = 2;
@@ -30,35 +30,35 @@ const WRITE_BYTES: usize = 16 << 10;
 const QUEUE_MAX: usize = 256;
 
 /// A query, and the receiver of its response.
-type Asked = (Vec<u8>, oneshot::Sender<Vec<u8>>);
+type PendingQuery = (Vec<u8>, oneshot::Sender<Vec<u8>>);
 
 /// A line over TLS.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
-    asked: mpsc::Sender<Asked>,
+    sender: mpsc::Sender<PendingQuery>,
 }
 
 impl Line {
     pub(super) async fn connect(shared: &Shared) -> Result<Line, Fault> {
         let stream = shared.connect_tls().await?;
-        let (asked, questions) = mpsc::channel(QUEUE_MAX);
+        let (sender, queries) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(async move {
             // For any error, queries that wait fail as lost.
-            let _ = converse(stream, questions).await;
+            let _ = converse(stream, queries).await;
         });
-        Ok(Line { asked })
+        Ok(Line { sender })
     }
 
-    pub(super) async fn ask(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
-        let (say, heard) = oneshot::channel();
-        self.asked.send((message, say)).await.map_err(|_| Fault::Lost)?;
-        heard.await.map_err(|_| Fault::Lost)
+    pub(super) async fn query(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
+        let (say, received) = oneshot::channel();
+        self.sender.send((message, say)).await.map_err(|_| Fault::Lost)?;
+        received.await.map_err(|_| Fault::Lost)
     }
 }
 
 async fn converse(
     mut stream: TlsStream<TcpStream>,
-    mut questions: mpsc::Receiver<Asked>,
+    mut queries: mpsc::Receiver<PendingQuery>,
 ) -> io::Result<()> {
     let mut waiting: HashMap<u16, oneshot::Sender<Vec<u8>>> = HashMap::new();
     let mut last_id = 0;
@@ -68,21 +68,21 @@ async fn converse(
     loop {
         input.reserve(READ_BYTES);
         tokio::select! {
-            asked = questions.recv() => {
-                let Some(mut next) = asked else { return stream.shutdown().await };
+            received = queries.recv() => {
+                let Some(mut next) = received else { return stream.shutdown().await };
                 used = Instant::now();
                 loop {
-                    if waiting.len() >= ASKED_MAX {
+                    if waiting.len() >= QUERIES_MAX {
                         // Queries that no task waits for make room.
                         waiting.retain(|_, say| !say.is_closed());
                     }
-                    if waiting.len() < ASKED_MAX {
+                    if waiting.len() < QUERIES_MAX {
                         put(next, &mut last_id, &mut waiting, &mut output);
                     }
                     if output.len() >= WRITE_BYTES {
                         break;
                     }
-                    let Ok(another) = questions.try_recv() else { break };
+                    let Ok(another) = queries.try_recv() else { break };
                     next = another;
                 }
                 let write = async {
@@ -116,7 +116,7 @@ async fn converse(
 /// Appends a query to `output` under an unused ID; there is one, since fewer queries wait than
 /// there are IDs.
 fn put(
-    (mut message, say): Asked,
+    (mut message, say): PendingQuery,
     last_id: &mut u16,
     waiting: &mut HashMap<u16, oneshot::Sender<Vec<u8>>>,
     output: &mut Vec<u8>,

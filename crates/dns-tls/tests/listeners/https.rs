@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use larder_testkit::wait::PATIENCE;
 
-use crate::world::{HUGE_BYTES, PADDING, World, answers, impatient, question, server_name};
+use crate::world::{HUGE_BYTES, PADDING, World, answers, impatient, query, server_name};
 
 const MEDIA_TYPE: &str = "application/dns-message";
 
@@ -88,13 +88,13 @@ fn post_and_get() {
     runtime().block_on(async {
         let mut client = Client::connect(&world, &["h2"], 65_535).await.unwrap();
         for options in [b"", PADDING] {
-            let asked = question(0, "some", options);
-            let target = format!("/dns-query?dns={}", URL_SAFE_NO_PAD.encode(&asked));
+            let query = query(0, "some", options);
+            let target = format!("/dns-query?dns={}", URL_SAFE_NO_PAD.encode(&query));
             let (by_get, _) = client.begin(request(Method::GET, &target), true).await;
-            for told in [client.post(asked.clone()).await, read(by_get).await] {
-                let (head, body) = told.unwrap();
+            for response in [client.post(query.clone()).await, read(by_get).await] {
+                let (head, body) = response.unwrap();
                 assert_eq!(head.status(), 200);
-                assert!(answers(&asked, &body));
+                assert!(answers(&query, &body));
                 assert_eq!(body.len() % 468 == 0, !options.is_empty());
                 assert_eq!(head.headers()[CONTENT_TYPE], MEDIA_TYPE);
                 assert_eq!(head.headers()[CONTENT_LENGTH], body.len().to_string());
@@ -111,11 +111,11 @@ fn statuses() {
     let world = World::start(Limits::default());
     runtime().block_on(async {
         let mut client = Client::connect(&world, &["h2"], 65_535).await.unwrap();
-        let good = question(0, "some", b"");
+        let good = query(0, "some", b"");
         let get = |target: &str| request(Method::GET, target);
         let mut wrong_type = request(Method::POST, "/dns-query");
         wrong_type.headers_mut().insert(CONTENT_TYPE, "application/dns-json".parse().unwrap());
-        for (asked, status) in [
+        for (request, status) in [
             (get("/"), 404),
             (get("/dns-query/"), 404),
             (get("/dns-query"), 400),
@@ -125,7 +125,7 @@ fn statuses() {
             (request(Method::HEAD, "/dns-query"), 405),
             (wrong_type, 415),
         ] {
-            let (response, _) = client.begin(asked, true).await;
+            let (response, _) = client.begin(request, true).await;
             let (head, body) = read(response).await.unwrap();
             assert_eq!((head.status().as_u16(), body.len()), (status, 0));
             assert_eq!(head.headers().contains_key(ALLOW), status == 405);
@@ -135,7 +135,7 @@ fn statuses() {
         let mut answer = good.clone();
         answer[2] |= 0x80;
         assert_eq!(client.post(answer).await.unwrap().0.status(), 400);
-        let none = client.post(question(0, "none", b"")).await.unwrap_err();
+        let none = client.post(query(0, "none", b"")).await.unwrap_err();
         assert_eq!(none.reason(), Some(Reason::REFUSED_STREAM));
         let (head, body) = client.post(good.clone()).await.unwrap();
         assert!(head.status() == 200 && answers(&good, &body));
@@ -154,15 +154,15 @@ fn streams_at_once() {
         for id in 0..99 {
             let (response, mut stream) =
                 client.begin(request(Method::POST, "/dns-query"), false).await;
-            stream.send_data(question(id, "hold", b"").into(), true).unwrap();
+            stream.send_data(query(id, "hold", b"").into(), true).unwrap();
             waiting.push((id, tokio::spawn(read(response))));
         }
         world.held(99).await;
-        let (head, body) = client.post(question(0, "huge", b"")).await.unwrap();
+        let (head, body) = client.post(query(0, "huge", b"")).await.unwrap();
         assert_eq!((head.status().as_u16(), body.len()), (200, HUGE_BYTES));
         for (id, response) in waiting {
             let (_, body) = response.await.unwrap().unwrap();
-            assert!(answers(&question(id, "hold", b""), &body));
+            assert!(answers(&query(id, "hold", b""), &body));
         }
     });
 }
@@ -178,7 +178,7 @@ fn slow_clients() {
         let (response, _open) = client.begin(request(Method::POST, "/dns-query"), false).await;
         assert_eq!(read(response).await.unwrap().0.status(), 408);
         let (response, mut stream) = client.begin(request(Method::POST, "/dns-query"), false).await;
-        stream.send_data(question(0, "huge", b"").into(), true).unwrap();
+        stream.send_data(query(0, "huge", b"").into(), true).unwrap();
         let mut body = timeout(PATIENCE, response).await.unwrap().unwrap().into_body();
         let mut read = 0;
         let reset = loop {
@@ -207,14 +207,14 @@ fn resets_in_a_flood() {
         let rude = Client::connect(&world, &["h2"], 65_535).await.unwrap();
         for _ in 0..2_000 {
             let Ok(mut ready) = rude.requests.clone().ready().await else { break };
-            let asked = request(Method::POST, "/dns-query");
-            let Ok((_, mut stream)) = ready.send_request(asked, false) else { break };
-            let _ = stream.send_data(question(0, "hold", b"").into(), true);
+            let request = request(Method::POST, "/dns-query");
+            let Ok((_, mut stream)) = ready.send_request(request, false) else { break };
+            let _ = stream.send_data(query(0, "hold", b"").into(), true);
             stream.send_reset(Reason::CANCEL);
             tokio::task::yield_now().await;
         }
         let mut polite = Client::connect(&world, &["h2"], 65_535).await.unwrap();
-        let some = question(0, "some", b"");
+        let some = query(0, "some", b"");
         let (_, body) = polite.post(some.clone()).await.unwrap();
         assert!(answers(&some, &body));
     });
@@ -249,7 +249,7 @@ fn drains() {
     let mut world = World::start(Limits::default());
     runtime().block_on(async {
         let mut client = Client::connect(&world, &["h2"], 65_535).await.unwrap();
-        let held = question(0, "hold", b"");
+        let held = query(0, "hold", b"");
         let (response, mut stream) = client.begin(request(Method::POST, "/dns-query"), false).await;
         stream.send_data(held.clone().into(), true).unwrap();
         let response = tokio::spawn(read(response));

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use larder_testkit::dns::framed;
 use larder_testkit::wait::PATIENCE;
 
-use crate::world::{HUGE_BYTES, NAME, PADDING, World, answers, impatient, question};
+use crate::world::{HUGE_BYTES, NAME, PADDING, World, answers, impatient, query};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -33,7 +33,7 @@ async fn connect(world: &World, alpn: &[&str]) -> Result<(Endpoint, Connection),
 }
 
 /// Sends bytes on a new stream, and reads the response.
-async fn ask(connection: &Connection, bytes: &[u8]) -> Result<Vec<u8>, ReadToEndError> {
+async fn query_stream(connection: &Connection, bytes: &[u8]) -> Result<Vec<u8>, ReadToEndError> {
     let (mut send, mut receive) = connection.open_bi().await.unwrap();
     // The server may have reset the stream before all was sent.
     let _ = send.write_all(bytes).await;
@@ -43,10 +43,10 @@ async fn ask(connection: &Connection, bytes: &[u8]) -> Result<Vec<u8>, ReadToEnd
 
 /// Sends a query that the core holds until the test releases it. Returns the query, and the task
 /// that waits for its response.
-async fn ask_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
-    let held = question(0, "hold", b"");
+async fn query_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
+    let held = query(0, "hold", b"");
     let (connection, bytes) = (connection.clone(), framed(&held));
-    let waiting = tokio::spawn(async move { ask(&connection, &bytes).await.unwrap() });
+    let waiting = tokio::spawn(async move { query_stream(&connection, &bytes).await.unwrap() });
     world.held(1).await;
     (held, waiting)
 }
@@ -63,19 +63,22 @@ async fn closed_with(connection: &Connection) -> u64 {
 /// Queries on separate streams get responses in any order, also huge and padded ones. The core
 /// receives their transport.
 #[test]
-fn questions() {
+fn queries() {
     let world = World::start(Limits::default());
     runtime().block_on(async {
         let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-        let (held, waiting) = ask_held(&world, &connection).await;
+        let (held, waiting) = query_held(&world, &connection).await;
         for (label, options, bytes) in
             [("huge", &b""[..], HUGE_BYTES), ("some", PADDING, 468), ("some", b"", 57)]
         {
-            let asked = question(0, label, options);
-            let told = ask(&connection, &framed(&asked)).await.unwrap();
-            assert_eq!(usize::from(u16::from_be_bytes([told[0], told[1]])), told.len() - 2);
-            assert!(answers(&asked, &told[2..]));
-            assert_eq!(told.len() - 2, bytes);
+            let query = query(0, label, options);
+            let response = query_stream(&connection, &framed(&query)).await.unwrap();
+            assert_eq!(
+                usize::from(u16::from_be_bytes([response[0], response[1]])),
+                response.len() - 2
+            );
+            assert!(answers(&query, &response[2..]));
+            assert_eq!(response.len() - 2, bytes);
         }
         assert!(answers(&held, &waiting.await.unwrap()[2..]));
     });
@@ -86,15 +89,15 @@ fn questions() {
 #[test]
 fn fatal_errors() {
     let world = World::start(Limits::default());
-    let good = framed(&question(0, "some", b""));
+    let good = framed(&query(0, "some", b""));
     let mut short = good.clone();
     short[1] -= 1;
     let wrong = [
-        framed(&question(1, "some", b"")),
+        framed(&query(1, "some", b"")),
         [good.clone(), good.clone()].concat(),
         short,
         good[..good.len() - 1].to_vec(),
-        framed(&question(0, "some", b"\0\x0b\0\0")),
+        framed(&query(0, "some", b"\0\x0b\0\0")),
         vec![],
         vec![0],
         vec![0, 0],
@@ -103,11 +106,11 @@ fn fatal_errors() {
     runtime().block_on(async {
         for bytes in &wrong {
             let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-            assert!(ask(&connection, bytes).await.is_err());
+            assert!(query_stream(&connection, bytes).await.is_err());
             assert_eq!(closed_with(&connection).await, 2, "DOQ_PROTOCOL_ERROR");
         }
         let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-        assert!(ask(&connection, &good).await.is_ok());
+        assert!(query_stream(&connection, &good).await.is_ok());
         // The client may not open any unidirectional stream.
         let one_way = connection.open_uni();
         assert!(timeout(std::time::Duration::from_millis(50), one_way).await.is_err());
@@ -126,11 +129,11 @@ fn streams_that_fail() {
             other => panic!("{other:?}"),
         };
         let (mut send, mut receive) = connection.open_bi().await.unwrap();
-        send.write_all(&framed(&question(0, "some", b""))).await.unwrap();
+        send.write_all(&framed(&query(0, "some", b""))).await.unwrap();
         assert_eq!(code(timeout(PATIENCE, receive.read_to_end(100)).await.unwrap()), 3);
-        assert_eq!(code(ask(&connection, &framed(&question(0, "none", b""))).await), 1);
-        let some = question(0, "some", b"");
-        assert!(answers(&some, &ask(&connection, &framed(&some)).await.unwrap()[2..]));
+        assert_eq!(code(query_stream(&connection, &framed(&query(0, "none", b""))).await), 1);
+        let some = query(0, "some", b"");
+        assert!(answers(&some, &query_stream(&connection, &framed(&some)).await.unwrap()[2..]));
     });
     assert_eq!(world.count("encrypted_timeouts", "quic"), 1);
 }
@@ -144,7 +147,7 @@ fn connections_are_limited() {
     let world = World::start(limits);
     runtime().block_on(async {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        for packet in [&b""[..], b"\xc0\0\0\0\x01", &[0xff; 1_200], &question(0, "some", b"")] {
+        for packet in [&b""[..], b"\xc0\0\0\0\x01", &[0xff; 1_200], &query(0, "some", b"")] {
             socket.send_to(packet, world.quic()).unwrap();
         }
         assert!(connect(&world, &["h3"]).await.is_err());
@@ -152,7 +155,7 @@ fn connections_are_limited() {
         let mut open = Vec::new();
         for _ in 0..3 {
             let (endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-            assert!(ask(&connection, &framed(&question(0, "some", b""))).await.is_ok());
+            assert!(query_stream(&connection, &framed(&query(0, "some", b""))).await.is_ok());
             open.push((endpoint, connection));
         }
         let refused = connect(&world, &["doq"]).await.map(drop).unwrap_err();
@@ -175,7 +178,7 @@ fn drains() {
     let mut world = World::start(Limits::default());
     runtime().block_on(async {
         let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-        let (held, waiting) = ask_held(&world, &connection).await;
+        let (held, waiting) = query_held(&world, &connection).await;
         world.drain();
         world.release();
         assert!(answers(&held, &waiting.await.unwrap()[2..]));

@@ -13,7 +13,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use crate::world::{HUGE_BYTES, PADDING, World, answers, impatient, question, server_name};
+use crate::world::{HUGE_BYTES, PADDING, World, answers, impatient, query, server_name};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
@@ -37,23 +37,23 @@ fn is_over(stream: &mut impl Read) -> bool {
 /// All queries get responses: in one write, a byte at a time, or with the longest possible query
 /// between them. The core receives their client and transport.
 #[test]
-fn questions_in_any_pieces() {
+fn queries_in_any_pieces() {
     let world = World::start(Limits::default());
     let mut stream = connect(world.tls(), &world.client(&["dot"]));
-    let asked: Vec<_> = (0..250).map(|id| question(id, "some", b"")).collect();
-    let whole: Vec<u8> = asked.iter().flat_map(|message| framed(message)).collect();
+    let queries: Vec<_> = (0..250).map(|id| query(id, "some", b"")).collect();
+    let whole: Vec<u8> = queries.iter().flat_map(|message| framed(message)).collect();
     stream.write_all(&whole).unwrap();
-    for question in &asked {
-        assert!(answers(question, &read_framed(&mut stream).unwrap()));
+    for query in &queries {
+        assert!(answers(query, &read_framed(&mut stream).unwrap()));
     }
-    let one = question(7, "pieces", b"");
+    let one = query(7, "pieces", b"");
     for byte in framed(&one) {
         stream.write_all(&[byte]).unwrap();
     }
     assert!(answers(&one, &read_framed(&mut stream).unwrap()));
     let mut options = vec![0xff, 0xfe, 0xf0, 0];
     options.resize(4 + 0xf000, 0);
-    let long = question(8, "long", &options);
+    let long = query(8, "long", &options);
     stream.write_all(&framed(&long)).unwrap();
     assert!(answers(&long, &read_framed(&mut stream).unwrap()));
     let last = world.last.lock().unwrap().unwrap();
@@ -68,17 +68,17 @@ fn padding_and_order() {
     // A client without ALPN is accepted.
     let mut stream = connect(world.tls(), &world.client(&[]));
     for (options, is_padded) in [(PADDING, true), (b"", false)] {
-        stream.write_all(&framed(&question(1, "some", options))).unwrap();
+        stream.write_all(&framed(&query(1, "some", options))).unwrap();
         let answer = read_framed(&mut stream).unwrap();
         assert_eq!(answer.len().is_multiple_of(468), is_padded, "{} octets", answer.len());
     }
-    let (held, next) = (question(2, "hold", b""), question(3, "next", b""));
+    let (held, next) = (query(2, "hold", b""), query(3, "next", b""));
     stream.write_all(&[framed(&held), framed(&next)].concat()).unwrap();
     assert!(answers(&next, &read_framed(&mut stream).unwrap()));
     assert!(answers(&held, &read_framed(&mut stream).unwrap()));
     // A query without a response does not delay others.
-    let some = question(5, "some", b"");
-    stream.write_all(&[framed(&question(4, "none", b"")), framed(&some)].concat()).unwrap();
+    let some = query(5, "some", b"");
+    stream.write_all(&[framed(&query(4, "none", b"")), framed(&some)].concat()).unwrap();
     assert!(answers(&some, &read_framed(&mut stream).unwrap()));
 }
 
@@ -87,7 +87,7 @@ fn padding_and_order() {
 fn half_closed() {
     let world = World::start(Limits::default());
     let mut stream = connect(world.tls(), &world.client(&["dot"]));
-    let (held, next) = (question(1, "hold", b""), question(2, "next", b""));
+    let (held, next) = (query(1, "hold", b""), query(2, "next", b""));
     stream.write_all(&[framed(&held), framed(&next)].concat()).unwrap();
     stream.conn.send_close_notify();
     stream.flush().unwrap();
@@ -115,7 +115,7 @@ fn handshakes_that_are_none() {
         let mut rude = plain(world.tls());
         rude.write_all(first).unwrap();
         let mut polite = connect(world.tls(), &config);
-        let some = question(1, "some", b"");
+        let some = query(1, "some", b"");
         polite.write_all(&framed(&some)).unwrap();
         assert!(answers(&some, &read_framed(&mut polite).unwrap()));
         // An alert may come first.
@@ -125,9 +125,7 @@ fn handshakes_that_are_none() {
         world.await_count("encrypted_handshakes_failed", "tls", at as u64 + 1);
     }
     let mut foreign = connect(world.tls(), &world.client(&["h2"]));
-    assert!(
-        foreign.write_all(&framed(&question(1, "some", b""))).is_err() || is_over(&mut foreign)
-    );
+    assert!(foreign.write_all(&framed(&query(1, "some", b""))).is_err() || is_over(&mut foreign));
     world.await_count("encrypted_handshakes_failed", "tls", 6);
     world.await_count("encrypted_connections", "", 0);
 }
@@ -161,8 +159,8 @@ fn silent_slow_and_broken() {
 fn reads_nothing() {
     let world = World::start(Limits { stall: impatient().stall, ..Limits::default() });
     let mut greedy = connect(world.tls(), &world.client(&["dot"]));
-    let asked = framed(&question(1, "huge", b"")).repeat(100);
-    while greedy.write_all(&asked).is_ok() && world.count("encrypted_timeouts", "tls") == 0 {}
+    let queries = framed(&query(1, "huge", b"")).repeat(100);
+    while greedy.write_all(&queries).is_ok() && world.count("encrypted_timeouts", "tls") == 0 {}
     world.await_count("encrypted_timeouts", "tls", 1);
     world.await_count("encrypted_connections", "", 0);
     world.await_count("encrypted_unsent_bytes", "", 0);
@@ -185,10 +183,10 @@ fn untaken_answers_are_dropped() {
     set_socket_recv_buffer_size(&socket, 64 << 10).unwrap();
     let connection = ClientConnection::new(world.client(&["dot"]), server_name()).unwrap();
     let mut stream = StreamOwned::new(connection, socket);
-    let huge = framed(&question(1, "huge", b""));
+    let huge = framed(&query(1, "huge", b""));
     stream.write_all(&huge.repeat(2 * PAIRS)).unwrap();
     until_so("an answer that is not taken", || world.count("encrypted_unsent", "tls") > 0);
-    let last = question(3, "some", b"");
+    let last = query(3, "some", b"");
     stream.write_all(&framed(&last)).unwrap();
     let mut taken = 0;
     loop {
@@ -210,20 +208,20 @@ fn untaken_answers_are_dropped() {
 fn places_of_a_client() {
     let world = World::start(Limits { per_client_max: 2, ..Limits::default() });
     let config = world.client(&["dot"]);
-    let ask = |stream: &mut Stream| {
-        let some = question(1, "some", b"");
+    let exchange = |stream: &mut Stream| {
+        let some = query(1, "some", b"");
         stream.write_all(&framed(&some))?;
         read_framed(stream).map(|answer| assert!(answers(&some, &answer)))
     };
     let mut first = connect(world.tls(), &config);
     let mut second = connect(world.tls(), &config);
-    ask(&mut first).unwrap();
-    ask(&mut second).unwrap();
-    assert!(ask(&mut connect(world.tls(), &config)).is_err());
+    exchange(&mut first).unwrap();
+    exchange(&mut second).unwrap();
+    assert!(exchange(&mut connect(world.tls(), &config)).is_err());
     world.await_count("encrypted_connections_refused", "tls", 1);
     drop(first);
     world.await_count("encrypted_connections", "", 1);
-    ask(&mut connect(world.tls(), &config)).unwrap();
+    exchange(&mut connect(world.tls(), &config)).unwrap();
 }
 
 /// A thousand open connections all get responses, one after the other, in two rounds.
@@ -244,10 +242,10 @@ fn a_thousand_connections() {
     let mut streams: Vec<Stream> = (0..COUNT).map(|_| connect(world.tls(), &config)).collect();
     for _ in 0..2 {
         for (id, stream) in streams.iter_mut().enumerate() {
-            stream.write_all(&framed(&question(id as u16, "some", b""))).unwrap();
+            stream.write_all(&framed(&query(id as u16, "some", b""))).unwrap();
         }
         for (id, stream) in streams.iter_mut().enumerate() {
-            assert!(answers(&question(id as u16, "some", b""), &read_framed(stream).unwrap()));
+            assert!(answers(&query(id as u16, "some", b""), &read_framed(stream).unwrap()));
         }
     }
     assert_eq!(world.count("encrypted_connections", ""), COUNT as u64);
@@ -262,8 +260,8 @@ fn drains() {
     let mut world = World::start(Limits::default());
     let config = world.client(&["dot"]);
     let (mut waits, mut rests) = (connect(world.tls(), &config), connect(world.tls(), &config));
-    let held = question(2, "hold", b"");
-    rests.write_all(&framed(&question(1, "some", b""))).unwrap();
+    let held = query(2, "hold", b"");
+    rests.write_all(&framed(&query(1, "some", b""))).unwrap();
     read_framed(&mut rests).unwrap();
     waits.write_all(&framed(&held)).unwrap();
     world.await_held(1);

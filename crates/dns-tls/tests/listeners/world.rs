@@ -215,30 +215,30 @@ fn answer_held(inbox: &mut Inbox, held: &mut Vec<(u64, Vec<u8>)>) {
 }
 
 /// The response to a query, padded to a length.
-fn write_answer(question: &[u8], length: usize, out: &mut [u8]) -> usize {
-    let end = dns::question_end(question).unwrap();
-    let mut answer = dns::answer(question, &[[192, 0, 2, 1]], 60);
+fn write_answer(query: &[u8], length: usize, out: &mut [u8]) -> usize {
+    let end = dns::question_end(query).unwrap();
+    let mut answer = dns::answer(query, &[[192, 0, 2, 1]], 60);
     // Appends the query's OPT record.
-    answer[11] = question[11];
-    answer.extend_from_slice(&question[end..]);
+    answer[11] = query[11];
+    answer.extend_from_slice(&query[end..]);
     answer.resize(answer.len().max(length), 0);
     out[..answer.len()].copy_from_slice(&answer);
     answer.len()
 }
 
 /// A query for `<label>.example`, with an OPT record that has these options.
-pub fn question(id: u16, label: &str, options: &[u8]) -> Vec<u8> {
-    dns::question_with(id, format!("{label}.example"), dns::A, options)
+pub fn query(id: u16, label: &str, options: &[u8]) -> Vec<u8> {
+    dns::query_with(id, format!("{label}.example"), dns::A, options)
 }
 
 /// A padding option of 5 bytes.
 pub const PADDING: &[u8] = b"\0\x0c\0\x05\0\0\0\0\0";
 
 /// True if a response matches a query.
-pub fn answers(question: &[u8], answer: &[u8]) -> bool {
-    let end = dns::question_end(question).unwrap();
+pub fn answers(query: &[u8], answer: &[u8]) -> bool {
+    let end = dns::question_end(query).unwrap();
     answer.len() > end
-        && answer[..2] == question[..2]
+        && answer[..2] == query[..2]
         && answer[2] & 0x80 != 0
-        && answer[12..end] == question[12..end]
+        && answer[12..end] == query[12..end]
 }

@@ -119,7 +119,7 @@ pub struct Counters {
     /// Streams closed, by [`Cause`] in the order of [`Cause::ALL`]; see [`Counters::closed_by`].
     pub closed: [u64; Cause::ALL.len()],
     /// Queries passed on.
-    pub questions: u64,
+    pub queries: u64,
     /// Responses queued.
     pub answers: u64,
     /// Bytes read, lengths included.

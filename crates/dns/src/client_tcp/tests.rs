@@ -21,7 +21,7 @@ enum Manner {
     Echo,
     /// Responds with this many bytes, each the first byte of the query.
     Long(usize),
-    /// Stores it in `asked`.
+    /// Stores it in `received`.
     Keep,
 }
 
@@ -33,7 +33,7 @@ struct Server {
     streams: ClientTcp,
     now_ms: u64,
     manner: Manner,
-    asked: Vec<(StreamId, Vec<u8>)>,
+    received: Vec<(StreamId, Vec<u8>)>,
 }
 
 impl Server {
@@ -48,14 +48,14 @@ impl Server {
             streams: ClientTcp::new(limits, SPACE),
             now_ms: 1_000,
             manner: Manner::Echo,
-            asked: Vec::new(),
+            received: Vec::new(),
         }
     }
 
     fn turn(&mut self) {
-        let Server { poller, events, listener, streams, now_ms, manner, asked } = self;
+        let Server { poller, events, listener, streams, now_ms, manner, received } = self;
         let mut each = |streams: &mut ClientTcp, id, _: SocketAddr, message: &[u8]| match *manner {
-            Manner::Keep => asked.push((id, message.to_vec())),
+            Manner::Keep => received.push((id, message.to_vec())),
             Manner::Echo => {
                 streams.answer(id, message.len(), |room| {
                     room.copy_from_slice(message);
@@ -190,7 +190,7 @@ fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// `count` queries, all different.
-fn questions(count: usize) -> Vec<Vec<u8>> {
+fn queries(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|name| format!("question {name}").into_bytes()).collect()
 }
 
@@ -199,12 +199,12 @@ fn questions(count: usize) -> Vec<Vec<u8>> {
 fn pipelined() {
     let mut server = Server::new(Limits::default());
     let mut client = server.client("127.0.0.1");
-    let sent = questions(100);
+    let sent = queries(100);
     client.send(&framed(&sent));
     server.until(|_| client.messages().len() == 100);
     assert_eq!(client.messages(), sent);
     let counters = server.streams.counters();
-    assert_eq!((counters.questions, counters.answers), (100, 100));
+    assert_eq!((counters.queries, counters.answers), (100, 100));
     let bytes = client.got.len() as u64;
     assert_eq!((counters.bytes_in, counters.bytes_out), (bytes, bytes));
 }
@@ -214,7 +214,7 @@ fn pipelined() {
 fn byte_by_byte() {
     let mut server = Server::new(Limits::default());
     let mut client = server.client("127.0.0.1");
-    let sent = questions(3);
+    let sent = queries(3);
     for byte in framed(&sent) {
         client.send(&[byte]);
         let bytes_in = server.streams.counters.bytes_in;
@@ -231,16 +231,16 @@ fn any_order() {
     let mut server = Server::new(Limits::default());
     server.manner = Manner::Keep;
     let mut clients = [server.client("127.0.0.1"), server.client("127.0.0.1")];
-    let sent = questions(10);
+    let sent = queries(10);
     clients.iter_mut().for_each(|client| client.send(&framed(&sent)));
-    server.until(|it| it.asked.len() == 20);
-    for (id, question) in std::mem::take(&mut server.asked).into_iter().rev() {
-        match question.ends_with(b"3") {
-            true => server.streams.drop_question(id),
-            false if question.ends_with(b"4") => {
+    server.until(|it| it.received.len() == 20);
+    for (id, query) in std::mem::take(&mut server.received).into_iter().rev() {
+        match query.ends_with(b"3") {
+            true => server.streams.drop_query(id),
+            false if query.ends_with(b"4") => {
                 assert!(!server.streams.answer(id, 9, |_| None));
             }
-            false => assert!(server.answer(id, &question)),
+            false => assert!(server.answer(id, &query)),
         }
     }
     assert_eq!(server.streams.counters.bytes_out, 0, "invariant 1: `flush` sends them");
@@ -257,14 +257,14 @@ fn half_closed() {
     let mut server = Server::new(Limits::default());
     server.manner = Manner::Keep;
     let mut client = server.client("127.0.0.1");
-    let sent = questions(3);
+    let sent = queries(3);
     client.send(&framed(&sent));
     client.socket.shutdown(Shutdown::Write).unwrap();
-    server.until(|it| it.asked.len() == 3);
+    server.until(|it| it.received.len() == 3);
     server.rest();
-    for (id, question) in std::mem::take(&mut server.asked) {
+    for (id, query) in std::mem::take(&mut server.received) {
         assert!(!client.has_ended());
-        assert!(server.answer(id, &question));
+        assert!(server.answer(id, &query));
         server.turn();
     }
     server.until(|_| client.has_ended());
@@ -280,8 +280,8 @@ fn unanswered_are_bounded() {
     let mut server = Server::new(Limits { unanswered_max: 8, ..Limits::default() });
     server.manner = Manner::Keep;
     let mut client = server.client("127.0.0.1");
-    let mut sent = questions(600);
-    sent.iter_mut().for_each(|question| question.resize(80, b'.'));
+    let mut sent = queries(600);
+    sent.iter_mut().for_each(|query| query.resize(80, b'.'));
     let bytes = framed(&sent);
     assert!(bytes.len() > 2 * READ_BYTES);
     client.send(&bytes);
@@ -289,14 +289,14 @@ fn unanswered_are_bounded() {
     let mut answered = 0;
     while answered < sent.len() {
         let expected = (sent.len() - answered).min(8);
-        server.until(|it| it.asked.len() >= expected);
-        assert_eq!(server.asked.len(), expected);
+        server.until(|it| it.received.len() >= expected);
+        assert_eq!(server.received.len(), expected);
         // Respond to several at once, as an event loop would.
-        for (id, question) in
-            server.asked.drain(..expected.min(1 + answered % 5)).collect::<Vec<_>>()
+        for (id, query) in
+            server.received.drain(..expected.min(1 + answered % 5)).collect::<Vec<_>>()
         {
-            assert_eq!(question, sent[answered]);
-            assert!(server.answer(id, &question));
+            assert_eq!(query, sent[answered]);
+            assert!(server.answer(id, &query));
             answered += 1;
         }
         server.turn();
@@ -314,10 +314,10 @@ fn slow_reader() {
     let mut server = Server::new(limits);
     server.manner = Manner::Long(60_000);
     let mut slow = server.client("127.0.0.1");
-    let asks = framed(&questions(10));
+    let bytes = framed(&queries(10));
     server.until(|it| {
         // Once the server no longer reads, the client cannot write more.
-        let _ = slow.socket.write(&asks);
+        let _ = slow.socket.write(&bytes);
         it.is_listed(STALLED)
             && it
                 .streams
@@ -330,7 +330,7 @@ fn slow_reader() {
     assert!(stream.unsent.len() > 128 << 10 && stream.unsent.len() <= 256 << 10);
     server.manner = Manner::Echo;
     let mut quick = server.client("127.0.0.1");
-    let sent = questions(5);
+    let sent = queries(5);
     quick.send(&framed(&sent));
     server.until(|_| quick.messages() == sent);
     // Not before its time: its time began when it stalled.
@@ -361,7 +361,7 @@ fn trickling_reader() {
     let mut client = server.client("127.0.0.1");
     rustix::net::sockopt::set_socket_recv_buffer_size(&client.socket, 8 << 10).unwrap();
     // One read takes it all: unread bytes would also cause a reset.
-    client.send(&framed(&questions(400)));
+    client.send(&framed(&queries(400)));
     server.until(|it| it.is_listed(STALLED));
     server.rest();
     let before = server.streams.counters.bytes_out;
@@ -389,7 +389,7 @@ fn late_reader() {
     let mut server = Server::new(Limits::default());
     server.manner = Manner::Long(60_000);
     let mut client = server.client("127.0.0.1");
-    client.send(&framed(&questions(400)));
+    client.send(&framed(&queries(400)));
     server.until(|it| it.is_listed(STALLED));
     let before = server.streams.counters.answers;
     server.rest();
@@ -412,9 +412,9 @@ fn too_much_unsent() {
     let mut server = Server::new(Limits { unanswered_max: 2_000, ..Limits::default() });
     server.manner = Manner::Keep;
     let mut client = server.client("127.0.0.1");
-    client.send(&framed(&questions(1_500)));
-    server.until(|it| it.asked.len() == 1_500);
-    let ids: Vec<StreamId> = server.asked.drain(..).map(|(id, _)| id).collect();
+    client.send(&framed(&queries(1_500)));
+    server.until(|it| it.received.len() == 1_500);
+    let ids: Vec<StreamId> = server.received.drain(..).map(|(id, _)| id).collect();
     let answered = ids.iter().take_while(|&&id| server.answer(id, &[1; 65_535])).count();
     assert!((2..1_500).contains(&answered), "{answered}");
     assert_eq!((server.closed(Cause::SlowReader), server.streams.len()), (1, 0));
@@ -429,7 +429,7 @@ fn too_much_unsent() {
 fn slow_writer() {
     let mut server = Server::new(Limits { message_ms: 100, idle_ms: 10_000, ..Limits::default() });
     let (mut slow, mut steady) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
-    let bytes = framed(&questions(8));
+    let bytes = framed(&queries(8));
     steady.send(&bytes[..1]);
     for step in 0..4 {
         assert!(!slow.has_ended());
@@ -461,7 +461,7 @@ fn too_many_of_one_client() {
     drop(first);
     server.until(|it| it.streams.len() == 2);
     let _fourth = server.client("127.0.0.5");
-    other.send(&framed(&questions(1)));
+    other.send(&framed(&queries(1)));
     server.until(|_| other.messages().len() == 1);
 }
 
@@ -473,23 +473,23 @@ fn full_table() {
     server.manner = Manner::Keep;
     let mut clients: Vec<Client> = (0..3).map(|_| server.client("127.0.0.1")).collect();
     // Only the second client sends nothing.
-    clients[0].send(&framed(&questions(1)));
+    clients[0].send(&framed(&queries(1)));
     clients[2].send(&[0]);
-    server.until(|it| it.asked.len() == 1 && it.is_listed(PARTIAL));
+    server.until(|it| it.received.len() == 1 && it.is_listed(PARTIAL));
     clients.push(server.client("127.0.0.1"));
     server.until(|_| clients[1].has_ended());
-    clients[3].send(&framed(&questions(1)));
-    server.until(|it| it.asked.len() == 2);
+    clients[3].send(&framed(&queries(1)));
+    server.until(|it| it.received.len() == 2);
     clients.push(server.client("127.0.0.1"));
     server.until(|_| clients[2].has_ended());
-    clients[4].send(&framed(&questions(1)));
-    server.until(|it| it.asked.len() == 3);
+    clients[4].send(&framed(&queries(1)));
+    server.until(|it| it.received.len() == 3);
     assert_eq!((server.closed(Cause::Crowded), server.streams.counters.refused_full), (2, 0));
     let mut refused = server.connect("127.0.0.1");
     server.until(|_| refused.has_ended());
     assert_eq!((server.closed(Cause::Crowded), server.streams.counters.refused_full), (2, 1));
-    for (id, question) in std::mem::take(&mut server.asked) {
-        assert!(server.answer(id, &question));
+    for (id, query) in std::mem::take(&mut server.received) {
+        assert!(server.answer(id, &query));
     }
     server.until(|_| [0, 3, 4].iter().all(|&at| clients[at].messages().len() == 1));
 }
@@ -502,7 +502,7 @@ fn idle_streams_go() {
     let (mut one, mut two) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
     assert_eq!(server.streams.wait_ms(server.now_ms), Some(1_000));
     server.now_ms += 600;
-    two.send(&framed(&questions(1)));
+    two.send(&framed(&queries(1)));
     server.until(|_| two.messages().len() == 1);
     server.now_ms += 399;
     assert_eq!(server.streams.wait_ms(server.now_ms), Some(1));
@@ -544,14 +544,14 @@ fn bad_lengths() {
         let mut server = Server::new(Limits { message_bytes_max: 512, ..Limits::default() });
         server.manner = Manner::Keep;
         let mut client = server.client("127.0.0.1");
-        let mut sent = questions(1);
+        let mut sent = queries(1);
         sent.push(vec![7; 512]);
-        client.send(&framed(&[&sent[..], &[bad], &questions(4)[..]].concat()));
-        server.until(|it| it.asked.len() == 2);
+        client.send(&framed(&[&sent[..], &[bad], &queries(4)[..]].concat()));
+        server.until(|it| it.received.len() == 2);
         server.rest();
-        assert_eq!((server.asked.len(), server.streams.len()), (2, 1));
-        for (id, question) in std::mem::take(&mut server.asked) {
-            assert!(server.answer(id, &question));
+        assert_eq!((server.received.len(), server.streams.len()), (2, 1));
+        for (id, query) in std::mem::take(&mut server.received) {
+            assert!(server.answer(id, &query));
         }
         server.until(|_| client.has_ended());
         assert_eq!((client.messages(), client.end), (sent, Some(None)));
@@ -566,23 +566,23 @@ fn stale_names() {
     let mut server = Server::new(Limits { unanswered_max: 1, ..Limits::default() });
     server.manner = Manner::Keep;
     let mut client = server.client("127.0.0.1");
-    client.send(&framed(&questions(2)));
-    server.until(|it| it.asked.len() == 1);
-    let (old, _) = server.asked.pop().unwrap();
+    client.send(&framed(&queries(2)));
+    server.until(|it| it.received.len() == 1);
+    let (old, _) = server.received.pop().unwrap();
     let token = server.streams.table.token(old.0);
     // It may not be read, so the poller reports its end only as an error.
     reset(client);
     server.until(|it| it.closed(Cause::Lost) == 1);
     let mut client = server.client("127.0.0.1");
     assert!(!server.answer(old, b"late"));
-    server.streams.drop_question(old);
+    server.streams.drop_query(old);
     server.streams.close(old);
     let stale = Event { token, readable: true, writable: true, closed: true };
     server.streams.ready(stale, |_, _, _, _| panic!("nothing is asked"));
     server.rest();
     assert_eq!((server.streams.len(), server.closed(Cause::Closed)), (1, 0));
     server.manner = Manner::Echo;
-    client.send(&framed(&questions(2)));
+    client.send(&framed(&queries(2)));
     server.until(|_| client.messages().len() == 2);
     assert_eq!(server.closed(Cause::Lost), 1);
 }
@@ -594,10 +594,10 @@ fn callers_close_and_forget() {
     let mut server = Server::new(Limits { answer_ms: 500, ..Limits::default() });
     server.manner = Manner::Keep;
     let (mut one, mut two) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
-    one.send(&framed(&questions(1)));
-    server.until(|it| it.asked.len() == 1);
-    let (waiting, _) = server.asked[0];
-    two.send(&framed(&questions(3)));
+    one.send(&framed(&queries(1)));
+    server.until(|it| it.received.len() == 1);
+    let (waiting, _) = server.received[0];
+    two.send(&framed(&queries(3)));
     let mut seen = 0;
     for _ in 0..TURNS_MAX {
         server.poller.wait(&mut server.events, Some(2)).unwrap();
@@ -618,8 +618,8 @@ fn callers_close_and_forget() {
     }
     server.until(|_| two.has_ended() && one.messages() == [[9]]);
     assert_eq!((seen, server.closed(Cause::Closed)), (1, 1));
-    one.send(&framed(&questions(1)));
-    server.until(|it| it.asked.len() == 2);
+    one.send(&framed(&queries(1)));
+    server.until(|it| it.received.len() == 2);
     server.now_ms += 500;
     server.until(|_| one.has_ended());
     assert_eq!(server.closed(Cause::Unanswered), 1);
@@ -632,18 +632,18 @@ fn drained() {
     let mut server = Server::new(Limits { unanswered_max: 4, ..Limits::default() });
     server.manner = Manner::Keep;
     let (mut busy, mut idle) = (server.client("127.0.0.1"), server.client("127.0.0.1"));
-    let sent = questions(9);
+    let sent = queries(9);
     busy.send(&framed(&sent));
-    server.until(|it| it.asked.len() == 4);
+    server.until(|it| it.received.len() == 4);
     server.streams.drain();
     server.until(|_| idle.has_ended());
     let mut late = server.connect("127.0.0.1");
     server.until(|_| late.has_ended());
     busy.send(&framed(&sent));
     server.rest();
-    assert_eq!((server.asked.len(), server.streams.len()), (4, 1));
-    for (id, question) in std::mem::take(&mut server.asked) {
-        assert!(server.answer(id, &question));
+    assert_eq!((server.received.len(), server.streams.len()), (4, 1));
+    for (id, query) in std::mem::take(&mut server.received) {
+        assert!(server.answer(id, &query));
     }
     server.until(|_| busy.has_ended());
     assert_eq!((busy.messages(), busy.end), (sent[..4].to_vec(), Some(None)));
@@ -684,11 +684,11 @@ proptest! {
         let mut server = Server::new(Limits { unanswered_max: 3, ..Limits::default() });
         server.manner = Manner::Keep;
         let mut clients: Vec<Client> = (0..3).map(|_| server.client("127.0.0.1")).collect();
-        let sent = questions(150);
+        let sent = queries(150);
         let stream = framed(&sent);
         let (mut written, mut finished) = ([0; 3], [false; 3]);
         // For each stream, the number of queries that arrived; and the responses it was given.
-        let mut asked: Vec<(StreamId, usize)> = Vec::new();
+        let mut counts: Vec<(StreamId, usize)> = Vec::new();
         let mut open: Vec<(StreamId, Vec<u8>)> = Vec::new();
         let mut answers: HashMap<StreamId, Vec<Vec<u8>>> = HashMap::new();
         for step in steps.into_iter().chain((0..3).map(|client| Step::Finish { client })) {
@@ -711,26 +711,26 @@ proptest! {
                 }
                 Step::Drop { which } if !open.is_empty() => {
                     let (id, _) = open.swap_remove(which % open.len());
-                    server.streams.drop_question(id);
+                    server.streams.drop_query(id);
                 }
                 _ => server.turn(),
             }
-            for (id, question) in server.asked.drain(..) {
-                let at = asked.iter().position(|it| it.0 == id).unwrap_or_else(|| {
-                    asked.push((id, 0));
-                    asked.len() - 1
+            for (id, query) in server.received.drain(..) {
+                let at = counts.iter().position(|it| it.0 == id).unwrap_or_else(|| {
+                    counts.push((id, 0));
+                    counts.len() - 1
                 });
-                prop_assert_eq!(&question, &sent[asked[at].1]);
-                asked[at].1 += 1;
-                open.push((id, question));
+                prop_assert_eq!(&query, &sent[counts[at].1]);
+                counts[at].1 += 1;
+                open.push((id, query));
                 prop_assert!(open.iter().filter(|it| it.0 == id).count() <= 3);
             }
         }
         // The remaining queries get no responses, so all streams end.
-        open.into_iter().for_each(|(id, _)| server.streams.drop_question(id));
+        open.into_iter().for_each(|(id, _)| server.streams.drop_query(id));
         server.until(|it| {
-            for (id, _) in it.asked.drain(..) {
-                it.streams.drop_question(id);
+            for (id, _) in it.received.drain(..) {
+                it.streams.drop_query(id);
             }
             clients.iter_mut().for_each(Client::read);
             it.streams.is_empty() && clients.iter_mut().all(Client::has_ended)
@@ -745,8 +745,8 @@ proptest! {
             let mut ends = sent.iter().scan(0, |end, it| { *end += 2 + it.len(); Some(*end) });
             ends.position(|end| end > bytes).unwrap_or(sent.len())
         };
-        let questions: usize = written.iter().map(|&bytes| whole(bytes)).sum();
-        prop_assert_eq!(server.streams.counters().questions, questions as u64);
+        let queries: usize = written.iter().map(|&bytes| whole(bytes)).sum();
+        prop_assert_eq!(server.streams.counters().queries, queries as u64);
         prop_assert_eq!(server.closed(Cause::Finished), 3);
     }
 }

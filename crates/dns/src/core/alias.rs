@@ -23,7 +23,7 @@ use std::ops::Range;
 use larder_wire::dns::HEADER_BYTES;
 use larder_wire::dns::query::{KeyBuf, Query};
 
-use super::answer::{Options, asked_of, extended};
+use super::answer::{Options, extended, query_info};
 use super::local::{InForce, QUESTION_BYTES_MAX, folded};
 use super::{BatchQuery, Core, Net, Request, is_ending};
 use crate::key;
@@ -157,7 +157,7 @@ impl Core {
         if !own.get(target)?.eq_ignore_ascii_case(name) {
             return None;
         }
-        composer.put_behind(own, stored, &asked_of(query), now.wall_s).ok()
+        composer.put_behind(own, stored, &query_info(query), now.wall_s).ok()
     }
 }
 

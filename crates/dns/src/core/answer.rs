@@ -2,7 +2,7 @@
 
 use larder_wire::dns::edns::{option, rcode};
 use larder_wire::dns::query::{Query, Refused};
-use larder_wire::dns::rendered::{self, Asked as AskedOf, Reply, Rules};
+use larder_wire::dns::rendered::{self, QueryInfo, Reply, Rules};
 use larder_wire::dns::{class, rtype};
 
 use super::admission::add_cookie;
@@ -181,8 +181,8 @@ impl Core {
         net: &mut impl Net,
     ) {
         let rules = Rules { is_minimal: false, ..self.settings.rules };
-        let asked = asked_of(&request.query);
-        match self.renderer.render(message, &asked, self.now.wall_s, &rules) {
+        let info = query_info(&request.query);
+        match self.renderer.render(message, &info, self.now.wall_s, &rules) {
             Ok(_) => self.respond_rendered(request, options, net),
             Err(_) => self.respond_empty(request, rcode::SERVFAIL, options, net),
         }
@@ -216,6 +216,6 @@ impl Core {
 }
 
 /// A client's query, as the renderer needs it.
-pub(super) fn asked_of<'a>(query: &'a Query<'_>) -> AskedOf<'a> {
-    AskedOf { question: query.question(), is_case_random: false, dnssec_ok: query.dnssec_ok() }
+pub(super) fn query_info<'a>(query: &'a Query<'_>) -> QueryInfo<'a> {
+    QueryInfo { question: query.question(), is_case_random: false, dnssec_ok: query.dnssec_ok() }
 }

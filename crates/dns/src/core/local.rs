@@ -94,7 +94,7 @@ impl Core {
     pub fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
         // Entries older than the first policy came from a snapshot. When a later policy replaces
         // it, queries may be in flight that end within their time limit.
-        let in_flight_s = self.settings.question_ms_max.div_ceil(1_000);
+        let in_flight_s = self.settings.query_ms_max.div_ceil(1_000);
         let margin_s =
             if self.in_force.is_some() { in_flight_s.saturating_add(SETTLED_S) } else { 0 };
         let since_s = now.wall_s.saturating_add(margin_s);

@@ -154,8 +154,8 @@ impl Core {
         sent[..name_bytes].make_ascii_lowercase();
         let zone = zones.find(&sent[..name_bytes]).ok_or(NotStarted::NoZone)?;
         let limit_ms = match zones.choice(zone).outlook(now.ms()) {
-            Outlook::Good => settings.question_ms_max,
-            Outlook::Probe => settings.question_ms_max.min(PROBE_MS),
+            Outlook::Good => settings.query_ms_max,
+            Outlook::Probe => settings.query_ms_max.min(PROBE_MS),
             Outlook::Silence => return Err(NotStarted::Silence),
         };
         if settings.case_random {

@@ -12,7 +12,7 @@
 use larder::Ttl;
 use larder_wire::dns::query::KEY_BYTES_MAX;
 
-use super::answer::{Options, asked_of};
+use super::answer::{Options, query_info};
 use super::{Core, Net, NxdomainCut, Request, Source};
 use crate::key::{DENIED, EXTRA_BYTES, STORED_HEAD_BYTES};
 use crate::pending::QueryId;
@@ -65,7 +65,7 @@ impl Core {
             label += 1 + usize::from(length);
             let Some(above) = nxdomain_key(key, label, &mut room) else { return false };
             let Some(entry) = self.reader.get(above, self.now.seconds()) else { continue };
-            if self.renderer.deny_below(entry.value(), &asked_of(&request.query)) {
+            if self.renderer.deny_below(entry.value(), &query_info(&request.query)) {
                 self.counts.denied_below += 1;
                 net.describe(Source::Hit, None);
                 self.respond_rendered(request, &Options::new(), net);

@@ -6,7 +6,7 @@
 
 use larder_wire::dns::Message;
 use larder_wire::dns::edns::rcode;
-use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Rules, Unfit};
+use larder_wire::dns::rendered::{Facts, Kind, QueryInfo, Rules, Unfit};
 
 use super::admission::TRUNCATED;
 use super::answer::extended;
@@ -197,7 +197,7 @@ impl Core {
         let Some(InFlight { question, state, .. }) = self.pending.get(id) else {
             return Next::Wait;
         };
-        let asked = AskedOf {
+        let info = QueryInfo {
             question,
             is_case_random: self.settings.case_random && !from.is_stream,
             dnssec_ok: state.dnssec_ok,
@@ -206,7 +206,7 @@ impl Core {
         let has_others = state.tried.count() < count;
         let believes_ad = believes_ad(&self.settings, self.zones.answers(from.upstream));
         let rules = Rules { believes_ad, ..self.settings.rules };
-        let facts = match self.renderer.render(message, &asked, self.now.wall_s, &rules) {
+        let facts = match self.renderer.render(message, &info, self.now.wall_s, &rules) {
             Ok(facts) => facts,
             Err(Unfit::OtherQuestion | Unfit::OtherCase) => return Next::Wait,
             Err(Unfit::Truncated) => return Next::Stream,

@@ -39,7 +39,7 @@ pub struct Settings {
     /// percent; 0: never.
     pub prefetch_percent: u32,
     /// Time limit of a query, milliseconds.
-    pub question_ms_max: u32,
+    pub query_ms_max: u32,
     /// How long a core waits for a response over TCP, milliseconds.
     pub stream_wait_ms: u32,
     /// Attempts for a query, at most [`super::ATTEMPTS_MAX`].
@@ -69,7 +69,7 @@ impl Default for Settings {
             stale_ttl_s: 30,
             stale_s: 86_400,
             prefetch_percent: 10,
-            question_ms_max: 5_000,
+            query_ms_max: 5_000,
             stream_wait_ms: 2_500,
             attempts_max: 4,
             limits: Limits::default(),

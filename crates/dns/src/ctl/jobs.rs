@@ -76,12 +76,12 @@ pub fn load(cache: Cache, now: Seconds) -> Job {
 
 /// Removes all responses for a name in wire form, of any type, class, flags, view and generation.
 pub fn flush_name(cache: Cache, name: Vec<u8>) -> Job {
-    Box::new(move |_| remove(&cache, |asked| asked.eq_ignore_ascii_case(&name)))
+    Box::new(move |_| remove(&cache, |owner| owner.eq_ignore_ascii_case(&name)))
 }
 
 /// Removes all responses for a name and for all names below it.
 pub fn flush_zone(cache: Cache, zone: Vec<u8>) -> Job {
-    Box::new(move |_| remove(&cache, |asked| is_within(asked, &zone)))
+    Box::new(move |_| remove(&cache, |owner| is_within(owner, &zone)))
 }
 
 /// Walks over the cache and removes the entries for which `is_wanted` accepts the name of the

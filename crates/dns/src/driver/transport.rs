@@ -61,7 +61,7 @@ impl Net for Transport<'_> {
         match client {
             Client::Udp { .. } | Client::Frame { .. } => {}
             Client::Stream { stream, .. } => {
-                self.client_tcp.drop_question(StreamId::from_bits(*stream));
+                self.client_tcp.drop_query(StreamId::from_bits(*stream));
             }
             Client::Side { slot, .. } => {
                 if let Some(inbox) = &mut self.sockets.inbox {
@@ -80,19 +80,19 @@ impl Net for Transport<'_> {
             upstream_sockets, origin, numbers, random, poller, now_ms, observers, ..
         } = &mut *self.sockets;
         let Some(pool) = upstream_sockets.pool_mut(upstream) else { return false };
-        let mut told = Vec::new();
-        let asked = pool.ask(*now_ms, origin, numbers, random, poller, |socket, room| {
+        let mut written = Vec::new();
+        let sent = pool.query(*now_ms, origin, numbers, random, poller, |socket, room| {
             let length = write(socket, room)?;
             if observers.tap.is_some() {
-                told.extend_from_slice(&room[..length]);
+                written.extend_from_slice(&room[..length]);
             }
             Some(length)
         });
-        if let (Some(tap), Ok(socket)) = (&mut observers.tap, &asked) {
-            tap.upstream_query(&pool.message(*socket, &told));
+        if let (Some(tap), Ok(socket)) = (&mut observers.tap, &sent) {
+            tap.upstream_query(&pool.message(*socket, &written));
         }
-        observers.counts.unsent_queries += u64::from(asked.is_err());
-        asked.is_ok()
+        observers.counts.unsent_queries += u64::from(sent.is_err());
+        sent.is_ok()
     }
 
     fn query_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
@@ -102,7 +102,7 @@ impl Net for Transport<'_> {
             Some(UpstreamSocket::Server(pool)) => pool.address(),
             Some(UpstreamSocket::Backend(to)) => {
                 backends.cancel(tag);
-                return backends.ask(to.number, tag, message, to.wait_ms);
+                return backends.query(to.number, tag, message, to.wait_ms);
             }
             None => return false,
         };
@@ -110,11 +110,12 @@ impl Net for Transport<'_> {
         // A tag is reused only after a query has had so many streams that the first one ended long
         // ago.
         self.upstream_tcp.cancel(tag);
-        let is_asked = self.upstream_tcp.ask(address, local, tag, message, poller, *now_ms).is_ok();
-        if let (Some(tap), true) = (&mut observers.tap, is_asked) {
+        let is_sent =
+            self.upstream_tcp.query(address, local, tag, message, poller, *now_ms).is_ok();
+        if let (Some(tap), true) = (&mut observers.tap, is_sent) {
             tap.upstream_query(&by_stream(address, message));
         }
-        is_asked
+        is_sent
     }
 
     fn cancel(&mut self, tag: u64) {

@@ -113,14 +113,14 @@ mod tests {
         let health = [(Some(0), false), (None, true), (None, true), (Some(2_000), true)];
         upstreams.publish(2, health.into_iter());
         upstreams.publish(3, health.into_iter());
-        let told: Vec<_> = upstreams
+        let reported: Vec<_> = upstreams
             .metrics()
             .into_iter()
             .map(|it| (it.name, it.label.map(|(_, of)| of), it.value))
             .collect();
         let of = |port: u16| Some(format!("192.0.2.1:{port}"));
         assert_eq!(
-            told,
+            reported,
             [
                 ("upstream_up".into(), of(1), 1.0),
                 ("upstream_up".into(), of(2), 1.0),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 /// Skipped lines that are reported in full; all are counted.
-const TOLD_MAX: usize = 5;
+const PROBLEMS_MAX: usize = 5;
 
 /// Why a policy could not be built. A reload keeps the previous policy.
 #[derive(Debug)]
@@ -96,14 +96,14 @@ pub struct Loaded {
     /// Skipped lines that could not be understood.
     pub skipped: u64,
     /// The first of these: number of the line, from 1, and the problem.
-    pub told: Vec<(u32, String)>,
+    pub problems: Vec<(u32, String)>,
 }
 
 impl Loaded {
     pub(super) fn skip(&mut self, line: u32, problem: impl fmt::Display) {
         self.skipped += 1;
-        if self.told.len() < TOLD_MAX {
-            self.told.push((line, problem.to_string()));
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push((line, problem.to_string()));
         }
     }
 }

@@ -13,7 +13,7 @@
 //! from others. There wrong lines are skipped and counted in the [`Report`], which has the first of
 //! them.
 //!
-//! Bounds: those of [`Builder`], and [`TOLD_MAX`] reported lines. Cost: one pass over the files, of
+//! Bounds: those of [`Builder`], and [`PROBLEMS_MAX`] reported lines. Cost: one pass over the files, of
 //! which only the data is in memory.
 
 use std::fmt;
@@ -26,7 +26,7 @@ use super::lines::{FILE_BYTES_MAX, LINE_TOO_LONG, Lines};
 use super::{BlockAnswer, Builder, List, Policy, Reason, Views};
 
 /// Skipped lines that a report has in full.
-pub const TOLD_MAX: usize = 10;
+pub const PROBLEMS_MAX: usize = 10;
 
 /// The settings of a policy, as the operator writes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,16 +69,16 @@ pub struct Report {
     /// Skipped lines that could not be understood.
     pub skipped: u64,
     /// The first of these: `FILE:LINE: problem`.
-    pub told: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 impl fmt::Display for Report {
     /// One line for a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { blocked, rules, local, skipped, told } = self;
+        let Report { blocked, rules, local, skipped, problems } = self;
         write!(f, "names blocked {blocked}, policy zone rules {rules}, ")?;
         write!(f, "local entries {local}, lines skipped {skipped}")?;
-        match told.first() {
+        match problems.first() {
             Some(first) => write!(f, ", the first {first}"),
             None => Ok(()),
         }
@@ -88,21 +88,21 @@ impl fmt::Display for Report {
 impl Report {
     /// Logs the result of the load at the start.
     pub fn log(&self, log: &Log) {
-        let Report { blocked, rules, local, skipped, told } = self;
+        let Report { blocked, rules, local, skipped, problems } = self;
         log.info("policy loaded")
             .number("blocked", *blocked)
             .number("rules", *rules)
             .number("local", *local)
             .number("skipped", *skipped)
-            .maybe("first_skipped", told.first());
+            .maybe("first_skipped", problems.first());
     }
 
     /// Records the skipped lines of a file.
     fn note(&mut self, file: &str, loaded: &Loaded) {
         self.skipped += loaded.skipped;
-        for (line, problem) in &loaded.told {
-            if self.told.len() < TOLD_MAX {
-                self.told.push(format!("{file}:{line}: {problem}"));
+        for (line, problem) in &loaded.problems {
+            if self.problems.len() < PROBLEMS_MAX {
+                self.problems.push(format!("{file}:{line}: {problem}"));
             }
         }
     }
@@ -310,7 +310,7 @@ mod tests {
             assert_eq!(said, expected, "{}", name.escape_ascii());
         }
         assert_eq!((report.blocked, report.rules, report.local), (2, 1, 4));
-        assert_eq!((report.skipped, report.told.len()), (1, 1));
+        assert_eq!((report.skipped, report.problems.len()), (1, 1));
         let shown = report.to_string();
         assert!(shown.starts_with("names blocked 2, policy zone rules 1, local entries 4, lines"));
         assert!(shown.contains("kids:4: "), "{shown}");

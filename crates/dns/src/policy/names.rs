@@ -385,7 +385,7 @@ mod tests {
         #[test]
         fn as_the_obvious_walk(
             listed in prop::collection::vec((prop::collection::vec(b'a'..b'd', 0..5), any::<u32>()), 0..200),
-            asked in prop::collection::vec(prop::collection::vec(b'a'..b'd', 0..7), 1..50),
+            queried in prop::collection::vec(prop::collection::vec(b'a'..b'd', 0..7), 1..50),
         ) {
             let mut names = Names::new(key());
             let mut model = HashMap::new();
@@ -399,7 +399,7 @@ mod tests {
                     prop_assert_eq!(names.slots.len(), model.len() * 4 / 3 + 1);
                 }
                 prop_assert_eq!(names.len(), model.len());
-                for labels in &asked {
+                for labels in &queried {
                     let wire = name(labels);
                     let suffixes = Suffixes::new(&wire, &key()).unwrap();
                     let walked = (0..=labels.len())

@@ -31,32 +31,32 @@ fn read(question: &[u8], local: &Local, answer: &[u8]) -> String {
     assert!(metadata.recursion_available && !metadata.truncation && answer.len() < 1 << 14);
     assert_eq!(answer[12..12 + question.len()], *question);
     assert_eq!((message.queries.len(), message.additionals.len()), (1, 0));
-    let tell = |record: &Record| {
+    let line = |record: &Record| {
         format!("{} {} {} {}", record.name, record.ttl, record.record_type(), record.data)
     };
-    let mut told = vec![match u16::from(metadata.response_code) {
+    let mut parts = vec![match u16::from(metadata.response_code) {
         0 => "NOERROR".to_string(),
         3 => "NXDOMAIN".into(),
         5 => "REFUSED".into(),
         other => panic!("{other}"),
     }];
-    told.extend(metadata.authoritative.then(|| "aa".into()));
-    told.extend(message.answers.iter().map(tell));
+    parts.extend(metadata.authoritative.then(|| "aa".into()));
+    parts.extend(message.answers.iter().map(line));
     for soa in &message.authorities {
         assert_eq!(soa.record_type(), hickory_proto::rr::RecordType::SOA);
-        told.push(format!("soa {} {}", soa.name, soa.ttl));
+        parts.push(format!("soa {} {}", soa.name, soa.ttl));
     }
-    told.extend(local.extended_error.map(|code| format!("ede {code}")));
+    parts.extend(local.extended_error.map(|code| format!("ede {code}")));
     let alias = local.alias.clone();
-    told.extend(alias.map(|at| format!("ask {}", answer[at].escape_ascii())));
-    told.join(", ")
+    parts.extend(alias.map(|at| format!("ask {}", answer[at].escape_ascii())));
+    parts.join(", ")
 }
 
-fn ask(policy: &Policy, view: u16, name: &str, qtype: u16) -> String {
-    ask_class(policy, view, name, qtype, class::IN)
+fn query(policy: &Policy, view: u16, name: &str, qtype: u16) -> String {
+    query_class(policy, view, name, qtype, class::IN)
 }
 
-fn ask_class(policy: &Policy, view: u16, name: &str, qtype: u16, qclass: u16) -> String {
+fn query_class(policy: &Policy, view: u16, name: &str, qtype: u16, qclass: u16) -> String {
     let question = question(name, qtype, qclass);
     let mut answer = b"what was there before".to_vec();
     let local = policy.local(view, &question, &mut answer);
@@ -79,20 +79,20 @@ fn hosts_files() {
     assert_eq!((loaded.taken, loaded.skipped), (7, 3));
     let policy = builder.build().unwrap();
     assert_eq!(
-        ask(&policy, 0, "box.lan", A),
+        query(&policy, 0, "box.lan", A),
         "NOERROR, aa, box.lan. 60 A 192.0.2.1, box.lan. 60 A 192.0.2.2"
     );
-    assert_eq!(ask(&policy, 0, "box", A), "NOERROR, aa, box. 60 A 192.0.2.1");
-    assert_eq!(ask(&policy, 0, "box.lan", AAAA), "NOERROR, aa, box.lan. 60 AAAA 2001:db8::1");
-    assert_eq!(ask(&policy, 0, "box.lan", rtype::MX), "NOERROR, aa, soa box.lan. 60");
-    assert_eq!(ask(&policy, 0, "a.box.lan", A), "upstream");
+    assert_eq!(query(&policy, 0, "box", A), "NOERROR, aa, box. 60 A 192.0.2.1");
+    assert_eq!(query(&policy, 0, "box.lan", AAAA), "NOERROR, aa, box.lan. 60 AAAA 2001:db8::1");
+    assert_eq!(query(&policy, 0, "box.lan", rtype::MX), "NOERROR, aa, soa box.lan. 60");
+    assert_eq!(query(&policy, 0, "a.box.lan", A), "upstream");
     let reverse = "1.2.0.192.in-addr.arpa";
     assert_eq!(
-        ask(&policy, 0, reverse, rtype::PTR),
+        query(&policy, 0, reverse, rtype::PTR),
         "NOERROR, aa, 1.2.0.192.in-addr.arpa. 60 PTR box.lan."
     );
     let v6 = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
-    assert!(ask(&policy, 0, v6, rtype::PTR).ends_with(" 60 PTR box.lan."));
+    assert!(query(&policy, 0, v6, rtype::PTR).ends_with(" 60 PTR box.lan."));
 }
 
 /// Each kind of zone has its result for a name with records, for another name, and for a name above
@@ -146,9 +146,9 @@ fn zones_of_every_kind() {
         ("x.alone.example", A, "upstream"),
         ("example", A, "upstream"),
     ] {
-        assert_eq!(ask(&policy, 0, name, qtype), expected, "{name} {qtype}");
+        assert_eq!(query(&policy, 0, name, qtype), expected, "{name} {qtype}");
     }
-    assert!(ask(&policy, 0, "one.open.example", TXT).contains("a b"));
+    assert!(query(&policy, 0, "one.open.example", TXT).contains("a b"));
 }
 
 /// The policy follows aliases within local data. An alias to another name gives the name to query,
@@ -169,20 +169,20 @@ fn aliases() {
     }
     let policy = builder.build().unwrap();
     assert_eq!(
-        ask(&policy, 0, "one", A),
+        query(&policy, 0, "one", A),
         "NOERROR, aa, one. 60 CNAME two., two. 60 CNAME end., end. 60 A 192.0.2.1"
     );
-    assert_eq!(ask(&policy, 0, "one", rtype::CNAME), "NOERROR, aa, one. 60 CNAME two.");
+    assert_eq!(query(&policy, 0, "one", rtype::CNAME), "NOERROR, aa, one. 60 CNAME two.");
     assert_eq!(
-        ask(&policy, 0, "one", AAAA),
+        query(&policy, 0, "one", AAAA),
         "NOERROR, aa, one. 60 CNAME two., two. 60 CNAME end., soa end. 60"
     );
     assert_eq!(
-        ask(&policy, 0, "out", A),
+        query(&policy, 0, "out", A),
         "NOERROR, aa, out. 60 CNAME www.example.com., ask \\x03www\\x07example\\x03com\\x00"
     );
-    assert_eq!(ask(&policy, 0, "gone", A), "NXDOMAIN, aa, gone. 60 CNAME none.s., soa s. 60");
-    assert_eq!(ask(&policy, 0, "ring", A).matches("CNAME").count(), ALIASES_MAX + 1);
+    assert_eq!(query(&policy, 0, "gone", A), "NXDOMAIN, aa, gone. 60 CNAME none.s., soa s. 60");
+    assert_eq!(query(&policy, 0, "ring", A).matches("CNAME").count(), ALIASES_MAX + 1);
 }
 
 /// All syntaxes of lists are read. Other lines are counted, and the first few are reported. A
@@ -197,20 +197,20 @@ fn blocklists() {
                 two words\n.\na..b\n";
     let loaded = builder.blocklist(List::default(), "list", file.as_bytes()).unwrap();
     assert_eq!((loaded.taken, loaded.covered, loaded.skipped), (7, 2, 8));
-    assert_eq!(loaded.told.len(), 5);
-    assert!(loaded.told[4].1.contains("xn--"), "{:?}", loaded.told);
+    assert_eq!(loaded.problems.len(), 5);
+    assert!(loaded.problems[4].1.contains("xn--"), "{:?}", loaded.problems);
     builder.allowlist(Views::ALL, "allow", "good.plain.example".as_bytes()).unwrap();
     let policy = builder.build().unwrap();
     assert_eq!(policy.blocked().0, 7);
     for name in ["plain", "star", "dot", "rule", "hosts", "other"] {
         let expected = format!("NXDOMAIN, soa {name}.example. 60, ede 15");
-        assert_eq!(ask(&policy, 0, &format!("{name}.example"), A), expected);
-        assert_eq!(ask(&policy, 0, &format!("a.b.{name}.example"), AAAA), expected);
-        assert_eq!(ask(&policy, 0, &format!("x{name}.example"), A), "upstream");
+        assert_eq!(query(&policy, 0, &format!("{name}.example"), A), expected);
+        assert_eq!(query(&policy, 0, &format!("a.b.{name}.example"), AAAA), expected);
+        assert_eq!(query(&policy, 0, &format!("x{name}.example"), A), "upstream");
     }
-    assert_eq!(ask(&policy, 0, "a.good.plain.example", A), "upstream");
-    assert_eq!(ask(&policy, 0, "bad.example", A), "upstream");
-    assert_eq!(ask(&policy, 0, "example", A), "upstream");
+    assert_eq!(query(&policy, 0, "a.good.plain.example", A), "upstream");
+    assert_eq!(query(&policy, 0, "bad.example", A), "upstream");
+    assert_eq!(query(&policy, 0, "example", A), "upstream");
 }
 
 /// Each kind of response for blocked names, for the views of a list, with the extended error of its
@@ -231,12 +231,15 @@ fn answers_to_blocked_names() {
     assert_eq!(policy.admit("192.168.8.9".parse().unwrap()), Admission::Allowed { view: 0 });
     assert_eq!(policy.admit("8.8.8.8".parse().unwrap()), Admission::Refused);
     assert_eq!((policy.generation(), policy.views()[1].as_str()), (7, "kids"));
-    assert_eq!(ask(&policy, kids, "zero.example", A), "NOERROR, zero.example. 60 A 0.0.0.0, ede 4");
-    assert_eq!(ask(&policy, 0, "zero.example", AAAA), "NOERROR, zero.example. 60 AAAA ::, ede 4");
-    assert_eq!(ask(&policy, 0, "zero.example", TXT), "NOERROR, soa zero.example. 60, ede 15");
-    assert_eq!(ask(&policy, kids, "games.example", A), "REFUSED, ede 17");
-    assert_eq!(ask(&policy, 0, "games.example", A), "upstream");
-    assert_eq!(ask(&policy, 9_999, "zero.example", A), "upstream", "no such view");
+    assert_eq!(
+        query(&policy, kids, "zero.example", A),
+        "NOERROR, zero.example. 60 A 0.0.0.0, ede 4"
+    );
+    assert_eq!(query(&policy, 0, "zero.example", AAAA), "NOERROR, zero.example. 60 AAAA ::, ede 4");
+    assert_eq!(query(&policy, 0, "zero.example", TXT), "NOERROR, soa zero.example. 60, ede 15");
+    assert_eq!(query(&policy, kids, "games.example", A), "REFUSED, ede 17");
+    assert_eq!(query(&policy, 0, "games.example", A), "upstream");
+    assert_eq!(query(&policy, 9_999, "zero.example", A), "upstream", "no such view");
     let question = question("games.example", A, class::IN);
     let local = policy.local(kids, &question, &mut Vec::new()).unwrap();
     assert_eq!(local.source, Source::Block { list: 1 });
@@ -254,8 +257,8 @@ fn response_policy_zones() {
                 outside. CNAME .\nbroken.example A ( 192.0.2.1\nlost.example CNAME .\n";
     let mut builder = builder();
     let loaded = builder.rpz(Views::ALL, "rpz.local", "rpz", file.as_bytes()).unwrap();
-    assert_eq!((loaded.taken, loaded.skipped), (8, 5), "{:?}", loaded.told);
-    assert_eq!(loaded.told[4].0, 16, "where the entry began");
+    assert_eq!((loaded.taken, loaded.skipped), (8, 5), "{:?}", loaded.problems);
+    assert_eq!(loaded.problems[4].0, 16, "where the entry began");
     let second = "nx.example A 192.0.2.9\ngood.nx.example CNAME .\nlast.example CNAME .";
     let second = builder.rpz(Views::ALL, "rpz.local", "rpz2", second.as_bytes()).unwrap();
     assert_eq!((second.number, second.taken), (1, 3));
@@ -277,9 +280,9 @@ fn response_policy_zones() {
         ("tcp.example", A, "upstream"),
         ("last.example", A, "NXDOMAIN, soa last.example. 60, ede 15"),
     ] {
-        assert_eq!(ask(&policy, 0, name, qtype), expected, "{name}");
+        assert_eq!(query(&policy, 0, name, qtype), expected, "{name}");
     }
-    let garden = ask(&policy, 0, "a.wide.example", A);
+    let garden = query(&policy, 0, "a.wide.example", A);
     assert!(garden.contains("CNAME garden.example., ede 4, ask"), "{garden}");
 }
 
@@ -320,13 +323,13 @@ fn names_of_special_use() {
         ("use-application-dns.net", A, "upstream"),
         ("local", A, "upstream"),
     ] {
-        assert_eq!(ask(&policy, 0, name, qtype), expected, "{name}");
+        assert_eq!(query(&policy, 0, name, qtype), expected, "{name}");
     }
-    let soa = ask(&policy, 0, "16.172.in-addr.arpa", rtype::SOA);
+    let soa = query(&policy, 0, "16.172.in-addr.arpa", rtype::SOA);
     assert!(soa.contains("SOA 16.172.in-addr.arpa. nobody.invalid. 1 "), "{soa}");
     let plain = super::Builder::new(0, &[0; 16]).build().unwrap();
-    assert_eq!(ask(&plain, 0, "a.home.arpa", A), "NXDOMAIN, aa, soa home.arpa. 10800");
-    assert_eq!(ask(&plain, 0, "home.arpa", rtype::DS), "upstream");
+    assert_eq!(query(&plain, 0, "a.home.arpa", A), "NXDOMAIN, aa, soa home.arpa. 10800");
+    assert_eq!(query(&plain, 0, "home.arpa", rtype::DS), "upstream");
 }
 
 /// Names of class CHAOS are refused unless a text was given. Other classes have no local response.
@@ -336,11 +339,11 @@ fn chaos() {
     builder.version("larder").unwrap();
     assert!(builder.id(&"x".repeat(256)).is_err());
     let policy = builder.build().unwrap();
-    let version = ask_class(&policy, 0, "version.bind", TXT, class::CH);
+    let version = query_class(&policy, 0, "version.bind", TXT, class::CH);
     assert_eq!(version, "NOERROR, aa, version.bind. 0 TXT larder");
-    assert_eq!(ask_class(&policy, 0, "id.server", TXT, class::CH), "REFUSED");
-    assert_eq!(ask_class(&policy, 0, "example", A, class::CH), "REFUSED");
-    assert_eq!(ask_class(&policy, 0, "localhost", A, 4), "upstream");
+    assert_eq!(query_class(&policy, 0, "id.server", TXT, class::CH), "REFUSED");
+    assert_eq!(query_class(&policy, 0, "example", A, class::CH), "REFUSED");
+    assert_eq!(query_class(&policy, 0, "localhost", A, 4), "upstream");
 }
 
 /// A mistake in a setting is an error that shows the setting and what to write.
@@ -445,7 +448,7 @@ proptest! {
         rules in prop::collection::vec((any::<bool>(), any_record()), 0..8),
         blocked in prop::collection::vec(any_name(), 0..3),
         answer in 0..3,
-        asked in prop::collection::vec((any_name(), 0_usize..10), 1..20),
+        queried in prop::collection::vec((any_name(), 0_usize..10), 1..20),
     ) {
         let mut builder = builder();
         let hosts: String = hosts.iter().map(|name| format!("192.0.2.7 {name}\n")).collect();
@@ -465,25 +468,25 @@ proptest! {
         let list = List { answer, ..List::default() };
         builder.blocklist(list, "list", blocked.join("\n").as_bytes()).unwrap();
         let policy = builder.build().unwrap();
-        for (name, qtype) in asked {
+        for (name, qtype) in queried {
             let qtype = [A, AAAA, 2, 5, 6, 15, TXT, 33, 257, 255][qtype];
             let question = question(&name, qtype, class::IN);
             let mut answer = Vec::new();
             let Some(local) = policy.local(0, &question, &mut answer) else { continue };
-            let told = read(&question, &local, &answer);
+            let text = read(&question, &local, &answer);
             if local.is_dropped {
                 continue;
             }
             let message = Message::from_vec(&answer).unwrap();
             let mut owner = message.queries[0].name.clone();
             for record in &message.answers {
-                prop_assert_eq!(&record.name, &owner, "{}", told);
+                prop_assert_eq!(&record.name, &owner, "{}", text);
                 if let hickory_proto::rr::RData::CNAME(target) = &record.data {
                     owner = target.0.clone();
                 }
             }
-            let is_negative = message.answers.is_empty() && !told.starts_with("REFUSED");
-            prop_assert!(!is_negative || message.authorities.len() == 1, "{}", told);
+            let is_negative = message.answers.is_empty() && !text.starts_with("REFUSED");
+            prop_assert!(!is_negative || message.authorities.len() == 1, "{}", text);
         }
     }
 

@@ -170,7 +170,7 @@ impl Whose {
     }
 
     /// True for an address from which the resolver sends its own queries.
-    fn asks_from(&self, address: IpAddr) -> bool {
+    fn queries_from(&self, address: IpAddr) -> bool {
         !address.is_loopback() && self.resolvers.iter().any(|resolver| resolver.ip() == address)
     }
 }
@@ -273,7 +273,7 @@ impl Feed {
                 Arrived::Foreign(format!("{name}: {error}; {next}"))
             };
             match Frames::open(BufReader::new(reader)) {
-                Ok(frames) => drop(tell_frames(frames, &say)),
+                Ok(frames) => drop(pass_on(frames, &say)),
                 // The receiver may be gone.
                 Err(error) => drop(say.send(foreign(error))),
             }
@@ -292,7 +292,7 @@ impl Feed {
         let is_over: IsOver = Arc::new(move || ends.iter().any(|end| end.load(Ordering::Relaxed)));
         let hear = move |stream: Patient| match Frames::accept(stream) {
             Ok(frames) => {
-                if let Some(mut frames) = tell_frames(frames, &say) {
+                if let Some(mut frames) = pass_on(frames, &say) {
                     // The sender may be gone; no message is lost.
                     let _ = frames.finish();
                 }
@@ -308,7 +308,7 @@ impl Feed {
 }
 
 /// Passes on all frames of a stream, and returns it if it ended properly.
-fn tell_frames<S: Read>(mut frames: Frames<S>, say: &SyncSender<Arrived>) -> Option<Frames<S>> {
+fn pass_on<S: Read>(mut frames: Frames<S>, say: &SyncSender<Arrived>) -> Option<Frames<S>> {
     loop {
         let arrived = match frames.next_frame() {
             Ok(Some(frame)) => Arrived::Frame(frame.to_vec()),
@@ -388,9 +388,9 @@ fn read_packet(
         (Kind::ClientQuery, src)
     } else if whose.is_resolver(src) {
         (Kind::ClientResponse, dst)
-    } else if dst.port() == PORT && whose.asks_from(src.ip()) {
+    } else if dst.port() == PORT && whose.queries_from(src.ip()) {
         (Kind::Upstream { is_query: true }, src)
-    } else if src.port() == PORT && whose.asks_from(dst.ip()) {
+    } else if src.port() == PORT && whose.queries_from(dst.ip()) {
         (Kind::Upstream { is_query: false }, dst)
     } else {
         counts.foreign += 1;
@@ -419,7 +419,7 @@ fn read_packet(
     let message = &record.frame[begin..begin + packet.payload_len as usize];
     let seen =
         Seen { kind, client, is_stream: false, at_ns: record.ts_ns, query_ns: None, message };
-    tell(&seen, whose, counts, each);
+    report(&seen, whose, counts, each);
 }
 
 /// Passes on the message of a frame.
@@ -466,10 +466,10 @@ fn read_frame(frame: &[u8], whose: &Whose, counts: &mut Counts, each: &mut dyn F
     // TCP, TLS, HTTPS, DNSCrypt over TCP, QUIC.
     let is_stream = matches!(found.protocol, 2..=4 | 6 | 7);
     let query_ns = found.query_time_ns.filter(|_| kind == Kind::ClientResponse);
-    tell(&Seen { kind, client, is_stream, at_ns, query_ns, message }, whose, counts, each);
+    report(&Seen { kind, client, is_stream, at_ns, query_ns, message }, whose, counts, each);
 }
 
-fn tell(seen: &Seen<'_>, whose: &Whose, counts: &mut Counts, each: &mut dyn FnMut(&Seen<'_>)) {
+fn report(seen: &Seen<'_>, whose: &Whose, counts: &mut Counts, each: &mut dyn FnMut(&Seen<'_>)) {
     let is_upstream = matches!(seen.kind, Kind::Upstream { .. });
     if !is_upstream && whose.own.contains(&seen.client.ip()) {
         counts.own += u64::from(seen.kind == Kind::ClientQuery);

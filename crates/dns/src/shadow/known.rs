@@ -106,12 +106,12 @@ fn is_part(one: &[Entry], other: &[Entry]) -> bool {
     one.iter().all(|key| other.binary_search(key).is_ok())
 }
 
-/// Removes expected differences from `fields`, and passes the numbers of their rows to `tell`.
-pub(super) fn excuse(case: &Case<'_>, fields: &mut Vec<Field>, mut tell: impl FnMut(usize)) {
+/// Removes expected differences from `fields`, and passes the numbers of their rows to `note`.
+pub(super) fn excuse(case: &Case<'_>, fields: &mut Vec<Field>, mut note: impl FnMut(usize)) {
     for (at, known) in KNOWN.iter().enumerate() {
         if fields.iter().any(|field| known.fields.contains(field)) && (known.applies)(case) {
             fields.retain(|field| !known.fields.contains(field));
-            tell(at);
+            note(at);
         }
     }
 }

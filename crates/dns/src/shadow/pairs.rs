@@ -9,7 +9,7 @@
 //! A query is identified by its client, transport, ID, and name, type and class. The same seen
 //! again while it is open (a client's retry, or a packet that was captured twice) changes nothing.
 //!
-//! Bounds: [`OPEN_MAX`] queries, [`HELD_BYTES_MAX`] bytes of responses, [`ASKED_UPSTREAM_MAX`]
+//! Bounds: [`OPEN_MAX`] queries, [`HELD_BYTES_MAX`] bytes of responses, [`UPSTREAM_QUERIES_MAX`]
 //! queries of the resolver to its upstreams. Without room a query is skipped and counted. Cost: a
 //! few hash lookups and allocations for a query.
 
@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use larder_wire::dns::query::{KeyBuf, Query};
 use larder_wire::dns::{Message, read_wire_name};
 
-use super::ask::{Asked, Told};
 use super::copy::Seen;
+use super::replay::{Outcome, Replayed};
 
 /// Queries that are open at one time.
 pub(super) const OPEN_MAX: usize = 16_384;
@@ -30,8 +30,8 @@ pub(super) const OPEN_MAX: usize = 16_384;
 pub(super) const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// Queries to upstreams that are stored, and for how long in the copy's time.
-const ASKED_UPSTREAM_MAX: usize = 65_536;
-const ASKED_UPSTREAM_NS: i64 = 30_000_000_000;
+const UPSTREAM_QUERIES_MAX: usize = 65_536;
+const UPSTREAM_QUERIES_NS: i64 = 30_000_000_000;
 
 /// Time limit of a response in the copy's time: clients give up before.
 pub(super) const THEIR_WAIT_NS: i64 = 10_000_000_000;
@@ -51,7 +51,7 @@ struct Key {
 struct Open {
     key: Key,
     seen_ns: i64,
-    asked: Instant,
+    sent: Instant,
     recursion_desired: bool,
     is_counted: bool,
     theirs: Option<Theirs>,
@@ -65,7 +65,7 @@ pub(super) struct Theirs {
     /// From query to response, if the times make sense.
     pub took_ns: Option<u64>,
     /// The resolver queried an upstream for the same name, type and class meanwhile.
-    pub has_asked: bool,
+    pub has_queried: bool,
 }
 
 /// Larder's response.
@@ -92,7 +92,7 @@ pub(super) struct Pair {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Noted {
     /// Send it to the core.
-    Ask(Asked),
+    Send(Replayed),
     /// It is open already.
     Repeated,
     /// It is not a valid query.
@@ -131,7 +131,7 @@ impl Pairs {
     }
 
     /// Adds a client's query.
-    pub fn question(&mut self, seen: &Seen<'_>, now: Instant, is_counted: bool) -> Noted {
+    pub fn query(&mut self, seen: &Seen<'_>, now: Instant, is_counted: bool) -> Noted {
         let mut name = KeyBuf::new();
         let Ok(query) = Query::read(seen.message, &mut name) else { return Noted::Malformed };
         let key = Key {
@@ -152,7 +152,7 @@ impl Pairs {
         let open = Open {
             key,
             seen_ns: seen.at_ns,
-            asked: now,
+            sent: now,
             recursion_desired: query.recursion_desired,
             is_counted,
             theirs: None,
@@ -162,7 +162,7 @@ impl Pairs {
         self.order.push_back(tag);
         self.in_flight += 1;
         let message = seen.message.to_vec();
-        Noted::Ask(Asked { tag, peer: seen.client, is_stream: seen.is_stream, message })
+        Noted::Send(Replayed { tag, peer: seen.client, is_stream: seen.is_stream, message })
     }
 
     /// Adds the resolver's response. An error if it matches no open query.
@@ -179,9 +179,9 @@ impl Pairs {
         let query_ns = seen.query_ns.unwrap_or(open.seen_ns);
         let took_ns = seen.at_ns.checked_sub(query_ns).and_then(|took| u64::try_from(took).ok());
         let last = self.upstream.get(&key.question);
-        let has_asked = last.is_some_and(|last_ns| *last_ns >= query_ns.min(open.seen_ns));
+        let has_queried = last.is_some_and(|last_ns| *last_ns >= query_ns.min(open.seen_ns));
         self.held_bytes += seen.message.len();
-        open.theirs = Some(Theirs { bytes: seen.message.into(), took_ns, has_asked });
+        open.theirs = Some(Theirs { bytes: seen.message.into(), took_ns, has_queried });
         Ok(self.close_if_whole(tag))
     }
 
@@ -189,8 +189,8 @@ impl Pairs {
     pub fn upstream(&mut self, seen: &Seen<'_>) {
         let Some(question) = question_of(seen.message) else { return };
         while let Some((at_ns, _)) = self.upstream_order.front()
-            && (self.upstream_order.len() >= ASKED_UPSTREAM_MAX
-                || seen.at_ns.saturating_sub(*at_ns) > ASKED_UPSTREAM_NS)
+            && (self.upstream_order.len() >= UPSTREAM_QUERIES_MAX
+                || seen.at_ns.saturating_sub(*at_ns) > UPSTREAM_QUERIES_NS)
         {
             let Some((at_ns, old)) = self.upstream_order.pop_front() else { break };
             if self.upstream.get(&old).is_some_and(|last_ns| *last_ns <= at_ns) {
@@ -204,16 +204,16 @@ impl Pairs {
 
     /// Adds larder's response, and returns the pair if it is complete. `None` also if the query is
     /// no longer open.
-    pub fn told(&mut self, told: Told) -> Option<Pair> {
-        let open = self.open.get_mut(&told.tag)?;
+    pub fn outcome(&mut self, outcome: Outcome) -> Option<Pair> {
+        let open = self.open.get_mut(&outcome.tag)?;
         if open.ours.is_some() {
             return None;
         }
-        let took = told.at.saturating_duration_since(open.asked);
-        self.held_bytes += told.answer.as_ref().map_or(0, Vec::len);
+        let took = outcome.at.saturating_duration_since(open.sent);
+        self.held_bytes += outcome.answer.as_ref().map_or(0, Vec::len);
         self.in_flight -= 1;
-        open.ours = Some(Ours { bytes: told.answer, took });
-        self.close_if_whole(told.tag)
+        open.ours = Some(Ours { bytes: outcome.answer, took });
+        self.close_if_whole(outcome.tag)
     }
 
     /// Ends queries that have waited too long: for the resolver in the copy's time, for larder in
@@ -227,7 +227,7 @@ impl Pairs {
                     |copy_ns: i64| copy_ns.saturating_sub(open.seen_ns) > THEIR_WAIT_NS;
                 let theirs = open.theirs.is_none() && copy_ns.is_none_or(has_waited);
                 let ours =
-                    open.ours.is_none() && now.saturating_duration_since(open.asked) > our_wait;
+                    open.ours.is_none() && now.saturating_duration_since(open.sent) > our_wait;
                 if !theirs && !ours {
                     return lost;
                 }
@@ -305,14 +305,14 @@ mod tests {
         Seen { kind, client, is_stream: false, at_ns, query_ns: None, message }
     }
 
-    fn told(tag: u64, at: Instant) -> Told {
-        Told { tag, answer: Some(vec![1; 40]), at }
+    fn outcome(tag: u64, at: Instant) -> Outcome {
+        Outcome { tag, answer: Some(vec![1; 40]), at }
     }
 
-    fn ask(pairs: &mut Pairs, id: u16, at_ns: i64, now: Instant) -> u64 {
-        let question = message(id, "Www", false);
-        match pairs.question(&seen(Kind::ClientQuery, at_ns, &question), now, true) {
-            Noted::Ask(asked) => asked.tag,
+    fn add_query(pairs: &mut Pairs, id: u16, at_ns: i64, now: Instant) -> u64 {
+        let bytes = message(id, "Www", false);
+        match pairs.query(&seen(Kind::ClientQuery, at_ns, &bytes), now, true) {
+            Noted::Send(query) => query.tag,
             other => panic!("{other:?}"),
         }
     }
@@ -324,24 +324,24 @@ mod tests {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
         let took = Duration::from_millis(3);
         for is_ours_first in [true, false] {
-            let tag = ask(&mut pairs, 7, 0, now);
+            let tag = add_query(&mut pairs, 7, 0, now);
             let again = message(7, "www", false);
-            let again = pairs.question(&seen(Kind::ClientQuery, 1, &again), now, true);
+            let again = pairs.query(&seen(Kind::ClientQuery, 1, &again), now, true);
             assert_eq!(again, Noted::Repeated);
             let response = message(7, "wWW", true);
             let response = seen(Kind::ClientResponse, 2_000_000, &response);
             let pair = if is_ours_first {
-                assert_eq!(pairs.told(told(tag, now + took)), None);
+                assert_eq!(pairs.outcome(outcome(tag, now + took)), None);
                 pairs.response(&response).unwrap()
             } else {
                 assert_eq!(pairs.response(&response), Ok(None));
                 assert_eq!(pairs.response(&response), Err(()));
-                pairs.told(told(tag, now + took))
+                pairs.outcome(outcome(tag, now + took))
             };
             let pair = pair.unwrap();
             assert_eq!(&pair.question[..], b"\x03www\0\0\x01\0\x01");
             assert_eq!((pair.theirs.took_ns, pair.ours.took), (Some(2_000_000), took));
-            assert_eq!(pairs.told(told(tag, now)), None);
+            assert_eq!(pairs.outcome(outcome(tag, now)), None);
             assert_eq!(pairs.response(&response), Err(()));
         }
         assert_eq!((pairs.in_flight(), pairs.held_bytes, pairs.open.len()), (0, 0, 0));
@@ -350,19 +350,19 @@ mod tests {
     /// If the resolver queried an upstream meanwhile, it had no cached response. If it queried
     /// before, it had one.
     #[test]
-    fn what_was_asked_upstream_was_not_known() {
+    fn what_was_queried_upstream_was_not_known() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
-        let (question, response) = (message(9, "www", false), message(7, "www", true));
-        for (upstream_ns, has_asked) in [(10, false), (SECOND_NS + 10, true), (SECOND_NS, true)] {
+        let (bytes, response) = (message(9, "www", false), message(7, "www", true));
+        for (upstream_ns, has_queried) in [(10, false), (SECOND_NS + 10, true), (SECOND_NS, true)] {
             let mut pairs_now = Pairs::default();
             std::mem::swap(&mut pairs, &mut pairs_now);
             let kind = Kind::Upstream { is_query: true };
-            pairs.upstream(&seen(kind, upstream_ns, &question));
-            let tag = ask(&mut pairs, 7, SECOND_NS, now);
-            pairs.told(told(tag, now));
+            pairs.upstream(&seen(kind, upstream_ns, &bytes));
+            let tag = add_query(&mut pairs, 7, SECOND_NS, now);
+            pairs.outcome(outcome(tag, now));
             let seen = seen(Kind::ClientResponse, 2 * SECOND_NS, &response);
             let pair = pairs.response(&seen).unwrap().unwrap();
-            assert_eq!(pair.theirs.has_asked, has_asked, "{upstream_ns}");
+            assert_eq!(pair.theirs.has_queried, has_queried, "{upstream_ns}");
         }
     }
 
@@ -371,17 +371,17 @@ mod tests {
     fn nobody_waits_for_ever() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
         let wait = Duration::from_secs(5);
-        let without_theirs = ask(&mut pairs, 1, 0, now);
+        let without_theirs = add_query(&mut pairs, 1, 0, now);
         let without_ours = message(2, "www", true);
-        ask(&mut pairs, 2, 0, now);
-        pairs.told(told(without_theirs, now));
+        add_query(&mut pairs, 2, 0, now);
+        pairs.outcome(outcome(without_theirs, now));
         pairs.response(&seen(Kind::ClientResponse, 1, &without_ours)).unwrap();
         assert_eq!(pairs.expire(Some(THEIR_WAIT_NS), now + wait, wait), Lost::default());
         let lost = pairs.expire(Some(THEIR_WAIT_NS + 1), now + wait, wait);
         assert_eq!(lost, Lost { theirs: 1, ours: 0 });
         let lost = pairs.expire(Some(0), now + wait * 2, wait);
         assert_eq!(lost, Lost { theirs: 0, ours: 1 });
-        ask(&mut pairs, 3, 0, now);
+        add_query(&mut pairs, 3, 0, now);
         assert_eq!(pairs.expire(None, now, wait), Lost { theirs: 1, ours: 0 });
         assert_eq!((pairs.in_flight(), pairs.held_bytes, pairs.order.len()), (0, 0, 0));
     }
@@ -391,22 +391,22 @@ mod tests {
     fn nothing_grows_for_ever() {
         let (mut pairs, now) = (Pairs::default(), Instant::now());
         for id in 0..OPEN_MAX as u16 {
-            ask(&mut pairs, id, 0, now);
+            add_query(&mut pairs, id, 0, now);
         }
-        let question = message(u16::MAX, "www", false);
-        let one_more = seen(Kind::ClientQuery, 0, &question);
-        assert_eq!(pairs.question(&one_more, now, true), Noted::Full);
-        for at in 0..ASKED_UPSTREAM_MAX as i64 + 10 {
-            let question = message(1, &format!("n{at}"), false);
-            pairs.upstream(&seen(Kind::Upstream { is_query: true }, at, &question));
+        let bytes = message(u16::MAX, "www", false);
+        let one_more = seen(Kind::ClientQuery, 0, &bytes);
+        assert_eq!(pairs.query(&one_more, now, true), Noted::Full);
+        for at in 0..UPSTREAM_QUERIES_MAX as i64 + 10 {
+            let bytes = message(1, &format!("n{at}"), false);
+            pairs.upstream(&seen(Kind::Upstream { is_query: true }, at, &bytes));
         }
-        assert_eq!(pairs.upstream.len(), ASKED_UPSTREAM_MAX);
-        assert_eq!(pairs.upstream_order.len(), ASKED_UPSTREAM_MAX);
-        pairs.upstream(&seen(Kind::Upstream { is_query: true }, 60 * SECOND_NS, &question));
+        assert_eq!(pairs.upstream.len(), UPSTREAM_QUERIES_MAX);
+        assert_eq!(pairs.upstream_order.len(), UPSTREAM_QUERIES_MAX);
+        pairs.upstream(&seen(Kind::Upstream { is_query: true }, 60 * SECOND_NS, &bytes));
         assert_eq!((pairs.upstream.len(), pairs.upstream_order.len()), (1, 1));
-        for cut in 0..question.len() {
-            let cut = seen(Kind::ClientQuery, 0, &question[..cut]);
-            assert_eq!(pairs.question(&cut, now, true), Noted::Malformed);
+        for cut in 0..bytes.len() {
+            let cut = seen(Kind::ClientQuery, 0, &bytes[..cut]);
+            assert_eq!(pairs.query(&cut, now, true), Noted::Malformed);
         }
     }
 }

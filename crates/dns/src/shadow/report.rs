@@ -83,7 +83,7 @@ impl Report {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
         let median_us = |spread| percentile(spread, 0.5);
         log.info("comparison")
-            .number("queries", tally.questions)
+            .number("queries", tally.queries)
             .number("compared", tally.compared)
             .number("different", tally.differences())
             .text("hit_percent", percent(self.ours_at_once()))
@@ -165,7 +165,7 @@ impl Report {
             self.copied.as_secs_f64(),
             self.took.as_secs_f64()
         )?;
-        writeln!(out, "\nquestions {:>12}", tally.questions)?;
+        writeln!(out, "\nquestions {:>12}", tally.queries)?;
         for (count, what) in self.left_out() {
             if count > 0 {
                 writeln!(out, "  {count:>10}  {what}")?;
@@ -215,11 +215,11 @@ impl Report {
         let ours = self.ours_at_once();
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         row(out, "known at once", percent(ours), percent(theirs))?;
-        let asked = match tally.upstream_theirs {
+        let upstream_theirs = match tally.upstream_theirs {
             0 => "not seen".to_owned(),
             count => count.to_string(),
         };
-        row(out, "asked upstream", self.upstream_ours().to_string(), asked)?;
+        row(out, "asked upstream", self.upstream_ours().to_string(), upstream_theirs)?;
         for percent in PERCENTILES {
             let at = |spread: &Histogram| milliseconds(percentile(spread, percent / 100.0));
             let name = format!("answered within p{percent}");
@@ -246,7 +246,7 @@ impl Report {
             (tally.passed_over, "passed over: too many were open"),
             (tally.repeated, "seen again while they were open"),
             (tally.malformed, "messages that ask for no data"),
-            (tally.unasked, "answers to no question that was seen"),
+            (tally.unsolicited, "answers to no question that was seen"),
             (copy.foreign, "records of others"),
             (copy.own, "larder's own"),
             (copy.tcp_packets + copy.fragments, "packets of TCP and fragments, not read"),
@@ -298,7 +298,7 @@ impl Report {
             "took_s": self.took.as_secs_f64(),
             "copied_s": self.copied.as_secs_f64(),
             "records": copy.records,
-            "questions": tally.questions,
+            "questions": tally.queries,
             "left_out": {
                 "warm_up": tally.warm_up,
                 "unanswered_by_resolver": tally.unanswered_theirs,
@@ -308,7 +308,7 @@ impl Report {
                 "passed_over": tally.passed_over,
                 "repeated": tally.repeated,
                 "malformed": tally.malformed,
-                "unasked": tally.unasked,
+                "unasked": tally.unsolicited,
                 "foreign": copy.foreign,
                 "own": copy.own,
                 "tcp_packets": copy.tcp_packets,
@@ -366,7 +366,7 @@ mod tests {
 
     /// Without data no share is outside its range, and no division fails.
     #[test]
-    fn nothing_is_told_of_nothing() {
+    fn nothing_is_reported_of_nothing() {
         let report = report();
         assert_eq!(report.json()["known_at_once"]["larder"], 0.0);
         let log = Log::new("dns", Level::Info, Format::Text);

@@ -56,9 +56,9 @@ mod tests {
             let share = f64::from(percent) / 100.0;
             let at = place(share, values.len() as u64) as usize;
             values.sort_unstable();
-            let (exact, told) = (values[at], signed.percentile(share));
-            prop_assert!(told.unsigned_abs() <= exact.unsigned_abs());
-            prop_assert!(exact.abs_diff(told) <= exact.unsigned_abs() / 32, "{exact} {told}");
+            let (exact, reported) = (values[at], signed.percentile(share));
+            prop_assert!(reported.unsigned_abs() <= exact.unsigned_abs());
+            prop_assert!(exact.abs_diff(reported) <= exact.unsigned_abs() / 32, "{exact} {reported}");
         }
     }
 

@@ -56,7 +56,7 @@ pub struct Different {
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Queries of clients, without the warm-up.
-    pub questions: u64,
+    pub queries: u64,
     /// Queries during the warm-up.
     pub warm_up: u64,
     /// Queries seen again while they were open.
@@ -66,7 +66,7 @@ pub struct Tally {
     /// Queries skipped without room.
     pub passed_over: u64,
     /// Responses of the resolver without a query.
-    pub unasked: u64,
+    pub unsolicited: u64,
     /// Queries without a response of the resolver in the copy.
     pub unanswered_theirs: u64,
     /// Queries without a response of larder in time.
@@ -141,9 +141,9 @@ impl Tally {
         different.count += 1;
         if different.examples.len() < EXAMPLES_A_KIND {
             let example = example(&pair.question, qtype, &ours, &theirs);
-            let is_asked_alike =
+            let is_same_query =
                 |other: &Example| (&other.name, &other.rtype) == (&example.name, &example.rtype);
-            if !different.examples.iter().any(is_asked_alike) {
+            if !different.examples.iter().any(is_same_query) {
                 different.examples.push(example);
             }
         }
@@ -151,7 +151,7 @@ impl Tally {
 
     fn time(&mut self, pair: &Pair, fast_us: u64) {
         self.ours_us.add(u64::try_from(pair.ours.took.as_micros()).unwrap_or(u64::MAX));
-        self.unforwarded_theirs += u64::from(!pair.theirs.has_asked);
+        self.unforwarded_theirs += u64::from(!pair.theirs.has_queried);
         if let Some(took_ns) = pair.theirs.took_ns {
             self.theirs_us.add(took_ns / 1_000);
             self.fast_theirs += u64::from(took_ns / 1_000 < fast_us);
@@ -225,7 +225,7 @@ mod tests {
             question: QUESTION.into(),
             recursion_desired: true,
             is_counted: true,
-            theirs: Theirs { bytes: theirs.into(), took_ns: Some(900_000), has_asked: true },
+            theirs: Theirs { bytes: theirs.into(), took_ns: Some(900_000), has_queried: true },
             ours: Ours { bytes: ours, took },
         }
     }

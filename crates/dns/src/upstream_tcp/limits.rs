@@ -100,7 +100,7 @@ impl Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// The message with its ID, of at least 12 bytes and otherwise unchecked. Its ID is the
-    /// connection's, not the one given to [`UpstreamTcp::ask`](super::UpstreamTcp::ask).
+    /// connection's, not the one given to [`UpstreamTcp::query`](super::UpstreamTcp::query).
     Answer(&'a [u8]),
     /// No response.
     Failed(Failure),
@@ -131,7 +131,7 @@ pub struct Counters {
     /// Idle connections closed to make room for another.
     pub ended_crowded: u64,
     /// Queries accepted.
-    pub asked: u64,
+    pub queries: u64,
     /// Queries accepted on an existing connection.
     pub reused: u64,
     /// Queries refused because all connections were full.

@@ -14,7 +14,7 @@ const SPACE: u8 = 9;
 const TURNS_MAX: usize = 5_000;
 
 /// The event loop that sends queries.
-struct Asker {
+struct Client {
     poller: Poller,
     events: Events,
     tcp: UpstreamTcp,
@@ -23,9 +23,9 @@ struct Asker {
     ended: Vec<(u64, Result<Vec<u8>, Failure>)>,
 }
 
-impl Asker {
-    fn new(limits: Limits) -> Asker {
-        Asker {
+impl Client {
+    fn new(limits: Limits) -> Client {
+        Client {
             poller: Poller::new().unwrap(),
             events: Events::new(64),
             tcp: UpstreamTcp::new(limits, SPACE),
@@ -34,12 +34,12 @@ impl Asker {
         }
     }
 
-    fn ask(&mut self, upstream: SocketAddr, tag: u64) -> Result<(), Refused> {
-        self.tcp.ask(upstream, None, tag, &question(tag, 20), &self.poller, self.now_ms)
+    fn query(&mut self, upstream: SocketAddr, tag: u64) -> Result<(), Refused> {
+        self.tcp.query(upstream, None, tag, &query(tag, 20), &self.poller, self.now_ms)
     }
 
     fn turn(&mut self) {
-        let Asker { poller, events, tcp, now_ms, ended } = self;
+        let Client { poller, events, tcp, now_ms, ended } = self;
         let now_ms = *now_ms;
         let mut each = |_: &mut UpstreamTcp, tag, outcome: Outcome<'_>| {
             let end = match outcome {
@@ -61,7 +61,7 @@ impl Asker {
     }
 
     /// Runs turns until `done`.
-    fn until(&mut self, mut done: impl FnMut(&mut Asker) -> bool) {
+    fn until(&mut self, mut done: impl FnMut(&mut Client) -> bool) {
         for _ in 0..TURNS_MAX {
             if done(self) {
                 return;
@@ -98,7 +98,7 @@ impl Asker {
             .iter()
             .map(|(tag, end)| {
                 let answer = end.as_ref().unwrap();
-                assert_eq!(answer[2..], question(*tag, answer.len())[2..]);
+                assert_eq!(answer[2..], query(*tag, answer.len())[2..]);
                 *tag
             })
             .collect()
@@ -106,7 +106,7 @@ impl Asker {
 }
 
 /// A message of `length` bytes that contains its tag.
-fn question(tag: u64, length: usize) -> Vec<u8> {
+fn query(tag: u64, length: usize) -> Vec<u8> {
     let mut message = vec![0; length];
     message[12..20].copy_from_slice(&tag.to_be_bytes());
     message
@@ -197,45 +197,45 @@ fn pipelined_and_reused() {
     // With so many queries, some almost certainly draw an ID in use.
     const COUNT: usize = 3_000;
     let limits = Limits { in_flight_max: COUNT, unsent_bytes_max: 1 << 20, ..Limits::default() };
-    let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
+    let (mut client, mut upstream) = (Client::new(limits), Upstream::new());
     for round in 0..2 {
         for tag in 0..COUNT as u64 {
-            asker.ask(upstream.at(), tag).unwrap();
+            client.query(upstream.at(), tag).unwrap();
         }
-        assert_eq!(asker.tcp.in_flight(), COUNT);
-        asker.until(|_| upstream.count(0) == COUNT);
-        let mut asked = upstream.take(0);
-        let names: HashSet<[u8; 2]> = asked.iter().map(|it| [it[0], it[1]]).collect();
+        assert_eq!(client.tcp.in_flight(), COUNT);
+        client.until(|_| upstream.count(0) == COUNT);
+        let mut received = upstream.take(0);
+        let names: HashSet<[u8; 2]> = received.iter().map(|it| [it[0], it[1]]).collect();
         assert_eq!(names.len(), COUNT);
-        asked.reverse();
-        upstream.send(0, &asked);
-        asker.until(|it| it.ended.len() == COUNT);
-        assert_eq!(asker.ended[0].0, COUNT as u64 - 1, "as they came");
-        assert_eq!(asker.answered(), (0..COUNT as u64).collect::<Vec<u64>>());
-        let counters = asker.tcp.counters();
+        received.reverse();
+        upstream.send(0, &received);
+        client.until(|it| it.ended.len() == COUNT);
+        assert_eq!(client.ended[0].0, COUNT as u64 - 1, "as they came");
+        assert_eq!(client.answered(), (0..COUNT as u64).collect::<Vec<u64>>());
+        let counters = client.tcp.counters();
         assert_eq!((counters.opened, counters.reused), (1, (COUNT * round + COUNT - 1) as u64));
     }
-    assert_eq!((asker.tcp.in_flight(), asker.tcp.len()), (0, 1));
+    assert_eq!((client.tcp.in_flight(), client.tcp.len()), (0, 1));
 }
 
 /// Responses of all sizes, in small pieces.
 #[test]
 fn chopped_answers() {
-    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    let (mut client, mut upstream) = (Client::new(Limits::default()), Upstream::new());
     for (tag, length) in [(1, 20), (2, 300), (3, 65_535)] {
-        asker.ask(upstream.at(), tag).unwrap();
-        asker.until(|_| upstream.count(0) == 1);
+        client.query(upstream.at(), tag).unwrap();
+        client.until(|_| upstream.count(0) == 1);
         let mut answer = upstream.take(0).remove(0);
         answer.resize(length, 0);
         let bytes = [&(length as u16).to_be_bytes()[..], &answer].concat();
         for part in bytes.chunks(1 + length / 40) {
             upstream.peers[0].socket.write_all(part).unwrap();
-            let bytes_in = asker.tcp.counters().bytes_in;
-            asker.until(|it| it.tcp.counters().bytes_in > bytes_in);
+            let bytes_in = client.tcp.counters().bytes_in;
+            client.until(|it| it.tcp.counters().bytes_in > bytes_in);
         }
-        asker.until(|it| it.ended.len() == 1);
-        assert_eq!(asker.ended[0].1.as_ref().unwrap().len(), length);
-        assert_eq!(asker.answered(), [tag]);
+        client.until(|it| it.ended.len() == 1);
+        assert_eq!(client.ended[0].1.as_ref().unwrap().len(), length);
+        assert_eq!(client.answered(), [tag]);
     }
 }
 
@@ -243,65 +243,65 @@ fn chopped_answers() {
 /// a new connection. If that is lost too, the query fails.
 #[test]
 fn stale_connections() {
-    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
-    asker.ask(upstream.at(), 1).unwrap();
-    asker.until(|_| upstream.count(0) == 1);
+    let (mut client, mut upstream) = (Client::new(Limits::default()), Upstream::new());
+    client.query(upstream.at(), 1).unwrap();
+    client.until(|_| upstream.count(0) == 1);
     let answers = upstream.take(0);
     upstream.send(0, &answers);
-    asker.until(|it| it.ended.len() == 1);
+    client.until(|it| it.ended.len() == 1);
     // The query is sent before the connection's end was noticed.
     upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
-    asker.ask(upstream.at(), 2).unwrap();
-    asker.until(|_| upstream.count(1) == 1);
+    client.query(upstream.at(), 2).unwrap();
+    client.until(|_| upstream.count(1) == 1);
     let answers = upstream.take(1);
     upstream.send(1, &answers);
-    asker.until(|it| it.ended.len() == 2);
-    assert_eq!(asker.answered(), [1, 2]);
+    client.until(|it| it.ended.len() == 2);
+    assert_eq!(client.answered(), [1, 2]);
     // Again, but the new connection is lost before its response.
     upstream.peers[1].socket.shutdown(Shutdown::Both).unwrap();
-    asker.ask(upstream.at(), 3).unwrap();
-    asker.until(|_| upstream.count(2) == 1);
+    client.query(upstream.at(), 3).unwrap();
+    client.until(|_| upstream.count(2) == 1);
     upstream.peers[2].socket.shutdown(Shutdown::Both).unwrap();
-    asker.until(|it| it.ended.len() == 1);
-    asker.failed(Failure::Lost, 1);
-    let counters = asker.tcp.counters();
+    client.until(|it| it.ended.len() == 1);
+    client.failed(Failure::Lost, 1);
+    let counters = client.tcp.counters();
     assert_eq!((counters.opened, counters.retried, counters.failed), (3, 2, 1));
     assert_eq!(counters.ended_by(Failure::Lost), 3);
-    assert!(asker.tcp.is_empty());
+    assert!(client.tcp.is_empty());
 }
 
 /// If a connection is lost after its first response, its other queries are retried once. If it is
 /// lost before or during its first response, its queries fail.
 #[test]
 fn lost_connections() {
-    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
-    (0..5).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
-    asker.until(|_| upstream.count(0) == 5);
-    let asked = upstream.take(0);
-    upstream.send(0, &asked[..1]);
+    let (mut client, mut upstream) = (Client::new(Limits::default()), Upstream::new());
+    (0..5).for_each(|tag| client.query(upstream.at(), tag).unwrap());
+    client.until(|_| upstream.count(0) == 5);
+    let received = upstream.take(0);
+    upstream.send(0, &received[..1]);
     // In the middle of the second response.
     upstream.peers[0].socket.write_all(&[0, 20, 7, 7]).unwrap();
     upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
-    asker.until(|_| upstream.count(1) == 4);
-    let asked = upstream.take(1);
-    assert_eq!(asked.iter().map(|it| tag_of(it)).collect::<HashSet<_>>(), (1..5).collect());
+    client.until(|_| upstream.count(1) == 4);
+    let received = upstream.take(1);
+    assert_eq!(received.iter().map(|it| tag_of(it)).collect::<HashSet<_>>(), (1..5).collect());
     // They are not retried a second time.
-    upstream.send(1, &asked[..3]);
+    upstream.send(1, &received[..3]);
     upstream.peers[1].socket.shutdown(Shutdown::Both).unwrap();
-    asker.until(|it| it.ended.len() == 5);
-    let lost = tag_of(&asked[3]);
-    let at = asker.ended.iter().position(|end| end.0 == lost).unwrap();
-    assert_eq!(asker.ended.remove(at), (lost, Err(Failure::Lost)));
-    assert_eq!(asker.answered().len(), 4);
-    assert!(asker.tcp.is_empty());
+    client.until(|it| it.ended.len() == 5);
+    let lost = tag_of(&received[3]);
+    let at = client.ended.iter().position(|end| end.0 == lost).unwrap();
+    assert_eq!(client.ended.remove(at), (lost, Err(Failure::Lost)));
+    assert_eq!(client.answered().len(), 4);
+    assert!(client.tcp.is_empty());
     for partly in [&[][..], &[0], &[0, 20, 7, 7]] {
         let mut upstream = Upstream::new();
-        (0..5).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
-        asker.until(|_| upstream.count(0) == 5);
+        (0..5).for_each(|tag| client.query(upstream.at(), tag).unwrap());
+        client.until(|_| upstream.count(0) == 5);
         upstream.peers[0].socket.write_all(partly).unwrap();
         upstream.peers[0].socket.shutdown(Shutdown::Both).unwrap();
-        asker.until(|it| it.ended.len() == 5);
-        asker.failed(Failure::Lost, 5);
+        client.until(|it| it.ended.len() == 5);
+        client.failed(Failure::Lost, 5);
     }
 }
 
@@ -309,17 +309,17 @@ fn lost_connections() {
 /// the connection.
 #[test]
 fn nobody_there() {
-    let (mut asker, upstream) = (Asker::new(Limits::default()), Upstream::new());
+    let (mut client, upstream) = (Client::new(Limits::default()), Upstream::new());
     let at = upstream.at();
     drop(upstream);
-    match asker.ask(at, 1) {
+    match client.query(at, 1) {
         Ok(()) => {
-            asker.until(|it| !it.ended.is_empty());
-            asker.failed(Failure::NotConnected, 1);
+            client.until(|it| !it.ended.is_empty());
+            client.failed(Failure::NotConnected, 1);
         }
         Err(refused) => assert!(matches!(refused, Refused::Machine(_))),
     }
-    assert!(asker.tcp.is_empty() && asker.tcp.in_flight() == 0);
+    assert!(client.tcp.is_empty() && client.tcp.in_flight() == 0);
 }
 
 /// A connection that is not established in time is given up, and `wait_ms` is exact.
@@ -331,15 +331,15 @@ fn connecting_takes_too_long() {
     // Unaccepted connections fill the queue, so the kernel does not complete further ones.
     let _queue: Vec<TcpStream> =
         (0..8).map(|_| tcp::connect(at, &Default::default()).unwrap()).collect();
-    let mut asker = Asker::new(Limits { connect_ms: 700, ..Limits::default() });
-    asker.ask(at, 1).unwrap();
-    asker.now_ms += 699;
-    asker.rest();
-    assert_eq!((asker.ended.len(), asker.tcp.wait_ms(asker.now_ms)), (0, Some(1)));
-    asker.now_ms += 1;
-    asker.turn();
-    asker.failed(Failure::NotConnected, 1);
-    assert_eq!(asker.tcp.wait_ms(asker.now_ms), None);
+    let mut client = Client::new(Limits { connect_ms: 700, ..Limits::default() });
+    client.query(at, 1).unwrap();
+    client.now_ms += 699;
+    client.rest();
+    assert_eq!((client.ended.len(), client.tcp.wait_ms(client.now_ms)), (0, Some(1)));
+    client.now_ms += 1;
+    client.turn();
+    client.failed(Failure::NotConnected, 1);
+    assert_eq!(client.tcp.wait_ms(client.now_ms), None);
 }
 
 /// A connection without any response is given up after its time. Each response renews the time for
@@ -347,91 +347,91 @@ fn connecting_takes_too_long() {
 /// once.
 #[test]
 fn silence() {
-    let mut asker = Asker::new(Limits { silent_ms: 500, ..Limits::default() });
+    let mut client = Client::new(Limits { silent_ms: 500, ..Limits::default() });
     let mut mute = Upstream::new();
-    asker.ask(mute.at(), 1).unwrap();
-    asker.until(|_| mute.count(0) == 1);
-    asker.now_ms += 499;
-    asker.rest();
-    assert_eq!((asker.ended.len(), asker.tcp.wait_ms(asker.now_ms)), (0, Some(1)));
-    asker.now_ms += 1;
-    asker.turn();
-    asker.failed(Failure::Silent, 1);
+    client.query(mute.at(), 1).unwrap();
+    client.until(|_| mute.count(0) == 1);
+    client.now_ms += 499;
+    client.rest();
+    assert_eq!((client.ended.len(), client.tcp.wait_ms(client.now_ms)), (0, Some(1)));
+    client.now_ms += 1;
+    client.turn();
+    client.failed(Failure::Silent, 1);
 
     let mut upstream = Upstream::new();
-    (0..3).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
-    asker.until(|_| upstream.count(0) == 3);
-    let asked = upstream.take(0);
-    asker.now_ms += 400;
-    upstream.send(0, &asked[1..2]);
-    asker.until(|it| it.ended.len() == 1);
-    asker.now_ms += 499;
-    asker.rest();
-    assert_eq!((asker.answered(), asker.tcp.len()), (vec![1], 1));
-    asker.now_ms += 1;
-    asker.until(|_| upstream.count(1) == 2);
-    assert_eq!(asker.tcp.counters().retried, 2);
-    asker.now_ms += 500;
-    asker.turn();
-    asker.failed(Failure::Silent, 2);
-    assert_eq!(asker.tcp.counters().ended_by(Failure::Silent), 3);
+    (0..3).for_each(|tag| client.query(upstream.at(), tag).unwrap());
+    client.until(|_| upstream.count(0) == 3);
+    let received = upstream.take(0);
+    client.now_ms += 400;
+    upstream.send(0, &received[1..2]);
+    client.until(|it| it.ended.len() == 1);
+    client.now_ms += 499;
+    client.rest();
+    assert_eq!((client.answered(), client.tcp.len()), (vec![1], 1));
+    client.now_ms += 1;
+    client.until(|_| upstream.count(1) == 2);
+    assert_eq!(client.tcp.counters().retried, 2);
+    client.now_ms += 500;
+    client.turn();
+    client.failed(Failure::Silent, 2);
+    assert_eq!(client.tcp.counters().ended_by(Failure::Silent), 3);
 }
 
 /// Idle connections are closed after their time. If the upstream closes one earlier, it is removed
 /// at once, without an outcome.
 #[test]
 fn idle_connections_go() {
-    let mut asker = Asker::new(Limits { idle_ms: 900, ..Limits::default() });
+    let mut client = Client::new(Limits { idle_ms: 900, ..Limits::default() });
     let mut upstreams = [Upstream::new(), Upstream::new()];
     for (tag, upstream) in upstreams.iter_mut().enumerate() {
-        asker.ask(upstream.at(), tag as u64).unwrap();
-        asker.until(|_| upstream.count(0) == 1);
-        let asked = upstream.take(0);
-        upstream.send(0, &asked);
-        asker.until(|it| it.ended.len() == tag + 1);
+        client.query(upstream.at(), tag as u64).unwrap();
+        client.until(|_| upstream.count(0) == 1);
+        let received = upstream.take(0);
+        upstream.send(0, &received);
+        client.until(|it| it.ended.len() == tag + 1);
     }
     upstreams[1].peers.clear();
-    asker.until(|it| it.tcp.len() == 1);
-    asker.now_ms += 899;
-    asker.rest();
-    assert_eq!(asker.tcp.wait_ms(asker.now_ms), Some(1));
-    asker.now_ms += 1;
-    asker.until(|_| upstreams[0].pump().peers[0].has_ended);
-    let counters = asker.tcp.counters();
+    client.until(|it| it.tcp.len() == 1);
+    client.now_ms += 899;
+    client.rest();
+    assert_eq!(client.tcp.wait_ms(client.now_ms), Some(1));
+    client.now_ms += 1;
+    client.until(|_| upstreams[0].pump().peers[0].has_ended);
+    let counters = client.tcp.counters();
     assert_eq!((counters.ended_idle, counters.ended_unused), (1, 1));
-    assert_eq!((asker.tcp.len(), asker.tcp.routes.len()), (0, 0));
+    assert_eq!((client.tcp.len(), client.tcp.routes.len()), (0, 0));
 }
 
 /// A canceled query has no outcome. Its late response is counted as late. Its tag may be reused
 /// before then, and the new query gets its own response.
 #[test]
 fn cancelled() {
-    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
-    assert!(!asker.tcp.cancel(1));
-    (0..3).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
-    assert!(matches!(asker.ask(upstream.at(), 1), Err(Refused::TagInUse)));
-    asker.until(|_| upstream.count(0) == 3);
-    assert!(asker.tcp.cancel(1) && !asker.tcp.cancel(1));
-    asker.tcp.validate();
-    asker.ask(upstream.at(), 1).unwrap();
-    asker.until(|_| upstream.count(0) == 4);
-    let asked = upstream.take(0);
-    let first = asked.iter().position(|it| tag_of(it) == 1).unwrap();
-    let last = asked.iter().rposition(|it| tag_of(it) == 1).unwrap();
-    assert_ne!(asked[first][..2], asked[last][..2]);
-    upstream.send(0, &asked[..3]);
-    asker.until(|it| it.tcp.counters().late == 1);
-    assert_eq!(asker.answered(), [0, 2]);
-    upstream.send(0, &asked[3..]);
-    asker.until(|it| it.ended.len() == 1);
-    assert_eq!((asker.answered(), asker.tcp.counters().strays), (vec![1], 0));
+    let (mut client, mut upstream) = (Client::new(Limits::default()), Upstream::new());
+    assert!(!client.tcp.cancel(1));
+    (0..3).for_each(|tag| client.query(upstream.at(), tag).unwrap());
+    assert!(matches!(client.query(upstream.at(), 1), Err(Refused::TagInUse)));
+    client.until(|_| upstream.count(0) == 3);
+    assert!(client.tcp.cancel(1) && !client.tcp.cancel(1));
+    client.tcp.validate();
+    client.query(upstream.at(), 1).unwrap();
+    client.until(|_| upstream.count(0) == 4);
+    let received = upstream.take(0);
+    let first = received.iter().position(|it| tag_of(it) == 1).unwrap();
+    let last = received.iter().rposition(|it| tag_of(it) == 1).unwrap();
+    assert_ne!(received[first][..2], received[last][..2]);
+    upstream.send(0, &received[..3]);
+    client.until(|it| it.tcp.counters().late == 1);
+    assert_eq!(client.answered(), [0, 2]);
+    upstream.send(0, &received[3..]);
+    client.until(|it| it.ended.len() == 1);
+    assert_eq!((client.answered(), client.tcp.counters().strays), (vec![1], 0));
     // The loss of a connection whose only query was canceled has no outcome and causes no retry.
-    asker.ask(upstream.at(), 5).unwrap();
-    asker.until(|_| upstream.count(0) == 1);
-    asker.tcp.cancel(5);
+    client.query(upstream.at(), 5).unwrap();
+    client.until(|_| upstream.count(0) == 1);
+    client.tcp.cancel(5);
     upstream.peers.clear();
-    asker.until(|it| it.tcp.is_empty());
-    assert_eq!((asker.ended.len(), asker.tcp.counters().retried), (0, 0));
+    client.until(|it| it.tcp.is_empty());
+    assert_eq!((client.ended.len(), client.tcp.counters().retried), (0, 0));
 }
 
 /// A further connection is opened only when all others are full. Queries are spread over
@@ -439,27 +439,27 @@ fn cancelled() {
 #[test]
 fn full_connections() {
     let limits = Limits { in_flight_max: 2, per_upstream_max: 2, ..Limits::default() };
-    let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
-    (0..4).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
-    assert!(matches!(asker.ask(upstream.at(), 4), Err(Refused::Full)));
-    assert_eq!((asker.tcp.len(), asker.tcp.counters().refused_full), (2, 1));
+    let (mut client, mut upstream) = (Client::new(limits), Upstream::new());
+    (0..4).for_each(|tag| client.query(upstream.at(), tag).unwrap());
+    assert!(matches!(client.query(upstream.at(), 4), Err(Refused::Full)));
+    assert_eq!((client.tcp.len(), client.tcp.counters().refused_full), (2, 1));
     let local: IpAddr = "127.0.0.5".parse().unwrap();
     let at = upstream.at();
-    asker.tcp.ask(at, Some(local), 5, &question(5, 20), &asker.poller, asker.now_ms).unwrap();
-    asker.until(|_| (0..3).map(|peer| upstream.count(peer)).sum::<usize>() == 5);
+    client.tcp.query(at, Some(local), 5, &query(5, 20), &client.poller, client.now_ms).unwrap();
+    client.until(|_| (0..3).map(|peer| upstream.count(peer)).sum::<usize>() == 5);
     let froms = upstream.peers.iter().filter(|peer| peer.from.ip() == local);
     assert_eq!(froms.count(), 1);
     for peer in 0..3 {
-        let asked = upstream.take(peer);
-        upstream.send(peer, &asked);
+        let received = upstream.take(peer);
+        upstream.send(peer, &received);
     }
-    asker.until(|it| it.ended.len() == 5);
-    asker.answered();
-    asker.ask(upstream.at(), 6).unwrap();
-    asker.ask(upstream.at(), 7).unwrap();
-    let loads = asker.tcp.table.ids();
+    client.until(|it| it.ended.len() == 5);
+    client.answered();
+    client.query(upstream.at(), 6).unwrap();
+    client.query(upstream.at(), 7).unwrap();
+    let loads = client.tcp.table.ids();
     let loads: Vec<usize> =
-        loads.map(|id| asker.tcp.table.get(id).unwrap().questions.len()).collect();
+        loads.map(|id| client.tcp.table.get(id).unwrap().queries.len()).collect();
     assert_eq!(loads.iter().sum::<usize>(), 2);
     assert!(loads.iter().all(|&load| load < 2), "{loads:?}");
 }
@@ -468,69 +468,69 @@ fn full_connections() {
 /// closed to make room.
 #[test]
 fn crowded() {
-    let mut asker = Asker::new(Limits { connections_max: 1, ..Limits::default() });
+    let mut client = Client::new(Limits { connections_max: 1, ..Limits::default() });
     let (mut one, mut two) = (Upstream::new(), Upstream::new());
-    asker.ask(one.at(), 1).unwrap();
-    assert!(matches!(asker.ask(two.at(), 2), Err(Refused::Full)));
-    asker.until(|_| one.count(0) == 1);
-    let asked = one.take(0);
-    one.send(0, &asked);
-    asker.until(|it| it.ended.len() == 1);
-    asker.ask(two.at(), 2).unwrap();
-    asker.until(|_| two.count(0) == 1 && one.pump().peers[0].has_ended);
-    let asked = two.take(0);
-    two.send(0, &asked);
-    asker.until(|it| it.ended.len() == 2);
-    assert_eq!((asker.answered(), asker.tcp.counters().ended_crowded), (vec![1, 2], 1));
+    client.query(one.at(), 1).unwrap();
+    assert!(matches!(client.query(two.at(), 2), Err(Refused::Full)));
+    client.until(|_| one.count(0) == 1);
+    let received = one.take(0);
+    one.send(0, &received);
+    client.until(|it| it.ended.len() == 1);
+    client.query(two.at(), 2).unwrap();
+    client.until(|_| two.count(0) == 1 && one.pump().peers[0].has_ended);
+    let received = two.take(0);
+    two.send(0, &received);
+    client.until(|it| it.ended.len() == 2);
+    assert_eq!((client.answered(), client.tcp.counters().ended_crowded), (vec![1, 2], 1));
 }
 
 /// Messages that match no query are ignored, a bounded number of times. Duplicate responses are
 /// among them.
 #[test]
 fn strays() {
-    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
-    (0..2).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
-    asker.until(|_| upstream.count(0) == 2);
-    let asked = upstream.take(0);
-    let mut other = asked[0].clone();
-    while asked.iter().any(|it| it[..2] == other[..2]) {
+    let (mut client, mut upstream) = (Client::new(Limits::default()), Upstream::new());
+    (0..2).for_each(|tag| client.query(upstream.at(), tag).unwrap());
+    client.until(|_| upstream.count(0) == 2);
+    let received = upstream.take(0);
+    let mut other = received[0].clone();
+    while received.iter().any(|it| it[..2] == other[..2]) {
         other[1] = other[1].wrapping_add(1);
     }
-    upstream.send(0, &[other, asked[1].clone(), asked[1].clone()]);
-    asker.until(|it| it.tcp.counters().strays == 2);
-    assert_eq!(asker.answered(), [1]);
-    upstream.send(0, &vec![asked[1].clone(); STRAYS_MAX as usize - 2]);
-    asker.until(|it| it.tcp.counters().strays == u64::from(STRAYS_MAX));
-    assert_eq!(asker.tcp.len(), 1);
-    upstream.send(0, &asked[1..]);
-    asker.until(|it| it.ended.len() == 1);
-    asker.failed(Failure::Broken, 1);
-    assert_eq!(asker.tcp.counters().ended_by(Failure::Broken), 1);
+    upstream.send(0, &[other, received[1].clone(), received[1].clone()]);
+    client.until(|it| it.tcp.counters().strays == 2);
+    assert_eq!(client.answered(), [1]);
+    upstream.send(0, &vec![received[1].clone(); STRAYS_MAX as usize - 2]);
+    client.until(|it| it.tcp.counters().strays == u64::from(STRAYS_MAX));
+    assert_eq!(client.tcp.len(), 1);
+    upstream.send(0, &received[1..]);
+    client.until(|it| it.ended.len() == 1);
+    client.failed(Failure::Broken, 1);
+    assert_eq!(client.tcp.counters().ended_by(Failure::Broken), 1);
 }
 
 /// A message shorter than a header ends the connection, and its queries are not retried. Complete
 /// responses before it count. Queries of invalid lengths are refused.
 #[test]
 fn bad_lengths() {
-    let mut asker = Asker::new(Limits::default());
+    let mut client = Client::new(Limits::default());
     for length in [0u16, 1, 11] {
         let mut upstream = Upstream::new();
-        (0..3).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());
-        asker.until(|_| upstream.count(0) == 3);
-        let asked = upstream.take(0);
-        upstream.send(0, &asked[..1]);
+        (0..3).for_each(|tag| client.query(upstream.at(), tag).unwrap());
+        client.until(|_| upstream.count(0) == 3);
+        let received = upstream.take(0);
+        upstream.send(0, &received[..1]);
         upstream.peers[0].socket.write_all(&length.to_be_bytes()).unwrap();
-        asker.until(|it| it.ended.len() == 3);
-        let answered = asker.ended.remove(0);
+        client.until(|it| it.ended.len() == 3);
+        let answered = client.ended.remove(0);
         assert!(answered.1.is_ok());
-        asker.failed(Failure::Broken, 2);
+        client.failed(Failure::Broken, 2);
         for length in [usize::from(length), 65_536] {
-            let (poller, now_ms) = (&asker.poller, asker.now_ms);
-            let taken = asker.tcp.ask(upstream.at(), None, 9, &vec![0; length], poller, now_ms);
+            let (poller, now_ms) = (&client.poller, client.now_ms);
+            let taken = client.tcp.query(upstream.at(), None, 9, &vec![0; length], poller, now_ms);
             assert!(matches!(taken, Err(Refused::BadLength)));
         }
     }
-    assert!(asker.tcp.is_empty() && asker.tcp.in_flight() == 0);
+    assert!(client.tcp.is_empty() && client.tcp.in_flight() == 0);
 }
 
 /// Queries that the kernel does not take wait, up to a limit. They all arrive once the upstream
@@ -538,48 +538,48 @@ fn bad_lengths() {
 #[test]
 fn upstream_reads_late() {
     let limits = Limits { per_upstream_max: 1, in_flight_max: 1 << 14, ..Limits::default() };
-    let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
-    let mut asked = 0;
+    let (mut client, mut upstream) = (Client::new(limits), Upstream::new());
+    let mut tag = 0;
     let at = upstream.at();
     for _ in 0..TURNS_MAX {
-        let message = question(asked, 60_000);
-        match asker.tcp.ask(at, None, asked, &message, &asker.poller, asker.now_ms) {
-            Ok(()) => asked += 1,
+        let message = query(tag, 60_000);
+        match client.tcp.query(at, None, tag, &message, &client.poller, client.now_ms) {
+            Ok(()) => tag += 1,
             // It may also be full before the connection is established.
-            Err(_) if asked > 20 => break,
+            Err(_) if tag > 20 => break,
             Err(_) => {}
         }
-        asker.turn();
+        client.turn();
     }
-    asker.rest();
-    assert!(asked > 20 && asker.tcp.counters().refused_full > 0);
-    let held = asker.tcp.table.ids().map(|id| asker.tcp.table.get(id).unwrap().unsent.len());
+    client.rest();
+    assert!(tag > 20 && client.tcp.counters().refused_full > 0);
+    let held = client.tcp.table.ids().map(|id| client.tcp.table.get(id).unwrap().unsent.len());
     assert!(held.sum::<usize>() > 60_000);
-    asker.until(|_| upstream.count(0) == asked as usize);
+    client.until(|_| upstream.count(0) == tag as usize);
     let tags: Vec<u64> = upstream.take(0).iter().map(|it| tag_of(it)).collect();
-    assert_eq!(tags, (0..asked).collect::<Vec<u64>>());
-    assert_eq!(asker.tcp.counters().bytes_out, asked * 60_002);
+    assert_eq!(tags, (0..tag).collect::<Vec<u64>>());
+    assert_eq!(client.tcp.counters().bytes_out, tag * 60_002);
 }
 
 /// The callback for a failure may query another upstream at once. Events of the lost connection are
 /// ignored, also when the new one has its slot.
 #[test]
-fn ask_from_within() {
-    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+fn query_from_within() {
+    let (mut client, mut upstream) = (Client::new(Limits::default()), Upstream::new());
     let (mut bad, at) = (Upstream::new(), upstream.at());
-    asker.ask(bad.at(), 1).unwrap();
-    asker.until(|_| bad.count(0) == 1);
-    let old = asker.tcp.table.ids().next().unwrap();
-    let token = asker.tcp.table.token(old);
+    client.query(bad.at(), 1).unwrap();
+    client.until(|_| bad.count(0) == 1);
+    let old = client.tcp.table.ids().next().unwrap();
+    let token = client.tcp.table.token(old);
     bad.peers.clear();
     let mut failures = 0;
     for _ in 0..TURNS_MAX {
-        let Asker { poller, events, tcp, now_ms, .. } = &mut asker;
+        let Client { poller, events, tcp, now_ms, .. } = &mut client;
         poller.wait(events, Some(2)).unwrap();
         for event in events.iter() {
             tcp.ready(event, poller, *now_ms, |tcp, tag, outcome| {
                 assert_eq!((tag, outcome), (1, Outcome::Failed(Failure::Lost)));
-                tcp.ask(at, None, 1, &question(1, 20), poller, *now_ms).unwrap();
+                tcp.query(at, None, 1, &query(1, 20), poller, *now_ms).unwrap();
                 tcp.ready(event, poller, *now_ms, |_, _, _| panic!("not from within"));
                 failures += 1;
             });
@@ -588,21 +588,21 @@ fn ask_from_within() {
             break;
         }
     }
-    let new = asker.tcp.table.ids().next().unwrap();
-    assert_eq!(asker.tcp.table.token(new) as u32, token as u32 + (1 << 24), "the same slot");
+    let new = client.tcp.table.ids().next().unwrap();
+    assert_eq!(client.tcp.table.token(new) as u32, token as u32 + (1 << 24), "the same slot");
     let stale = Event { token, readable: true, writable: true, closed: true };
-    let Asker { poller, tcp, now_ms, .. } = &mut asker;
+    let Client { poller, tcp, now_ms, .. } = &mut client;
     tcp.ready(stale, poller, *now_ms, |_, _, _| panic!("nothing ends"));
-    asker.until(|_| upstream.count(0) == 1);
-    let asked = upstream.take(0);
-    upstream.send(0, &asked);
-    asker.until(|it| it.ended.len() == 1);
-    assert_eq!((asker.answered(), failures), (vec![1], 1));
+    client.until(|_| upstream.count(0) == 1);
+    let received = upstream.take(0);
+    upstream.send(0, &received);
+    client.until(|it| it.ended.len() == 1);
+    assert_eq!((client.answered(), failures), (vec![1], 1));
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Ask,
+    Query,
     Cancel { which: usize },
     Answer { peer: usize, which: usize },
     AnswerAll { peer: usize },
@@ -615,7 +615,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let any = any::<usize>;
     prop_oneof![
-        8 => Just(Step::Ask),
+        8 => Just(Step::Query),
         2 => any().prop_map(|which| Step::Cancel { which }),
         6 => (any(), any()).prop_map(|(peer, which)| Step::Answer { peer, which }),
         2 => any().prop_map(|peer| Step::AnswerAll { peer }),
@@ -632,7 +632,7 @@ proptest! {
     /// For any behavior of an upstream, each accepted query ends exactly once: with its own
     /// response, with a failure, or by `cancel`. All end within the time limits.
     #[test]
-    fn each_question_ends_once(steps in prop::collection::vec(step(), 1..120)) {
+    fn each_query_ends_once(steps in prop::collection::vec(step(), 1..120)) {
         let limits = Limits {
             connections_max: 3,
             per_upstream_max: 2,
@@ -642,7 +642,7 @@ proptest! {
             idle_ms: 300,
             ..Limits::default()
         };
-        let (mut asker, mut upstreams) = (Asker::new(limits), [Upstream::new(), Upstream::new()]);
+        let (mut client, mut upstreams) = (Client::new(limits), [Upstream::new(), Upstream::new()]);
         let (mut tag, mut open, mut ends) = (0, HashSet::new(), 0);
         for step in steps {
             let count: usize = upstreams.iter_mut().map(|it| it.pump().peers.len()).sum();
@@ -652,21 +652,21 @@ proptest! {
                 Some(if peer < first { (0, peer) } else { (1, peer - first) })
             };
             match step {
-                Step::Ask => {
+                Step::Query => {
                     tag += 1;
-                    if asker.ask(upstreams[tag as usize % 2].at(), tag).is_ok() {
+                    if client.query(upstreams[tag as usize % 2].at(), tag).is_ok() {
                         open.insert(tag);
                     }
                 }
                 Step::Cancel { which } if tag > 0 => {
                     let which = which as u64 % (tag + 1);
-                    prop_assert_eq!(asker.tcp.cancel(which), open.remove(&which));
+                    prop_assert_eq!(client.tcp.cancel(which), open.remove(&which));
                 }
                 Step::Answer { peer, which } => if let Some((at, peer)) = side(peer) {
-                    let mut asked = upstreams[at].take(peer);
-                    if !asked.is_empty() {
+                    let mut received = upstreams[at].take(peer);
+                    if !received.is_empty() {
                         // The other queries never get a response.
-                        let answer = asked.swap_remove(which % asked.len());
+                        let answer = received.swap_remove(which % received.len());
                         let mut unsent = Unsent::default();
                         unsent.push(&answer);
                         let _ = unsent.send(&upstreams[at].peers[peer].socket);
@@ -683,32 +683,32 @@ proptest! {
                 Step::Garble { peer } => if let Some((at, peer)) = side(peer) {
                     let _ = upstreams[at].peers[peer].socket.write(&[0, 3, 1]);
                 },
-                Step::Pass { by_ms } => asker.now_ms += by_ms,
-                Step::Turn => asker.turn(),
+                Step::Pass { by_ms } => client.now_ms += by_ms,
+                Step::Turn => client.turn(),
                 Step::Cancel { .. } => {}
             }
-            asker.tcp.validate();
-            for (tag, end) in asker.take() {
+            client.tcp.validate();
+            for (tag, end) in client.take() {
                 prop_assert!(open.remove(&tag), "{} had ended", tag);
                 if let Ok(answer) = end {
                     prop_assert_eq!(tag_of(&answer), tag);
                 }
                 ends += 1;
             }
-            prop_assert_eq!(asker.tcp.in_flight(), open.len());
+            prop_assert_eq!(client.tcp.in_flight(), open.len());
         }
         // Time for two connections, because of retries, and then for the idle ones.
         for _ in 0..5 {
-            asker.turn();
-            asker.now_ms += 1_000;
+            client.turn();
+            client.now_ms += 1_000;
         }
-        asker.turn();
-        for (tag, _) in asker.take() {
+        client.turn();
+        for (tag, _) in client.take() {
             prop_assert!(open.remove(&tag), "{} had ended", tag);
             ends += 1;
         }
-        prop_assert!(open.is_empty() && asker.tcp.is_empty(), "{:?}", open);
-        let counters = asker.tcp.counters();
+        prop_assert!(open.is_empty() && client.tcp.is_empty(), "{:?}", open);
+        let counters = client.tcp.counters();
         prop_assert_eq!(counters.answered + counters.failed, ends);
     }
 }

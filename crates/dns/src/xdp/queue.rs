@@ -8,7 +8,7 @@ use larder_serve::log::Log;
 use larder_wire::udp_frame::{self, FrameAddresses, HEADERS_V6};
 
 use super::{Interface, Queue};
-use crate::tcp_framing::QUESTION_BYTES_MAX;
+use crate::tcp_framing::CLIENT_QUERY_BYTES_MAX;
 
 /// Bytes of the Ethernet header, which the MTU does not count.
 const ETHERNET_BYTES: usize = 14;
@@ -42,7 +42,7 @@ pub(super) fn open_interface(
     let options = xdp::Options {
         interface: &interface,
         targets: &targets,
-        frame_bytes_max: (HEADERS_V6 + QUESTION_BYTES_MAX).min(RECEIVED_BYTES_MAX),
+        frame_bytes_max: (HEADERS_V6 + CLIENT_QUERY_BYTES_MAX).min(RECEIVED_BYTES_MAX),
     };
     let queues = xdp::open(&options).map_err(words)?;
     let is_zero_copy = queues.iter().all(|queue| queue.is_zero_copy);

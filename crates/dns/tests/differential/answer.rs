@@ -35,7 +35,7 @@ pub mod rtype {
 
 /// A query, as the upstream reads it.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct UpstreamQuery {
     /// The name, in the case of the query.
     name: Name,
     qtype: u16,
@@ -46,14 +46,14 @@ pub struct Asked {
     edns: Option<(u16, bool)>,
 }
 
-impl Asked {
+impl UpstreamQuery {
     /// Reads a query; `None` if the message is not one.
-    pub fn read(message: &[u8]) -> Option<Asked> {
+    pub fn read(message: &[u8]) -> Option<UpstreamQuery> {
         let header = message.first_chunk::<12>()?;
         let (name, end) = Name::read(message, 12)?;
         let fixed = message.get(end..end + 4)?;
         let opt = message.get(end + 4..end + 15).filter(|opt| opt[..3] == [0, 0, 41]);
-        Some(Asked {
+        Some(UpstreamQuery {
             name,
             qtype: u16::from_be_bytes([fixed[0], fixed[1]]),
             qclass: u16::from_be_bytes([fixed[2], fixed[3]]),
@@ -315,18 +315,18 @@ struct Message {
 }
 
 impl Message {
-    fn begin(asked: &Asked, flags: u8, low: u8) -> Message {
+    fn begin(query: &UpstreamQuery, flags: u8, low: u8) -> Message {
         let mut message = Message {
-            bytes: vec![asked.id[0], asked.id[1], 0x80 | asked.flags & 1 | flags, 0x80 | low, 0, 1],
+            bytes: vec![query.id[0], query.id[1], 0x80 | query.flags & 1 | flags, 0x80 | low, 0, 1],
             counts: [0; 3],
             places: HashMap::new(),
             is_compressed: true,
             is_mixed: false,
         };
         message.bytes.resize(12, 0);
-        message.name(&asked.name);
-        message.bytes.extend_from_slice(&asked.qtype.to_be_bytes());
-        message.bytes.extend_from_slice(&asked.qclass.to_be_bytes());
+        message.name(&query.name);
+        message.bytes.extend_from_slice(&query.qtype.to_be_bytes());
+        message.bytes.extend_from_slice(&query.qclass.to_be_bytes());
         message
     }
 
@@ -370,9 +370,9 @@ impl Message {
     }
 
     /// Adds OPT if requested, with an extended error if there is one.
-    fn end(&mut self, asked: &Asked, opt: Option<Option<u16>>) -> Vec<u8> {
+    fn end(&mut self, query: &UpstreamQuery, opt: Option<Option<u16>>) -> Vec<u8> {
         if let Some(error) = opt {
-            let dnssec_ok = asked.edns.is_some_and(|(_, dnssec_ok)| dnssec_ok);
+            let dnssec_ok = query.edns.is_some_and(|(_, dnssec_ok)| dnssec_ok);
             let option = error.map_or(Vec::new(), |code| {
                 [&[0, 15, 0, 6][..], &code.to_be_bytes(), b"text"].concat()
             });

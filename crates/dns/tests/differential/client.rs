@@ -16,7 +16,7 @@ const AFTER_LOSS: Duration = Duration::from_millis(200);
 
 /// Sends all queries at once over UDP, and waits for all responses; a query that never gets one has
 /// an empty result. The IDs of the messages differ.
-pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
+pub fn exchange(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(server)?;
     let id_of = |message: &[u8]| u16::from_be_bytes([message[0], message[1]]);
@@ -54,14 +54,14 @@ pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
 /// Sends all queries at once over one TCP connection (RFC 7766, section 6.2.1.1), and waits for all
 /// responses in any order. If the connection is lost, another one sends the remaining queries after
 /// a pause, up to `streams_max` connections.
-pub fn ask_by_stream(
+pub fn exchange_tcp(
     server: SocketAddr,
     messages: &[&[u8]],
     streams_max: usize,
 ) -> io::Result<Vec<Vec<u8>>> {
     let mut answers = vec![Vec::new(); messages.len()];
     let mut streams = 1;
-    while let Err(error) = ask_rest_by_stream(server, messages, &mut answers) {
+    while let Err(error) = exchange_rest_tcp(server, messages, &mut answers) {
         if streams == streams_max {
             return Err(error);
         }
@@ -72,7 +72,7 @@ pub fn ask_by_stream(
 }
 
 /// Sends the queries that have no response yet.
-fn ask_rest_by_stream(
+fn exchange_rest_tcp(
     server: SocketAddr,
     messages: &[&[u8]],
     answers: &mut [Vec<u8>],

@@ -4,23 +4,23 @@
 //! so does a row that a long run does not use.
 
 use super::answer::rtype;
-use super::questions::{Question, RA, TC};
+use super::queries::{ClientQuery, RA, TC};
 use super::shape::{Flag, Shape};
 use super::view::Field::{self, *};
 use super::view::{Entry, View};
 
 /// A query and its responses.
 pub struct Case<'a> {
-    pub question: &'a Question,
+    pub query: &'a ClientQuery,
     pub ours: &'a View,
     pub theirs: &'a View,
     /// Another client sent the same query at the same time.
-    pub is_asked_at_once: bool,
+    pub is_queried_at_once: bool,
 }
 
 impl Case<'_> {
     fn shape(&self) -> Shape {
-        self.question.shape()
+        self.query.shape()
     }
 
     fn has(&self, flag: Flag) -> bool {
@@ -61,27 +61,27 @@ pub const KNOWN: &[Known] = &[
         applies: |case| {
             let ours = case.ours;
             let is_empty = ours.question.is_none() && ours.opt.is_none();
-            case.question.opcode != 0 && ours.rcode == NOTIMP && is_empty
+            case.query.opcode != 0 && ours.rcode == NOTIMP && is_empty
         },
         why: "NOTIMP and no sections (RFC 8906, section 8.1.4); unbound repeats the question",
     },
     Known {
         name: "TC in a question",
         fields: None,
-        applies: |case| case.question.has(0, TC) && case.theirs.rcode == FORMERR,
+        applies: |case| case.query.has(0, TC) && case.theirs.rcode == FORMERR,
         why: "a bit without a meaning in questions is passed over; unbound says FORMERR",
     },
     Known {
         name: "other classes",
         fields: None,
-        applies: |case| case.question.qclass != 1 && matches!(case.ours.rcode, REFUSED | BADVERS),
+        applies: |case| case.query.qclass != 1 && matches!(case.ours.rcode, REFUSED | BADVERS),
         why: "larder serves IN alone and refuses (EDE 21); unbound asks its upstream, or tells of itself",
     },
     Known {
         name: "types for queries",
         fields: Some(&[Rcode, Answer, Authority, Additional, Truncated, Ttl, Errors]),
         applies: |case| {
-            let qtype = case.question.qtype;
+            let qtype = case.query.qtype;
             matches!(qtype, 0 | 41 | 128..=254)
                 && matches!(case.ours.rcode, FORMERR | NOTIMP | REFUSED | BADVERS)
         },
@@ -92,7 +92,7 @@ pub const KNOWN: &[Known] = &[
         fields: Some(&[Rcode, Answer, Authority, Additional, Ttl, Truncated, Errors]),
         applies: |case| {
             let is_hinfo = case.ours.answers().iter().all(|entry| entry.rtype == rtype::HINFO);
-            case.question.qtype == rtype::ANY && case.ours.answers().len() == 1 && is_hinfo
+            case.query.qtype == rtype::ANY && case.ours.answers().len() == 1 && is_hinfo
         },
         why: "one HINFO record (RFC 8482, section 4.2); unbound asks its upstream unless told to deny-any",
     },
@@ -110,7 +110,7 @@ pub const KNOWN: &[Known] = &[
         ]),
         applies: |case| {
             let is_refusal = matches!(case.theirs.rcode, FORMERR | NOTIMP | REFUSED);
-            let has_its_ra = case.theirs.flags[3] == case.question.has(1, RA);
+            let has_its_ra = case.theirs.flags[3] == case.query.has(1, RA);
             is_refusal && has_its_ra
         },
         why: "RA is what the server does, AD what it earned (RFC 6840, section 5.8), OPT is its own \
@@ -156,7 +156,7 @@ pub const KNOWN: &[Known] = &[
         name: "DNAME asked for below one",
         fields: Some(&[Authority, Additional]),
         applies: |case| {
-            let is_below = case.has(Flag::Dname) && case.question.qtype == rtype::DNAME;
+            let is_below = case.has(Flag::Dname) && case.query.qtype == rtype::DNAME;
             is_below && !case.ours.authorities().is_empty()
         },
         why: "what is asked for is that of the name at the end, which has none: the SOA says so (RFC 2308, section 2.2); \
@@ -175,14 +175,14 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "proof of a wildcard",
         fields: Some(&[Authority, Truncated]),
-        applies: |case| case.has(Flag::Wildcard) && case.question.dnssec_ok(),
+        applies: |case| case.has(Flag::Wildcard) && case.query.dnssec_ok(),
         why: "where authority has a proof larder keeps all of it; unbound keeps the proof",
     },
     Known {
         name: "what is left after a cut",
         fields: Some(&[Answer, Authority, Ttl]),
         applies: |case| {
-            let is_signed = case.has(Flag::Signed) && case.question.dnssec_ok();
+            let is_signed = case.has(Flag::Signed) && case.query.dnssec_ok();
             let is_cut = case.ours.is_truncated() && case.theirs.is_truncated();
             is_cut && (is_signed || case.has(Flag::Reversed))
         },
@@ -200,7 +200,7 @@ pub const KNOWN: &[Known] = &[
         fields: Some(&[Truncated, Answer, Authority, Additional, Ttl]),
         applies: |case| {
             let is_cut = case.theirs.is_truncated() && !case.ours.is_truncated();
-            case.is_asked_at_once && is_cut
+            case.is_queried_at_once && is_cut
         },
         why: "each client has what fits (RFC 6891, section 6.2.3); unbound sends all who wait for an answer what \
               it cut for the first of them",

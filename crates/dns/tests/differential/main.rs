@@ -8,7 +8,7 @@
 //! | [`upstream`] | the upstream: threads, UDP and TCP |
 //! | [`served`], [`servers`] | larder on a thread, unbound as a child process |
 //! | [`client`] | sends many queries at once |
-//! | [`questions`] | queries, drawn from a seed |
+//! | [`queries`] | queries, drawn from a seed |
 //! | [`view`] | responses as hickory reads them, compared field by field |
 //! | [`known`] | intended differences, each with its reason |
 //!
@@ -18,7 +18,7 @@
 mod answer;
 mod client;
 mod known;
-mod questions;
+mod queries;
 #[path = "../served/mod.rs"]
 mod served;
 mod servers;
@@ -35,13 +35,13 @@ use known::{Case, KNOWN, RARE};
 use larder_serve::lifecycle::Stage;
 use larder_testkit::skip::skip;
 use larder_testkit::unbound;
-use questions::{Question, Questions};
+use queries::{ClientQuery, Queries};
 use served::Served;
 use servers::start_unbound;
 use view::{Field, View};
 
 /// The default number of queries.
-const QUESTIONS: u64 = 20_000;
+const QUERIES: u64 = 20_000;
 
 /// Queries sent at once.
 const BATCH: usize = 64;
@@ -77,23 +77,23 @@ fn answers_are_those_of_unbound() {
     let (upstream, counts) = upstream::start();
     let larder = Served::start(upstream.address.into(), &[]);
     let unbound = start_unbound(upstream.address);
-    let (seed, count) = (number("LARDER_SEED", 1), number("LARDER_QUESTIONS", QUESTIONS));
-    let mut questions = Questions::new(seed);
+    let (seed, count) = (number("LARDER_SEED", 1), number("LARDER_QUESTIONS", QUERIES));
+    let mut queries = Queries::new(seed);
     let mut tally = Tally::default();
     let begun = Instant::now();
     let mut left = count as usize;
     while left > 0 {
-        let batch: Vec<Question> = (0..BATCH.min(left)).map(|_| questions.draw()).collect();
+        let batch: Vec<ClientQuery> = (0..BATCH.min(left)).map(|_| queries.draw()).collect();
         left -= batch.len();
         let (ours, theirs) =
-            (ask(larder.address, &batch, 1), ask(unbound.address, &batch, STREAMS_MAX));
+            (exchange(larder.address, &batch, 1), exchange(unbound.address, &batch, STREAMS_MAX));
         // One server may have cached a response at the start that the other fetches now; the TTLs
         // differ by up to this.
         let ttl_s = begun.elapsed().as_secs() as u32 + 2;
-        for ((question, ours), theirs) in batch.iter().zip(&ours).zip(&theirs) {
-            let is_same = |other: &&Question| other.is_same(question);
-            let is_asked_at_once = batch.iter().filter(is_same).count() > 1;
-            tally.compare(question, [ours, theirs], ttl_s, is_asked_at_once);
+        for ((query, ours), theirs) in batch.iter().zip(&ours).zip(&theirs) {
+            let is_same = |other: &&ClientQuery| other.is_same(query);
+            let is_queried_at_once = batch.iter().filter(is_same).count() > 1;
+            tally.compare(query, [ours, theirs], ttl_s, is_queried_at_once);
         }
     }
     let elapsed = begun.elapsed();
@@ -102,23 +102,23 @@ fn answers_are_those_of_unbound() {
     println!("larder: {did:?}\nupstream: {:?}", counts);
     tally.print();
     assert_eq!(tally.unknown, 0, "unexplained differences; LARDER_SEED={seed}");
-    let is_usual = std::env::var_os("LARDER_SEED").is_none() && count == QUESTIONS;
+    let is_usual = std::env::var_os("LARDER_SEED").is_none() && count == QUERIES;
     assert!(!is_usual || tally.is_varied(&did), "{tally:?}");
 }
 
 /// Sends a batch to a server, over TCP for queries that require it. If a connection is lost, it
 /// opens another, up to `streams_max`.
-fn ask(server: SocketAddr, batch: &[Question], streams_max: usize) -> Vec<Vec<u8>> {
+fn exchange(server: SocketAddr, batch: &[ClientQuery], streams_max: usize) -> Vec<Vec<u8>> {
     let messages: Vec<Vec<u8>> =
         batch.iter().enumerate().map(|(at, each)| each.message(at as u16 + 1)).collect();
     let is_streamed = |at: &usize| batch[*at].by_stream;
     let (by_stream, by_packet): (Vec<usize>, Vec<usize>) = (0..batch.len()).partition(is_streamed);
     let pick = |these: &[usize]| these.iter().map(|&at| &messages[at][..]).collect::<Vec<_>>();
     let mut answers = vec![Vec::new(); batch.len()];
-    let packets = client::ask(server, &pick(&by_packet)).expect("UDP");
+    let packets = client::exchange(server, &pick(&by_packet)).expect("UDP");
     by_packet.iter().zip(packets).for_each(|(&at, answer)| answers[at] = answer);
     if !by_stream.is_empty() {
-        let streamed = client::ask_by_stream(server, &pick(&by_stream), streams_max)
+        let streamed = client::exchange_tcp(server, &pick(&by_stream), streams_max)
             .unwrap_or_else(|error| panic!("TCP to {server}: {error}"));
         by_stream.iter().zip(streamed).for_each(|(&at, answer)| answers[at] = answer);
     }
@@ -140,16 +140,16 @@ struct Tally {
 impl Tally {
     fn compare(
         &mut self,
-        question: &Question,
+        query: &ClientQuery,
         answers: [&[u8]; 2],
         ttl_s: u32,
-        is_asked_at_once: bool,
+        is_queried_at_once: bool,
     ) {
         let (ours, theirs) = match (view::read(answers[0]), view::read(answers[1])) {
             (Ok(ours), Ok(theirs)) => (ours, theirs),
             other => {
                 let (ours, theirs) = other;
-                return self.report(question, &[], [&ours, &theirs]);
+                return self.report(query, &[], [&ours, &theirs]);
             }
         };
         for (bytes, view) in [(answers[0], &ours), (answers[1], &theirs)] {
@@ -158,15 +158,15 @@ impl Tally {
                 // hickory reads a smaller size as 512, as RFC 6891 requires (section 6.2.3).
                 opt.udp_bytes = opt.udp_bytes.max(512);
             }
-            assert_eq!(read, *view, "{question:?}\n{bytes:02x?}");
+            assert_eq!(read, *view, "{query:?}\n{bytes:02x?}");
         }
         *self.rcodes.entry(ours.rcode).or_default() += 1;
-        *self.types.entry(question.qtype).or_default() += 1;
+        *self.types.entry(query.qtype).or_default() += 1;
         if ours.is_truncated() {
             self.truncated += 1;
-            let whole = question.passed_on(question.dnssec_ok()).map(|asked| asked.answer());
+            let whole = query.passed_on(query.dnssec_ok()).map(|query| query.answer());
             let whole = view::read(&whole.expect("a question")).expect("an answer");
-            assert!(has_whole_sets(&ours, &whole), "half a set: {question:?}\n{ours:#?}");
+            assert!(has_whole_sets(&ours, &whole), "half a set: {query:?}\n{ours:#?}");
         }
         let mut fields = ours.differences(&theirs);
         if ours.ttl_differences(&theirs).iter().any(|by| by.unsigned_abs() > u64::from(ttl_s)) {
@@ -176,7 +176,7 @@ impl Tally {
             self.equal += 1;
             return;
         }
-        let case = Case { question, ours: &ours, theirs: &theirs, is_asked_at_once };
+        let case = Case { query, ours: &ours, theirs: &theirs, is_queried_at_once };
         for known in KNOWN.iter().filter(|known| (known.applies)(&case)) {
             let before = fields.len();
             fields.retain(|field| !known.excuses(*field));
@@ -185,18 +185,18 @@ impl Tally {
             }
         }
         if !fields.is_empty() {
-            self.report(question, &fields, [&ours, &theirs]);
+            self.report(query, &fields, [&ours, &theirs]);
         }
     }
 
-    fn report(&mut self, question: &Question, fields: &[Field], answers: [&dyn Debug; 2]) {
+    fn report(&mut self, query: &ClientQuery, fields: &[Field], answers: [&dyn Debug; 2]) {
         self.unknown += 1;
         let seen = self.unknown_fields.entry(format!("{fields:?}")).or_default();
         *seen += 1;
         if *seen <= PRINTED_MAX {
-            let name = question.name.wire().escape_ascii().to_string();
-            println!("{fields:?}\n{name} TYPE{} CLASS{}", question.qtype, question.qclass);
-            println!("{:?} {:?}", question.shape(), question);
+            let name = query.name.wire().escape_ascii().to_string();
+            println!("{fields:?}\n{name} TYPE{} CLASS{}", query.qtype, query.qclass);
+            println!("{:?} {:?}", query.shape(), query);
             println!("larder:  {:?}\nunbound: {:?}\n", answers[0], answers[1]);
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use larder_testkit::unbound::{self, Unbound};
 
 use super::client;
-use super::questions::{Edns, Question};
+use super::queries::{ClientQuery, Edns};
 use super::shape::{Flag, Name, Shape};
 
 /// The time limit for unbound's first response.
@@ -40,17 +40,17 @@ pub fn start_unbound(upstream: SocketAddr) -> Unbound {
 fn answers_soon(unbound: &mut Unbound) -> bool {
     let mut shape = Shape { records: 3, ..Shape::default() };
     shape.set(Flag::Truncated);
-    let question = Question {
+    let query = ClientQuery {
         name: Name::of("ready.zone").child(&shape.label()),
         edns: Some(Edns { udp_bytes: 1_232, ..Edns::default() }),
-        ..Question::default()
+        ..ClientQuery::default()
     };
     let begun = Instant::now();
     while begun.elapsed() < START {
         if unbound.has_ended() {
             return false;
         }
-        let answers = client::ask_by_stream(unbound.address, &[&question.message(1)], 1);
+        let answers = client::exchange_tcp(unbound.address, &[&query.message(1)], 1);
         if answers.is_ok_and(|answers| answers[0][3] & 15 == 0 && answers[0][7] == 3) {
             return true;
         }

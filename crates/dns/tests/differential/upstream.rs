@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder_testkit::dns::{Server, Transport};
 
-use super::answer::Asked;
+use super::answer::UpstreamQuery;
 
 /// Counters of queries.
 #[derive(Debug, Default)]
@@ -21,12 +21,12 @@ pub fn start() -> (Server, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let its = counts.clone();
     let server = Server::start(move |message, transport| {
-        let asked = Asked::read(message)?;
+        let query = UpstreamQuery::read(message)?;
         let is_udp = transport == Transport::Udp;
         if is_udp { &its.packets } else { &its.streams }.fetch_add(1, Ordering::Relaxed);
-        let answer = asked.answer();
-        let is_cut = is_udp && (asked.is_truncated() || answer.len() > asked.udp_bytes_max());
-        Some(if is_cut { asked.truncated() } else { answer })
+        let answer = query.answer();
+        let is_cut = is_udp && (query.is_truncated() || answer.len() > query.udp_bytes_max());
+        Some(if is_cut { query.truncated() } else { answer })
     });
     (server, counts)
 }

@@ -20,7 +20,10 @@ use larder::{Cache, Seconds};
 use larder_dns::core::{Core, Now, Settings};
 use larder_dns::zones::{Forward, Zones};
 
-use self::script::{Answer, Asked, Content, Fault, Question, Script, Sent, Step, To, Told, Zone};
+use self::script::{
+    Answer, ClientQuery, Content, ExpectedResponse, Fault, Script, Sent, Step, To, UpstreamQuery,
+    Zone,
+};
 use self::world::{Packet, Way, World, describe};
 
 /// Turns of the event loop at one time, after which the test assumes an endless loop of the core.
@@ -30,7 +33,7 @@ const TURNS_MAX: usize = 1_000;
 const BEGIN: Now = Now { us: 5_000_000_000, wall_s: 1_800_000_000 };
 
 /// Runs a scenario.
-pub fn tell(scenario: &str) -> Result<(), Fault> {
+pub fn run(scenario: &str) -> Result<(), Fault> {
     let script = script::read(scenario)?;
     let mut stage = Stage::new(&script).map_err(|why| Fault { line: 1, why })?;
     let mut last = 1;
@@ -69,7 +72,7 @@ fn cookie(message: &Message) -> Option<Vec<u8>> {
 struct Waiting<'s> {
     client: u16,
     id: u16,
-    question: &'s Question,
+    query: &'s ClientQuery,
 }
 
 /// Core, surroundings, time, and the state of the scenario.
@@ -83,7 +86,7 @@ struct Stage<'s> {
     waiting: Vec<Waiting<'s>>,
     /// Packets that upstreams received, in the scenario's order.
     got: Vec<Packet>,
-    questions: u16,
+    queries: u16,
     /// The last cookie of each client.
     cookies: HashMap<u16, Vec<u8>>,
     policies: u32,
@@ -114,7 +117,7 @@ impl<'s> Stage<'s> {
             now,
             waiting,
             got,
-            questions: 0,
+            queries: 0,
             cookies,
             policies: 0,
         })
@@ -123,7 +126,7 @@ impl<'s> Stage<'s> {
     /// Runs one step, within a turn of the event loop.
     fn play(&mut self, step: &'s Step) -> Result<(), String> {
         match step {
-            Step::Questions(batch) => self.ask(batch),
+            Step::Queries(batch) => self.send_queries(batch),
             Step::ClientGets { client, expected } => self.client_gets(*client, expected),
             Step::ClientIsIgnored { client } => self.client_is_ignored(*client),
             Step::UpstreamGets { upstream, expected } => self.upstream_gets(*upstream, expected),
@@ -238,20 +241,20 @@ impl<'s> Stage<'s> {
         self.now = Now { us, wall_s: BEGIN.wall_s + since_s as u32 };
     }
 
-    fn ask(&mut self, batch: &'s [Question]) -> Result<(), String> {
+    fn send_queries(&mut self, batch: &'s [ClientQuery]) -> Result<(), String> {
         let mut messages = Vec::new();
-        for question in batch {
-            self.questions += 1;
-            let bytes = match &question.message {
+        for query in batch {
+            self.queries += 1;
+            let bytes = match &query.message {
                 Sent::Bytes(bytes) => bytes.clone(),
-                Sent::Asked(asks) => {
-                    let cookie = self.cookies.get(&question.client);
-                    query_bytes(asks, 0x4000 + self.questions, cookie)?
+                Sent::Fields(fields) => {
+                    let cookie = self.cookies.get(&query.client);
+                    query_bytes(fields, 0x4000 + self.queries, cookie)?
                 }
             };
             let id = bytes.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
-            self.waiting.push(Waiting { client: question.client, id, question });
-            messages.push((world::client(question.client, question.over_tcp), bytes));
+            self.waiting.push(Waiting { client: query.client, id, query });
+            messages.push((world::client(query.client, query.over_tcp), bytes));
         }
         self.turn(|core, world| {
             let batch = messages.iter().map(|(client, bytes)| (*client, bytes.as_slice()));
@@ -269,36 +272,37 @@ impl<'s> Stage<'s> {
         Ok(())
     }
 
-    fn client_gets(&mut self, client: u16, expected: &Told) -> Result<(), String> {
-        let mut told = self.world.told.iter();
-        let Some(at) = told.position(|told| told.client == client) else {
+    fn client_gets(&mut self, client: u16, expected: &ExpectedResponse) -> Result<(), String> {
+        let mut response = self.world.responses.iter();
+        let Some(at) = response.position(|response| response.client == client) else {
             let instead = self.world.unclaimed().map(|what| format!("; but {what}"));
             return Err(format!("it gets nothing{}", instead.unwrap_or_default()));
         };
-        let told = self.world.told.remove(at).ok_or("it was there")?;
-        let instead = |why: String| format!("{why}; it got {}", describe(&told.bytes));
-        let id = told.bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let response = self.world.responses.remove(at).ok_or("it was there")?;
+        let instead = |why: String| format!("{why}; it got {}", describe(&response.bytes));
+        let id = response.bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         let is_meant = |waiting: &Waiting<'_>| waiting.client == client && Some(waiting.id) == id;
         let at = self.waiting.iter().position(is_meant);
         let at = at.ok_or_else(|| instead("it asked nothing with this ID".into()))?;
         let waiting = self.waiting.remove(at);
-        let message = Message::from_vec(&told.bytes).map_err(|error| instead(error.to_string()))?;
-        is_answer_to(&told, &message, waiting.question, &self.settings).map_err(instead)?;
+        let message =
+            Message::from_vec(&response.bytes).map_err(|error| instead(error.to_string()))?;
+        is_answer_to(&response, &message, waiting.query, &self.settings).map_err(instead)?;
         self.cookies.extend(cookie(&message).map(|cookie| (client, cookie)));
-        is_as_told(&message, expected).map_err(instead)
+        is_expected(&message, expected).map_err(instead)
     }
 
     /// Checks that one of the packets to this upstream, in any order, is as expected.
-    fn upstream_gets(&mut self, upstream: usize, expected: &Asked) -> Result<(), String> {
+    fn upstream_gets(&mut self, upstream: usize, expected: &UpstreamQuery) -> Result<(), String> {
         let mut instead = Vec::new();
-        for at in 0..self.world.asked.len() {
-            let packet = &self.world.asked[at];
+        for at in 0..self.world.queries.len() {
+            let packet = &self.world.queries[at];
             if packet.upstream != upstream {
                 continue;
             }
-            match self.is_as_asked(packet, expected) {
+            match self.is_as_expected(packet, expected) {
                 Ok(()) => {
-                    self.got.extend(self.world.asked.remove(at));
+                    self.got.extend(self.world.queries.remove(at));
                     return Ok(());
                 }
                 Err(why) => instead.push(format!("{why}: it got {}", describe(&packet.bytes))),
@@ -311,14 +315,14 @@ impl<'s> Stage<'s> {
         Err(instead.join("; "))
     }
 
-    fn is_as_asked(&self, packet: &Packet, expected: &Asked) -> Result<(), String> {
-        let read = asked(packet, &self.settings)?;
+    fn is_as_expected(&self, packet: &Packet, expected: &UpstreamQuery) -> Result<(), String> {
+        let read = upstream_query(packet, &self.settings)?;
         let is_same_name = if self.settings.case_random {
             read.name.eq_ignore_ascii_case(&expected.name)
         } else {
             read.name == expected.name
         };
-        if is_same_name && (Asked { name: expected.name.clone(), ..read }) == *expected {
+        if is_same_name && (UpstreamQuery { name: expected.name.clone(), ..read }) == *expected {
             Ok(())
         } else {
             Err("this is not what it got".into())
@@ -340,7 +344,7 @@ impl<'s> Stage<'s> {
         let found = match &answer.to {
             To::Packet(count) => of_upstream.nth(count.wrapping_sub(1)).filter(is_way),
             To::Last => of_upstream.rfind(is_way),
-            To::Question(name, rtype) => of_upstream.rfind(|packet| {
+            To::Query(name, rtype) => of_upstream.rfind(|packet| {
                 let message = Message::from_vec(&packet.bytes);
                 is_way(packet)
                     && message.is_ok_and(|message| {
@@ -390,18 +394,18 @@ fn forward(Zone { name, upstreams, are_backends }: &Zone) -> Forward {
 
 /// A client's query, encoded by hickory.
 fn query_bytes(
-    asks: &script::ClientAsks,
+    fields: &script::QueryFields,
     id: u16,
     cookie: Option<&Vec<u8>>,
 ) -> Result<Vec<u8>, String> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
-    message.metadata.recursion_desired = asks.recursion_desired;
-    message.metadata.authentic_data = asks.authentic_data;
-    message.metadata.checking_disabled = asks.checking_disabled;
-    let mut query = Query::query(asks.name.clone(), asks.rtype);
-    query.set_query_class(asks.class);
+    message.metadata.recursion_desired = fields.recursion_desired;
+    message.metadata.authentic_data = fields.authentic_data;
+    message.metadata.checking_disabled = fields.checking_disabled;
+    let mut query = Query::query(fields.name.clone(), fields.rtype);
+    query.set_query_class(fields.class);
     message.add_query(query);
-    if let Some(edns) = &asks.edns {
+    if let Some(edns) = &fields.edns {
         let mut theirs = Edns::new();
         theirs.set_max_payload(edns.udp_bytes);
         theirs.set_version(edns.version);
@@ -417,7 +421,7 @@ fn query_bytes(
     }
     let mut bytes = message.to_vec().map_err(|error| error.to_string())?;
     // hickory writes at least 512: the size is after the type of OPT, which is the last record.
-    if let Some(edns) = &asks.edns {
+    if let Some(edns) = &fields.edns {
         let options: usize = edns.options.iter().map(|(_, content)| 4 + content.len()).sum();
         let back = cookie.filter(|_| edns.cookie_back).map_or(0, |cookie| 4 + cookie.len());
         let options = options + back;
@@ -429,16 +433,16 @@ fn query_bytes(
 
 /// An upstream's response, encoded by hickory, and then the faults that the scenario states.
 fn answer_bytes(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
-    let asked = Message::from_vec(&packet.bytes).map_err(|error| error.to_string())?;
-    let mut message = Message::new(asked.metadata.id, MessageType::Response, OpCode::Query);
-    message.metadata.recursion_desired = asked.metadata.recursion_desired;
+    let received = Message::from_vec(&packet.bytes).map_err(|error| error.to_string())?;
+    let mut message = Message::new(received.metadata.id, MessageType::Response, OpCode::Query);
+    message.metadata.recursion_desired = received.metadata.recursion_desired;
     message.metadata.recursion_available = true;
-    message.metadata.checking_disabled = asked.metadata.checking_disabled;
+    message.metadata.checking_disabled = received.metadata.checking_disabled;
     message.metadata.authentic_data = answer.authentic_data;
     message.metadata.authoritative = answer.authoritative;
     message.metadata.truncation = answer.truncated;
     message.metadata.response_code = answer.rcode.into();
-    let mut query = asked.queries[0].clone();
+    let mut query = received.queries[0].clone();
     if let Some((name, rtype)) = &answer.about {
         query.set_name(name.clone());
         query.set_query_type(*rtype);
@@ -451,7 +455,7 @@ fn answer_bytes(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
     }
     let [answers, authorities, additionals] = answer.content.records.clone();
     message.add_answers(answers).add_authorities(authorities).add_additionals(additionals);
-    if let Some(edns) = asked.edns.filter(|_| !answer.no_edns) {
+    if let Some(edns) = received.edns.filter(|_| !answer.no_edns) {
         let mut theirs = Edns::new();
         theirs.set_max_payload(1_400);
         theirs.set_dnssec_ok(edns.flags().dnssec_ok);
@@ -474,7 +478,7 @@ fn answer_bytes(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
 }
 
 /// Reads a packet to an upstream, and checks what must be the same in all of them.
-fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
+fn upstream_query(packet: &Packet, settings: &Settings) -> Result<UpstreamQuery, String> {
     let message = Message::from_vec(&packet.bytes).map_err(|error| error.to_string())?;
     let header = &message.metadata;
     let [query] = &message.queries[..] else { return Err("it has not one question".into()) };
@@ -498,7 +502,7 @@ fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
     if !extended_errors(&message)?.is_empty() {
         return Err("a question has no errors".into());
     }
-    Ok(Asked {
+    Ok(UpstreamQuery {
         name: query.name.to_ascii(),
         rtype: query.query_type,
         over_tcp: matches!(packet.way, Way::Stream(_)),
@@ -511,9 +515,9 @@ fn asked(packet: &Packet, settings: &Settings) -> Result<Asked, String> {
 
 /// Checks that a client can match the response to its query.
 fn is_answer_to(
-    told: &world::Told,
+    response: &world::Response,
     message: &Message,
-    question: &Question,
+    client_query: &ClientQuery,
     settings: &Settings,
 ) -> Result<(), String> {
     let header = &message.metadata;
@@ -521,21 +525,21 @@ fn is_answer_to(
     ensure(header.message_type == MessageType::Response, "it is no response")?;
     ensure(header.recursion_available, "RA is not set")?;
     ensure(!header.authoritative, "AA is set")?;
-    ensure(told.bytes[3] & 0x40 == 0, "a bit that has no meaning is set")?;
-    ensure(told.over_tcp == question.over_tcp, "it came another way than it was asked")?;
-    let Sent::Asked(asks) = &question.message else {
-        return ensure(told.bytes.len() <= 512, "it is longer than 512 octets");
+    ensure(response.bytes[3] & 0x40 == 0, "a bit that has no meaning is set")?;
+    ensure(response.over_tcp == client_query.over_tcp, "it came another way than it was asked")?;
+    let Sent::Fields(fields) = &client_query.message else {
+        return ensure(response.bytes.len() <= 512, "it is longer than 512 octets");
     };
     let [query] = &message.queries[..] else { return Err("it has not one question".into()) };
-    let is_repeated = query.name.to_ascii() == asks.name.to_ascii()
-        && (query.query_type, query.query_class) == (asks.rtype, asks.class);
+    let is_repeated = query.name.to_ascii() == fields.name.to_ascii()
+        && (query.query_type, query.query_class) == (fields.rtype, fields.class);
     ensure(is_repeated, "the question is another, or in another case")?;
-    ensure(header.recursion_desired == asks.recursion_desired, "RD is not the client's")?;
-    ensure(header.checking_disabled == asks.checking_disabled, "CD is not the client's")?;
-    let udp_bytes = asks.edns.as_ref().map_or(512, |edns| edns.udp_bytes.max(512));
-    let bytes_max = if told.over_tcp { 65_535 } else { udp_bytes.min(settings.udp_bytes_max) };
-    ensure(told.bytes.len() <= bytes_max.into(), "it is longer than the client takes")?;
-    match (&message.edns, &asks.edns) {
+    ensure(header.recursion_desired == fields.recursion_desired, "RD is not the client's")?;
+    ensure(header.checking_disabled == fields.checking_disabled, "CD is not the client's")?;
+    let udp_bytes = fields.edns.as_ref().map_or(512, |edns| edns.udp_bytes.max(512));
+    let bytes_max = if response.over_tcp { 65_535 } else { udp_bytes.min(settings.udp_bytes_max) };
+    ensure(response.bytes.len() <= bytes_max.into(), "it is longer than the client takes")?;
+    match (&message.edns, &fields.edns) {
         (None, None) => Ok(()),
         (Some(_), None) => Err("it has OPT, which the client does not know".into()),
         (None, Some(_)) => Err("it has no OPT".into()),
@@ -548,7 +552,7 @@ fn is_answer_to(
 }
 
 /// Checks the response against the scenario's line.
-fn is_as_told(message: &Message, expected: &Told) -> Result<(), String> {
+fn is_expected(message: &Message, expected: &ExpectedResponse) -> Result<(), String> {
     let header = &message.metadata;
     let code = u16::from(header.response_code);
     if code != expected.rcode {

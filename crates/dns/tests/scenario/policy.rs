@@ -49,13 +49,13 @@ pub fn make(rules: &Rules, generation: u32) -> Result<Policy, String> {
             _ => return Err(format!("{what} is no part of a policy")),
         };
         let loaded = loaded.map_err(|error| error.to_string())?;
-        if let Some((_, problem)) = loaded.unwrap_or_default().told.first() {
+        if let Some((_, problem)) = loaded.unwrap_or_default().problems.first() {
             return Err(format!("{text}: {problem}"));
         }
     }
     for (views, zone) in &zones {
         let loaded = builder.rpz(*views, "rpz.", "rpz", zone.as_bytes());
-        if let Some((_, problem)) = loaded.map_err(|error| error.to_string())?.told.first() {
+        if let Some((_, problem)) = loaded.map_err(|error| error.to_string())?.problems.first() {
             return Err(format!("{zone}: {problem}"));
         }
     }

@@ -81,10 +81,10 @@ pub struct Zone {
 /// An event, or a check of what happened.
 #[derive(Debug)]
 pub enum Step {
-    Questions(Vec<Question>),
-    ClientGets { client: u16, expected: Told },
+    Queries(Vec<ClientQuery>),
+    ClientGets { client: u16, expected: ExpectedResponse },
     ClientIsIgnored { client: u16 },
-    UpstreamGets { upstream: usize, expected: Asked },
+    UpstreamGets { upstream: usize, expected: UpstreamQuery },
     UpstreamAnswers { upstream: usize, answer: Box<Answer> },
     StreamBreaks { upstream: usize },
     Unreachable { upstream: usize },
@@ -104,7 +104,7 @@ pub struct Rules(pub Vec<(String, String)>);
 
 /// A client's query.
 #[derive(Debug)]
-pub struct Question {
+pub struct ClientQuery {
     pub client: u16,
     pub over_tcp: bool,
     pub message: Sent,
@@ -113,11 +113,11 @@ pub struct Question {
 #[derive(Debug)]
 pub enum Sent {
     Bytes(Vec<u8>),
-    Asked(Box<ClientAsks>),
+    Fields(Box<QueryFields>),
 }
 
 #[derive(Debug)]
-pub struct ClientAsks {
+pub struct QueryFields {
     pub name: Name,
     pub rtype: RecordType,
     pub class: DNSClass,
@@ -138,7 +138,7 @@ pub struct Edns {
 
 /// The response that a client must get.
 #[derive(Debug)]
-pub struct Told {
+pub struct ExpectedResponse {
     pub rcode: u16,
     pub truncated: bool,
     pub authentic_data: bool,
@@ -147,7 +147,7 @@ pub struct Told {
 
 /// The query that an upstream must get.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct UpstreamQuery {
     pub name: String,
     pub rtype: RecordType,
     pub over_tcp: bool,
@@ -193,7 +193,7 @@ pub struct Answer {
 pub enum To {
     #[default]
     Last,
-    Question(String, RecordType),
+    Query(String, RecordType),
     /// Counted from 1.
     Packet(usize),
 }
@@ -266,7 +266,7 @@ pub fn read(scenario: &str) -> Result<Script, Fault> {
             _ => {
                 let step = step(&line, is_also)?;
                 match (step, script.steps.last_mut()) {
-                    (Step::Questions(more), Some((_, Step::Questions(batch)))) if is_also => {
+                    (Step::Queries(more), Some((_, Step::Queries(batch)))) if is_also => {
                         batch.extend(more);
                     }
                     (_, _) if is_also => return Err(fault("also what?".into())),
@@ -322,10 +322,10 @@ fn setting(words: &mut Words<'_, '_>, settings: &mut Settings) -> Result<(), Str
         "stale-ttl" => settings.stale_ttl_s = seconds(words)?,
         "stale" => settings.stale_s = seconds(words)?,
         "prefetch-percent" => settings.prefetch_percent = words.number()?,
-        "question-max" => settings.question_ms_max = milliseconds(words)?,
+        "question-max" => settings.query_ms_max = milliseconds(words)?,
         "stream-wait" => settings.stream_wait_ms = milliseconds(words)?,
         "attempts" => settings.attempts_max = words.number()?,
-        "questions" => limits.questions_max = words.number()?,
+        "questions" => limits.queries_max = words.number()?,
         "waiters" => limits.waiters_max = words.number()?,
         "waiters-each" => limits.waiters_each_max = words.number()?,
         "case-random" => settings.case_random = yes(words)?,
@@ -389,14 +389,14 @@ fn step(line: &Line<'_>, is_also: bool) -> Result<Step, Fault> {
             "client" => {
                 let client = words.number()?;
                 match words.next()? {
-                    "asks" => (Step::Questions(vec![asks(client, words)?]), true),
+                    "asks" => (Step::Queries(vec![client_query(client, words)?]), true),
                     "sends" => {
                         let over_tcp = words.take("over tcp");
                         let bytes = text::hex(std::mem::take(&mut words.0).iter().copied())?;
                         let message = Sent::Bytes(bytes);
-                        (Step::Questions(vec![Question { client, over_tcp, message }]), false)
+                        (Step::Queries(vec![ClientQuery { client, over_tcp, message }]), false)
                     }
-                    "gets" => (Step::ClientGets { client, expected: told(words)? }, true),
+                    "gets" => (Step::ClientGets { client, expected: response(words)? }, true),
                     "is" => {
                         words.must("ignored")?;
                         (Step::ClientIsIgnored { client }, false)
@@ -445,7 +445,7 @@ fn step(line: &Line<'_>, is_also: bool) -> Result<Step, Fault> {
 
 fn upstream_step(upstream: usize, words: &mut Words<'_, '_>) -> Result<(Step, bool), String> {
     Ok(match words.next()? {
-        "gets" => (Step::UpstreamGets { upstream, expected: asked(words)? }, false),
+        "gets" => (Step::UpstreamGets { upstream, expected: upstream_query(words)? }, false),
         "answers" => {
             let answer = Box::new(answer(words)?);
             (Step::UpstreamAnswers { upstream, answer }, true)
@@ -471,8 +471,8 @@ fn upstream_step(upstream: usize, words: &mut Words<'_, '_>) -> Result<(Step, bo
     })
 }
 
-fn asks(client: u16, words: &mut Words<'_, '_>) -> Result<Question, String> {
-    let mut asks = ClientAsks {
+fn client_query(client: u16, words: &mut Words<'_, '_>) -> Result<ClientQuery, String> {
+    let mut fields = QueryFields {
         name: text::name(words.next()?)?,
         rtype: text::record_type(words.next()?)?,
         class: DNSClass::IN,
@@ -488,21 +488,21 @@ fn asks(client: u16, words: &mut Words<'_, '_>) -> Result<Question, String> {
             continue;
         }
         match words.next()? {
-            "class" => asks.class = text::class(words.next()?)?,
-            "no-rd" => asks.recursion_desired = false,
-            "ad" => asks.authentic_data = true,
-            "cd" => asks.checking_disabled = true,
-            "do" => edns(&mut asks).dnssec_ok = true,
-            "edns" => edns(&mut asks).udp_bytes = words.number()?,
-            "version" => edns(&mut asks).version = words.number()?,
+            "class" => fields.class = text::class(words.next()?)?,
+            "no-rd" => fields.recursion_desired = false,
+            "ad" => fields.authentic_data = true,
+            "cd" => fields.checking_disabled = true,
+            "do" => edns(&mut fields).dnssec_ok = true,
+            "edns" => edns(&mut fields).udp_bytes = words.number()?,
+            "version" => edns(&mut fields).version = words.number()?,
             word => return Err(format!("what is {word}?")),
         }
     }
-    Ok(Question { client, over_tcp, message: Sent::Asked(Box::new(asks)) })
+    Ok(ClientQuery { client, over_tcp, message: Sent::Fields(Box::new(fields)) })
 }
 
-fn edns(asks: &mut ClientAsks) -> &mut Edns {
-    asks.edns.get_or_insert(Edns {
+fn edns(fields: &mut QueryFields) -> &mut Edns {
+    fields.edns.get_or_insert(Edns {
         udp_bytes: 1_232,
         version: 0,
         dnssec_ok: false,
@@ -511,8 +511,8 @@ fn edns(asks: &mut ClientAsks) -> &mut Edns {
     })
 }
 
-fn told(words: &mut Words<'_, '_>) -> Result<Told, String> {
-    let mut told = Told {
+fn response(words: &mut Words<'_, '_>) -> Result<ExpectedResponse, String> {
+    let mut response = ExpectedResponse {
         rcode: text::rcode(words.next()?)?,
         truncated: false,
         authentic_data: false,
@@ -520,16 +520,16 @@ fn told(words: &mut Words<'_, '_>) -> Result<Told, String> {
     };
     while !words.0.is_empty() {
         match words.next()? {
-            "tc" => told.truncated = true,
-            "ad" => told.authentic_data = true,
+            "tc" => response.truncated = true,
+            "ad" => response.authentic_data = true,
             word => return Err(format!("what is {word}?")),
         }
     }
-    Ok(told)
+    Ok(response)
 }
 
-fn asked(words: &mut Words<'_, '_>) -> Result<Asked, String> {
-    let mut asked = Asked {
+fn upstream_query(words: &mut Words<'_, '_>) -> Result<UpstreamQuery, String> {
+    let mut query = UpstreamQuery {
         name: text::name(words.next()?)?.to_ascii(),
         rtype: text::record_type(words.next()?)?,
         over_tcp: false,
@@ -540,18 +540,18 @@ fn asked(words: &mut Words<'_, '_>) -> Result<Asked, String> {
     };
     while !words.0.is_empty() {
         if words.take("over tcp") {
-            asked.over_tcp = true;
+            query.over_tcp = true;
             continue;
         }
         match words.next()? {
-            "ad" => asked.authentic_data = true,
-            "cd" => asked.checking_disabled = true,
-            "do" => asked.dnssec_ok = true,
-            "no-edns" => asked.has_edns = false,
+            "ad" => query.authentic_data = true,
+            "cd" => query.checking_disabled = true,
+            "do" => query.dnssec_ok = true,
+            "no-edns" => query.has_edns = false,
             word => return Err(format!("what is {word}?")),
         }
     }
-    Ok(asked)
+    Ok(query)
 }
 
 fn answer(words: &mut Words<'_, '_>) -> Result<Answer, String> {
@@ -561,7 +561,7 @@ fn answer(words: &mut Words<'_, '_>) -> Result<Answer, String> {
             "to" if words.take("packet") => answer.to = To::Packet(words.number()?),
             "to" => {
                 let name = text::name(words.next()?)?.to_ascii().to_lowercase();
-                answer.to = To::Question(name, text::record_type(words.next()?)?);
+                answer.to = To::Query(name, text::record_type(words.next()?)?);
             }
             "over" => words.must("tcp").map(|()| answer.over_tcp = true)?,
             "tc" => answer.truncated = true,
@@ -593,18 +593,18 @@ fn answer(words: &mut Words<'_, '_>) -> Result<Answer, String> {
 /// Reads an indented line.
 fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
     let content = match step {
-        Step::Questions(questions) => {
-            let Some(Question { message: Sent::Asked(asks), .. }) = questions.last_mut() else {
+        Step::Queries(queries) => {
+            let Some(ClientQuery { message: Sent::Fields(fields), .. }) = queries.last_mut() else {
                 return Err("octets have all that they have".into());
             };
             if words.take("cookie back") {
-                edns(asks).cookie_back = true;
+                edns(fields).cookie_back = true;
                 return words.end();
             }
             words.must("option")?;
             let number = words.number()?;
             let content = text::hex(std::mem::take(&mut words.0).iter().copied())?;
-            edns(asks).options.push((number, content));
+            edns(fields).options.push((number, content));
             return Ok(());
         }
         Step::Policy(rules) => {

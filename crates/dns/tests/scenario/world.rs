@@ -12,7 +12,7 @@ use super::text;
 
 /// A response to a client.
 #[derive(Debug)]
-pub struct Told {
+pub struct Response {
     pub client: u16,
     pub over_tcp: bool,
     pub bytes: Vec<u8>,
@@ -39,9 +39,9 @@ pub enum Way {
 pub struct World {
     /// The upstreams' numbers in the scenario, by the core's number.
     pub upstreams: Vec<usize>,
-    pub told: VecDeque<Told>,
+    pub responses: VecDeque<Response>,
     pub ignored: VecDeque<u16>,
-    pub asked: VecDeque<Packet>,
+    pub queries: VecDeque<Packet>,
     pub out_of_reach: HashSet<usize>,
     pub without_streams: HashSet<usize>,
     /// Tags of cancelled queries to backends.
@@ -82,7 +82,7 @@ impl Net for World {
         let Some(len) = write(&mut bytes) else { return false };
         bytes.truncate(len);
         let (client, over_tcp) = number(client);
-        self.told.push_back(Told { client, over_tcp, bytes });
+        self.responses.push_back(Response { client, over_tcp, bytes });
         true
     }
 
@@ -103,7 +103,7 @@ impl Net for World {
         let mut bytes = vec![0; QUERY_BYTES_MAX];
         let Some(length) = write(socket, &mut bytes) else { return false };
         bytes.truncate(length);
-        self.asked.push_back(Packet { upstream, way: Way::Socket(socket), bytes });
+        self.queries.push_back(Packet { upstream, way: Way::Socket(socket), bytes });
         true
     }
 
@@ -112,7 +112,7 @@ impl Net for World {
         let is_taken = !self.without_streams.contains(&upstream);
         if is_taken {
             let way = Way::Stream(tag);
-            self.asked.push_back(Packet { upstream, way, bytes: message.to_vec() });
+            self.queries.push_back(Packet { upstream, way, bytes: message.to_vec() });
         }
         is_taken
     }
@@ -125,15 +125,15 @@ impl Net for World {
 impl World {
     /// The first packet without a line of the scenario.
     pub fn unclaimed(&self) -> Option<String> {
-        if let Some(told) = self.told.front() {
-            return Some(format!("client {} got {}", told.client, describe(&told.bytes)));
+        if let Some(response) = self.responses.front() {
+            return Some(format!("client {} got {}", response.client, describe(&response.bytes)));
         }
-        if let Some(asked) = self.asked.front() {
-            let way = if matches!(asked.way, Way::Stream(_)) { " over tcp" } else { "" };
+        if let Some(query) = self.queries.front() {
+            let way = if matches!(query.way, Way::Stream(_)) { " over tcp" } else { "" };
             return Some(format!(
                 "upstream {} got{way} {}",
-                asked.upstream,
-                describe(&asked.bytes)
+                query.upstream,
+                describe(&query.bytes)
             ));
         }
         if let Some(tag) = self.forgotten.first() {

@@ -218,7 +218,7 @@ mod tests {
         bytes
     }
 
-    fn told(message: &MessageV6<'_>) -> (Option<String>, Vec<(String, u32)>) {
+    fn contents(message: &MessageV6<'_>) -> (Option<String>, Vec<(String, u32)>) {
         let mut out = NameBuf::new();
         let name = message.client_fqdn(&mut out).then(|| out.as_bytes().escape_ascii().to_string());
         let leases = message.leases().map(|lease| (lease.addr.to_string(), lease.valid_s));
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(parsed.transaction_id, 0x01_0203);
             assert_eq!(parsed.client_id().map(<[u8]>::len), Some(10));
             let leases = vec![("2001:db8::7".to_owned(), 120)];
-            assert_eq!(told(&parsed), (Some("pc.test".to_owned()), leases));
+            assert_eq!(contents(&parsed), (Some("pc.test".to_owned()), leases));
             bytes = relay(&bytes);
         }
         let error = MessageV6::parse(&bytes).expect_err("one relay too many");
@@ -273,7 +273,7 @@ mod tests {
                 for lease in parsed.leases() {
                     assert!(bytes.windows(16).any(|window| window == lease.addr.0));
                 }
-                told(&parsed);
+                contents(&parsed);
             }
         }
 
@@ -284,7 +284,7 @@ mod tests {
             prop_assume!(at < bytes.len());
             bytes[at] = to;
             if let Ok(parsed) = MessageV6::parse(&bytes) {
-                assert!(told(&parsed).0.is_none_or(|name| !name.is_empty()));
+                assert!(contents(&parsed).0.is_none_or(|name| !name.is_empty()));
             }
         }
     }

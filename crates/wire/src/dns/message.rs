@@ -246,10 +246,10 @@ impl<'a> Message<'a> {
         }
         let question = self.question().ok()??;
         let class = question.qclass & !class::MDNS_TOP_BIT;
-        let asks = matches!(class, class::IN | class::CH | class::ANY)
+        let is_query = matches!(class, class::IN | class::CH | class::ANY)
             && question.qtype != 0
             && self.read_name(question.name_offset, name).is_ok();
-        asks.then_some(question)
+        is_query.then_some(question)
     }
 }
 

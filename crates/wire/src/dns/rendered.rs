@@ -58,7 +58,7 @@ mod question;
 mod rules;
 mod write;
 
-pub use rules::{Asked, Facts, Kind, Rules, Unfit};
+pub use rules::{Facts, Kind, QueryInfo, Rules, Unfit};
 pub use write::{Reply, write};
 
 use self::chain::Chain;
@@ -138,13 +138,13 @@ impl Renderer {
     pub fn render(
         &mut self,
         message: &[u8],
-        asked: &Asked<'_>,
+        info: &QueryInfo<'_>,
         now_s: u32,
         rules: &Rules,
     ) -> Result<Facts, Unfit> {
         self.stored.clear();
-        let question = Question::of(asked).ok_or(Unfit::OtherQuestion)?;
-        let has_question = question.is_repeated(message, asked.is_case_random)?;
+        let question = Question::of(info).ok_or(Unfit::OtherQuestion)?;
+        let has_question = question.is_repeated(message, info.is_case_random)?;
         if message[2] & 2 != 0 {
             return Err(Unfit::Truncated);
         }
@@ -182,17 +182,17 @@ impl Renderer {
     /// in [`Renderer::stored`], with the same age. Returns false and stores nothing if `stored` is
     /// no such response, or the query name is not below. DNSSEC proofs are omitted, since they may
     /// not be valid for the other name.
-    pub fn deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> bool {
+    pub fn deny_below(&mut self, stored: &[u8], info: &QueryInfo<'_>) -> bool {
         self.stored.clear();
-        let is_made = self.try_deny_below(stored, asked).is_some();
+        let is_made = self.try_deny_below(stored, info).is_some();
         if !is_made {
             self.stored.clear();
         }
         is_made
     }
 
-    fn try_deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> Option<()> {
-        let question = Question::of(asked)?;
+    fn try_deny_below(&mut self, stored: &[u8], info: &QueryInfo<'_>) -> Option<()> {
+        let question = Question::of(info)?;
         let message = message_of(stored)?;
         let denied_end = skip_name(message.bytes(), HEADER_BYTES).ok()?;
         let denied = message.bytes().get(HEADER_BYTES..denied_end)?;
@@ -232,21 +232,21 @@ impl Renderer {
         &mut self,
         local: &[u8],
         stored: &[u8],
-        asked: &Asked<'_>,
+        info: &QueryInfo<'_>,
         now_s: u32,
     ) -> Result<(), Unfit> {
         self.stored.clear();
-        self.try_put_behind(local, stored, asked, now_s).inspect_err(|_| self.stored.clear())
+        self.try_put_behind(local, stored, info, now_s).inspect_err(|_| self.stored.clear())
     }
 
     fn try_put_behind(
         &mut self,
         local: &[u8],
         stored: &[u8],
-        asked: &Asked<'_>,
+        info: &QueryInfo<'_>,
         now_s: u32,
     ) -> Result<(), Unfit> {
-        let question = Question::of(asked).ok_or(Unfit::OtherQuestion)?;
+        let question = Question::of(info).ok_or(Unfit::OtherQuestion)?;
         let theirs = message_of(stored).ok_or(Unfit::OtherQuestion)?;
         let ours = Message::parse(local)?;
         let age_s = now_s.saturating_sub(u32_at(stored, 0).unwrap_or(now_s));

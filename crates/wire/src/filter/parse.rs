@@ -25,7 +25,7 @@ enum Proto {
 
 /// The qualifiers before an address or a port.
 #[derive(Clone, Copy, Debug)]
-struct Asked<'a> {
+struct Qualifiers<'a> {
     proto: Option<(Proto, &'a str)>,
     side: Side,
     kind: Thing,
@@ -45,7 +45,7 @@ enum Thing {
 /// The part between two joins: a test with the qualifiers that a next value inherits, or a number
 /// without a comparison.
 enum Part<'a> {
-    Tree(Tree, Option<Asked<'a>>),
+    Tree(Tree, Option<Qualifiers<'a>>),
     Number(Value),
 }
 
@@ -202,13 +202,13 @@ impl<'a> Parser<'a> {
     /// qualifier comes before the parenthesis.
     fn joined(
         &mut self,
-        asked: Option<Asked<'a>>,
+        qualifiers: Option<Qualifiers<'a>>,
         only_things: bool,
     ) -> Result<Part<'a>, FilterError> {
         let start = self.at;
-        let first = self.part(asked, only_things)?;
+        let first = self.part(qualifiers, only_things)?;
         let Some(mut join) = self.join() else { return Ok(first) };
-        let (first, mut last) = self.tree(first, asked, start)?;
+        let (first, mut last) = self.tree(first, qualifiers, start)?;
         let mut rest = Vec::new();
         loop {
             let start = self.at;
@@ -237,13 +237,13 @@ impl<'a> Parser<'a> {
     fn tree(
         &mut self,
         part: Part<'a>,
-        asked: Option<Asked<'a>>,
+        qualifiers: Option<Qualifiers<'a>>,
         word: usize,
-    ) -> Result<(Tree, Option<Asked<'a>>), FilterError> {
-        match (part, asked) {
-            (Part::Tree(tree, asked), _) => Ok((tree, asked)),
-            (Part::Number(Value::Number(number)), Some(asked)) => {
-                Ok((Tree::Test(self.numbered(number, asked, word)?), Some(asked)))
+    ) -> Result<(Tree, Option<Qualifiers<'a>>), FilterError> {
+        match (part, qualifiers) {
+            (Part::Tree(tree, qualifiers), _) => Ok((tree, qualifiers)),
+            (Part::Number(Value::Number(number)), Some(qualifiers)) => {
+                Ok((Tree::Test(self.numbered(number, qualifiers, word)?), Some(qualifiers)))
             }
             (Part::Number(Value::Number(_)), None) => {
                 let what =
@@ -258,24 +258,24 @@ impl<'a> Parser<'a> {
 
     fn part(
         &mut self,
-        asked: Option<Asked<'a>>,
+        qualifiers: Option<Qualifiers<'a>>,
         only_things: bool,
     ) -> Result<Part<'a>, FilterError> {
         if self.take("not") || self.take_sign("!") {
             self.deeper()?;
             let start = self.at;
-            let part = self.part(asked, only_things)?;
+            let part = self.part(qualifiers, only_things)?;
             self.nesting -= 1;
-            let (tree, asked) = self.tree(part, asked, start)?;
-            return Ok(Part::Tree(Tree::Not(Box::new(tree)), asked));
+            let (tree, qualifiers) = self.tree(part, qualifiers, start)?;
+            return Ok(Part::Tree(Tree::Not(Box::new(tree)), qualifiers));
         }
         if self.begins_value() {
-            return self.compared(asked, only_things);
+            return self.compared(qualifiers, only_things);
         }
-        if let Some(asked) = asked
+        if let Some(qualifiers) = qualifiers
             && self.begins_thing()
         {
-            return Ok(Part::Tree(Tree::Test(self.thing(asked)?), Some(asked)));
+            return Ok(Part::Tree(Tree::Test(self.thing(qualifiers)?), Some(qualifiers)));
         }
         if only_things {
             return Err(self.expected("an address, a port or a number, as the word before has it"));

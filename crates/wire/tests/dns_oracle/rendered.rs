@@ -5,7 +5,7 @@ use hickory_proto::op::{Edns, Message as Theirs, MessageType, OpCode, Query as T
 use hickory_proto::rr::{Name, RecordType};
 use larder_wire::dns::edns::OPT_BYTES;
 use larder_wire::dns::query::{KeyBuf, Query, Refusal};
-use larder_wire::dns::rendered::{Asked, Kind, Renderer, Reply, Rules, Unfit, write};
+use larder_wire::dns::rendered::{Kind, QueryInfo, Renderer, Reply, Rules, Unfit, write};
 use larder_wire::dns::rtype;
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ prop_compose! {
 
 impl Client {
     /// Its query, encoded by hickory.
-    fn asks(&self, name: &Name, rtype: u16) -> Vec<u8> {
+    fn query_bytes(&self, name: &Name, rtype: u16) -> Vec<u8> {
         let mut query = Theirs::new(self.id, MessageType::Query, OpCode::Query);
         query.metadata.recursion_desired = self.recursion_desired;
         query.metadata.authentic_data = self.authentic_data;
@@ -79,8 +79,8 @@ impl Client {
 /// The names of the chain from the queried one on, found by repeated scans of the answers. `None`
 /// if they form a loop.
 fn chain(view: &View) -> Option<Vec<Vec<u8>>> {
-    let (asked, ..) = view.question.clone().expect("a question");
-    let mut chain = vec![asked];
+    let (first_name, ..) = view.question.clone().expect("a question");
+    let mut chain = vec![first_name];
     loop {
         let len_before = chain.len();
         for (owner, rtype, .., data) in &view.sections[0] {
@@ -135,7 +135,7 @@ proptest! {
     /// name.
     #[test]
     fn queries_are_read(name in name(), rtype in any::<u16>(), client in client()) {
-        let bytes = client.asks(&name, rtype);
+        let bytes = client.query_bytes(&name, rtype);
         let mut key = KeyBuf::new();
         let query = Query::read(&bytes, &mut key).expect("a good query");
         prop_assert_eq!(query.id, client.id);
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(query.edns.map(|edns| (edns.udp_bytes, edns.dnssec_ok)), client.edns);
         let mut lower = KeyBuf::new();
         let plain = Client { case: 0, ..client };
-        Query::read(&plain.asks(&name.to_lowercase(), rtype), &mut lower).expect("a good query");
+        Query::read(&plain.query_bytes(&name.to_lowercase(), rtype), &mut lower).expect("a good query");
         prop_assert_eq!(key.as_bytes(), lower.as_bytes());
         let theirs = Theirs::from_vec(&bytes).expect("hickory reads what it wrote");
         prop_assert_eq!(canonical(theirs.queries[0].name()), canonical(&name));
@@ -160,7 +160,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut bytes = client.asks(&name, 1);
+        let mut bytes = client.query_bytes(&name, 1);
         for (index, to) in changes {
             let at = index.index(bytes.len());
             bytes[at] = to;
@@ -192,14 +192,14 @@ proptest! {
         answer.metadata.truncation = false;
         let bytes = answer.to_vec().expect("a message that fits");
         let theirs = view::theirs(&Theirs::from_vec(&bytes).expect("hickory reads what it wrote"));
-        let asked = answer.queries[0].clone();
-        let rtype = u16::from(asked.query_type());
+        let queried = answer.queries[0].clone();
+        let rtype = u16::from(queried.query_type());
         let mut key = KeyBuf::new();
-        Query::read(&first.asks(asked.name(), rtype), &mut key).expect("a good query");
+        Query::read(&first.query_bytes(queried.name(), rtype), &mut key).expect("a good query");
         let mut renderer = Renderer::new();
-        let question = Asked { question: key.as_bytes(), is_case_random: false, dnssec_ok: true };
+        let info = QueryInfo { question: key.as_bytes(), is_case_random: false, dnssec_ok: true };
         let rules = Rules { is_minimal, ..AS_THEY_ARE };
-        let outcome = renderer.render(&bytes, &question, 1000, &rules);
+        let outcome = renderer.render(&bytes, &info, 1000, &rules);
         let Some(chain) = chain(&theirs) else {
             prop_assert_eq!(outcome, Err(Unfit::AliasChain));
             return Ok(());
@@ -225,8 +225,8 @@ proptest! {
         prop_assert_eq!(facts.ttl_s, if kind == Kind::Data { least_s.unwrap_or(0) } else { 0 });
 
         for client in [&first, &second] {
-            let question = client.asks(asked.name(), rtype);
-            let query = Query::read(&question, &mut key).expect("a good query");
+            let query_bytes = client.query_bytes(queried.name(), rtype);
+            let query = Query::read(&query_bytes, &mut key).expect("a good query");
             let reply = Reply {
                 now_s: 1000 + age_s,
                 bytes_max: 65_535,
@@ -293,9 +293,9 @@ proptest! {
         let mut answer = answer;
         answer.metadata.message_type = MessageType::Response;
         let mut bytes = answer.to_vec().expect("a message that fits");
-        let asked = answer.queries[0].clone();
-        let question = client.asks(asked.name(), u16::from(asked.query_type()));
-        let query = Query::read(&question, &mut KeyBuf::new()).expect("a good query");
+        let queried = answer.queries[0].clone();
+        let query_bytes = client.query_bytes(queried.name(), u16::from(queried.query_type()));
+        let query = Query::read(&query_bytes, &mut KeyBuf::new()).expect("a good query");
         let question_end = 12 + query.question().len();
         for (index, to) in changes {
             let at = 2 + index.index(bytes.len() - 2);
@@ -304,9 +304,9 @@ proptest! {
                 bytes[at] = to;
             }
         }
-        let asked = Asked { question: query.question(), is_case_random: false, dnssec_ok };
+        let info = QueryInfo { question: query.question(), is_case_random: false, dnssec_ok };
         let mut renderer = Renderer::new();
-        let Ok(facts) = renderer.render(&bytes, &asked, 1000, &Rules::default()) else {
+        let Ok(facts) = renderer.render(&bytes, &info, 1000, &Rules::default()) else {
             prop_assert!(renderer.stored().is_empty());
             return Ok(());
         };
@@ -333,13 +333,13 @@ proptest! {
         let mut answer = answer;
         answer.metadata.message_type = MessageType::Response;
         answer.metadata.truncation = false;
-        let asked = answer.queries[0].clone();
-        let question = client.asks(asked.name(), u16::from(asked.query_type()));
-        let query = Query::read(&question, &mut KeyBuf::new()).expect("a good query");
-        let asked = Asked { question: query.question(), is_case_random: false, dnssec_ok: true };
+        let queried = answer.queries[0].clone();
+        let query_bytes = client.query_bytes(queried.name(), u16::from(queried.query_type()));
+        let query = Query::read(&query_bytes, &mut KeyBuf::new()).expect("a good query");
+        let info = QueryInfo { question: query.question(), is_case_random: false, dnssec_ok: true };
         let mut renderer = Renderer::new();
         let bytes = answer.to_vec().expect("a message that fits");
-        let _ = renderer.render(&bytes, &asked, 1000, &AS_THEY_ARE);
+        let _ = renderer.render(&bytes, &info, 1000, &AS_THEY_ARE);
         let mut stored = renderer.stored().to_vec();
         for (index, to) in changes {
             if !stored.is_empty() {

@@ -28,7 +28,7 @@ impl Builder {
         self.0[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
     }
 
-    fn ask(mut self, name: &str, qtype: u16) -> Builder {
+    fn query(mut self, name: &str, qtype: u16) -> Builder {
         self.bump(4);
         self.0.extend(wire(name));
         self.0.extend(qtype.to_be_bytes());
@@ -61,7 +61,7 @@ impl Builder {
 }
 
 /// One line a fact, in an order that does not depend on that of the records' kinds.
-fn told(out: &Extract) -> Vec<String> {
+fn extracted(out: &Extract) -> Vec<String> {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let aliases = out
         .aliases()
@@ -87,7 +87,7 @@ fn run(bytes: &[u8], read: fn(&Message<'_>, &mut Extract) -> Result<(), DnsError
 #[test]
 fn alias_and_addresses() {
     let bytes = Builder::response()
-        .ask("WWW.example.com", rtype::A)
+        .query("WWW.example.com", rtype::A)
         .cname("www.example.com", 60, "cdn.example.net")
         .a("cdn.example.net", 300, 1)
         .a("cdn.example.net", 20, 2)
@@ -96,7 +96,7 @@ fn alias_and_addresses() {
     assert_eq!(out.qname(), Some(&b"www.example.com"[..]));
     assert_eq!(out.qtype(), Some(rtype::A));
     assert_eq!(
-        told(&out),
+        extracted(&out),
         [
             "www.example.com = cdn.example.net 60",
             "cdn.example.net 192.0.2.1 60",
@@ -110,14 +110,14 @@ fn alias_and_addresses() {
 #[test]
 fn any_order() {
     let bytes = Builder::response()
-        .ask("a.test", rtype::A)
+        .query("a.test", rtype::A)
         .a("c.test", 9, 3)
         .cname("b.test", 5, "c.test")
         .a("a.test", 9, 1)
         .cname("a.test", 7, "b.test")
         .0;
     assert_eq!(
-        told(&run(&bytes, extract)),
+        extracted(&run(&bytes, extract)),
         ["a.test = b.test 7", "b.test = c.test 5", "c.test 192.0.2.3 5", "a.test 192.0.2.1 9"]
     );
 }
@@ -126,44 +126,44 @@ fn any_order() {
 #[test]
 fn unrelated_records() {
     let bytes = Builder::response()
-        .ask("evil.test", rtype::A)
+        .query("evil.test", rtype::A)
         .a("bank.test", 60, 1)
         .cname("bank.test", 60, "evil.test")
         .named(rtype::DNAME, "shop.test", 60, "evil.test")
         .a("evil.test", 60, 2)
         .0;
     let out = run(&bytes, extract);
-    assert_eq!(told(&out), ["evil.test 192.0.2.2 60"]);
+    assert_eq!(extracted(&out), ["evil.test 192.0.2.2 60"]);
     assert_eq!(out.unrelated(), 3);
 }
 
 /// Aliases without an address are extracted, since the rest may come in another response.
 #[test]
 fn aliases_only() {
-    let bytes = Builder::response().ask("a.test", rtype::AAAA).cname("a.test", 7, "b.test").0;
-    assert_eq!(told(&run(&bytes, extract)), ["a.test = b.test 7"]);
+    let bytes = Builder::response().query("a.test", rtype::AAAA).cname("a.test", 7, "b.test").0;
+    assert_eq!(extracted(&run(&bytes, extract)), ["a.test = b.test 7"]);
 }
 
 /// A ring of aliases and a chain without end are cut, and the result states it.
 #[test]
 fn endless_chains() {
     let ring = Builder::response()
-        .ask("a.test", rtype::A)
+        .query("a.test", rtype::A)
         .cname("a.test", 7, "b.test")
         .cname("b.test", 7, "a.test")
         .a("b.test", 9, 1)
         .0;
     let out = run(&ring, extract);
-    assert_eq!(told(&out), ["a.test = b.test 7", "b.test 192.0.2.1 7"]);
+    assert_eq!(extracted(&out), ["a.test = b.test 7", "b.test 192.0.2.1 7"]);
     assert!(out.chain_was_cut());
 
-    let mut long = Builder::response().ask("n0.test", rtype::A);
+    let mut long = Builder::response().query("n0.test", rtype::A);
     for step in 0..20 {
         long = long.cname(&format!("n{step}.test"), 7, &format!("n{}.test", step + 1));
     }
     let out = run(&long.a("n16.test", 9, 1).a("n17.test", 9, 2).0, extract);
     assert_eq!(out.aliases().len(), CHAIN_MAX);
-    assert_eq!(told(&out)[CHAIN_MAX..], ["n16.test 192.0.2.1 7"]);
+    assert_eq!(extracted(&out)[CHAIN_MAX..], ["n16.test 192.0.2.1 7"]);
     assert!(out.chain_was_cut());
 }
 
@@ -173,21 +173,21 @@ fn endless_chains() {
 fn dname() {
     let made = ["w.old.test = w.new.test 5", "w.new.test 192.0.2.1 5"];
     let bare = Builder::response()
-        .ask("w.old.test", rtype::A)
+        .query("w.old.test", rtype::A)
         .named(rtype::DNAME, "old.test", 5, "new.test")
         .a("w.new.test", 9, 1);
-    assert_eq!(told(&run(&bare.0, extract)), made);
+    assert_eq!(extracted(&run(&bare.0, extract)), made);
 
     let beside = Builder::response()
-        .ask("w.old.test", rtype::A)
+        .query("w.old.test", rtype::A)
         .named(rtype::DNAME, "old.test", 5, "new.test")
         .cname("w.old.test", 5, "w.new.test")
         .a("w.new.test", 9, 1);
     let out = run(&beside.0, extract);
-    assert_eq!(told(&out), made);
+    assert_eq!(extracted(&out), made);
     assert_eq!(out.unrelated(), 0);
 
-    let at_owner = Builder::response().ask("old.test", rtype::A).named(
+    let at_owner = Builder::response().query("old.test", rtype::A).named(
         rtype::DNAME,
         "old.test",
         5,
@@ -205,7 +205,7 @@ fn dname_too_long() {
     let long = [["a".repeat(62).as_str(); 3].join("."), "b".repeat(59)].join(".");
     for (target, fits) in [("cccc", true), ("ccccc", false)] {
         let bytes = Builder::response()
-            .ask(&format!("{long}.x"), rtype::A)
+            .query(&format!("{long}.x"), rtype::A)
             .named(rtype::DNAME, "x", 5, target)
             .0;
         let out = run(&bytes, extract);
@@ -223,11 +223,11 @@ fn service_hints() {
         let mut rdata = vec![0, priority];
         rdata.extend(wire(target));
         rdata.extend(b"\0\x04\0\x04\xc0\0\x02\x01");
-        let answer = Builder::response().ask("a.test", rtype::HTTPS);
+        let answer = Builder::response().query("a.test", rtype::HTTPS);
         answer.raw(&wire("a.test"), rtype::HTTPS, class::IN, 30, &rdata).0
     };
-    assert_eq!(told(&run(&hint(1, ""), extract)), ["a.test 192.0.2.1 30 hint"]);
-    assert_eq!(told(&run(&hint(1, "svc.test"), extract)), ["svc.test 192.0.2.1 30 hint"]);
+    assert_eq!(extracted(&run(&hint(1, ""), extract)), ["a.test 192.0.2.1 30 hint"]);
+    assert_eq!(extracted(&run(&hint(1, "svc.test"), extract)), ["svc.test 192.0.2.1 30 hint"]);
     assert!(run(&hint(0, "svc.test"), extract).is_empty());
 }
 
@@ -236,17 +236,17 @@ fn service_hints() {
 fn reverse_names() {
     let name = "9.2.0.192.in-addr.arpa";
     let plain =
-        Builder::response().ask(name, rtype::PTR).named(rtype::PTR, name, 60, "host.test").0;
-    assert_eq!(told(&run(&plain, extract)), ["192.0.2.9 <- host.test 60"]);
+        Builder::response().query(name, rtype::PTR).named(rtype::PTR, name, 60, "host.test").0;
+    assert_eq!(extracted(&run(&plain, extract)), ["192.0.2.9 <- host.test 60"]);
 
     let delegated = "9.0-31.2.0.192.in-addr.arpa";
     let classless = Builder::response()
-        .ask(name, rtype::PTR)
+        .query(name, rtype::PTR)
         .cname(name, 50, delegated)
         .named(rtype::PTR, delegated, 60, "host.test")
         .0;
     let alias = format!("{name} = {delegated} 50");
-    assert_eq!(told(&run(&classless, extract)), [&alias, "192.0.2.9 <- host.test 50"]);
+    assert_eq!(extracted(&run(&classless, extract)), [&alias, "192.0.2.9 <- host.test 50"]);
 }
 
 /// TTLs with the top bit set are the longest there is (RFC 8767, section 4); classes other than IN
@@ -254,25 +254,25 @@ fn reverse_names() {
 #[test]
 fn ttl_and_class() {
     let bytes = Builder::response()
-        .ask("a.test", rtype::A)
+        .query("a.test", rtype::A)
         .a("a.test", 0x8000_0001, 1)
         .raw(&wire("a.test"), rtype::A, class::CH, 60, &[192, 0, 2, 2])
         .0;
-    assert_eq!(told(&run(&bytes, extract)), ["a.test 192.0.2.1 2147483647"]);
+    assert_eq!(extracted(&run(&bytes, extract)), ["a.test 192.0.2.1 2147483647"]);
 }
 
 /// Queries, failures and responses without a question give no names and no errors.
 #[test]
 fn not_answers() {
-    let answer = || Builder::response().ask("a.test", rtype::A).a("a.test", 60, 1).0;
+    let answer = || Builder::response().query("a.test", rtype::A).a("a.test", 60, 1).0;
     let mut query = answer();
     query[2] &= 0x7f;
     let mut failure = answer();
     failure[3] |= 2;
     let mut update = answer();
     update[2] |= 5 << 3;
-    let unasked = Builder::response().a("a.test", 60, 1).0;
-    for bytes in [query, failure, update, unasked] {
+    let unsolicited = Builder::response().a("a.test", 60, 1).0;
+    for bytes in [query, failure, update, unsolicited] {
         let out = run(&bytes, extract);
         assert!(out.is_empty());
         assert_eq!(out.qname(), None);
@@ -282,7 +282,7 @@ fn not_answers() {
 /// Nothing is extracted from a response with two questions, and the error states the reason.
 #[test]
 fn two_questions() {
-    let bytes = Builder::response().ask("a.test", 1).ask("a.test", 1).a("a.test", 60, 1).0;
+    let bytes = Builder::response().query("a.test", 1).query("a.test", 1).a("a.test", 60, 1).0;
     let message = Message::parse(&bytes).expect("a header");
     let mut out = Extract::new();
     assert_eq!(extract(&message, &mut out), Err(DnsError::ManyQuestions));
@@ -294,18 +294,18 @@ fn two_questions() {
 #[test]
 fn cut_answers() {
     let bytes = Builder::response()
-        .ask("a.test", rtype::A)
+        .query("a.test", rtype::A)
         .cname("a.test", 60, "b.test")
         .a("b.test", 60, 1)
         .a("b.test", 60, 2)
         .0;
-    let whole = told(&run(&bytes, extract));
+    let whole = extracted(&run(&bytes, extract));
     let mut out = Extract::new();
     let mut facts_seen = 0;
     for cut in HEADER_BYTES..bytes.len() {
         let message = Message::parse_captured(&bytes[..cut], bytes.len()).expect("a header");
         assert_eq!(extract(&message, &mut out), Err(DnsError::SectionTruncated), "cut at {cut}");
-        let facts = told(&out);
+        let facts = extracted(&out);
         assert_eq!(facts[..], whole[..facts.len()], "cut at {cut}");
         assert!(facts.len() >= facts_seen);
         facts_seen = facts.len();
@@ -317,14 +317,14 @@ fn cut_answers() {
 #[test]
 fn damaged_record() {
     let bytes = Builder::response()
-        .ask("a.test", rtype::A)
+        .query("a.test", rtype::A)
         .raw(&wire("a.test"), rtype::A, class::IN, 60, &[192, 0, 2])
         .a("a.test", 60, 2)
         .0;
     let mut out = Extract::new();
     let message = Message::parse(&bytes).expect("a header");
     assert_eq!(extract(&message, &mut out), Err(DnsError::RdataMalformed));
-    assert_eq!(told(&out), ["a.test 192.0.2.2 60"]);
+    assert_eq!(extracted(&out), ["a.test 192.0.2.2 60"]);
 }
 
 /// Multicast DNS: each record names its own owner, in answer and additional section; the flush bit
@@ -349,7 +349,7 @@ fn multicast() {
     let out = run(&bytes, extract_mdns);
     assert_eq!(out.qname(), None);
     assert_eq!(
-        told(&out),
+        extracted(&out),
         ["mac.local 192.0.2.7 120", "printer.local 192.0.2.9 0", "192.0.2.7 <- mac.local 120"]
     );
     assert_eq!(out.unrelated(), 1);
@@ -362,15 +362,15 @@ fn multicast() {
 /// Items above a bound are counted, and the others stay.
 #[test]
 fn bounds() {
-    let mut names = Builder::response().ask("a.test", rtype::A);
+    let mut names = Builder::response().query("a.test", rtype::A);
     for index in 0..NAMES_MAX {
         names = names.a(&format!("n{index}.test"), 60, 1);
     }
     let out = run(&names.a("a.test", 60, 2).0, extract);
-    assert_eq!(told(&out), ["a.test 192.0.2.2 60"]);
+    assert_eq!(extracted(&out), ["a.test 192.0.2.2 60"]);
     assert_eq!((out.overflowed(), out.unrelated()), (1, NAMES_MAX as u32 - 1));
 
-    let mut addresses = Builder::response().ask("a.test", rtype::A);
+    let mut addresses = Builder::response().query("a.test", rtype::A);
     for _ in 0..ADDRESSES_MAX + 3 {
         addresses = addresses.a("a.test", 60, 1);
     }
@@ -392,7 +392,7 @@ fn linear_time() {
             under += 2;
         }
         let foot = (0xc000 | under as u16).to_be_bytes();
-        let mut message = Builder::response().ask("", rtype::A).raw(&[0], 99, 1, 0, &ladder);
+        let mut message = Builder::response().query("", rtype::A).raw(&[0], 99, 1, 0, &ladder);
         for _ in 0..records {
             message = message.raw(&foot, rtype::A, class::IN, 60, &[192, 0, 2, 1]);
         }

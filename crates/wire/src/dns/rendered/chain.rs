@@ -166,8 +166,8 @@ impl Chain {
         if !self.has_class(record) {
             return Ok(None);
         }
-        let is_asked = record.rtype == self.qtype || self.qtype == rtype::ANY;
-        if !is_asked && !matches!(record.rtype, rtype::CNAME | rtype::DNAME | rtype::RRSIG) {
+        let is_queried = record.rtype == self.qtype || self.qtype == rtype::ANY;
+        if !is_queried && !matches!(record.rtype, rtype::CNAME | rtype::DNAME | rtype::RRSIG) {
             return Ok(None);
         }
         // Most records are not read: they are an alias that was followed, or have the owner of the
@@ -175,7 +175,7 @@ impl Chain {
         let last = self.len - 1;
         let data = Some(Place { rank: last as u8, is_data: true });
         let pointer = pointer_at(message.bytes(), record.owner_offset);
-        if is_asked && pointer.is_some() && pointer == self.data_pointer {
+        if is_queried && pointer.is_some() && pointer == self.data_pointer {
             return Ok(data);
         }
         let link = self.links.iter().position(|&at| at == record.owner_offset);
@@ -186,7 +186,7 @@ impl Chain {
         message.read_name(record.owner_offset, &mut self.name)?;
         let (names, owner) = (&self.names[..self.len], self.name.as_bytes());
         let at = names.iter().position(|name| name.as_bytes() == owner);
-        if is_asked && at == Some(last) {
+        if is_queried && at == Some(last) {
             self.data_pointer = pointer.or(self.data_pointer);
             return Ok(data);
         }

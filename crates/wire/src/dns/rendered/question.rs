@@ -3,7 +3,7 @@
 use super::super::edns::rcode;
 use super::super::query::TYPE_AND_CLASS_BYTES;
 use super::super::{HEADER_BYTES, rtype, skip_name};
-use super::rules::{Asked, Unfit};
+use super::rules::{QueryInfo, Unfit};
 use crate::read::u16_at;
 
 /// The question of the query, parsed.
@@ -16,13 +16,13 @@ pub(super) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    pub(super) fn of(asked: &Asked<'a>) -> Option<Question<'a>> {
-        let name_end = skip_name(asked.question, 0).ok()?;
+    pub(super) fn of(info: &QueryInfo<'a>) -> Option<Question<'a>> {
+        let name_end = skip_name(info.question, 0).ok()?;
         Some(Question {
-            bytes: asked.question.get(..name_end + TYPE_AND_CLASS_BYTES)?,
-            qtype: u16_at(asked.question, name_end)?,
-            qclass: u16_at(asked.question, name_end + 2)?,
-            dnssec_ok: asked.dnssec_ok,
+            bytes: info.question.get(..name_end + TYPE_AND_CLASS_BYTES)?,
+            qtype: u16_at(info.question, name_end)?,
+            qclass: u16_at(info.question, name_end + 2)?,
+            dnssec_ok: info.dnssec_ok,
         })
     }
 

@@ -44,7 +44,7 @@ impl Rules {
 
 /// The query.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct QueryInfo<'a> {
     /// Name, type and class as they were sent upstream, the name not compressed. Bytes after them
     /// are ignored.
     pub question: &'a [u8],
@@ -92,7 +92,7 @@ pub struct Facts {
 pub enum Unfit {
     /// It is no response, or to another query. The query stays open.
     OtherQuestion,
-    /// The question is right except its case, and [`Asked::is_case_random`]. Forged, or from one of
+    /// The question is right except its case, and [`QueryInfo::is_case_random`]. Forged, or from one of
     /// the few servers that do not repeat the case: wait longer, then query over TCP.
     OtherCase,
     /// TC is set: query again over TCP.

@@ -58,7 +58,7 @@ fn opt(udp_bytes: u16, flags: u32, options: &[u8]) -> Vec<u8> {
     raw_record(&[0], rtype::OPT, udp_bytes, flags, options)
 }
 
-fn question(text: &str, qtype: u16) -> Vec<u8> {
+fn question_of(text: &str, qtype: u16) -> Vec<u8> {
     [name(text), qtype.to_be_bytes().to_vec(), vec![0, 1]].concat()
 }
 
@@ -94,12 +94,16 @@ const RULES: Rules = Rules {
     is_minimal: false,
 };
 
-fn asked(question: &[u8], dnssec_ok: bool) -> Asked<'_> {
-    Asked { question, is_case_random: false, dnssec_ok }
+fn info(question: &[u8], dnssec_ok: bool) -> QueryInfo<'_> {
+    QueryInfo { question, is_case_random: false, dnssec_ok }
 }
 
 /// The stored bytes, at second 1000.
-fn rendered(message: &[u8], asked: &Asked<'_>, rules: &Rules) -> Result<(Facts, Vec<u8>), Unfit> {
+fn rendered(
+    message: &[u8],
+    asked: &QueryInfo<'_>,
+    rules: &Rules,
+) -> Result<(Facts, Vec<u8>), Unfit> {
     let mut renderer = Renderer::new();
     let outcome = renderer.render(message, asked, 1000, rules);
     assert_eq!(outcome.is_ok(), !renderer.stored().is_empty());
@@ -151,7 +155,7 @@ fn shown(bytes: &[u8]) -> Vec<String> {
 
 /// The records that a client without EDNS is sent of this response.
 fn answered(question: &[u8], message: &[u8], dnssec_ok: bool, rules: &Rules) -> Vec<String> {
-    let (_, stored) = rendered(message, &asked(question, dnssec_ok), rules).expect("an answer");
+    let (_, stored) = rendered(message, &info(question, dnssec_ok), rules).expect("an answer");
     shown(&written(&stored, &query(question, None), &REPLY).expect("room"))
 }
 
@@ -163,7 +167,7 @@ fn without(bytes: &[u8], out: &[usize]) -> Vec<String> {
 
 fn facts(question: &[u8], rcode: u8, sections: [Records; 3], rules: &Rules) -> Facts {
     let message = response(question, rcode, sections);
-    rendered(&message, &asked(question, false), rules).expect("an answer").0
+    rendered(&message, &info(question, false), rules).expect("an answer").0
 }
 
 /// One response byte by byte, as a resolver sends it and as a client with EDNS, which wrote the
@@ -188,7 +192,7 @@ fn golden() {
     ];
     let question = &upstream[12..33];
     let mut renderer = Renderer::new();
-    let facts = renderer.render(upstream, &asked(question, false), 0x0102_0304, &RULES);
+    let facts = renderer.render(upstream, &info(question, false), 0x0102_0304, &RULES);
     let expected = Facts {
         kind: Kind::Data,
         rcode: 0,
@@ -228,13 +232,13 @@ fn golden() {
 /// A message that is no response to the query is ignored, whatever its content. A response that
 /// cannot be read is damaged. Truncation is reported first.
 #[test]
-fn what_answers_the_question() {
-    let question = question("www.test", rtype::A);
+fn what_answers_the_query() {
+    let question = question_of("www.test", rtype::A);
     let good = response(&question, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]);
     let outcome = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut message = good.clone();
         change(&mut message);
-        rendered(&message, &asked(&question, false), &RULES).err()
+        rendered(&message, &info(&question, false), &RULES).err()
     };
     let other = Some(Unfit::OtherQuestion);
     assert_eq!(outcome(&|_| ()), None);
@@ -259,7 +263,7 @@ fn what_answers_the_question() {
     });
     assert_eq!(cut, Some(Unfit::Truncated));
 
-    let random = Asked { is_case_random: true, ..asked(&question, false) };
+    let random = QueryInfo { is_case_random: true, ..info(&question, false) };
     assert!(rendered(&good, &random, &RULES).is_ok());
     let mut other_case = good.clone();
     other_case[13] = b'W';
@@ -270,20 +274,21 @@ fn what_answers_the_question() {
 /// without a question cannot state that there is no data or no such name.
 #[test]
 fn errors_without_a_question() {
-    let asks = question("www.test", rtype::A);
+    let question = question_of("www.test", rtype::A);
     for code in [1, 2, 4, 5] {
         let message =
             response(b"", code, [vec![a("www.test", 60, 1)], vec![], vec![opt(512, 0, b"")]]);
-        let (facts, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        let (facts, stored) =
+            rendered(&message, &info(&question, false), &RULES).expect("an answer");
         assert_eq!((facts.kind, facts.rcode, facts.ttl_s), (Kind::Failure, u16::from(code), 5));
-        let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+        let answer = written(&stored, &query(&question, None), &REPLY).expect("room");
         let head = [0x12, 0x34, 0x81, 0x80 | code, 0, 1, 0, 0, 0, 0, 0, 0];
-        assert_eq!(answer[4..], [&head[4..], &asks].concat());
+        assert_eq!(answer[4..], [&head[4..], &question].concat());
         assert_eq!(answer[3] & 0x9f, head[3]);
     }
     for code in [0, 3] {
         let message = response(b"", code, [vec![], vec![], vec![]]);
-        let outcome = rendered(&message, &asked(&asks, false), &RULES);
+        let outcome = rendered(&message, &info(&question, false), &RULES);
         assert_eq!(outcome.err(), Some(Unfit::OtherQuestion));
     }
 }
@@ -292,11 +297,11 @@ fn errors_without_a_question() {
 /// both after aliases; an inconclusive one is not cached.
 #[test]
 fn kinds() {
-    let asks = question("www.test", rtype::A);
+    let question = question_of("www.test", rtype::A);
     let alias = || cname("www.test", 100, "cdn.test");
     let ns = || record("test", rtype::NS, 50, &name("ns.test"));
     let kind = |rcode, sections| {
-        let facts = facts(&asks, rcode, sections, &RULES);
+        let facts = facts(&question, rcode, sections, &RULES);
         (facts.kind, facts.ttl_s, facts.aliases)
     };
     for (rcode, answers, authority, expected) in [
@@ -343,12 +348,13 @@ fn kinds() {
 /// the top bit set is the longest possible (RFC 8767, section 4).
 #[test]
 fn limits() {
-    let asks = question("www.test", rtype::A);
+    let question = question_of("www.test", rtype::A);
     let rules = Rules { ttl_min_s: 10, ttl_max_s: 1000, negative_ttl_max_s: 100, ..RULES };
     let shown = |rcode, sections: [Records; 3]| {
-        let message = response(&asks, rcode, sections);
-        let (facts, stored) = rendered(&message, &asked(&asks, false), &rules).expect("an answer");
-        let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+        let message = response(&question, rcode, sections);
+        let (facts, stored) =
+            rendered(&message, &info(&question, false), &rules).expect("an answer");
+        let answer = written(&stored, &query(&question, None), &REPLY).expect("room");
         let answer = Message::parse(&answer).expect("a header");
         let ttls_s: Vec<u32> =
             answer.records().map(|record| record.expect("sound").ttl_raw).collect();
@@ -374,7 +380,7 @@ fn limits() {
 
 /// Without DO no DNSSEC records are left, except of the query type; with it, all are.
 #[test]
-fn dnssec_only_for_who_asks() {
+fn dnssec_only_on_request() {
     let ds = record("test", rtype::DS, 60, &[1, 2, 3, 4]);
     let answers = || vec![a("www.test", 60, 1), rrsig("www.test", 1), a("www.test", 60, 2)];
     let authority =
@@ -386,34 +392,34 @@ fn dnssec_only_for_who_asks() {
         (rtype::RRSIG, vec![0, 2, 3, 7, 8]),
         (rtype::ANY, vec![]),
     ] {
-        let asks = question("www.test", qtype);
-        let message = response(&asks, 0, [answers(), authority(), additional()]);
+        let question = question_of("www.test", qtype);
+        let message = response(&question, 0, [answers(), authority(), additional()]);
         assert_eq!(
-            answered(&asks, &message, false, &RULES),
+            answered(&question, &message, false, &RULES),
             without(&message, &left_out),
             "{qtype}"
         );
     }
-    let asks = question("www.test", rtype::A);
-    let message = response(&asks, 0, [answers(), authority(), additional()]);
-    assert_eq!(answered(&asks, &message, true, &RULES), without(&message, &[]));
+    let question = question_of("www.test", rtype::A);
+    let message = response(&question, 0, [answers(), authority(), additional()]);
+    assert_eq!(answered(&question, &message, true, &RULES), without(&message, &[]));
     // A minimal response keeps the proofs, which the response of a wildcard needs; without DO it
     // has none.
     let minimal = Rules { is_minimal: true, ..RULES };
-    assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[6, 7, 8]));
+    assert_eq!(answered(&question, &message, true, &minimal), without(&message, &[6, 7, 8]));
     let rest = without(&message, &[1, 3, 4, 5, 6, 7, 8]);
-    assert_eq!(answered(&asks, &message, false, &minimal), rest);
+    assert_eq!(answered(&question, &message, false, &minimal), rest);
     // A response without data is not cut by it.
     let negative = [vec![], vec![soa("test", 60, 60), nsec("www.test"), rrsig("test", 6)], vec![]];
-    let message = response(&asks, 0, negative);
-    assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[]));
-    assert_eq!(answered(&asks, &message, false, &minimal), without(&message, &[1, 2]));
+    let message = response(&question, 0, negative);
+    assert_eq!(answered(&question, &message, true, &minimal), without(&message, &[]));
+    assert_eq!(answered(&question, &message, false, &minimal), without(&message, &[1, 2]));
 }
 
 /// OPT, TSIG and SIG(0) are not forwarded, wherever they are; the records after them are.
 #[test]
 fn between_neighbours() {
-    let asks = question("www.test", rtype::MX);
+    let question = question_of("www.test", rtype::MX);
     let tsig = raw_record(&name("key.test"), rtype::TSIG, 255, 0, &[1; 20]);
     let sig = |covered: u16| {
         let data = [&covered.to_be_bytes()[..], &[9; 16], &name("test"), &[7; 20]].concat();
@@ -429,11 +435,11 @@ fn between_neighbours() {
         tsig,
     ];
     let mx = record("www.test", rtype::MX, 60, &[&[0, 5][..], &name("mail.test")].concat());
-    let message = response(&asks, 2, [vec![mx], vec![opt(1, 0, b"")], additional]);
-    let (facts, stored) = rendered(&message, &asked(&asks, true), &RULES).expect("an answer");
+    let message = response(&question, 2, [vec![mx], vec![opt(1, 0, b"")], additional]);
+    let (facts, stored) = rendered(&message, &info(&question, true), &RULES).expect("an answer");
     assert_eq!((facts.rcode, facts.kind), (18, Kind::Failure), "its upper bits are in OPT");
     assert_eq!(facts.extended_error, Some(18));
-    let answer = written(&stored, &query(&asks, Some((4096, true))), &REPLY).expect("room");
+    let answer = written(&stored, &query(&question, Some((4096, true))), &REPLY).expect("room");
     let mut expected = without(&message, &[1, 3, 5, 6, 8]);
     expected.push(format!("ad  41 {} ", 0x8000));
     assert_eq!(shown(&answer), expected);
@@ -443,18 +449,18 @@ fn between_neighbours() {
 /// A stored response is written for its own query only, in any case.
 #[test]
 fn other_questions() {
-    let asks = question("www.test", rtype::A);
-    let message = response(&asks, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]);
-    let (_, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
-    let is_answered = |asks: &[u8]| written(&stored, &query(asks, None), &REPLY).is_some();
-    assert!(is_answered(&asks) && is_answered(&question("WWW.test", rtype::A)));
-    assert!(!is_answered(&question("wwx.test", rtype::A)));
-    assert!(!is_answered(&question("ww.test", rtype::A)));
-    assert!(!is_answered(&question("www.testt", rtype::A)));
-    assert!(!is_answered(&question("www.test", 28)));
+    let question = question_of("www.test", rtype::A);
+    let message = response(&question, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]);
+    let (_, stored) = rendered(&message, &info(&question, false), &RULES).expect("an answer");
+    let is_answered = |question: &[u8]| written(&stored, &query(question, None), &REPLY).is_some();
+    assert!(is_answered(&question) && is_answered(&question_of("WWW.test", rtype::A)));
+    assert!(!is_answered(&question_of("wwx.test", rtype::A)));
+    assert!(!is_answered(&question_of("ww.test", rtype::A)));
+    assert!(!is_answered(&question_of("www.testt", rtype::A)));
+    assert!(!is_answered(&question_of("www.test", 28)));
     for len in 0..stored.len() {
         let cut = &stored[..len];
-        if let Some(answer) = written(cut, &query(&asks, None), &REPLY) {
+        if let Some(answer) = written(cut, &query(&question, None), &REPLY) {
             assert!(answer.len() <= stored.len(), "no bytes from beyond");
         }
     }
@@ -463,19 +469,19 @@ fn other_questions() {
 /// A renderer that was used before gives the same result as a new one.
 #[test]
 fn reuse() {
-    let asks = question("www.test", rtype::A);
+    let question = question_of("www.test", rtype::A);
     let long: Records = (0..9).map(|last| a("www.test", 60, last)).collect();
     let messages = [
-        response(&asks, 0, [long, vec![], vec![]]),
-        response(&asks, 0, [vec![a("x.test", 60, 1), a("www.test", 60, 1)], vec![], vec![]]),
-        response(&asks, 3, [vec![], vec![soa("test", 60, 60)], vec![]]),
-        response(&asks, 0, [vec![cname("www.test", 60, "www.test")], vec![], vec![]]),
-        response(&asks, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]),
+        response(&question, 0, [long, vec![], vec![]]),
+        response(&question, 0, [vec![a("x.test", 60, 1), a("www.test", 60, 1)], vec![], vec![]]),
+        response(&question, 3, [vec![], vec![soa("test", 60, 60)], vec![]]),
+        response(&question, 0, [vec![cname("www.test", 60, "www.test")], vec![], vec![]]),
+        response(&question, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]),
     ];
     let mut used = Renderer::new();
     for message in messages.iter().chain(&messages) {
-        let outcome = used.render(message, &asked(&asks, false), 1000, &RULES);
-        match rendered(message, &asked(&asks, false), &RULES) {
+        let outcome = used.render(message, &info(&question, false), 1000, &RULES);
+        match rendered(message, &info(&question, false), &RULES) {
             Ok((facts, stored)) => assert_eq!((outcome, used.stored()), (Ok(facts), &stored[..])),
             Err(unfit) => assert_eq!(outcome, Err(unfit)),
         }
@@ -486,10 +492,10 @@ fn reuse() {
 /// the response, in the spelling of the query; and to no other name.
 #[test]
 fn a_denied_name_denies_those_below() {
-    let denied = question("nx.example", 1);
+    let denied = question_of("nx.example", 1);
     let message =
         response(&denied, 3, [vec![], vec![soa("example", 900, 300), nsec("example")], vec![]]);
-    let (_, stored) = rendered(&message, &asked(&denied, true), &RULES).unwrap();
+    let (_, stored) = rendered(&message, &info(&denied, true), &RULES).unwrap();
     let mut renderer = Renderer::new();
     for (name, is_denied) in [
         ("a.nx.example", true),
@@ -499,24 +505,24 @@ fn a_denied_name_denies_those_below() {
         ("example", false),
         ("a.other.example", false),
     ] {
-        let below = question(name, 28);
-        assert_eq!(renderer.deny_below(&stored, &asked(&below, false)), is_denied, "{name}");
+        let below = question_of(name, 28);
+        assert_eq!(renderer.deny_below(&stored, &info(&below, false)), is_denied, "{name}");
         assert_eq!(renderer.stored().is_empty(), !is_denied);
         if is_denied {
             let reply = Reply { now_s: 1100, ..REPLY };
-            let told = written(renderer.stored(), &query(&below, None), &reply).unwrap();
-            let lines = shown(&told);
+            let answer = written(renderer.stored(), &query(&below, None), &reply).unwrap();
+            let lines = shown(&answer);
             assert!(lines.len() == 1 && lines[0].starts_with("au example 6 200 "), "{lines:?}");
-            assert_eq!(Message::parse(&told).unwrap().rcode(), 3);
-            assert_eq!(told[12..12 + below.len()], below);
+            assert_eq!(Message::parse(&answer).unwrap().rcode(), 3);
+            assert_eq!(answer[12..12 + below.len()], below);
         }
     }
     let (_, stored) = rendered(
         &response(&denied, 0, [vec![a("nx.example", 60, 1)], vec![], vec![]]),
-        &asked(&denied, false),
+        &info(&denied, false),
         &RULES,
     )
     .unwrap();
-    assert!(!renderer.deny_below(&stored, &asked(&question("a.nx.example", 1), false)));
-    assert!(!renderer.deny_below(&[], &asked(&question("a.nx.example", 1), false)));
+    assert!(!renderer.deny_below(&stored, &info(&question_of("a.nx.example", 1), false)));
+    assert!(!renderer.deny_below(&[], &info(&question_of("a.nx.example", 1), false)));
 }

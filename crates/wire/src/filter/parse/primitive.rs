@@ -1,6 +1,6 @@
 //! Parses tests that begin with a keyword, up to the addresses and ports that must follow it.
 
-use super::{Asked, Parser, Part, Proto, Thing, is_keyword, proto};
+use super::{Parser, Part, Proto, Qualifiers, Thing, is_keyword, proto};
 use crate::filter::tree::{IPV4, IPV6, Join, Side, Test, Tree, Value};
 use crate::filter::words::Kind;
 use crate::filter::{FilterError, GUIDE, LinkType, ports};
@@ -78,8 +78,8 @@ impl<'a> Parser<'a> {
             _ => return self.alone(proto, start),
         };
         self.at += usize::from(kind != Thing::Default);
-        let asked = Asked { proto, side: side.unwrap_or(Side::Either), kind };
-        self.id(asked)
+        let qualifiers = Qualifiers { proto, side: side.unwrap_or(Side::Either), kind };
+        self.id(qualifiers)
     }
 
     fn side(&mut self) -> Option<Side> {
@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The value that must follow a qualifier.
-    fn id(&mut self, asked: Asked<'a>) -> Result<Part<'a>, FilterError> {
+    fn id(&mut self, qualifiers: Qualifiers<'a>) -> Result<Part<'a>, FilterError> {
         let start = self.at;
         let is_sign = |sign| self.kind() == Some(Kind::Sign(sign));
         let fits = self.begins_thing()
@@ -176,13 +176,13 @@ impl<'a> Parser<'a> {
             || self.keyword() == "not"
             || ports::constant(self.keyword()).is_some();
         if !fits {
-            let escaped = asked.kind == Thing::Protocol && is_keyword(self.word());
+            let escaped = qualifiers.kind == Thing::Protocol && is_keyword(self.word());
             return Err(match escaped {
                 true => self.expected(&format!(
                     "a number, or the name with a backslash: \\{}",
                     self.word()
                 )),
-                false => self.expected(match asked.kind {
+                false => self.expected(match qualifiers.kind {
                     Thing::Port | Thing::PortRange => "a port",
                     Thing::Protocol => "the number of a protocol",
                     _ => "an address",
@@ -195,8 +195,8 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 Part::Number(Value::Number(number))
             }
-            _ => self.part(Some(asked), true)?,
+            _ => self.part(Some(qualifiers), true)?,
         };
-        self.tree(part, Some(asked), start).map(|(tree, _)| Part::Tree(tree, Some(asked)))
+        self.tree(part, Some(qualifiers), start).map(|(tree, _)| Part::Tree(tree, Some(qualifiers)))
     }
 }

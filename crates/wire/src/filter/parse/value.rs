@@ -1,6 +1,6 @@
 //! Parses expressions: numbers, loads, arithmetic, and comparisons.
 
-use super::{Asked, ICMP6, Parser, Part, Proto, proto};
+use super::{ICMP6, Parser, Part, Proto, Qualifiers, proto};
 use crate::filter::tree::{Layer, Operation, Relation, Test, Tree, Value};
 use crate::filter::words::Kind;
 use crate::filter::{FilterError, NESTING_MAX, ports};
@@ -9,11 +9,11 @@ impl<'a> Parser<'a> {
     /// A value, and its comparison if one follows.
     pub(super) fn compared(
         &mut self,
-        asked: Option<Asked<'a>>,
+        qualifiers: Option<Qualifiers<'a>>,
         only_things: bool,
     ) -> Result<Part<'a>, FilterError> {
         self.operands = 0;
-        let left = match self.value(asked, 0, only_things)? {
+        let left = match self.value(qualifiers, 0, only_things)? {
             Part::Number(value) => value,
             tree => return Ok(tree),
         };
@@ -51,11 +51,11 @@ impl<'a> Parser<'a> {
     /// Operands and operators of higher precedence than `binding`, or tests in parentheses.
     fn value(
         &mut self,
-        asked: Option<Asked<'a>>,
+        qualifiers: Option<Qualifiers<'a>>,
         binding: u8,
         only_things: bool,
     ) -> Result<Part<'a>, FilterError> {
-        let mut left = match self.operand(asked, only_things)? {
+        let mut left = match self.operand(qualifiers, only_things)? {
             Part::Number(value) => value,
             tree => return Ok(tree),
         };
@@ -108,19 +108,19 @@ impl<'a> Parser<'a> {
 
     fn operand(
         &mut self,
-        asked: Option<Asked<'a>>,
+        qualifiers: Option<Qualifiers<'a>>,
         only_things: bool,
     ) -> Result<Part<'a>, FilterError> {
         if self.take_sign("(") {
             self.deeper()?;
             let operands = self.operands;
-            let part = self.joined(asked, only_things)?;
+            let part = self.joined(qualifiers, only_things)?;
             self.operands = operands.max(self.operands);
             self.nesting -= 1;
             self.close()?;
             // The inner value ends there.
             return Ok(match part {
-                Part::Tree(tree, _) => Part::Tree(tree, asked),
+                Part::Tree(tree, _) => Part::Tree(tree, qualifiers),
                 number => number,
             });
         }

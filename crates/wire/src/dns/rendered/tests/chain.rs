@@ -6,13 +6,13 @@ use super::*;
 #[test]
 fn aliases_as_data() {
     for qtype in [rtype::CNAME, rtype::ANY] {
-        let asks = question("www.test", qtype);
+        let question = question_of("www.test", qtype);
         let answers = vec![cname("www.test", 100, "cdn.test"), a("cdn.test", 60, 1)];
-        let message = response(&asks, 0, [answers, vec![], vec![]]);
-        let (facts, _) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        let message = response(&question, 0, [answers, vec![], vec![]]);
+        let (facts, _) = rendered(&message, &info(&question, false), &RULES).expect("an answer");
         assert_eq!((facts.kind, facts.ttl_s, facts.aliases), (Kind::Data, 100, 0));
         assert_eq!(facts.unrelated, 1);
-        assert_eq!(answered(&asks, &message, false, &RULES), without(&message, &[1]));
+        assert_eq!(answered(&question, &message, false, &RULES), without(&message, &[1]));
     }
 }
 
@@ -20,17 +20,17 @@ fn aliases_as_data() {
 /// wherever they are.
 #[test]
 fn what_belongs() {
-    let asks = question("www.test", rtype::A);
+    let question = question_of("www.test", rtype::A);
     let (first, second) = (cname("www.test", 9, "b.test"), cname("b.test", 8, "c.test"));
     let (data, more) = (a("c.test", 7, 1), a("c.test", 7, 2));
     let order = |answers: &[&Vec<u8>], unrelated: u16, expected: &[usize]| {
         let answers: Records = answers.iter().map(|&record| record.clone()).collect();
-        let message = response(&asks, 0, [answers, vec![], vec![]]);
-        let (facts, _) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        let message = response(&question, 0, [answers, vec![], vec![]]);
+        let (facts, _) = rendered(&message, &info(&question, false), &RULES).expect("an answer");
         assert_eq!((facts.kind, facts.aliases, facts.unrelated), (Kind::Data, 2, unrelated));
         let all = shown(&message);
         let expected: Vec<String> = expected.iter().map(|&at| all[at].clone()).collect();
-        assert_eq!(answered(&asks, &message, false, &RULES), expected);
+        assert_eq!(answered(&question, &message, false, &RULES), expected);
     };
     order(&[&first, &second, &data, &more], 0, &[0, 1, 2, 3]);
     order(&[&data, &second, &more, &first], 0, &[3, 1, 0, 2]);
@@ -56,7 +56,7 @@ fn what_belongs() {
 /// A DNAME leads on also where its CNAME is missing, and over a CNAME that contradicts it.
 #[test]
 fn dname() {
-    let asks = question("a.b.old.test", rtype::A);
+    let question = question_of("a.b.old.test", rtype::A);
     let moved = record("old.test", rtype::DNAME, 60, &name("new.test"));
     let (alias, data) = (cname("a.b.old.test", 60, "a.b.new.test"), a("a.b.new.test", 60, 1));
     let forged = cname("a.b.old.test", 60, "evil.test");
@@ -67,31 +67,31 @@ fn dname() {
         (vec![moved.clone(), forged, data.clone(), a("evil.test", 60, 2)], vec![1, 3]),
         (vec![moved.clone(), alias.clone(), data.clone(), a("x.new.test", 60, 2)], vec![3]),
     ] {
-        let message = response(&asks, 0, [answers, vec![], vec![]]);
-        let (facts, _) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        let message = response(&question, 0, [answers, vec![], vec![]]);
+        let (facts, _) = rendered(&message, &info(&question, false), &RULES).expect("an answer");
         assert_eq!((facts.kind, facts.aliases), (Kind::Data, 1));
-        assert_eq!(answered(&asks, &message, false, &RULES), without(&message, &left_out));
+        assert_eq!(answered(&question, &message, false, &RULES), without(&message, &left_out));
     }
     // Signed: signatures of the DNAME stand at its owner.
     let signed =
         vec![moved, rrsig("old.test", rtype::DNAME), alias, data, rrsig("a.b.new.test", 1)];
-    let message = response(&asks, 0, [signed, vec![], vec![]]);
-    assert_eq!(answered(&asks, &message, true, &RULES), without(&message, &[]));
-    assert_eq!(answered(&asks, &message, false, &RULES), without(&message, &[1, 4]));
+    let message = response(&question, 0, [signed, vec![], vec![]]);
+    assert_eq!(answered(&question, &message, true, &RULES), without(&message, &[]));
+    assert_eq!(answered(&question, &message, false, &RULES), without(&message, &[1, 4]));
     // The query is for the DNAME itself, at its owner.
-    let asks = question("old.test", rtype::DNAME);
+    let question = question_of("old.test", rtype::DNAME);
     let moved = record("old.test", rtype::DNAME, 60, &name("new.test"));
-    assert_eq!(facts(&asks, 0, [vec![moved], vec![], vec![]], &RULES).kind, Kind::Data);
+    assert_eq!(facts(&question, 0, [vec![moved], vec![], vec![]], &RULES).kind, Kind::Data);
 }
 
 /// Sixteen aliases are followed in any order; a seventeenth, or a circle, has its own error.
 #[test]
 fn long_chains() {
-    let asks = question("n0.test", rtype::A);
+    let question = question_of("n0.test", rtype::A);
     let link = |from: usize, to: usize| cname(&format!("n{from}.test"), 60, &format!("n{to}.test"));
     let outcome = |answers: Records| {
-        let message = response(&asks, 0, [answers, vec![], vec![]]);
-        rendered(&message, &asked(&asks, false), &RULES)
+        let message = response(&question, 0, [answers, vec![], vec![]]);
+        rendered(&message, &info(&question, false), &RULES)
             .map(|(facts, _)| (facts.kind, facts.aliases))
     };
     for aliases in [1, 2, 16] {
@@ -122,13 +122,13 @@ fn long_chains() {
 /// client's.
 #[test]
 fn aliases_before_an_answer() {
-    let target = question("c.test", rtype::A);
-    let ours = question("a.lan", rtype::A);
+    let target = question_of("c.test", rtype::A);
+    let ours = question_of("a.lan", rtype::A);
     let aliases = vec![cname("a.lan", 60, "b.lan"), cname("b.lan", 900, "c.test")];
     let local = response(&ours, 0, [aliases, vec![], vec![]]);
     let data = vec![cname("c.test", 300, "d.test"), a("d.test", 200, 1)];
     let denied = vec![soa("test", 500, 500)];
-    let asks = question("A.lan", rtype::A);
+    let question = question_of("A.lan", rtype::A);
     let mut renderer = Renderer::new();
     for (rcode, sections, expected) in [
         (
@@ -148,17 +148,17 @@ fn aliases_before_an_answer() {
         ),
     ] {
         let message = response(&target, rcode, sections);
-        let (_, stored) = rendered(&message, &asked(&target, false), &RULES).unwrap();
-        assert_eq!(renderer.put_behind(&local, &stored, &asked(&asks, false), 1100), Ok(()));
+        let (_, stored) = rendered(&message, &info(&target, false), &RULES).unwrap();
+        assert_eq!(renderer.put_behind(&local, &stored, &info(&question, false), 1100), Ok(()));
         let reply = Reply { now_s: 1100, ..REPLY };
-        let told = written(renderer.stored(), &query(&asks, None), &reply).unwrap();
-        let lines = shown(&told);
+        let answer = written(renderer.stored(), &query(&question, None), &reply).unwrap();
+        let lines = shown(&answer);
         assert_eq!(lines.len(), expected.len());
         for (line, expected) in lines.iter().zip(expected) {
             assert!(line.starts_with(expected), "{lines:?}");
         }
-        assert_eq!(Message::parse(&told).unwrap().rcode(), rcode);
-        assert_eq!(told[12..12 + asks.len()], asks);
+        assert_eq!(Message::parse(&answer).unwrap().rcode(), rcode);
+        assert_eq!(answer[12..12 + question.len()], question);
     }
 }
 
@@ -166,16 +166,16 @@ fn aliases_before_an_answer() {
 /// the stored response, and bytes that are no message, are refused, and nothing is stored then.
 #[test]
 fn aliases_that_do_not_lead_on() {
-    let target = question("c.test", rtype::A);
-    let asks = question("a.lan", rtype::A);
+    let target = question_of("c.test", rtype::A);
+    let question = question_of("a.lan", rtype::A);
     let render = |sections| {
-        rendered(&response(&target, 0, sections), &asked(&target, false), &RULES).unwrap().1
+        rendered(&response(&target, 0, sections), &info(&target, false), &RULES).unwrap().1
     };
     let back = render([vec![cname("c.test", 9, "a.lan"), a("a.lan", 9, 1)], vec![], vec![]]);
     let good = render([vec![a("c.test", 9, 1)], vec![], vec![]]);
     let local = |owner: &str| {
         let alias = vec![cname(owner, 60, "c.test")];
-        response(&asks, 0, [alias, vec![], vec![]])
+        response(&question, 0, [alias, vec![], vec![]])
     };
     let mut renderer = Renderer::new();
     for (local, stored, expected) in [
@@ -185,11 +185,11 @@ fn aliases_that_do_not_lead_on() {
         (local("a.lan"), &[], Err(Unfit::OtherQuestion)),
         (local("a.lan")[..40].to_vec(), &good, Err(Unfit::Damaged(DnsError::SectionTruncated))),
     ] {
-        let outcome = renderer.put_behind(&local, stored, &asked(&asks, false), 1000);
+        let outcome = renderer.put_behind(&local, stored, &info(&question, false), 1000);
         assert_eq!(outcome, expected);
         assert_eq!(renderer.stored().is_empty(), expected.is_err());
     }
     for end in 0..good.len() {
-        let _ = renderer.put_behind(&local("a.lan"), &good[..end], &asked(&asks, false), 1000);
+        let _ = renderer.put_behind(&local("a.lan"), &good[..end], &info(&question, false), 1000);
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 /// Names of types that must not be compressed are not, and no old pointer is left.
 #[test]
 fn written_anew() {
-    let asks = question("www.test", rtype::ANY);
+    let question = question_of("www.test", rtype::ANY);
     let naptr = [&[0, 1, 0, 2, 1, b'u', 0, 3, b'a', b'b', b'c'][..], b"\xc0\x0c"].concat();
     let pointer = [0xc0, 12];
     let answers = vec![
@@ -25,10 +25,10 @@ fn written_anew() {
         raw_record(&pointer, 16, 1, 60, b"\x02\xc0\x0c"),
         raw_record(b"\x03wWw\x04TEST\0", rtype::PTR, 1, 60, b"\x03new\x04test\0"),
     ];
-    let message = response(&asks, 0, [answers, vec![], vec![record("new.test", 2, 60, b"\0")]]);
-    let (facts, stored) = rendered(&message, &asked(&asks, true), &RULES).expect("an answer");
+    let message = response(&question, 0, [answers, vec![], vec![record("new.test", 2, 60, b"\0")]]);
+    let (facts, stored) = rendered(&message, &info(&question, true), &RULES).expect("an answer");
     assert_eq!(facts.unrelated, 1);
-    let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+    let answer = written(&stored, &query(&question, None), &REPLY).expect("room");
     assert_eq!(shown(&answer), without(&message, &[0]));
     let expected = [
         raw_record(
@@ -46,21 +46,21 @@ fn written_anew() {
         raw_record(&pointer, rtype::PTR, 1, 60, b"\x03new\xc0\x10"),
     ];
     let expected = expected.concat();
-    assert_eq!(answer[12 + asks.len()..][..expected.len()], expected);
+    assert_eq!(answer[12 + question.len()..][..expected.len()], expected);
 }
 
 /// More names than the table of the encoder holds: some are written out, all are right, and most
 /// are still led to.
 #[test]
 fn many_names_anew() {
-    let asks = question("www.test", rtype::MX);
+    let question = question_of("www.test", rtype::MX);
     let target =
         |at: usize| [&[0, 7][..], &name(&format!("a{at}.b{}.example.test", at / 2))].concat();
     let mut answers = vec![a("other.test", 60, 1)];
     answers.extend((0..600).map(|at| record("www.test", rtype::MX, 60, &target(at))));
-    let message = response(&asks, 0, [answers, vec![], vec![]]);
-    let (_, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
-    let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+    let message = response(&question, 0, [answers, vec![], vec![]]);
+    let (_, stored) = rendered(&message, &info(&question, false), &RULES).expect("an answer");
+    let answer = written(&stored, &query(&question, None), &REPLY).expect("room");
     assert_eq!(shown(&answer), without(&message, &[0]));
     assert!(answer.len() < message.len() * 2 / 3, "{} of {}", answer.len(), message.len());
 }
@@ -69,12 +69,12 @@ fn many_names_anew() {
 /// of pointers, aliases in reverse, and a maximum of records.
 #[test]
 fn hostile_work() {
-    let asks = question("n0.test", rtype::A);
+    let question = question_of("n0.test", rtype::A);
     let mut answers: Records = (0..16)
         .rev()
         .map(|at| cname(&format!("n{at}.test"), 60, &format!("n{}.test", at + 1)))
         .collect();
-    let mut offset = 12 + asks.len() + answers.concat().len();
+    let mut offset = 12 + question.len() + answers.concat().len();
     let mut above = offset;
     answers.push(a("x.test", 60, 1));
     offset += answers[16].len();
@@ -87,9 +87,9 @@ fn hostile_work() {
         offset += 16;
     }
     let records = answers.len() as u64;
-    let message = response(&asks, 0, [answers, vec![], vec![]]);
+    let message = response(&question, 0, [answers, vec![], vec![]]);
     let mut outcome = None;
-    let taken = steps::of(|| outcome = Some(rendered(&message, &asked(&asks, false), &RULES)));
+    let taken = steps::of(|| outcome = Some(rendered(&message, &info(&question, false), &RULES)));
     let (facts, _) = outcome.expect("it was run").expect("an answer");
     assert_eq!((facts.kind, facts.aliases, facts.unrelated), (Kind::Inconclusive, 16, 3001));
     // A ladder has 121 rungs; each alias walks over the answers once.
@@ -100,17 +100,17 @@ fn hostile_work() {
 /// far.
 #[test]
 fn too_long_anew() {
-    let asks = question("www.test", rtype::ANY);
+    let question = question_of("www.test", rtype::ANY);
     let long =
         [&b"\x3f"[..], &[b'x'; 63], b"\x3f", &[b'y'; 63], b"\x3f", &[b'z'; 63], &[0]].concat();
     let mut answers = vec![a("other.test", 60, 1)];
-    let at = 12 + asks.len() + answers[0].len() + 2 + 10 + 6;
+    let at = 12 + question.len() + answers[0].len() + 2 + 10 + 6;
     answers.push(raw_record(&[0xc0, 12], rtype::SRV, 1, 60, &[&[0; 6][..], &long].concat()));
     let target = [&[0; 6][..], &(0xc000 | at as u16).to_be_bytes()].concat();
     answers.extend((0..2000).map(|_| raw_record(&[0xc0, 12], rtype::SRV, 1, 60, &target)));
-    let message = response(&asks, 0, [answers, vec![], vec![]]);
+    let message = response(&question, 0, [answers, vec![], vec![]]);
     let mut renderer = Renderer::new();
-    let outcome = renderer.render(&message, &asked(&asks, false), 1000, &RULES);
+    let outcome = renderer.render(&message, &info(&question, false), 1000, &RULES);
     assert_eq!(outcome, Err(Unfit::TooLong));
     assert!(renderer.stored().is_empty() && renderer.stored.capacity() < 4 * MESSAGE_BYTES_MAX);
 }
@@ -119,7 +119,7 @@ fn too_long_anew() {
 /// wherever it stands.
 #[test]
 fn damaged_data() {
-    let asks = question("www.test", rtype::A);
+    let question = question_of("www.test", rtype::A);
     for (rtype, data) in [
         (rtype::NS, &b""[..]),
         (rtype::NS, b"\x01a"),
@@ -137,8 +137,8 @@ fn damaged_data() {
         for section in 0..3 {
             let mut sections = [vec![a("www.test", 60, 1)], vec![], vec![]];
             sections[section].push(damaged.clone());
-            let message = response(&asks, 0, sections);
-            let outcome = rendered(&message, &asked(&asks, true), &RULES);
+            let message = response(&question, 0, sections);
+            let outcome = rendered(&message, &info(&question, true), &RULES);
             assert!(matches!(outcome, Err(Unfit::Damaged(_))), "{rtype} {data:x?}: {outcome:?}");
         }
     }
@@ -148,21 +148,21 @@ fn damaged_data() {
 /// copied but encoded again, with the original name.
 #[test]
 fn names_made_of_ttls() {
-    let asked_for = question("a.example", 15);
+    let question = question_of("a.example", 15);
     // Type, class, TTL, length: a pointer to the second byte of the TTL makes a name of `01 02
     // 00`, the label 02.
     let ttl = 0x0f01_0200;
-    let fixed = 12 + asked_for.len() + 2 + 4 + 1;
+    let fixed = 12 + question.len() + 2 + 4 + 1;
     let exchange = [&[0, 10][..], &(0xc000 | fixed as u16).to_be_bytes()].concat();
     let record = raw_record(&[0xc0, 12], 15, 1, ttl, &exchange);
-    let message = response(&asked_for, 0, [vec![record], vec![], vec![]]);
+    let message = response(&question, 0, [vec![record], vec![], vec![]]);
     let rules = Rules { ttl_max_s: 300, ..RULES };
-    let (facts, stored) = rendered(&message, &asked(&asked_for, false), &rules).unwrap();
+    let (facts, stored) = rendered(&message, &info(&question, false), &rules).unwrap();
     assert_eq!((facts.kind, facts.ttl_s), (Kind::Data, 300));
     for age_s in [0, 1, 299] {
         let reply = Reply { now_s: 1000 + age_s, ..REPLY };
-        let told = written(&stored, &query(&asked_for, None), &reply).unwrap();
+        let answer = written(&stored, &query(&question, None), &reply).unwrap();
         let expected = format!("an a.example 15 {} 000a\\x02 ", 300 - age_s);
-        assert_eq!(shown(&told), [expected]);
+        assert_eq!(shown(&answer), [expected]);
     }
 }

@@ -1,7 +1,7 @@
 //! Sends queries to the core, and receives its responses: a side query, as encrypted transports
 //! use.
 //!
-//! Bounds: the sender's queue; if it is full, `ask` waits. There is one result for each query.
+//! Bounds: the sender's queue; if it is full, `send` waits. There is one result for each query.
 //! Cost: that of [`crate::side_query`].
 
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::dnstap::Protocol;
 use crate::side_query::{SideQuery, SideSender};
 
-/// How long `ask` waits before it tries again.
+/// How long `send` waits before it tries again.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// A query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct Replayed {
     /// Identifies an open query; its result has the same tag.
     pub tag: u64,
     /// The client.
@@ -29,7 +29,7 @@ pub(super) struct Asked {
 
 /// The result of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Outcome {
     /// The tag of the query.
     pub tag: u64,
     /// The response; `None` if a client would have received no response.
@@ -44,31 +44,31 @@ pub(super) struct Gone;
 
 /// Sends queries to a core.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct Replayer {
     sender: SideSender,
-    say: Sender<Told>,
-    heard: Receiver<Told>,
+    say: Sender<Outcome>,
+    received: Receiver<Outcome>,
 }
 
-impl Asker {
+impl Replayer {
     /// Sends to the core of this sender.
-    pub fn new(sender: SideSender) -> Asker {
-        let (say, heard) = channel();
-        Asker { sender, say, heard }
+    pub fn new(sender: SideSender) -> Replayer {
+        let (say, received) = channel();
+        Replayer { sender, say, received }
     }
 
     /// Sends a query, and waits if the core's queue is full; `is_gone` states that the core has
     /// ended.
-    pub fn ask(&self, asked: Asked, is_gone: impl Fn() -> bool) -> Result<(), Gone> {
-        let Asked { tag, peer, is_stream, message } = asked;
+    pub fn send(&self, replayed: Replayed, is_gone: impl Fn() -> bool) -> Result<(), Gone> {
+        let Replayed { tag, peer, is_stream, message } = replayed;
         let say = self.say.clone();
         let protocol = if is_stream { Protocol::Tcp } else { Protocol::Udp };
         let reply = Box::new(move |answer| {
             // The receiver may be gone.
-            let _ = say.send(Told { tag, answer, at: Instant::now() });
+            let _ = say.send(Outcome { tag, answer, at: Instant::now() });
         });
         let mut query = SideQuery { protocol, peer, message, reply };
-        while let Err(back) = self.sender.ask(query) {
+        while let Err(back) = self.sender.query(query) {
             if is_gone() {
                 return Err(Gone);
             }
@@ -79,8 +79,8 @@ impl Asker {
     }
 
     /// The next result within a time; `None` if no result arrives.
-    pub fn told(&self, patience: Duration) -> Option<Told> {
+    pub fn receive(&self, patience: Duration) -> Option<Outcome> {
         // The other end is also here, so only the time ends the wait.
-        self.heard.recv_timeout(patience).ok()
+        self.received.recv_timeout(patience).ok()
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use larder_testkit::random::Random;
 
-use super::answer::{Asked, rtype};
+use super::answer::{UpstreamQuery, rtype};
 use super::shape::{Flag, Kind, Name, Shape};
 
 /// The OPT record of a query.
@@ -21,7 +21,7 @@ pub struct Edns {
 
 /// A query.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct ClientQuery {
     pub name: Name,
     pub qtype: u16,
     pub qclass: u16,
@@ -40,9 +40,9 @@ pub const RA: u8 = 0x80;
 pub const AD: u8 = 0x20;
 pub const CD: u8 = 0x10;
 
-impl Default for Question {
-    fn default() -> Question {
-        Question {
+impl Default for ClientQuery {
+    fn default() -> ClientQuery {
+        ClientQuery {
             name: Name::default(),
             qtype: rtype::A,
             qclass: 1,
@@ -54,14 +54,14 @@ impl Default for Question {
     }
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for ClientQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Question { opcode, flags, edns, by_stream, .. } = self;
+        let ClientQuery { opcode, flags, edns, by_stream, .. } = self;
         write!(f, "opcode {opcode} flags {flags:x?} by stream {by_stream} {edns:?}")
     }
 }
 
-impl Question {
+impl ClientQuery {
     /// In wire format, with this ID.
     pub fn message(&self, id: u16) -> Vec<u8> {
         let [high, low] = id.to_be_bytes();
@@ -84,16 +84,16 @@ impl Question {
     }
 
     /// True if both ask for the same name, type and class.
-    pub fn is_same(&self, other: &Question) -> bool {
+    pub fn is_same(&self, other: &ClientQuery) -> bool {
         let (ours, theirs) = (self.name.lower(), other.name.lower());
         ours == theirs && (self.qtype, self.qclass) == (other.qtype, other.qclass)
     }
 
     /// The query as a server sends it to the upstream.
-    pub fn passed_on(&self, dnssec_ok: bool) -> Option<Asked> {
+    pub fn passed_on(&self, dnssec_ok: bool) -> Option<UpstreamQuery> {
         let edns = Some(Edns { udp_bytes: 1_232, dnssec_ok, ..Edns::default() });
-        let question = Question { flags: [RD, 0], opcode: 0, edns, ..self.clone() };
-        Asked::read(&question.message(0))
+        let query = ClientQuery { flags: [RD, 0], opcode: 0, edns, ..self.clone() };
+        UpstreamQuery::read(&query.message(0))
     }
 
     pub fn has(&self, byte: usize, flag: u8) -> bool {
@@ -133,63 +133,61 @@ const SIZES: [u16; 10] = [0, 511, 512, 513, 900, 1_232, 1_232, 1_400, 4_096, 65_
 const ANSWER_BYTES_MAX: usize = 65_535;
 
 /// Draws queries.
-pub struct Questions {
+pub struct Queries {
     draw: Random,
     number: u32,
-    asked: Vec<Question>,
+    drawn: Vec<ClientQuery>,
 }
 
-impl Questions {
-    pub fn new(seed: u64) -> Questions {
-        Questions { draw: Random(seed), number: 0, asked: Vec::new() }
+impl Queries {
+    pub fn new(seed: u64) -> Queries {
+        Queries { draw: Random(seed), number: 0, drawn: Vec::new() }
     }
 
     /// A new query, or an earlier one by another client.
-    pub fn draw(&mut self) -> Question {
+    pub fn draw(&mut self) -> ClientQuery {
         let draw = &mut self.draw;
-        let is_new = self.asked.is_empty() || draw.percent(50);
-        let mut question = if !is_new {
+        let is_new = self.drawn.is_empty() || draw.percent(50);
+        let mut query = if !is_new {
             // Some repeat the previous query.
-            let from = if draw.percent(10) { self.asked.len() - 1 } else { 0 };
-            draw.of(&self.asked[from..])
+            let from = if draw.percent(10) { self.drawn.len() - 1 } else { 0 };
+            draw.of(&self.drawn[from..])
         } else {
             self.number += 1;
-            let mut question = new(draw, self.number);
-            while question
-                .passed_on(true)
-                .is_none_or(|asked| asked.answer().len() > ANSWER_BYTES_MAX)
+            let mut query = new(draw, self.number);
+            while query.passed_on(true).is_none_or(|drawn| drawn.answer().len() > ANSWER_BYTES_MAX)
             {
-                question = new(draw, self.number);
+                query = new(draw, self.number);
             }
-            self.asked.push(question.clone());
-            question
+            self.drawn.push(query.clone());
+            query
         };
         let draw = &mut self.draw;
-        question.flags = [if draw.percent(97) { RD } else { 0 }, 0];
+        query.flags = [if draw.percent(97) { RD } else { 0 }, 0];
         if draw.percent(20) {
-            question.flags[1] |= AD;
+            query.flags[1] |= AD;
         }
         if draw.percent(15) {
-            question.flags[1] |= CD;
+            query.flags[1] |= CD;
         }
         if draw.percent(1) {
             // AA and TC in the first byte, RA and the reserved bit in the second.
-            question.flags[0] |= draw.of(&[4, TC, 4 | TC, 0]);
-            question.flags[1] |= draw.of(&[RA, 0x40, 0]);
+            query.flags[0] |= draw.of(&[4, TC, 4 | TC, 0]);
+            query.flags[1] |= draw.of(&[RA, 0x40, 0]);
         }
         if draw.percent(1) {
-            question.opcode = draw.of(&[1, 2, 3, 4, 5, 6, 15]);
+            query.opcode = draw.of(&[1, 2, 3, 4, 5, 6, 15]);
         }
-        question.edns = draw.percent(70).then(|| edns(draw));
-        question.by_stream = draw.percent(15);
-        for label in &mut question.name.0 {
+        query.edns = draw.percent(70).then(|| edns(draw));
+        query.by_stream = draw.percent(15);
+        for label in &mut query.name.0 {
             for byte in label {
                 if draw.percent(10) {
                     byte.make_ascii_uppercase();
                 }
             }
         }
-        question
+        query
     }
 }
 
@@ -226,16 +224,16 @@ fn option(draw: &mut Random) -> Vec<u8> {
 }
 
 /// A query that was not sent before.
-fn new(draw: &mut Random, number: u32) -> Question {
-    let mut question = Question {
+fn new(draw: &mut Random, number: u32) -> ClientQuery {
+    let mut query = ClientQuery {
         qtype: if draw.percent(1) { draw.of(&ODD_TYPES) } else { draw.of(&TYPES) },
         qclass: if draw.percent(1) { draw.of(&CLASSES) } else { 1 },
-        ..Question::default()
+        ..ClientQuery::default()
     };
     if draw.index(500) == 0 {
-        return question;
+        return query;
     }
-    let shape = shape(draw, number, question.qtype);
+    let shape = shape(draw, number, query.qtype);
     // A separate zone for each query: unbound caches one SOA per zone, and these SOA records
     // differ.
     let zone = Name::of(draw.of(&ZONES)).child(format!("z{number}").as_bytes());
@@ -246,8 +244,8 @@ fn new(draw: &mut Random, number: u32) -> Question {
     if draw.percent(4) && shape.aliases < 3 {
         lengthen(&mut name, draw);
     }
-    question.name = name;
-    question
+    query.name = name;
+    query
 }
 
 /// Adds labels until the name has nearly the maximum length.
@@ -333,17 +331,17 @@ fn is_known(qtype: u16) -> bool {
 
 /// The seed determines the queries; some of them repeat.
 #[test]
-fn questions_are_drawn_again() {
+fn queries_are_drawn_again() {
     let draw = |seed| {
-        let mut questions = Questions::new(seed);
-        (0..500).map(|_| questions.draw()).collect::<Vec<_>>()
+        let mut queries = Queries::new(seed);
+        (0..500).map(|_| queries.draw()).collect::<Vec<_>>()
     };
     assert_eq!(draw(3), draw(3));
     assert_ne!(draw(3), draw(4));
     let names: std::collections::HashSet<Name> =
-        draw(3).iter().map(|question| question.name.lower()).collect();
+        draw(3).iter().map(|query| query.name.lower()).collect();
     assert!((200..400).contains(&names.len()), "{}", names.len());
-    for question in draw(5) {
-        assert!(question.name.wire().len() <= 255, "{question:?}");
+    for query in draw(5) {
+        assert!(query.name.wire().len() <= 255, "{query:?}");
     }
 }
